@@ -1,0 +1,3 @@
+"""Megatron on EKS: one typed configuration file becomes a GPU cluster and the jobs on it."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""What the world is: instance types, versions, models, environment policy and prices."""

@@ -1,0 +1,120 @@
+"""Model architectures in Megatron's own names, and the presets users name in job files."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """Llama 3.1's frequency scaling of rotary embeddings."""
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A decoder-only transformer; field names and meanings are Megatron-LM's arguments."""
+
+    num_layers: int
+    hidden_size: int
+    ffn_hidden_size: int
+    num_attention_heads: int
+    num_query_groups: int
+    kv_channels: int
+    vocab_size: int
+    max_position_embeddings: int
+    normalization: Literal["RMSNorm", "LayerNorm"] = "RMSNorm"
+    norm_epsilon: float = 1e-5
+    swiglu: bool = True
+    add_bias_linear: bool = False
+    untie_embeddings_and_output_weights: bool = True
+    position_embedding_type: Literal["rope", "learned_absolute"] = "rope"
+    rotary_base: int = 10000
+    rope_scaling: RopeScaling | None = None
+    attention_dropout: float = 0.0
+    hidden_dropout: float = 0.0
+    init_method_std: float = 0.02
+    num_experts: int | None = None
+    moe_router_topk: int | None = None
+
+
+# Hugging Face `config.json` of meta-llama/Llama-3.1-8B; its sisters below differ where they say so.
+LLAMA_3_1_8B = ModelShape(
+    num_layers=32,
+    hidden_size=4096,
+    ffn_hidden_size=14336,
+    num_attention_heads=32,
+    num_query_groups=8,
+    kv_channels=128,
+    vocab_size=128256,
+    max_position_embeddings=131072,
+    rotary_base=500000,
+    rope_scaling=RopeScaling(factor=8.0),
+)
+LLAMA_2_7B = ModelShape(
+    num_layers=32,
+    hidden_size=4096,
+    ffn_hidden_size=11008,
+    num_attention_heads=32,
+    num_query_groups=32,
+    kv_channels=128,
+    vocab_size=32000,
+    max_position_embeddings=4096,
+)
+# The workshop guide's arguments as Megatron reads them: a GPT-3, not a Llama.
+GPT_7B = ModelShape(
+    num_layers=32,
+    hidden_size=4096,
+    ffn_hidden_size=16384,
+    num_attention_heads=32,
+    num_query_groups=32,
+    kv_channels=128,
+    vocab_size=128256,
+    max_position_embeddings=4096,
+    normalization="LayerNorm",
+    swiglu=False,
+    add_bias_linear=True,
+    untie_embeddings_and_output_weights=False,
+    position_embedding_type="learned_absolute",
+    attention_dropout=0.1,
+    hidden_dropout=0.1,
+)
+
+PRESETS: dict[str, ModelShape] = {
+    "gpt-7b": GPT_7B,
+    "llama-2-7b": LLAMA_2_7B,
+    "llama-3.1-8b": LLAMA_3_1_8B,
+    "llama-3.1-70b": replace(
+        LLAMA_3_1_8B,
+        num_layers=80,
+        hidden_size=8192,
+        ffn_hidden_size=28672,
+        num_attention_heads=64,
+    ),
+    "llama-3.1-405b": replace(
+        LLAMA_3_1_8B,
+        num_layers=126,
+        hidden_size=16384,
+        ffn_hidden_size=53248,
+        num_attention_heads=128,
+    ),
+    "llama-3.2-1b": replace(
+        LLAMA_3_1_8B,
+        num_layers=16,
+        hidden_size=2048,
+        ffn_hidden_size=8192,
+        kv_channels=64,
+        untie_embeddings_and_output_weights=False,
+        rope_scaling=RopeScaling(factor=32.0),
+    ),
+    # mistralai/Mixtral-8x7B-v0.1
+    "mixtral-8x7b": replace(
+        LLAMA_3_1_8B,
+        vocab_size=32000,
+        max_position_embeddings=32768,
+        rotary_base=1000000,
+        rope_scaling=None,
+        num_experts=8,
+        moe_router_topk=2,
+    ),
+}

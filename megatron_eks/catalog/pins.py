@@ -1,0 +1,107 @@
+"""Every version of everything that is not a Python or npm package, each once, with its source.
+
+To move a pin: `aws eks describe-addon-versions --kubernetes-version 1.35` and the release pages
+named beside it.
+"""
+
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# End of standard support (EKS User Guide, "Kubernetes release calendar", read 2026-11); a version
+# that is missing here is not offered by EKS, or not known to this release.
+KUBERNETES_STANDARD_SUPPORT_ENDS: dict[str, date | None] = {
+    "1.33": date(2026, 7, 29),
+    "1.34": date(2026, 12, 2),
+    "1.35": date(2027, 3, 27),
+    "1.36": None,
+}
+
+# EKS AMI releases, the same string for every AL2023 type (awslabs/amazon-eks-ami, read 2026-11).
+AMI_RELEASES: dict[str, str] = {"1.35": "1.35.8-20260930"}
+
+
+@dataclass(frozen=True)
+class Addon:
+    """One EKS add-on: its versions by Kubernetes version, and the permissions it needs."""
+
+    name: str
+    versions: "Mapping[str, str]"
+    service_account: str | None = None
+    policy: str | None = None
+    """AWS managed policy, attached through Pod Identity."""
+
+
+# AWS's default versions for 1.35 as `describe-addon-versions` gave them in October 2026.
+ADDONS: tuple[Addon, ...] = (
+    Addon("eks-pod-identity-agent", {"1.35": "v1.3.10-eksbuild.3"}),
+    Addon("vpc-cni", {"1.35": "v1.22.4-eksbuild.3"}, "aws-node", "AmazonEKS_CNI_Policy"),
+    Addon("kube-proxy", {"1.35": "v1.35.3-eksbuild.29"}),
+    Addon("coredns", {"1.35": "v1.13.2-eksbuild.31"}),
+    Addon(
+        "aws-ebs-csi-driver",
+        {"1.35": "v1.66.0-eksbuild.1"},
+        "ebs-csi-controller-sa",
+        "service-role/AmazonEBSCSIDriverPolicy",
+    ),
+    Addon("aws-fsx-csi-driver", {"1.35": "v1.9.0-eksbuild.1"}),
+    Addon("metrics-server", {"1.35": "v0.9.0-eksbuild.11"}),
+    Addon("eks-node-monitoring-agent", {"1.35": "v1.6.5-eksbuild.1"}),
+)
+
+# 2.15 is the version whose client the AL2023 AMI carries and the only one with metadata settings.
+LUSTRE_VERSION = "2.15"
+
+# Images of the platform, by tag and digest of the index of all architectures (read 2026-11).
+# 0.19.0 to 0.19.2 of the device plugin took /dev/infiniband from the EFA plugin
+# (NVIDIA/k8s-device-plugin issue 1692).
+NVIDIA_DEVICE_PLUGIN_IMAGE = (
+    "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
+    "@sha256:a61ba9fd8efb82f3a79f877f7580e02c1e8e7593f62473644bc9c79e315c3312"
+)
+DCGM_EXPORTER_IMAGE = (
+    "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless"
+    "@sha256:60d3b00ac80b4ae77f94dae2f943685605585ad9e92fdccda3154d009ae317cc"
+)
+# kubeflow/training-operator v1.9.4, manifests/overlays/standalone: no digest of it is published.
+TRAINING_OPERATOR_IMAGE = "ghcr.io/kubeflow/training-v1/training-operator:v1-93c5489"
+BUSYBOX_IMAGE = (
+    "public.ecr.aws/docker/library/busybox:1.37.0"
+    "@sha256:9532d8c39891ca2ecde4d30d7710e01fb739c87a8b9299685c63704296b16028"
+)
+# CUDA 13.0 runs on driver 580 and later, so on every AMI release above; nobody could confirm the
+# digest in this registry.
+CUDA_IMAGE = "nvcr.io/nvidia/cuda:13.0.2-base-ubuntu24.04"
+
+# EKS keeps its own images in a registry of each region (EKS User Guide, "View Amazon container
+# image registries for Amazon EKS add-ons", read 2026-11): one account, and others where a region
+# must be enabled first.
+_EKS_REGISTRY = "602401143452"
+_EKS_REGISTRIES: dict[str, str] = {
+    "af-south-1": "877085696533",
+    "ap-east-1": "800184023465",
+    "ap-south-2": "900889452093",
+    "ap-southeast-3": "296578399912",
+    "ap-southeast-4": "491585149902",
+    "eu-central-2": "900612956339",
+    "eu-south-1": "590381155156",
+    "eu-south-2": "455263428931",
+    "me-central-1": "759879836304",
+    "me-south-1": "558608220178",
+    "us-gov-east-1": "151742754352",
+    "us-gov-west-1": "013241004608",
+}
+
+
+def efa_device_plugin_image(region: str) -> str:
+    """Return the EFA device plugin in a region's registry (aws/eks-charts, chart 0.5.30)."""
+    account = _EKS_REGISTRIES.get(region, _EKS_REGISTRY)
+    return f"{account}.dkr.ecr.{region}.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.20"
+
+
+# The newest Amazon Linux 2023 build image (CodeBuild User Guide, "Docker images provided by
+# CodeBuild", and aws-cdk-lib's LinuxBuildImage.AMAZON_LINUX_2023_6; read 2026-11).
+CODEBUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:6.0"

@@ -1,0 +1,1 @@
+"""What the user wants: cluster and job files as strict, frozen models."""

@@ -1,0 +1,221 @@
+"""The cluster file: everything a user can say about a cluster."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from megatron_eks.config.model import (
+    AbsolutePath,
+    DnsLabel,
+    Email,
+    KmsKeyArn,
+    KubernetesVersion,
+    Model,
+    PolicyArn,
+    Region,
+    ReservationId,
+    RoleArn,
+    S3Uri,
+    Text,
+    Zone,
+)
+
+
+class Access(Model):
+    """Who administers the cluster, and from where its API endpoint can be reached."""
+
+    admin_role_arns: tuple[RoleArn, ...] = Field(min_length=1)
+    """Roles that become cluster administrators; whoever deploys gets no access by that."""
+    public_cidrs: tuple[str, ...]
+    """Address ranges that reach the endpoint from outside the VPC; empty: private endpoint."""
+    private_route: Literal["vpn", "ssm_bastion", "cloudshell"] | None = None
+    """With a private endpoint: how people get into the VPC."""
+    deletion_protection: bool = True
+
+
+class Network(Model):
+    """The VPC, made or brought along."""
+
+    vpc_cidr: str = "10.0.0.0/16"
+    service_cidr: str = "172.20.0.0/16"
+    """Addresses of Kubernetes Services; must not overlap the VPC."""
+    nat_gateways: Literal[0, 1, "per_zone"] = 1
+    interface_endpoints: tuple[str, ...] = ()
+    """Service names such as `ecr.api`; the S3 gateway endpoint is always there."""
+    vpc_id: str | None = None
+    private_subnets: dict[str, str] = Field(default_factory=dict)
+    """Zone to subnet id, with an existing VPC."""
+    node_security_group_id: str | None = None
+
+
+class SystemNodes(Model):
+    """Nodes for add-ons and operators; they carry no GPU."""
+
+    instance_type: str = "c5.2xlarge"
+    count: int = Field(default=2, ge=1, le=20)
+
+
+class OnDemand(Model):
+    """Capacity that EC2 gives when it has some."""
+
+    type: Literal["on_demand"] = "on_demand"
+
+
+class Reservation(Model):
+    """An on-demand capacity reservation."""
+
+    type: Literal["reservation"]
+    id: ReservationId
+
+
+class CapacityBlock(Model):
+    """A Capacity Block for ML, with its fixed end."""
+
+    type: Literal["capacity_block"]
+    id: ReservationId
+    ends_at: datetime
+
+
+class Spot(Model):
+    """Capacity that EC2 may take back with two minutes' notice."""
+
+    type: Literal["spot"]
+
+
+Capacity = Annotated[OnDemand | Reservation | CapacityBlock | Spot, Field(discriminator="type")]
+
+
+class GpuPool(Model):
+    """Identical GPU nodes in one availability zone."""
+
+    name: DnsLabel = Field(max_length=20)
+    instance_type: str
+    availability_zone: Zone
+    max_nodes: int = Field(ge=1, le=450)
+    """The most nodes this pool may ever have; 450 is EKS's default quota for a node group."""
+    capacity: Capacity = OnDemand()
+    root_volume_gib: int = Field(default=500, ge=100, le=16384)
+    ami_release: str | None = None
+    """EKS AMI release; default: the one pinned in the catalogue."""
+    placement_group: Literal["auto", True, False] = "auto"
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class DataRepository(Model):
+    """An S3 prefix that appears as a directory of the file system."""
+
+    path: AbsolutePath
+    s3_uri: S3Uri
+    import_changes: bool = True
+    export_changes: bool = False
+
+
+class ExistingLustre(Model):
+    """A file system that this project did not make."""
+
+    id: Text
+    dns_name: Text
+    mount_name: Text
+
+
+class Lustre(Model):
+    """The parallel file system that holds data, checkpoints and logs."""
+
+    capacity_gib: int = 1200
+    throughput_mbps_per_tib: Literal[125, 250, 500, 1000] = 500
+    """MB/s for each TiB of capacity."""
+    mount_path: AbsolutePath = "/shared"
+    deployment: Literal["persistent_2", "scratch_2"] = "persistent_2"
+    availability_zone: Zone | None = None
+    """Default: the first pool's, because traffic between zones is slow and billed."""
+    efa: bool = False
+    existing: ExistingLustre | None = None
+    data_repositories: tuple[DataRepository, ...] = ()
+
+
+class Storage(Model):
+    """File systems, and the key that encrypts them."""
+
+    lustre: Lustre = Lustre()
+    efs: bool = False
+    kms_key_arn: KmsKeyArn | None = None
+    retain: bool = True
+    """Keep file system, bucket and key when their stack is deleted or replaces them."""
+
+
+class ImageBuild(Model):
+    """How one container image is built."""
+
+    test_level: Literal["quick", "standard", "full"] = "standard"
+    tag_strategy: Literal["auto", "semantic", "git-sha", "latest"] = "auto"
+    build_args: dict[str, str] = Field(default_factory=dict)
+
+
+class AssetSource(Model):
+    """Build from this checkout, uploaded by `cdk deploy`."""
+
+    type: Literal["asset"] = "asset"
+
+
+class GithubSource(Model):
+    """Build from a GitHub repository through a CodeConnections connection."""
+
+    type: Literal["github"]
+    repository: str
+    branch: str = "main"
+    connection_arn: str
+    webhook: bool = False
+
+
+ImageSource = Annotated[AssetSource | GithubSource, Field(discriminator="type")]
+
+
+class Images(Model):
+    """The container images of the training jobs."""
+
+    megatron: ImageBuild = ImageBuild()
+    fsdp: ImageBuild = ImageBuild()
+    source: ImageSource = AssetSource()
+
+
+class Platform(Model):
+    """What runs in the cluster before any job."""
+
+    namespace: DnsLabel = Field(default="megatron-workshop", max_length=40)
+    pod_security: Literal["restricted", "privileged"] = "restricted"
+    dcgm_exporter: bool = True
+    etcd: bool = False
+    kueue: bool = False
+    trainer_v2: bool = False
+
+
+class Observability(Model):
+    """Managed metrics, alarms and a budget."""
+
+    enabled: bool = False
+    alarm_email: Email | None = None
+    monthly_budget_usd: float | None = Field(default=None, gt=0)
+
+
+class ClusterConfig(Model):
+    """A cluster file."""
+
+    schema_version: Literal[1]
+    name: DnsLabel = Field(max_length=20)
+    """Prefix of every name."""
+    region: Region
+    availability_zones: tuple[Zone, ...] = Field(min_length=1, max_length=6)
+    kubernetes_version: KubernetesVersion = "1.35"
+    access: Access
+    network: Network = Network()
+    existing_cluster: str | None = None
+    """An EKS cluster to use as it is: no Network and no Cluster stack."""
+    system_nodes: SystemNodes = SystemNodes()
+    gpu_pools: tuple[GpuPool, ...] = Field(min_length=1)
+    storage: Storage = Storage()
+    images: Images = Images()
+    platform: Platform = Platform()
+    observability: Observability = Observability()
+    tags: dict[str, str] = Field(default_factory=dict)
+    permissions_boundary_arn: PolicyArn | None = None

@@ -1,0 +1,175 @@
+"""Findings: every problem the project can report, each with a stable code."""
+
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from enum import StrEnum, unique
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Path = tuple[str | int, ...]
+
+
+class Level(StrEnum):
+    """How much a finding weighs: an error stops everything that would act on the file."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@unique
+class Code(StrEnum):
+    """Stable numbers: never reused, never renumbered; a hundred for each part of the project."""
+
+    # Files and YAML
+    FILE_UNREADABLE = "MEKS-0001"
+    YAML_SYNTAX = "MEKS-0002"
+    DUPLICATE_KEY = "MEKS-0003"
+    NOT_A_MAPPING = "MEKS-0004"
+    TOO_LARGE = "MEKS-0005"
+    NOTHING_TO_CHECK = "MEKS-0006"
+    OUTPUTS_OF_ANOTHER_CLUSTER = "MEKS-0007"
+    OUTPUTS_MALFORMED = "MEKS-0008"
+    PREVIEW = "MEKS-0009"
+    # Shape of a configuration file
+    UNKNOWN_KEY = "MEKS-0101"
+    MISSING_KEY = "MEKS-0102"
+    WRONG_TYPE = "MEKS-0103"
+    UNQUOTED = "MEKS-0104"
+    NOT_ALLOWED = "MEKS-0105"
+    OUT_OF_RANGE = "MEKS-0106"
+    BAD_FORMAT = "MEKS-0107"
+    NOT_SUPPORTED_YET = "MEKS-0108"
+    # Cluster file
+    UNKNOWN_INSTANCE_TYPE = "MEKS-0201"
+    ZONE_NOT_IN_REGION = "MEKS-0202"
+    ZONE_NOT_LISTED = "MEKS-0203"
+    DUPLICATE_NAME = "MEKS-0204"
+    PUBLIC_ACCESS_TOO_WIDE = "MEKS-0205"
+    NO_WAY_IN = "MEKS-0206"
+    CIDR = "MEKS-0207"
+    CIDR_OVERLAP = "MEKS-0208"
+    SUBNET_TOO_SMALL = "MEKS-0209"
+    LUSTRE_CAPACITY = "MEKS-0210"
+    LUSTRE_ZONE = "MEKS-0211"
+    DOCUMENTATION_VALUE = "MEKS-0212"
+    KUBERNETES_SUPPORT_ENDS = "MEKS-0213"
+    TOO_FEW_ZONES = "MEKS-0214"
+    RESERVED_LABEL = "MEKS-0215"
+    UNPINNED_VERSION = "MEKS-0216"
+    TAG = "MEKS-0217"
+    AMI_RELEASE = "MEKS-0218"
+    MOUNT_PATH = "MEKS-0219"
+    POOLS_ACROSS_ZONES = "MEKS-0220"
+    # Job file
+    UNKNOWN_POOL = "MEKS-0301"
+    TOO_MANY_NODES = "MEKS-0302"
+    GPUS_PER_NODE = "MEKS-0303"
+    UNKNOWN_IMAGE = "MEKS-0304"
+    UNKNOWN_MODEL = "MEKS-0305"
+    LAYOUT_WORLD = "MEKS-0306"
+    LAYOUT_HEADS = "MEKS-0307"
+    LAYOUT_LAYERS = "MEKS-0308"
+    LAYOUT_BATCH = "MEKS-0309"
+    LAYOUT_SEQUENCE = "MEKS-0310"
+    TENSOR_PARALLEL_ACROSS_NODES = "MEKS-0311"
+    DOES_NOT_FIT = "MEKS-0312"
+    FITS_TIGHTLY = "MEKS-0313"
+    PRECISION = "MEKS-0314"
+    RECOMPUTE = "MEKS-0315"
+    SCHEDULE = "MEKS-0316"
+    SHARED_PATH = "MEKS-0317"
+    SHM = "MEKS-0318"
+    POD_SECURITY = "MEKS-0319"
+    NAME_TOO_LONG = "MEKS-0320"
+    ENVIRONMENT_REFUSED = "MEKS-0321"
+    ENVIRONMENT_ADVISED_AGAINST = "MEKS-0322"
+    ENVIRONMENT_NO_EFFECT = "MEKS-0323"
+    CHECKPOINTS_FILL_DISK = "MEKS-0324"
+    DATA_SOURCE = "MEKS-0325"
+    SEQUENCE_PARALLEL = "MEKS-0326"
+    DUPLICATE_JOB = "MEKS-0327"
+    EXTRA_ARGUMENT = "MEKS-0328"
+    DATA_SPLIT = "MEKS-0329"
+    # Rules over templates
+    EFA_INTERFACES = "MEKS-0501"
+    EFA_SELF_RULES = "MEKS-0502"
+    LUSTRE_PORTS = "MEKS-0503"
+    NODE_METADATA = "MEKS-0504"
+    NODE_GROUP_SIZE = "MEKS-0505"
+    INTERFACES_AND_GROUPS = "MEKS-0506"
+    LUSTRE_RETAINED = "MEKS-0507"
+    # Rules over manifests
+    CONTAINER_NAME = "MEKS-0601"
+    RENDEZVOUS_FLAG = "MEKS-0602"
+    REFUSED_VARIABLE = "MEKS-0603"
+    EXTENDED_RESOURCES = "MEKS-0604"
+    TMPFS_ABOVE_MEMORY = "MEKS-0605"
+    REPLICAS_DIFFER = "MEKS-0606"
+    MASTER_REPLICAS = "MEKS-0607"
+    PROCESSES_PER_NODE = "MEKS-0608"
+    UNPINNED_IMAGE = "MEKS-0609"
+    CLEAN_POD_POLICY = "MEKS-0610"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One problem: where, what was found, and what to do next."""
+
+    code: Code
+    path: Path
+    found: str
+    remedy: str
+    level: Level = Level.ERROR
+    file: str = ""
+    line: int = 0
+
+    def at(self, file: str, line: int) -> "Finding":
+        """Return the same finding placed in a file."""
+        return replace(self, file=file, line=line)
+
+    def __str__(self) -> str:
+        """Return the one-line form of the error contract."""
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{self.level} {self.code} {place} {dotted(self.path)}: {self.found} - {self.remedy}"
+
+    def as_json(self) -> dict[str, str | int]:
+        """Return the same as a flat mapping."""
+        return {
+            "level": str(self.level),
+            "code": str(self.code),
+            "file": self.file,
+            "line": self.line,
+            "path": dotted(self.path),
+            "found": self.found,
+            "remedy": self.remedy,
+        }
+
+
+class ConfigError(Exception):
+    """A configuration cannot be used; carries every finding, warnings included."""
+
+    def __init__(self, findings: "Iterable[Finding]") -> None:
+        self.findings = tuple(findings)
+        super().__init__("\n".join(str(finding) for finding in self.findings))
+
+
+def dotted(path: Path) -> str:
+    """Write a path as users read it: `gpu_pools[0].instance_type`; a dot for the whole file."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".") or "."
+
+
+def has_errors(findings: "Iterable[Finding]") -> bool:
+    """Tell whether anything in the list forbids going on."""
+    return any(finding.level is Level.ERROR for finding in findings)
+
+
+def choices(value: str, known: "Iterable[str] | Mapping[str, object]") -> str:
+    """Say what is allowed, the closest match first."""
+    names = sorted(known)
+    longer = [name for name in names if value and name.startswith(value)]
+    close = longer or get_close_matches(value, names, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}known: {', '.join(names)}"

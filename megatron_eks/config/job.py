@@ -1,0 +1,302 @@
+"""Job files: everything a user can say about a job; names are Megatron's wherever it has one."""
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag, TypeAdapter
+
+from megatron_eks.config.model import AbsolutePath, DnsLabel, Model, S3Uri, Text
+
+Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+class ModelSpec(Model):
+    """A preset with changes, or a whole architecture in Megatron's names."""
+
+    preset: str | None = None
+    init: Literal["config", "pretrained"] | None = None
+    num_layers: Positive | None = None
+    hidden_size: Positive | None = None
+    ffn_hidden_size: Positive | None = None
+    num_attention_heads: Positive | None = None
+    num_query_groups: Positive | None = None
+    kv_channels: Positive | None = None
+    vocab_size: Positive | None = None
+    max_position_embeddings: Positive | None = None
+    normalization: Literal["RMSNorm", "LayerNorm"] | None = None
+    norm_epsilon: float | None = Field(default=None, gt=0)
+    swiglu: bool | None = None
+    add_bias_linear: bool | None = None
+    untie_embeddings_and_output_weights: bool | None = None
+    position_embedding_type: Literal["rope", "learned_absolute"] | None = None
+    rotary_base: Positive | None = None
+    attention_dropout: Fraction | None = None
+    hidden_dropout: Fraction | None = None
+    init_method_std: float | None = Field(default=None, gt=0)
+    num_experts: Positive | None = None
+    moe_router_topk: Positive | None = None
+
+
+# Decided by type, so that a mistake inside a mapping is not also reported as "not a text". The
+# tags cannot be keys of a file, so that locations of errors can be told from them.
+AnyModel = Annotated[
+    Annotated[ModelSpec, Tag("<mapping>")] | Annotated[str, Tag("<preset>")],
+    Discriminator(
+        lambda value: "<mapping>" if isinstance(value, (dict, ModelSpec)) else "<preset>"
+    ),
+]
+
+
+class Parallelism(Model):
+    """How the model is laid over the GPUs; data parallel size is what remains."""
+
+    tensor: Positive = 1
+    pipeline: Positive = 1
+    virtual_pipeline: Positive | None = None
+    """Model chunks per pipeline rank."""
+    context: Positive = 1
+    expert: Positive = 1
+    expert_tensor: Positive | None = None
+    sequence_parallel: bool = True
+    distributed_optimizer: bool = True
+
+
+class MegatronTraining(Model):
+    """Batch, schedule and optimizer of a Megatron run."""
+
+    micro_batch_size: Positive = 1
+    global_batch_size: Positive
+    sequence_length: Positive = 4096
+    train_iters: Positive
+    learning_rate: float = Field(gt=0)
+    min_learning_rate: float = Field(default=0.0, ge=0)
+    lr_schedule: Literal["constant", "linear", "cosine", "WSD"] = "cosine"
+    warmup_iters: Natural = 0
+    decay_iters: Positive | None = None
+    weight_decay: float = Field(default=0.1, ge=0)
+    adam_beta1: Fraction = 0.9
+    adam_beta2: Fraction = 0.95
+    clip_grad: float = Field(default=1.0, ge=0)
+    precision: Literal["bf16", "fp8"] = "bf16"
+    recompute: Literal["none", "selective", "full"] = "selective"
+    recompute_method: Literal["uniform", "block"] | None = None
+    recompute_layers: Positive | None = None
+    seed: Positive = 1234
+    eval_interval: Positive = 500
+    eval_iters: Natural = 20
+    log_interval: Positive = 10
+
+
+class Blend(Model):
+    """One corpus of a mixture."""
+
+    weight: float = Field(gt=0)
+    prefix: AbsolutePath
+
+
+class MegatronData(Model):
+    """Indexed data sets, named without `.bin` and `.idx`."""
+
+    prefix: AbsolutePath | None = None
+    blend: tuple[Blend, ...] | None = Field(default=None, min_length=1)
+    split: tuple[Annotated[float, Field(ge=0)], ...] = (98, 2, 0)
+    """Shares of training, validation and test."""
+    tokenizer: AbsolutePath
+    cache_dir: AbsolutePath | None = None
+    num_workers: Natural = 8
+
+
+class Checkpoint(Model):
+    """Where a run saves and resumes, and what it starts from."""
+
+    directory: AbsolutePath
+    pretrained: AbsolutePath | None = None
+    """Base weights of continued pre-training; read only while `directory` holds no checkpoint."""
+    interval: Positive = 500
+    keep_last: Positive = 3
+    format: Literal["torch_dist", "torch"] = "torch_dist"
+    async_save: bool = True
+    s3_uri: S3Uri | None = None
+
+
+class Elastic(Model):
+    """Bounds of an elastic job."""
+
+    min_nodes: Positive
+    max_nodes: Positive
+
+
+class Runtime(Model):
+    """How the pods of a job run."""
+
+    env: dict[str, str] = Field(default_factory=dict)
+    shm_gib: Positive = 128
+    distributed_timeout_minutes: Positive = 10
+    gang_restarts: Natural = 3
+    rendezvous: Literal["static", "c10d", "etcd"] = "static"
+    elastic: Elastic | None = None
+    host_network: bool = False
+    ipc_lock: bool = False
+    torchrun_path: Text = "torchrun"
+    queue: str | None = None
+    priority_class: str | None = None
+    keep_days: Positive = 7
+
+
+class Job(Model):
+    """What every job has."""
+
+    schema_version: Literal[1]
+    name: DnsLabel = Field(max_length=50)
+    pool: DnsLabel | None = None
+    image: Text = "megatron"
+    """A repository of this cluster (`megatron`, `fsdp`), or any URI with a digest."""
+    runtime: Runtime = Runtime()
+
+
+class GpuJob(Job):
+    """A job that takes whole GPU nodes."""
+
+    pool: DnsLabel
+    nodes: Positive
+    gpus_per_node: Positive | None = None
+    """Default: all of the instance type's."""
+
+
+class MegatronJob(GpuJob):
+    """Pre-training or continued pre-training with Megatron-LM."""
+
+    kind: Literal["megatron"]
+    model: AnyModel
+    parallelism: Parallelism = Parallelism()
+    training: MegatronTraining
+    data: MegatronData
+    checkpoint: Checkpoint
+    extra_args: tuple[str, ...] = ()
+
+
+class MegatronBridgeJob(GpuJob):
+    """The same through a Megatron-Bridge recipe."""
+
+    kind: Literal["megatron_bridge"]
+    recipe: Text
+    overrides: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    model: AnyModel
+    parallelism: Parallelism = Parallelism()
+    training: MegatronTraining
+    data: MegatronData
+    checkpoint: Checkpoint
+    extra_args: tuple[str, ...] = ()
+
+
+class FsdpTraining(Model):
+    """Batch and schedule of an FSDP or DDP run; defaults are the source guide's."""
+
+    max_steps: Positive = 100
+    train_batch_size: Positive = 1
+    sequence_length: Positive = 2048
+    learning_rate: float = Field(default=1e-4, gt=0)
+    min_learning_rate: float = Field(default=1e-5, ge=0)
+    lr_schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    warmup_iters: Natural = 0
+    weight_decay: float = Field(default=0.2, ge=0)
+    adam_beta1: Fraction = 0.9
+    adam_beta2: Fraction = 0.95
+    clip_grad: float = Field(default=1.0, ge=0)
+    precision: Literal["bf16", "fp8"] = "bf16"
+    sharding: Literal["full", "hybrid"] = "full"
+    activation_checkpointing: bool = True
+    seed: Positive = 42
+    validation_interval: Positive = 25
+    log_interval: Positive = 1
+
+
+class FsdpData(Model):
+    """A Hugging Face data set and configuration, a JSONL path, or an indexed prefix."""
+
+    dataset: Text
+    configuration: str | None = None
+    tokenizer: Text
+    num_workers: Natural = 2
+
+
+class FsdpJob(GpuJob):
+    """Training with PyTorch FSDP2."""
+
+    kind: Literal["fsdp"]
+    image: Text = "fsdp"
+    model: AnyModel
+    training: FsdpTraining = FsdpTraining()
+    data: FsdpData
+    checkpoint: Checkpoint
+
+
+class DdpJob(GpuJob):
+    """Training with PyTorch DistributedDataParallel as an Indexed Job."""
+
+    kind: Literal["ddp"]
+    image: Text = "fsdp"
+    model: AnyModel
+    training: FsdpTraining = FsdpTraining()
+    data: FsdpData
+    checkpoint: Checkpoint
+
+
+class DataPrepJob(Job):
+    """Turns JSONL into Megatron's indexed format."""
+
+    kind: Literal["data_prep"]
+    input: tuple[Text, ...] = Field(min_length=1)
+    output_prefix: AbsolutePath
+    tokenizer: AbsolutePath
+    json_keys: tuple[Text, ...] = ("text",)
+    append_eod: bool = True
+    add_bos: bool = False
+    on_bad_line: Literal["fail", "skip"] = "fail"
+    shards: Positive = 1
+
+
+class FetchJob(Job):
+    """Brings a model, a tokenizer or data onto the shared file system."""
+
+    kind: Literal["fetch"]
+    model: str | None = None
+    tokenizer: str | None = None
+    s3_uri: S3Uri | None = None
+    directory: AbsolutePath
+    token_secret: DnsLabel | None = None
+    """Name of a Kubernetes Secret with the Hugging Face token; mounted as a file."""
+
+
+class ConvertCheckpointJob(Job):
+    """Converts weights between Hugging Face's and Megatron's form."""
+
+    kind: Literal["convert_checkpoint"]
+    direction: Literal["import", "export"]
+    source: AbsolutePath
+    target: AbsolutePath
+    model: Text
+
+
+class NcclTestJob(GpuJob):
+    """All-reduce over nodes, with a pass mark for bus bandwidth."""
+
+    kind: Literal["nccl_test"]
+    min_bytes: Positive = 8
+    max_bytes: Positive = 17179869184
+    pass_busbw_gb_s: float | None = Field(default=None, gt=0)
+
+
+AnyJob = (
+    MegatronJob
+    | MegatronBridgeJob
+    | FsdpJob
+    | DdpJob
+    | DataPrepJob
+    | FetchJob
+    | ConvertCheckpointJob
+    | NcclTestJob
+)
+
+JOB: TypeAdapter[AnyJob] = TypeAdapter(Annotated[AnyJob, Field(discriminator="kind")])

@@ -1,0 +1,123 @@
+"""What AWS chose: the file that `cdk deploy --outputs-file outputs.json` writes."""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code, Finding, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from megatron_eks.config.load import Document
+
+_DIGEST = re.compile(r".+@sha256:[0-9a-f]{64}")
+
+PLACEHOLDER_HOST = "preview.invalid"
+"""`.invalid` never resolves (RFC 2606), so a preview cannot pull or mount anything."""
+
+PREVIEW_ANNOTATION = "megatron-eks/preview"
+"""On every Kubernetes object that holds a placeholder, with the value "true"."""
+
+
+@dataclass(frozen=True)
+class Lustre:
+    """The file system as pods mount it."""
+
+    id: str
+    dns_name: str
+    mount_name: str
+    preview: bool
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image a pod pulls; a preview until its digest is known."""
+
+    uri: str
+    preview: bool
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Names that AWS chose, or placeholders where it was not asked yet."""
+
+    lustre: Lustre
+    images: "Mapping[str, Image]"
+
+    @property
+    def preview(self) -> bool:
+        """Tell whether anything is a placeholder."""
+        return self.lustre.preview or any(image.preview for image in self.images.values())
+
+
+_IMAGE_KEYS = {"megatron": "MegatronImage", "fsdp": "FsdpImage"}
+_LUSTRE_KEYS = ("LustreId", "LustreDnsName", "LustreMountName")
+
+
+def read_outputs(
+    document: "Document | None", cluster: str, fallback: "Mapping[str, str]"
+) -> tuple[Outputs, list[Finding]]:
+    """Return the outputs of a cluster; `fallback` holds `repository:tag` for each image.
+
+    Without a file everything is a placeholder, which is what a first `make synth` renders.
+    """
+    if document is None:
+        return _outputs({}, fallback), []
+    findings = list(document.findings)
+    stacks = document.value if isinstance(document.value, dict) else {}
+    parts = ("Network", "Storage", "Images", "Cluster", "Observability")
+    foreign = [name for name in stacks if name not in {f"{cluster}-{part}" for part in parts}]
+    if foreign:
+        findings.append(
+            Finding(
+                Code.OUTPUTS_OF_ANOTHER_CLUSTER,
+                (foreign[0],),
+                f"this stack is not one of cluster {cluster!r}",
+                "write the file anew: cdk deploy --all --outputs-file outputs.json",
+            )
+        )
+    values: dict[str, str] = {}
+    for stack, outputs in stacks.items():
+        if isinstance(outputs, dict) and all(isinstance(value, str) for value in outputs.values()):
+            values |= {key: str(value) for key, value in outputs.items()}
+        else:
+            remedy = "write the file anew: cdk deploy --all --outputs-file outputs.json"
+            findings.append(
+                Finding(Code.OUTPUTS_MALFORMED, (stack,), "not a mapping of texts", remedy)
+            )
+    return _outputs(values, fallback), list(document.locate(findings))
+
+
+def preview_warning(outputs: Outputs, file: str) -> list[Finding]:
+    """Say once what a preview lacks, and which command provides it."""
+    if not outputs.preview:
+        return []
+    if outputs.lustre.preview:
+        found = "no outputs of a deployment, so file system and images are placeholders"
+        remedy = "run: cdk deploy --all --outputs-file outputs.json"
+    else:
+        found = "images are known by tag only, so jobs stay previews"
+        remedy = "build them, then put their digests (REPOSITORY@sha256:...) into this file"
+    return [Finding(Code.PREVIEW, (), found, remedy, Level.WARNING, file)]
+
+
+def _outputs(values: "Mapping[str, str]", fallback: "Mapping[str, str]") -> Outputs:
+    known = all(values.get(key) for key in _LUSTRE_KEYS)
+    lustre = (
+        Lustre(
+            values["LustreId"], values["LustreDnsName"], values["LustreMountName"], preview=False
+        )
+        if known
+        else Lustre("fs-preview", f"fs-preview.fsx.{PLACEHOLDER_HOST}", "preview", preview=True)
+    )
+    images = {}
+    for name, key in _IMAGE_KEYS.items():
+        uri = values.get(key) or f"{PLACEHOLDER_HOST}/{fallback[name]}"
+        images[name] = Image(uri, preview=not _DIGEST.fullmatch(uri))
+    return Outputs(lustre, images)
+
+
+def is_digest(uri: str) -> bool:
+    """Tell whether an image is named by its content."""
+    return _DIGEST.fullmatch(uri) is not None

@@ -1,0 +1,187 @@
+"""From a document to a model: every pydantic error as a finding in the user's words."""
+
+import json
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.errors import Code, Finding, Path, choices
+from megatron_eks.config.job import JOB, AnyJob
+from megatron_eks.config.model import FORMATS
+from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pydantic_core import ErrorDetails
+
+    from megatron_eks.config.load import Document, Json
+
+T = TypeVar("T")
+
+_CLUSTER: Final = TypeAdapter(ClusterConfig)
+_KINDS = {get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in get_args(AnyJob)}
+
+
+def parse_cluster(document: "Document") -> tuple[ClusterConfig | None, list[Finding]]:
+    """Return the cluster configuration, or None with the reasons."""
+    return _parse(document, _CLUSTER, ClusterConfig, cluster_unsupported)
+
+
+def parse_job(document: "Document") -> tuple[AnyJob | None, list[Finding]]:
+    """Return the job configuration, or None with the reasons."""
+    kind = document.value.get("kind") if isinstance(document.value, dict) else None
+    model = _KINDS.get(kind) if isinstance(kind, str) else None
+    return _parse(document, JOB, model, job_unsupported)
+
+
+def _parse(
+    document: "Document",
+    adapter: TypeAdapter[T],
+    model: type[BaseModel] | None,
+    unsupported: "Callable[[T], Iterator[Finding]]",
+) -> tuple[T | None, list[Finding]]:
+    findings = list(document.findings)
+    if not isinstance(document.value, dict):
+        return None, findings
+    try:
+        # JSON mode: a list may become a tuple and a string a date, and nothing else is coerced.
+        parsed = adapter.validate_json(json.dumps(document.value))
+    except ValidationError as error:
+        translated = (
+            _translate(detail, document, model)
+            for detail in error.errors(include_url=False)
+            if not _only_invalid_items(detail)
+        )
+        return None, [*findings, *document.locate(translated)]
+    return parsed, [*findings, *document.locate(unsupported(parsed))]
+
+
+def _translate(
+    detail: "ErrorDetails", document: "Document", model: type[BaseModel] | None
+) -> Finding:
+    """Write one pydantic error as a finding."""
+    path = _data_path(detail["loc"], document.value)
+    kind, context = detail["type"], detail.get("ctx", {})
+    shown = _shown(detail["input"])
+    if kind == "extra_forbidden":
+        found, remedy = (
+            f"unknown key {path[-1]!r}",
+            choices(str(path[-1]), _fields_at(model, path[:-1])),
+        )
+        return Finding(Code.UNKNOWN_KEY, path, found, remedy)
+    if kind in _PRESENCE:
+        return _PRESENCE[kind](path, context, detail["input"])
+    if kind == "string_pattern_mismatch":
+        found = f"{shown} is not in the right form"
+        return Finding(Code.BAD_FORMAT, path, found, FORMATS[context["pattern"]])
+    if kind in _RANGES:
+        word, key = _RANGES[kind]
+        return Finding(
+            Code.OUT_OF_RANGE, path, f"{shown} is out of range", f"use {word} {context[key]}"
+        )
+    place = document.places.get(path)
+    if kind == "string_type" and place and place.raw:
+        found = f"{place.raw} without quotes is not a text"
+        return Finding(Code.UNQUOTED, path, found, f'write "{place.raw}" in quotes')
+    remedy = _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
+    return Finding(Code.WRONG_TYPE, path, f"{shown} has the wrong type", remedy)
+
+
+def _missing(path: Path, _context: "Mapping[str, Any]", _value: object) -> Finding:
+    name = path[-1]
+    remedy = f"add `{name}:`; docs/configuration.md explains it"
+    return Finding(Code.MISSING_KEY, path, f"{name!r} is missing", remedy)
+
+
+def _missing_tag(path: Path, context: "Mapping[str, Any]", _value: object) -> Finding:
+    name = str(context["discriminator"]).strip("'")
+    allowed = ", ".join(sorted(_KINDS)) if name == "kind" else "see docs/configuration.md"
+    return Finding(
+        Code.MISSING_KEY, (*path, name), f"{name!r} is missing", f"add one of: {allowed}"
+    )
+
+
+def _unknown_tag(path: Path, context: "Mapping[str, Any]", _value: object) -> Finding:
+    name, tag = str(context["discriminator"]).strip("'"), str(context["tag"])
+    allowed = [option.strip("' ") for option in str(context["expected_tags"]).split(",")]
+    return Finding(
+        Code.NOT_ALLOWED, (*path, name), f"unknown {name} {tag!r}", choices(tag, allowed)
+    )
+
+
+def _not_a_choice(path: Path, context: "Mapping[str, Any]", value: object) -> Finding:
+    options = str(context["expected"]).replace(" or ", ", ").split(", ")
+    remedy = choices(str(value), [option.strip("' ") for option in options])
+    return Finding(Code.NOT_ALLOWED, path, f"{_shown(value)} is not allowed", remedy)
+
+
+_PRESENCE: "dict[str, Callable[[Path, Mapping[str, Any], object], Finding]]" = {
+    "missing": _missing,
+    "union_tag_not_found": _missing_tag,
+    "union_tag_invalid": _unknown_tag,
+    "literal_error": _not_a_choice,
+}
+_RANGES = {
+    "greater_than": ("a number above", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("a number below", "lt"),
+    "less_than_equal": ("at most", "le"),
+    "string_too_short": ("a text; its length must be at least", "min_length"),
+    "string_too_long": ("a shorter text; its length may be at most", "max_length"),
+    "too_short": ("more entries; the least is", "min_length"),
+    "too_long": ("fewer entries; the most is", "max_length"),
+}
+_TYPES = {
+    "string_type": "write a text",
+    "bool_type": "write true or false, without quotes",
+    "int_type": "write a whole number, without quotes",
+    "int_from_float": "write a whole number",
+    "float_type": "write a number, without quotes",
+    "dict_type": "write `key: value` lines below it",
+    "model_type": "write `key: value` lines below it",
+    "model_attributes_type": "write `key: value` lines below it",
+    "tuple_type": "write a list: [a, b], or lines that start with '- '",
+    "datetime_from_date_parsing": "write a time with its zone: 2026-12-01T11:30:00Z",
+    "datetime_parsing": "write a time with its zone: 2026-12-01T11:30:00Z",
+}
+
+
+def _only_invalid_items(detail: "ErrorDetails") -> bool:
+    """Tell whether a list seems too short only because pydantic left out its wrong entries."""
+    entries = detail["input"]
+    least = detail.get("ctx", {}).get("min_length", 0)
+    return detail["type"] == "too_short" and isinstance(entries, list) and len(entries) >= least
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    limit = 60
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _data_path(loc: tuple[int | str, ...], value: "Json") -> Path:
+    """Drop what pydantic adds to a location: tags of unions and names of union members."""
+    path: list[int | str] = []
+    last = len(loc) - 1
+    for index, part in enumerate(loc):
+        if isinstance(value, dict) and part in value:
+            value = value[str(part)]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        elif index != last or not isinstance(value, dict) or str(part)[:1] == "<":
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def _fields_at(model: Any, path: Path) -> set[str]:  # noqa: ANN401 -- an annotation of any shape
+    """List the keys allowed at a path, whatever unions and containers lie on the way."""
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        if not path:
+            return set(model.model_fields)
+        field = model.model_fields.get(str(path[0]))
+        return _fields_at(field.annotation, path[1:]) if field else set()
+    step = path[1:] if path and isinstance(path[0], int) else path
+    return {name for option in get_args(model) for name in _fields_at(option, step)}

@@ -1,0 +1,109 @@
+"""What the file format knows and nothing renders yet; an entry goes when its feature comes."""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code, Finding, Path
+from megatron_eks.config.job import AnyJob, MegatronJob, ModelSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import BaseModel
+
+    from megatron_eks.config.cluster import ClusterConfig
+
+# A path, and the values that are rendered today. "*" stands for every entry of a list.
+_CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
+    # Without NAT, images of other registries cannot be pulled until they are mirrored.
+    (("network", "nat_gateways"), (1, "per_zone")),
+    (("network", "vpc_id"), (None,)),
+    (("network", "private_subnets"), ({},)),
+    (("network", "node_security_group_id"), (None,)),
+    (("access", "private_route"), (None, "vpn", "cloudshell")),
+    (("existing_cluster",), (None,)),
+    (("gpu_pools", "*", "capacity", "type"), ("on_demand",)),
+    (("storage", "lustre", "deployment"), ("persistent_2",)),
+    (("storage", "lustre", "efa"), (False,)),
+    (("storage", "lustre", "existing"), (None,)),
+    (("storage", "lustre", "data_repositories"), ((),)),
+    (("storage", "efs"), (False,)),
+    (("storage", "kms_key_arn"), (None,)),
+    (("images", "megatron", "test_level"), ("standard",)),
+    (("images", "megatron", "tag_strategy"), ("auto",)),
+    (("images", "fsdp", "test_level"), ("standard",)),
+    (("images", "fsdp", "tag_strategy"), ("auto",)),
+    (("images", "source", "type"), ("asset",)),
+    (("platform", "etcd"), (False,)),
+    (("platform", "kueue"), (False,)),
+    (("platform", "trainer_v2"), (False,)),
+    (("observability", "enabled"), (False,)),
+    (("observability", "alarm_email"), (None,)),
+    (("observability", "monthly_budget_usd"), (None,)),
+    (("permissions_boundary_arn",), (None,)),
+)
+_JOB: tuple[tuple[Path, tuple[object, ...]], ...] = (
+    (("kind",), ("megatron",)),
+    (("parallelism", "expert"), (1,)),
+    (("parallelism", "expert_tensor"), (None,)),
+    (("training", "lr_schedule"), ("constant", "linear", "cosine")),
+    (("checkpoint", "s3_uri"), (None,)),
+    (("runtime", "rendezvous"), ("static",)),
+    (("runtime", "elastic"), (None,)),
+    (("runtime", "queue"), (None,)),
+    (("runtime", "priority_class"), (None,)),
+    (("extra_args",), ((),)),
+)
+
+
+def cluster_unsupported(config: "ClusterConfig") -> "Iterator[Finding]":
+    """Refuse cluster settings that would silently do nothing."""
+    yield from _unsupported(config, _CLUSTER)
+
+
+def job_unsupported(job: AnyJob) -> "Iterator[Finding]":
+    """Refuse job settings that would silently do nothing."""
+    yield from _unsupported(job, _JOB)
+    if isinstance(job, MegatronJob) and isinstance(job.model, ModelSpec):
+        if job.model.num_experts is not None:
+            yield _finding(("model", "num_experts"), job.model.num_experts, (None,))
+        if job.model.init is not None:
+            yield _finding(("model", "init"), job.model.init, (None,))
+
+
+def _unsupported(
+    model: "BaseModel", table: tuple[tuple[Path, tuple[object, ...]], ...]
+) -> "Iterator[Finding]":
+    for pattern, rendered in table:
+        for path, value in _values(model, pattern, ()):
+            if value not in rendered:
+                yield _finding(path, value, rendered)
+
+
+def _finding(path: Path, value: object, rendered: tuple[object, ...]) -> Finding:
+    allowed = " or ".join(_yaml(option) for option in rendered)
+    return Finding(
+        Code.NOT_SUPPORTED_YET,
+        path,
+        f"{_yaml(value)} is not supported yet",
+        f"use {allowed} for now",
+    )
+
+
+def _yaml(value: object) -> str:
+    """Write a value the way the user would."""
+    words: dict[object, str] = {None: "null", True: "true", False: "false", (): "an empty list"}
+    if isinstance(value, dict):
+        return "an empty mapping" if not value else "this mapping"
+    if isinstance(value, (bool, type(None), tuple)):
+        return words.get(value, "this list")
+    return str(value) if isinstance(value, (str, int, float)) else "this block"
+
+
+def _values(value: object, pattern: Path, path: Path) -> "Iterator[tuple[Path, object]]":
+    if not pattern:
+        yield path, value
+    elif pattern[0] == "*" and isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _values(item, pattern[1:], (*path, index))
+    elif hasattr(value, str(pattern[0])):
+        yield from _values(getattr(value, str(pattern[0])), pattern[1:], (*path, pattern[0]))

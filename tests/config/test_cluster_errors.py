@@ -1,0 +1,82 @@
+"""Every mistake in a cluster file gives one exact line: place, what was found, what to do."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+import yaml
+
+from megatron_eks.config.load import read_mapping
+from megatron_eks.config.parse import parse_cluster
+from megatron_eks.plan.cluster_checks import check_cluster
+
+GOOD = """\
+schema_version: 1
+name: demo
+region: us-east-2
+availability_zones: [us-east-2a, us-east-2b]
+kubernetes_version: "1.35"
+access:
+  admin_role_arns: [arn:aws:iam::123456789012:role/Admin]
+  public_cidrs: [8.8.8.0/24]
+network:
+  vpc_cidr: 10.0.0.0/16
+  service_cidr: 172.20.0.0/16
+  nat_gateways: 1
+  interface_endpoints: [sts]
+system_nodes: {instance_type: c5.2xlarge, count: 2}
+gpu_pools:
+  - name: p4d
+    instance_type: p4d.24xlarge
+    availability_zone: us-east-2b
+    max_nodes: 2
+    labels: {}
+    ami_release: null
+storage:
+  lustre:
+    capacity_gib: 1200
+    mount_path: /shared
+tags: {}
+"""
+
+
+def findings(text: str) -> list[str]:
+    """Check a cluster file as the entry points do, on a fixed date."""
+    document = read_mapping(text, "c.yaml")
+    config, found = parse_cluster(document)
+    if config is not None:
+        found += document.locate(check_cluster(config, date(2026, 11, 21)))
+    return [str(finding) for finding in found]
+
+
+def test_a_correct_file_has_no_finding():
+    """The text that every case below changes is correct."""
+    assert findings(GOOD) == []
+
+
+CASES = yaml.safe_load(Path(__file__).with_name("cluster_errors.yaml").read_text())
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["by"].strip() or "removed" for case in CASES])
+def test_messages(case):
+    """One change to a correct file gives exactly these lines."""
+    assert case["replace"] in GOOD
+    assert findings(GOOD.replace(case["replace"], case["by"], 1)) == case["expect"]
+
+
+def test_everything_is_reported_at_once():
+    """Several mistakes in one file are all reported."""
+    text = GOOD.replace("capacity_gib: 1200", "capacity_gib: 1").replace("8.8.8.0/24", "0.0.0.0/0")
+    text = text.replace("p4d.24xlarge", "p9.metal")
+    assert [line.split()[1] for line in findings(text)] == ["MEKS-0205", "MEKS-0201", "MEKS-0210"]
+
+
+def test_a_second_pool_of_the_same_name_is_refused():
+    """Pool names become names of node groups."""
+    pool = GOOD[GOOD.index("  - name") : GOOD.index("storage:")]
+    assert findings(GOOD.replace("storage:", pool + "storage:", 1)) == [
+        (
+            "error MEKS-0204 c.yaml:22 gpu_pools[1].name: a pool named 'p4d' stands above - "
+            "give each pool its own name"
+        )
+    ]

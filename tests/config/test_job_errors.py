@@ -1,0 +1,70 @@
+"""Every mistake in a job file gives one exact line: place, what was found, what to do."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from megatron_eks.config.job import MegatronJob
+from megatron_eks.config.load import read_mapping
+from megatron_eks.config.parse import parse_cluster, parse_job
+from megatron_eks.plan.job_checks import check_job
+
+ROOT = Path(__file__).parents[2]
+GOOD = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
+CLUSTER = (ROOT / "cluster.yaml").read_text()
+
+
+def findings(text: str, cluster_text: str = CLUSTER) -> list[str]:
+    """Check a job file against a cluster, as the entry points do."""
+    cluster, _ = parse_cluster(read_mapping(cluster_text, "c.yaml"))
+    assert cluster is not None
+    document = read_mapping(text, "j.yaml")
+    job, found = parse_job(document)
+    if isinstance(job, MegatronJob):
+        found += document.locate(check_job(job, cluster))
+    return [str(finding) for finding in found]
+
+
+def test_the_shipped_job_has_no_finding():
+    """The text that every case below changes is correct."""
+    assert findings(GOOD) == []
+
+
+CASES = yaml.safe_load(Path(__file__).with_name("job_errors.yaml").read_text())
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["by"].strip() or "removed" for case in CASES])
+def test_messages(case):
+    """One change to the shipped job gives exactly these lines."""
+    assert case["replace"] in GOOD
+    found = findings(GOOD.replace(case["replace"], case["by"], 1))
+    assert sorted(found) == sorted(case["expect"])
+
+
+def test_the_source_guides_layout_is_refused():
+    """Tensor parallel size 2 with micro batch 2 does not fit 40 GB; 4 with 1 does."""
+    text = GOOD.replace("tensor: 4", "tensor: 2").replace(
+        "micro_batch_size: 1", "micro_batch_size: 2"
+    )
+    codes = [line.split()[1] for line in findings(text)]
+    assert codes == ["MEKS-0312"]
+
+
+def test_the_source_guides_layout_fits_80_gb():
+    """The same layout is fine on p4de."""
+    text = GOOD.replace("tensor: 4", "tensor: 2").replace(
+        "micro_batch_size: 1", "micro_batch_size: 2"
+    )
+    assert findings(text, CLUSTER.replace("p4d.24xlarge", "p4de.24xlarge")) == []
+
+
+def test_a_long_name_is_refused():
+    """Names of the operator's Services are derived from the job's."""
+    text = GOOD.replace("name: megatron-cpt-techpulse", f"name: {'a' * 51}")
+    assert findings(text) == [
+        (
+            f"error MEKS-0106 j.yaml:5 name: '{'a' * 51}' is out of range - "
+            "use a shorter text; its length may be at most 50"
+        )
+    ]
