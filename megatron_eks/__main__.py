@@ -1,0 +1,113 @@
+"""The command line `meks`: parses arguments, calls one command, returns its exit code."""
+
+import argparse
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from megatron_eks import __version__
+from megatron_eks.config.errors import ConfigError
+from megatron_eks.ops import check, plan, validate
+from megatron_eks.project import DEFAULT_CLUSTER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+_EPILOG = """\
+exit codes: 0 done, 1 failed, 2 configuration or usage wrong, 130 interrupted
+"""
+
+
+def main(arguments: "Sequence[str] | None" = None) -> int:
+    """Run one command; an expected failure is printed as findings, never as a traceback."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except ConfigError as error:
+        validate.print_findings(error.findings, options.output)
+        return USAGE
+    except BrokenPipeError:
+        # The reader went away (`| head`); there is nobody left to tell.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 -- until exit
+        return DONE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(options: argparse.Namespace) -> int:
+    match options.command:
+        case "validate":
+            return validate.run(options.files, options.cluster, options.output, today())
+        case "plan":
+            return plan.run(options.cluster, options.output, today())
+        case _:
+            return check.run(options.paths, options.output, sys.stdout)
+
+
+def today() -> "date":
+    """Return the date, which decides what is still supported."""
+    return datetime.now(tz=UTC).date()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="meks",
+        description="Plan and check GPU clusters on EKS and the Megatron jobs that run on them.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"meks {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    command = _command(commands, "validate", "Check a cluster file and its job files.")
+    command.add_argument(
+        "files",
+        nargs="*",
+        type=Path,
+        metavar="FILE",
+        help="cluster or job files; default: all of the project",
+    )
+    _cluster(command)
+    _output(command, "findings one a line, or as a JSON list")
+
+    command = _command(
+        commands, "plan", "Print what will exist, what it costs, and whether jobs fit."
+    )
+    _cluster(command)
+    _output(command, "tables, or everything as JSON")
+
+    command = _command(commands, "check", "Apply the rules to templates and manifests on disk.")
+    command.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or folders")
+    _output(command, "findings one a line, or as a JSON list")
+    return parser
+
+
+def _command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str
+) -> argparse.ArgumentParser:
+    return commands.add_parser(name, help=text, description=text)
+
+
+def _cluster(command: argparse.ArgumentParser) -> None:
+    default = Path(os.environ.get("CLUSTER_CONFIG") or DEFAULT_CLUSTER)
+    command.add_argument(
+        "--cluster",
+        type=Path,
+        default=default,
+        metavar="FILE",
+        help="the cluster file; its jobs stand in jobs/ beside it "
+        "(default: $CLUSTER_CONFIG or cluster.yaml)",
+    )
+
+
+def _output(command: argparse.ArgumentParser, text: str) -> None:
+    command.add_argument("-o", "--output", choices=("table", "json"), default="table", help=text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""The plan as JSON: the same content as the tables, with units in the names."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.pricing import AS_OF
+from megatron_eks.plan.cost import cluster_cost
+from megatron_eks.predict.memory import parameters
+
+if TYPE_CHECKING:
+    from megatron_eks.config.load import Json
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.job import JobPlan
+    from megatron_eks.project import Project
+
+
+def plan_as_json(project: "Project") -> "Json":
+    """Return the plan as plain JSON values."""
+    return {
+        "cluster": _cluster(project.cluster),
+        "cost": _cost(project.cluster),
+        "jobs": [_job(job) for job in project.jobs],
+        "preview": project.outputs.preview,
+        "warnings": [dict(finding.as_json()) for finding in (*project.warnings, *project.preview)],
+    }
+
+
+def _cluster(plan: "ClusterPlan") -> "Json":
+    lustre = plan.storage.lustre
+    return {
+        "name": plan.name,
+        "region": plan.region,
+        "kubernetes_version": plan.kubernetes_version,
+        "stacks": [plan.stack(part) for part in ("Network", "Storage", "Images", "Cluster")],
+        "subnets": [asdict(subnet) for subnet in plan.network.subnets],
+        "system_nodes": {
+            "instance_type": plan.system_nodes.instance_type,
+            "count": plan.system_nodes.count,
+        },
+        "gpu_pools": [
+            {
+                "name": pool.name,
+                "instance_type": pool.instance.name,
+                "availability_zone": pool.zone,
+                "max_nodes": pool.max_nodes,
+                "max_gpus": pool.max_nodes * pool.instance.gpus,
+                "gpu": pool.instance.gpu.name,
+                "efa_interfaces_per_node": pool.instance.efa_interfaces,
+                "network_interfaces": [asdict(interface) for interface in pool.interfaces],
+                "max_pods": pool.max_pods,
+                "ami_release": pool.ami_release,
+                "placement_group": pool.placement_group,
+            }
+            for pool in plan.pools
+        ],
+        "storage": {
+            "lustre": {
+                "capacity_gib": lustre.capacity_gib,
+                "throughput_mb_s": lustre.throughput_mb_s,
+                "availability_zone": lustre.zone,
+                "mount_path": lustre.mount_path,
+            },
+            "retain": plan.storage.retain,
+        },
+        "images": {image.name: f"{image.repository}:{image.tag}" for image in plan.images},
+        "addons": {addon.name: addon.version for addon in plan.addons},
+    }
+
+
+def _cost(plan: "ClusterPlan") -> "Json":
+    cost = cluster_cost(plan)
+    return {
+        "currency": "USD",
+        "prices_as_of": AS_OF.isoformat(),
+        "idle_per_hour": cost.idle_usd_per_hour,
+        "full_per_hour": cost.full_usd_per_hour,
+        "items": [
+            {
+                "item": price.item,
+                "count": price.count,
+                "each_per_hour": price.usd_per_hour,
+                "per_hour": price.total,
+            }
+            for price in (*cost.standing, *cost.gpu_nodes)
+        ],
+    }
+
+
+def _job(job: "JobPlan") -> "Json":
+    layout, memory = job.layout, job.memory
+    return {
+        "name": job.name,
+        "kind": job.kind,
+        "pool": job.pool.name,
+        "nodes": job.nodes,
+        "gpus": job.gpus,
+        "image": job.image.uri,
+        "parameters": parameters(job.model),
+        "parallelism": {
+            "tensor": layout.tensor,
+            "pipeline": layout.pipeline,
+            "context": layout.context,
+            "data": layout.data,
+        },
+        "tokens": job.tokens,
+        "checkpoint_bytes": job.checkpoint_bytes,
+        "memory": {
+            "per_gpu_bytes": memory.per_gpu_bytes,
+            "capacity_bytes": memory.capacity_bytes,
+            "stages": [
+                {**asdict(stage), "total_bytes": stage.total_bytes} for stage in memory.stages
+            ],
+        },
+        "resources": dict(asdict(job.resources)),
+    }

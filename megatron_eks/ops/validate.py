@@ -1,0 +1,52 @@
+"""`meks validate`: every finding about cluster and job files."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.errors import Finding, has_errors
+from megatron_eks.config.job import Job
+from megatron_eks.config.load import read_mapping
+from megatron_eks.project import check_files, job_files
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
+_CLUSTER_KEYS = set(ClusterConfig.model_fields) - set(Job.model_fields)
+
+
+def run(files: "Sequence[Path]", cluster: Path, output: str, today: "date") -> int:
+    """Check the named files, or a whole project; return 2 if anything is an error."""
+    clusters = [path for path in files if _is_cluster(path)]
+    jobs = [path for path in files if path not in clusters]
+    # Job files are checked against their cluster, so its own mistakes are shown with them.
+    first, *others = clusters or [cluster]
+    findings = list(check_files(first, jobs if files else job_files(first), today).findings)
+    for other in others:
+        findings += check_files(other, [], today).findings
+    print_findings(findings, output)
+    return 2 if has_errors(findings) else 0
+
+
+def print_findings(findings: "Sequence[Finding]", output: str) -> None:
+    """Write findings to stdout, one a line or as a JSON list, and their count to stderr."""
+    if output == "json":
+        sys.stdout.write(json.dumps([finding.as_json() for finding in findings], indent=2) + "\n")
+    else:
+        sys.stdout.writelines(f"{finding}\n" for finding in findings)
+    errors = sum(finding.level == "error" for finding in findings)
+    sys.stderr.write(f"{errors} errors, {len(findings) - errors} warnings\n")
+
+
+def _is_cluster(path: Path) -> bool:
+    """Tell a cluster file from a job file by the keys that only the former has."""
+    try:
+        value = read_mapping(path.read_text(encoding="utf-8"), str(path)).value
+    except (OSError, UnicodeDecodeError):
+        value = None
+    if not isinstance(value, dict):
+        return path.parent.name != "jobs"
+    return "kind" not in value and any(key in _CLUSTER_KEYS for key in value)

@@ -1,0 +1,1 @@
+"""What will exist, exactly: every derived number, computed once."""

@@ -1,0 +1,168 @@
+"""Megatron-LM's command line for a job file, in the order its documentation groups them.
+
+Every argument is one of `megatron/training/arguments.py` and `config/*.py` at core_v0.19.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.catalog.models import ModelShape
+    from megatron_eks.config.job import (
+        Checkpoint,
+        MegatronData,
+        MegatronJob,
+        MegatronTraining,
+        Parallelism,
+    )
+    from megatron_eks.predict.memory import Layout
+
+Option = tuple[str, ...]
+
+
+def megatron_arguments(
+    job: "MegatronJob", model: "ModelShape", layout: "Layout", log_directory: str
+) -> tuple[str, ...]:
+    """Return the arguments of `pretrain_gpt.py`, one word an element."""
+    options = (
+        *_model(model),
+        *_parallelism(job.parallelism, layout),
+        *_training(job.training),
+        *_data(job.data),
+        *_checkpoint(job.checkpoint),
+        *_operation(job, log_directory),
+    )
+    return tuple(word for option in options for word in option)
+
+
+def _model(model: "ModelShape") -> "Iterator[Option]":
+    yield ("--use-mcore-models",)
+    yield "--num-layers", str(model.num_layers)
+    yield "--hidden-size", str(model.hidden_size)
+    yield "--ffn-hidden-size", str(model.ffn_hidden_size)
+    yield "--num-attention-heads", str(model.num_attention_heads)
+    if model.num_query_groups < model.num_attention_heads:
+        yield ("--group-query-attention",)
+        yield "--num-query-groups", str(model.num_query_groups)
+    yield "--kv-channels", str(model.kv_channels)
+    yield "--max-position-embeddings", str(model.max_position_embeddings)
+    yield from _positions(model)
+    yield "--normalization", model.normalization
+    yield "--norm-epsilon", _number(model.norm_epsilon)
+    if model.swiglu:
+        yield ("--swiglu",)
+    if not model.add_bias_linear:
+        yield ("--disable-bias-linear",)
+    if model.untie_embeddings_and_output_weights:
+        yield ("--untie-embeddings-and-output-weights",)
+    yield "--attention-dropout", _number(model.attention_dropout)
+    yield "--hidden-dropout", _number(model.hidden_dropout)
+    yield "--init-method-std", _number(model.init_method_std)
+    yield "--transformer-impl", "transformer_engine"
+    yield "--attention-backend", "auto"
+    # Megatron's loss fusion in its own kernels; "te" is refused since 0.18.2 for instability.
+    yield ("--cross-entropy-loss-fusion",)
+    yield "--cross-entropy-fusion-impl", "native"
+
+
+def _positions(model: "ModelShape") -> "Iterator[Option]":
+    yield "--position-embedding-type", model.position_embedding_type
+    if model.position_embedding_type != "rope":
+        return
+    yield "--rotary-base", str(model.rotary_base)
+    yield "--rotary-percent", "1.0"
+    if model.rope_scaling:
+        yield ("--use-rope-scaling",)
+        yield "--rope-scaling-factor", _number(model.rope_scaling.factor)
+
+
+def _parallelism(parallelism: "Parallelism", layout: "Layout") -> "Iterator[Option]":
+    yield "--tensor-model-parallel-size", str(layout.tensor)
+    yield "--pipeline-model-parallel-size", str(layout.pipeline)
+    if parallelism.virtual_pipeline:
+        yield "--num-virtual-stages-per-pipeline-rank", str(parallelism.virtual_pipeline)
+    yield "--context-parallel-size", str(layout.context)
+    if layout.sequence_parallel:
+        yield ("--sequence-parallel",)
+    if layout.distributed_optimizer:
+        yield ("--use-distributed-optimizer",)
+        yield ("--overlap-grad-reduce",)
+        yield ("--overlap-param-gather",)
+
+
+def _training(training: "MegatronTraining") -> "Iterator[Option]":
+    yield "--micro-batch-size", str(training.micro_batch_size)
+    yield "--global-batch-size", str(training.global_batch_size)
+    yield "--seq-length", str(training.sequence_length)
+    yield "--train-iters", str(training.train_iters)
+    yield "--lr", _number(training.learning_rate)
+    yield "--min-lr", _number(training.min_learning_rate)
+    yield "--lr-decay-style", training.lr_schedule
+    yield "--lr-warmup-iters", str(training.warmup_iters)
+    yield "--lr-decay-iters", str(training.decay_iters or training.train_iters)
+    yield "--weight-decay", _number(training.weight_decay)
+    yield "--adam-beta1", _number(training.adam_beta1)
+    yield "--adam-beta2", _number(training.adam_beta2)
+    yield "--clip-grad", _number(training.clip_grad)
+    yield ("--bf16",)
+    if training.precision == "fp8":
+        yield "--fp8-format", "hybrid"
+    if training.recompute == "selective":
+        yield "--recompute-granularity", "selective"
+        yield "--recompute-modules", "core_attn"
+    elif training.recompute == "full":
+        yield "--recompute-granularity", "full"
+        yield "--recompute-method", training.recompute_method or "uniform"
+        yield "--recompute-num-layers", str(training.recompute_layers or 1)
+    yield "--seed", str(training.seed)
+    yield "--eval-interval", str(training.eval_interval)
+    yield "--eval-iters", str(training.eval_iters)
+    yield "--log-interval", str(training.log_interval)
+
+
+def _data(data: "MegatronData") -> "Iterator[Option]":
+    corpora = data.blend or ()
+    weighted = tuple(word for blend in corpora for word in (_number(blend.weight), blend.prefix))
+    yield "--data-path", *(weighted or (data.prefix or "",))
+    yield "--split", ",".join(_number(share) for share in data.split)
+    yield "--tokenizer-type", "HuggingFaceTokenizer"
+    yield "--tokenizer-model", data.tokenizer
+    if data.cache_dir:
+        yield "--data-cache-path", data.cache_dir
+    yield "--num-workers", str(data.num_workers)
+    yield ("--no-create-attention-mask-in-dataloader",)
+
+
+def _checkpoint(checkpoint: "Checkpoint") -> "Iterator[Option]":
+    yield "--save", checkpoint.directory
+    yield "--load", checkpoint.directory
+    if checkpoint.pretrained:
+        # Used only while --load holds no checkpoint, so a restart resumes (checkpointing.py).
+        yield "--pretrained-checkpoint", checkpoint.pretrained
+    yield "--save-interval", str(checkpoint.interval)
+    yield "--ckpt-format", checkpoint.format
+    if checkpoint.format == "torch_dist":
+        yield ("--ckpt-fully-parallel-load",)
+        yield ("--ckpt-assume-constant-structure",)
+        if checkpoint.async_save:
+            yield ("--async-save",)
+            # Without it Megatron switches asynchronous saving off again, with a warning.
+            yield ("--use-persistent-ckpt-worker",)
+
+
+def _operation(job: "MegatronJob", log_directory: str) -> "Iterator[Option]":
+    yield "--distributed-timeout-minutes", str(job.runtime.distributed_timeout_minutes)
+    yield ("--exit-signal-handler",)  # SIGTERM saves a checkpoint before the pod goes
+    yield ("--manual-gc",)
+    yield "--manual-gc-interval", "100"
+    yield ("--log-throughput",)
+    yield ("--log-timers-to-tensorboard",)
+    yield ("--log-memory-to-tensorboard",)
+    yield "--tensorboard-dir", f"{log_directory}/tensorboard"
+    yield job.extra_args
+
+
+def _number(value: float) -> str:
+    """Write a number without a trailing `.0`; `1e-05` and `0.1` stay as they are."""
+    return repr(float(value)).removesuffix(".0")

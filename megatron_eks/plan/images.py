@@ -1,0 +1,14 @@
+"""The build context of a container image: what its tag is the hash of."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ImageContext:
+    """A directory, less what the image does not need."""
+
+    name: str
+    directory: Path
+    exclude: tuple[str, ...]
+    """Glob patterns, relative to the directory, as CDK assets take them."""

@@ -1,0 +1,157 @@
+"""Who reaches the cluster, and whether its address ranges work and suffice."""
+
+from ipaddress import IPv4Network, ip_network
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.plan.subnets import addresses, carve, node_addresses, smallest_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.errors import Path
+
+DOCUMENTATION_ACCOUNT = "111122223333"  # AWS's own examples
+# RFC 5737: TEST-NET-1 to 3, for documentation.
+_DOCUMENTATION_NETWORKS = tuple(
+    map(IPv4Network, ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"))
+)
+_PRIVATE_NETWORKS = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+
+_NOWHERE = IPv4Network("0.0.0.0/32")
+
+INTERFACE_ENDPOINTS = (
+    *(
+        "autoscaling",
+        "ec2",
+        "ec2messages",
+        "ecr.api",
+        "ecr.dkr",
+        "eks",
+        "eks-auth",
+        "elasticloadbalancing",
+    ),
+    *("fsx", "kms", "logs", "monitoring", "secretsmanager", "ssm", "ssmmessages", "sts"),
+)
+# AWS accepts VPCs between these prefixes (VPC User Guide, "VPC CIDR blocks").
+_VPC_PREFIXES = range(16, 29)
+_SERVICE_PREFIXES = range(12, 25)  # EKS API reference, KubernetesNetworkConfigRequest
+
+
+def check_access(config: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield what keeps people out, or lets everybody in."""
+    access = config.access
+    for index, arn in enumerate(access.admin_role_arns):
+        if f":{DOCUMENTATION_ACCOUNT}:" in arn:
+            yield _documentation(
+                ("access", "admin_role_arns", index), arn, "the role that administers the cluster"
+            )
+    for index, cidr in enumerate(access.public_cidrs):
+        yield from _public_cidr(("access", "public_cidrs", index), cidr)
+    if not access.public_cidrs and access.private_route is None:
+        yield Finding(
+            Code.NO_WAY_IN,
+            ("access", "public_cidrs"),
+            "no address range: the API endpoint is private, and no way into the VPC is named",
+            "list your address range, or set access.private_route to vpn or cloudshell",
+        )
+
+
+def _public_cidr(path: "Path", cidr: str) -> "Iterator[Finding]":
+    network, problem = _network_of(path, cidr)
+    if problem:
+        yield problem
+    elif network.prefixlen == 0:
+        found = "0.0.0.0/0 lets the whole internet try to log in"
+        yield Finding(
+            Code.PUBLIC_ACCESS_TOO_WIDE, path, found, "list the ranges people connect from"
+        )
+    elif any(network.overlaps(private) for private in _PRIVATE_NETWORKS):
+        found = f"{cidr} is private; nobody reaches a public endpoint from it, and EKS refuses it"
+        yield Finding(Code.CIDR, path, found, "use the public address of your office or VPN")
+    elif any(network.subnet_of(known) for known in _DOCUMENTATION_NETWORKS):
+        yield _documentation(path, cidr, "the address range people connect from")
+
+
+def _documentation(path: "Path", value: str, meaning: str) -> Finding:
+    found = f"{value} is a documentation value"
+    remedy = f"replace it with {meaning} before deploying"
+    return Finding(Code.DOCUMENTATION_VALUE, path, found, remedy, Level.WARNING)
+
+
+def _network_of(path: "Path", cidr: str) -> tuple[IPv4Network, Finding | None]:
+    """Parse an address range, and say what is wrong with it if it is not one."""
+    try:
+        return IPv4Network(cidr), None
+    except ValueError:
+        pass
+    try:
+        loose = ip_network(cidr, strict=False)
+    except ValueError:
+        remedy = "use an IPv4 range such as 203.0.113.0/24"
+        return _NOWHERE, Finding(Code.CIDR, path, f"{cidr!r} is not an address range", remedy)
+    if isinstance(loose, IPv4Network):
+        found = f"{cidr!r} has bits set behind its prefix"
+        return _NOWHERE, Finding(Code.CIDR, path, found, f"use {loose}")
+    return _NOWHERE, Finding(Code.CIDR, path, f"{cidr!r} is not IPv4", "use an IPv4 range")
+
+
+def check_network(config: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield what AWS refuses about the ranges, and whether the nodes fit into them."""
+    network = config.network
+    vpc, vpc_problem = _network_of(("network", "vpc_cidr"), network.vpc_cidr)
+    service, service_problem = _network_of(("network", "service_cidr"), network.service_cidr)
+    yield from (problem for problem in (vpc_problem, service_problem) if problem)
+    for index, name in enumerate(network.interface_endpoints):
+        if name not in INTERFACE_ENDPOINTS:
+            path: Path = ("network", "interface_endpoints", index)
+            yield Finding(
+                Code.NOT_ALLOWED,
+                path,
+                f"unknown endpoint {name!r}",
+                choices(name, INTERFACE_ENDPOINTS),
+            )
+    if vpc_problem or service_problem:
+        return
+    if vpc.prefixlen not in _VPC_PREFIXES:
+        yield Finding(
+            Code.CIDR,
+            ("network", "vpc_cidr"),
+            f"a VPC cannot be {vpc}",
+            "use a prefix from /16 to /28",
+        )
+        return
+    inside = any(service.subnet_of(private) for private in _PRIVATE_NETWORKS)
+    if service.prefixlen not in _SERVICE_PREFIXES or not inside:
+        found = f"EKS does not accept {service} for Services"
+        remedy = "use a range from /12 to /24 inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
+        yield Finding(Code.CIDR, ("network", "service_cidr"), found, remedy)
+    if vpc.overlaps(service):
+        found = f"{service} overlaps the VPC's {vpc}"
+        remedy = "use a range outside the VPC, such as 172.20.0.0/16"
+        yield Finding(Code.CIDR_OVERLAP, ("network", "service_cidr"), found, remedy)
+    yield from _address_budget(config)
+
+
+def _address_budget(config: "ClusterConfig") -> "Iterator[Finding]":
+    """Compare the fullest zone with its private subnet; all zones have subnets of one size."""
+    zones = config.availability_zones
+    nodes = dict.fromkeys(zones, 0)
+    for pool in config.gpu_pools:
+        nodes[pool.availability_zone] = nodes.get(pool.availability_zone, 0) + pool.max_nodes
+    fullest = max(zones, key=lambda zone: nodes[zone])
+    subnet = next(s for s in carve(config.network.vpc_cidr, zones) if s.zone == fullest)
+    # System nodes spread over all zones; in the worst case they all stand in this one.
+    needed = node_addresses(nodes[fullest] + config.system_nodes.count)
+    usable = max(0, addresses(subnet.private_cidr))
+    if needed > usable:
+        found = (
+            f"{needed} addresses for nodes and pods of {fullest} do not fit into "
+            f"{subnet.private_cidr} ({usable} usable)"
+        )
+        prefix = smallest_prefix(needed, len(zones))
+        remedy = (
+            f"use a VPC of /{prefix} or larger" if prefix in _VPC_PREFIXES else "lower max_nodes"
+        )
+        yield Finding(Code.SUBNET_TOO_SMALL, ("network", "vpc_cidr"), found, remedy)

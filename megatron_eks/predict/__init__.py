@@ -1,0 +1,1 @@
+"""How a job will behave, computed before any GPU is rented."""

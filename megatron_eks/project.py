@@ -1,0 +1,138 @@
+"""From a cluster file to a complete plan: the composition that every entry point shares."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from megatron_eks.build_context import content_tag
+from megatron_eks.config.errors import Code, ConfigError, Finding, has_errors
+from megatron_eks.config.job import AnyJob, MegatronJob
+from megatron_eks.config.load import Document, read_mapping
+from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs
+from megatron_eks.config.parse import parse_cluster, parse_job
+from megatron_eks.plan.cluster import REPOSITORIES, ClusterPlan, plan_cluster
+from megatron_eks.plan.cluster_checks import check_cluster
+from megatron_eks.plan.job import JobPlan, plan_job
+from megatron_eks.plan.job_checks import check_job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import date
+
+    from megatron_eks.config.cluster import ClusterConfig
+
+ROOT = Path(__file__).resolve().parent.parent
+ASSETS = ROOT / "assets"
+DEFAULT_CLUSTER = "cluster.yaml"
+
+
+@dataclass(frozen=True)
+class Project:
+    """A cluster, its jobs, and what is known of the deployment."""
+
+    cluster: ClusterPlan
+    jobs: tuple[JobPlan, ...]
+    outputs: Outputs
+    warnings: tuple[Finding, ...]
+    preview: tuple[Finding, ...]
+    """What rendered manifests lack until the cluster is deployed."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """The parsed files of a project, before anything is planned."""
+
+    config: "ClusterConfig | None"
+    jobs: tuple[tuple[Document, MegatronJob], ...]
+    findings: tuple[Finding, ...]
+
+
+def load_project(cluster_file: Path, today: "date") -> Project:
+    """Read a cluster file, its jobs and outputs; raise ConfigError with every finding."""
+    files = check_files(cluster_file, job_files(cluster_file), today)
+    if files.config is None or has_errors(files.findings):
+        raise ConfigError(files.findings)
+    cluster = plan_cluster(files.config, image_tags(files.config))
+    outputs_file = cluster_file.with_name("outputs.json")
+    document = _read(outputs_file) if outputs_file.exists() else None
+    repositories: dict[str, str] = {
+        image.name: f"{image.repository}:{image.tag}" for image in cluster.images
+    }
+    outputs, findings = read_outputs(document, cluster.name, repositories)
+    if has_errors(findings):
+        raise ConfigError(findings)
+    return Project(
+        cluster=cluster,
+        jobs=tuple(plan_job(job, cluster, outputs.images) for _, job in files.jobs),
+        outputs=outputs,
+        warnings=files.findings,
+        preview=tuple(preview_warning(outputs, _shown(outputs_file))),
+    )
+
+
+def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Files:
+    """Parse and check a cluster file and job files; collect every finding of all of them."""
+    document = _read(cluster_file)
+    config, findings = parse_cluster(document)
+    if config is not None:
+        findings += document.locate(check_cluster(config, today))
+    parsed: list[tuple[Document, MegatronJob]] = []
+    names: dict[str, str] = {}
+    for path in jobs:
+        job_document = _read(path)
+        job, job_findings = parse_job(job_document)
+        findings += job_findings
+        if job is None:
+            continue
+        findings += job_document.locate(_check(job, config, names))
+        names.setdefault(job.name, job_document.file)
+        if isinstance(job, MegatronJob):
+            parsed.append((job_document, job))
+    return Files(config, tuple(parsed), tuple(sorted(findings, key=_order)))
+
+
+def job_files(cluster_file: Path) -> list[Path]:
+    """List the job files that belong to a cluster file: those in `jobs/` beside it."""
+    folder = cluster_file.parent / "jobs"
+    return sorted(path for path in folder.glob("*.y*ml") if path.suffix in {".yaml", ".yml"})
+
+
+def image_tags(config: "ClusterConfig") -> dict[str, str]:
+    """Return the content hash of each image's build context."""
+    builds = {"megatron": config.images.megatron, "fsdp": config.images.fsdp}
+    return {name: content_tag(ASSETS, name, builds[name].build_args) for name in REPOSITORIES}
+
+
+def _check(
+    job: AnyJob, config: "ClusterConfig | None", names: dict[str, str]
+) -> "Iterable[Finding]":
+    if job.name in names:
+        found = f"{names[job.name]} holds a job of the same name"
+        yield Finding(Code.DUPLICATE_JOB, ("name",), found, "give each job its own name")
+    if config is not None and isinstance(job, MegatronJob):
+        yield from check_job(job, config)
+
+
+def _read(path: Path) -> Document:
+    shown = _shown(path)
+    try:
+        return read_mapping(path.read_text(encoding="utf-8"), shown)
+    except FileNotFoundError:
+        found, remedy = "no such file", "check the path, or name another file with CLUSTER_CONFIG"
+    except UnicodeDecodeError:
+        found, remedy = "not a UTF-8 text", "save it as UTF-8"
+    except OSError as error:
+        found, remedy = f"cannot be read: {error.strerror}", "check the path and its permissions"
+    return Document(shown, findings=[Finding(Code.FILE_UNREADABLE, (), found, remedy, file=shown)])
+
+
+def _shown(path: Path) -> str:
+    """Write a path as the user would: relative to where they stand, where that is shorter."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _order(finding: Finding) -> tuple[bool, str, int]:
+    return finding.level != "error", finding.file, finding.line
