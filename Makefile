@@ -10,7 +10,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 PIP_SYNC := $(PIP) install --require-hashes --no-deps --only-binary :all: --no-compile
 # The wheel's npm starter is broken, the npm behind it is not. Like pip it reads the machine's own
 # certificates, which networks with an inspecting proxy need.
-NPM := NODE_USE_SYSTEM_CA=1 $(BIN)/node .venv/nodejs/lib/node_modules/npm/bin/npm-cli.js --loglevel=error --no-audit --no-fund --no-update-notifier --ignore-scripts
+NPM := NODE_USE_SYSTEM_CA=1 $(BIN)/node .venv/nodejs/lib/node_modules/npm/bin/npm-cli.js \
+	--loglevel=error --no-audit --no-fund --no-update-notifier --ignore-scripts
 UV_COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
 	--custom-compile-command "make lock"
 
@@ -74,8 +75,8 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 # Each stamp is touched when its step is complete, so an interrupted set-up starts that step again.
 
 .venv/.python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "Python 3.11 or newer is needed, '$(PYTHON)' is $$($(PYTHON) -V 2>&1); try: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) -V 2>/dev/null || echo missing); try: make PYTHON=python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	@touch $@
 

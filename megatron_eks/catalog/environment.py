@@ -5,6 +5,7 @@ Sources: aws-ofi-nccl `doc/efa-env-var.md` and `src/platform-aws.cpp` (v1.21), N
 Megatron-LM `megatron/training/arguments.py` (core_v0.19); read 2026-11.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -106,6 +107,21 @@ POLICIES: dict[str, Policy] = {
             "LOCAL_WORLD_SIZE",
         )
     },
+    **{
+        name: Policy(Verdict.REFUSED, "torchrun sets it", _REMOVE)
+        for name in (
+            "GROUP_RANK",
+            "GROUP_WORLD_SIZE",
+            "ROLE_NAME",
+            "ROLE_RANK",
+            "ROLE_WORLD_SIZE",
+            "TORCHELASTIC_ERROR_FILE",
+            "TORCHELASTIC_MAX_RESTARTS",
+            "TORCHELASTIC_RESTART_COUNT",
+            "TORCHELASTIC_RUN_ID",
+            "TORCHELASTIC_USE_AGENT_STORE",
+        )
+    },
     # No effect: no library reads them
     "NCCL_TIMEOUT": Policy(
         Verdict.NO_EFFECT,
@@ -145,20 +161,21 @@ POLICIES: dict[str, Policy] = {
 
 PREFIXES: dict[str, Policy] = {
     "PET_": Policy(Verdict.REFUSED, "the training operator sets torchrun's variables", _REMOVE),
-    "GROUP_": Policy(Verdict.REFUSED, "torchrun sets it", _REMOVE),
-    "ROLE_": Policy(Verdict.REFUSED, "torchrun sets it", _REMOVE),
-    "TORCHELASTIC_": Policy(Verdict.REFUSED, "torchrun sets it", _REMOVE),
 }
 
-_SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "API_KEY", "ACCESS_KEY", "CREDENTIAL")
-_SECRET_PATHS = ("_PATH", "_FILE", "_DIR")
-_TOKENIZERS = "TOKENIZER"
+# The last words of a name say what its value is: HF_TOKEN is a secret; MAX_TOKENS, HF_TOKEN_PATH
+# and TOKENIZERS_PARALLELISM are not, and EOS_TOKEN belongs to a tokenizer.
+_SECRET_NAME = re.compile(
+    r"(.*_)?(?<!BOS_)(?<!EOS_)(?<!PAD_)(?<!UNK_)(?<!SEP_)(?<!CLS_)(?<!MASK_)"
+    r"(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(API|ACCESS|PRIVATE|SECRET)_?KEY(_ID)?)"
+)
+_NO_SECRET_VALUE = re.compile(r"|true|false|[0-9]{1,5}", re.IGNORECASE)
 
 
 def judge(name: str, value: str, *, host_network: bool) -> Policy:
     """Return the policy for one variable of a job file."""
     if name in {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}:
-        return _socket_interface(value, host_network=host_network)
+        return _socket_interface(name, value, host_network=host_network)
     if name == "FI_PROVIDER" and value != "efa":
         return Policy(Verdict.REFUSED, f"{value!r} keeps NCCL off EFA", _REMOVE)
     if name in POLICIES:
@@ -166,7 +183,7 @@ def judge(name: str, value: str, *, host_network: bool) -> Policy:
     for prefix, policy in PREFIXES.items():
         if name.startswith(prefix):
             return policy
-    if _is_secret(name):
+    if is_secret(name, value):
         return Policy(
             Verdict.REFUSED,
             "a secret in a file or an environment ends in logs",
@@ -182,18 +199,27 @@ def refused(env: "Mapping[str, str]", *, host_network: bool) -> dict[str, Policy
     return {name: policy for name, policy in judged.items() if policy.verdict in bad}
 
 
-def _is_secret(name: str) -> bool:
-    upper = name.upper().replace(_TOKENIZERS, "")
-    return any(word in upper for word in _SECRET_WORDS) and not upper.endswith(_SECRET_PATHS)
+def is_secret(name: str, value: str) -> bool:
+    """Tell whether a variable holds a secret itself, and not a path to it or a switch."""
+    named = _SECRET_NAME.fullmatch(name.upper()) is not None
+    return named and not _NO_SECRET_VALUE.fullmatch(value)
 
 
-def _socket_interface(value: str, *, host_network: bool) -> Policy:
-    """Judge an interface list; a pod has eth0 alone, a node has many with other names."""
-    excludes = value.startswith("^")
-    names = value.removeprefix("^").split(",")
-    if excludes and any("eth0".startswith(name) for name in names) and not host_network:
+def _socket_interface(name: str, value: str, *, host_network: bool) -> Policy:
+    """Judge an interface list; a pod has eth0 alone, a node has many with other names.
+
+    NCCL takes prefixes, exact names after `=`, and `^` for all but these (NCCL user guide,
+    "NCCL_SOCKET_IFNAME"); Gloo takes exact names only (torch, ProcessGroupGloo).
+    """
+    gloo = name.startswith("GLOO")
+    excludes = value.startswith("^") and not gloo
+    names = value.removeprefix("^").split(",") if excludes else value.split(",")
+    exact = gloo or names[0].startswith("=")
+    names[0] = names[0].removeprefix("=")
+    has_eth0 = "eth0" in names if exact else any("eth0".startswith(each) for each in names)
+    if excludes and has_eth0 and not host_network:
         return Policy(Verdict.REFUSED, "it excludes eth0, a pod's only interface", _REMOVE)
-    if excludes or (not host_network and names == ["eth0"]):
+    if excludes or (not host_network and has_eth0):
         return Policy(Verdict.ALLOWED, "it leaves the right interface", _REMOVE)
     return Policy(
         Verdict.REFUSED,

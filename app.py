@@ -1,0 +1,59 @@
+"""Entry point of the CDK: `cdk synth`, `cdk deploy`, or `python app.py` without npm."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from megatron_eks.build_context import asset_excludes
+from megatron_eks.rules.templates import findings_for_templates
+
+from megatron_eks import entry
+from megatron_eks.config.errors import Finding
+from megatron_eks.plan.images import ImageContext
+from megatron_eks.project import ASSETS, ROOT, Project
+
+entry.use_bundled_node()
+
+# ruff: noqa: E402 -- jsii starts Node on import, so the lines above come first
+import aws_cdk as cdk
+
+from stacks.compose import build
+
+
+def render(project: Project) -> Iterable[Finding]:
+    """Write the cloud assembly, and apply the rules to its templates."""
+    outdir = Path(os.environ.get("CDK_OUTDIR") or "cdk.out")
+    app = cdk.App(outdir=str(outdir), context=feature_flags(), analytics_reporting=False)
+    contexts = {
+        image.name: ImageContext(image.name, str(ASSETS), asset_excludes(image.name))
+        for image in project.cluster.images
+    }
+    build(app, project.cluster, contexts)
+    app.synth()
+    templates = remove_stale(outdir)
+    return findings_for_templates({str(path): path.read_text() for path in templates})
+
+
+def feature_flags() -> Mapping[str, object]:
+    """Return cdk.json's flags, which only the command line passes on by itself."""
+    flags: Mapping[str, object] = json.loads((ROOT / "cdk.json").read_text())["context"]
+    return flags
+
+
+def remove_stale(outdir: Path) -> list[Path]:
+    """Delete what an earlier synthesis left behind; return the templates that were written."""
+    manifest = (outdir / "manifest.json").read_text()
+    for path in outdir.iterdir():
+        if path.name.startswith("asset."):
+            if not any(path.name in file.read_text() for file in outdir.glob("*.assets.json")):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        elif path.name.endswith((".template.json", ".assets.json")) and path.name not in manifest:
+            path.unlink()
+    return sorted(outdir.glob("*.template.json"))
+
+
+if __name__ == "__main__":
+    sys.exit(entry.run(render, json.loads(os.environ.get("CDK_CONTEXT_JSON", "{}")).get("config")))

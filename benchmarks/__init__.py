@@ -1,0 +1,1 @@
+"""Timings of the project, each against a baseline of the same run."""

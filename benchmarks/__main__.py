@@ -1,0 +1,10 @@
+"""`make bench`: prints each measurement beside its bar."""
+
+import sys
+
+from benchmarks import synth
+from megatron_eks.ops.table import table
+
+if __name__ == "__main__":
+    lines = table(("WHAT", "MEDIAN", "BAR", ""), synth.rows())
+    sys.stdout.writelines(f"{line}\n" for line in lines)

@@ -1,0 +1,99 @@
+"""How long synthesis takes, against an empty app with the same imports."""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.timing import ROOT, interleaved
+
+RUNS = 5
+JOBS = 500
+
+SECONDS_A_RESOURCE = 0.010
+RATIO = 1.7
+MILLISECONDS_A_JOB = 10
+
+# An app of nothing: what Python, jsii and Node cost whoever uses them.
+EMPTY_CDK = """\
+from megatron_eks import entry
+entry.use_bundled_node()
+import aws_cdk as cdk
+cdk.App(outdir={out!r}, analytics_reporting=False).synth()
+"""
+ONE_OBJECT = """\
+from megatron_eks import entry
+entry.use_bundled_node()
+import cdk8s, charts, os
+from cdk8s_plus_27 import k8s
+app = cdk8s.App(outdir=os.environ.get("CDK8S_OUTDIR"))
+chart = cdk8s.Chart(app, "one")
+k8s.KubeNamespace(chart, "one", metadata=k8s.ObjectMeta(name="one"))
+app.synth()
+"""
+
+Row = tuple[str, str, str, str]
+
+
+def rows() -> list[Row]:
+    """Measure, and return what, how much, the bar, and whether it holds."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [*_cdk(Path(folder)), *_cdk8s(Path(folder))]
+
+
+def _cdk(folder: Path) -> list[Row]:
+    out = str(folder / "cdk.out")
+    empty = folder / "empty.py"
+    empty.write_text(EMPTY_CDK.format(out=str(folder / "empty.out")))
+    medians = interleaved(
+        {"empty": [sys.executable, str(empty)], "app": [sys.executable, "app.py"]},
+        RUNS,
+        {"CDK_VALIDATION": "false", "CDK_OUTDIR": out, "PYTHONPATH": str(ROOT)},
+    )
+    templates = Path(out).glob("*.template.json")
+    resources = sum(len(json.loads(path.read_text())["Resources"]) for path in templates)
+    bar = medians["empty"] + SECONDS_A_RESOURCE * resources
+    found = f"{medians['app']:.2f} s (empty app {medians['empty']:.2f} s)"
+    share = f"{medians['app'] / bar:.2f} of empty + 10 ms x {resources} resources"
+    return [("python app.py", found, share, _verdict(medians["app"] <= bar))]
+
+
+def _cdk8s(folder: Path) -> list[Row]:
+    one = folder / "one.py"
+    one.write_text(ONE_OBJECT)
+    many = folder / "many"
+    (many / "jobs").mkdir(parents=True)
+    (many / "cluster.yaml").write_text((ROOT / "cluster.yaml").read_text())
+    job = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
+    for index in range(JOBS):
+        text = job.replace("name: megatron-cpt-techpulse", f"name: job-{index}")
+        (many / "jobs" / f"{index}.yaml").write_text(text)
+    cli = [str(ROOT / ".venv/bin/cdk8s"), "synth", "--check-upgrade=false"]
+    medians = interleaved(
+        {
+            "one object": [*cli, "--app", f"{sys.executable} {one}", "-o", str(folder / "one.out")],
+            "default": [*cli, "-o", str(folder / "dist")],
+        },
+        RUNS,
+        {"PYTHONPATH": str(ROOT)},
+    )
+    charts = {"jobs": [sys.executable, "-m", "charts"]}
+    env = {"PYTHONPATH": str(ROOT), "CDK8S_OUTDIR": str(folder / "d")}
+    few = interleaved(charts, 3, env)["jobs"]
+    lots = interleaved(charts, 3, {**env, "CLUSTER_CONFIG": str(many / "cluster.yaml")})["jobs"]
+    ratio = medians["default"] / medians["one object"]
+    each = (lots - few) / (JOBS - 1) * 1000
+    found = f"{medians['default']:.2f} s (one object {medians['one object']:.2f} s)"
+    return [
+        ("cdk8s synth", found, f"ratio {ratio:.2f}, at most {RATIO}", _verdict(ratio <= RATIO)),
+        (
+            f"{JOBS} jobs",
+            f"{lots:.2f} s (one job {few:.2f} s)",
+            f"{each:.1f} ms each, at most {MILLISECONDS_A_JOB}",
+            _verdict(each <= MILLISECONDS_A_JOB),
+        ),
+    ]
+
+
+def _verdict(holds: bool) -> str:  # noqa: FBT001 -- the one argument
+    return "ok" if holds else "over"

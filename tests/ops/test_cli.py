@@ -1,0 +1,142 @@
+"""`meks` as people run it: exit codes, streams, and no traceback whatever the input."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CLUSTER = (ROOT / "cluster.yaml").read_text()
+JOB = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
+
+
+def meks(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    command: Sequence[str] = [sys.executable, "-m", "megatron_eks", *arguments]
+    env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "COLUMNS": "80"}
+    return subprocess.run(  # noqa: S603 -- our own command
+        command, cwd=cwd, env=env, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Copy the shipped cluster and job."""
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    (tmp_path / "jobs" / "job.yaml").write_text(JOB)
+    return tmp_path
+
+
+def test_validate_accepts_the_shipped_project():
+    """Documentation values are warnings, so the exit code is 0."""
+    done = meks("validate")
+    assert done.returncode == 0
+    assert [line.split()[:2] for line in done.stdout.splitlines()] == [["warning", "MEKS-0212"]] * 2
+    assert done.stderr == "0 errors, 2 warnings\n"
+
+
+def test_validate_reports_both_files_at_once(project):
+    """A mistake in the cluster file does not hide one in a job file."""
+    (project / "cluster.yaml").write_text(CLUSTER.replace("capacity_gib: 1200", "capacity_gib: 7"))
+    (project / "jobs" / "job.yaml").write_text(JOB.replace("tensor: 4", "tensor: 3"))
+    done = meks("validate", cwd=project)
+    assert done.returncode == 2
+    assert "error MEKS-0210 cluster.yaml:19 storage.lustre.capacity_gib: " in done.stdout
+    assert "error MEKS-0311 jobs/job.yaml:11 parallelism.tensor: " in done.stdout
+
+
+def test_validate_takes_job_files_with_their_cluster(project, tmp_path):
+    """A job file elsewhere is checked against the cluster that is named."""
+    other = tmp_path / "other.yaml"
+    other.write_text(JOB.replace("nodes: 2", "nodes: 3"))
+    done = meks("validate", str(other), "--cluster", str(project / "cluster.yaml"), "-o", "json")
+    assert done.returncode == 2
+    errors = [row for row in json.loads(done.stdout) if row["level"] == "error"]
+    assert [(row["code"], row["path"], row["line"]) for row in errors] == [
+        ("MEKS-0302", "nodes", 7)
+    ]
+
+
+def test_two_jobs_of_one_name_are_refused(project):
+    """The second would overwrite the first in the cluster."""
+    (project / "jobs" / "zz.yaml").write_text(JOB)
+    done = meks("validate", cwd=project)
+    assert "error MEKS-0327 jobs/zz.yaml:5 name: jobs/job.yaml holds a job of the same name" in (
+        done.stdout
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff\xfe\x00", b"a: [", b"- 1", b"kind: megatron", b"schema_version: 2\n", b"\x00"],
+)
+def test_broken_files_give_findings_not_tracebacks(project, content):
+    """Any content gives lines of the error contract and exit code 2."""
+    (project / "cluster.yaml").write_bytes(content)
+    for command in ("validate", "plan"):
+        done = meks(command, cwd=project)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr + done.stdout
+        assert all(line.split()[0] in {"error", "warning"} for line in done.stdout.splitlines())
+        assert "error MEKS-" in done.stdout
+
+
+def test_a_missing_file_is_a_finding(project):
+    """The place and the remedy, not an exception."""
+    done = meks("plan", "--cluster", "nowhere.yaml", cwd=project)
+    assert done.returncode == 2
+    assert done.stdout == (
+        "error MEKS-0001 nowhere.yaml .: no such file - "
+        "check the path, or name another file with CLUSTER_CONFIG\n"
+    )
+
+
+def test_plan_as_table_fits_80_columns():
+    """Tables are read in terminals of 80 columns."""
+    done = meks("plan")
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    for expected in ("p4d.24xlarge", "16 x A100-SXM4-40GB", "Sum with all GPU nodes", "39.4 (64%)"):
+        assert expected in done.stdout
+    assert "warning MEKS-0009 outputs.json .: no outputs of a deployment" in done.stderr
+
+
+def test_plan_as_json_has_the_contract_of_predictions():
+    """Memory of each job by stage, in bytes, with the capacity beside it."""
+    plan = json.loads(meks("plan", "-o", "json").stdout)
+    (job,) = plan["jobs"]
+    assert job["memory"]["per_gpu_bytes"] < job["memory"]["capacity_bytes"] == 40346 * 1024**2
+    assert [stage["stage"] for stage in job["memory"]["stages"]] == [0]
+    pool = plan["cluster"]["gpu_pools"][0]
+    assert (pool["max_gpus"], pool["efa_interfaces_per_node"]) == (16, 4)
+    assert plan["preview"] is True
+    assert plan["cost"]["full_per_hour"] > plan["cost"]["idle_per_hour"]
+
+
+def test_an_unknown_price_is_said_to_be_unknown(project):
+    """No price is better than a wrong one."""
+    (project / "cluster.yaml").write_text(CLUSTER.replace("us-east-2", "ap-northeast-1"))
+    done = meks("plan", cwd=project)
+    assert done.returncode == 0
+    assert "unknown" in done.stdout
+    assert (
+        json.loads(meks("plan", "-o", "json", cwd=project).stdout)["cost"]["full_per_hour"] is None
+    )
+
+
+def test_usage_errors_exit_with_2():
+    """An unknown command is a usage error."""
+    assert meks("deploy-everything").returncode == 2
+    assert meks().returncode == 2
+
+
+def test_outputs_of_another_cluster_are_refused(project):
+    """A file that a different cluster wrote would mount the wrong file system."""
+    (project / "outputs.json").write_text(json.dumps({"other-Storage": {"LustreId": "fs-1"}}))
+    done = meks("plan", cwd=project)
+    assert done.returncode == 2
+    assert "error MEKS-0007 outputs.json:1 other-Storage: " in done.stdout

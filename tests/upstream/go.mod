@@ -1,0 +1,9 @@
+// Upstream code that tests compare with. It is downloaded, checked against go.sum, and never built.
+module megatron-eks.invalid/upstream
+
+go 1.21
+
+require (
+	github.com/kubeflow/training-operator v1.9.4
+	k8s.io/pod-security-admission v0.35.4
+)
