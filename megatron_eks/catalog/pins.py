@@ -45,7 +45,7 @@ ADDONS: tuple[Addon, ...] = (
         "aws-ebs-csi-driver",
         {"1.35": "v1.66.0-eksbuild.1"},
         "ebs-csi-controller-sa",
-        "service-role/AmazonEBSCSIDriverPolicy",
+        "AmazonEBSCSIDriverPolicyV2",
     ),
     Addon("aws-fsx-csi-driver", {"1.35": "v1.9.0-eksbuild.1"}),
     Addon("metrics-server", {"1.35": "v0.9.0-eksbuild.11"}),
@@ -105,3 +105,24 @@ def efa_device_plugin_image(region: str) -> str:
 # The newest Amazon Linux 2023 build image (CodeBuild User Guide, "Docker images provided by
 # CodeBuild", and aws-cdk-lib's LinuxBuildImage.AMAZON_LINUX_2023_6; read 2026-11).
 CODEBUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:6.0"
+
+# What the training images are made of; the ARG defaults of assets/images/*/Dockerfile repeat these,
+# and a test compares them. The base is the one of Megatron-LM's own docker/Dockerfile.ci.dev at
+# core_v0.19.0 (read 2026-11); python packages are in assets/images/megatron/requirements.txt.
+MEGATRON_BASE_IMAGE = (
+    "nvcr.io/nvidia/pytorch:26.06-py3"
+    "@sha256:43c018d6a12963f1a1bad85ef8574b5c2a978eec2be0ebcacfb87f69e0d210e1"
+)
+# The newest release of AWS's own PyTorch image: torch 2.13, EFA 1.49 (aws/deep-learning-containers,
+# .github/config/image/pytorch/2.13-ec2-cuda.yml, read 2026-11); no digest of it is published.
+FSDP_BASE_IMAGE = "public.ecr.aws/deep-learning-containers/pytorch:2.13-cu133-amzn2023"
+
+# Checkout for pretrain_gpt.py, and the package that its megatron.core and megatron.training come
+# from: PyPI has the later patch release, upstream's tags were read up to core_v0.19.0.
+MEGATRON_LM_TAG = "core_v0.19.0"
+MEGATRON_LM_COMMIT = "5be9626709af2722333bf54797c954c09edeada3"
+MEGATRON_CORE_VERSION = "0.19.2"
+
+# As in the FSDP base image; the checksum is the one that ai-dynamo/dynamo's builds check.
+EFA_INSTALLER_VERSION = "1.49.0"
+EFA_INSTALLER_SHA256 = "cf2e9281a2328a243c76f911a490faed43ca0fecfe4733c25e34b2e92a32c309"

@@ -37,7 +37,7 @@ _ADDON_CONFIGURATION: dict[str, dict[str, object]] = {
     },
 }
 
-# What the set-up Job creates below the mount path.
+# What every cluster has below the mount path.
 SHARED_DIRECTORIES = ("data", "tokenizer", "checkpoints", "logs", "cache")
 
 
@@ -155,6 +155,7 @@ class PlatformPlan:
     mount_path: str
     capacity_gib: int
     shared_directories: tuple[str, ...]
+    """What belongs to the pods' user: the root of the file system, and the usual places in it."""
     pod_uid: int
     vpc_cidr: str
     service_cidr: str
@@ -290,14 +291,15 @@ def _pool(pool: "GpuPool", kubernetes_version: str) -> PoolPlan:
 
 def _platform(config: "ClusterConfig") -> PlatformPlan:
     types = {pool.instance_type for pool in config.gpu_pools}
+    mount_path = config.storage.lustre.mount_path
     return PlatformPlan(
         namespace=config.platform.namespace,
         pod_security=config.platform.pod_security,
         dcgm_exporter=config.platform.dcgm_exporter,
         claim=CLAIM,
-        mount_path=config.storage.lustre.mount_path,
+        mount_path=mount_path,
         capacity_gib=config.storage.lustre.capacity_gib,
-        shared_directories=SHARED_DIRECTORIES,
+        shared_directories=(mount_path, *(f"{mount_path}/{name}" for name in SHARED_DIRECTORIES)),
         pod_uid=POD_UID,
         vpc_cidr=config.network.vpc_cidr,
         service_cidr=config.network.service_cidr,

@@ -1,7 +1,6 @@
 """The build context of a container image: what its tag is the hash of."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -9,6 +8,6 @@ class ImageContext:
     """A directory, less what the image does not need."""
 
     name: str
-    directory: Path
+    directory: str
     exclude: tuple[str, ...]
     """Glob patterns, relative to the directory, as CDK assets take them."""

@@ -204,6 +204,10 @@ def _runtime(job: "MegatronJob", cluster: "ClusterConfig") -> "Iterator[Finding]
             found = f"{name} breaks the restricted Pod Security of {cluster.platform.namespace!r}"
             remedy = "remove it (EFA needs neither), or set platform.pod_security: privileged"
             yield Finding(Code.POD_SECURITY, ("runtime", name), found, remedy)
+    if runtime.ipc_lock and cluster.platform.pod_security == "privileged":
+        found = "pods do not run as root, and an added capability reaches no other user"
+        remedy = "remove it: the EKS AMI lifts the limit on locked memory for every container"
+        yield Finding(Code.POD_SECURITY, ("runtime", "ipc_lock"), found, remedy, Level.WARNING)
     for name, value in runtime.env.items():
         path: Path = ("runtime", "env", name)
         if not _VARIABLE.fullmatch(name):

@@ -1,0 +1,52 @@
+"""Which charts exist: each is a file, named in the order of application."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import cdk8s
+
+from charts.platform.dcgm_exporter import DcgmExporter
+from charts.platform.efa_device_plugin import EfaDevicePlugin
+from charts.platform.namespaces import Namespaces
+from charts.platform.network_policies import NetworkPolicies
+from charts.platform.nvidia_device_plugin import NvidiaDevicePlugin
+from charts.platform.storage import Storage
+from charts.platform.training_operator import TrainingOperator
+from charts.training.pytorchjob import PyTorchJob
+from charts.validation.nvidia_smi import NvidiaSmi
+from megatron_eks.config.outputs import Outputs
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.job import JobPlan
+
+Charts = Mapping[str, cdk8s.Chart]
+"""Charts by id, which is the name of their file; asking a chart for its id is a slow call."""
+
+
+def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Charts:
+    """Add what runs in the cluster before any job; nothing here starts one."""
+    platform = plan.platform
+    makers: dict[str, Callable[[str], cdk8s.Chart]] = {
+        "00-namespaces": lambda name: Namespaces(app, name, plan=plan),
+        "10-network-policies": lambda name: NetworkPolicies(app, name, platform=platform),
+        "20-storage": lambda name: Storage(app, name, plan=plan, lustre=outputs.lustre),
+        "30-nvidia-device-plugin": lambda name: NvidiaDevicePlugin(app, name, platform=platform),
+    }
+    if platform.efa_instance_types:
+        makers["31-efa-device-plugin"] = lambda name: EfaDevicePlugin(app, name, plan=plan)
+    if platform.dcgm_exporter:
+        makers["32-dcgm-exporter"] = lambda name: DcgmExporter(app, name, platform=platform)
+    makers["40-training-operator"] = lambda name: TrainingOperator(app, name, platform=platform)
+    return {name: make(name) for name, make in makers.items()}
+
+
+def build_validation(app: cdk8s.App, plan: ClusterPlan) -> Charts:
+    """Add one smoke test for each pool: it takes a GPU for seconds and trains nothing."""
+    names = {f"nvidia-smi-{pool.name}": pool for pool in plan.pools}
+    return {
+        name: NvidiaSmi(app, name, pool=pool, platform=plan.platform)
+        for name, pool in names.items()
+    }
+
+
+def build_jobs(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan]) -> Charts:
+    """Add each job as a chart, hence a file, of its own."""
+    return {job.name: PyTorchJob(app, job.name, job=job, platform=plan.platform) for job in jobs}

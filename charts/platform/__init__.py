@@ -1,0 +1,1 @@
+"""What runs in the cluster before any job, one file a component."""

@@ -1,0 +1,33 @@
+"""The custom resource definition of PyTorchJob, typed down to the last field of a pod."""
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import cdk8s
+from constructs import Construct
+
+
+@cache
+def read_definition() -> dict[str, Any]:
+    """Return the CustomResourceDefinition that `python -m charts.platform.crd` wrote."""
+    text = files(__package__).joinpath("pytorchjobs.json").read_text(encoding="utf-8")
+    definition: dict[str, Any] = json.loads(text)
+    return definition
+
+
+class PyTorchJobDefinition(cdk8s.ApiObject):
+    """Teaches a cluster the kind PyTorchJob."""
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        definition = read_definition()
+        super().__init__(
+            scope,
+            construct_id,
+            api_version=definition["apiVersion"],
+            kind=definition["kind"],
+            metadata=cdk8s.ApiObjectMetadata(name=definition["metadata"]["name"]),
+        )
+        # As a patch, because the typed class of cdk8s-plus drops what Kubernetes 1.27 did not know.
+        self.add_json_patch(cdk8s.JsonPatch.add("/spec", definition["spec"]))

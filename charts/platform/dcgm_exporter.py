@@ -1,0 +1,139 @@
+"""The DCGM exporter: a node's GPU metrics for Prometheus, with the pods that use each GPU."""
+
+import cdk8s
+from cdk8s_plus_27 import k8s
+from constructs import Construct
+
+from charts.pods import GPU_NODES, KUBE_SYSTEM, NODE_CRITICAL, gpu_toleration, quantity
+from megatron_eks.catalog import pins
+from megatron_eks.plan.cluster import PlatformPlan
+
+_NAME = "dcgm-exporter"
+_LABELS = {"app.kubernetes.io/name": _NAME}
+_PORT = 9400
+_PORT_NAME = "metrics"
+
+_COUNTERS_FILE = "counters.csv"
+_COUNTERS_DIRECTORY = "/etc/dcgm-exporter/metrics"
+_POD_RESOURCES = "/var/lib/kubelet/pod-resources"
+
+# What a training run is watched for: work done, heat and throttling, memory, links, and the signs
+# of a failing GPU. Field names from DCGM's API, "Field Identifiers".
+_COUNTERS: tuple[tuple[str, str, str], ...] = (
+    ("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock in MHz"),
+    ("DCGM_FI_DEV_MEM_CLOCK", "gauge", "Memory clock in MHz"),
+    ("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature in degrees Celsius"),
+    ("DCGM_FI_DEV_MEMORY_TEMP", "gauge", "Memory temperature in degrees Celsius"),
+    ("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw in watts"),
+    ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", "Energy since boot in millijoules"),
+    ("DCGM_FI_DEV_GPU_UTIL", "gauge", "Share of time with a kernel running in percent"),
+    ("DCGM_FI_DEV_FB_FREE", "gauge", "Free GPU memory in MiB"),
+    ("DCGM_FI_DEV_FB_USED", "gauge", "Used GPU memory in MiB"),
+    ("DCGM_FI_DEV_XID_ERRORS", "gauge", "Number of the last XID error"),
+    ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "PCIe retries"),
+    ("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "counter", "NVLink traffic over all lanes"),
+    ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter", "Rows remapped after hard errors"),
+    ("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "counter", "Rows remapped after soft errors"),
+    ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "gauge", "Whether remapping a row has failed"),
+    ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Share of time the GPU was active"),
+    ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge", "Share of cycles the tensor cores were active"),
+    ("DCGM_FI_PROF_DRAM_ACTIVE", "gauge", "Share of cycles the memory was active"),
+    ("DCGM_FI_PROF_PCIE_TX_BYTES", "gauge", "PCIe bytes sent per second"),
+    ("DCGM_FI_PROF_PCIE_RX_BYTES", "gauge", "PCIe bytes received per second"),
+)
+
+
+class DcgmExporter(cdk8s.Chart):
+    """A DaemonSet on GPU nodes, the list of what it measures, and a Service to scrape."""
+
+    def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
+        super().__init__(scope, chart_id, disable_resource_name_hashes=True)
+        metadata = k8s.ObjectMeta(name=_NAME, namespace=KUBE_SYSTEM, labels=_LABELS)
+        lines = (", ".join(counter) for counter in _COUNTERS)
+        k8s.KubeConfigMap(
+            self, "counters", metadata=metadata, data={_COUNTERS_FILE: "\n".join(lines) + "\n"}
+        )
+        k8s.KubeDaemonSet(
+            self,
+            "daemon-set",
+            metadata=metadata,
+            spec=k8s.DaemonSetSpec(
+                selector=k8s.LabelSelector(match_labels=_LABELS),
+                update_strategy=k8s.DaemonSetUpdateStrategy(type="RollingUpdate"),
+                template=k8s.PodTemplateSpec(
+                    metadata=k8s.ObjectMeta(labels=_LABELS), spec=_pod(platform)
+                ),
+            ),
+        )
+        self._service()
+
+    def _service(self) -> None:
+        port = k8s.ServicePort(
+            name=_PORT_NAME, port=_PORT, target_port=k8s.IntOrString.from_string(_PORT_NAME)
+        )
+        k8s.KubeService(
+            self,
+            "service",
+            metadata=k8s.ObjectMeta(
+                name=_NAME,
+                namespace=KUBE_SYSTEM,
+                labels=_LABELS,
+                # No ServiceMonitor: it needs a CRD that this project does not install.
+                annotations={
+                    "prometheus.io/scrape": "true",
+                    "prometheus.io/port": str(_PORT),
+                    "prometheus.io/path": "/metrics",
+                },
+            ),
+            spec=k8s.ServiceSpec(selector=_LABELS, ports=[port]),
+        )
+
+
+def _pod(platform: PlatformPlan) -> k8s.PodSpec:
+    kubelet = k8s.HostPathVolumeSource(path=_POD_RESOURCES, type="Directory")
+    return k8s.PodSpec(
+        containers=[_container()],
+        volumes=[
+            k8s.Volume(name="counters", config_map=k8s.ConfigMapVolumeSource(name=_NAME)),
+            k8s.Volume(name="pod-resources", host_path=kubelet),
+        ],
+        node_selector=GPU_NODES,
+        tolerations=[gpu_toleration(platform.gpu_taint)],
+        priority_class_name=NODE_CRITICAL,
+        automount_service_account_token=False,
+    )
+
+
+def _container() -> k8s.Container:
+    node = k8s.EnvVarSource(field_ref=k8s.ObjectFieldSelector(field_path="spec.nodeName"))
+    health = k8s.HttpGetAction(path="/health", port=k8s.IntOrString.from_string(_PORT_NAME))
+    return k8s.Container(
+        name=_NAME,
+        image=pins.DCGM_EXPORTER_IMAGE,
+        image_pull_policy="IfNotPresent",
+        args=["-f", f"{_COUNTERS_DIRECTORY}/{_COUNTERS_FILE}"],
+        env=[
+            k8s.EnvVar(name="DCGM_EXPORTER_KUBERNETES", value="true"),
+            k8s.EnvVar(name="DCGM_EXPORTER_LISTEN", value=f":{_PORT}"),
+            k8s.EnvVar(name="NODE_NAME", value_from=node),
+        ],
+        ports=[k8s.ContainerPort(name=_PORT_NAME, container_port=_PORT)],
+        # Loading the driver's libraries takes it half a minute.
+        liveness_probe=k8s.Probe(http_get=health, initial_delay_seconds=45, period_seconds=15),
+        readiness_probe=k8s.Probe(http_get=health, initial_delay_seconds=45),
+        resources=k8s.ResourceRequirements(
+            requests={"cpu": quantity("100m"), "memory": quantity("128Mi")},
+            limits={"memory": quantity("512Mi")},
+        ),
+        # The profiling counters (DCGM_FI_PROF_*) need root with SYS_ADMIN (NVIDIA/dcgm-exporter).
+        security_context=k8s.SecurityContext(
+            run_as_non_root=False,
+            run_as_user=0,
+            allow_privilege_escalation=False,
+            capabilities=k8s.Capabilities(drop=["ALL"], add=["SYS_ADMIN"]),
+        ),
+        volume_mounts=[
+            k8s.VolumeMount(name="counters", mount_path=_COUNTERS_DIRECTORY, read_only=True),
+            k8s.VolumeMount(name="pod-resources", mount_path=_POD_RESOURCES, read_only=True),
+        ],
+    )

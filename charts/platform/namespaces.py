@@ -1,0 +1,30 @@
+"""The namespaces of jobs and of this project's own chores, each with its Pod Security level."""
+
+import cdk8s
+from cdk8s_plus_27 import k8s
+from constructs import Construct
+
+from megatron_eks.plan.cluster import ClusterPlan
+
+
+class Namespaces(cdk8s.Chart):
+    """The namespaces that other charts put objects into."""
+
+    def __init__(self, scope: Construct, chart_id: str, *, plan: ClusterPlan) -> None:
+        super().__init__(scope, chart_id, disable_resource_name_hashes=True)
+        platform = plan.platform
+        version = f"v{plan.kubernetes_version}"
+        # A relaxed namespace still reports each pod that would not need it.
+        self._namespace(platform.namespace, platform.pod_security, "restricted", version)
+        # The set-up Job is root with three capabilities of the baseline; a warning at every
+        # `kubectl apply` that nobody can act on would only teach people to ignore warnings.
+        self._namespace(platform.system_namespace, "baseline", "baseline", version)
+
+    def _namespace(self, name: str, enforce: str, warn: str, version: str) -> None:
+        levels = {"enforce": enforce, "audit": "restricted", "warn": warn}
+        labels: dict[str, str] = {}
+        for mode, level in levels.items():
+            labels[f"pod-security.kubernetes.io/{mode}"] = level
+            # Without a version the rules change under running jobs when the cluster is upgraded.
+            labels[f"pod-security.kubernetes.io/{mode}-version"] = version
+        k8s.KubeNamespace(self, name, metadata=k8s.ObjectMeta(name=name, labels=labels))

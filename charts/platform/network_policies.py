@@ -1,0 +1,102 @@
+"""Who may talk to whom: nobody, then what every job needs; each job's file adds its own ranks.
+
+Policies hold for TCP and UDP of the pod network. EFA traffic bypasses the operating system and
+with it every policy: the nodes' security group governs it.
+"""
+
+from collections.abc import Sequence
+
+import cdk8s
+from cdk8s_plus_27 import k8s
+from constructs import Construct
+
+from charts.pods import KUBE_SYSTEM
+from megatron_eks.plan.cluster import PlatformPlan
+
+_EVERY_POD = k8s.LabelSelector()
+_BOTH_WAYS = ["Ingress", "Egress"]
+
+# Where pods fetch their credentials (EKS User Guide, "Understand how EKS Pod Identity works").
+_POD_IDENTITY_AGENT = "169.254.170.23/32"
+
+# The node's own credentials live in this range, at 169.254.169.254.
+_LINK_LOCAL = "169.254.0.0/16"
+
+
+class NetworkPolicies(cdk8s.Chart):
+    """Default deny in both namespaces, and the exceptions that all jobs share."""
+
+    def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
+        super().__init__(scope, chart_id, disable_resource_name_hashes=True)
+        self._deny_all(platform.namespace)
+        self._deny_all(platform.system_namespace)
+        self._allow(platform.namespace, "allow-dns", to=_dns(), ports=_ports(53, "UDP", "TCP"))
+        agent = _addresses(_POD_IDENTITY_AGENT)
+        self._allow(platform.namespace, "allow-pod-identity", to=agent, ports=_ports(80, "TCP"))
+        # S3, container registries and Hugging Face have no fixed addresses.
+        web = _addresses("0.0.0.0/0", _LINK_LOCAL)
+        self._allow(platform.namespace, "allow-https", to=web, ports=_ports(443, "TCP"))
+
+    def _deny_all(self, namespace: str) -> None:
+        k8s.KubeNetworkPolicy(
+            self,
+            f"{namespace}-default-deny",
+            metadata=k8s.ObjectMeta(name="default-deny", namespace=namespace),
+            spec=k8s.NetworkPolicySpec(pod_selector=_EVERY_POD, policy_types=_BOTH_WAYS),
+        )
+
+    def _allow(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        to: k8s.NetworkPolicyPeer,
+        ports: Sequence[k8s.NetworkPolicyPort],
+    ) -> None:
+        k8s.KubeNetworkPolicy(
+            self,
+            name,
+            metadata=k8s.ObjectMeta(name=name, namespace=namespace),
+            spec=k8s.NetworkPolicySpec(
+                pod_selector=_EVERY_POD,
+                policy_types=["Egress"],
+                egress=[k8s.NetworkPolicyEgressRule(to=[to], ports=ports)],
+            ),
+        )
+
+
+def same_label_policy(
+    scope: Construct, construct_id: str, *, name: str, namespace: str, labels: dict[str, str]
+) -> k8s.KubeNetworkPolicy:
+    """Allow every port between pods of the same labels; torch and NCCL pick theirs at random."""
+    pods = k8s.LabelSelector(match_labels=labels)
+    peers = [k8s.NetworkPolicyPeer(pod_selector=pods)]
+    return k8s.KubeNetworkPolicy(
+        scope,
+        construct_id,
+        metadata=k8s.ObjectMeta(name=name, namespace=namespace),
+        spec=k8s.NetworkPolicySpec(
+            pod_selector=pods,
+            policy_types=_BOTH_WAYS,
+            ingress=[k8s.NetworkPolicyIngressRule(from_=peers)],
+            egress=[k8s.NetworkPolicyEgressRule(to=peers)],
+        ),
+    )
+
+
+def _dns() -> k8s.NetworkPolicyPeer:
+    return k8s.NetworkPolicyPeer(
+        namespace_selector=k8s.LabelSelector(
+            match_labels={"kubernetes.io/metadata.name": KUBE_SYSTEM}
+        ),
+        pod_selector=k8s.LabelSelector(match_labels={"k8s-app": "kube-dns"}),
+    )
+
+
+def _addresses(cidr: str, *besides: str) -> k8s.NetworkPolicyPeer:
+    return k8s.NetworkPolicyPeer(ip_block=k8s.IpBlock(cidr=cidr, except_=list(besides) or None))
+
+
+def _ports(number: int, *protocols: str) -> list[k8s.NetworkPolicyPort]:
+    port = k8s.IntOrString.from_number(number)
+    return [k8s.NetworkPolicyPort(port=port, protocol=protocol) for protocol in protocols]

@@ -1,0 +1,162 @@
+"""What the training operator may do in the cluster, and whom it may talk to."""
+
+from collections.abc import Mapping, Sequence
+
+from cdk8s_plus_27 import k8s
+from constructs import Construct
+
+from charts.pods import KUBE_SYSTEM
+from megatron_eks.plan.cluster import PlatformPlan
+
+_RBAC = "rbac.authorization.k8s.io"
+_READ = ("get", "list", "watch")
+
+
+class OperatorRights(Construct):
+    """A ServiceAccount with the rights that its code uses for PyTorchJob, and no others."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        account: str,
+        namespace: str,
+        secret: str,
+        webhook_configuration: str,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        metadata = k8s.ObjectMeta(name=account, namespace=namespace)
+        subject = k8s.Subject(kind="ServiceAccount", name=account, namespace=namespace)
+        k8s.KubeServiceAccount(
+            self, "account", metadata=metadata, automount_service_account_token=False
+        )
+        k8s.KubeClusterRole(
+            self,
+            "cluster-role",
+            metadata=k8s.ObjectMeta(name=account),
+            rules=[*_job_rules(), *_webhook_rules(webhook_configuration)],
+        )
+        k8s.KubeClusterRoleBinding(
+            self,
+            "cluster-role-binding",
+            metadata=k8s.ObjectMeta(name=account),
+            role_ref=k8s.RoleRef(api_group=_RBAC, kind="ClusterRole", name=account),
+            subjects=[subject],
+        )
+        k8s.KubeRole(self, "role", metadata=metadata, rules=_certificate_rules(secret))
+        k8s.KubeRoleBinding(
+            self,
+            "role-binding",
+            metadata=metadata,
+            role_ref=k8s.RoleRef(api_group=_RBAC, kind="Role", name=account),
+            subjects=[subject],
+        )
+
+
+def _job_rules() -> list[k8s.PolicyRule]:
+    return [
+        # `delete` ends a job's time to live; setting owners asks for the finalizers.
+        _rule("kubeflow.org", ["pytorchjobs"], *_READ, "delete"),
+        _rule("kubeflow.org", ["pytorchjobs/status"], "update"),
+        _rule("kubeflow.org", ["pytorchjobs/finalizers"], "update"),
+        _rule("", ["pods", "services"], *_READ, "create", "delete"),
+        _rule("", ["events"], "create", "patch"),
+        # For `elasticPolicy.metrics`. This project sets none, but without the right one such job
+        # would block a thread of the operator for good.
+        _rule("autoscaling", ["horizontalpodautoscalers"], *_READ, "create", "update", "delete"),
+        # Wherever these kinds are installed the operator watches them, and stops if it may not.
+        _rule("scheduling.volcano.sh", ["podgroups"], *_READ),
+        _rule("scheduling.x-k8s.io", ["podgroups"], *_READ),
+    ]
+
+
+def _webhook_rules(configuration: str) -> list[k8s.PolicyRule]:
+    group, resource = "admissionregistration.k8s.io", "validatingwebhookconfigurations"
+    return [
+        # A list cannot be limited to a name.
+        _rule(group, [resource], *_READ),
+        _rule(group, [resource], "update", names=[configuration]),
+    ]
+
+
+def _certificate_rules(secret: str) -> list[k8s.PolicyRule]:
+    return [
+        _rule("", ["secrets"], *_READ),
+        _rule("", ["secrets"], "update", names=[secret]),
+    ]
+
+
+def _rule(
+    group: str, resources: Sequence[str], *verbs: str, names: Sequence[str] | None = None
+) -> k8s.PolicyRule:
+    return k8s.PolicyRule(
+        api_groups=[group], resources=resources, verbs=list(verbs), resource_names=names
+    )
+
+
+class OperatorNetwork(Construct):
+    """Network policies: the API server both ways, name resolution, and nothing else."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        pods: Mapping[str, str],
+        webhook_port: int,
+        platform: PlatformPlan,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._namespace = platform.operator_namespace
+        self._policy("default-deny", k8s.LabelSelector())
+        # The API server is reached by its Service and answers from, and calls the webhook from,
+        # network interfaces in the VPC (EKS User Guide, "Amazon EKS networking requirements").
+        vpc = _addresses(platform.vpc_cidr)
+        service = _addresses(platform.service_cidr)
+        self._policy(
+            "training-operator",
+            k8s.LabelSelector(match_labels=dict(pods)),
+            ingress=[k8s.NetworkPolicyIngressRule(from_=[vpc], ports=[_port(webhook_port)])],
+            egress=[
+                k8s.NetworkPolicyEgressRule(to=[service, vpc], ports=[_port(443)]),
+                k8s.NetworkPolicyEgressRule(to=[_dns()], ports=[_port(53, "UDP"), _port(53)]),
+            ],
+        )
+
+    def _policy(
+        self,
+        name: str,
+        pods: k8s.LabelSelector,
+        *,
+        ingress: Sequence[k8s.NetworkPolicyIngressRule] | None = None,
+        egress: Sequence[k8s.NetworkPolicyEgressRule] | None = None,
+    ) -> None:
+        k8s.KubeNetworkPolicy(
+            self,
+            name,
+            metadata=k8s.ObjectMeta(name=name, namespace=self._namespace),
+            spec=k8s.NetworkPolicySpec(
+                pod_selector=pods,
+                policy_types=["Ingress", "Egress"],
+                ingress=ingress,
+                egress=egress,
+            ),
+        )
+
+
+def _addresses(cidr: str) -> k8s.NetworkPolicyPeer:
+    return k8s.NetworkPolicyPeer(ip_block=k8s.IpBlock(cidr=cidr))
+
+
+def _dns() -> k8s.NetworkPolicyPeer:
+    return k8s.NetworkPolicyPeer(
+        namespace_selector=k8s.LabelSelector(
+            match_labels={"kubernetes.io/metadata.name": KUBE_SYSTEM}
+        ),
+        pod_selector=k8s.LabelSelector(match_labels={"k8s-app": "kube-dns"}),
+    )
+
+
+def _port(number: int, protocol: str = "TCP") -> k8s.NetworkPolicyPort:
+    return k8s.NetworkPolicyPort(port=k8s.IntOrString.from_number(number), protocol=protocol)

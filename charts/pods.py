@@ -1,0 +1,53 @@
+"""What pods of several charts share: how they reach GPU nodes, and what they may do there."""
+
+from functools import cache
+
+from cdk8s_plus_27 import k8s
+
+# The EKS AMI with NVIDIA's driver gives its nodes this label (awslabs/amazon-eks-ami, nodeadm).
+GPU_NODES = {"nvidia.com/gpu.present": "true"}
+
+# Priority of what a node cannot work without: such pods are evicted last and preempt others.
+NODE_CRITICAL = "system-node-critical"
+
+KUBE_SYSTEM = "kube-system"
+
+
+@cache
+def quantity(text: str) -> k8s.Quantity:
+    """Return a quantity; each one is an object in another process, so equal ones are shared."""
+    return k8s.Quantity.from_string(text)
+
+
+@cache
+def count(number: int) -> k8s.Quantity:
+    """Return a number of devices."""
+    return k8s.Quantity.from_number(number)
+
+
+def gpu_toleration(taint: str) -> k8s.Toleration:
+    """Let a pod onto nodes that keep everything without a GPU away."""
+    return k8s.Toleration(key=taint, operator="Exists", effect="NoSchedule")
+
+
+def unprivileged_pod(uid: int) -> k8s.PodSecurityContext:
+    """Run as an ordinary user; with `unprivileged_container` this passes Pod Security restricted.
+
+    No fsGroup: the kubelet would change the owner of every file on the shared file system before
+    the first container starts (aws-fsx-csi-driver, docs/troubleshooting.md).
+    """
+    return k8s.PodSecurityContext(
+        run_as_non_root=True,
+        run_as_user=uid,
+        run_as_group=uid,
+        seccomp_profile=k8s.SeccompProfile(type="RuntimeDefault"),
+    )
+
+
+def unprivileged_container(*capabilities: str) -> k8s.SecurityContext:
+    """Forbid a container everything but the capabilities it names, and writes to its image."""
+    return k8s.SecurityContext(
+        allow_privilege_escalation=False,
+        read_only_root_filesystem=True,
+        capabilities=k8s.Capabilities(drop=["ALL"], add=list(capabilities) or None),
+    )

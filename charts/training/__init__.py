@@ -1,0 +1,1 @@
+"""Training jobs: one pod, and the resources that run it on several nodes."""

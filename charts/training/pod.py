@@ -1,0 +1,155 @@
+"""The pod of a training job, the same on every rank."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from cdk8s_plus_27 import k8s
+
+from charts.pods import (
+    count,
+    gpu_toleration,
+    quantity,
+    unprivileged_container,
+    unprivileged_pod,
+)
+from megatron_eks.plan.cluster import POOL_LABEL, PlatformPlan
+from megatron_eks.plan.job import TRAINING_APP, JobPlan, Resources
+
+# A pod template as JSON, which has no narrower type.
+Template = Mapping[str, Any]
+
+# The training operator looks for the container of this name and for its port of that name.
+CONTAINER = "pytorch"
+_PORT_NAME = "pytorchjob-port"
+# Torch's store of the static rendezvous: the operator's default. On the host network the node has
+# it once, which is enough, because one pod fills a node.
+_PORT = 23456
+
+_SHARED = "shared"
+_MEMORY = "dshm"
+_SCRATCH = "scratch"
+
+# A lost node is replaced after half a minute instead of five; all other ranks wait for it.
+_NODE_LOST_SECONDS = 30
+_NODE_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What pods of many jobs have in common: all but program, arguments and variables."""
+
+    pool: str
+    resources: Resources
+    grace_seconds: int
+    host_network: bool
+    ipc_lock: bool
+    platform: PlatformPlan
+
+
+def training_pod(job: JobPlan, platform: PlatformPlan) -> Template:
+    """Return the template of the master's pod; workers differ from it in the label `role` alone.
+
+    A typed template takes jsii about 5 ms to convert, most of it for the hundred arguments. Pods of
+    one shape are therefore converted once, and the texts of the job are put in here.
+    """
+    shape = _Shape(
+        pool=job.pool.name,
+        resources=job.resources,
+        grace_seconds=job.grace_seconds,
+        host_network=job.host_network,
+        ipc_lock=job.ipc_lock,
+        platform=platform,
+    )
+    spec = _spec(shape)
+    (container,) = spec["containers"]
+    own = {
+        "image": job.image.uri,
+        "command": list(job.command),
+        "args": list(job.args),
+        "env": [{"name": name, "value": value} for name, value in job.env.items()],
+    }
+    return {
+        "metadata": {"labels": {"app": TRAINING_APP, "role": "master"}},
+        "spec": {**spec, "containers": [{**own, **container}]},
+    }
+
+
+@cache
+def _spec(shape: _Shape) -> Template:
+    template = k8s.PodTemplateSpec(spec=_typed_spec(shape))
+    spec: Template = k8s.KubePodTemplate.manifest(template=template)["template"]["spec"]
+    return spec
+
+
+def _typed_spec(shape: _Shape) -> k8s.PodSpec:
+    platform = shape.platform
+    return k8s.PodSpec(
+        containers=[_container(shape)],
+        volumes=_volumes(shape),
+        node_selector={POOL_LABEL: shape.pool},
+        tolerations=[gpu_toleration(platform.gpu_taint), *map(_node_lost, _NODE_LOST)],
+        security_context=unprivileged_pod(platform.pod_uid),
+        termination_grace_period_seconds=shape.grace_seconds,
+        # Without this a pod on the host network resolves with the node's servers, which do not
+        # know the master's Service.
+        host_network=shape.host_network or None,
+        dns_policy="ClusterFirstWithHostNet" if shape.host_network else None,
+        automount_service_account_token=False,
+        # Otherwise each Service of the namespace, one a rank, adds seven variables to each pod.
+        enable_service_links=False,
+    )
+
+
+def _container(shape: _Shape) -> k8s.Container:
+    port = k8s.ContainerPort(name=_PORT_NAME, container_port=_PORT)
+    return k8s.Container(
+        name=CONTAINER,
+        image_pull_policy="IfNotPresent",
+        ports=[port] if shape.host_network else None,
+        resources=_resources(shape.resources),
+        security_context=unprivileged_container(*(["IPC_LOCK"] if shape.ipc_lock else [])),
+        volume_mounts=[
+            k8s.VolumeMount(name=_SHARED, mount_path=shape.platform.mount_path),
+            k8s.VolumeMount(name=_MEMORY, mount_path="/dev/shm"),  # noqa: S108 -- in the pod
+            k8s.VolumeMount(name=_SCRATCH, mount_path="/tmp"),  # noqa: S108 -- in the pod
+        ],
+    )
+
+
+def _resources(resources: Resources) -> k8s.ResourceRequirements:
+    """Request what is limited, so that nothing is overcommitted, and leave the CPU unlimited."""
+    sizes = {
+        "memory": quantity(f"{resources.memory_mib}Mi"),
+        "nvidia.com/gpu": count(resources.gpus),
+    }
+    if resources.efa:
+        sizes["vpc.amazonaws.com/efa"] = count(resources.efa)
+    if resources.hugepages_mib:
+        sizes["hugepages-2Mi"] = quantity(f"{resources.hugepages_mib}Mi")
+    cpu = quantity(f"{resources.cpu_millis}m")
+    return k8s.ResourceRequirements(requests={**sizes, "cpu": cpu}, limits=sizes)
+
+
+def _volumes(shape: _Shape) -> list[k8s.Volume]:
+    claim = k8s.PersistentVolumeClaimVolumeSource(claim_name=shape.platform.claim)
+    memory = k8s.EmptyDirVolumeSource(
+        medium="Memory", size_limit=quantity(f"{shape.resources.shm_mib}Mi")
+    )
+    # The node's NVMe: kubelet and containerd live there (NodeConfig, localStorage RAID0).
+    scratch = k8s.EmptyDirVolumeSource(size_limit=quantity(f"{shape.resources.scratch_gib}Gi"))
+    return [
+        k8s.Volume(name=_SHARED, persistent_volume_claim=claim),
+        k8s.Volume(name=_MEMORY, empty_dir=memory),
+        k8s.Volume(name=_SCRATCH, empty_dir=scratch),
+    ]
+
+
+def _node_lost(condition: str) -> k8s.Toleration:
+    return k8s.Toleration(
+        key=condition,
+        operator="Exists",
+        effect="NoExecute",
+        toleration_seconds=_NODE_LOST_SECONDS,
+    )

@@ -1,0 +1,1 @@
+"""Checks that run in the cluster and train nothing."""

@@ -1,0 +1,161 @@
+"""Plans of the default cluster and its job, and what the charts make of such plans."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cdk8s
+
+from charts import composition
+from megatron_eks.config.job import MegatronJob
+from megatron_eks.config.load import Document, read_mapping
+from megatron_eks.config.outputs import Outputs, read_outputs
+from megatron_eks.config.parse import parse_cluster, parse_job
+from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
+from megatron_eks.plan.job import JobPlan, plan_job
+
+# An object as JSON, which has no narrower type.
+Manifest = dict[str, Any]
+
+_ROOT = Path(__file__).parents[2]
+_TAGS = {"megatron": "0123abcd", "fsdp": "4567cdef"}
+
+REGISTRY = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
+DIGEST = f"@sha256:{'0123456789abcdef' * 4}"
+
+# What `cdk deploy` writes before and after the digests of the images are known.
+STORAGE = {
+    "LustreId": "fs-0123456789abcdef0",
+    "LustreDnsName": "fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com",
+    "LustreMountName": "abcdefgh",
+}
+TAGGED = {
+    "techpulse-Storage": STORAGE,
+    "techpulse-Images": {"MegatronImage": f"{REGISTRY}/megatron-training:0123abcd"},
+}
+DEPLOYED = {
+    "techpulse-Storage": STORAGE,
+    "techpulse-Images": {
+        "MegatronImage": f"{REGISTRY}/megatron-training{DIGEST}",
+        "FsdpImage": f"{REGISTRY}/fsdp{DIGEST}",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod that some object of the charts makes, or a template of one."""
+
+    owner: Manifest
+    namespace: str
+    labels: Mapping[str, str]
+    spec: Manifest
+
+    @property
+    def container(self) -> Manifest:
+        """The pod's only container."""
+        (container,) = self.spec["containers"]
+        return dict(container)
+
+
+@cache
+def cluster() -> ClusterPlan:
+    """Plan the cluster of the file that a checkout starts with."""
+    config, findings = parse_cluster(_document("cluster.yaml"))
+    assert config, findings
+    return plan_cluster(config, _TAGS)
+
+
+@cache
+def outputs(stacks: str = "null") -> Outputs:
+    """Read outputs from the JSON of `outputs.json`, or make up placeholders from none."""
+    document = None if stacks == "null" else read_mapping(stacks, "outputs.json")
+    repositories: Mapping[str, str] = {
+        str(image.name): f"{image.repository}:{image.tag}" for image in cluster().images
+    }
+    result, findings = read_outputs(document, cluster().name, repositories)
+    assert not findings
+    return result
+
+
+def deployed() -> Outputs:
+    """Return outputs without a placeholder."""
+    return outputs(json.dumps(DEPLOYED))
+
+
+@cache
+def training_job(stacks: str = json.dumps(DEPLOYED)) -> JobPlan:
+    """Plan the job that a checkout starts with."""
+    config, findings = parse_job(_document("jobs/megatron-cpt-techpulse.yaml"))
+    assert isinstance(config, MegatronJob), findings
+    return plan_job(config, cluster(), outputs(stacks).images)
+
+
+def other_platform(plan: ClusterPlan | None = None, **changes: Any) -> ClusterPlan:
+    """Return a plan whose platform differs in some fields."""
+    plan = plan or cluster()
+    return replace(plan, platform=replace(plan.platform, **changes))
+
+
+def platform(plan: ClusterPlan | None = None, outs: Outputs | None = None) -> list[Manifest]:
+    """Render everything that runs before a job."""
+    return _render(
+        lambda app: composition.build_platform(app, plan or cluster(), outs or deployed())
+    )
+
+
+def validation(plan: ClusterPlan | None = None) -> list[Manifest]:
+    """Render the smoke tests."""
+    return _render(lambda app: composition.build_validation(app, plan or cluster()))
+
+
+def jobs(*plans: JobPlan, plan: ClusterPlan | None = None) -> list[Manifest]:
+    """Render jobs, or the default one."""
+    chosen = plans or (training_job(),)
+    return _render(lambda app: composition.build_jobs(app, plan or cluster(), chosen))
+
+
+def only(manifests: list[Manifest], kind: str, name: str | None = None) -> Manifest:
+    """Return the one object of a kind, and of a name if one is given."""
+    found = [
+        manifest
+        for manifest in manifests
+        if manifest["kind"] == kind and name in {None, manifest["metadata"]["name"]}
+    ]
+    assert len(found) == 1, f"{kind} {name}: {len(found)}"
+    return found[0]
+
+
+def pods(manifests: list[Manifest]) -> Iterator[Pod]:
+    """Find the pods of all workloads; a PyTorchJob has one for each role."""
+    for manifest in manifests:
+        spec = manifest.get("spec", {})
+        holders = spec.get("pytorchReplicaSpecs", {"": spec}).values()
+        for holder in holders:
+            if "template" in holder:
+                template = holder["template"]
+                yield Pod(
+                    manifest,
+                    manifest["metadata"]["namespace"],
+                    template["metadata"]["labels"],
+                    template["spec"],
+                )
+
+
+def pod(manifest: Manifest) -> Pod:
+    """Return the pod of one workload."""
+    (found,) = pods([manifest])
+    return found
+
+
+def _document(path: str) -> Document:
+    return read_mapping((_ROOT / path).read_text(encoding="utf-8"), path)
+
+
+def _render(build: Callable[[cdk8s.App], None]) -> list[Manifest]:
+    app = cdk8s.App()
+    build(app)
+    return [manifest for chart in app.charts for manifest in cdk8s.Testing.synth(chart)]

@@ -1,0 +1,38 @@
+"""Namespaces: which Pod Security level holds where."""
+
+import pytest
+
+from tests.charts import rendered
+from tests.charts.rendered import Manifest, cluster, only, other_platform
+
+PREFIX = "pod-security.kubernetes.io"
+
+
+def levels(manifests: list[Manifest], namespace: str) -> dict[str, str]:
+    """Return the levels of a namespace by mode."""
+    labels = only(manifests, "Namespace", namespace)["metadata"]["labels"]
+    return {mode: labels[f"{PREFIX}/{mode}"] for mode in ("enforce", "audit", "warn")}
+
+
+@pytest.mark.parametrize("level", ["restricted", "privileged"])
+def test_jobs_run_under_the_level_of_the_cluster_file(level):
+    """A relaxed namespace still tells about every pod that would break the strict level."""
+    plan = other_platform(pod_security=level)
+    found = levels(rendered.platform(plan), plan.platform.namespace)
+    assert found == {"enforce": level, "audit": "restricted", "warn": "restricted"}
+
+
+def test_chores_run_under_baseline(platform):
+    """The set-up Job is root, so it lives in a namespace of its own and warns nobody."""
+    found = levels(platform, cluster().platform.system_namespace)
+    assert found == {"enforce": "baseline", "audit": "restricted", "warn": "baseline"}
+
+
+def test_levels_are_those_of_the_cluster_s_version(platform):
+    """An upgrade of the control plane must not change what a namespace accepts."""
+    expected = f"v{cluster().kubernetes_version}"
+    own = (cluster().platform.namespace, cluster().platform.system_namespace)
+    for namespace in own:
+        labels = only(platform, "Namespace", namespace)["metadata"]["labels"]
+        versions = {labels[f"{PREFIX}/{mode}-version"] for mode in ("enforce", "audit", "warn")}
+        assert versions == {expected}

@@ -1,0 +1,168 @@
+"""Network policies, judged as the network plugin judges them: by who reaches whom."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address, ip_network
+from typing import Any, Literal
+
+import pytest
+
+from tests.charts import rendered
+from tests.charts.rendered import Manifest, cluster, training_job
+
+RANK_LABEL = "training.kubeflow.org/job-name"
+
+Port = tuple[int, Literal["TCP", "UDP"]]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One end of a connection; addresses outside the cluster have no namespace."""
+
+    namespace: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    address: str = "10.0.0.99"
+
+
+def rank(job: str) -> Peer:
+    """Return a pod as the training operator labels it."""
+    return Peer(cluster().platform.namespace, {"app": "megatron-training", RANK_LABEL: job})
+
+
+def outside(address: str) -> Peer:
+    """Return an address."""
+    return Peer(address=address)
+
+
+DNS = Peer("kube-system", {"k8s-app": "kube-dns"})
+MINE = rank("megatron-cpt-techpulse")
+OTHER = rank("other")
+CHORE = Peer(cluster().platform.system_namespace, {"app": "shared-directories"})
+
+
+@pytest.fixture(scope="module")
+def policies(platform) -> list[Manifest]:
+    """Return every policy, with two jobs in the namespace."""
+    plans = training_job(), replace(training_job(), name="other")
+    manifests = [*platform, *rendered.jobs(*plans)]
+    return [manifest for manifest in manifests if manifest["kind"] == "NetworkPolicy"]
+
+
+def reaches(policies: list[Manifest], source: Peer, target: Peer, port: Port) -> bool:
+    """Tell whether a connection is let out and let in."""
+    leaves = side_allows(policies, source, target, port, "Egress")
+    return leaves and side_allows(policies, target, source, port, "Ingress")
+
+
+def side_allows(
+    policies: list[Manifest],
+    subject: Peer,
+    peer: Peer,
+    port: Port,
+    direction: Literal["Ingress", "Egress"],
+) -> bool:
+    """Apply the rule of Kubernetes: a pod that no policy selects is open, others need a rule."""
+    selecting = [
+        policy["spec"]
+        for policy in policies
+        if policy["metadata"]["namespace"] == subject.namespace
+        and direction in policy["spec"]["policyTypes"]
+        and matches(policy["spec"]["podSelector"], subject.labels)
+    ]
+    end = "to" if direction == "Egress" else "from"
+    rules = (rule for spec in selecting for rule in spec.get(direction.lower(), ()))
+    return not selecting or any(
+        any(is_peer(entry, peer, subject.namespace) for entry in rule[end]) and has_port(rule, port)
+        for rule in rules
+    )
+
+
+def is_peer(entry: Mapping[str, Any], peer: Peer, namespace: str) -> bool:
+    """Tell whether an entry of `from` or `to` means this end."""
+    if block := entry.get("ipBlock"):
+        address = ip_address(peer.address)
+        inside = address in ip_network(block["cidr"])
+        return inside and not any(address in ip_network(cut) for cut in block.get("except", ()))
+    if selector := entry.get("namespaceSelector"):
+        if not matches(selector, {"kubernetes.io/metadata.name": peer.namespace}):
+            return False
+    elif peer.namespace != namespace:
+        return False
+    return matches(entry.get("podSelector", {}), peer.labels)
+
+
+def has_port(rule: Mapping[str, Any], port: Port) -> bool:
+    """Tell whether a rule holds for a port; without a list it holds for all."""
+    listed = [(entry["port"], entry["protocol"]) for entry in rule.get("ports", ())]
+    return not listed or port in listed
+
+
+def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Tell whether labels match a selector."""
+    wanted: Iterator[tuple[str, str]] = iter(selector.get("matchLabels", {}).items())
+    return all(labels.get(key) == value for key, value in wanted)
+
+
+@pytest.mark.parametrize("port", [(23456, "TCP"), (1024, "TCP"), (65535, "UDP")])
+def test_ranks_of_a_job_talk_on_every_port(policies, port):
+    """NCCL's bootstrap and torch's store pick ports at random."""
+    assert reaches(policies, MINE, MINE, port)
+
+
+def test_jobs_do_not_reach_each_other(policies):
+    """A job's ranks are closed to the pods of another one."""
+    assert not reaches(policies, MINE, OTHER, (23456, "TCP"))
+    assert not reaches(policies, OTHER, MINE, (23456, "TCP"))
+
+
+def test_a_policy_names_its_own_job_only(policies):
+    """Two jobs in one namespace differ in the name that their policies select."""
+    ranks = [policy for policy in policies if policy["metadata"]["name"].endswith("-ranks")]
+    selected = {policy["spec"]["podSelector"]["matchLabels"][RANK_LABEL] for policy in ranks}
+    assert selected == {"megatron-cpt-techpulse", "other"}
+
+
+@pytest.mark.parametrize(
+    ("target", "port"),
+    [
+        (DNS, (53, "UDP")),
+        (DNS, (53, "TCP")),
+        (outside("169.254.170.23"), (80, "TCP")),
+        (outside("52.219.96.1"), (443, "TCP")),
+        (outside("10.0.3.7"), (443, "TCP")),
+    ],
+    ids=["dns-udp", "dns-tcp", "pod-identity", "internet", "interface-endpoint"],
+)
+def test_a_job_reaches_what_it_needs(policies, target, port):
+    """Names, credentials, and HTTPS to S3 and Hugging Face."""
+    assert reaches(policies, MINE, target, port)
+
+
+@pytest.mark.parametrize(
+    ("target", "port"),
+    [
+        (DNS, (443, "UDP")),
+        (Peer("kube-system", {"k8s-app": "metrics-server"}), (53, "UDP")),
+        (outside("169.254.169.254"), (80, "TCP")),
+        (outside("169.254.169.254"), (443, "TCP")),
+        (outside("169.254.170.23"), (443, "TCP")),
+        (outside("52.219.96.1"), (80, "TCP")),
+        (outside("52.219.96.1"), (22, "TCP")),
+    ],
+)
+def test_a_job_reaches_nothing_else(policies, target, port):
+    """Above all not the node's credentials at 169.254.169.254."""
+    assert not side_allows(policies, MINE, target, port, "Egress")
+
+
+@pytest.mark.parametrize("source", [DNS, outside("203.0.113.9"), CHORE])
+def test_nobody_reaches_a_job_from_elsewhere(policies, source):
+    """Only a job's own ranks get in."""
+    assert not side_allows(policies, MINE, source, (23456, "TCP"), "Ingress")
+
+
+@pytest.mark.parametrize("target", [DNS, MINE, outside("52.219.96.1"), outside("169.254.170.23")])
+@pytest.mark.parametrize("port", [53, 80, 443])
+def test_chores_have_no_network(policies, target, port):
+    """The set-up Job is root, and needs the file system alone."""
+    assert not side_allows(policies, CHORE, target, (port, "TCP"), "Egress")

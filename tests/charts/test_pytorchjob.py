@@ -1,0 +1,284 @@
+"""Training jobs: what the operator accepts, what a node can hold, what a namespace lets in."""
+
+import json
+from dataclasses import replace
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import cdk8s
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from charts import composition
+from megatron_eks.catalog import environment
+from megatron_eks.config.load import read_documents
+from megatron_eks.plan.job import JobPlan, Resources
+from tests.charts.operator_rules import INJECTED, RENDEZVOUS, derived_names, refusals
+from tests.charts.pod_security import violations
+from tests.charts.rendered import DEPLOYED, TAGGED, Manifest, cluster, jobs, only, training_job
+from tests.charts.validation import assert_valid
+
+MIB = {"Mi": 1, "Gi": 1024}
+
+
+def render(**changes: Any) -> Manifest:
+    """Render the default job with another value for some fields of its plan."""
+    return only(jobs(replace(training_job(), **changes)), "PyTorchJob")
+
+
+def template(job: Manifest, role: str = "Master") -> Manifest:
+    """Return the pod template of a role."""
+    found: Manifest = job["spec"]["pytorchReplicaSpecs"][role]["template"]
+    return found
+
+
+def container(job: Manifest) -> Manifest:
+    """Return the container of the master, which is every rank's."""
+    (found,) = template(job)["spec"]["containers"]
+    return dict(found)
+
+
+def mib(quantity: str) -> int:
+    """Read a size as the charts write it."""
+    return int(quantity[:-2]) * MIB[quantity[-2:]]
+
+
+resources = st.builds(
+    Resources,
+    cpu_millis=st.integers(1, 400).map(lambda cores: cores * 1000),
+    memory_mib=st.integers(300_000, 4_000_000),
+    gpus=st.integers(1, 8),
+    efa=st.integers(0, 32),
+    hugepages_mib=st.sampled_from([0, 5120]),
+    shm_mib=st.integers(1, 262_144),
+    scratch_gib=st.integers(1, 2000),
+)
+names = st.from_regex(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?", fullmatch=True)
+# Not printable characters are escaped in ways that readers differ about, and PyYAML alone takes
+# two signs for types of their own.
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=40).filter(
+    lambda text: text not in {"=", "<<"}
+)
+TRICKY = "1e-05 1E5 .5 0770 0x1f 1_000 1:30 yes No on Off y null ~ 2026-12-01 %h.%p"
+job_plans = st.builds(
+    replace,
+    st.just(training_job()),
+    name=names,
+    nodes=st.integers(1, 450),
+    processes_per_node=st.integers(1, 8),
+    args=st.lists(texts, max_size=20).map(tuple),
+    env=st.dictionaries(st.from_regex(r"[A-Z][A-Z0-9_]{0,20}", fullmatch=True), texts, max_size=5),
+    resources=resources,
+    grace_seconds=st.integers(0, 10_000),
+    host_network=st.booleans(),
+    ipc_lock=st.booleans(),
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(job_plans)
+def test_any_job_is_accepted(plan: JobPlan):
+    """Whatever the plan says: the API server, the webhook and the name limit let it in."""
+    job = only(jobs(plan), "PyTorchJob")
+    assert_valid(job)
+    assert list(refusals(job)) == []
+    assert max(map(len, derived_names(job))) <= 63
+    assert len(list(derived_names(job))) == plan.nodes
+
+
+@settings(deadline=None, max_examples=25)
+@given(plan=job_plans)
+@example(plan=replace(training_job(), args=tuple(TRICKY.split())))
+def test_texts_arrive_as_they_are(plan: JobPlan, tmp_path_factory):
+    """Numbers, booleans and times in arguments stay texts for readers of YAML 1.1 and 1.2."""
+    folder = tmp_path_factory.mktemp("jobs")
+    app = cdk8s.App(outdir=str(folder), yaml_output_type=cdk8s.YamlOutputType.FILE_PER_CHART)
+    composition.build_jobs(app, cluster(), [plan])
+    app.synth()
+    (file,) = folder.iterdir()
+    text = file.read_text(encoding="utf-8")
+    readings: list[list[Any]] = [
+        list(yaml.safe_load_all(text)),
+        [document.value for document in read_documents(text, file.name)],
+    ]
+    for documents in readings:
+        found = container(only(documents, "PyTorchJob"))
+        assert found["args"] == list(plan.args)
+        assert {entry["name"]: entry["value"] for entry in found["env"]} == plan.env
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("changes", [{}, {"nodes": 1}, {"host_network": True, "ipc_lock": True}])
+def test_upstream_s_own_model_reads_every_field(changes):
+    """Through kubeflow-training's classes and back the job is the same, so nothing is misspelt."""
+    job, client = render(**changes), import_module("kubeflow.training").ApiClient()
+    model = client.deserialize(SimpleNamespace(data=json.dumps(job)), "KubeflowOrgV1PyTorchJob")
+    read = client.sanitize_for_serialization(model)
+    # Its classes hold quantities as texts.
+    assert quantities_as_text(read) == quantities_as_text(job)
+
+
+def quantities_as_text(value: Any) -> Any:
+    """Return JSON in which requests and limits are texts."""
+    if isinstance(value, list):
+        return [quantities_as_text(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    sizes = ("requests", "limits")
+    return {
+        key: {name: str(size) for name, size in item.items()}
+        if key in sizes
+        else quantities_as_text(item)
+        for key, item in value.items()
+    }
+
+
+def test_ranks_differ_in_their_role_label_only(job):
+    """The same pod everywhere, so that no rank can behave differently."""
+    master, worker = template(job), template(job, "Worker")
+    assert master["spec"] == worker["spec"]
+    assert master["metadata"] == {"labels": {"app": "megatron-training", "role": "master"}}
+    assert worker["metadata"] == {"labels": {"app": "megatron-training", "role": "worker"}}
+
+
+@pytest.mark.parametrize(("nodes", "workers"), [(1, None), (2, 1), (256, 255)])
+def test_the_master_is_one_of_the_nodes(nodes, workers):
+    """One master, and a worker for each further node; none is not the same as zero."""
+    replicas = render(nodes=nodes)["spec"]["pytorchReplicaSpecs"]
+    assert replicas["Master"]["replicas"] == 1
+    assert replicas.get("Worker", {}).get("replicas") == workers
+
+
+def test_a_failed_job_gives_its_gpus_back(job):
+    """The default clean-up policy would leave the pods of a failed job running."""
+    policy, plan = job["spec"]["runPolicy"], training_job()
+    assert policy["cleanPodPolicy"] == "Running"
+    assert policy["backoffLimit"] == plan.backoff_limit
+    assert policy["ttlSecondsAfterFinished"] == plan.ttl_seconds
+    assert all(
+        replica["restartPolicy"] == "OnFailure"
+        for replica in job["spec"]["pytorchReplicaSpecs"].values()
+    )
+
+
+def test_torchrun_gets_its_rendezvous_from_the_operator(job):
+    """A flag would override the operator's variables, and be wrong on all nodes but one."""
+    found = container(job)
+    words = [*found["command"], *found["args"]]
+    assert found["command"][0] == "torchrun"
+    assert not [word for word in words if word.startswith(RENDEZVOUS)]
+    # An integer here is refused by the schema; "auto" counts CPUs where no GPU shows.
+    assert job["spec"]["nprocPerNode"] == str(training_job().processes_per_node)
+
+
+def test_the_environment_sets_nothing_that_is_refused(job):
+    """No variable that breaks a run, and none that the operator sets."""
+    env = {entry["name"]: entry["value"] for entry in container(job)["env"]}
+    assert environment.refused(env, host_network=False) == {}
+    assert not env.keys() & INJECTED
+    assert env == training_job().env
+
+
+def test_the_default_job_fits_its_gpus(job):
+    """With tensor parallel size 2 this model would not fit into 40 GB."""
+    args = container(job)["args"]
+    assert args[args.index("--tensor-model-parallel-size") + 1] == "4"
+
+
+@given(resources)
+@settings(deadline=None, max_examples=25)
+def test_resources_are_those_of_the_plan(sizes: Resources):
+    """Devices are whole numbers and never overcommitted; CPU has no limit; nothing is zero."""
+    found = container(render(resources=sizes))["resources"]
+    assert mib(found["limits"]["memory"]) == sizes.memory_mib
+    assert found["limits"]["nvidia.com/gpu"] == sizes.gpus
+    assert found["limits"].get("vpc.amazonaws.com/efa", 0) == sizes.efa
+    assert mib(found["limits"].get("hugepages-2Mi", "0Mi")) == sizes.hugepages_mib
+    assert found["requests"] == {**found["limits"], "cpu": f"{sizes.cpu_millis}m"}
+    assert all(value not in {0, "0Mi"} for value in found["limits"].values())
+    assert "cpu" not in found["limits"]
+
+
+def test_memory_holds_its_own_file_system(job):
+    """A file system in memory counts against the memory limit, and huge pages come on top."""
+    volumes = {item["name"]: item for item in template(job)["spec"]["volumes"]}
+    mounts = {item["mountPath"]: item["name"] for item in container(job)["volumeMounts"]}
+    shm = volumes[mounts["/dev/shm"]]["emptyDir"]  # noqa: S108 -- a path in the pod
+    limits = container(job)["resources"]["limits"]
+    assert shm["medium"] == "Memory"
+    assert mib(shm["sizeLimit"]) < mib(limits["memory"])
+    instance = training_job().pool.instance
+    pages = mib(limits["hugepages-2Mi"])
+    assert mib(limits["memory"]) + pages < instance.memory_mib
+    scratch = volumes[mounts["/tmp"]]["emptyDir"]  # noqa: S108 -- a path in the pod
+    assert "medium" not in scratch
+    assert mib(scratch["sizeLimit"]) > 0
+
+
+def test_pods_go_to_their_pool_and_leave_lost_nodes(job):
+    """A pool's nodes carry its label and the taint; half a minute is enough for a lost one."""
+    spec, plan = template(job)["spec"], training_job()
+    assert spec["nodeSelector"].items() <= plan.pool.labels.items()
+    tolerations = {item["key"]: item for item in spec["tolerations"]}
+    taint = {"key": cluster().platform.gpu_taint, "operator": "Exists", "effect": "NoSchedule"}
+    assert tolerations[cluster().platform.gpu_taint] == taint
+    for condition in ("not-ready", "unreachable"):
+        toleration = tolerations[f"node.kubernetes.io/{condition}"]
+        assert (toleration["effect"], toleration["tolerationSeconds"]) == ("NoExecute", 30)
+    assert spec["terminationGracePeriodSeconds"] == plan.grace_seconds
+
+
+def test_pods_know_nothing_of_the_api(job):
+    """No token, and no variables for each of the namespace's Services."""
+    spec = template(job)["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["enableServiceLinks"] is False
+
+
+def test_pods_satisfy_restricted(job):
+    """They run as the owner of the shared directories, without any right."""
+    spec = template(job)["spec"]
+    assert violations(spec, "restricted") == []
+    assert spec["securityContext"]["runAsUser"] == cluster().platform.pod_uid
+    assert spec["securityContext"]["runAsGroup"] == cluster().platform.pod_uid
+    # The kubelet would walk through every checkpoint before each start.
+    assert "fsGroup" not in spec["securityContext"]
+    assert container(job)["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_locking_memory_adds_one_capability():
+    """The one right that `ipc_lock` names, which `restricted` does not allow."""
+    spec = template(render(ipc_lock=True))["spec"]
+    found = spec["containers"][0]["securityContext"]["capabilities"]
+    assert found == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+    assert violations(spec, "restricted") == ["containers[pytorch] adds capability IPC_LOCK"]
+
+
+def test_the_host_network_brings_its_own_names_and_port(job):
+    """There the node's resolver does not know the master, and a port is taken on the node."""
+    spec = template(render(host_network=True))["spec"]
+    assert spec["hostNetwork"] is True
+    assert spec["dnsPolicy"] == "ClusterFirstWithHostNet"
+    assert [port["name"] for port in spec["containers"][0]["ports"]] == ["pytorchjob-port"]
+    assert violations(spec, "restricted") == ["hostNetwork is true"]
+    assert {"hostNetwork", "dnsPolicy"} & template(job)["spec"].keys() == set()
+    assert "ports" not in container(job)
+
+
+@pytest.mark.parametrize(
+    ("stacks", "preview"),
+    [("null", True), (json.dumps(TAGGED), True), (json.dumps(DEPLOYED), False)],
+    ids=["no deployment", "tag only", "digest"],
+)
+def test_a_job_is_a_preview_until_its_image_has_a_digest(stacks, preview):
+    """`meks` refuses to submit an image that could change or does not exist."""
+    plan = training_job(stacks)
+    job = only(jobs(plan), "PyTorchJob")
+    annotations = job["metadata"].get("annotations", {})
+    assert annotations == ({"megatron-eks/preview": "true"} if preview else {})
+    assert container(job)["image"] == plan.image.uri
+    policy = only(jobs(plan), "NetworkPolicy")
+    assert "annotations" not in policy["metadata"]

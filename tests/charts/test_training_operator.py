@@ -1,0 +1,278 @@
+"""The training operator's objects fit each other, its code, and a namespace that trusts nobody."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import cdk8s
+import pytest
+import yaml
+
+from charts.platform.training_operator import TrainingOperator
+from megatron_eks.catalog import pins
+from megatron_eks.plan.cluster import PlatformPlan
+from tests.charts.pod_security import violations
+from tests.charts.rendered import Manifest, cluster, only, pod
+from tests.charts.validation import assert_valid
+from tests.upstream.modules import module_directory
+
+_READ = {"get", "list", "watch"}
+_WRITE = {"create", "update", "patch", "delete"}
+
+# What upstream's code declares and the chart withholds: the code does not use it for PyTorchJob.
+_WITHHELD = {
+    # A job is read, deleted at the end of its time, and updated in its status only.
+    ("kubeflow.org", "pytorchjobs"): {"create", "update", "patch"},
+    ("kubeflow.org", "pytorchjobs/status"): {"get", "patch"},
+    # The PyTorchJob controller adopts no pods, so it patches none.
+    ("", "pods"): {"update", "patch"},
+    # A recorder writes events and never reads them.
+    ("", "events"): {*_READ, "update", "delete"},
+    ("autoscaling", "horizontalpodautoscalers"): {"patch"},
+    # Written only with --gang-scheduler-name.
+    ("scheduling.volcano.sh", "podgroups"): _WRITE,
+    ("scheduling.x-k8s.io", "podgroups"): _WRITE,
+}
+
+
+@pytest.fixture(scope="module")
+def plan() -> PlatformPlan:
+    """Change what the chart takes from the plan, so that nothing in it can be written twice."""
+    return replace(
+        cluster().platform,
+        operator_namespace="operators",
+        vpc_cidr="10.8.0.0/16",
+        service_cidr="10.9.0.0/16",
+        pod_uid=4711,
+    )
+
+
+@pytest.fixture(scope="module")
+def manifests(plan: PlatformPlan) -> list[Manifest]:
+    """Return the objects of the chart."""
+    return _synth(plan)
+
+
+def _synth(plan: PlatformPlan) -> list[Manifest]:
+    chart = TrainingOperator(cdk8s.Testing.app(), "operator", platform=plan)
+    manifests: list[Manifest] = cdk8s.Testing.synth(chart)
+    return manifests
+
+
+def _pod(manifests: list[Manifest]) -> Manifest:
+    return pod(only(manifests, "Deployment")).spec
+
+
+def test_every_object_is_valid(manifests: list[Manifest]):
+    """The API server knows every kind and field that the chart emits."""
+    for manifest in manifests:
+        assert_valid(manifest)
+
+
+def test_the_namespace_comes_first_and_holds_everything(manifests: list[Manifest]):
+    """`kubectl apply` works through a file in order, and only known kinds have no namespace."""
+    assert manifests[0]["kind"] == "Namespace"
+    assert manifests[0]["metadata"]["name"] == "operators"
+    cluster_wide = {
+        "Namespace",
+        "CustomResourceDefinition",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ValidatingWebhookConfiguration",
+    }
+    for manifest in manifests:
+        expected = None if manifest["kind"] in cluster_wide else "operators"
+        assert manifest["metadata"].get("namespace") == expected
+
+
+def test_the_pod_is_admitted_where_restricted_is_enforced(manifests: list[Manifest]):
+    """The namespace enforces Pod Security restricted, and the operator's own pod meets it."""
+    labels = only(manifests, "Namespace")["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert violations(_pod(manifests), "restricted") == []
+
+
+def test_the_container_cannot_write(manifests: list[Manifest]):
+    """Neither its image nor its mounts can be changed from inside."""
+    (container,) = _pod(manifests)["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert all(mount["readOnly"] for mount in container["volumeMounts"])
+
+
+def test_there_are_never_two_operators(manifests: list[Manifest]):
+    """Two would both act on each job, because upstream's leader election is off."""
+    spec = only(manifests, "Deployment")["spec"]
+    assert spec["replicas"] == 1
+    assert spec["strategy"] == {"type": "Recreate"}
+
+
+def test_the_operator_outranks_jobs_and_leaves_a_lost_node_soon(manifests: list[Manifest]):
+    """No job may displace what restarts jobs; the default wait on a lost node is five minutes."""
+    spec = _pod(manifests)
+    assert spec["priorityClassName"] == "system-cluster-critical"
+    assert {(t["key"], t["tolerationSeconds"]) for t in spec["tolerations"]} == {
+        ("node.kubernetes.io/not-ready", 30),
+        ("node.kubernetes.io/unreachable", 30),
+    }
+
+
+def test_the_webhook_reaches_the_pod(manifests: list[Manifest]):
+    """Configuration, Service and pod agree on name, namespace, labels and port."""
+    (webhook,) = only(manifests, "ValidatingWebhookConfiguration")["webhooks"]
+    service = only(manifests, "Service")
+    reference = webhook["clientConfig"]["service"]
+    assert reference["name"] == service["metadata"]["name"]
+    assert reference["namespace"] == service["metadata"]["namespace"]
+    (port,) = service["spec"]["ports"]
+    # 443 is what a reference without a port means.
+    assert port["port"] == 443
+    assert "port" not in reference
+    (container,) = _pod(manifests)["containers"]
+    assert port["targetPort"] in [port["containerPort"] for port in container["ports"]]
+    deployment = only(manifests, "Deployment")["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    assert deployment["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_certificates_are_left_to_the_operator(manifests: list[Manifest]):
+    """Applying the chart again must not take away what the operator has written."""
+    assert not {"data", "stringData", "immutable"} & set(only(manifests, "Secret"))
+    (webhook,) = only(manifests, "ValidatingWebhookConfiguration")["webhooks"]
+    assert "caBundle" not in webhook["clientConfig"]
+
+
+def test_every_mounted_object_exists(manifests: list[Manifest]):
+    """The pod's Secret, ConfigMap and ServiceAccount are in the same file."""
+    spec = _pod(manifests)
+    certificate, template = spec["volumes"]
+    names = {kind: only(manifests, kind)["metadata"]["name"] for kind in ("Secret", "ConfigMap")}
+    assert certificate["secret"]["secretName"] == names["Secret"]
+    assert template["configMap"]["name"] == names["ConfigMap"]
+    account = only(manifests, "ServiceAccount")["metadata"]
+    assert spec["serviceAccountName"] == account["name"]
+    for kind, role in (("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")):
+        binding = only(manifests, kind)
+        (subject,) = binding["subjects"]
+        assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+        assert binding["roleRef"]["kind"] == role
+        assert binding["roleRef"]["name"] == only(manifests, role)["metadata"]["name"]
+
+
+def test_no_right_is_wider_than_named(manifests: list[Manifest]):
+    """No wildcard anywhere; secrets only in the operator's namespace; writes to two by name."""
+    for kind in ("ClusterRole", "Role"):
+        assert "*" not in str(only(manifests, kind)["rules"])
+    cluster = only(manifests, "ClusterRole")["rules"]
+    assert not any("secrets" in rule["resources"] for rule in cluster)
+    named = [
+        (rule["resources"], rule["verbs"], rule["resourceNames"])
+        for rule in [*cluster, *only(manifests, "Role")["rules"]]
+        if "resourceNames" in rule
+    ]
+    webhook = only(manifests, "ValidatingWebhookConfiguration")["metadata"]["name"]
+    secret = only(manifests, "Secret")["metadata"]["name"]
+    assert named == [
+        (["validatingwebhookconfigurations"], ["update"], [webhook]),
+        (["secrets"], ["update"], [secret]),
+    ]
+
+
+def test_only_the_api_server_reaches_the_operator(manifests: list[Manifest]):
+    """Everything is denied, then the webhook's port from the VPC, the API server and DNS."""
+    policies = {m["metadata"]["name"]: m["spec"] for m in manifests if m["kind"] == "NetworkPolicy"}
+    both = ["Ingress", "Egress"]
+    assert policies.pop("default-deny") == {"podSelector": {}, "policyTypes": both}
+    (policy,) = policies.values()
+    labels = only(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    assert policy["policyTypes"] == both
+    vpc, services = ({"ipBlock": {"cidr": cidr}} for cidr in ("10.8.0.0/16", "10.9.0.0/16"))
+    port = only(manifests, "Service")["spec"]["ports"][0]["targetPort"]
+    assert policy["ingress"] == [{"from": [vpc], "ports": [{"port": port, "protocol": "TCP"}]}]
+    api_server, dns = policy["egress"]
+    assert api_server == {"to": [services, vpc], "ports": [{"port": 443, "protocol": "TCP"}]}
+    assert {(port["port"], port["protocol"]) for port in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
+    (resolver,) = dns["to"]
+    assert resolver["podSelector"]["matchLabels"] == {"k8s-app": "kube-dns"}
+    in_kube_system = {"kubernetes.io/metadata.name": "kube-system"}
+    assert resolver["namespaceSelector"]["matchLabels"] == in_kube_system
+
+
+def test_the_image_is_the_pinnedonly(manifests: list[Manifest]):
+    """The version stands in the catalog alone."""
+    (container,) = _pod(manifests)["containers"]
+    assert container["image"] == pins.TRAINING_OPERATOR_IMAGE
+
+
+def test_another_template_is_another_pod(plan: PlatformPlan, manifests: list[Manifest]):
+    """The operator reads its template once, so a change of it must restart the operator."""
+    changed = _synth(replace(plan, pod_uid=4712))
+    assert only(changed, "ConfigMap") != only(manifests, "ConfigMap")
+    assert (
+        only(changed, "Deployment")["spec"]["template"]
+        != (only(manifests, "Deployment")["spec"]["template"])
+    )
+
+
+@pytest.mark.oracle
+def test_the_webhook_is_upstreams(manifests: list[Manifest]):
+    """Path, rule and policies are those that the operator's code serves."""
+    upstream = _upstream("manifests/base/webhook/manifests.yaml")
+    configuration = only(manifests, "ValidatingWebhookConfiguration")
+    (webhook,) = configuration["webhooks"]
+    (expected,) = (
+        hook
+        for hook in yaml.safe_load(upstream)["webhooks"]
+        if "pytorchjobs" in hook["rules"][0]["resources"]
+    )
+    # Upstream's file holds placeholders there, which its overlays replace.
+    for reference in (expected["clientConfig"]["service"], webhook["clientConfig"]["service"]):
+        del reference["name"], reference["namespace"]
+    assert webhook == expected
+
+
+@pytest.mark.oracle
+def test_names_and_flags_are_those_of_the_code(manifests: list[Manifest]):
+    """What is compiled into the operator, or its default, is what the chart relies on."""
+    code = "".join(map(_upstream, ("cmd/training-operator.v1/main.go", "pkg/cert/cert.go")))
+    (container,) = _pod(manifests)["containers"]
+    flags = [argument.removeprefix("--").split("=")[0] for argument in container["args"]]
+    # The flags of the logger are declared by its library.
+    assert all(f'"{flag}"' in code for flag in flags if not flag.startswith("zap-"))
+    kinds = ("Secret", "Service", "ValidatingWebhookConfiguration")
+    names = [only(manifests, kind)["metadata"]["name"] for kind in kinds]
+    mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+    (variable,) = container["env"]
+    assert all(f'"{text}"' in code for text in [*names, mounts[0], variable["name"]])
+    assert f'"/{"/".join(mounts[1].split("/")[1:])}/initContainer.yaml"' in _upstream(
+        "pkg/config/config.go"
+    )
+    assert '":8081"' in code
+    assert '"webhook-server-port", 9443' in code
+
+
+@pytest.mark.oracle
+def test_the_rights_are_those_that_the_code_declares(manifests: list[Manifest]):
+    """Nothing beyond the markers in upstream's code, and nothing missing but the named rest."""
+    declared = dict(_declared_rights())
+    granted: dict[tuple[str, str], set[str]] = {}
+    for kind in ("ClusterRole", "Role"):
+        for rule in only(manifests, kind)["rules"]:
+            for resource in rule["resources"]:
+                granted.setdefault((*rule["apiGroups"], resource), set()).update(rule["verbs"])
+    assert all(verbs <= declared.get(key, set()) for key, verbs in granted.items())
+    missing = {key: verbs - granted.get(key, set()) for key, verbs in declared.items()}
+    assert {key: verbs for key, verbs in missing.items() if verbs} == _WITHHELD
+
+
+def _declared_rights() -> Iterator[tuple[tuple[str, str], set[str]]]:
+    marker = re.compile(r'\+kubebuilder:rbac:groups="?([\w.-]*)"?,resources=([\w/]+),verbs=(\S+)')
+    for path in ("pkg/controller.v1/pytorch/pytorchjob_controller.go", "pkg/cert/cert.go"):
+        for group, resource, verbs in marker.findall(_upstream(path)):
+            yield (group, resource), set(verbs.split(";"))
+
+
+def _upstream(path: str) -> str:
+    module = module_directory("github.com/kubeflow/training-operator")
+    return (module / path).read_text(encoding="utf-8")
