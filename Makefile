@@ -52,8 +52,8 @@ lint: setup-dev ## Check style, format, types and the layering.
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-snapshots: setup-dev ## Accept the present templates and manifests; read `git diff` afterwards.
-	$(BIN)/pytest --snapshot-update tests/snapshots
+snapshots: setup-dev ## Accept the present templates, manifests and README output; read `git diff`.
+	$(BIN)/pytest --snapshot-update tests/snapshots tests/integration/test_readme.py
 
 bench: setup-dev ## Time the project.
 	$(BIN)/python -m benchmarks
@@ -68,7 +68,7 @@ generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m charts.platform.crd
 
 clean: ## Remove what the other targets wrote, except the installed tools.
-	rm -rf cdk.out dist outputs.json *.egg-info build \
+	rm -rf cdk.out dist *.egg-info build \
 		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./.venv -prune -o -path ./node_modules -prune -o -name __pycache__ -prune -exec rm -rf {} +
 

@@ -7,15 +7,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from megatron_eks.build_context import asset_excludes
-from megatron_eks.rules.templates import findings_for_templates
-
 from megatron_eks import entry
+from megatron_eks.build_context import asset_excludes
 from megatron_eks.config.errors import Finding
 from megatron_eks.plan.images import ImageContext
 from megatron_eks.project import ASSETS, ROOT, Project
+from megatron_eks.rules.templates import findings_for_templates
 
-entry.use_bundled_node()
+entry.prepare()
 
 # ruff: noqa: E402 -- jsii starts Node on import, so the lines above come first
 import aws_cdk as cdk

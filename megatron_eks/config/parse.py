@@ -1,13 +1,13 @@
 """From a document to a model: every pydantic error as a finding in the user's words."""
 
 import json
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Code, Finding, Path, choices
-from megatron_eks.config.job import JOB, AnyJob
+from megatron_eks.config.job import AnyJob
 from megatron_eks.config.model import FORMATS
 from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
 
@@ -18,36 +18,44 @@ if TYPE_CHECKING:
 
     from megatron_eks.config.load import Document, Json
 
-T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
-_CLUSTER: Final = TypeAdapter(ClusterConfig)
-_KINDS = {get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in get_args(AnyJob)}
+_KINDS: dict[str, type[AnyJob]] = {
+    get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in get_args(AnyJob)
+}
 
 
 def parse_cluster(document: "Document") -> tuple[ClusterConfig | None, list[Finding]]:
     """Return the cluster configuration, or None with the reasons."""
-    return _parse(document, _CLUSTER, ClusterConfig, cluster_unsupported)
+    return _parse(document, ClusterConfig, cluster_unsupported)
 
 
 def parse_job(document: "Document") -> tuple[AnyJob | None, list[Finding]]:
     """Return the job configuration, or None with the reasons."""
-    kind = document.value.get("kind") if isinstance(document.value, dict) else None
-    model = _KINDS.get(kind) if isinstance(kind, str) else None
-    return _parse(document, JOB, model, job_unsupported)
+    if not isinstance(document.value, dict):
+        return None, document.findings
+    kind = document.value.get("kind")
+    if isinstance(kind, str) and kind in _KINDS:
+        return _parse(document, _KINDS[kind], job_unsupported)
+    if kind is None:
+        found, remedy, code = "'kind' is missing", ", ".join(sorted(_KINDS)), Code.MISSING_KEY
+        unknown = Finding(code, ("kind",), found, f"add one of: {remedy}")
+    else:
+        unknown = Finding(
+            Code.NOT_ALLOWED, ("kind",), f"unknown kind {kind!r}", choices(str(kind), _KINDS)
+        )
+    return None, [*document.findings, *document.locate([unknown])]
 
 
 def _parse(
-    document: "Document",
-    adapter: TypeAdapter[T],
-    model: type[BaseModel] | None,
-    unsupported: "Callable[[T], Iterator[Finding]]",
-) -> tuple[T | None, list[Finding]]:
+    document: "Document", model: type[M], unsupported: "Callable[[M], Iterator[Finding]]"
+) -> tuple[M | None, list[Finding]]:
     findings = list(document.findings)
     if not isinstance(document.value, dict):
         return None, findings
     try:
         # JSON mode: a list may become a tuple and a string a date, and nothing else is coerced.
-        parsed = adapter.validate_json(json.dumps(document.value))
+        parsed = model.model_validate_json(json.dumps(document.value))
     except ValidationError as error:
         translated = (
             _translate(detail, document, model)

@@ -1,11 +1,19 @@
 """Writes the JSON Schemas and the reference page; run by `make generate`, tested fresh."""
 
+import ast
+import inspect
 import json
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated
 
+from pydantic import Field, TypeAdapter
+
+from megatron_eks.config import cluster as cluster_module
+from megatron_eks.config import job as job_module
 from megatron_eks.config.cluster import ClusterConfig
-from megatron_eks.config.job import JOB
+from megatron_eks.config.job import AnyJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,12 +28,40 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 def schemas() -> dict[str, "dict[str, Json]"]:
     """Return each schema by the name of its file."""
-    cluster = ClusterConfig.model_json_schema()
-    job = JOB.json_schema()
+    cluster = _described(ClusterConfig.model_json_schema(), cluster_module)
+    job = _described(
+        TypeAdapter(Annotated[AnyJob, Field(discriminator="kind")]).json_schema(), job_module
+    )
     return {
         "cluster": {"$schema": _DRAFT, **cluster, "title": "Cluster file"},
         "job": {"$schema": _DRAFT, **job, "title": "Job file"},
     }
+
+
+def _described(schema: "dict[str, Json]", module: ModuleType) -> "dict[str, Json]":
+    """Add the texts below the fields; pydantic could, but at every import of the models."""
+    texts = {
+        model.name: dict(_field_texts(model))
+        for model in ast.parse(inspect.getsource(module)).body
+        if isinstance(model, ast.ClassDef)
+    }
+    definitions = schema["$defs"]
+    assert isinstance(definitions, dict)  # noqa: S101 -- pydantic's own form
+    for name, block in {**definitions, str(schema.get("title")): schema}.items():
+        lineage = getattr(module, name).__mro__ if hasattr(module, name) else ()
+        inherited = [texts.get(model.__name__, {}) for model in reversed(lineage)]
+        properties = block.get("properties") if isinstance(block, dict) else None
+        for field, text in {key: text for own in inherited for key, text in own.items()}.items():
+            entry = properties.get(field) if isinstance(properties, dict) else None
+            if isinstance(entry, dict):
+                entry["description"] = text
+    return schema
+
+
+def _field_texts(model: ast.ClassDef) -> "Iterator[tuple[str, str]]":
+    for field, text in pairwise(model.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            yield ast.unparse(field.target), inspect.cleandoc(ast.literal_eval(text.value))
 
 
 def reference() -> str:

@@ -1,0 +1,42 @@
+"""The JSON Schemas and the reference page that editors and people use."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from megatron_eks.config.load import read_mapping
+from megatron_eks.config.schema.__main__ import HERE, REFERENCE, reference, schemas
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_committed_files_are_fresh():
+    """`make generate` would change nothing."""
+    for name, schema in schemas().items():
+        assert json.loads((HERE / f"{name}.json").read_text()) == schema
+    assert REFERENCE.read_text() == reference()
+
+
+@pytest.mark.parametrize(
+    ("schema", "file"),
+    [("cluster", "cluster.yaml"), ("job", "jobs/megatron-cpt-techpulse.yaml")],
+)
+def test_shipped_files_follow_their_schema(schema, file):
+    """An editor marks nothing in the files that we ship, and marks a misspelt key."""
+    value = read_mapping((ROOT / file).read_text(), file).value
+    jsonschema.validate(value, schemas()[schema])
+    assert isinstance(value, dict)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**value, "nmae": "x"}, schemas()[schema])
+
+
+def test_texts_of_fields_reach_the_schema():
+    """What stands below a field in the code is what an editor shows, inherited fields included."""
+    job = schemas()["job"]["$defs"]
+    assert isinstance(job, dict)
+    cluster = schemas()["cluster"]["properties"]
+    assert isinstance(cluster, dict)
+    assert cluster["name"]["description"] == "Prefix of every name."
+    assert "A repository of this cluster" in job["MegatronJob"]["properties"]["image"]["description"]

@@ -1,0 +1,55 @@
+"""What the README prints is what its commands print."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import normalise
+
+pytestmark = pytest.mark.tools
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+# A comment that holds a command, and the block that shows its output.
+GOLDEN = re.compile(r"<!-- golden: (.+?) -->\n```text\n(.*?)```", re.DOTALL)
+
+
+@pytest.mark.parametrize(("command", "shown"), GOLDEN.findall(README))
+def test_output_is_as_shown(command, shown, tmp_path, request):
+    """Each marked block is the output of its command on the shipped project."""
+    shutil.copy(ROOT / "cluster.yaml", tmp_path)
+    shutil.copytree(ROOT / "jobs", tmp_path / "jobs")
+    path = f"{ROOT / '.venv' / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin"
+    done = subprocess.run(  # noqa: S603 -- the README's own commands
+        ["/bin/bash", "-c", command],
+        cwd=tmp_path,
+        env={"PATH": path, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if request.config.getoption("--snapshot-update"):
+        page = ROOT / "README.md"
+        old, new = (
+            f"<!-- golden: {command} -->\n```text\n{text}```" for text in (shown, done.stdout)
+        )
+        page.write_text(page.read_text().replace(old, new))
+        return
+    assert normalise.text(done.stdout, {}) == normalise.text(shown, {})
+
+
+def test_golden_blocks_exist():
+    """The README shows the plan and an error."""
+    assert len(GOLDEN.findall(README)) == 2
+
+
+def test_links_lead_somewhere():
+    """Every relative link of README and docs names a file of the repository."""
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), (page.name, target)

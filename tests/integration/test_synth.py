@@ -1,0 +1,94 @@
+"""The real command lines, as `make synth` runs them, with network and credentials cut off."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.tools
+
+ROOT = Path(__file__).parents[2]
+BIN = ROOT / ".venv" / "bin"
+
+# A proxy that nobody listens on: whatever tries to reach the network fails at once.
+OFFLINE = dict.fromkeys(
+    ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9"
+)
+
+
+def run(tmp_path: Path, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the environment with an empty home and no credentials."""
+    path = f"{BIN}{os.pathsep}/usr/bin{os.pathsep}/bin"
+    base = {"HOME": str(tmp_path), "PATH": path, "CDK_DISABLE_CLI_TELEMETRY": "true", **OFFLINE}
+    return subprocess.run(  # noqa: S603 -- the project's own tools
+        command, cwd=ROOT, env=base | env, capture_output=True, text=True, check=False
+    )
+
+
+def test_cdk_synth_needs_neither_network_nor_credentials(tmp_path):
+    """Four templates and no context look-up, with AWS's validator on and quiet."""
+    out = tmp_path / "cdk.out"
+    done = run(tmp_path, "cdk", "synth", "-q", "--output", str(out))
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest.get("missing", []) == []
+    assert len(list(out.glob("*.template.json"))) == 4
+    report = json.loads((out / "validation-report.json").read_text())
+    assert [r for r in report.get("pluginReports", []) if r.get("violations")] == []
+
+
+def test_cdk_synth_stops_at_a_wrong_file(tmp_path):
+    """Findings on stderr and a failing command, never a traceback."""
+    wrong = tmp_path / "cluster.yaml"
+    wrong.write_text((ROOT / "cluster.yaml").read_text().replace("p4d.24xlarge", "p4d.huge"))
+    done = run(
+        tmp_path, "cdk", "synth", "-q", "-c", f"config={wrong}", "--output", str(tmp_path / "out")
+    )
+    assert done.returncode != 0
+    assert "error MEKS-0201" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_cdk8s_synth_writes_three_folders_and_no_stale_file(tmp_path):
+    """Platform, validation and jobs; what is no longer emitted is gone."""
+    out = tmp_path / "dist"
+    (out / "jobs").mkdir(parents=True)
+    (out / "jobs" / "old.k8s.yaml").write_text("kind: Old\n")
+    done = run(tmp_path, "cdk8s", "synth", "--check-upgrade=false", "-o", str(out))
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in out.iterdir()) == ["jobs", "platform", "validation"]
+    assert [path.name for path in (out / "jobs").iterdir()] == ["megatron-cpt-techpulse.k8s.yaml"]
+    assert "warning MEKS-0009" in done.stdout + done.stderr
+
+
+def test_both_entry_points_work_without_npm(tmp_path):
+    """`python app.py` and `python -m charts` write the same files as the command lines."""
+    for name, command in (("cdk", ["app.py"]), ("cdk8s", ["-m", "charts"])):
+        by_cli, by_python = tmp_path / f"{name}.cli", tmp_path / f"{name}.python"
+        flag = "--output"
+        extra = ["-q"] if name == "cdk" else ["--check-upgrade=false"]
+        assert run(tmp_path, name, "synth", *extra, flag, str(by_cli)).returncode == 0
+        outdirs = {"CDK_OUTDIR": str(by_python), "CDK8S_OUTDIR": str(by_python)}
+        done = run(tmp_path, "python", *command, **outdirs)
+        assert done.returncode == 0, done.stderr
+        written = {
+            path.relative_to(by_python): path.read_bytes()
+            for pattern in ("*.template.json", "*/*.k8s.yaml")
+            for path in by_python.glob(pattern)
+        }
+        assert written
+        for path, content in written.items():
+            assert (by_cli / path).read_bytes() == content
+
+
+def test_a_stack_that_is_gone_leaves_no_template(tmp_path):
+    """Renaming a cluster must not leave the old one's templates to be deployed."""
+    (tmp_path / "techpulse-Old.template.json").write_text("{}")
+    shutil.copytree(ROOT / "jobs", tmp_path / "asset.0000")
+    done = run(tmp_path, "python", "app.py", CDK_OUTDIR=str(tmp_path), CDK_VALIDATION="false")
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "techpulse-Old.template.json").exists()
+    assert not (tmp_path / "asset.0000").exists()
