@@ -1,0 +1,94 @@
+"""What every stack has in common: region, zones, tags, and how keys and logs are made."""
+
+from typing import TYPE_CHECKING
+
+import aws_cdk as cdk
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
+
+from stacks.policies import document, statement
+
+if TYPE_CHECKING:
+    from constructs import Construct
+
+    from megatron_eks.plan.cluster import ClusterPlan
+
+# EKS refuses an update that changes a node group's tags together with its launch template
+# (aws-cdk#16644). The template tags the instances, so a new tag changes the template alone.
+_UNTAGGED = ["AWS::EKS::Nodegroup"]
+
+_KEEP_LOGS_DAYS = 90
+
+
+class BaseStack(cdk.Stack):
+    """A stack of one cluster, in the plan's region and whatever account deploys it."""
+
+    def __init__(
+        self, scope: "Construct", plan: "ClusterPlan", part: str, description: str
+    ) -> None:
+        self._zones = list(plan.availability_zones)
+        super().__init__(
+            scope,
+            plan.stack(part),
+            description=f"{description} of the {plan.name} cluster",
+            env=cdk.Environment(region=plan.region),
+        )
+        for key, value in plan.tags.items():
+            cdk.Tags.of(self).add(key, value, exclude_resource_types=_UNTAGGED)
+
+    @property
+    def availability_zones(self) -> list[str]:
+        """The plan's zones: CDK would ask an AWS account for them."""
+        return self._zones
+
+    def encryption_key(
+        self,
+        construct_id: str,
+        *,
+        description: str,
+        removal: cdk.RemovalPolicy,
+        log_groups: str | None = None,
+    ) -> str:
+        """Make a rotated key and return its ARN; it serves the log groups of that name too."""
+        root = f"arn:{cdk.Aws.PARTITION}:iam::{self.account}:root"
+        # IAM policies decide who uses the key (KMS Developer Guide, "Default key policy").
+        statements = [statement(["kms:*"], ["*"], principal={"AWS": root})]
+        if log_groups is not None:
+            # CloudWatch Logs User Guide, "Encrypt log data in CloudWatch Logs using KMS", step 2.
+            groups = (
+                f"arn:{cdk.Aws.PARTITION}:logs:{self.region}:{self.account}:log-group:{log_groups}"
+            )
+            statements.append(
+                statement(
+                    [
+                        "kms:Decrypt*",
+                        "kms:Describe*",
+                        "kms:Encrypt*",
+                        "kms:GenerateDataKey*",
+                        "kms:ReEncrypt*",
+                    ],
+                    ["*"],
+                    principal={"Service": f"logs.{self.region}.{cdk.Aws.URL_SUFFIX}"},
+                    condition={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
+                )
+            )
+        key = kms.CfnKey(
+            self,
+            construct_id,
+            description=description,
+            enable_key_rotation=True,
+            key_policy=document(statements),
+        )
+        key.apply_removal_policy(removal)
+        return key.attr_arn
+
+
+def log_group(scope: "Construct", construct_id: str, *, name: str, key: str) -> logs.CfnLogGroup:
+    """Make an encrypted log group, deleted with its stack so that the stack can be made again."""
+    return logs.CfnLogGroup(
+        scope,
+        construct_id,
+        log_group_name=name,
+        kms_key_id=key,
+        retention_in_days=_KEEP_LOGS_DAYS,
+    )

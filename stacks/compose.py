@@ -1,0 +1,24 @@
+"""The stacks of one cluster, in the order in which they need each other."""
+
+from typing import TYPE_CHECKING
+
+from stacks.cluster import ClusterStack
+from stacks.images import ImagesStack
+from stacks.network import NetworkStack
+from stacks.storage import StorageStack
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import aws_cdk as cdk
+
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.images import ImageContext
+
+
+def build(app: "cdk.App", plan: "ClusterPlan", contexts: "Mapping[str, ImageContext]") -> None:
+    """Add every stack of a cluster to an app."""
+    network = NetworkStack(app, plan)
+    StorageStack(app, plan, network)
+    ImagesStack(app, plan, contexts)
+    ClusterStack(app, plan, network)

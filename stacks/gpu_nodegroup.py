@@ -1,0 +1,120 @@
+"""A pool of GPU nodes: launch template with EFA interfaces, placement group and node group."""
+
+from typing import TYPE_CHECKING
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks as eks
+from constructs import Construct
+
+from megatron_eks.plan.cluster import NODE_GROUP_CEILING
+from megatron_eks.plan.platform import GPU_TAINT
+from stacks.launch_template import metadata_options, root_volume
+from stacks.user_data import gpu_user_data
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from megatron_eks.plan.cluster import PoolPlan
+
+# More broken nodes than this at once is no broken node, but a driver, an image or a network.
+_REPAIR_STOPS_ABOVE = 2
+
+
+class GpuNodegroup(Construct):
+    """One managed node group whose every network card carries an EFA interface."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        pool: "PoolPlan",
+        cluster: str,
+        role: str,
+        subnet: str,
+        security_groups: "Sequence[str]",
+        tags: "Sequence[ec2.CfnLaunchTemplate.TagSpecificationProperty]",
+    ) -> None:
+        super().__init__(scope, construct_id)
+        template = self._launch_template(pool, security_groups, tags)
+        # Without a name: a node group that must be replaced could not exist beside its successor.
+        self.nodegroup = eks.CfnNodegroup(
+            self,
+            "Nodegroup",
+            cluster_name=cluster,
+            # A name of its own turns a change that would replace the nodes into a refusal: the
+            # new group cannot be made while one of the same name stands.
+            nodegroup_name=pool.name,
+            node_role=role,
+            # EFA traffic cannot leave a zone, and a file system in another one is slow and billed.
+            subnets=[subnet],
+            launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
+                id=template.ref, version=template.attr_latest_version_number
+            ),
+            ami_type=pool.ami_type,
+            version=pool.kubernetes_version,
+            release_version=pool.ami_release,
+            capacity_type=pool.capacity_type,
+            # Constant, whatever the plan says: CloudFormation sends the whole block when a part of
+            # it changes, and with it a wanted size that is long out of date (eksctl#3532).
+            scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
+                min_size=0, desired_size=0, max_size=NODE_GROUP_CEILING
+            ),
+            # MINIMAL ends a node before it asks for its successor: nobody has a spare one.
+            update_config=eks.CfnNodegroup.UpdateConfigProperty(
+                max_unavailable=1, update_strategy="MINIMAL"
+            ),
+            node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(
+                enabled=True,
+                max_parallel_nodes_repaired_count=1,
+                max_unhealthy_node_threshold_count=_REPAIR_STOPS_ABOVE,
+            ),
+            labels=pool.labels,
+            taints=[
+                eks.CfnNodegroup.TaintProperty(key=GPU_TAINT, value="true", effect="NO_SCHEDULE")
+            ],
+        )
+        """The node group itself."""
+
+    def _launch_template(
+        self,
+        pool: "PoolPlan",
+        security_groups: "Sequence[str]",
+        tags: "Sequence[ec2.CfnLaunchTemplate.TagSpecificationProperty]",
+    ) -> ec2.CfnLaunchTemplate:
+        placement = None
+        if pool.placement_group:
+            rack = ec2.CfnPlacementGroup(self, "Rack", strategy="cluster")
+            placement = ec2.CfnLaunchTemplate.PlacementProperty(group_name=rack.ref)
+        return ec2.CfnLaunchTemplate(
+            self,
+            "LaunchTemplate",
+            launch_template_data=ec2.CfnLaunchTemplate.LaunchTemplateDataProperty(
+                # Not in the node group: Capacity Blocks demand it here, and once is enough.
+                instance_type=pool.instance.name,
+                network_interfaces=self._interfaces(pool, security_groups),
+                metadata_options=metadata_options(),
+                block_device_mappings=[root_volume(pool.root_volume_gib)],
+                placement=placement,
+                tag_specifications=list(tags),
+                user_data=cdk.Fn.base64(gpu_user_data(pool.max_pods)),
+            ),
+        )
+
+    @staticmethod
+    def _interfaces(
+        pool: "PoolPlan", security_groups: "Sequence[str]"
+    ) -> list[ec2.CfnLaunchTemplate.NetworkInterfaceProperty]:
+        # Nothing is said of public addresses: EC2 refuses the setting on several interfaces, and
+        # the subnet gives none.
+        return [
+            ec2.CfnLaunchTemplate.NetworkInterfaceProperty(
+                network_card_index=interface.card,
+                device_index=interface.device,
+                interface_type=interface.type,
+                groups=list(security_groups),
+                delete_on_termination=True,
+            )
+            for interface in pool.interfaces
+        ]

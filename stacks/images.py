@@ -1,0 +1,225 @@
+"""The Images stack: a repository for each container image, and the project that builds it."""
+
+import json
+from typing import TYPE_CHECKING
+
+import aws_cdk as cdk
+from aws_cdk import aws_codebuild as codebuild
+from aws_cdk import aws_ecr as ecr
+from constructs import Construct
+
+from megatron_eks.catalog.pins import CODEBUILD_IMAGE
+from stacks.base import BaseStack, log_group
+from stacks.findings import acknowledge
+from stacks.policies import role, same_account, statement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from megatron_eks.plan.cluster import ClusterPlan, ImagePlan
+    from megatron_eks.plan.images import ImageContext
+
+_BUILDSPEC = "codebuild/buildspec.yml"
+
+# Tags that a build moves; jobs name images by digest.
+_MOVING_TAGS = ("latest", "cache")
+
+# A tagged image may be what a job runs, however old it is; one without a tag was replaced under a
+# moving tag.
+_LIFECYCLE = {
+    "rules": [
+        {
+            "rulePriority": 1,
+            "description": "Expire what no tag names any more",
+            "selection": {
+                "tagStatus": "untagged",
+                "countType": "sinceImagePushed",
+                "countUnit": "days",
+                "countNumber": 14,
+            },
+            "action": {"type": "expire"},
+        }
+    ]
+}
+
+_PULL_AND_PUSH = [
+    "ecr:BatchCheckLayerAvailability",
+    "ecr:BatchGetImage",
+    "ecr:CompleteLayerUpload",
+    "ecr:DescribeImages",
+    "ecr:GetDownloadUrlForLayer",
+    "ecr:InitiateLayerUpload",
+    "ecr:PutImage",
+    "ecr:UploadLayerPart",
+]
+
+
+class ImagesStack(BaseStack):
+    """Repositories that stay, and builds that AWS runs."""
+
+    def __init__(
+        self, scope: Construct, plan: "ClusterPlan", contexts: "Mapping[str, ImageContext]"
+    ) -> None:
+        super().__init__(scope, plan, "Images", "Container images")
+        logs_of = f"/megatron-eks/{plan.name}/build"
+        key = self.encryption_key(
+            "Key",
+            description=f"Container images of {plan.name}",
+            log_groups=f"{logs_of}/*",
+            removal=cdk.RemovalPolicy.RETAIN,
+        )
+        for image in plan.images:
+            title = image.name.capitalize()
+            build = ImageBuild(
+                self,
+                title,
+                image=image,
+                context=contexts[image.name],
+                project_name=f"{plan.name}-{image.name}",
+                key=key,
+                log_group_name=f"{logs_of}/{image.name}",
+            )
+            cdk.CfnOutput(self, f"{title}Image", value=build.image_uri)
+            cdk.CfnOutput(self, f"{title}BuildProject", value=build.project_name)
+
+
+class ImageBuild(Construct):
+    """One repository, and the CodeBuild project that alone pushes to it."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        image: "ImagePlan",
+        context: "ImageContext",
+        project_name: str,
+        key: str,
+        log_group_name: str,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._image = image
+        self._key = key
+        self._repository = self._make_repository()
+        self._source = self._make_source(context)
+        self._logs = log_group(self, "Logs", name=log_group_name, key=key)
+        self.project_name = self._make_project(project_name, self._make_role()).ref
+        """What `aws codebuild start-build` takes."""
+        self.image_uri = f"{self._repository.attr_repository_uri}:{image.tag}"
+        """The image that the project builds from this source."""
+
+    def _make_repository(self) -> ecr.CfnRepository:
+        repository = ecr.CfnRepository(
+            self,
+            "Repository",
+            repository_name=self._image.repository,
+            image_tag_mutability="IMMUTABLE_WITH_EXCLUSION",
+            image_tag_mutability_exclusion_filters=[
+                ecr.CfnRepository.ImageTagMutabilityExclusionFilterProperty(
+                    image_tag_mutability_exclusion_filter_type="WILDCARD",
+                    image_tag_mutability_exclusion_filter_value=tag,
+                )
+                for tag in _MOVING_TAGS
+            ],
+            image_scanning_configuration=ecr.CfnRepository.ImageScanningConfigurationProperty(
+                scan_on_push=True
+            ),
+            encryption_configuration=ecr.CfnRepository.EncryptionConfigurationProperty(
+                encryption_type="KMS", kms_key=self._key
+            ),
+            lifecycle_policy=ecr.CfnRepository.LifecyclePolicyProperty(
+                lifecycle_policy_text=json.dumps(_LIFECYCLE)
+            ),
+        )
+        repository.apply_removal_policy(cdk.RemovalPolicy.RETAIN)
+        return repository
+
+    def _make_source(self, context: "ImageContext") -> cdk.FileAssetLocation:
+        """Have `cdk deploy` upload the build context under the image's tag.
+
+        This is what CDK's S3 asset does, less the bucket object that it makes to grant access.
+        """
+        staged = cdk.AssetStaging(
+            self,
+            "Source",
+            source_path=context.directory,
+            exclude=list(context.exclude),
+            asset_hash=self._image.tag,
+            asset_hash_type=cdk.AssetHashType.CUSTOM,
+        )
+        stack = cdk.Stack.of(self)
+        return stack.synthesizer.add_file_asset(
+            source_hash=staged.asset_hash,
+            packaging=cdk.FileAssetPackaging.ZIP_DIRECTORY,
+            file_name=staged.relative_staged_path(stack),
+            display_name=f"Source of the {self._image.name} image",
+        )
+
+    def _make_role(self) -> str:
+        source = f"{self._source.bucket_name}/{self._source.object_key}"
+        made = role(
+            self,
+            "Role",
+            description=f"Builds {self._image.repository}",
+            service="codebuild.amazonaws.com",
+            condition=same_account(cdk.Stack.of(self).account),
+            statements=[
+                statement(
+                    ["s3:GetObject", "s3:GetObjectVersion"],
+                    [f"arn:{cdk.Aws.PARTITION}:s3:::{source}"],
+                ),
+                # The token is the account's; what it opens, the next statement says.
+                statement(["ecr:GetAuthorizationToken"], ["*"]),
+                statement(_PULL_AND_PUSH, [self._repository.attr_arn]),
+                statement(["logs:CreateLogStream", "logs:PutLogEvents"], [self._logs.attr_arn]),
+                # CodeBuild encrypts what it keeps of a build with the project's key.
+                statement(["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"], [self._key]),
+            ],
+        )
+        acknowledge(
+            made,
+            "ecr:GetAuthorizationToken knows no resource but *",
+            "AwsSolutions-IAM5[Resource::*]",
+        )
+        return made.attr_arn
+
+    def _make_project(self, name: str, service_role: str) -> codebuild.CfnProject:
+        environment = {
+            "IMAGE_NAME": self._image.name,
+            "REPOSITORY_URI": self._repository.attr_repository_uri,
+            "IMAGE_TAG": self._image.tag,
+            "BUILD_ARGS": json.dumps(dict(self._image.build_args), sort_keys=True),
+        }
+        return codebuild.CfnProject(
+            self,
+            "Project",
+            # No property but its name replaces a project, so a name of ours blocks no update.
+            name=name,
+            description=f"Builds {self._image.repository} and pushes it",
+            service_role=service_role,
+            encryption_key=self._key,
+            timeout_in_minutes=120,
+            artifacts=codebuild.CfnProject.ArtifactsProperty(type="NO_ARTIFACTS"),
+            source=codebuild.CfnProject.SourceProperty(
+                type="S3",
+                location=f"{self._source.bucket_name}/{self._source.object_key}",
+                build_spec=_BUILDSPEC,
+            ),
+            environment=codebuild.CfnProject.EnvironmentProperty(
+                type="LINUX_CONTAINER",
+                # The base image alone unpacks to tens of gigabytes; this type has 128 GB of disk.
+                compute_type="BUILD_GENERAL1_LARGE",
+                image=CODEBUILD_IMAGE,
+                # `docker build` needs it.
+                privileged_mode=True,
+                environment_variables=[
+                    codebuild.CfnProject.EnvironmentVariableProperty(name=variable, value=value)
+                    for variable, value in environment.items()
+                ],
+            ),
+            logs_config=codebuild.CfnProject.LogsConfigProperty(
+                cloud_watch_logs=codebuild.CfnProject.CloudWatchLogsConfigProperty(
+                    status="ENABLED", group_name=self._logs.ref
+                )
+            ),
+        )

@@ -1,0 +1,109 @@
+"""IAM documents and roles.
+
+CDK's own roles, keys and buckets load modules that cost a tenth of a second at each synthesis; a
+policy is a JSON document in both forms.
+"""
+
+from typing import TYPE_CHECKING
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+
+from stacks.findings import acknowledge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from constructs import Construct
+
+# A part of a policy document: `iam.CfnRole` takes it as it stands.
+Statement = dict[str, object]
+Document = dict[str, object]
+Condition = dict[str, dict[str, object]]
+
+
+def statement(
+    actions: "Sequence[str]",
+    resources: "Sequence[str]",
+    *,
+    effect: str = "Allow",
+    principal: "str | Mapping[str, str] | None" = None,
+    condition: "Condition | None" = None,
+) -> Statement:
+    """Write one statement of a policy."""
+    written: Statement = {"Effect": effect, "Action": list(actions), "Resource": list(resources)}
+    if principal is not None:
+        written["Principal"] = principal
+    if condition is not None:
+        written["Condition"] = condition
+    return written
+
+
+def document(statements: "Sequence[Statement]") -> Document:
+    """Write a policy."""
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def same_account(account: str) -> Condition:
+    """Let a service act for this account only."""
+    return {"StringEquals": {"aws:SourceAccount": account}}
+
+
+def role(
+    scope: "Construct",
+    construct_id: str,
+    *,
+    description: str,
+    service: str,
+    statements: "Sequence[Statement]",
+    condition: Condition,
+) -> iam.CfnRole:
+    """Make a role for a service, with permissions of its own."""
+    return iam.CfnRole(
+        scope,
+        construct_id,
+        description=description,
+        assume_role_policy_document=_trust(service, ["sts:AssumeRole"], condition),
+        # Inside the role: what uses it then cannot start before it may do its work.
+        policies=[
+            iam.CfnRole.PolicyProperty(
+                policy_name="Permissions", policy_document=document(statements)
+            )
+        ],
+    )
+
+
+def role_of_managed_policies(
+    scope: "Construct",
+    construct_id: str,
+    *,
+    description: str,
+    service: str,
+    policies: "Sequence[str]",
+    reason: str,
+    actions: "Sequence[str]" = ("sts:AssumeRole",),
+) -> str:
+    """Make a role with policies that AWS writes, for a reason, and return its ARN."""
+    made = iam.CfnRole(
+        scope,
+        construct_id,
+        description=description,
+        assume_role_policy_document=_trust(service, actions, None),
+        managed_policy_arns=[
+            f"arn:{cdk.Aws.PARTITION}:iam::aws:policy/{name}" for name in policies
+        ],
+    )
+    finding = "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{}]"
+    acknowledge(made, reason, *(finding.format(name) for name in policies))
+    return made.attr_arn
+
+
+def _trust(service: str, actions: "Sequence[str]", condition: Condition | None) -> Document:
+    trust: Statement = {
+        "Effect": "Allow",
+        "Action": list(actions),
+        "Principal": {"Service": service},
+    }
+    if condition is not None:
+        trust["Condition"] = condition
+    return document([trust])

@@ -1,0 +1,113 @@
+"""Synthesises the stacks of a cluster, changed as a test likes, and reads their templates."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+
+from megatron_eks.config.load import Document, read_mapping
+from megatron_eks.config.parse import parse_cluster
+from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
+from megatron_eks.plan.images import ImageContext
+from stacks.compose import build
+
+# A template or cluster file as JSON, which has no narrower type.
+Json = dict[str, Any]
+Edit = Callable[[Json], None]
+
+ROOT = Path(__file__).parents[2]
+TAGS = {"megatron": "0123abcd", "fsdp": "4567cdef"}
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What `cdk synth` writes for one cluster."""
+
+    plan: ClusterPlan
+    directory: Path
+
+    def template(self, part: str) -> "Template":
+        """Return the template of one stack."""
+        path = self.directory / f"{self.plan.stack(part)}.template.json"
+        return Template(json.loads(path.read_text()))
+
+    def templates(self) -> "dict[str, Template]":
+        """Return every template, by the stack's part of the cluster."""
+        names = sorted(path.name for path in self.directory.glob("*.template.json"))
+        parts = [name.removeprefix(f"{self.plan.name}-").partition(".")[0] for name in names]
+        return {part: self.template(part) for part in parts}
+
+
+@dataclass(frozen=True)
+class Template:
+    """One CloudFormation template."""
+
+    body: Json
+
+    @property
+    def resources(self) -> dict[str, Json]:
+        """Every resource, by its logical id."""
+        return dict(self.body["Resources"])
+
+    def of_type(self, kind: str) -> dict[str, Json]:
+        """Return the resources of a type, by their logical ids."""
+        return {name: body for name, body in self.resources.items() if body["Type"] == kind}
+
+    def properties(self, kind: str) -> list[Json]:
+        """Return the properties of every resource of a type."""
+        return [body.get("Properties", {}) for body in self.of_type(kind).values()]
+
+    def only(self, kind: str) -> tuple[str, Json]:
+        """Return logical id and properties of a type's only resource."""
+        [(name, body)] = self.of_type(kind).items()
+        return name, body["Properties"]
+
+
+def cluster_file() -> Json:
+    """Read the default cluster file, for a test to change."""
+    value = read_mapping((ROOT / "cluster.yaml").read_text(), "cluster.yaml").value
+    assert isinstance(value, dict)
+    return dict(value)
+
+
+def plan_of(cluster: Json) -> ClusterPlan:
+    """Plan a cluster file that must be without fault."""
+    config, findings = parse_cluster(Document("cluster.yaml", value=cluster))
+    assert config is not None, findings
+    return plan_cluster(config, TAGS)
+
+
+def app_of(plan: ClusterPlan, sources: Path, outdir: Path, *, validate: bool = False) -> cdk.App:
+    """Build every stack of a plan in an app with the flags that `cdk deploy` runs with."""
+    app = cdk.App(
+        outdir=str(outdir),
+        context=json.loads((ROOT / "cdk.json").read_text())["context"],
+        analytics_reporting=False,
+        builtin_cloud_formation_validation=validate,
+    )
+    contexts = {name: ImageContext(name, str(sources), ("*.pyc",)) for name in TAGS}
+    build(app, plan, contexts)
+    return app
+
+
+def synthesise(cluster: Json, sources: Path, outdir: Path) -> Assembly:
+    """Write the assembly of a cluster file."""
+    plan = plan_of(cluster)
+    app_of(plan, sources, outdir).synth()
+    return Assembly(plan, outdir)
+
+
+def write_sources(directory: Path) -> Path:
+    """Write what images are built from: a buildspec, and something that nobody wants in it."""
+    (directory / "codebuild").mkdir(parents=True)
+    (directory / "codebuild" / "buildspec.yml").write_text("version: 0.2\n")
+    (directory / "left_over.pyc").write_text("")
+    return directory
+
+
+def statements(policy: Json) -> Iterator[Json]:
+    """Yield a policy document's statements."""
+    yield from policy["Statement"]

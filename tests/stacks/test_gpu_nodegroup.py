@@ -1,0 +1,202 @@
+"""A GPU pool: interfaces, user data, and a size that no deployment ever touches."""
+
+import json
+from email import message_from_string, policy
+
+import pytest
+
+# EC2 User Guide, "Maximize network bandwidth on instances with multiple network cards".
+P4_INTERFACES = {
+    (0, 0, "interface"),
+    (0, 1, "efa-only"),
+    (1, 0, "efa-only"),
+    (2, 0, "efa-only"),
+    (3, 0, "efa-only"),
+}
+
+
+def pool(template, name):
+    """Return node group and launch template of a pool."""
+    [nodegroup] = [
+        group
+        for group in template.properties("AWS::EKS::Nodegroup")
+        if group["Labels"].get("megatron-eks/pool") == name
+    ]
+    launch = template.resources[nodegroup["LaunchTemplate"]["Id"]["Ref"]]["Properties"]
+    return nodegroup, launch["LaunchTemplateData"]
+
+
+def resources_of(template, name):
+    """Return the resources whose construct path holds a pool."""
+    return {key: body for key, body in template.resources.items() if key.startswith(name)}
+
+
+def first_pool(edit):
+    """Return a change of the first pool in the file."""
+    return lambda cluster: cluster["gpu_pools"][0].update(edit)
+
+
+@pytest.mark.parametrize("instance_type", ["p4d.24xlarge", "p4de.24xlarge"])
+def test_every_network_card_carries_efa(changed, instance_type):
+    """One ordinary interface for the node's address, and EFA alone on all four cards."""
+    template = changed(first_pool({"instance_type": instance_type})).template("Cluster")
+    _, launch = pool(template, "p4d")
+    assert launch["InstanceType"] == instance_type
+    layout = [
+        (interface["NetworkCardIndex"], interface["DeviceIndex"], interface["InterfaceType"])
+        for interface in launch["NetworkInterfaces"]
+    ]
+    assert set(layout) == P4_INTERFACES
+    assert len(layout) == len(P4_INTERFACES)
+
+
+def test_every_interface_stands_in_the_clusters_and_the_nodes_group(cluster):
+    """On the interface and nowhere else: EC2 refuses groups in two places."""
+    _, launch = pool(cluster, "p4d")
+    assert "SecurityGroupIds" not in launch
+    for interface in launch["NetworkInterfaces"]:
+        control_plane, nodes = interface["Groups"]
+        assert control_plane == {"Fn::GetAtt": ["Cluster", "ClusterSecurityGroupId"]}
+        assert "NodeSecurityGroup" in nodes["Fn::ImportValue"]
+
+
+def test_interfaces_say_nothing_that_managed_node_groups_refuse(cluster):
+    """No subnet, no public address; and none stays behind when its node goes."""
+    _, launch = pool(cluster, "p4d")
+    for interface in launch["NetworkInterfaces"]:
+        assert not {"SubnetId", "AssociatePublicIpAddress"} & set(interface)
+        assert interface["DeleteOnTermination"] is True
+
+
+def test_user_data_is_one_node_configuration(assembly, cluster):
+    """In MIME's own words, as EKS merges it: fast local disks, and a limit that addresses allow."""
+    _, launch = pool(cluster, "p4d")
+    message = message_from_string(launch["UserData"]["Fn::Base64"], policy=policy.default)
+    assert message.get_content_type() == "multipart/mixed"
+    [part] = message.iter_parts()
+    assert part.get_content_type() == "application/node.eks.aws"
+    assert part["Content-Transfer-Encoding"] is None
+    assert json.loads(part.get_content()) == {
+        "apiVersion": "node.eks.aws/v1alpha1",
+        "kind": "NodeConfig",
+        "spec": {
+            "instance": {"localStorage": {"strategy": "RAID0"}},
+            "kubelet": {"config": {"maxPods": assembly.plan.pool("p4d").max_pods}},
+        },
+    }
+
+
+def test_the_size_is_a_constant(cluster):
+    """Others take capacity and give it back; CloudFormation would undo that (eksctl#3532)."""
+    nodegroup, _ = pool(cluster, "p4d")
+    assert nodegroup["ScalingConfig"] == {"MinSize": 0, "DesiredSize": 0, "MaxSize": 450}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"max_nodes": 64},
+        {"labels": {"team": "nlp"}},
+        {"ami_release": "1.35.7-20260911"},
+        {"root_volume_gib": 800},
+        {"placement_group": False},
+    ],
+    ids=lambda edit: next(iter(edit)),
+)
+def test_no_change_of_a_pool_resizes_anything(cluster, changed, edit):
+    """A running pool must not go to zero because somebody relabelled it."""
+    template = changed(first_pool(edit)).template("Cluster")
+    before = {
+        name: group["Properties"]["ScalingConfig"]
+        for name, group in cluster.of_type("AWS::EKS::Nodegroup").items()
+    }
+    after = {
+        name: group["Properties"]["ScalingConfig"]
+        for name, group in template.of_type("AWS::EKS::Nodegroup").items()
+    }
+    assert before == after
+
+
+def test_max_nodes_changes_no_template_at_all(assembly, changed):
+    """The limit is held where capacity is asked for, so raising it deploys nothing."""
+    raised = changed(first_pool({"max_nodes": 64}))
+    for part, template in assembly.templates().items():
+        assert raised.template(part) == template
+
+
+def test_only_gpu_jobs_run_on_gpu_nodes(cluster):
+    """The taint keeps others off; charts tolerate it and select by the label."""
+    nodegroup, _ = pool(cluster, "p4d")
+    assert nodegroup["Taints"] == [
+        {"Key": "nvidia.com/gpu", "Value": "true", "Effect": "NO_SCHEDULE"}
+    ]
+
+
+def test_labels_of_the_file_are_labels_of_the_nodes(changed):
+    """Beside the project's own."""
+    template = changed(first_pool({"labels": {"team": "nlp"}})).template("Cluster")
+    nodegroup, _ = pool(template, "p4d")
+    assert nodegroup["Labels"] == {"megatron-eks/pool": "p4d", "team": "nlp"}
+
+
+def test_the_image_is_the_pinned_one_unless_the_file_says_otherwise(assembly, cluster, changed):
+    """A release of its own accord would change the driver under a running project."""
+    nodegroup, _ = pool(cluster, "p4d")
+    assert nodegroup["AmiType"] == "AL2023_x86_64_NVIDIA"
+    assert nodegroup["ReleaseVersion"] == assembly.plan.pool("p4d").ami_release
+    older = changed(first_pool({"ami_release": "1.35.7-20260911"})).template("Cluster")
+    assert pool(older, "p4d")[0]["ReleaseVersion"] == "1.35.7-20260911"
+
+
+def test_a_pool_stands_in_its_zone_alone(cluster, changed):
+    """Whatever zones the cluster has."""
+    moved = changed(first_pool({"availability_zone": "us-east-2c"})).template("Cluster")
+    for template, zone in ((cluster, "useast2b"), (moved, "useast2c")):
+        [subnet] = pool(template, "p4d")[0]["Subnets"]
+        assert f"PrivateSubnet{zone}" in subnet["Fn::ImportValue"]
+
+
+def test_nodes_stand_close_together_where_the_plan_says_so(cluster, changed):
+    """One rack for the on-demand default; none where the file forbids it."""
+    group, placement = cluster.only("AWS::EC2::PlacementGroup")
+    assert placement == {"Strategy": "cluster"}
+    assert pool(cluster, "p4d")[1]["Placement"] == {"GroupName": {"Ref": group}}
+    apart = changed(first_pool({"placement_group": False})).template("Cluster")
+    assert apart.of_type("AWS::EC2::PlacementGroup") == {}
+    assert "Placement" not in pool(apart, "p4d")[1]
+
+
+def test_updates_end_a_node_before_they_ask_for_another(cluster):
+    """Nobody has a spare GPU node for the time of an update."""
+    nodegroup, _ = pool(cluster, "p4d")
+    assert nodegroup["UpdateConfig"] == {"MaxUnavailable": 1, "UpdateStrategy": "MINIMAL"}
+
+
+def test_repair_is_on_and_stops_when_it_cannot_be_the_nodes(cluster):
+    """One at a time; a fault of many nodes at once is a fault of their software."""
+    nodegroup, _ = pool(cluster, "p4d")
+    assert nodegroup["NodeRepairConfig"] == {
+        "Enabled": True,
+        "MaxParallelNodesRepairedCount": 1,
+        "MaxUnhealthyNodeThresholdCount": 2,
+    }
+
+
+def test_another_pool_leaves_the_first_one_alone(cluster, changed):
+    """Also one whose name differs by a dash only, which logical ids do not hold."""
+
+    def add(file):
+        second = dict(file["gpu_pools"][0], name="p4-d", availability_zone="us-east-2a")
+        file["gpu_pools"].insert(0, second)
+
+    template = changed(add).template("Cluster")
+    for name, body in cluster.resources.items():
+        assert template.resources[name] == body
+    assert pool(template, "p4-d")[0] != pool(template, "p4d")[0]
+    assert len(template.of_type("AWS::EKS::Nodegroup")) == 3
+
+
+def test_a_pool_cannot_be_replaced_under_a_running_job(cluster):
+    """The new node group would need the name of the old one, so CloudFormation refuses."""
+    names = [group.get("NodegroupName") for group in cluster.properties("AWS::EKS::Nodegroup")]
+    assert names == [None, "p4d"]
