@@ -1,0 +1,192 @@
+"""What has to be true before GPUs start to work: data, tokenizer, directories and checkpoints."""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import checkpoints
+from arguments import MegatronArguments
+from checkpoints import Tracker
+from findings import Finding, error, warning
+from indexed_data import DataSet, blend_prefixes, check_prefix
+
+_DATA_OPTIONS = ("--data-path", "--train-data-path", "--valid-data-path", "--test-data-path")
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+
+# Base weights are bf16, 2 bytes a parameter; a checkpoint has 14: fp32 weights and both Adam
+# moments besides.
+_CHECKPOINT_PER_BASE = 7
+_CHECKPOINTS_NEEDED = 2
+_POLL_SECONDS = 0.5
+
+
+def check_data(words: MegatronArguments, good: list[DataSet]) -> Iterator[Finding]:
+    """Check every data set that is named; the good ones are appended to `good`."""
+    for option in _DATA_OPTIONS:
+        prefixes, misread = blend_prefixes(words.values(option))
+        yield from misread
+        for prefix in dict.fromkeys(prefixes):
+            yield from check_prefix(prefix, good)
+
+
+def check_tokenizer(words: MegatronArguments) -> Iterator[Finding]:
+    """Check that the tokenizer is there."""
+    model = words.value("--tokenizer-model")
+    if model is None:
+        return
+    path = Path(model)
+    if words.value("--tokenizer-type") == "HuggingFaceTokenizer":
+        if not path.is_absolute():
+            yield warning(
+                model, "not a path, so every rank asks Hugging Face for it", "download it once"
+            )
+        elif not path.is_dir():
+            yield error(model, "no such directory", "download the tokenizer, or correct the path")
+        elif not any((path / name).is_file() for name in _TOKENIZER_FILES):
+            names = ", ".join(_TOKENIZER_FILES)
+            yield error(model, f"none of {names} is in it", "download the tokenizer again")
+    elif not path.exists():
+        yield error(model, "no such file", "download the tokenizer, or correct the path")
+
+
+def check_program(program: Path) -> Iterator[Finding]:
+    """Check that Megatron is where it should be."""
+    if not program.is_file():
+        yield error(program, "no such file", "set MEGATRON_LM to a checkout of Megatron-LM")
+
+
+def check_writable(directory: Path) -> Iterator[Finding]:
+    """Create a directory and write a file in it."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=".write-check-") as probe:
+            probe.write(b"x")
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as problem:
+        yield error(
+            directory,
+            f"cannot be written: {problem.strerror}",
+            f"give user {os.getuid()} the right to write, or choose another directory",
+        )
+
+
+def check_environment(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Create the directories that environment variables name; NCCL and torch do not."""
+    directories = []
+    if "TRITON_CACHE_DIR" in environment:
+        directories.append(Path(environment["TRITON_CACHE_DIR"]))
+    for name in ("NCCL_DEBUG_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"):
+        # NCCL puts host and process for %h and %p, so such a directory cannot be known here.
+        parent = Path(environment.get(name, "")).parent
+        if parent.is_absolute() and "%" not in str(parent):
+            directories.append(parent)
+    for directory in dict.fromkeys(directories):
+        yield from check_writable(directory)
+
+
+def repair(root: Path, ckpt_format: str, *, own: bool) -> Iterator[Finding]:
+    """Repair the tracker of the directory this run saves in; another one is only looked at."""
+    tracker = checkpoints.read_tracker(root, ckpt_format)
+    if tracker.usable:
+        return
+    found = _describe(tracker)
+    file = root / checkpoints.TRACKER
+    if not own:
+        yield error(file, found, "write the number of a whole checkpoint into it")
+        return
+    try:
+        done = checkpoints.repair_tracker(root, ckpt_format, tracker)
+    except OSError as problem:
+        yield error(file, f"{found}, and: {problem.strerror}", "repair it by hand")
+        return
+    yield warning(file, found, done)
+
+
+def wait_for_repair(root: Path, ckpt_format: str, seconds: float) -> Iterator[Finding]:
+    """Wait until rank 0 has repaired the tracker; the file's state is the only signal."""
+    deadline = time.monotonic() + seconds
+    while not (tracker := checkpoints.read_tracker(root, ckpt_format)).usable:
+        if time.monotonic() > deadline:
+            yield error(
+                root / checkpoints.TRACKER,
+                f"{_describe(tracker)}, and rank 0 did not repair it in {seconds:.0f} s",
+                "read the messages of rank 0",
+            )
+            return
+        time.sleep(_POLL_SECONDS)
+
+
+def check_start(
+    load: Path | None, pretrained: Path | None, ckpt_format: str, facts: dict[str, object]
+) -> Iterator[Finding]:
+    """Check what the run starts from: its own checkpoint, else base weights, else nothing."""
+    if load is not None:
+        tracker = checkpoints.read_tracker(load, ckpt_format)
+        if tracker.state == "good":
+            facts["start"] = str(tracker.checkpoint)
+            return
+        complete = checkpoints.complete_iterations(load, ckpt_format) if load.is_dir() else {}
+        if complete and tracker.state == "absent":
+            yield warning(
+                load,
+                f"whole checkpoints up to iteration {max(complete)}, but no tracker names one",
+                f"to resume instead of starting anew write {max(complete)} into "
+                f"{checkpoints.TRACKER}",
+            )
+    facts["start"] = "random weights"
+    if pretrained is not None:
+        base = checkpoints.read_tracker(pretrained, ckpt_format)
+        if base.state == "good":
+            facts["start"] = str(base.checkpoint)
+        else:
+            yield error(
+                pretrained,
+                f"no base weights: {_describe(base)}",
+                "convert the base weights, or correct --pretrained-checkpoint",
+            )
+
+
+def check_space(save: Path, pretrained: Path | None, ckpt_format: str) -> Iterator[Finding]:
+    """Warn when the next two checkpoints will not fit."""
+    size = _checkpoint_size(save, pretrained, ckpt_format)
+    free = shutil.disk_usage(save).free
+    needed = _CHECKPOINTS_NEEDED * size
+    if free < needed:
+        yield warning(
+            save,
+            f"{_gigabytes(free)} free, and two checkpoints take about {_gigabytes(needed)}",
+            "remove what is not needed, keep fewer checkpoints, or enlarge the file system",
+        )
+
+
+def option_path(words: MegatronArguments, option: str) -> Path | None:
+    """Return a directory that Megatron is given."""
+    value = words.value(option)
+    return Path(value) if value else None
+
+
+def _checkpoint_size(save: Path, pretrained: Path | None, ckpt_format: str) -> int:
+    complete = checkpoints.complete_iterations(save, ckpt_format)
+    if complete:
+        return checkpoints.size_bytes(complete[max(complete)])
+    base = checkpoints.read_tracker(pretrained, ckpt_format) if pretrained else None
+    if base is None or base.checkpoint is None or not base.usable:
+        return 0
+    return _CHECKPOINT_PER_BASE * checkpoints.size_bytes(base.checkpoint)
+
+
+def _describe(tracker: Tracker) -> str:
+    if tracker.state == "dangling":
+        name = tracker.checkpoint.name if tracker.checkpoint else ""
+        return f"it names {name}, which is missing or not whole"
+    if tracker.state == "torn":
+        return f"{tracker.text[:40]!r} is neither an iteration nor 'release'"
+    return f"no {checkpoints.TRACKER} in it"
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"

@@ -1,0 +1,186 @@
+"""Starts Megatron-LM's pretrain_gpt.py on one GPU, after the checks that save GPU hours.
+
+torchrun train_megatron.py --log-dir DIR --keep-last N -- MEGATRON ARGUMENTS
+
+torchrun runs it once for each GPU. The first process of a node checks data, tokenizer and
+directories as that node sees them; rank 0 also repairs a bad tracker file and keeps the newest
+checkpoints. Then Megatron takes the process over, so signals and the exit code are Megatron's own.
+
+Exit codes of the checks: 2 the command line is wrong, 4 a check failed. The last line on stdout
+before Megatron starts is one JSON object, from the first process of each node.
+
+Environment: MEGATRON_LM names the Megatron-LM checkout (default /opt/megatron-lm).
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import checkpoints
+import guards
+from arguments import MegatronArguments
+from findings import Report, warning
+from indexed_data import DataSet
+
+MEGATRON_LM = "/opt/megatron-lm"
+
+_HERE = Path(__file__).resolve().parent
+_WAIT_SECONDS = 300.0
+
+
+class Start:
+    """One process of the job: its options, its place among the ranks and Megatron's arguments."""
+
+    def __init__(
+        self, options: argparse.Namespace, words: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
+        self.log_dir: Path = options.log_dir
+        self.keep_last: int = options.keep_last
+        self.wait_seconds: float = options.wait_seconds
+        self.words = MegatronArguments(words)
+        self.environment = environment
+        self.rank = int(environment.get("RANK", "0"))
+        self.first_of_node = int(environment.get("LOCAL_RANK", "0")) == 0
+        self.program = Path(environment.get("MEGATRON_LM", MEGATRON_LM)) / "pretrain_gpt.py"
+        self.save = guards.option_path(self.words, "--save")
+        self.load = guards.option_path(self.words, "--load")
+        self.pretrained = guards.option_path(self.words, "--pretrained-checkpoint")
+        self.ckpt_format = self.words.value("--ckpt-format") or checkpoints.DEFAULT_FORMAT
+
+    def check(self) -> Report:
+        """Run the checks of this process; all of them, whatever the first ones find."""
+        report = Report()
+        # These directories are the container's own, and another process may need them first.
+        report.collect(guards.check_environment(self.environment))
+        if self.first_of_node:
+            self._check_node(report)
+        if self.rank == 0:
+            self._check_job(report)
+        elif self.load is not None:
+            report.collect(guards.wait_for_repair(self.load, self.ckpt_format, self.wait_seconds))
+        return report
+
+    def _check_node(self, report: Report) -> None:
+        """Check what may differ from node to node: the image, and how it sees shared storage."""
+        data_sets: list[DataSet] = []
+        report.collect(guards.check_program(self.program))
+        report.collect(guards.check_data(self.words, data_sets))
+        report.collect(guards.check_tokenizer(self.words))
+        tensorboard = guards.option_path(self.words, "--tensorboard-dir")
+        for directory in (self.save, tensorboard, self.log_dir):
+            if directory is not None:
+                report.collect(guards.check_writable(directory))
+        report.facts["data"] = [asdict(data_set) for data_set in data_sets]
+
+    def _check_job(self, report: Report) -> None:
+        """Check what is the same for all ranks: what the run starts from, and room to save."""
+        if self.load is not None:
+            own = self.load == self.save
+            report.collect(guards.repair(self.load, self.ckpt_format, own=own))
+        start = guards.check_start(self.load, self.pretrained, self.ckpt_format, report.facts)
+        report.collect(start)
+        if self.save is not None and self.save.is_dir():
+            report.collect(guards.check_space(self.save, self.pretrained, self.ckpt_format))
+
+    def start_companions(self, report: Report) -> None:
+        """Start what runs beside Megatron; the training does without it if it has to."""
+        try:
+            self._start_log_copy()
+            if self.rank == 0 and self.save is not None:
+                self._start_retention(self.save)
+                report.facts["keep_last"] = self.keep_last
+        except OSError as problem:
+            report.findings.append(
+                warning("log copy and retention", str(problem), "read the pod's log")
+            )
+
+    def _start_log_copy(self) -> None:
+        ends = {name: os.pipe() for name in ("stdout", "stderr")}
+        readers = [reader for reader, _ in ends.values()]
+        subprocess.Popen(  # noqa: S603 -- this directory's own program
+            [
+                sys.executable,
+                str(_HERE / "log_copy.py"),
+                *(f"--{name}={reader}" for name, (reader, _) in ends.items()),
+                str(self.log_dir / f"rank-{self.rank:05d}.log"),
+            ],
+            pass_fds=readers,
+            # torchrun ends a worker's whole process group; the copy has to outlive Megatron's
+            # last words, and ends by itself when they are through.
+            start_new_session=True,
+        )
+        for descriptor, (reader, writer) in zip((1, 2), ends.values(), strict=True):
+            os.dup2(writer, descriptor)
+            os.close(writer)
+            os.close(reader)
+
+    def _start_retention(self, save: Path) -> None:
+        subprocess.Popen(  # noqa: S603 -- this directory's own program
+            [
+                sys.executable,
+                str(_HERE / "retention.py"),
+                f"--directory={save}",
+                f"--keep-last={self.keep_last}",
+                f"--format={self.ckpt_format}",
+                f"--parent={os.getpid()}",
+            ],
+            stdin=subprocess.DEVNULL,
+        )
+
+
+def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, list[str]]:
+    """Check and say what was found; return an exit code, and the command if it is 0."""
+    parser = _parser()
+    own, separator, words = _split(argv)
+    options = parser.parse_args(own)
+    if not separator:
+        parser.error("no `--` before Megatron's arguments - write: OPTIONS -- MEGATRON ARGUMENTS")
+    if options.keep_last < 1:
+        parser.error(f"--keep-last is {options.keep_last} - keep at least 1 checkpoint")
+    start = Start(options, words, environment)
+    report = start.check()
+    refused = bool(report.exit_code)
+    if not refused:
+        start.start_companions(report)
+    report.write_findings()
+    if start.first_of_node:
+        status = "refused" if refused else "starting"
+        report.write_summary({"program": "train_megatron", "status": status, "rank": start.rank})
+    return report.exit_code, [sys.executable, str(start.program), *words]
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], bool, list[str]]:
+    words = list(argv)
+    if "--" not in words:
+        return words, False, []
+    place = words.index("--")
+    return words[:place], True, words[place + 1 :]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--log-dir", type=Path, required=True, help="where logs are copied to")
+    parser.add_argument(
+        "--keep-last", type=int, required=True, help="whole checkpoints to keep; older ones go"
+    )
+    parser.add_argument(
+        "--wait-seconds",
+        type=float,
+        default=_WAIT_SECONDS,
+        help="how long other ranks wait for rank 0's repair (default %(default)s)",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    exit_code, command = prepare(sys.argv[1:], os.environ)
+    if exit_code:
+        sys.exit(exit_code)
+    # Megatron takes this process over: torchrun's signals and the exit code are its own.
+    os.execv(command[0], command)  # noqa: S606 -- no shell is wanted here

@@ -1,0 +1,180 @@
+"""The images are pinned, run as the pods' user, and leave NCCL's environment to the plan."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from megatron_eks.build_context import context_files
+from megatron_eks.catalog import pins
+from megatron_eks.catalog.environment import refused
+from megatron_eks.plan.cluster import REPOSITORIES
+from megatron_eks.plan.job import PROGRAMS
+from megatron_eks.plan.platform import POD_UID
+from tests.assets.dockerfile import Instruction, merged, pairs, read_dockerfile
+
+ASSETS = Path(__file__).parents[2] / "assets"
+MEGATRON = ASSETS / "images" / "megatron"
+HASH = "--hash=sha256:[0-9a-f]{64}"
+
+ARGUMENTS = {
+    "megatron": {
+        "BASE_IMAGE": pins.MEGATRON_BASE_IMAGE,
+        "EFA_INSTALLER_VERSION": pins.EFA_INSTALLER_VERSION,
+        "EFA_INSTALLER_SHA256": pins.EFA_INSTALLER_SHA256,
+        "MEGATRON_LM_TAG": pins.MEGATRON_LM_TAG,
+        "MEGATRON_LM_COMMIT": pins.MEGATRON_LM_COMMIT,
+    },
+    "fsdp": {"BASE_IMAGE": pins.FSDP_BASE_IMAGE},
+}
+# What every Docker engine's own frontend knows; others need one from a registry.
+KNOWN = {"ARG", "FROM", "SHELL", "RUN", "ENV", "COPY", "WORKDIR", "USER", "LABEL"}
+
+
+@pytest.fixture(params=sorted(REPOSITORIES))
+def image(request: pytest.FixtureRequest) -> str:
+    """Name each image in turn."""
+    return str(request.param)
+
+
+@pytest.fixture
+def instructions(image: str) -> list[Instruction]:
+    """Return the image's instructions."""
+    return read_dockerfile(ASSETS / "images" / image / "Dockerfile")
+
+
+def rests(instructions: list[Instruction], name: str) -> list[str]:
+    """Return the arguments of all instructions of one name."""
+    return [instruction.rest for instruction in instructions if instruction.name == name]
+
+
+def test_defaults_are_the_pins(image, instructions):
+    """A version stands in pins.py; the Dockerfile repeats it for people who build by hand."""
+    assert merged(instructions, "ARG") == ARGUMENTS[image]
+
+
+def test_instructions_are_known(instructions):
+    """A build needs no Dockerfile frontend from a registry."""
+    assert {instruction.name for instruction in instructions} <= KNOWN
+
+
+def test_base_is_an_argument_and_pinned(image, instructions):
+    """One stage on one base image, which has an exact tag, and a digest where one is known."""
+    assert rests(instructions, "FROM") == ["${BASE_IMAGE}"]
+    tag = ARGUMENTS[image]["BASE_IMAGE"].partition("@")[0].rpartition(":")[2]
+    assert re.search(r"\d", tag)
+    assert "latest" not in (ASSETS / "images" / image / "Dockerfile").read_text()
+
+
+def test_runs_as_the_pods_user(instructions):
+    """Kubernetes checks runAsNonRoot by number, and the set-up of /shared gives it that number."""
+    assert rests(instructions, "USER") == [str(POD_UID)]
+    (create,) = [rest for rest in rests(instructions, "RUN") if "useradd" in rest]
+    assert f"--gid {POD_UID}" in create
+    assert f"--uid {POD_UID}" in create
+
+
+def test_environment_breaks_no_run(image, instructions):
+    """Only the plugin's name is set, because the base image's own would keep NCCL off EFA."""
+    environment = merged(instructions, "ENV")
+    exceptions = {"megatron": {"NCCL_NET_PLUGIN": "ofi"}, "fsdp": {}}[image]
+    flagged = refused(environment, host_network=False)
+    assert {name: environment[name] for name in flagged} == exceptions
+    assert environment["HOME"] == "/tmp"  # noqa: S108 -- the one place where a pod may write
+
+
+def test_no_secret_is_asked_for(instructions):
+    """Neither an argument nor a variable is named as a secret is; both stay in the image."""
+    for name in {**merged(instructions, "ARG"), **merged(instructions, "ENV")}:
+        assert not re.search("TOKEN|SECRET|PASSWORD|KEY", name)
+
+
+def test_copies_exist_in_the_build_context(image, instructions):
+    """Every COPY finds a file in what CodeBuild gets, and the programs land where jobs look."""
+    files = [path.relative_to(ASSETS) for path in context_files(ASSETS, image)]
+    targets = {}
+    for rest in rests(instructions, "COPY"):
+        source, target = rest.split()
+        assert any(path.match(source) for path in files), source
+        targets[source] = target
+    assert targets["programs/*.py"] == f"{PROGRAMS}/"
+
+
+def test_shell_is_strict_and_commands_parse(instructions):
+    """A failing pipe fails the build; bash accepts every command."""
+    assert rests(instructions, "SHELL") == ['["/bin/bash", "-euo", "pipefail", "-c"]']
+    for command in rests(instructions, "RUN"):
+        subprocess.run(["/bin/bash", "-n"], input=command, text=True, check=True)
+
+
+@pytest.mark.parametrize(("folder", "repository"), REPOSITORIES.items())
+def test_labels_say_what_it_is(folder, repository):
+    """A registry shows the standard labels."""
+    labels = merged(read_dockerfile(ASSETS / "images" / folder / "Dockerfile"), "LABEL")
+    assert labels["org.opencontainers.image.title"] == repository
+    assert labels["org.opencontainers.image.base.name"] == "${BASE_IMAGE}"
+
+
+def megatron_runs() -> str:
+    """Return all commands of the Megatron image."""
+    return "\n".join(rests(read_dockerfile(MEGATRON / "Dockerfile"), "RUN"))
+
+
+@pytest.mark.parametrize(
+    ("check", "use"),
+    [
+        ("sha256sum --check --strict -", "tar -xzf"),
+        ('= "${MEGATRON_LM_COMMIT}"', 'cp "${MEGATRON_LM}/'),
+        ("--require-hashes", "make -C"),
+    ],
+)
+def test_downloads_are_checked_before_use(check, use):
+    """The installer by its checksum, the checkout by its commit, packages by their hashes."""
+    commands = megatron_runs()
+    assert 0 < commands.index(check) < commands.index(use)
+
+
+def test_compiled_helpers_are_checked_as_the_pods_user():
+    """Megatron runs make at every start, and a pod's user may write nothing there."""
+    found = read_dockerfile(MEGATRON / "Dockerfile")
+    user = next(place for place, entry in enumerate(found) if entry.name == "USER")
+    (last,) = rests(found[user:], "RUN")
+    assert "/megatron/core/datasets --question" in last
+    assert 'ctypes.CDLL("libnccl-net-ofi.so")' in last
+
+
+def test_plugin_directory_is_on_the_loader_path():
+    """NCCL opens the plugin by name, so the loader has to find it and its libfabric."""
+    path = merged(read_dockerfile(MEGATRON / "Dockerfile"), "ENV")["LD_LIBRARY_PATH"]
+    assert path.split(":")[:2] == ["/opt/amazon/ofi-nccl/lib", "/opt/amazon/efa/lib"]
+
+
+def test_python_packages_are_locked():
+    """Each package has one version and its hashes, and Megatron core the pinned version."""
+    lock = (MEGATRON / "requirements.txt").read_text()
+    entries = [line for line in lock.splitlines() if line and not line.startswith((" ", "#"))]
+    locked = re.findall(rf"^(\S+)==(\S+) \\\n(?:    {HASH}(?: \\)?\n)+", lock, re.MULTILINE)
+    assert len(locked) == len(entries)
+    assert ("megatron-core", pins.MEGATRON_CORE_VERSION) in locked
+    asked = (MEGATRON / "requirements.in").read_text()
+    assert set(re.findall(r"^([a-z-]+)==(\S+)", asked, re.MULTILINE)) <= set(locked)
+
+
+def test_base_image_keeps_its_own_builds():
+    """The lock brings nothing that is compiled against the base image's CUDA or NumPy."""
+    lock = (MEGATRON / "requirements.txt").read_text()
+    overrides = (MEGATRON / "base-image.txt").read_text()
+    never = set(re.findall(r"^(\S+) ; sys_platform == \"never\"$", overrides, re.MULTILINE))
+    assert {"torch", "numpy", "protobuf"} <= never
+    assert not never & set(re.findall(r"^(\S+)==", lock, re.MULTILINE))
+
+
+def test_reader_reads_as_docker_does(tmp_path):
+    """Comments inside an instruction vanish, and a backslash continues a line."""
+    path = tmp_path / "Dockerfile"
+    path.write_text('# a\nARG A=1\nENV B="x y" \\\n    # why\n    C=2\nRUN one \\\n\n && two\n')
+    found = read_dockerfile(path)
+    assert [entry.name for entry in found] == ["ARG", "ENV", "RUN"]
+    assert pairs(found[1]) == {"B": "x y", "C": "2"}
+    assert found[2].rest.split() == ["one", "&&", "two"]

@@ -1,0 +1,101 @@
+"""What a run starts from when its tracker file is bad, and how the ranks agree on it."""
+
+import time
+
+import pytest
+
+from tests.programs.megatron_files import (
+    TRACKER,
+    errors,
+    megatrons_line,
+    summary,
+    write_checkpoint,
+)
+
+
+@pytest.mark.parametrize("text", ["", "50x", "\0\0"])
+def test_torn_tracker_is_repaired(job, text):
+    """Megatron alone would end with exit code 0 without a step, and the job look successful."""
+    for iteration in (500, 1000):
+        write_checkpoint(job.save, iteration)
+    write_checkpoint(job.save, 1500, whole=False)
+    (job.save / TRACKER).write_text(text)
+    done = job.run()
+    assert done.returncode == 0
+    assert (job.save / TRACKER).read_text() == "1000"
+    assert summary(done.stdout)["start"] == str(job.save / "iter_0001000")
+    assert f"warning {job.save / TRACKER}: {text.strip()!r} is neither" in done.stderr
+    assert "- set to iteration 1000, the newest whole checkpoint" in done.stderr
+
+
+def test_without_a_whole_checkpoint_base_weights_are_used(job, tmp_path):
+    """The bad tracker is kept under another name, and the run starts as it did the first time."""
+    base = tmp_path / "base"
+    write_checkpoint(base, "release")
+    (base / TRACKER).write_text("release")
+    write_checkpoint(job.save, 500, whole=False)
+    (job.save / TRACKER).write_text("500")
+    done = job.run("--pretrained-checkpoint", str(base))
+    assert done.returncode == 0
+    assert summary(done.stdout)["start"] == str(base / "release")
+    assert "it names iter_0000500, which is missing or not whole" in done.stderr
+    (aside,) = job.save.glob(f"{TRACKER}.dangling-*")
+    assert aside.name in done.stderr
+
+
+def test_base_weights_are_not_needed_to_resume(job):
+    """Megatron reads them only while the save directory has no tracker."""
+    write_checkpoint(job.save, 500)
+    (job.save / TRACKER).write_text("500")
+    done = job.run("--pretrained-checkpoint", "/absent")
+    assert done.returncode == 0
+    assert summary(done.stdout)["start"] == str(job.save / "iter_0000500")
+
+
+def test_tracker_of_another_directory_is_not_touched(job, tmp_path):
+    """A run repairs what it writes itself and nothing else."""
+    write_checkpoint(tmp_path / "theirs", 500)
+    (tmp_path / "theirs" / TRACKER).write_text("5")
+    done = job.run("--load", str(tmp_path / "theirs"))
+    assert done.returncode == 4
+    assert (tmp_path / "theirs" / TRACKER).read_text() == "5"
+    assert "write the number of a whole checkpoint into it" in done.stderr
+
+
+def test_checkpoints_without_a_tracker_are_pointed_out(job):
+    """Megatron starts anew without a word; here it takes one."""
+    write_checkpoint(job.save, 500)
+    done = job.run()
+    assert done.returncode == 0
+    assert (
+        f"warning {job.save}: whole checkpoints up to iteration 500, but no tracker names one "
+        f"- to resume instead of starting anew write 500 into {TRACKER}\n"
+    ) in done.stderr
+
+
+def test_rank_1_waits_for_rank_0(job):
+    """Rank 1 sees the torn tracker, changes nothing, and starts when rank 0 has repaired it."""
+    write_checkpoint(job.save, 500)
+    (job.save / TRACKER).write_text("")
+    environment = job.environment(RANK="1", LOCAL_RANK="1", WORLD_SIZE="2")
+    second = job.popen(environment=environment)
+    time.sleep(1.0)
+    assert second.poll() is None
+    assert (job.save / TRACKER).read_text() == ""
+    first = job.popen(environment=job.environment(WORLD_SIZE="2"))
+    for process in (first, second):
+        out, err = process.communicate(timeout=30)
+        assert (process.returncode, errors(err)) == (0, [])
+        assert megatrons_line(out)["words"] == job.words()
+    assert (job.logs / "rank-00001.log").is_file()
+
+
+def test_rank_1_does_not_wait_for_ever(job):
+    """Without rank 0 the deadline ends the wait, and says where to look."""
+    job.save.mkdir()
+    (job.save / TRACKER).write_text("")
+    environment = job.environment(RANK="8", LOCAL_RANK="0", WORLD_SIZE="16")
+    done = job.run(own=["--wait-seconds", "0.6"], environment=environment)
+    assert done.returncode == 4
+    assert "and rank 0 did not repair it in 1 s - read the messages of rank 0" in done.stderr
+    assert (job.save / TRACKER).read_text() == ""
