@@ -26,7 +26,7 @@ def render(project: Project) -> Iterable[Finding]:
     """Write the cloud assembly, and apply the rules to its templates."""
     outdir = Path(os.environ.get("CDK_OUTDIR") or "cdk.out")
     app = cdk.App(outdir=str(outdir), context=feature_flags(), analytics_reporting=False)
-    contexts = {
+    contexts: dict[str, ImageContext] = {
         image.name: ImageContext(image.name, str(ASSETS), asset_excludes(image.name))
         for image in project.cluster.images
     }

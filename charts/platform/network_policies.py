@@ -11,7 +11,7 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from charts.pods import KUBE_SYSTEM
-from megatron_eks.plan.cluster import PlatformPlan
+from megatron_eks.plan.platform import PlatformPlan
 
 _EVERY_POD = k8s.LabelSelector()
 _BOTH_WAYS = ["Ingress", "Egress"]

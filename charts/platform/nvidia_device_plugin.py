@@ -6,7 +6,7 @@ from constructs import Construct
 
 from charts.pods import GPU_NODES, KUBE_SYSTEM, NODE_CRITICAL, gpu_toleration, quantity
 from megatron_eks.catalog import pins
-from megatron_eks.plan.cluster import PlatformPlan
+from megatron_eks.plan.platform import PlatformPlan
 
 _NAME = "nvidia-device-plugin"
 _SOCKETS = "/var/lib/kubelet/device-plugins"

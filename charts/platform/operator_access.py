@@ -6,7 +6,7 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from charts.pods import KUBE_SYSTEM
-from megatron_eks.plan.cluster import PlatformPlan
+from megatron_eks.plan.platform import PlatformPlan
 
 _RBAC = "rbac.authorization.k8s.io"
 _READ = ("get", "list", "watch")

@@ -11,7 +11,7 @@ from charts.platform.init_container import MAX_TRIES, init_container_template
 from charts.platform.operator_access import OperatorNetwork, OperatorRights
 from charts.pods import quantity, unprivileged_container, unprivileged_pod
 from megatron_eks.catalog import pins
-from megatron_eks.plan.cluster import PlatformPlan
+from megatron_eks.plan.platform import PlatformPlan
 
 _NAME = "training-operator"
 _LABELS = {"app.kubernetes.io/name": _NAME}

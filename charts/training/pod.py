@@ -14,8 +14,9 @@ from charts.pods import (
     unprivileged_container,
     unprivileged_pod,
 )
-from megatron_eks.plan.cluster import POOL_LABEL, PlatformPlan
+from megatron_eks.plan.cluster import POOL_LABEL
 from megatron_eks.plan.job import TRAINING_APP, JobPlan, Resources
+from megatron_eks.plan.platform import PlatformPlan
 
 # A pod template as JSON, which has no narrower type.
 Template = Mapping[str, Any]

@@ -8,8 +8,8 @@ from constructs import Construct
 from charts.platform.network_policies import same_label_policy
 from charts.training.pod import training_pod
 from megatron_eks.config.outputs import PREVIEW_ANNOTATION
-from megatron_eks.plan.cluster import PlatformPlan
 from megatron_eks.plan.job import TRAINING_APP, JobPlan
+from megatron_eks.plan.platform import PlatformPlan
 
 # On every pod that the operator makes (kubeflow/trainer v1.9.4, pkg/apis/kubeflow.org/v1).
 JOB_NAME_LABEL = "training.kubeflow.org/job-name"

@@ -85,9 +85,7 @@ POLICIES: dict[str, Policy] = {
     "CUDA_LAUNCH_BLOCKING": Policy(
         Verdict.REFUSED, "every kernel launch waits: 10 to 100 times slower", _REMOVE
     ),
-    "NCCL_NET_PLUGIN": Policy(
-        Verdict.REFUSED, "the image's loader path finds the EFA plugin", _REMOVE
-    ),
+    "NCCL_NET_PLUGIN": Policy(Verdict.REFUSED, "our image names the EFA plugin already", _REMOVE),
     "FI_EFA_USE_DEVICE_RDMA": Policy(
         Verdict.REFUSED, "the plugin sets it where the hardware can", _REMOVE
     ),
@@ -169,7 +167,9 @@ _SECRET_NAME = re.compile(
     r"(.*_)?(?<!BOS_)(?<!EOS_)(?<!PAD_)(?<!UNK_)(?<!SEP_)(?<!CLS_)(?<!MASK_)"
     r"(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(API|ACCESS|PRIVATE|SECRET)_?KEY(_ID)?)"
 )
-_NO_SECRET_VALUE = re.compile(r"|true|false|[0-9]{1,5}", re.IGNORECASE)
+_NO_SECRET_VALUE = re.compile(
+    r"|true|false|[0-9]{1,5}|none|null|empty|dummy|fake|unused|x+|-", re.IGNORECASE
+)
 
 
 def judge(name: str, value: str, *, host_network: bool) -> Policy:
@@ -223,6 +223,8 @@ def _socket_interface(name: str, value: str, *, host_network: bool) -> Policy:
         return Policy(Verdict.ALLOWED, "it leaves the right interface", _REMOVE)
     return Policy(
         Verdict.REFUSED,
-        f"no interface named {value!r} exists {'on these nodes' if host_network else 'in a pod'}",
+        f"no interface named {value!r} exists on these nodes"
+        if host_network
+        else f"{value!r} leaves out eth0, through which alone a pod reaches others",
         "remove it, or use ^lo,docker,veth,pod-id-link on the host network",
     )

@@ -63,8 +63,7 @@ def _sections(project: Project) -> "Iterator[str]":
     yield f"System nodes: {plan.system_nodes.count} x {plan.system_nodes.instance_type}"
     yield (
         f"FSx for Lustre: {lustre.capacity_gib} GiB, {lustre.throughput_mb_s:,.0f} MB/s, "
-        f"in {lustre.zone}, at {lustre.mount_path}"
-        + (", kept when stacks go" if plan.storage.retain else "")
+        f"in {lustre.zone}, at {lustre.mount_path}" + (", retained" if plan.storage.retain else "")
     )
     for image in plan.images:
         yield f"Image {image.repository}:{image.tag}"

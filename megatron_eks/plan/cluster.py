@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.plan.interfaces import NetworkInterface, max_pods, network_interfaces
+from megatron_eks.plan.platform import PlatformPlan, plan_platform
 from megatron_eks.plan.subnets import MINIMUM_IPS_PER_NODE, WARM_IPS_PER_NODE, Subnet, carve
 
 if TYPE_CHECKING:
@@ -16,14 +17,7 @@ if TYPE_CHECKING:
 # EKS's default quota of nodes in a managed node group.
 NODE_GROUP_CEILING = 450
 
-GPU_TAINT = "nvidia.com/gpu"
 POOL_LABEL = "megatron-eks/pool"
-CLAIM = "fsx-shared-pvc"
-SYSTEM_NAMESPACE = "megatron-system"
-OPERATOR_NAMESPACE = "kubeflow"
-
-# Pods run as this user; it owns the directories that the set-up Job makes on the file system.
-POD_UID = 10001
 
 # Bounded warm addresses make the address budget of a subnet exact; network policies are off in the
 # VPC CNI unless asked for (VPC CNI README and EKS User Guide, "Configure network policies").
@@ -36,9 +30,6 @@ _ADDON_CONFIGURATION: dict[str, dict[str, object]] = {
         },
     },
 }
-
-# What every cluster has below the mount path.
-SHARED_DIRECTORIES = ("data", "tokenizer", "checkpoints", "logs", "cache")
 
 
 @dataclass(frozen=True)
@@ -145,28 +136,6 @@ class AccessPlan:
 
 
 @dataclass(frozen=True)
-class PlatformPlan:
-    """What runs in the cluster before any job."""
-
-    namespace: str
-    pod_security: Literal["restricted", "privileged"]
-    dcgm_exporter: bool
-    claim: str
-    mount_path: str
-    capacity_gib: int
-    shared_directories: tuple[str, ...]
-    """What belongs to the pods' user: the root of the file system, and the usual places in it."""
-    pod_uid: int
-    vpc_cidr: str
-    service_cidr: str
-    efa_instance_types: tuple[str, ...]
-    """Types whose nodes run the EFA device plugin."""
-    system_namespace: str = SYSTEM_NAMESPACE
-    operator_namespace: str = OPERATOR_NAMESPACE
-    gpu_taint: str = GPU_TAINT
-
-
-@dataclass(frozen=True)
 class ClusterPlan:
     """Everything about a cluster that is decided before AWS is asked."""
 
@@ -241,7 +210,7 @@ def plan_cluster(config: "ClusterConfig", image_tags: "Mapping[str, str]") -> Cl
             for name, repository in REPOSITORIES.items()
         ),
         addons=tuple(_addon(addon, config.kubernetes_version) for addon in pins.ADDONS),
-        platform=_platform(config),
+        platform=plan_platform(config),
         tags=config.tags,
     )
 
@@ -286,22 +255,4 @@ def _pool(pool: "GpuPool", kubernetes_version: str) -> PoolPlan:
         placement_group=pool.placement_group is True or pool.placement_group == "auto",
         capacity_type="ON_DEMAND",
         labels={POOL_LABEL: pool.name, **pool.labels},
-    )
-
-
-def _platform(config: "ClusterConfig") -> PlatformPlan:
-    types = {pool.instance_type for pool in config.gpu_pools}
-    mount_path = config.storage.lustre.mount_path
-    return PlatformPlan(
-        namespace=config.platform.namespace,
-        pod_security=config.platform.pod_security,
-        dcgm_exporter=config.platform.dcgm_exporter,
-        claim=CLAIM,
-        mount_path=mount_path,
-        capacity_gib=config.storage.lustre.capacity_gib,
-        shared_directories=(mount_path, *(f"{mount_path}/{name}" for name in SHARED_DIRECTORIES)),
-        pod_uid=POD_UID,
-        vpc_cidr=config.network.vpc_cidr,
-        service_cidr=config.network.service_cidr,
-        efa_instance_types=tuple(sorted(name for name in types if INSTANCES[name].efa_interfaces)),
     )

@@ -155,7 +155,7 @@ def _document(path: str) -> Document:
     return read_mapping((_ROOT / path).read_text(encoding="utf-8"), path)
 
 
-def _render(build: Callable[[cdk8s.App], None]) -> list[Manifest]:
+def _render(build: Callable[[cdk8s.App], composition.Charts]) -> list[Manifest]:
     app = cdk8s.App()
     build(app)
     return [manifest for chart in app.charts for manifest in cdk8s.Testing.synth(chart)]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from charts import composition
-from megatron_eks.plan.cluster import GPU_TAINT
+from megatron_eks.plan.platform import GPU_TAINT
 from tests.charts import rendered
 from tests.charts.pod_security import violations
 from tests.charts.rendered import Manifest, Pod, cluster, deployed, outputs, pods, training_job

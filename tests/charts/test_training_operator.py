@@ -10,7 +10,7 @@ import yaml
 
 from charts.platform.training_operator import TrainingOperator
 from megatron_eks.catalog import pins
-from megatron_eks.plan.cluster import PlatformPlan
+from megatron_eks.plan.platform import PlatformPlan
 from tests.charts.pod_security import violations
 from tests.charts.rendered import Manifest, cluster, only, pod
 from tests.charts.validation import assert_valid

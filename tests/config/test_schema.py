@@ -6,7 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from megatron_eks.config.load import read_mapping
+from megatron_eks.config.load import Json, read_mapping
 from megatron_eks.config.schema.__main__ import HERE, REFERENCE, reference, schemas
 
 ROOT = Path(__file__).parents[2]
@@ -34,9 +34,15 @@ def test_shipped_files_follow_their_schema(schema, file):
 
 def test_texts_of_fields_reach_the_schema():
     """What stands below a field in the code is what an editor shows, inherited fields included."""
-    job = schemas()["job"]["$defs"]
-    assert isinstance(job, dict)
-    cluster = schemas()["cluster"]["properties"]
-    assert isinstance(cluster, dict)
-    assert cluster["name"]["description"] == "Prefix of every name."
-    assert "A repository of this cluster" in job["MegatronJob"]["properties"]["image"]["description"]
+    assert text_of(schemas()["cluster"], "properties", "name") == "Prefix of every name."
+    image = text_of(schemas()["job"], "$defs", "MegatronJob", "properties", "image")
+    assert image.startswith("A repository of this cluster")
+
+
+def text_of(value: Json, *path: str) -> str:
+    """Return the description of what stands at a path."""
+    for key in (*path, "description"):
+        assert isinstance(value, dict)
+        value = value[key]
+    assert isinstance(value, str)
+    return value

@@ -52,7 +52,7 @@ def test_validate_reports_both_files_at_once(project):
 def test_validate_takes_job_files_with_their_cluster(project, tmp_path):
     """A job file elsewhere is checked against the cluster that is named."""
     other = tmp_path / "other.yaml"
-    other.write_text(JOB.replace("nodes: 2", "nodes: 3"))
+    other.write_text(JOB.replace("nodes: 2", "nodes: 4"))
     done = meks("validate", str(other), "--cluster", str(project / "cluster.yaml"), "-o", "json")
     assert done.returncode == 2
     errors = [row for row in json.loads(done.stdout) if row["level"] == "error"]

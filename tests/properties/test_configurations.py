@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megatron_eks.config.cluster import ClusterConfig
-from megatron_eks.config.errors import has_errors
+from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import read_outputs
@@ -156,7 +156,7 @@ def test_any_value_anywhere_is_accepted_or_placed(data):
         assert str(finding).startswith(("error MEKS-", "warning MEKS-"))
 
 
-def _check(document: Document, *, is_cluster: bool) -> list:
+def _check(document: Document, *, is_cluster: bool) -> list[Finding]:
     if is_cluster:
         config, findings = parse_cluster(document)
         if config is None:

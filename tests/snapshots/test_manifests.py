@@ -19,7 +19,7 @@ FILES = (
 CRD = "kind: CustomResourceDefinition"
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", FILES, ids=[file.replace("/", "-") for file in FILES])
 def test_manifest(manifests, snapshot, file):
     """Each file is the one that was reviewed."""
     text = (manifests / f"{file}.k8s.yaml").read_text()

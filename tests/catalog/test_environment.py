@@ -1,0 +1,78 @@
+"""The verdict on variables whose value or spelling decides."""
+
+import pytest
+
+from megatron_eks.catalog.environment import Verdict, is_secret, judge
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "HF_TOKEN",
+            "HUGGING_FACE_HUB_TOKEN",
+            "GITHUB_TOKEN",
+            "TOKEN",
+            "db_password",
+            "MY_SECRET",
+        ),
+        *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "NGC_APIKEY"),
+    ],
+)
+def test_secrets(name):
+    """What ends in a secret's name holds one."""
+    assert is_secret(name, "value")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MAX_TOKENS", "x"),
+        ("TOKENIZERS_PARALLELISM", "x"),
+        ("EOS_TOKEN", "</s>"),
+        ("HF_TOKEN_PATH", "/run/secrets/token"),
+        ("SECRET_NAME", "hf"),
+        ("USE_AUTH_TOKEN", "True"),
+        ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1"),
+        ("HF_TOKEN", ""),
+        ("OPENAI_API_KEY", "dummy"),
+    ],
+)
+def test_no_secrets(name, value):
+    """Paths, numbers, switches and special tokens of a vocabulary are no secrets."""
+    assert not is_secret(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "host_network", "allowed"),
+    [
+        # NCCL takes prefixes and exclusions, Gloo exact names.
+        ("NCCL_SOCKET_IFNAME", "eth0", False, True),
+        ("NCCL_SOCKET_IFNAME", "eth", False, True),
+        ("NCCL_SOCKET_IFNAME", "=eth0", False, True),
+        ("NCCL_SOCKET_IFNAME", "=eth", False, False),
+        ("NCCL_SOCKET_IFNAME", "ens5", False, False),
+        ("NCCL_SOCKET_IFNAME", "^lo,docker", False, True),
+        ("NCCL_SOCKET_IFNAME", "^lo,eth", False, False),
+        ("NCCL_SOCKET_IFNAME", "^=eth", False, True),
+        ("NCCL_SOCKET_IFNAME", "^lo,docker,veth,pod-id-link", True, True),
+        ("NCCL_SOCKET_IFNAME", "eth0", True, False),
+        ("GLOO_SOCKET_IFNAME", "eth0", False, True),
+        ("GLOO_SOCKET_IFNAME", "eth", False, False),
+        ("GLOO_SOCKET_IFNAME", "^lo", False, False),
+    ],
+)
+def test_socket_interfaces(name, value, host_network, allowed):
+    """A pod has eth0 alone; on a node only an exclusion is right for every AMI."""
+    policy = judge(name, value, host_network=host_network)
+    assert (policy.verdict is Verdict.ALLOWED) is allowed
+
+
+def test_names_that_begin_like_torchruns():
+    """Only torchrun's own names are refused, not every name that begins like one."""
+    assert judge("ROLE_RANK", "0", host_network=False).verdict is Verdict.REFUSED
+    assert judge("ROLE_ARN", "arn", host_network=False).verdict is Verdict.ALLOWED
+    assert judge("TORCHELASTIC_RUN_ID", "a", host_network=False).verdict is Verdict.REFUSED
+    assert (
+        judge("TORCHELASTIC_ENABLE_FILE_TIMER", "1", host_network=False).verdict is Verdict.ALLOWED
+    )
