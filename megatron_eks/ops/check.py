@@ -1,0 +1,190 @@
+"""`meks check`: applies the rules to templates and manifests on disk."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from megatron_eks.config.errors import Code, Finding, Level, has_errors
+from megatron_eks.config.load import MAX_DEPTH, Document, Json, read_documents, read_json
+from megatron_eks.rules.manifests import findings_in_manifests, is_manifest
+from megatron_eks.rules.templates import findings_in_templates, is_template
+
+_SUFFIXES = frozenset({".json", ".template", ".yaml", ".yml"})
+_SKIPPED = frozenset({"node_modules"})
+_RENDERED_BY_HELM = frozenset({"files", "templates"})
+_MAX_BYTES = 64 * 1024**2
+
+_DONE, _REFUSED = 0, 2
+
+
+def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
+    """Check files and directories, print what is found, and return the exit code."""
+    checked = _Checked()
+    for path in paths:
+        checked.add(path)
+    findings = sorted(checked.findings(), key=_order)
+    if output == "json":
+        json.dump([finding.as_json() for finding in findings], stdout, indent=2)
+        stdout.write("\n")
+    else:
+        stdout.writelines(f"{_one_line(str(finding))}\n" for finding in findings)
+    errors = sum(finding.level is Level.ERROR for finding in findings)
+    sys.stderr.write(
+        f"checked {_count(checked.templates, 'template')} and {_count(checked.objects, 'object')}: "
+        f"{_count(errors, 'error')}, {_count(len(findings) - errors, 'warning')}\n"
+    )
+    return _REFUSED if has_errors(findings) else _DONE
+
+
+def _order(finding: Finding) -> tuple[bool, str, int, str, tuple[str, ...]]:
+    place = tuple(str(part) for part in finding.path)
+    return (finding.level is not Level.ERROR, finding.file, finding.line, finding.code, place)
+
+
+@dataclass
+class _Checked:
+    """Files read so far, by what they hold; each file once, however often it is named."""
+
+    templates: int = 0
+    objects: int = 0
+    _seen: dict[Path, bool] = field(default_factory=dict)
+    """Files, and whether there was anything to judge or to complain about."""
+    _texts: dict[str, str] = field(default_factory=dict)
+    _templates: dict[Path, list[Document]] = field(default_factory=dict)
+    """By directory: those of one directory are deployed together."""
+    _manifests: list[Document] = field(default_factory=list)
+    _findings: list[Finding] = field(default_factory=list)
+
+    def add(self, path: Path) -> None:
+        """Read a file, or every YAML and JSON file below a directory."""
+        if not path.is_dir():
+            self._add_file(path, named=True)
+            return
+        before = len(self._findings)
+        found = False
+        for folder, names, files in os.walk(path, onerror=self._add_unreadable):
+            # A chart's templates become manifests only when Helm has rendered them.
+            skipped = _SKIPPED | (_RENDERED_BY_HELM if "Chart.yaml" in files else set())
+            names[:] = sorted(name for name in names if name not in skipped and name[0] != ".")
+            for name in sorted(files):
+                file = Path(folder, name)
+                if file.suffix.lower() in _SUFFIXES and file.is_file():
+                    found = self._add_file(file, named=False) or found
+        if not found and len(self._findings) == before:
+            self._report(Code.NOTHING_TO_CHECK, path, "no template and no manifest in it")
+
+    def findings(self) -> Iterator[Finding]:
+        """Judge everything that was read."""
+        yield from self._findings
+        for templates in self._templates.values():
+            yield from findings_in_templates(templates, self._texts.__getitem__)
+        yield from findings_in_manifests(self._manifests, self._texts.__getitem__)
+
+    def _add_file(self, path: Path, *, named: bool) -> bool:
+        """Read a file once, and tell whether there was anything to judge or to complain about."""
+        resolved = path.resolve()
+        if resolved not in self._seen:
+            text = self._read(path)
+            self._seen[resolved] = text is None or self._add_text(text, path, named=named)
+        return self._seen[resolved]
+
+    def _add_text(self, text: str, path: Path, *, named: bool) -> bool:
+        self._texts[str(path)] = text
+        documents = _documents(text, path)
+        broken = any(document.findings for document in documents)
+        if broken and not named and _is_for_an_engine(text, path):
+            return False
+        found = False
+        for document in documents:
+            relevant = self._take(document, path)
+            # What is wrong with a file that is no template and no manifest is nobody's business
+            # here, unless it cannot be read at all.
+            if relevant or named or document.value is None:
+                self._findings += document.findings
+            found = found or relevant or bool(document.findings)
+        if named and not found:
+            remedy = "name templates or manifests; `meks validate` checks cluster and job files"
+            self._report(Code.NOTHING_TO_CHECK, path, "neither template nor manifest", remedy)
+        return found
+
+    def _take(self, document: Document, path: Path) -> bool:
+        """Keep what the rules can judge, and tell whether there was anything."""
+        template, manifest = is_template(document.value), is_manifest(document.value)
+        if (template or manifest) and _too_deep(document.value):
+            found, remedy = "nested too deeply to read", f"use at most {MAX_DEPTH} levels"
+            self._report(Code.TOO_LARGE, path, found, remedy)
+        elif template:
+            self._templates.setdefault(path.resolve().parent, []).append(document)
+            self.templates += 1
+        elif manifest:
+            self._manifests.append(document)
+            self.objects += 1
+        return template or manifest
+
+    def _read(self, path: Path) -> str | None:
+        try:
+            size = path.stat().st_size
+            content = path.read_bytes() if size <= _MAX_BYTES else b""
+        except OSError as error:
+            reason = (error.strerror or type(error).__name__).lower()
+            self._report(Code.FILE_UNREADABLE, path, reason, "name a file that can be read")
+            return None
+        if size > _MAX_BYTES:
+            found = f"{size} bytes"
+            self._report(Code.TOO_LARGE, path, found, f"split it: at most {_MAX_BYTES} bytes")
+            return None
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            self._report(Code.FILE_UNREADABLE, path, "not a text in UTF-8", "write it as UTF-8")
+            return None
+
+    def _report(self, code: Code, path: Path, found: str, remedy: str = "name others") -> None:
+        self._findings.append(Finding(code, (), found, remedy).at(str(path), 1))
+
+    def _add_unreadable(self, error: OSError) -> None:
+        reason = (error.strerror or type(error).__name__).lower()
+        path = Path(str(error.filename))
+        self._report(Code.FILE_UNREADABLE, path, reason, "name a directory that can be read")
+
+
+def _documents(text: str, path: Path) -> list[Document]:
+    suffix = path.suffix.lower()
+    if suffix == ".json" or (suffix == ".template" and text.lstrip().startswith("{")):
+        return [read_json(text, str(path))]
+    return read_documents(text, str(path))
+
+
+def _is_for_an_engine(text: str, path: Path) -> bool:
+    """Recognise text for some template engine: what comes out of it can be checked, not this."""
+    return "{{" in text or (path.suffix.lower() == ".template" and "AWS::" not in text)
+
+
+def _too_deep(value: Json) -> bool:
+    """Tell whether a value is nested deeper than rules should follow it; JSON has no limit."""
+    level: list[Json] = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            child
+            for each in level
+            if isinstance(each, dict | list)
+            for child in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _one_line(text: str) -> str:
+    """Escape what would break the line or the terminal: names in foreign files are arbitrary."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

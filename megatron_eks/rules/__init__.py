@@ -1,0 +1,1 @@
+"""Pure checks of templates and manifests, whoever rendered them."""

@@ -1,0 +1,91 @@
+"""Rules over EKS clusters and their add-ons."""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from megatron_eks.catalog.pins import ADDONS
+from megatron_eks.config.errors import Code, Finding
+from megatron_eks.rules.template_set import TemplateSet
+from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth
+
+_ANYWHERE = frozenset({"0.0.0.0/0", "::/0"})
+_VERSION = re.compile(r"1\.([0-9]{1,2})")
+
+# EKS User Guide, "Kubernetes release calendar": extended support of 1.30 ended in July 2026.
+_OLDEST_MINOR = 31
+
+# EKS User Guide, "Available Amazon EKS add-ons from AWS", beside those that this project installs.
+_ADDON_NAMES = frozenset(addon.name for addon in ADDONS) | {
+    "adot",
+    "amazon-cloudwatch-observability",
+    "aws-efs-csi-driver",
+    "aws-guardduty-agent",
+    "aws-mountpoint-s3-csi-driver",
+    "aws-network-flow-monitoring-agent",
+    "cert-manager",
+    "external-dns",
+    "fluent-bit",
+    "kube-state-metrics",
+    "prometheus-node-exporter",
+    "snapshot-controller",
+}
+_SURELY_MEANT = 0.85
+
+
+def endpoint(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse an API endpoint that answers the whole internet, which is EKS's default.
+
+    EKS API, VpcConfigRequest.publicAccessCidrs.
+    """
+    for cluster in templates.resources("AWS::EKS::Cluster"):
+        config = mapping(cluster.properties.get("ResourcesVpcConfig"))
+        if config is None:
+            continue
+        public = config.get("EndpointPublicAccess")
+        cidrs = items(config.get("PublicAccessCidrs"))
+        if cidrs is None or not (is_absent(public) or truth(public)):
+            continue
+        open_to = next((cidr for cidr in cidrs if text(cidr) in _ANYWHERE), None)
+        if not cidrs or open_to is not None:
+            found = (
+                f"the API endpoint answers {shown(open_to)}"
+                if cidrs
+                else "the API endpoint is public and answers every address"
+            )
+            path = ("ResourcesVpcConfig", "PublicAccessCidrs")
+            remedy = "list your own address ranges, or set EndpointPublicAccess to false"
+            yield cluster.find(Code.ENDPOINT_OPEN, path, found, remedy)
+
+
+def versions(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse Kubernetes versions that EKS no longer creates.
+
+    EKS User Guide, "Kubernetes release calendar".
+    """
+    for cluster in templates.resources("AWS::EKS::Cluster"):
+        value = text(cluster.properties.get("Version"))
+        match = _VERSION.fullmatch(value) if value is not None else None
+        if value is not None and match is None:
+            found = f"{shown(value)} is no Kubernetes version of EKS"
+            yield cluster.find(Code.CLUSTER_VERSION, ("Version",), found, 'write it like "1.35"')
+        elif match and int(match[1]) < _OLDEST_MINOR:
+            found = f"EKS no longer runs Kubernetes {value}"
+            yield cluster.find(
+                Code.CLUSTER_VERSION, ("Version",), found, f"use 1.{_OLDEST_MINOR} or later"
+            )
+
+
+def addon_names(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse an add-on whose name differs by a letter or two from one that AWS offers.
+
+    EKS User Guide, "Available Amazon EKS add-ons from AWS"; names of the Marketplace are others.
+    """
+    for addon in templates.resources("AWS::EKS::Addon"):
+        name = text(addon.properties.get("AddonName"))
+        if name is None or name in _ADDON_NAMES or "_" in name:
+            continue
+        close = get_close_matches(name, sorted(_ADDON_NAMES), n=1, cutoff=_SURELY_MEANT)
+        if close:
+            found = f"unknown add-on {shown(name)}"
+            yield addon.find(Code.ADDON_NAME, ("AddonName",), found, f"did you mean {close[0]!r}?")

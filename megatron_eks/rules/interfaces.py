@@ -1,0 +1,239 @@
+"""Rules over the network interfaces of launch templates."""
+
+from collections.abc import Iterator
+
+from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.rules.launch_templates import (
+    DATA,
+    EFA_TYPES,
+    INTERFACES,
+    Interface,
+    LaunchTemplate,
+    launch_templates,
+)
+from megatron_eks.rules.template_set import TemplateSet
+from megatron_eks.rules.values import is_absent, items, shown, truth
+
+Slots = frozenset[tuple[int, str]]
+"""The interfaces of one card: place on it, and type."""
+
+_TYPES = EFA_TYPES | {"interface"}
+_PRIMARY = (0, 0)
+_FORMER: Slots = frozenset((device, type_) for device in (0, 1) for type_ in EFA_TYPES)
+
+
+def efa_layout(templates: TemplateSet) -> Iterator[Finding]:
+    """Require on every network card what EC2 recommends for the instance type.
+
+    EC2 User Guide, "Maximize network bandwidth on Amazon EC2 instances with multiple network
+    cards": an ordinary interface first, then an EFA-only one on every card that can have it.
+    """
+    for template in launch_templates(templates):
+        interfaces = template.interfaces
+        if interfaces is None:
+            continue
+        broken = [*_unknown_types(template, interfaces), *_slots(template, interfaces)]
+        yield from broken
+        instance = template.instance
+        if instance is not None and not broken and _all_known(interfaces):
+            yield from _against_catalogue(template, interfaces, instance)
+
+
+def security_groups(templates: TemplateSet) -> Iterator[Finding]:
+    """Require security groups on each interface, and nowhere else.
+
+    EC2 API, RequestLaunchTemplateData.SecurityGroupIds: not together with interfaces, and
+    terraform-aws-eks issue 1907. Without any an interface gets the VPC's default group, which
+    lets in neither the control plane nor EFA traffic.
+    """
+    for template in launch_templates(templates):
+        for key in ("SecurityGroupIds", "SecurityGroups"):
+            if template.interfaces and not is_absent(template.data.get(key)):
+                yield template.resource.find(
+                    Code.INTERFACES_AND_GROUPS,
+                    (DATA, key),
+                    f"{key} beside {INTERFACES}: EC2 refuses the two together",
+                    "name the groups on every interface, under Groups",
+                )
+        for interface in template.interfaces or []:
+            existing = not is_absent(interface.body.get("NetworkInterfaceId"))
+            needed = (template.node_groups or interface.is_efa) and not existing
+            if needed and items(interface.body.get("Groups")) == []:
+                yield template.resource.find(
+                    Code.INTERFACES_AND_GROUPS,
+                    interface.path,
+                    "an interface without Groups gets the VPC's default security group",
+                    "give every interface the groups of the first",
+                )
+
+
+def public_address(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse public addresses of nodes; with several interfaces EC2 assigns none.
+
+    EC2 API, AssociatePublicIpAddress: for a single, primary interface only
+    (terraform-aws-eks issue 3533); EKS Best Practices, "Deploy workers onto private subnets".
+    """
+    for template in launch_templates(templates):
+        interfaces = template.interfaces or []
+        for interface in interfaces:
+            if truth(interface.body.get("AssociatePublicIpAddress")) is not True:
+                continue
+            path = (*interface.path, "AssociatePublicIpAddress")
+            remedy = "remove it, and put the nodes into private subnets"
+            if len(interfaces) > 1:
+                found = f"EC2 assigns none to an instance with {len(interfaces)} interfaces"
+                yield template.resource.find(Code.PUBLIC_ADDRESS, path, found, remedy)
+            elif template.node_groups:
+                found = "nodes of the cluster get public addresses"
+                yield template.resource.find(
+                    Code.PUBLIC_ADDRESS, path, found, remedy, Level.WARNING
+                )
+
+
+def _unknown_types(template: LaunchTemplate, interfaces: list[Interface]) -> Iterator[Finding]:
+    for interface in interfaces:
+        if interface.type is not None and interface.type not in _TYPES:
+            yield template.resource.find(
+                Code.EFA_INTERFACES,
+                (*interface.path, "InterfaceType"),
+                f"unknown interface type {shown(interface.type)}",
+                "use interface, efa or efa-only",
+            )
+
+
+def _slots(template: LaunchTemplate, interfaces: list[Interface]) -> Iterator[Finding]:
+    """Check what EC2 demands of any instance type: distinct places, and a primary interface."""
+
+    def found(path: Path, text: str, remedy: str) -> Finding:
+        return template.resource.find(Code.EFA_INTERFACES, path, text, remedy)
+
+    taken: dict[tuple[int | None, int], Interface] = {}
+    for interface in interfaces:
+        if is_absent(interface.body.get("DeviceIndex")):
+            yield found(interface.path, "an interface without DeviceIndex", "number it on its card")
+        elif interface.device is not None and interface.card is not None:
+            slot = (interface.card, interface.device)
+            if slot in taken:
+                text = f"card {slot[0]} device {slot[1]} is taken by interface {taken[slot].index}"
+                yield found(interface.path, text, "give every interface a place of its own")
+            taken.setdefault(slot, interface)
+    if not interfaces or not _all_known(interfaces):
+        return
+    primary = taken.get(_PRIMARY)
+    if primary is None:
+        text = "no primary interface: card 0 device 0 is empty"
+        yield found((DATA, INTERFACES), text, "add an interface of type interface there")
+    elif primary.type == "efa-only":
+        text = "the primary interface is efa-only, which takes no IP address"
+        remedy = "use type interface there, and efa-only at device 1"
+        yield found((*primary.path, "InterfaceType"), text, remedy)
+
+
+def _all_known(interfaces: list[Interface]) -> bool:
+    return all(
+        interface.card is not None and interface.device is not None and interface.type is not None
+        for interface in interfaces
+    )
+
+
+def _against_catalogue(
+    template: LaunchTemplate, interfaces: list[Interface], instance: InstanceType
+) -> Iterator[Finding]:
+    actual = _by_card(interfaces)
+    expected = {card: _expected(card, instance) for card in range(instance.network_cards)}
+    if not template.has_efa:
+        yield from _without_efa(template, instance)
+        return
+    if _is_former_layout(actual, instance):
+        yield template.resource.find(
+            Code.EFA_INTERFACES,
+            (DATA, INTERFACES),
+            "an older layout: its EFA interfaces work, but stand elsewhere than EC2 recommends now",
+            f"card 0: {_written(expected[0])}; every other card: device 0 efa-only",
+            Level.WARNING,
+        )
+        return
+    empty = [str(card) for card in expected if expected[card] and card not in actual]
+    if empty:
+        yield template.resource.find(
+            Code.EFA_INTERFACES,
+            (DATA, INTERFACES),
+            f"no interface on card {', '.join(empty)} of {instance.name}",
+            f"give each of its {instance.efa_interfaces} EFA cards its interface",
+        )
+    for interface in interfaces:
+        card = interface.card or 0
+        if card in actual and actual[card] != expected.get(card):
+            yield _card_differs(template, interface, actual.pop(card), expected.get(card), instance)
+
+
+def _card_differs(
+    template: LaunchTemplate,
+    first: Interface,
+    actual: Slots,
+    expected: Slots | None,
+    instance: InstanceType,
+) -> Finding:
+    if expected is None:
+        return template.resource.find(
+            Code.EFA_INTERFACES,
+            first.path,
+            f"card {first.card} does not exist: {instance.name} has {instance.network_cards} cards",
+            "remove the interface",
+        )
+    # A second address for IP traffic is a documented choice, and costs an address on every node.
+    extra = actual > expected and all(type_ == "interface" for _, type_ in actual - expected)
+    return template.resource.find(
+        Code.EFA_INTERFACES,
+        first.path,
+        f"card {first.card} of {instance.name} has {_written(actual)}",
+        f"EC2 recommends {_written(expected)}",
+        Level.WARNING if extra else Level.ERROR,
+    )
+
+
+def _without_efa(template: LaunchTemplate, instance: InstanceType) -> Iterator[Finding]:
+    """Judge only templates of node groups: a lone instance may well do without."""
+    if instance.efa_interfaces and template.node_groups:
+        yield template.resource.find(
+            Code.EFA_INTERFACES,
+            (DATA, INTERFACES),
+            f"none of the {instance.efa_interfaces} EFA interfaces of {instance.name} is attached, "
+            "so traffic between nodes falls back to TCP",
+            "attach an efa-only interface to every card",
+        )
+
+
+def _expected(card: int, instance: InstanceType) -> Slots:
+    # This repeats the plan on purpose: a rule judges the plan's work as well, so it counts itself.
+    primary = {(0, "interface")} if card == 0 else set()
+    efa = {(1 if card == 0 else 0, "efa-only")} if card >= instance.first_efa_card else set()
+    return frozenset(primary | efa)
+
+
+def _is_former_layout(actual: dict[int, Slots], instance: InstanceType) -> bool:
+    """Recognise what eksctl and Terraform modules make: EFA with IP first, the rest alike.
+
+    It needs EFA on card 0, which p6-b300 lacks.
+    """
+    cards = range(instance.network_cards)
+    rest = {actual.get(card) for card in cards[1:]}
+    alike = len(rest) <= 1 and all(
+        slots is not None and len(slots) == 1 and slots <= _FORMER for slots in rest
+    )
+    first = actual.get(0) == frozenset({(0, "efa")})
+    return alike and first and set(actual) == set(cards) and instance.first_efa_card == 0
+
+
+def _by_card(interfaces: list[Interface]) -> dict[int, Slots]:
+    cards: dict[int, set[tuple[int, str]]] = {}
+    for interface in interfaces:
+        cards.setdefault(interface.card or 0, set()).add(
+            (interface.device or 0, interface.type or "")
+        )
+    return {card: frozenset(slots) for card, slots in cards.items()}
+
+
+def _written(slots: Slots) -> str:
+    return ", ".join(f"device {device} {type_}" for device, type_ in sorted(slots)) or "none"

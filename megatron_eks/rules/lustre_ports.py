@@ -1,0 +1,156 @@
+"""Rules over the ports through which Lustre's clients and servers meet."""
+
+from collections.abc import Iterator
+
+from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.rules.launch_templates import launch_templates
+from megatron_eks.rules.security_groups import ALL, GROUP, TCP, Direction, Rule, rules_of
+from megatron_eks.rules.template_set import Resource, TemplateSet
+from megatron_eks.rules.values import is_absent, items
+
+# FSx for Lustre User Guide, "File system access control with Amazon VPC".
+_PORTS = frozenset((988, *range(1018, 1024)))
+_RANGES = "988 and 1018-1023"
+_REMEDY = f"open TCP {_RANGES} to the clients and between the servers, in both directions"
+
+
+def lustre_ports(templates: TemplateSet) -> Iterator[Finding]:
+    """Require TCP 988 and 1018-1023, and nothing else, on a Lustre file system's groups.
+
+    FSx for Lustre User Guide, "File system access control with Amazon VPC"; without 988 the
+    creation fails ("do not permit Lustre LNET network traffic").
+    """
+    judged: set[Resource] = set()
+    for system in templates.resources("AWS::FSx::FileSystem"):
+        if is_absent(system.properties.get("LustreConfiguration")):
+            continue
+        carried = templates.targets(
+            items(system.properties.get("SecurityGroupIds")) or [], system.file
+        )
+        groups = [
+            each
+            for each in carried
+            if each is not None and each.type == GROUP and each not in judged
+        ]
+        judged.update(groups)
+        for group in groups:
+            yield from _too_wide(group, templates)
+        # One group may complete the other, so what is missing shows only when all are at hand.
+        if groups and len(groups) == len(carried):
+            yield from _too_narrow(groups, templates)
+
+
+def _too_wide(group: Resource, templates: TemplateSet) -> Iterator[Finding]:
+    shared = _on_nodes(group, templates)
+    for rule in rules_of(group, "Ingress", templates) or []:
+        if rule.protocol != TCP or rule.first is None or rule.last is None:
+            continue
+        opened = set(range(max(rule.first, 0), min(rule.last, 65535) + 1))
+        if opened <= _PORTS:
+            continue
+        # What else a group of the nodes opens is not the file system's affair.
+        harmless = shared and not opened & _PORTS
+        ports = f"{rule.first}-{rule.last}" if rule.first != rule.last else str(rule.first)
+        yield rule.resource.find(
+            Code.LUSTRE_PORTS,
+            rule.path,
+            f"TCP {ports} is open, and Lustre uses {_RANGES}",
+            "open these in two rules",
+            Level.WARNING if harmless else Level.ERROR,
+        )
+
+
+def _on_nodes(group: Resource, templates: TemplateSet) -> bool:
+    for template in launch_templates(templates):
+        carried = [*(items(template.data.get("SecurityGroupIds")) or [])]
+        for interface in template.interfaces or []:
+            carried += items(interface.body.get("Groups")) or []
+        if group in templates.targets(carried, template.resource.file):
+            return True
+    return False
+
+
+def _too_narrow(groups: list[Resource], templates: TemplateSet) -> Iterator[Finding]:
+    incoming = _all_rules(groups, "Ingress", templates)
+    outgoing = _all_rules(groups, "Egress", templates)
+    if incoming is not None:
+        yield from _incomplete(groups[0], "Ingress", incoming)
+        names = {f"{group.file}#{group.id}" for group in groups}
+        from_groups = incoming and all(rule.group and rule.protocol for rule in incoming)
+        if from_groups and not any(rule.peer in names for rule in incoming):
+            found = "no rule admits the file servers themselves, and they talk to each other"
+            yield groups[0].find(Code.LUSTRE_PORTS, ("SecurityGroupIngress",), found, _REMEDY)
+        for client in {
+            rule.group: None for rule in incoming if rule.group and rule.group not in groups
+        }:
+            yield from _client(client, names, templates)
+    # Without a single outgoing rule EC2 lets everything out.
+    if outgoing:
+        yield from _incomplete(groups[0], "Egress", outgoing)
+
+
+def _client(
+    client: Resource | None, servers: set[str], templates: TemplateSet
+) -> Iterator[Finding]:
+    """Check that the servers may call a client back."""
+    rules = rules_of(client, "Ingress", templates) if client else None
+    if client is None or rules is None or not all(rule.group for rule in rules):
+        return
+    opened: set[int] = set()
+    for rule in rules:
+        ports = _opened(rule)
+        if ports is None:
+            return
+        opened |= ports if rule.peer in servers else set()
+    if not opened >= _PORTS:
+        found = "Lustre's clients carry this group, and it does not admit the file servers"
+        yield client.find(Code.LUSTRE_PORTS, ("SecurityGroupIngress",), found, _REMEDY)
+
+
+def _all_rules(
+    groups: list[Resource], direction: Direction, templates: TemplateSet
+) -> list[Rule] | None:
+    found: list[Rule] = []
+    for group in groups:
+        rules = rules_of(group, direction, templates)
+        if rules is None:
+            return None
+        found += rules
+    return found
+
+
+def _incomplete(group: Resource, direction: Direction, rules: list[Rule]) -> Iterator[Finding]:
+    """Report each peer that gets some of the ports, or the group when nobody gets any."""
+    opened: dict[str, set[int]] = {}
+    for rule in rules:
+        ports = _opened(rule)
+        if ports is None or rule.is_unknown:
+            return
+        opened.setdefault(rule.peer, set()).update(ports)
+    if any(rule.is_range and opened[rule.peer] == _PORTS for rule in rules):
+        # A range of addresses with all of the ports may hold every other peer.
+        return
+    if not any(opened.values()):
+        found = f"no {direction.lower()} rule opens Lustre's ports, TCP {_RANGES}"
+        yield group.find(Code.LUSTRE_PORTS, (f"SecurityGroup{direction}",), found, _REMEDY)
+    for rule in rules:
+        ports = opened.pop(rule.peer, set())
+        if ports and ports != _PORTS:
+            missing = ", ".join(str(port) for port in sorted(_PORTS - ports))
+            found = (
+                f"Lustre also needs TCP {missing} where this {direction.lower()} rule opens a part"
+            )
+            yield rule.resource.find(Code.LUSTRE_PORTS, rule.path, found, _REMEDY)
+
+
+def _opened(rule: Rule) -> set[int] | None:
+    """Return Lustre's ports that a rule opens; None when nobody can know."""
+    if rule.protocol == ALL:
+        return set(_PORTS)
+    if rule.protocol is None or (
+        rule.protocol == TCP and (rule.first is None or rule.last is None)
+    ):
+        return None
+    if rule.protocol != TCP or rule.first is None or rule.last is None:
+        return set()
+    return {port for port in _PORTS if rule.first <= port <= rule.last}

@@ -1,0 +1,184 @@
+"""Rules over EKS managed node groups and what they may find in a launch template."""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.launch_templates import (
+    DATA,
+    LaunchTemplate,
+    has_gpus,
+    instance_type_of,
+    launch_template_of,
+    launch_templates,
+)
+from megatron_eks.rules.template_set import Resource, TemplateSet
+from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
+
+_NODE_GROUP = "AWS::EKS::Nodegroup"
+_SIZES = ("MinSize", "DesiredSize", "MaxSize")
+
+# Families whose processors are ARM (EC2 User Guide, "Accelerated computing instances").
+_ARM = re.compile(r"g5g\.|p6e-gb|[a-z]+[0-9]+g[a-z]*\.|a1\.")
+# How EC2 names instance types: family, a dot, a size.
+_TYPE_NAME = re.compile(
+    r"[a-z][a-z0-9-]*\.(nano|micro|small|medium|large|([0-9]+)?xlarge|metal(-[0-9]+xl)?)"
+)
+
+
+def managed_nodes(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse in a node group what its launch template decides, and the other way round.
+
+    EKS API, LaunchTemplateSpecification and CreateNodegroup: the deployment fails.
+    """
+    for template in launch_templates(templates):
+        if template.node_groups:
+            yield from _forbidden_in_template(template)
+    for group in templates.resources(_NODE_GROUP):
+        if is_absent(group.properties.get("LaunchTemplate")):
+            continue
+        for key in ("DiskSize", "RemoteAccess"):
+            if not is_absent(group.properties.get(key)):
+                found = f"{key} beside a launch template: EKS refuses the node group"
+                yield group.find(
+                    Code.MANAGED_NODES, (key,), found, "move it to the launch template"
+                )
+        resource = launch_template_of(group, templates)
+        data = mapping(resource.properties.get(DATA)) if resource else None
+        given = not is_absent(group.properties.get("InstanceTypes"))
+        if data and given and not is_absent(data.get("InstanceType")):
+            found = "instance types here and in the launch template: EKS refuses the node group"
+            yield group.find(
+                Code.MANAGED_NODES, ("InstanceTypes",), found, "keep them in one place"
+            )
+
+
+def _forbidden_in_template(template: LaunchTemplate) -> Iterator[Finding]:
+    for key in ("IamInstanceProfile", "HibernationOptions", "InstanceInitiatedShutdownBehavior"):
+        if not is_absent(template.data.get(key)):
+            found = f"{key} in the launch template of a node group: EKS refuses it"
+            yield template.resource.find(Code.MANAGED_NODES, (DATA, key), found, "remove it")
+    for interface in template.interfaces or []:
+        if not is_absent(interface.body.get("SubnetId")):
+            yield template.resource.find(
+                Code.MANAGED_NODES,
+                (*interface.path, "SubnetId"),
+                "SubnetId in the launch template of a node group: EKS refuses it",
+                "name the subnet in the node group",
+            )
+
+
+def sizes(templates: TemplateSet) -> Iterator[Finding]:
+    """Require the sizes of a node group in order: minimum, wanted, maximum.
+
+    EKS API, NodegroupScalingConfig: the maximum is at least 1.
+    """
+    for group in templates.resources(_NODE_GROUP):
+        scaling = mapping(group.properties.get("ScalingConfig")) or {}
+        known = [(name, size) for name in _SIZES if (size := number(scaling.get(name))) is not None]
+        for (name, size), (next_name, next_size) in pairwise(known):
+            if size > next_size:
+                found = f"{name} {size} is above {next_name} {next_size}"
+                remedy = "put the three in order: MinSize, DesiredSize, MaxSize"
+                yield group.find(Code.NODE_GROUP_SIZE, ("ScalingConfig", name), found, remedy)
+        for name, size in known:
+            least = 1 if name == "MaxSize" else 0
+            if size < least:
+                found = f"{name} is {size}"
+                remedy = f"use {least} or more"
+                yield group.find(Code.NODE_GROUP_SIZE, ("ScalingConfig", name), found, remedy)
+
+
+def instance_type_names(templates: TemplateSet) -> Iterator[Finding]:
+    """Require names of instance types as EC2 writes them.
+
+    EC2 User Guide, "Instance type naming conventions"; cfn-lint does not look at node groups.
+    """
+    for group in templates.resources(_NODE_GROUP):
+        for index, value in enumerate(items(group.properties.get("InstanceTypes")) or []):
+            yield from _type_name(group, ("InstanceTypes", index), text(value))
+    for template in launch_templates(templates):
+        name = text(template.data.get("InstanceType"))
+        yield from _type_name(template.resource, (DATA, "InstanceType"), name)
+
+
+def _type_name(resource: Resource, path: Path, name: str | None) -> Iterator[Finding]:
+    if name is not None and not _TYPE_NAME.fullmatch(name):
+        found = f"{shown(name)} is no instance type"
+        yield resource.find(Code.INSTANCE_TYPE_NAME, path, found, "write it like p4d.24xlarge")
+
+
+def ami_types(templates: TemplateSet) -> Iterator[Finding]:
+    """Require an AMI with NVIDIA's driver on GPU nodes, for their own processor.
+
+    EKS API, CreateNodegroup.instanceTypes: a GPU type needs a GPU AMI type. CDK accepts any pair.
+    """
+    for group in templates.resources(_NODE_GROUP):
+        data = _template_data(group, templates)
+        name = text((data or {}).get("InstanceType")) or instance_type_of(group)
+        if data is None or not is_absent(data.get("ImageId")):
+            continue
+        value = group.properties.get("AmiType")
+        ami = text(value)
+        if name is None:
+            yield from _default_type(group, data, ami)
+        elif ami is not None and ami != "CUSTOM" and ("ARM_64" in ami) != bool(_ARM.match(name)):
+            found = f"{shown(ami)} is for another processor than {name}'s"
+            yield group.find(Code.AMI_TYPE, ("AmiType",), found, "take an AMI type for that one")
+        elif has_gpus(name):
+            yield from _driver(group, name, ami, absent=is_absent(value))
+
+
+def _driver(group: Resource, name: str, ami: str | None, *, absent: bool) -> Iterator[Finding]:
+    remedy = "use AL2023_x86_64_NVIDIA (AL2023_ARM_64_NVIDIA on ARM)"
+    if absent:
+        found = f"no AmiType for {name}: EKS takes an AMI without NVIDIA's driver"
+        yield group.find(Code.AMI_TYPE, ("AmiType",), found, remedy)
+    elif ami == "AL2_x86_64_GPU":
+        found = "AWS published the last Amazon Linux 2 AMI in November 2025"
+        yield group.find(Code.AMI_TYPE, ("AmiType",), found, remedy, Level.WARNING)
+    elif ami is not None and ami != "CUSTOM" and "NVIDIA" not in ami.upper():
+        found = f"{shown(ami)} has no NVIDIA driver, and {name} has GPUs"
+        yield group.find(Code.AMI_TYPE, ("AmiType",), found, remedy)
+
+
+def _default_type(group: Resource, data: Mapping[str, Json], ami: str | None) -> Iterator[Finding]:
+    """Without any type EKS launches t3.medium (EKS API, CreateNodegroup.instanceTypes)."""
+    silent = is_absent(group.properties.get("InstanceTypes")) and is_absent(
+        data.get("InstanceType")
+    )
+    if silent and ami is not None and "NVIDIA" in ami.upper():
+        found = "no instance type, here or in the launch template: EKS launches t3.medium"
+        yield group.find(
+            Code.AMI_TYPE, ("AmiType",), found, "name the GPU instance type in one place"
+        )
+
+
+def _template_data(group: Resource, templates: TemplateSet) -> Mapping[str, Json] | None:
+    """Return the launch template's data; none without a template, None when it is not at hand."""
+    if is_absent(group.properties.get("LaunchTemplate")):
+        return {}
+    resource = launch_template_of(group, templates)
+    return mapping(resource.properties.get(DATA)) if resource else None
+
+
+def one_subnet(templates: TemplateSet) -> Iterator[Finding]:
+    """Require one availability zone for nodes with EFA interfaces.
+
+    EC2 User Guide, "EFA limitations": EFA traffic does not cross zones. A node group spreads its
+    nodes over all its subnets.
+    """
+    for template in launch_templates(templates):
+        for group in template.node_groups if template.has_efa else ():
+            subnets = items(group.properties.get("Subnets")) or []
+            resources = templates.targets(subnets, group.file)
+            zones = {
+                text(resource.properties.get("AvailabilityZone")) if resource else None
+                for resource in resources
+            }
+            if len(subnets) > 1 and (None in zones or len(zones) > 1):
+                found = f"{len(subnets)} subnets, and EFA traffic does not cross availability zones"
+                remedy = "name the one subnet of the zone that has the capacity"
+                yield group.find(Code.NODE_GROUP_SUBNETS, ("Subnets",), found, remedy)

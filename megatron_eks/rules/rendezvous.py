@@ -1,0 +1,150 @@
+"""Rules over how a PyTorchJob's ranks are started: processes on each node, torchrun's flags."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.rules.values import is_absent, is_placeholder, mapping, number, shown, text
+from megatron_eks.rules.workloads import GPU, MAIN_CONTAINER, Container, Manifest, Pod
+
+_FLAG = re.compile(
+    r"(?<![\w-])--(?P<name>nnodes|node[_-]rank|master[_-](?:addr|port)|rdzv[_-][a-z_-]+"
+    r"|nproc[_-]per[_-]node|standalone)(?=[=\s\"']|$)"
+    r"(?:(?:=|[ \t]+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s;&|\\-][^\s;&|]*))?"
+)
+_COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
+
+
+def processes(manifest: Manifest) -> Iterator[Finding]:
+    """Require one process for each GPU, written as a text.
+
+    kubeflow/trainer v1.9.4: the CRD takes a string, the webhook refuses the same number in
+    elasticPolicy; torchrun's "auto" starts a process for each CPU where it sees no GPU.
+    """
+    if manifest.pytorch_replicas is None:
+        return
+    gpus = _gpus(manifest)
+    value = manifest.spec.get("nprocPerNode")
+    elastic = (mapping(manifest.spec.get("elasticPolicy")) or {}).get("nProcPerNode")
+    if is_absent(value) and is_absent(elastic):
+        if gpus and not _has_count(manifest):
+            found = "not given, so torchrun starts as many processes as it sees GPUs, or else CPUs"
+            yield _wrong(manifest, found, gpus, Level.WARNING)
+    elif is_absent(value):
+        if gpus and number(elastic) not in {None, gpus}:
+            yield _wrong(manifest, f"{number(elastic)} processes for {gpus} GPUs", gpus)
+    elif not is_absent(elastic):
+        found = "given here and in elasticPolicy: the webhook refuses the two together"
+        yield _wrong(manifest, found, gpus)
+    else:
+        yield from _process_text(manifest, text(value), shown(value), gpus)
+
+
+def _has_count(manifest: Manifest) -> bool:
+    """Tell whether a flag says how many processes to start."""
+    flags = (flag for container in _main_containers(manifest) for _, flag, _ in _flags(container))
+    return "nproc-per-node" in flags
+
+
+def _process_text(
+    manifest: Manifest, written: str | None, as_shown: str, gpus: int
+) -> Iterator[Finding]:
+    if written is None:
+        yield _wrong(manifest, f"{as_shown} is not a text, which the API server demands", gpus)
+    elif written == "auto":
+        if gpus:
+            found = "'auto' starts a process for each CPU where no GPU shows"
+            yield _wrong(manifest, found, gpus, Level.WARNING)
+    elif written != "gpu" and not is_placeholder(written):
+        count = number(written)
+        if written == "cpu":
+            if gpus:
+                yield _wrong(manifest, "a process for each CPU, and not for each GPU", gpus)
+        elif count is None:
+            yield _wrong(manifest, f"{as_shown} is no number of processes", gpus)
+        # Another launcher than torchrun may start several ranks from one process.
+        elif (
+            gpus and count != gpus and all(_may_launch(each) for each in _main_containers(manifest))
+        ):
+            yield _wrong(manifest, f"{count} processes for {gpus} GPUs", gpus)
+
+
+def _wrong(manifest: Manifest, found: str, gpus: int, level: Level = Level.ERROR) -> Finding:
+    remedy = f'write nprocPerNode: "{gpus or 8}"'
+    return manifest.find(Code.PROCESSES_PER_NODE, ("spec", "nprocPerNode"), found, remedy, level)
+
+
+def rendezvous_flags(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse torchrun's rendezvous flags, which override what the operator sets for each pod.
+
+    kubeflow/trainer v1.9.4, pkg/controller.v1/pytorch/envvar.go, and torch/distributed/run.py: a
+    flag wins over PET_*; a number that is the same on every node starts no rank at all.
+    """
+    if manifest.pytorch_replicas is None:
+        return
+    nodes = sum(pod.replicas or 1 for pod in manifest.pods)
+    for pod in manifest.pods:
+        for container in pod.containers:
+            if container.is_init or not _may_launch(container):
+                continue
+            for path, flag, value in _flags(container):
+                if flag == "nproc-per-node":
+                    yield from _other_count(manifest, path, value)
+                elif flag != "standalone" or nodes > 1:
+                    yield _flag_found(manifest, path, flag, value)
+
+
+def _flags(container: Container) -> Iterator[tuple[Path, str, str]]:
+    words = container.words
+    following = [word for _, word in words[1:]]
+    for (path, word), next_word in zip(words, [*following, ""], strict=False):
+        if "--" not in word:
+            continue
+        for match in _FLAG.finditer(_COMMENT.sub("", word) if "#" in word else word):
+            alone = match["value"] is None and match.end() == len(word)
+            value = next_word if alone else match["value"] or ""
+            yield path, match["name"].replace("_", "-"), value.strip("\"'")
+
+
+def _flag_found(manifest: Manifest, path: Path, flag: str, value: str) -> Finding:
+    processes = number(manifest.spec.get("nprocPerNode")) or 1
+    if flag == "nnodes" and "WORLD_SIZE" in value and processes > 1:
+        found = f"--nnodes {shown(value)}: WORLD_SIZE counts processes, {processes} for each node"
+        level = Level.ERROR
+    elif flag == "standalone":
+        found, level = "--standalone: every node trains alone", Level.ERROR
+    else:
+        # The operator's own variable as the value is right, though idle.
+        level = Level.WARNING if "$" in value else Level.ERROR
+        found = f"--{flag} {shown(value)} overrides what the training operator sets for each pod"
+    remedy = "remove it: torchrun reads PET_ variables; another rendezvous goes into elasticPolicy"
+    return Finding(Code.RENDEZVOUS_FLAG, path, found, remedy, level)
+
+
+def _other_count(manifest: Manifest, path: Path, value: str) -> Iterator[Finding]:
+    given, wanted = number(value), number(manifest.spec.get("nprocPerNode")) or _gpus(manifest)
+    if given is not None and wanted and given != wanted:
+        found = f"--nproc-per-node {given} overrides nprocPerNode, {wanted}"
+        remedy = "remove it: torchrun reads PET_NPROC_PER_NODE"
+        yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
+
+
+def _may_launch(container: Container) -> bool:
+    """Tell whether torchrun starts here, by the command line or by an image that hides it."""
+    return is_absent(container.body.get("command")) or container.has_launcher
+
+
+def _main_containers(manifest: Manifest) -> list[Container]:
+    found = [_main_container(pod) for pod in manifest.pods]
+    return [container for container in found if container is not None]
+
+
+def _main_container(pod: Pod) -> Container | None:
+    named = (each for each in pod.containers if each.name == MAIN_CONTAINER and not each.is_init)
+    return next(named, None)
+
+
+def _gpus(manifest: Manifest) -> int:
+    """Return the GPUs of a rank's container; 0 where there are none or nobody can know."""
+    amounts = [container.amount(GPU) for container in _main_containers(manifest)]
+    return max((int(amount) for amount in amounts if amount is not None and amount > 0), default=0)

@@ -1,0 +1,218 @@
+"""Security groups as the rules see them, and the two rules that EFA demands."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from megatron_eks.config.errors import Code, Finding, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.launch_templates import launch_templates
+from megatron_eks.rules.template_set import Resource, TemplateSet
+from megatron_eks.rules.values import (
+    is_absent,
+    is_intrinsic,
+    items,
+    mapping,
+    number,
+    shown,
+    text,
+    truth,
+)
+
+Direction = Literal["Ingress", "Egress"]
+
+GROUP = "AWS::EC2::SecurityGroup"
+ALL = "-1"
+TCP = "tcp"
+
+_NUMBERS = {"6": TCP, "17": "udp", "1": "icmp", "58": "icmpv6"}
+_PROTOCOL = re.compile(r"-1|tcp|udp|icmp|icmpv6|[0-9]{1,3}")
+_PEERS: dict[Direction, str] = {
+    "Ingress": "SourceSecurityGroupId",
+    "Egress": "DestinationSecurityGroupId",
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of a security group, wherever it is written."""
+
+    resource: Resource
+    path: Path
+    protocol: str | None
+    """In lower case; None when it cannot be known."""
+    first: int | None
+    last: int | None
+    group: Resource | None
+    """The other side, when it is a security group at hand."""
+    peer: str
+    """The other side, equal for equal ones."""
+    is_range: bool
+    """Tell whether the other side is a range of addresses."""
+    is_unknown: bool
+    """Tell whether the other side may be any group at hand."""
+
+    def may_admit_all(self, group: Resource) -> bool:
+        """Tell whether the rule lets all traffic pass between members of a group, or may do so."""
+        member = self.group is group or self.is_unknown
+        return member and self.protocol in {ALL, None}
+
+
+def rules_of(group: Resource, direction: Direction, templates: TemplateSet) -> list[Rule] | None:
+    """Return every rule of a group in one direction; None when some cannot be known."""
+    key = f"SecurityGroup{direction}"
+    value = group.properties.get(key)
+    # CloudFormation takes a single mapping for a list of one.
+    inline = [value] if isinstance(value, dict) and not is_intrinsic(value) else items(value)
+    if inline is None:
+        return None
+    found: list[Rule] = []
+    for index, entry in enumerate(inline):
+        body = mapping(entry)
+        if body is None:
+            return None
+        found.append(_rule(group, (key, index), body, direction, templates))
+    separate = list(templates.resources(f"{GROUP}{direction}"))
+    owners = [resource.properties.get("GroupId") for resource in separate]
+    if any(
+        templates.may_be_any(owner, rule.file) for owner, rule in zip(owners, separate, strict=True)
+    ):
+        return None
+    found += [
+        _rule(resource, (), resource.properties, direction, templates)
+        for resource in separate
+        if templates.target(resource.properties.get("GroupId"), resource.file) is group
+    ]
+    return found
+
+
+def _rule(
+    resource: Resource,
+    path: Path,
+    body: Mapping[str, Json],
+    direction: Direction,
+    templates: TemplateSet,
+) -> Rule:
+    peer = body.get(_PEERS[direction])
+    target = templates.target(peer, resource.file)
+    others = [body.get(key) for key in ("CidrIp", "CidrIpv6")]
+    return Rule(
+        resource,
+        path,
+        protocol_of(body.get("IpProtocol")),
+        number(body.get("FromPort")),
+        number(body.get("ToPort")),
+        target if target is not None and target.type == GROUP else None,
+        _name(target, [peer, *others]),
+        is_absent(peer),
+        templates.may_be_any(peer, resource.file),
+    )
+
+
+def protocol_of(value: Json) -> str | None:
+    """Return a protocol by its usual name; EC2 takes names and numbers."""
+    written = str(value) if isinstance(value, int) and not isinstance(value, bool) else text(value)
+    return _NUMBERS.get(written, written.lower()) if written is not None else None
+
+
+def protocol_names(templates: TemplateSet) -> Iterator[Finding]:
+    """Require protocols by EC2's names: the API knows -1, but not the console's "all".
+
+    EC2 API, IpPermission.IpProtocol.
+    """
+    for direction in _PEERS:
+        entries: list[tuple[Resource, Path, Mapping[str, Json]]] = [
+            (resource, (), resource.properties)
+            for resource in templates.resources(f"{GROUP}{direction}")
+        ]
+        for group in templates.resources(GROUP):
+            key = f"SecurityGroup{direction}"
+            inline = enumerate(items(group.properties.get(key)) or [])
+            entries += [(group, (key, index), mapping(body) or {}) for index, body in inline]
+        for resource, path, body in entries:
+            protocol = protocol_of(body.get("IpProtocol"))
+            if protocol is not None and not _PROTOCOL.fullmatch(protocol):
+                yield resource.find(
+                    Code.PROTOCOL_NAME,
+                    (*path, "IpProtocol"),
+                    f"unknown protocol {shown(body['IpProtocol'])}",
+                    'use tcp, udp, icmp, icmpv6, a number, or "-1" for all',
+                )
+
+
+def efa_self_rules(templates: TemplateSet) -> Iterator[Finding]:
+    """Require a group that admits all traffic from and to itself on every EFA interface.
+
+    EC2 User Guide, "Get started with EFA", step 1; a rule for 0.0.0.0/0 does not count
+    (aws-ofi-nccl issue 663).
+    """
+    judged: set[Resource] = set()
+    for template in launch_templates(templates):
+        user = template.resource
+        shared: set[str] = set()
+        for interface in template.interfaces or []:
+            groups = items(interface.body.get("Groups"))
+            if not interface.is_efa or not groups:
+                continue
+            carried = templates.targets(groups, user.file)
+            names = {_name(*pair) for pair in zip(carried, groups, strict=True)}
+            if shared and not shared & names:
+                yield user.find(
+                    Code.EFA_SELF_RULES,
+                    (*interface.path, "Groups"),
+                    "no group in common with the EFA interfaces before it",
+                    "give all EFA interfaces the group that admits traffic from and to itself",
+                )
+            shared = shared & names or shared or names
+            yield from _self_rules(carried, user, templates, judged)
+    for system in templates.resources("AWS::FSx::FileSystem"):
+        lustre = mapping(system.properties.get("LustreConfiguration")) or {}
+        if truth(lustre.get("EfaEnabled")):
+            groups = items(system.properties.get("SecurityGroupIds")) or []
+            yield from _self_rules(
+                templates.targets(groups, system.file), system, templates, judged
+            )
+
+
+def _name(target: Resource | None, value: Json) -> str:
+    return f"{target.file}#{target.id}" if target else str(value)
+
+
+def _self_rules(
+    carried: list[Resource | None],
+    user: Resource,
+    templates: TemplateSet,
+    judged: set[Resource],
+) -> Iterator[Finding]:
+    """Judge the groups of one interface: one with both rules is enough."""
+    groups = [each for each in carried if each is not None and each.type == GROUP]
+    open_ways = {group: _open_ways(group, templates) for group in groups}
+    if any(ways is not None and len(ways) == len(_PEERS) for ways in open_ways.values()):
+        return
+    for group, ways in open_ways.items():
+        # Half of the pair was meant for EFA. None of it proves a mistake only where no other group,
+        # such as the cluster's own, can hold the pair.
+        elsewhere = len(groups) < len(carried) or None in open_ways.values()
+        if ways is None or group in judged or (not ways and elsewhere):
+            continue
+        judged.add(group)
+        missing = " and ".join(f"no {way.lower()} rule" for way in _PEERS if way not in ways)
+        yield group.find(
+            Code.EFA_SELF_RULES,
+            (),
+            f'{missing} with protocol "-1" and the group itself, and {user.id} carries it for EFA',
+            "add rules from and to itself; in CDK as CfnSecurityGroupIngress and -Egress",
+        )
+
+
+def _open_ways(group: Resource, templates: TemplateSet) -> set[Direction] | None:
+    """Return the directions in which a group admits everything to itself; None if unknown."""
+    ways: set[Direction] = set()
+    for direction in _PEERS:
+        rules = rules_of(group, direction, templates)
+        if rules is None:
+            return None
+        if any(rule.may_admit_all(group) for rule in rules):
+            ways.add(direction)
+    return ways

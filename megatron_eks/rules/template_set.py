@@ -1,0 +1,111 @@
+"""CloudFormation templates that are deployed together, and the references between them."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.values import is_absent, mapping, text
+
+# A chain of exports longer than this is a circle.
+_MAX_HOPS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Resource:
+    """One resource of a template; two of them are equal only when they are the same one."""
+
+    file: str
+    id: str
+    type: str
+    body: "Mapping[str, Json]"
+
+    @cached_property
+    def properties(self) -> "Mapping[str, Json]":
+        """Its properties; none where they cannot be read."""
+        return mapping(self.body.get("Properties")) or {}
+
+    def find(
+        self, code: Code, path: Path, found: str, remedy: str, level: Level = Level.ERROR
+    ) -> Finding:
+        """Report something about this resource; the path starts at its properties."""
+        return Finding(code, ("Resources", self.id, *path), found, remedy, level, self.file)
+
+
+class TemplateSet:
+    """Resources by type over all templates, and what a reference points to."""
+
+    def __init__(self, templates: "Mapping[str, Json]") -> None:
+        self._resources: dict[tuple[str, str], Resource] = {}
+        self._types: dict[str, list[Resource]] = defaultdict(list)
+        # None where two templates export the same name: nobody can tell which one is meant.
+        self._exports: dict[str, tuple[str, Json] | None] = {}
+        for file, template in templates.items():
+            if isinstance(template, dict):
+                self._read(file, template)
+
+    def resources(self, *types: str) -> Iterator[Resource]:
+        """Return every resource of these types, template by template."""
+        for name in types:
+            yield from self._types.get(name, ())
+
+    def target(self, value: Json, file: str) -> Resource | None:
+        """Return the resource that a reference in a template points to, if it is at hand."""
+        for _ in range(_MAX_HOPS):
+            if not isinstance(value, dict):
+                return None
+            name = value.get("Ref", value.get("Fn::GetAtt"))
+            if name is not None:
+                return self._resources.get((file, _logical_id(name)))
+            export = (
+                self._exports.get(_key(value["Fn::ImportValue"]))
+                if "Fn::ImportValue" in value
+                else None
+            )
+            if export is None:
+                return None
+            file, value = export
+        return None
+
+    def may_be_any(self, value: Json, file: str) -> bool:
+        """Tell whether a reference may point to any resource: a parameter, a condition.
+
+        A text, or an import by a name that none of these templates exports, points elsewhere.
+        """
+        if not isinstance(value, dict) or is_absent(value) or self.target(value, file) is not None:
+            return False
+        name = text(value.get("Fn::ImportValue"))
+        return name is None or name in self._exports
+
+    def targets(self, values: Sequence[Json], file: str) -> list[Resource | None]:
+        """Return what each reference points to."""
+        return [self.target(value, file) for value in values]
+
+    def _read(self, file: str, template: "Mapping[str, Json]") -> None:
+        # Beside a loop or a macro anything that seems missing may yet come: then nothing is known.
+        resources = mapping(template.get("Resources"))
+        for name, body in (resources or {}).items():
+            kind = text(body.get("Type")) if isinstance(body, dict) else None
+            if isinstance(body, dict) and kind is not None:
+                resource = Resource(file, name, kind, body)
+                self._resources[file, name] = resource
+                self._types[kind].append(resource)
+        for output in (mapping(template.get("Outputs")) or {}).values():
+            export = mapping(output.get("Export")) if isinstance(output, dict) else None
+            if isinstance(output, dict) and export and not is_absent(export.get("Name")):
+                name = _key(export["Name"])
+                self._exports[name] = None if name in self._exports else (file, output.get("Value"))
+
+
+def _logical_id(reference: Json) -> str:
+    """Return the resource of `Ref: Name`, `Fn::GetAtt: [Name, Attribute]` or `Name.Attribute`."""
+    first = reference[0] if isinstance(reference, list) and reference else reference
+    return first.split(".", 1)[0] if isinstance(first, str) else ""
+
+
+def _key(value: Json) -> str:
+    """Return a text that is equal for equal values, such as two `Fn::Sub` of the same words."""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -1,0 +1,52 @@
+"""Judges CloudFormation templates, and says on which line of which file a finding is."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from megatron_eks.config.errors import Finding
+from megatron_eks.config.load import Document, Json, read_documents, read_json
+from megatron_eks.rules.registry import TEMPLATE_RULES
+from megatron_eks.rules.template_set import TemplateSet
+from megatron_eks.rules.values import mapping, text
+
+Read = Callable[[str], str]
+"""Returns the text of a file that was named before."""
+
+
+def check_template(template: "Mapping[str, Json]") -> Iterator[Finding]:
+    """Judge one template by itself."""
+    return check_templates({"": dict(template)})
+
+
+def check_templates(templates: "Mapping[str, Json]") -> Iterator[Finding]:
+    """Judge templates that are deployed together, by file name; imports reach their exports."""
+    together = TemplateSet(templates)
+    for rule in TEMPLATE_RULES:
+        yield from rule(together)
+
+
+def is_template(value: Json) -> bool:
+    """Tell a template from other mappings."""
+    if not isinstance(value, dict):
+        return False
+    resources = mapping(value.get("Resources")) or {}
+    types = [text(body.get("Type")) for body in resources.values() if isinstance(body, dict)]
+    return any("::" in (name or "") for name in types) or "AWSTemplateFormatVersion" in value
+
+
+def findings_for_templates(texts: "Mapping[str, str]") -> list[Finding]:
+    """Judge the texts of templates that are deployed together, by file name."""
+    documents = [read_json(content, file) for file, content in texts.items()]
+    found = [finding for document in documents for finding in document.findings]
+    return found + findings_in_templates(documents, texts.__getitem__)
+
+
+def findings_in_templates(documents: "Sequence[Document]", read: Read) -> list[Finding]:
+    """Judge templates that are deployed together; read a text only to find a line in it."""
+    places = {document.file: document for document in documents}
+    found = list(check_templates({file: each.value for file, each in places.items()}))
+    for file in {finding.file for finding in found}:
+        if not places[file].places:
+            again = read_documents(read(file), file)
+            places[file] = next((each for each in again if is_template(each.value)), places[file])
+    # A resource is the object that a person looks for, whichever property is meant.
+    return [each.at(each.file, places[each.file].line(each.path[:2])) for each in found]

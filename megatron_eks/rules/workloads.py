@@ -1,0 +1,206 @@
+"""Kubernetes objects as the rules see them: pod templates, containers, variables, resources."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.quantity import quantity
+from megatron_eks.rules.values import is_absent, items, mapping, number, text
+
+GPU = "nvidia.com/gpu"
+EFA = "vpc.amazonaws.com/efa"
+HUGEPAGES = "hugepages-"
+
+# The container for which the training operator writes the rendezvous.
+MAIN_CONTAINER = "pytorch"
+
+_LAUNCHER = re.compile(r"(^|[/\s;&|(\"'])torchrun($|[\s\"'])|torch\.distributed\.(run|launch)\b")
+
+# Where each kind keeps its pod template; the group tells apart kinds of the same name.
+_POD_TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("", "Pod"): (),
+    ("", "ReplicationController"): ("spec", "template"),
+    ("apps", "Deployment"): ("spec", "template"),
+    ("apps", "DaemonSet"): ("spec", "template"),
+    ("apps", "ReplicaSet"): ("spec", "template"),
+    ("apps", "StatefulSet"): ("spec", "template"),
+    ("batch", "Job"): ("spec", "template"),
+    ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
+}
+_REPLICA_SPECS = {"PyTorchJob": "pytorchReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
+_JOBS = frozenset({"Job", "CronJob", *_REPLICA_SPECS})
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One environment variable of a container."""
+
+    index: int
+    name: str
+    value: str | None
+    """None when it comes from elsewhere."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container of a pod."""
+
+    path: Path
+    body: "Mapping[str, Json]"
+    is_init: bool
+
+    @cached_property
+    def name(self) -> str | None:
+        """Its name, if it has one."""
+        return text(self.body.get("name"))
+
+    @cached_property
+    def variables(self) -> list[Variable]:
+        """Its variables, in order."""
+        found = []
+        for index, entry in enumerate(items(self.body.get("env")) or []):
+            body = mapping(entry) or {}
+            name = text(body.get("name"))
+            if name is not None:
+                found.append(Variable(index, name, text(body.get("value"))))
+        return found
+
+    @cached_property
+    def has_launcher(self) -> bool:
+        """Tell whether the command line starts torchrun."""
+        return any(_LAUNCHER.search(word) for _, word in self.words)
+
+    def names(self, resource: str) -> bool:
+        """Tell whether it asks for a resource, in whatever amount but none."""
+        given = [self.amounts(kind).get(resource) for kind in ("limits", "requests")]
+        return any(not is_absent(value) and quantity(value) != 0 for value in given)
+
+    def amounts(self, kind: str) -> "Mapping[str, Json]":
+        """Return its requests or limits as they are written."""
+        resources = mapping(self.body.get("resources")) or {}
+        return mapping(resources.get(kind)) or {}
+
+    def amount(self, resource: str) -> Fraction | None:
+        """Return how much of a resource it may use; a device's request is its limit."""
+        for kind in ("limits", "requests"):
+            value = self.amounts(kind).get(resource)
+            if not is_absent(value):
+                return quantity(value)
+        return None
+
+    @cached_property
+    def words(self) -> list[tuple[Path, str]]:
+        """Command and arguments, each with its place."""
+        return [
+            ((*self.path, key, index), word)
+            for key in ("command", "args")
+            for index, value in enumerate(items(self.body.get(key)) or [])
+            if (word := text(value)) is not None
+        ]
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One pod template; `path` leads to its spec."""
+
+    path: Path
+    spec: "Mapping[str, Json]"
+    replicas: int | None
+    """How many pods of it run together, as far as the object says."""
+
+    @cached_property
+    def containers(self) -> list[Container]:
+        """Its containers, the ones for initialisation last."""
+        return [
+            Container((*self.path, key, index), body, is_init=key == "initContainers")
+            for key in ("containers", "initContainers")
+            for index, value in enumerate(items(self.spec.get(key)) or [])
+            if (body := mapping(value)) is not None
+        ]
+
+    @property
+    def host_network(self) -> bool:
+        """Tell whether the pod uses its node's network."""
+        return self.spec.get("hostNetwork") is True
+
+    def names(self, resource: str) -> bool:
+        """Tell whether a container asks for a resource, in whatever amount but none."""
+        return any(container.names(resource) for container in self.containers)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One Kubernetes object."""
+
+    body: "Mapping[str, Json]"
+
+    @cached_property
+    def group(self) -> str:
+        """Its API group; empty for the core group."""
+        version = text(self.body.get("apiVersion")) or ""
+        return version.rpartition("/")[0]
+
+    @cached_property
+    def kind(self) -> str:
+        """Its kind."""
+        return text(self.body.get("kind")) or ""
+
+    @cached_property
+    def name(self) -> str | None:
+        """Its name; None where the API server makes one up."""
+        return text((mapping(self.body.get("metadata")) or {}).get("name"))
+
+    @property
+    def title(self) -> str:
+        """How findings call it: `Kind/name`."""
+        return f"{self.kind or '?'}/{self.name or '?'}"
+
+    @cached_property
+    def spec(self) -> "Mapping[str, Json]":
+        """Its spec; empty when it has none."""
+        return mapping(self.body.get("spec")) or {}
+
+    @property
+    def is_job(self) -> bool:
+        """Tell whether its pods run to an end."""
+        return self.kind in _JOBS
+
+    @cached_property
+    def pytorch_replicas(self) -> "Mapping[str, Json] | None":
+        """The replica types of a PyTorchJob of the training operator; None for other kinds."""
+        if (self.group, self.kind) != ("kubeflow.org", "PyTorchJob"):
+            return None
+        return mapping(self.spec.get(_REPLICA_SPECS[self.kind])) or {}
+
+    @cached_property
+    def pods(self) -> list[Pod]:
+        """Its pod templates."""
+        if self.group == "kubeflow.org" and self.kind in _REPLICA_SPECS:
+            return list(self._replica_pods(_REPLICA_SPECS[self.kind]))
+        where = _POD_TEMPLATES.get((self.group, self.kind))
+        if where is None:
+            return []
+        value: Json = dict(self.body)
+        for key in where:
+            value = (mapping(value) or {}).get(key)
+        spec = mapping((mapping(value) or {}).get("spec"))
+        replicas = number(self.spec.get("parallelism" if self.kind == "Job" else "replicas"))
+        return [Pod((self.title, *where, "spec"), spec, replicas)] if spec else []
+
+    def find(
+        self, code: Code, path: Path, found: str, remedy: str, level: Level = Level.ERROR
+    ) -> Finding:
+        """Report something about this object; the path starts below it."""
+        return Finding(code, (self.title, *path), found, remedy, level)
+
+    def _replica_pods(self, key: str) -> Iterator[Pod]:
+        for name, value in (mapping(self.spec.get(key)) or {}).items():
+            replica = mapping(value) or {}
+            spec = mapping((mapping(replica.get("template")) or {}).get("spec"))
+            if spec:
+                path = (self.title, "spec", key, name, "template", "spec")
+                yield Pod(path, spec, number(replica.get("replicas")))

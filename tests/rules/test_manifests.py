@@ -1,0 +1,87 @@
+"""Every mistake in a manifest gives one exact finding; the correct variations give none."""
+
+from typing import Any
+
+import pytest
+
+from megatron_eks.rules.manifests import check_manifest, check_manifests, is_manifest
+from megatron_eks.rules.registry import MANIFEST_RULES
+from megatron_eks.rules.workloads import Manifest
+from tests.rules import cases
+
+CASES = [case for table in ("pods", "variables") for case in cases.read(f"tables/{table}.yaml")]
+JOB_CASES = cases.read("tables/pytorch_jobs.yaml")
+
+_MASTER = "PyTorchJob/train.spec.pytorchReplicaSpecs.Master.template.spec"
+_WORKER = "PyTorchJob/train.spec.pytorchReplicaSpecs.Worker.template.spec"
+
+
+def test_the_good_job_has_no_finding():
+    """The job that every case changes is correct."""
+    assert cases.findings_in_object(cases.good_job()) == []
+
+
+@pytest.mark.parametrize("case", JOB_CASES, ids=[case["name"] for case in JOB_CASES])
+def test_findings_in_jobs(case):
+    """Each change of the good PyTorchJob gives exactly these findings."""
+    assert cases.findings_in_object(cases.job_of(case)) == case["expect"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_findings_in_pods(case):
+    """Each change of all pods of a workload gives exactly these findings, for each pod template."""
+    kind = case.get("as", {"kind": "PyTorchJob"})["kind"]
+    pods = {
+        "PyTorchJob": [_MASTER, _WORKER],
+        "Pod": ["Pod/own.spec"],
+    }.get(kind, [f"{kind}/own.spec.template.spec"])
+    expected = [
+        line.replace("AT", pod, 1) if " AT" in line else line
+        for line in case["expect"]
+        for pod in pods
+    ]
+    assert sorted(cases.findings_in_object(cases.job_of(case))) == sorted(expected)
+
+
+def test_every_rule_has_a_mistake_and_a_source():
+    """No rule is without a case that needs it, and none without its reason."""
+    manifests = [Manifest(cases.job_of(case)) for case in [*CASES, *JOB_CASES]]
+    for rule in MANIFEST_RULES:
+        assert "\n" in (rule.__doc__ or ""), rule.__name__
+        assert any(list(rule(manifest)) for manifest in manifests), rule.__name__
+    codes = {line.split()[1] for case in [*CASES, *JOB_CASES] for line in case["expect"]}
+    assert codes == {f"MEKS-06{number:02}" for number in range(1, 21)}
+
+
+def test_elements_of_a_list_are_objects():
+    """A List is judged by its elements."""
+    bad = cases.job_of({"set": {"spec.nprocPerNode": 8}})
+    listed: Any = {"apiVersion": "v1", "kind": "List", "items": [cases.good_job(), bad, None]}
+    (finding,) = check_manifests([listed])
+    assert finding.path == ("PyTorchJob/train", "spec", "nprocPerNode")
+
+
+def test_a_secret_is_never_printed():
+    """Findings say where a secret stands, never what it is."""
+    secret = "hf_" + "s" * 34
+    job = cases.job_of(
+        {
+            "set": {
+                "Worker.containers.0.env.0": {"name": "HF_TOKEN", "value": secret},
+                "Worker.containers.0.args": [f"--hf_token={secret}", "--hf_token", secret],
+            }
+        }
+    )
+    lines = [str(finding) for finding in check_manifest(job)]
+    assert len(lines) > 2
+    assert not [line for line in lines if secret in line]
+
+
+def test_manifests_are_told_from_other_files():
+    """An object is known by two of its three marks, so that an incomplete one is reported."""
+    assert is_manifest(cases.good_job())
+    assert is_manifest({"kind": "Job", "metadata": {}})
+    assert is_manifest({"apiVersion": "v1", "metadata": {}})
+    assert not is_manifest({"kind": "megatron", "name": "train"})
+    assert not is_manifest({"apiVersion": 1, "kind": 2})
+    assert not is_manifest([])
