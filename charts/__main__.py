@@ -2,12 +2,14 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from megatron_eks import entry
 from megatron_eks.config.errors import Finding
-from megatron_eks.config.load import Document
+from megatron_eks.config.load import read_documents
 from megatron_eks.project import Project
 from megatron_eks.rules.manifests import findings_in_manifests
 
@@ -18,41 +20,48 @@ import cdk8s
 
 from charts import composition
 
+FOLDERS = ("platform", "validation", "jobs")
+
+BATCH = 25
+"""Jobs rendered at once: while Node writes one batch, Python judges the one before."""
+
+Build = Callable[[cdk8s.App], composition.Charts]
+
 
 def render(project: Project) -> Iterable[Finding]:
     """Write the manifests by folder, and apply the rules to them."""
     outdir = Path(os.environ.get("CDK8S_OUTDIR") or "dist")
-    plan = project.cluster
-    builders: dict[str, Callable[[cdk8s.App], composition.Charts]] = {
-        "platform": lambda app: composition.build_platform(app, plan, project.outputs),
-        "validation": lambda app: composition.build_validation(app, plan),
-        "jobs": lambda app: composition.build_jobs(app, plan, project.jobs),
-    }
-    documents: list[Document] = []
-    for name, build in builders.items():
-        app = _app(outdir / name)
-        documents += _write(app, build(app), outdir / name)
-    findings = findings_in_manifests(documents, lambda file: Path(file).read_text(encoding="utf-8"))
-    return (*project.preview, *findings)
+    stale = {file for name in FOLDERS for file in (outdir / name).glob("*.k8s.yaml")}
+    findings = []
+    # The thread that talks to Node would wait for the other one's turn to end, 5 ms by default.
+    sys.setswitchinterval(0.0002)
+    with ThreadPoolExecutor(max_workers=1) as judge:
+        for name, build in _batches(project):
+            folder = outdir / name
+            files_per_chart = cdk8s.YamlOutputType.FILE_PER_CHART
+            app = cdk8s.App(outdir=str(folder), yaml_output_type=files_per_chart)
+            files = [folder / f"{chart}.k8s.yaml" for chart in build(app)]
+            app.synth()
+            findings.append(judge.submit(_judge, files))
+            stale.difference_update(files)
+    for file in stale:
+        file.unlink()
+    return (*project.preview, *(each for found in findings for each in found.result()))
 
 
-def _app(folder: Path) -> cdk8s.App:
-    return cdk8s.App(outdir=str(folder), yaml_output_type=cdk8s.YamlOutputType.FILE_PER_CHART)
+def _batches(project: Project) -> Iterator[tuple[str, Build]]:
+    """Yield what to build into which folder."""
+    plan, jobs = project.cluster, project.jobs
+    yield "platform", lambda app: composition.build_platform(app, plan, project.outputs)
+    yield "validation", lambda app: composition.build_validation(app, plan)
+    for start in range(0, len(jobs), BATCH):
+        yield "jobs", partial(composition.build_jobs, plan=plan, jobs=jobs[start : start + BATCH])
 
 
-def _write(app: cdk8s.App, charts: composition.Charts, folder: Path) -> Iterator[Document]:
-    """Write one folder, delete what is no longer emitted, and return the objects.
-
-    The objects come from memory: reading them back from YAML takes longer than making them.
-    """
-    before = set(folder.glob("*.k8s.yaml"))
-    app.synth()
-    for name, chart in charts.items():
-        file = folder / f"{name}.k8s.yaml"
-        before.discard(file)
-        yield from (Document(str(file), value) for value in chart.to_json())
-    for stale in before:
-        stale.unlink()
+def _judge(files: Sequence[Path]) -> list[Finding]:
+    texts = {str(file): file.read_text(encoding="utf-8") for file in files}
+    documents = [each for file, text in texts.items() for each in read_documents(text, file)]
+    return findings_in_manifests(documents, texts.__getitem__)
 
 
 if __name__ == "__main__":

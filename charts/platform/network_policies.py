@@ -1,4 +1,4 @@
-"""Who may talk to whom: nobody, then what every job needs; each job's file adds its own ranks.
+"""Who may talk to whom: nobody, then what every job needs.
 
 Policies hold for TCP and UDP of the pod network. EFA traffic bypasses the operating system and
 with it every policy: the nodes' security group governs it.
@@ -15,6 +15,9 @@ from megatron_eks.plan.platform import PlatformPlan
 
 _EVERY_POD = k8s.LabelSelector()
 _BOTH_WAYS = ["Ingress", "Egress"]
+
+# On every pod that the operator makes (kubeflow/trainer v1.9.4, pkg/apis/kubeflow.org/v1).
+JOB_NAME_LABEL = "training.kubeflow.org/job-name"
 
 # Where pods fetch their credentials (EKS User Guide, "Understand how EKS Pod Identity works").
 _POD_IDENTITY_AGENT = "169.254.170.23/32"
@@ -36,6 +39,30 @@ class NetworkPolicies(cdk8s.Chart):
         # S3, container registries and Hugging Face have no fixed addresses.
         web = _addresses("0.0.0.0/0", _LINK_LOCAL)
         self._allow(platform.namespace, "allow-https", to=web, ports=_ports(443, "TCP"))
+
+        self._ranks(platform.namespace)
+
+    def _ranks(self, namespace: str) -> None:
+        """Allow every port between ranks; torch and NCCL pick theirs at random.
+
+        One policy for all jobs: a namespace is one team's, and a policy a job would cost every
+        file an object and a third of its time.
+        """
+        ranks = k8s.LabelSelector(
+            match_expressions=[k8s.LabelSelectorRequirement(key=JOB_NAME_LABEL, operator="Exists")]
+        )
+        peers = [k8s.NetworkPolicyPeer(pod_selector=ranks)]
+        k8s.KubeNetworkPolicy(
+            self,
+            "allow-ranks",
+            metadata=k8s.ObjectMeta(name="allow-ranks", namespace=namespace),
+            spec=k8s.NetworkPolicySpec(
+                pod_selector=ranks,
+                policy_types=_BOTH_WAYS,
+                ingress=[k8s.NetworkPolicyIngressRule(from_=peers)],
+                egress=[k8s.NetworkPolicyEgressRule(to=peers)],
+            ),
+        )
 
     def _deny_all(self, namespace: str) -> None:
         k8s.KubeNetworkPolicy(
@@ -63,25 +90,6 @@ class NetworkPolicies(cdk8s.Chart):
                 egress=[k8s.NetworkPolicyEgressRule(to=[to], ports=ports)],
             ),
         )
-
-
-def same_label_policy(
-    scope: Construct, construct_id: str, *, name: str, namespace: str, labels: dict[str, str]
-) -> k8s.KubeNetworkPolicy:
-    """Allow every port between pods of the same labels; torch and NCCL pick theirs at random."""
-    pods = k8s.LabelSelector(match_labels=labels)
-    peers = [k8s.NetworkPolicyPeer(pod_selector=pods)]
-    return k8s.KubeNetworkPolicy(
-        scope,
-        construct_id,
-        metadata=k8s.ObjectMeta(name=name, namespace=namespace),
-        spec=k8s.NetworkPolicySpec(
-            pod_selector=pods,
-            policy_types=_BOTH_WAYS,
-            ingress=[k8s.NetworkPolicyIngressRule(from_=peers)],
-            egress=[k8s.NetworkPolicyEgressRule(to=peers)],
-        ),
-    )
 
 
 def _dns() -> k8s.NetworkPolicyPeer:

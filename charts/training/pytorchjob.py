@@ -5,18 +5,14 @@ from functools import cache
 import cdk8s
 from constructs import Construct
 
-from charts.platform.network_policies import same_label_policy
 from charts.training.pod import training_pod
 from megatron_eks.config.outputs import PREVIEW_ANNOTATION
 from megatron_eks.plan.job import TRAINING_APP, JobPlan
 from megatron_eks.plan.platform import PlatformPlan
 
-# On every pod that the operator makes (kubeflow/trainer v1.9.4, pkg/apis/kubeflow.org/v1).
-JOB_NAME_LABEL = "training.kubeflow.org/job-name"
-
 
 class PyTorchJob(cdk8s.Chart):
-    """The job, and the network policy that lets its ranks talk."""
+    """One job, alone in its file."""
 
     def __init__(
         self, scope: Construct, chart_id: str, *, job: JobPlan, platform: PlatformPlan
@@ -36,13 +32,6 @@ class PyTorchJob(cdk8s.Chart):
         )
         workers = _worker(job.workers) if job.workers else ()
         resource.add_json_patch(cdk8s.JsonPatch.add("/spec", _spec(job, platform)), *workers)
-        same_label_policy(
-            self,
-            "ranks",
-            name=f"{job.name}-ranks",
-            namespace=platform.namespace,
-            labels={JOB_NAME_LABEL: job.name},
-        )
 
 
 def _spec(job: JobPlan, platform: PlatformPlan) -> dict[str, object]:

@@ -4,16 +4,19 @@ import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import yaml
 
 from megatron_eks.config.errors import Code, Finding, Path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+# PyYAML's own types of its events know neither their marks nor their values.
+_Event: TypeAlias = Any
 
 MAX_NODES = 2_000_000
 """A file that expands to more values than this is refused (YAML alias bombs)."""
@@ -31,8 +34,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _LONG_FORM = {"!Ref": "Ref", "!Condition": "Condition"}
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a value stands, and how it was written."""
 
     line: int
@@ -65,27 +67,25 @@ def read_documents(text: str, file: str) -> list[Document]:
     """Parse every document of a text; what is wrong becomes findings, never an exception."""
     documents: list[Document] = []
     try:
-        loader = _LOADER(text)
+        parser = _LOADER(text)
         try:
-            while loader.check_node():
-                node = loader.get_node()
-                assert node is not None  # noqa: S101 -- check_node said so
-                documents.append(_convert(node, file))
+            while not parser.check_event(yaml.StreamEndEvent):
+                if parser.check_event(yaml.DocumentStartEvent):
+                    documents.append(_Reader(parser, file).document())
+                else:
+                    parser.get_event()
         finally:
-            loader.dispose()
+            parser.dispose()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else 1
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-        broken = Finding(
-            Code.YAML_SYNTAX, (), f"not valid YAML: {problem}", "correct the syntax at this line"
-        )
-        return [Document(file, findings=[broken.at(file, line)])]
-    except RecursionError:
-        broken = Finding(
-            Code.TOO_LARGE, (), "nested too deeply to read", f"use at most {MAX_DEPTH} levels"
-        )
-        return [Document(file, findings=[broken.at(file, 1)])]
+        found, remedy = f"not valid YAML: {problem}", "correct the syntax at this line"
+        broken = Finding(Code.YAML_SYNTAX, (), found, remedy).at(file, mark.line + 1 if mark else 1)
+        return [Document(file, findings=[broken])]
+    except _TooLargeError as error:
+        remedy = "split the file, or write repeated parts out"
+        broken = Finding(Code.TOO_LARGE, (), str(error), remedy).at(file, 1)
+        return [Document(file, findings=[broken])]
     return documents
 
 
@@ -116,105 +116,130 @@ def read_json(text: str, file: str) -> Document:
         return documents[0] if documents else Document(file)
 
 
-def _convert(root: yaml.Node, file: str) -> Document:
-    document = Document(file)
-    converter = _Converter(document)
-    try:
-        document.value = converter.value(root, ())
-    except _TooLargeError as error:
-        document.findings.append(
-            Finding(
-                Code.TOO_LARGE, (), str(error), "split the file, or write repeated parts out"
-            ).at(file, 1)
-        )
-    return document
-
-
 class _TooLargeError(Exception):
     """The document expands beyond what a person would write."""
 
 
-class _Converter:
-    """Turns YAML nodes into plain JSON values and remembers where each one stood."""
+class _Reader:
+    """Turns one document's events into plain JSON values, and remembers where each one stood."""
 
-    def __init__(self, document: Document) -> None:
-        self._document = document
-        self._budget = MAX_NODES
+    def __init__(self, parser: "yaml.SafeLoader", file: str) -> None:
+        self._next: Callable[[], _Event] = parser.get_event
+        self._document = Document(file)
+        self._places = self._document.places
+        self._anchors: dict[str, tuple[Json, int]] = {}
+        """Values, and how many each of them is made of."""
+        self._count = 0
 
-    def value(self, node: yaml.Node, path: Path) -> Json:
-        self._budget -= 1
-        if self._budget < 0:
-            raise _TooLargeError(f"more than {MAX_NODES} values")
+    def document(self) -> Document:
+        """Read from the document's start to its end."""
+        self._next()
+        self._document.value = self._value(self._next(), ())
+        self._next()
+        return self._document
+
+    def _value(self, event: _Event, path: Path) -> Json:
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event, path)
+        before = self._count
+        self._grow(1)
         if len(path) > MAX_DEPTH:
             raise _TooLargeError(f"more than {MAX_DEPTH} levels")
-        plain = isinstance(node, yaml.ScalarNode) and not node.style
-        self._document.places.setdefault(
-            path, Place(node.start_mark.line + 1, node.value if plain else None)
-        )
-        converted = self._untagged(node, path)
-        return self._intrinsic(node, converted)
+        plain = isinstance(event, yaml.ScalarEvent) and not event.style
+        if path not in self._places:  # else the key's line stands there
+            self._places[path] = Place(event.start_mark.line + 1, event.value if plain else None)
+        value: Json
+        if isinstance(event, yaml.ScalarEvent):
+            value = scalar(event.value) if plain else str(event.value)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = self._sequence(path)
+        else:
+            value = self._mapping(path)
+        value = _intrinsic(event.tag, value)
+        if event.anchor:
+            self._anchors[event.anchor] = (value, self._count - before)
+        return value
 
-    def _untagged(self, node: yaml.Node, path: Path) -> Json:
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path)
-        if isinstance(node, yaml.SequenceNode):
-            return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
-        plain = isinstance(node, yaml.ScalarNode) and not node.style
-        return scalar(node.value) if plain else str(node.value)
+    def _sequence(self, path: Path) -> Json:
+        items: list[Json] = []
+        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+            items.append(self._value(event, (*path, len(items))))
+        return items
 
-    def _mapping(self, node: yaml.MappingNode, path: Path) -> Json:
+    def _mapping(self, path: Path) -> Json:
         result: dict[str, Json] = {}
         merged: dict[str, Json] = {}
-        for key_node, value_node in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                self._refuse(
-                    key_node, path, Code.YAML_SYNTAX, "a key that is no text", "name the key"
-                )
-                continue
-            key = str(key_node.value)
-            if key == "<<" and not key_node.style:
-                merged |= self._merge(value_node, path)
-                continue
-            if key in result:
-                first = self._document.line((*path, key))
-                found = f"{key!r} is given twice, first on line {first}"
-                self._refuse(
-                    key_node, (*path, key), Code.DUPLICATE_KEY, found, "keep one of the two"
-                )
-                continue
-            # The key's line is what a person looks for, also where the value starts below it.
-            raw = (
-                value_node.value
-                if isinstance(value_node, yaml.ScalarNode) and not value_node.style
-                else None
-            )
-            self._document.places[*path, key] = Place(key_node.start_mark.line + 1, raw)
-            result[key] = self.value(value_node, (*path, key))
+        while not isinstance(event := self._next(), yaml.MappingEndEvent):
+            key, place = self._key(event, path)
+            value_event = self._next()
+            if key is None:
+                self._value(value_event, (*path, "?"))
+            elif key == "<<" and not getattr(event, "style", None):
+                merged |= _merged(self._value(value_event, path))
+            elif key in result:
+                found = f"{key!r} is given twice, first on line {self._document.line((*path, key))}"
+                self._refuse(place, (*path, key), Code.DUPLICATE_KEY, found, "keep one of the two")
+                self._value(value_event, (*path, "?"))
+            else:
+                # The key's line is what a person looks for, also where the value starts below it.
+                scalars = isinstance(value_event, yaml.ScalarEvent) and not value_event.style
+                raw = value_event.value if scalars else None
+                self._places[*path, key] = Place(place, raw)
+                result[key] = self._value(value_event, (*path, key))
         return merged | result
 
-    def _refuse(self, node: yaml.Node, path: Path, code: Code, found: str, remedy: str) -> None:
+    def _key(self, event: _Event, path: Path) -> tuple[str | None, int]:
+        """Return a key and its line; None for a key that JSON cannot hold."""
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.ScalarEvent):
+            if event.anchor:
+                self._anchors[event.anchor] = (event.value, 1)
+            return str(event.value), line
+        key = self._value(event, (*path, "?"))
+        if isinstance(key, str):
+            return key, line
+        self._refuse(line, path, Code.YAML_SYNTAX, "a key that is no text", "name the key")
+        return None, line
+
+    def _alias(self, event: _Event, path: Path) -> Json:
+        line = event.start_mark.line + 1
+        self._places.setdefault(path, Place(line))
+        if event.anchor not in self._anchors:
+            found = f"alias *{event.anchor} names no complete value above it"
+            self._refuse(line, path, Code.YAML_SYNTAX, found, f"define &{event.anchor} first")
+            return None
+        value, count = self._anchors[event.anchor]
+        self._grow(count)
+        return value
+
+    def _grow(self, count: int) -> None:
+        """Count what a value expands to: aliases of aliases grow without bound."""
+        self._count += count
+        if self._count > MAX_NODES:
+            raise _TooLargeError(f"more than {MAX_NODES} values")
+
+    def _refuse(self, line: int, path: Path, code: Code, found: str, remedy: str) -> None:
         finding = Finding(code, path, found, remedy)
-        self._document.findings.append(finding.at(self._document.file, node.start_mark.line + 1))
+        self._document.findings.append(finding.at(self._document.file, line))
 
-    def _merge(self, node: yaml.Node, path: Path) -> dict[str, Json]:
-        sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
-        merged: dict[str, Json] = {}
-        for source in reversed(sources):
-            value = self.value(source, path)
-            if isinstance(value, dict):
-                merged |= value
-        return merged
 
-    @staticmethod
-    def _intrinsic(node: yaml.Node, value: Json) -> Json:
-        """Write CloudFormation's short forms (`!Sub x`) as their long ones."""
-        tag = str(node.tag)
-        if not tag.startswith("!") or tag == "!":
-            return value
-        name = _LONG_FORM.get(tag, f"Fn::{tag[1:]}")
-        if tag == "!GetAtt" and isinstance(value, str):
-            return {name: list(value.split(".", 1))}
-        return {name: value}
+def _merged(value: Json) -> dict[str, Json]:
+    """Return what a merge key brings: of several mappings the first one wins."""
+    sources = value if isinstance(value, list) else [value]
+    merged: dict[str, Json] = {}
+    for source in reversed(sources):
+        merged |= source if isinstance(source, dict) else {}
+    return merged
+
+
+def _intrinsic(tag: str | None, value: Json) -> Json:
+    """Write CloudFormation's short forms (`!Sub x`) as their long ones."""
+    if tag is None or not tag.startswith("!") or tag == "!":
+        return value
+    name = _LONG_FORM.get(tag, f"Fn::{tag[1:]}")
+    if tag == "!GetAtt" and isinstance(value, str):
+        return {name: list(value.split(".", 1))}
+    return {name: value}
 
 
 def scalar(text: str) -> Json:

@@ -1,14 +1,13 @@
 """Network policies, judged as the network plugin judges them: by who reaches whom."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import Any, Literal
 
 import pytest
 
-from tests.charts import rendered
-from tests.charts.rendered import Manifest, cluster, training_job
+from tests.charts.rendered import Manifest, cluster
 
 RANK_LABEL = "training.kubeflow.org/job-name"
 
@@ -36,16 +35,13 @@ def outside(address: str) -> Peer:
 
 DNS = Peer("kube-system", {"k8s-app": "kube-dns"})
 MINE = rank("megatron-cpt-techpulse")
-OTHER = rank("other")
 CHORE = Peer(cluster().platform.system_namespace, {"app": "shared-directories"})
 
 
 @pytest.fixture(scope="module")
 def policies(platform) -> list[Manifest]:
-    """Return every policy, with two jobs in the namespace."""
-    plans = training_job(), replace(training_job(), name="other")
-    manifests = [*platform, *rendered.jobs(*plans)]
-    return [manifest for manifest in manifests if manifest["kind"] == "NetworkPolicy"]
+    """Return every policy."""
+    return [manifest for manifest in platform if manifest["kind"] == "NetworkPolicy"]
 
 
 def reaches(policies: list[Manifest], source: Peer, target: Peer, port: Port) -> bool:
@@ -100,7 +96,11 @@ def has_port(rule: Mapping[str, Any], port: Port) -> bool:
 def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Tell whether labels match a selector."""
     wanted: Iterator[tuple[str, str]] = iter(selector.get("matchLabels", {}).items())
-    return all(labels.get(key) == value for key, value in wanted)
+    expressions = selector.get("matchExpressions", ())
+    assert all(expression["operator"] == "Exists" for expression in expressions)
+    return all(labels.get(key) == value for key, value in wanted) and all(
+        expression["key"] in labels for expression in expressions
+    )
 
 
 @pytest.mark.parametrize("port", [(23456, "TCP"), (1024, "TCP"), (65535, "UDP")])
@@ -109,17 +109,11 @@ def test_ranks_of_a_job_talk_on_every_port(policies, port):
     assert reaches(policies, MINE, MINE, port)
 
 
-def test_jobs_do_not_reach_each_other(policies):
-    """A job's ranks are closed to the pods of another one."""
-    assert not reaches(policies, MINE, OTHER, (23456, "TCP"))
-    assert not reaches(policies, OTHER, MINE, (23456, "TCP"))
-
-
-def test_a_policy_names_its_own_job_only(policies):
-    """Two jobs in one namespace differ in the name that their policies select."""
-    ranks = [policy for policy in policies if policy["metadata"]["name"].endswith("-ranks")]
-    selected = {policy["spec"]["podSelector"]["matchLabels"][RANK_LABEL] for policy in ranks}
-    assert selected == {"megatron-cpt-techpulse", "other"}
+def test_pods_that_are_no_ranks_stay_outside(policies):
+    """Only what the operator labels may join a job's traffic."""
+    stranger = Peer(cluster().platform.namespace, {"app": "megatron-training"})
+    assert not reaches(policies, stranger, MINE, (23456, "TCP"))
+    assert not reaches(policies, MINE, stranger, (23456, "TCP"))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +151,7 @@ def test_a_job_reaches_nothing_else(policies, target, port):
 
 @pytest.mark.parametrize("source", [DNS, outside("203.0.113.9"), CHORE])
 def test_nobody_reaches_a_job_from_elsewhere(policies, source):
-    """Only a job's own ranks get in."""
+    """Only ranks get in."""
     assert not side_allows(policies, MINE, source, (23456, "TCP"), "Ingress")
 
 

@@ -280,5 +280,3 @@ def test_a_job_is_a_preview_until_its_image_has_a_digest(stacks, preview):
     annotations = job["metadata"].get("annotations", {})
     assert annotations == ({"megatron-eks/preview": "true"} if preview else {})
     assert container(job)["image"] == plan.image.uri
-    policy = only(jobs(plan), "NetworkPolicy")
-    assert "annotations" not in policy["metadata"]
