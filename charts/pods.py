@@ -1,8 +1,10 @@
 """What pods of several charts share: how they reach GPU nodes, and what they may do there."""
 
+from collections.abc import Mapping
 from functools import cache
 
 from cdk8s_plus_27 import k8s
+from constructs import Construct
 
 # The EKS AMI with NVIDIA's driver gives its nodes this label (awslabs/amazon-eks-ami, nodeadm).
 GPU_NODES = {"nvidia.com/gpu.present": "true"}
@@ -50,4 +52,21 @@ def unprivileged_container(*capabilities: str) -> k8s.SecurityContext:
         allow_privilege_escalation=False,
         read_only_root_filesystem=True,
         capabilities=k8s.Capabilities(drop=["ALL"], add=list(capabilities) or None),
+    )
+
+
+def node_agent(
+    scope: Construct, construct_id: str, *, labels: Mapping[str, str], pod: k8s.PodSpec
+) -> None:
+    """Run a pod on each node that its own selectors admit."""
+    metadata = k8s.ObjectMeta(name=construct_id, namespace=KUBE_SYSTEM, labels=dict(labels))
+    k8s.KubeDaemonSet(
+        scope,
+        construct_id,
+        metadata=metadata,
+        spec=k8s.DaemonSetSpec(
+            selector=k8s.LabelSelector(match_labels=dict(labels)),
+            update_strategy=k8s.DaemonSetUpdateStrategy(type="RollingUpdate"),
+            template=k8s.PodTemplateSpec(metadata=k8s.ObjectMeta(labels=dict(labels)), spec=pod),
+        ),
     )

@@ -4,7 +4,7 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.pods import GPU_NODES, KUBE_SYSTEM, NODE_CRITICAL, gpu_toleration, quantity
+from charts.pods import GPU_NODES, KUBE_SYSTEM, NODE_CRITICAL, gpu_toleration, node_agent, quantity
 from megatron_eks.catalog import pins
 from megatron_eks.plan.platform import PlatformPlan
 
@@ -53,18 +53,7 @@ class DcgmExporter(cdk8s.Chart):
         k8s.KubeConfigMap(
             self, "counters", metadata=metadata, data={_COUNTERS_FILE: "\n".join(lines) + "\n"}
         )
-        k8s.KubeDaemonSet(
-            self,
-            "daemon-set",
-            metadata=metadata,
-            spec=k8s.DaemonSetSpec(
-                selector=k8s.LabelSelector(match_labels=_LABELS),
-                update_strategy=k8s.DaemonSetUpdateStrategy(type="RollingUpdate"),
-                template=k8s.PodTemplateSpec(
-                    metadata=k8s.ObjectMeta(labels=_LABELS), spec=_pod(platform)
-                ),
-            ),
-        )
+        node_agent(self, _NAME, labels=_LABELS, pod=_pod(platform))
         self._service()
 
     def _service(self) -> None:

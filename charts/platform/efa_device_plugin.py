@@ -4,7 +4,7 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.pods import KUBE_SYSTEM, NODE_CRITICAL, gpu_toleration, quantity
+from charts.pods import NODE_CRITICAL, gpu_toleration, node_agent, quantity
 from megatron_eks.catalog import pins
 from megatron_eks.plan.cluster import ClusterPlan
 
@@ -25,18 +25,7 @@ class EfaDevicePlugin(cdk8s.Chart):
     def __init__(self, scope: Construct, chart_id: str, *, plan: ClusterPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
         labels = {"app.kubernetes.io/name": _NAME}
-        k8s.KubeDaemonSet(
-            self,
-            _NAME,
-            metadata=k8s.ObjectMeta(name=_NAME, namespace=KUBE_SYSTEM, labels=labels),
-            spec=k8s.DaemonSetSpec(
-                selector=k8s.LabelSelector(match_labels=labels),
-                update_strategy=k8s.DaemonSetUpdateStrategy(type="RollingUpdate"),
-                template=k8s.PodTemplateSpec(
-                    metadata=k8s.ObjectMeta(labels=labels), spec=_pod(plan)
-                ),
-            ),
-        )
+        node_agent(self, _NAME, labels=labels, pod=_pod(plan))
 
 
 def _pod(plan: ClusterPlan) -> k8s.PodSpec:

@@ -10,7 +10,7 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.pods import KUBE_SYSTEM
+from charts.network import addresses, dns, ports
 from megatron_eks.plan.platform import PlatformPlan
 
 _EVERY_POD = k8s.LabelSelector()
@@ -33,13 +33,12 @@ class NetworkPolicies(cdk8s.Chart):
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
         self._deny_all(platform.namespace)
         self._deny_all(platform.system_namespace)
-        self._allow(platform.namespace, "allow-dns", to=_dns(), ports=_ports(53, "UDP", "TCP"))
-        agent = _addresses(_POD_IDENTITY_AGENT)
-        self._allow(platform.namespace, "allow-pod-identity", to=agent, ports=_ports(80, "TCP"))
+        self._allow(platform.namespace, "allow-dns", to=dns(), ports=ports(53, "UDP", "TCP"))
+        agent = addresses(_POD_IDENTITY_AGENT)
+        self._allow(platform.namespace, "allow-pod-identity", to=agent, ports=ports(80, "TCP"))
         # S3, container registries and Hugging Face have no fixed addresses.
-        web = _addresses("0.0.0.0/0", _LINK_LOCAL)
-        self._allow(platform.namespace, "allow-https", to=web, ports=_ports(443, "TCP"))
-
+        web = addresses("0.0.0.0/0", _LINK_LOCAL)
+        self._allow(platform.namespace, "allow-https", to=web, ports=ports(443, "TCP"))
         self._ranks(platform.namespace)
 
     def _ranks(self, namespace: str) -> None:
@@ -90,21 +89,3 @@ class NetworkPolicies(cdk8s.Chart):
                 egress=[k8s.NetworkPolicyEgressRule(to=[to], ports=ports)],
             ),
         )
-
-
-def _dns() -> k8s.NetworkPolicyPeer:
-    return k8s.NetworkPolicyPeer(
-        namespace_selector=k8s.LabelSelector(
-            match_labels={"kubernetes.io/metadata.name": KUBE_SYSTEM}
-        ),
-        pod_selector=k8s.LabelSelector(match_labels={"k8s-app": "kube-dns"}),
-    )
-
-
-def _addresses(cidr: str, *besides: str) -> k8s.NetworkPolicyPeer:
-    return k8s.NetworkPolicyPeer(ip_block=k8s.IpBlock(cidr=cidr, except_=list(besides) or None))
-
-
-def _ports(number: int, *protocols: str) -> list[k8s.NetworkPolicyPort]:
-    port = k8s.IntOrString.from_number(number)
-    return [k8s.NetworkPolicyPort(port=port, protocol=protocol) for protocol in protocols]

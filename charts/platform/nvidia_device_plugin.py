@@ -4,7 +4,7 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.pods import GPU_NODES, KUBE_SYSTEM, NODE_CRITICAL, gpu_toleration, quantity
+from charts.pods import GPU_NODES, NODE_CRITICAL, gpu_toleration, node_agent, quantity
 from megatron_eks.catalog import pins
 from megatron_eks.plan.platform import PlatformPlan
 
@@ -18,18 +18,7 @@ class NvidiaDevicePlugin(cdk8s.Chart):
     def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
         labels = {"app.kubernetes.io/name": _NAME}
-        k8s.KubeDaemonSet(
-            self,
-            _NAME,
-            metadata=k8s.ObjectMeta(name=_NAME, namespace=KUBE_SYSTEM, labels=labels),
-            spec=k8s.DaemonSetSpec(
-                selector=k8s.LabelSelector(match_labels=labels),
-                update_strategy=k8s.DaemonSetUpdateStrategy(type="RollingUpdate"),
-                template=k8s.PodTemplateSpec(
-                    metadata=k8s.ObjectMeta(labels=labels), spec=_pod(platform)
-                ),
-            ),
-        )
+        node_agent(self, _NAME, labels=labels, pod=_pod(platform))
 
 
 def _pod(platform: PlatformPlan) -> k8s.PodSpec:

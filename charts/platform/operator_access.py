@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.pods import KUBE_SYSTEM
+from charts.network import addresses, dns, ports
 from megatron_eks.plan.platform import PlatformPlan
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -112,15 +112,15 @@ class OperatorNetwork(Construct):
         self._policy("default-deny", k8s.LabelSelector())
         # The API server is reached by its Service and answers from, and calls the webhook from,
         # network interfaces in the VPC (EKS User Guide, "Amazon EKS networking requirements").
-        vpc = _addresses(platform.vpc_cidr)
-        service = _addresses(platform.service_cidr)
+        vpc = addresses(platform.vpc_cidr)
+        service = addresses(platform.service_cidr)
         self._policy(
             "training-operator",
             k8s.LabelSelector(match_labels=dict(pods)),
-            ingress=[k8s.NetworkPolicyIngressRule(from_=[vpc], ports=[_port(webhook_port)])],
+            ingress=[k8s.NetworkPolicyIngressRule(from_=[vpc], ports=ports(webhook_port, "TCP"))],
             egress=[
-                k8s.NetworkPolicyEgressRule(to=[service, vpc], ports=[_port(443)]),
-                k8s.NetworkPolicyEgressRule(to=[_dns()], ports=[_port(53, "UDP"), _port(53)]),
+                k8s.NetworkPolicyEgressRule(to=[service, vpc], ports=ports(443, "TCP")),
+                k8s.NetworkPolicyEgressRule(to=[dns()], ports=ports(53, "UDP", "TCP")),
             ],
         )
 
@@ -143,20 +143,3 @@ class OperatorNetwork(Construct):
                 egress=egress,
             ),
         )
-
-
-def _addresses(cidr: str) -> k8s.NetworkPolicyPeer:
-    return k8s.NetworkPolicyPeer(ip_block=k8s.IpBlock(cidr=cidr))
-
-
-def _dns() -> k8s.NetworkPolicyPeer:
-    return k8s.NetworkPolicyPeer(
-        namespace_selector=k8s.LabelSelector(
-            match_labels={"kubernetes.io/metadata.name": KUBE_SYSTEM}
-        ),
-        pod_selector=k8s.LabelSelector(match_labels={"k8s-app": "kube-dns"}),
-    )
-
-
-def _port(number: int, protocol: str = "TCP") -> k8s.NetworkPolicyPort:
-    return k8s.NetworkPolicyPort(port=k8s.IntOrString.from_number(number), protocol=protocol)
