@@ -3,7 +3,7 @@
 import sys
 
 from benchmarks import synth
-from megatron_eks.ops.table import table
+from megatron_eks.ops.output import table
 
 if __name__ == "__main__":
     lines = table(("WHAT", "MEDIAN", "BAR", ""), synth.rows())

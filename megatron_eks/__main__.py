@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from megatron_eks import __version__
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.ops import check, plan, validate
+from megatron_eks.ops.output import FORMATS
 from megatron_eks.project import DEFAULT_CLUSTER
 
 if TYPE_CHECKING:
@@ -73,17 +74,17 @@ def _parser() -> argparse.ArgumentParser:
         help="cluster or job files; default: all of the project",
     )
     _cluster(command)
-    _output(command, "findings one a line, or as a JSON list")
+    _output(command, "findings one a line, or as a list")
 
     command = _command(
         commands, "plan", "Print what will exist, what it costs, and whether jobs fit."
     )
     _cluster(command)
-    _output(command, "tables, or everything as JSON")
+    _output(command, "tables, or everything")
 
     command = _command(commands, "check", "Apply the rules to templates and manifests on disk.")
     command.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or folders")
-    _output(command, "findings one a line, or as a JSON list")
+    _output(command, "findings one a line, or as a list")
     return parser
 
 
@@ -106,7 +107,7 @@ def _cluster(command: argparse.ArgumentParser) -> None:
 
 
 def _output(command: argparse.ArgumentParser, text: str) -> None:
-    command.add_argument("-o", "--output", choices=("table", "json"), default="table", help=text)
+    command.add_argument("-o", "--output", choices=FORMATS, default="table", help=text)
 
 
 if __name__ == "__main__":

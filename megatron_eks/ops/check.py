@@ -1,6 +1,5 @@
 """`meks check`: applies the rules to templates and manifests on disk."""
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from typing import TextIO
 
 from megatron_eks.config.errors import Code, Finding, Level, has_errors
 from megatron_eks.config.load import MAX_DEPTH, Document, Json, read_documents, read_json
+from megatron_eks.ops.output import structured
 from megatron_eks.rules.manifests import findings_in_manifests, is_manifest
 from megatron_eks.rules.templates import findings_in_templates, is_template
 
@@ -27,11 +27,10 @@ def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
     for path in paths:
         checked.add(path)
     findings = sorted(checked.findings(), key=_order)
-    if output == "json":
-        json.dump([finding.as_json() for finding in findings], stdout, indent=2)
-        stdout.write("\n")
-    else:
+    if output == "table":
         stdout.writelines(f"{_one_line(str(finding))}\n" for finding in findings)
+    else:
+        stdout.write(structured([dict(finding.as_json()) for finding in findings], output))
     errors = sum(finding.level is Level.ERROR for finding in findings)
     sys.stderr.write(
         f"checked {_count(checked.templates, 'template')} and {_count(checked.objects, 'object')}: "

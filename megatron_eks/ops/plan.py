@@ -1,12 +1,11 @@
 """`meks plan`: what will exist, what it costs, and whether the jobs fit."""
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.pricing import AS_OF
+from megatron_eks.ops.output import structured, table
 from megatron_eks.ops.plan_json import plan_as_json
-from megatron_eks.ops.table import table
 from megatron_eks.plan.cost import cluster_cost
 from megatron_eks.predict.memory import GIB, parameters
 from megatron_eks.project import Project, load_project
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
 def run(cluster_file: "Path", output: str, today: "date") -> int:
     """Print the plan of a cluster and its jobs; raise ConfigError when there is none."""
     project = load_project(cluster_file, today)
-    if output == "json":
-        sys.stdout.write(json.dumps(plan_as_json(project), indent=2) + "\n")
-    else:
+    if output == "table":
         sys.stdout.write("\n".join(_sections(project)) + "\n")
+    else:
+        sys.stdout.write(structured(plan_as_json(project), output))
     sys.stderr.writelines(f"{finding}\n" for finding in (*project.warnings, *project.preview))
     return 0
 

@@ -1,6 +1,5 @@
 """`meks validate`: every finding about cluster and job files."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.job import Job
 from megatron_eks.config.load import read_mapping
+from megatron_eks.ops.output import structured
 from megatron_eks.project import check_files, job_files
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ def run(files: "Sequence[Path]", cluster: Path, output: str, today: "date") -> i
 
 def print_findings(findings: "Sequence[Finding]", output: str) -> None:
     """Write findings to stdout, one a line or as a JSON list, and their count to stderr."""
-    if output == "json":
-        sys.stdout.write(json.dumps([finding.as_json() for finding in findings], indent=2) + "\n")
-    else:
+    if output == "table":
         sys.stdout.writelines(f"{finding}\n" for finding in findings)
+    else:
+        sys.stdout.write(structured([dict(finding.as_json()) for finding in findings], output))
     errors = sum(finding.level == "error" for finding in findings)
     sys.stderr.write(f"{errors} errors, {len(findings) - errors} warnings\n")
 

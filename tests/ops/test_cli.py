@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = (ROOT / "cluster.yaml").read_text()
@@ -115,6 +116,14 @@ def test_plan_as_json_has_the_contract_of_predictions():
     assert (pool["max_gpus"], pool["efa_interfaces_per_node"]) == (16, 4)
     assert plan["preview"] is True
     assert plan["cost"]["full_per_hour"] > plan["cost"]["idle_per_hour"]
+
+
+def test_yaml_says_the_same_as_json():
+    """Programs choose the form that they read."""
+    for command in ("plan", "validate"):
+        assert yaml.safe_load(meks(command, "-o", "yaml").stdout) == json.loads(
+            meks(command, "-o", "json").stdout
+        )
 
 
 def test_an_unknown_price_is_said_to_be_unknown(project):

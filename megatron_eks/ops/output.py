@@ -1,6 +1,20 @@
-"""Plain tables that fit a terminal and a pipe alike."""
+"""What commands write to stdout: tables for people, JSON or YAML for programs."""
 
+import json
 from collections.abc import Collection, Iterator, Sequence
+
+import yaml
+
+from megatron_eks.config.load import Json
+
+FORMATS = ("table", "json", "yaml")
+
+
+def structured(value: Json, output: str) -> str:
+    """Write plain values as JSON or YAML."""
+    if output == "yaml":
+        return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return json.dumps(value, indent=2) + "\n"
 
 
 def table(
