@@ -61,12 +61,17 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     outputs, findings = read_outputs(document, cluster.name, repositories)
     if has_errors(findings):
         raise ConfigError(findings)
+    jobs = tuple(plan_job(job, cluster, outputs.images) for _, job in files.jobs)
+    used = [job.image for job in jobs]
+    shown = _shown(outputs_file)
+    config = "" if shown == "outputs.json" else f" -c config={_shown(cluster_file)}"
+    deploy = f"cdk deploy --all{config} --outputs-file {shown}"
     return Project(
         cluster=cluster,
-        jobs=tuple(plan_job(job, cluster, outputs.images) for _, job in files.jobs),
+        jobs=jobs,
         outputs=outputs,
         warnings=files.findings,
-        preview=tuple(preview_warning(outputs, _shown(outputs_file))),
+        preview=tuple(preview_warning(outputs, used, shown, deploy)),
     )
 
 

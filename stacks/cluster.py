@@ -106,6 +106,18 @@ class ClusterStack(BaseStack):
             bootstrap_self_managed_addons=False,
         )
         cluster.add_resource_dependency(group)
+        if not plan.access.public_cidrs:
+            # EKS's own group lets its members in only; people come from elsewhere in the VPC.
+            ec2.CfnSecurityGroupIngress(
+                self,
+                "EndpointFromVpc",
+                group_id=cluster.attr_cluster_security_group_id,
+                description="The private API endpoint, from the VPC",
+                ip_protocol="tcp",
+                from_port=443,
+                to_port=443,
+                cidr_ip=plan.network.vpc_cidr,
+            )
         acknowledge(
             cluster,
             "the endpoint answers the configured addresses only, and none when there are none",

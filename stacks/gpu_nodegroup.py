@@ -38,7 +38,6 @@ class GpuNodegroup(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         template = self._launch_template(pool, security_groups, tags)
-        # Without a name: a node group that must be replaced could not exist beside its successor.
         self.nodegroup = eks.CfnNodegroup(
             self,
             "Nodegroup",

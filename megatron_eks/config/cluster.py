@@ -122,7 +122,7 @@ class ExistingLustre(Model):
 class Lustre(Model):
     """The parallel file system that holds data, checkpoints and logs."""
 
-    capacity_gib: int = 1200
+    capacity_gib: int = Field(default=1200, ge=1, le=2_000_000)
     throughput_mbps_per_tib: Literal[125, 250, 500, 1000] = 500
     """MB/s for each TiB of capacity."""
     mount_path: AbsolutePath = "/shared"

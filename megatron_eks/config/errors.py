@@ -62,6 +62,9 @@ class Code(StrEnum):
     AMI_RELEASE = "MEKS-0218"
     MOUNT_PATH = "MEKS-0219"
     POOLS_ACROSS_ZONES = "MEKS-0220"
+    NAMESPACE = "MEKS-0221"
+    UNKNOWN_REGION = "MEKS-0222"
+    PARTITION = "MEKS-0223"
     # Job file
     UNKNOWN_POOL = "MEKS-0301"
     TOO_MANY_NODES = "MEKS-0302"
@@ -92,6 +95,7 @@ class Code(StrEnum):
     DUPLICATE_JOB = "MEKS-0327"
     EXTRA_ARGUMENT = "MEKS-0328"
     DATA_SPLIT = "MEKS-0329"
+    SHARED_CHECKPOINTS = "MEKS-0330"
     # Rules over templates
     EFA_INTERFACES = "MEKS-0501"
     EFA_SELF_RULES = "MEKS-0502"
@@ -154,7 +158,9 @@ class Finding:
     def __str__(self) -> str:
         """Return the one-line form of the error contract."""
         place = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{self.level} {self.code} {place} {dotted(self.path)}: {self.found} - {self.remedy}"
+        line = f"{self.level} {self.code} {place} {dotted(self.path)}: {self.found} - {self.remedy}"
+        # A key or value may hold line ends and terminal codes; a finding stays one plain line.
+        return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
 
     def as_json(self) -> dict[str, str | int]:
         """Return the same as a flat mapping."""

@@ -4,10 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from megatron_eks.config.model import AbsolutePath, DnsLabel, Model, S3Uri, Text
+from megatron_eks.config.model import AbsolutePath, DnsLabel, Model, Program, S3Uri, Text
 
-Positive = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
+# Far above any real run, and below what the API and the programs keep in 32 bits.
+_MOST = 1_000_000_000
+
+Positive = Annotated[int, Field(ge=1, le=_MOST)]
+Natural = Annotated[int, Field(ge=0, le=_MOST)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -132,16 +135,19 @@ class Runtime(Model):
 
     env: dict[str, str] = Field(default_factory=dict)
     shm_gib: Positive = 128
-    distributed_timeout_minutes: Positive = 10
-    gang_restarts: Natural = 3
+    distributed_timeout_minutes: int = Field(default=10, ge=1, le=1440)
+    """A collective that takes longer ends the job's processes."""
+    gang_restarts: int = Field(default=3, ge=0, le=1000)
+    """How often all ranks may start again before the job has failed."""
     rendezvous: Literal["static", "c10d", "etcd"] = "static"
     elastic: Elastic | None = None
     host_network: bool = False
     ipc_lock: bool = False
-    torchrun_path: Text = "torchrun"
+    torchrun_path: Program = "torchrun"
     queue: str | None = None
     priority_class: str | None = None
-    keep_days: Positive = 7
+    keep_days: int = Field(default=7, ge=1, le=365)
+    """How long a finished job and its pods stay visible."""
 
 
 class Job(Model):
@@ -283,8 +289,8 @@ class NcclTestJob(GpuJob):
     """All-reduce over nodes, with a pass mark for bus bandwidth."""
 
     kind: Literal["nccl_test"]
-    min_bytes: Positive = 8
-    max_bytes: Positive = 17179869184
+    min_bytes: int = Field(default=8, ge=1)
+    max_bytes: int = Field(default=17179869184, ge=1)
     pass_busbw_gb_s: float | None = Field(default=None, gt=0)
 
 

@@ -26,8 +26,10 @@ _POLICY_ARN = r"^arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/[A-Za-z0-9_+=,.@/-]+
 _KMS_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$"
 _RESERVATION = r"^cr-[0-9a-f]{8,17}$"
 _KUBERNETES = r"^1\.[0-9]{2}$"
-_ABSOLUTE_PATH = r"^(/[A-Za-z0-9._-]+)+$"
+# No segment may be . or .., which would lead out of the mounted file system.
+_ABSOLUTE_PATH = r"^(/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 _S3_URI = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/\S*)?$"
+_PROGRAM = r"^[A-Za-z0-9_./-]+$"
 _EMAIL = r"^[^@\s]+@[^@\s]+\.[^@\s]+$"
 
 # What each pattern means in words; the loader prints these as the remedy.
@@ -40,8 +42,11 @@ FORMATS: dict[str, str] = {
     _KMS_ARN: "use a key ARN: arn:aws:kms:REGION:ACCOUNT:key/ID",
     _RESERVATION: "use a capacity reservation id: cr- and 17 hexadecimal digits",
     _KUBERNETES: 'use a quoted minor version such as "1.35"',
-    _ABSOLUTE_PATH: "use an absolute path of letters, digits, '.', '_' and '-', with no final '/'",
+    _ABSOLUTE_PATH: (
+        "use an absolute path of letters, digits, '.', '_' and '-', without '..' and a final '/'"
+    ),
     _S3_URI: "use s3://BUCKET/PREFIX",
+    _PROGRAM: "use the name or path of one program, without arguments",
     _EMAIL: "use an address such as team@example.com",
 }
 
@@ -55,5 +60,6 @@ ReservationId = Annotated[str, Field(pattern=_RESERVATION)]
 KubernetesVersion = Annotated[str, Field(pattern=_KUBERNETES)]
 AbsolutePath = Annotated[str, Field(pattern=_ABSOLUTE_PATH)]
 S3Uri = Annotated[str, Field(pattern=_S3_URI)]
+Program = Annotated[str, Field(pattern=_PROGRAM)]
 Email = Annotated[str, Field(pattern=_EMAIL)]
 Text = Annotated[str, Field(min_length=1)]

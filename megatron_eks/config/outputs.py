@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.config.errors import Code, Finding, Level
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from megatron_eks.config.load import Document
 
@@ -44,11 +44,6 @@ class Outputs:
 
     lustre: Lustre
     images: "Mapping[str, Image]"
-
-    @property
-    def preview(self) -> bool:
-        """Tell whether anything is a placeholder."""
-        return self.lustre.preview or any(image.preview for image in self.images.values())
 
 
 _IMAGE_KEYS = {"megatron": "MegatronImage", "fsdp": "FsdpImage"}
@@ -89,17 +84,18 @@ def read_outputs(
     return _outputs(values, fallback), list(document.locate(findings))
 
 
-def preview_warning(outputs: Outputs, file: str) -> list[Finding]:
+def preview_warning(
+    outputs: Outputs, used: "Iterable[Image]", file: str, deploy: str
+) -> list[Finding]:
     """Say once what a preview lacks, and which command provides it."""
-    if not outputs.preview:
-        return []
     if outputs.lustre.preview:
         found = "no outputs of a deployment, so file system and images are placeholders"
-        remedy = "run: cdk deploy --all --outputs-file outputs.json"
-    else:
+        return [Finding(Code.PREVIEW, (), found, f"run: {deploy}", Level.WARNING, file)]
+    if any(image.preview for image in used):
         found = "images are known by tag only, so jobs stay previews"
         remedy = "build them, then put their digests (REPOSITORY@sha256:...) into this file"
-    return [Finding(Code.PREVIEW, (), found, remedy, Level.WARNING, file)]
+        return [Finding(Code.PREVIEW, (), found, remedy, Level.WARNING, file)]
+    return []
 
 
 def _outputs(values: "Mapping[str, str]", fallback: "Mapping[str, str]") -> Outputs:

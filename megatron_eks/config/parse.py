@@ -9,7 +9,12 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Code, Finding, Path, choices
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.model import FORMATS
-from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
+from megatron_eks.config.unsupported import (
+    SUPPORTED_KINDS,
+    cluster_unsupported,
+    job_unsupported,
+    unsupported,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,9 +40,12 @@ def parse_job(document: "Document") -> tuple[AnyJob | None, list[Finding]]:
     if not isinstance(document.value, dict):
         return None, document.findings
     kind = document.value.get("kind")
-    if isinstance(kind, str) and kind in _KINDS:
+    if isinstance(kind, str) and kind in SUPPORTED_KINDS:
         return _parse(document, _KINDS[kind], job_unsupported)
-    if kind is None:
+    if isinstance(kind, str) and kind in _KINDS:
+        # Its other keys are not worth correcting yet.
+        unknown = unsupported(("kind",), kind, SUPPORTED_KINDS)
+    elif kind is None:
         found, remedy, code = "'kind' is missing", ", ".join(sorted(_KINDS)), Code.MISSING_KEY
         unknown = Finding(code, ("kind",), found, f"add one of: {remedy}")
     else:
@@ -48,7 +56,7 @@ def parse_job(document: "Document") -> tuple[AnyJob | None, list[Finding]]:
 
 
 def _parse(
-    document: "Document", model: type[M], unsupported: "Callable[[M], Iterator[Finding]]"
+    document: "Document", model: type[M], refused: "Callable[[M], Iterator[Finding]]"
 ) -> tuple[M | None, list[Finding]]:
     findings = list(document.findings)
     if not isinstance(document.value, dict):
@@ -63,7 +71,7 @@ def _parse(
             if not _only_invalid_items(detail)
         )
         return None, [*findings, *document.locate(translated)]
-    return parsed, [*findings, *document.locate(unsupported(parsed))]
+    return parsed, [*findings, *document.locate(refused(parsed))]
 
 
 def _translate(

@@ -41,8 +41,9 @@ _CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
     (("observability", "monthly_budget_usd"), (None,)),
     (("permissions_boundary_arn",), (None,)),
 )
+SUPPORTED_KINDS = ("megatron",)
+
 _JOB: tuple[tuple[Path, tuple[object, ...]], ...] = (
-    (("kind",), ("megatron",)),
     (("parallelism", "expert"), (1,)),
     (("parallelism", "expert_tensor"), (None,)),
     (("training", "lr_schedule"), ("constant", "linear", "cosine")),
@@ -65,9 +66,9 @@ def job_unsupported(job: AnyJob) -> "Iterator[Finding]":
     yield from _unsupported(job, _JOB)
     if isinstance(job, MegatronJob) and isinstance(job.model, ModelSpec):
         if job.model.num_experts is not None:
-            yield _finding(("model", "num_experts"), job.model.num_experts, (None,))
+            yield unsupported(("model", "num_experts"), job.model.num_experts, (None,))
         if job.model.init is not None:
-            yield _finding(("model", "init"), job.model.init, (None,))
+            yield unsupported(("model", "init"), job.model.init, (None,))
 
 
 def _unsupported(
@@ -76,10 +77,11 @@ def _unsupported(
     for pattern, rendered in table:
         for path, value in _values(model, pattern, ()):
             if value not in rendered:
-                yield _finding(path, value, rendered)
+                yield unsupported(path, value, rendered)
 
 
-def _finding(path: Path, value: object, rendered: tuple[object, ...]) -> Finding:
+def unsupported(path: Path, value: object, rendered: tuple[object, ...]) -> Finding:
+    """Refuse one value, and name those that are rendered today."""
     allowed = " or ".join(_yaml(option) for option in rendered)
     return Finding(
         Code.NOT_SUPPORTED_YET,

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from megatron_eks.config.errors import Code, Finding, Level, has_errors
 from megatron_eks.config.load import MAX_DEPTH, Document, Json, read_documents, read_json
-from megatron_eks.ops.output import structured
+from megatron_eks.ops.output import count, structured
 from megatron_eks.rules.manifests import findings_in_manifests, is_manifest
 from megatron_eks.rules.templates import findings_in_templates, is_template
 
@@ -28,13 +28,13 @@ def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
         checked.add(path)
     findings = sorted(checked.findings(), key=_order)
     if output == "table":
-        stdout.writelines(f"{_one_line(str(finding))}\n" for finding in findings)
+        stdout.writelines(f"{finding}\n" for finding in findings)
     else:
         stdout.write(structured([dict(finding.as_json()) for finding in findings], output))
     errors = sum(finding.level is Level.ERROR for finding in findings)
     sys.stderr.write(
-        f"checked {_count(checked.templates, 'template')} and {_count(checked.objects, 'object')}: "
-        f"{_count(errors, 'error')}, {_count(len(findings) - errors, 'warning')}\n"
+        f"checked {count(checked.templates, 'template')} and {count(checked.objects, 'object')}: "
+        f"{count(errors, 'error')}, {count(len(findings) - errors, 'warning')}\n"
     )
     return _REFUSED if has_errors(findings) else _DONE
 
@@ -176,14 +176,3 @@ def _too_deep(value: Json) -> bool:
         if not level:
             return False
     return True
-
-
-def _one_line(text: str) -> str:
-    """Escape what would break the line or the terminal: names in foreign files are arbitrary."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -17,6 +17,11 @@ def structured(value: Json, output: str) -> str:
     return json.dumps(value, indent=2) + "\n"
 
 
+def count(number: int, noun: str) -> str:
+    """Write a number of things."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()
 ) -> Iterator[str]:

@@ -7,7 +7,7 @@ from megatron_eks.catalog.pricing import AS_OF
 from megatron_eks.ops.output import structured, table
 from megatron_eks.ops.plan_json import plan_as_json
 from megatron_eks.plan.cost import cluster_cost
-from megatron_eks.predict.memory import GIB, parameters
+from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, parameters
 from megatron_eks.project import Project, load_project
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ def _cost(project: Project) -> "Iterator[str]":
     rows.append(("Sum without GPU nodes", "", "", _usd(cost.idle_usd_per_hour)))
     rows.append(("Sum with all GPU nodes", "", "", _usd(cost.full_usd_per_hour)))
     yield from table(("BILLED BY THE HOUR", "COUNT", "USD EACH", "USD/HOUR"), rows, right=(1, 2, 3))
-    yield f"List prices of {AS_OF}; traffic, logs, image builds and S3 come on top."
+    yield f"List prices of {AS_OF}; volumes, traffic, logs, builds, keys and S3 come on top."
+    if cost.full_usd_per_hour is None:
+        yield f"unknown: this release has no price for {project.cluster.region}."
 
 
 def _job(job: "JobPlan") -> "Iterator[str]":
@@ -102,14 +104,16 @@ def _job(job: "JobPlan") -> "Iterator[str]":
             _gib(stage.optimizer_bytes),
             _gib(stage.activations_bytes),
             _gib(stage.logits_bytes),
+            _gib(OVERHEAD_BYTES),
             _gib(stage.total_bytes),
             f"{_gib(memory.capacity_bytes)} ({stage.total_bytes / memory.capacity_bytes:.0%})",
         )
         for stage in memory.stages
     ]
-    header = ("STAGE", "WEIGHTS", "OPTIMIZER", "ACTIVATIONS", "LOGITS", "GIB/GPU", "OF")
-    for line in table(header, rows, right=range(1, 7)):
+    header = ("STAGE", "WEIGHTS", "OPTIMIZER", "ACTIVATIONS", "LOGITS", "OTHER", "GIB/GPU", "OF")
+    for line in table(header, rows, right=range(1, 8)):
         yield f"  {line}"
+    yield "  Gradients count as weights; OTHER is CUDA, NCCL and the allocator."
 
 
 def _gib(count: int) -> str:

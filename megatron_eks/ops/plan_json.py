@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.pricing import AS_OF
 from megatron_eks.plan.cost import cluster_cost
-from megatron_eks.predict.memory import parameters
+from megatron_eks.predict.memory import OVERHEAD_BYTES, parameters
 
 if TYPE_CHECKING:
     from megatron_eks.config.load import Json
@@ -20,7 +20,7 @@ def plan_as_json(project: "Project") -> "Json":
         "cluster": _cluster(project.cluster),
         "cost": _cost(project.cluster),
         "jobs": [_job(job) for job in project.jobs],
-        "preview": project.outputs.preview,
+        "preview": bool(project.preview),
         "warnings": [dict(finding.as_json()) for finding in (*project.warnings, *project.preview)],
     }
 
@@ -108,7 +108,12 @@ def _job(job: "JobPlan") -> "Json":
             "per_gpu_bytes": memory.per_gpu_bytes,
             "capacity_bytes": memory.capacity_bytes,
             "stages": [
-                {**asdict(stage), "total_bytes": stage.total_bytes} for stage in memory.stages
+                {
+                    **asdict(stage),
+                    "other_bytes": OVERHEAD_BYTES,
+                    "total_bytes": stage.total_bytes,
+                }
+                for stage in memory.stages
             ],
         },
         "resources": dict(asdict(job.resources)),

@@ -80,7 +80,7 @@ def _positions(model: "ModelShape") -> "Iterator[Option]":
 def _parallelism(parallelism: "Parallelism", layout: "Layout") -> "Iterator[Option]":
     yield "--tensor-model-parallel-size", str(layout.tensor)
     yield "--pipeline-model-parallel-size", str(layout.pipeline)
-    if parallelism.virtual_pipeline:
+    if layout.virtual_pipeline > 1:
         yield "--num-virtual-stages-per-pipeline-rank", str(parallelism.virtual_pipeline)
     yield "--context-parallel-size", str(layout.context)
     if layout.sequence_parallel:

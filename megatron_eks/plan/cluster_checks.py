@@ -8,6 +8,7 @@ from megatron_eks.catalog.instances import INSTANCES, SYSTEM_INSTANCE_TYPES
 from megatron_eks.config.errors import Code, Finding, Level, choices
 from megatron_eks.plan.cluster import POOL_LABEL
 from megatron_eks.plan.network_checks import check_access, check_network
+from megatron_eks.plan.platform import OPERATOR_NAMESPACE, SYSTEM_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,32 +18,38 @@ if TYPE_CHECKING:
     from megatron_eks.config.errors import Path
 
 # Directories of the image or the kubelet that a volume would hide.
-_SYSTEM_PATHS = (
-    *(
-        "/bin",
-        "/dev",
-        "/etc",
-        "/lib",
-        "/opt",
-        "/proc",
-        "/root",
-        "/run",
-        "/sbin",
-        "/sys",
-        "/usr",
-        "/var",
-    ),
-    "/tmp",  # noqa: S108 -- a name to refuse
+_SYSTEM_PATHS = tuple(
+    f"/{name}"
+    for name in [
+        "bin",
+        "boot",
+        "dev",
+        "etc",
+        "home",
+        "lib",
+        "lib64",
+        "opt",
+        "proc",
+        "root",
+        "run",
+        "sbin",
+        "sys",
+        "tmp",
+        "usr",
+        "var",
+    ]
 )
 
 _EKS_ZONES = 2
 _SUPPORT_WARNING_DAYS = 60
 _LUSTRE_STEP_GIB = 2400
 _LUSTRE_SMALLEST_GIB = 1200
-_LABEL_KEY = re.compile(
-    r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-)
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*"
+_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*"
+_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = re.compile(rf"({_SUBDOMAIN}/)?{_NAME}")
+_LABEL_VALUE = re.compile(rf"({_NAME})?")
 _RESERVED_DOMAINS = (
     POOL_LABEL.split("/")[0],
     "kubernetes.io",
@@ -50,6 +57,8 @@ _RESERVED_DOMAINS = (
     "amazonaws.com",
     "nvidia.com",
 )
+# Every service takes these; some take more (AWS General Reference, "Tagging AWS resources").
+_TAG_TEXT = re.compile(r"[A-Za-z0-9_.:/=+@-]([A-Za-z0-9 _.:/=+@-]*[A-Za-z0-9_.:/=+@-])?")
 _TAG_KEY_LENGTH, _TAG_VALUE_LENGTH = 128, 256
 
 
@@ -61,6 +70,7 @@ def check_cluster(config: "ClusterConfig", today: "date") -> "Iterator[Finding]"
     yield from check_network(config)
     yield from _pools(config)
     yield from _lustre(config)
+    yield from _namespace(config)
     yield from _tags(config)
 
 
@@ -74,7 +84,7 @@ def _version(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
     ends = pins.KUBERNETES_STANDARD_SUPPORT_ENDS[version]
     if ends and (ends - today).days < _SUPPORT_WARNING_DAYS:
         word = "ended" if ends < today else "ends"
-        found = f"standard support of {version} {word} on {ends}; then an hour costs 0.60 USD"
+        found = f"standard support of {version} {word} on {ends}; EKS then upgrades it by itself"
         remedy = "use a version that is supported for longer: " + ", ".join(
             known
             for known, end in pins.KUBERNETES_STANDARD_SUPPORT_ENDS.items()
@@ -218,6 +228,14 @@ def _lustre(config: "ClusterConfig") -> "Iterator[Finding]":
             yield Finding(Code.POOLS_ACROSS_ZONES, place, found, remedy, Level.WARNING)
 
 
+def _namespace(config: "ClusterConfig") -> "Iterator[Finding]":
+    name = config.platform.namespace
+    if name in {SYSTEM_NAMESPACE, OPERATOR_NAMESPACE, "default"} or name.startswith("kube-"):
+        found = f"{name} belongs to Kubernetes or to this project's own parts"
+        remedy = "use a namespace of your own, such as megatron-workshop"
+        yield Finding(Code.NAMESPACE, ("platform", "namespace"), found, remedy)
+
+
 def _tags(config: "ClusterConfig") -> "Iterator[Finding]":
     for key, value in config.tags.items():
         if key.lower().startswith("aws:"):
@@ -227,6 +245,13 @@ def _tags(config: "ClusterConfig") -> "Iterator[Finding]":
                 "tags that start with 'aws:' belong to AWS",
                 "use another key",
             )
+        elif key.lower() == "name" or key.startswith("kubernetes.io/"):
+            found = f"{key!r} is set by this project on each resource"
+            yield Finding(Code.TAG, ("tags", key), found, "use another key")
+        elif not _TAG_TEXT.fullmatch(key) or not _TAG_TEXT.fullmatch(value or "-"):
+            found = "a key or value with signs that AWS does not take"
+            remedy = "use letters, digits, spaces and _ . : / = + - @"
+            yield Finding(Code.TAG, ("tags", key), found, remedy)
         elif not key or len(key) > _TAG_KEY_LENGTH or len(value) > _TAG_VALUE_LENGTH:
             found = f"a key of {len(key)} and a value of {len(value)} characters"
             yield Finding(

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from megatron_eks.config.errors import Path
     from megatron_eks.config.job import MegatronJob, ModelSpec
 
+# Presets whose arguments and memory are complete.
+DENSE = sorted(name for name, model in PRESETS.items() if model.num_experts is None)
+
 _SHARES = 3
 _DNS_LABEL_LENGTH = 63
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -51,7 +54,10 @@ def _names(job: "MegatronJob") -> "Iterator[Finding]":
         found = f"the Service {longest!r} would have {len(longest)} characters, and 63 are allowed"
         remedy = f"shorten the name by {len(longest) - _DNS_LABEL_LENGTH} characters"
         yield Finding(Code.NAME_TOO_LONG, ("name",), found, remedy)
-    if job.image not in REPOSITORIES and not is_digest(job.image):
+    if job.image == "fsdp":
+        found = "this image has no Megatron-LM"
+        yield Finding(Code.UNKNOWN_IMAGE, ("image",), found, "use megatron")
+    elif job.image not in REPOSITORIES and not is_digest(job.image):
         found = f"{job.image!r} is neither a repository of this cluster nor a URI with a digest"
         remedy = f"{choices(job.image, REPOSITORIES)}; or REGISTRY/NAME@sha256:..."
         yield Finding(Code.UNKNOWN_IMAGE, ("image",), found, remedy)
@@ -60,11 +66,14 @@ def _names(job: "MegatronJob") -> "Iterator[Finding]":
 def _model(model: "str | ModelSpec") -> "Iterator[Finding]":
     name = model if isinstance(model, str) else model.preset
     if name is not None:
+        path: Path = ("model",) if isinstance(model, str) else ("model", "preset")
         if name not in PRESETS:
-            path: Path = ("model",) if isinstance(model, str) else ("model", "preset")
             yield Finding(
-                Code.UNKNOWN_MODEL, path, f"unknown preset {name!r}", choices(name, PRESETS)
+                Code.UNKNOWN_MODEL, path, f"unknown preset {name!r}", choices(name, DENSE)
             )
+        elif name not in DENSE:
+            found = f"{name} has experts, and mixtures of experts are not supported yet"
+            yield Finding(Code.NOT_SUPPORTED_YET, path, found, f"use one of {', '.join(DENSE)}")
         return
     given = set() if isinstance(model, str) else set(model.model_dump(exclude_none=True))
     required = [field.name for field in fields(ModelShape) if field.default is MISSING]

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.config.errors import Code, Finding, Level
 from megatron_eks.plan.job import MIB, job_layout, job_memory
-from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, GIB, parameters
+from megatron_eks.predict.memory import (
+    CHECKPOINT_BYTES_PER_PARAMETER,
+    GIB,
+    OVERHEAD_BYTES,
+    parameters,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +28,11 @@ if TYPE_CHECKING:
 _TIGHT = 0.92
 # bf16 weights of the base model, kept beside the run's own checkpoints.
 _BASE_BYTES_PER_PARAMETER = 2
+
+_MOST_LISTED = 10_000
+
+# Flash attention's kernels (Dao-AILab/flash-attention, README, "head dimensions up to 256").
+_HEAD_STEP, _LARGEST_HEAD = 8, 256
 
 
 def check_layout(
@@ -87,6 +97,10 @@ def _tensor(job: "MegatronJob", model: "ModelShape") -> "Iterator[Finding]":
         found = f"{groups} query groups do not divide {model.num_attention_heads} attention heads"
         remedy = f"use one of {_divisors(model.num_attention_heads)}"
         yield Finding(Code.LAYOUT_HEADS, ("model", "num_query_groups"), found, remedy)
+    if model.kv_channels % _HEAD_STEP or model.kv_channels > _LARGEST_HEAD:
+        found = f"attention heads of {model.kv_channels} channels do not suit flash attention"
+        remedy = f"use a multiple of {_HEAD_STEP}, at most {_LARGEST_HEAD}"
+        yield Finding(Code.LAYOUT_HEADS, ("model", "kv_channels"), found, remedy)
     if model.ffn_hidden_size % tensor:
         found = f"{tensor} does not divide ffn_hidden_size {model.ffn_hidden_size}"
         yield Finding(Code.LAYOUT_HEADS, path, found, "use a divisor of it")
@@ -108,7 +122,7 @@ def _pipeline(
         yield Finding(
             Code.RECOMPUTE, ("training", "recompute_layers"), found, f"use at most {layers}"
         )
-    if chunks is None:
+    if chunks is None or chunks == 1:  # Megatron takes one chunk for none
         return
     path = ("parallelism", "virtual_pipeline")
     if pipeline == 1:
@@ -173,7 +187,8 @@ def _breakdown(memory: "MemoryEstimate") -> str:
     return (
         f"weights and gradients {_gib(worst.weights_bytes)}, "
         f"optimizer {_gib(worst.optimizer_bytes)}, "
-        f"activations {_gib(worst.activations_bytes)}, logits {_gib(worst.logits_bytes)}"
+        f"activations {_gib(worst.activations_bytes)}, logits {_gib(worst.logits_bytes)}, "
+        f"other {_gib(OVERHEAD_BYTES)}"
     )
 
 
@@ -242,6 +257,8 @@ def _gib(count: int) -> str:
 
 
 def _divisors(number: int) -> str:
+    if number > _MOST_LISTED:
+        return f"its divisors: {number}"
     return ", ".join(str(value) for value in range(1, number + 1) if number % value == 0)
 
 

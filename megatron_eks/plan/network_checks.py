@@ -7,7 +7,7 @@ from megatron_eks.config.errors import Code, Finding, Level, choices
 from megatron_eks.plan.subnets import addresses, carve, node_addresses, smallest_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from megatron_eks.config.cluster import ClusterConfig
     from megatron_eks.config.errors import Path
@@ -18,6 +18,8 @@ _DOCUMENTATION_NETWORKS = tuple(
     map(IPv4Network, ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"))
 )
 _PRIVATE_NETWORKS = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+
+_SHARED_NETWORK = IPv4Network("100.64.0.0/10")  # RFC 6598, used for large clusters
 
 _NOWHERE = IPv4Network("0.0.0.0/32")
 
@@ -34,8 +36,11 @@ INTERFACE_ENDPOINTS = (
     ),
     *("fsx", "kms", "logs", "monitoring", "secretsmanager", "ssm", "ssmmessages", "sts"),
 )
-# AWS accepts VPCs between these prefixes (VPC User Guide, "VPC CIDR blocks").
-_VPC_PREFIXES = range(16, 29)
+# AWS accepts /16 to /28 (VPC User Guide, "VPC CIDR blocks"); below /22 no subnet holds a cluster.
+_VPC_PREFIXES = range(16, 23)
+
+# A public range of more addresses than this is nobody's office.
+_WIDEST_PREFIX = 8
 _SERVICE_PREFIXES = range(12, 25)  # EKS API reference, KubernetesNetworkConfigRequest
 
 
@@ -49,6 +54,8 @@ def check_access(config: "ClusterConfig") -> "Iterator[Finding]":
             )
     for index, cidr in enumerate(access.public_cidrs):
         yield from _public_cidr(("access", "public_cidrs", index), cidr)
+    yield from _twice(("access", "admin_role_arns"), access.admin_role_arns)
+    yield from _twice(("access", "public_cidrs"), access.public_cidrs)
     if not access.public_cidrs and access.private_route is None:
         yield Finding(
             Code.NO_WAY_IN,
@@ -60,18 +67,28 @@ def check_access(config: "ClusterConfig") -> "Iterator[Finding]":
 
 def _public_cidr(path: "Path", cidr: str) -> "Iterator[Finding]":
     network, problem = _network_of(path, cidr)
+    outward = "use the public address of your office or VPN"
     if problem:
         yield problem
-    elif network.prefixlen == 0:
-        found = "0.0.0.0/0 lets the whole internet try to log in"
-        yield Finding(
-            Code.PUBLIC_ACCESS_TOO_WIDE, path, found, "list the ranges people connect from"
-        )
-    elif any(network.overlaps(private) for private in _PRIVATE_NETWORKS):
+    elif any(network.subnet_of(private) for private in _PRIVATE_NETWORKS):
         found = f"{cidr} is private; nobody reaches a public endpoint from it, and EKS refuses it"
-        yield Finding(Code.CIDR, path, found, "use the public address of your office or VPN")
+        yield Finding(Code.CIDR, path, found, outward)
+    elif network.prefixlen < _WIDEST_PREFIX:
+        whom = "half the world" if network.prefixlen else "the whole internet"
+        found, remedy = f"{cidr} lets {whom} try to log in", "list the ranges people connect from"
+        yield Finding(Code.PUBLIC_ACCESS_TOO_WIDE, path, found, remedy)
     elif any(network.subnet_of(known) for known in _DOCUMENTATION_NETWORKS):
         yield _documentation(path, cidr, "the address range people connect from")
+    elif not network.is_global or network.is_multicast:
+        found = f"nobody connects from an address of {cidr}"
+        yield Finding(Code.CIDR, path, found, outward)
+
+
+def _twice(path: "Path", entries: "Sequence[str]") -> "Iterator[Finding]":
+    for index, entry in enumerate(entries):
+        if entry in entries[:index]:
+            found, remedy = f"{entry!r} is listed twice", "list it once"
+            yield Finding(Code.DUPLICATE_NAME, (*path, index), found, remedy)
 
 
 def _documentation(path: "Path", value: str, meaning: str) -> Finding:
@@ -83,18 +100,22 @@ def _documentation(path: "Path", value: str, meaning: str) -> Finding:
 def _network_of(path: "Path", cidr: str) -> tuple[IPv4Network, Finding | None]:
     """Parse an address range, and say what is wrong with it if it is not one."""
     try:
-        return IPv4Network(cidr), None
+        network = ip_network(cidr, strict=False)
     except ValueError:
-        pass
-    try:
-        loose = ip_network(cidr, strict=False)
-    except ValueError:
-        remedy = "use an IPv4 range such as 203.0.113.0/24"
-        return _NOWHERE, Finding(Code.CIDR, path, f"{cidr!r} is not an address range", remedy)
-    if isinstance(loose, IPv4Network):
-        found = f"{cidr!r} has bits set behind its prefix"
-        return _NOWHERE, Finding(Code.CIDR, path, found, f"use {loose}")
-    return _NOWHERE, Finding(Code.CIDR, path, f"{cidr!r} is not IPv4", "use an IPv4 range")
+        found, remedy = (
+            f"{cidr!r} is not an address range",
+            "use an IPv4 range such as 203.0.113.0/24",
+        )
+    else:
+        if str(network) == cidr and isinstance(network, IPv4Network):
+            return network, None
+        if not isinstance(network, IPv4Network):
+            found, remedy = f"{cidr!r} is not IPv4", "use an IPv4 range"
+        elif str(network).split("/")[0] != cidr.split("/", maxsplit=1)[0]:
+            found, remedy = f"{cidr!r} has bits set behind its prefix", f"use {network}"
+        else:
+            found, remedy = f"{cidr!r} is not the form that AWS reads", f"use {network}"
+    return _NOWHERE, Finding(Code.CIDR, path, found, remedy)
 
 
 def check_network(config: "ClusterConfig") -> "Iterator[Finding]":
@@ -112,14 +133,20 @@ def check_network(config: "ClusterConfig") -> "Iterator[Finding]":
                 f"unknown endpoint {name!r}",
                 choices(name, INTERFACE_ENDPOINTS),
             )
+    yield from _twice(("network", "interface_endpoints"), network.interface_endpoints)
     if vpc_problem or service_problem:
+        return
+    if not any(vpc.subnet_of(usable) for usable in (*_PRIVATE_NETWORKS, _SHARED_NETWORK)):
+        found = f"{vpc} is not private, so pods could not reach the real owners of its addresses"
+        remedy = "use a range inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
+        yield Finding(Code.CIDR, ("network", "vpc_cidr"), found, remedy)
         return
     if vpc.prefixlen not in _VPC_PREFIXES:
         yield Finding(
             Code.CIDR,
             ("network", "vpc_cidr"),
             f"a VPC cannot be {vpc}",
-            "use a prefix from /16 to /28",
+            "use a prefix from /16 to /22",
         )
         return
     inside = any(service.subnet_of(private) for private in _PRIVATE_NETWORKS)

@@ -181,7 +181,7 @@ def test_no_pod_is_given_a_secret_as_text(everything):
 @pytest.mark.parametrize("outs", [outputs(), deployed()], ids=["preview", "deployed"])
 def test_previews_are_marked_and_nothing_else_is(outs):
     """An object that holds a placeholder says so; an object that holds none does not."""
-    plans = [rendered.training_job() if not outs.preview else training_job("null")]
+    plans = [rendered.training_job() if not outs.lustre.preview else training_job("null")]
     for manifest in [*rendered.platform(outs=outs), *rendered.jobs(*plans)]:
         holds = "preview.invalid" in str(manifest) or "fs-preview" in str(manifest)
         annotations = manifest["metadata"].get("annotations", {})
