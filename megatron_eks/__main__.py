@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,12 @@ exit codes: 0 done, 1 failed, 2 configuration or usage wrong, 130 interrupted
 def main(arguments: "Sequence[str] | None" = None) -> int:
     """Run one command; an expected failure is printed as findings, never as a traceback."""
     options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A terminal or pipe that cannot show a sign of somebody's file must not stop the command.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return _run(options)
+        code = _run(options)
+        sys.stdout.flush()
     except ConfigError as error:
         validate.print_findings(error.findings, options.output)
         return USAGE
@@ -36,8 +41,12 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
         # The reader went away (`| head`); there is nobody left to tell.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 -- until exit
         return DONE
+    except OSError as error:
+        sys.stderr.write(f"cannot write the result: {error}\n")
+        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+    return code
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from megatron_eks.config.errors import Finding
 
-USAGE = 2
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 
 def prepare() -> None:
@@ -42,7 +42,13 @@ def run(render: "Callable[[Project], Iterable[Finding]]", cluster_file: str | No
         project = load_project(path, datetime.now(tz=UTC).date())
     except ConfigError as error:
         return _report(error.findings)
-    return _report((*project.warnings, *render(project)))
+    try:
+        return _report((*project.warnings, *render(project)))
+    except OSError as error:
+        sys.stderr.write(f"cannot write the result: {error} - check the path and its permissions\n")
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _report(findings: "Iterable[Finding]") -> int:

@@ -1,11 +1,12 @@
 """From a cluster file to a complete plan: the composition that every entry point shares."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.build_context import content_tag
-from megatron_eks.config.errors import Code, ConfigError, Finding, has_errors
+from megatron_eks.config.errors import Code, ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob, MegatronJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs
@@ -83,7 +84,8 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
         findings += document.locate(check_cluster(config, today))
     parsed: list[tuple[Document, MegatronJob]] = []
     names: dict[str, str] = {}
-    for path in jobs:
+    directories: dict[str, str] = {}
+    for path in dict.fromkeys(jobs):
         job_document = _read(path)
         job, job_findings = parse_job(job_document)
         findings += job_findings
@@ -92,6 +94,8 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
         findings += job_document.locate(_check(job, config, names))
         names.setdefault(job.name, job_document.file)
         if isinstance(job, MegatronJob):
+            findings += job_document.locate(_shared_checkpoints(job, directories))
+            directories.setdefault(job.checkpoint.directory, job_document.file)
             parsed.append((job_document, job))
     return Files(config, tuple(parsed), tuple(sorted(findings, key=_order)))
 
@@ -99,7 +103,14 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
 def job_files(cluster_file: Path) -> list[Path]:
     """List the job files that belong to a cluster file: those in `jobs/` beside it."""
     folder = cluster_file.parent / "jobs"
-    return sorted(path for path in folder.glob("*.y*ml") if path.suffix in {".yaml", ".yml"})
+    if folder.exists() and not folder.is_dir():
+        return [folder]  # reading it says what is wrong
+    # Hidden names are editors' locks and copies.
+    return sorted(
+        path
+        for path in folder.glob("*.y*ml")
+        if path.suffix in {".yaml", ".yml"} and not path.name.startswith(".")
+    )
 
 
 def image_tags(config: "ClusterConfig") -> dict[str, str]:
@@ -118,6 +129,15 @@ def _check(
         yield from check_job(job, config)
 
 
+def _shared_checkpoints(job: MegatronJob, directories: dict[str, str]) -> "Iterable[Finding]":
+    directory = job.checkpoint.directory
+    if directory in directories:
+        found = f"{directories[directory]} saves to {directory} too: run together, one loses"
+        remedy = "give each job its own directory, or never run both"
+        path = ("checkpoint", "directory")
+        yield Finding(Code.SHARED_CHECKPOINTS, path, found, remedy, Level.WARNING)
+
+
 def _read(path: Path) -> Document:
     shown = _shown(path)
     try:
@@ -126,17 +146,17 @@ def _read(path: Path) -> Document:
         found, remedy = "no such file", "check the path, or name another file with CLUSTER_CONFIG"
     except UnicodeDecodeError:
         found, remedy = "not a UTF-8 text", "save it as UTF-8"
+    except IsADirectoryError:
+        found, remedy = "a folder", "name the files in it"
     except OSError as error:
         found, remedy = f"cannot be read: {error.strerror}", "check the path and its permissions"
-    return Document(shown, findings=[Finding(Code.FILE_UNREADABLE, (), found, remedy, file=shown)])
+    return Document(shown, findings=[Finding(Code.FILE_UNREADABLE, (), found, remedy).at(shown, 1)])
 
 
 def _shown(path: Path) -> str:
     """Write a path as the user would: relative to where they stand, where that is shorter."""
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+    inside = os.path.relpath(path)
+    return str(path) if inside.startswith("..") else inside
 
 
 def _order(finding: Finding) -> tuple[bool, str, int]:

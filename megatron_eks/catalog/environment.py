@@ -172,6 +172,21 @@ _NO_SECRET_VALUE = re.compile(
 )
 
 
+# What a job file may not take from our images or from the device plugin; other people's manifests
+# may have good reasons.
+IMAGE_VARIABLES: dict[str, str] = {
+    **dict.fromkeys(
+        ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "HOME"), "the image sets it"
+    ),
+    **dict.fromkeys(
+        ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
+        "the device plugin decides which GPUs a pod sees, and every rank needs its own",
+    ),
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "without it a lost rank leaves all others waiting",
+    **dict.fromkeys(("NODE_RANK", "NNODES", "NPROC_PER_NODE"), "torchrun reads PET_ names only"),
+}
+
+
 def judge(name: str, value: str, *, host_network: bool) -> Policy:
     """Return the policy for one variable of a job file."""
     if name in {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}:

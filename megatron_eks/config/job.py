@@ -2,53 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 
+from megatron_eks.config.architecture import AnyModel, Fraction, Natural, Positive
 from megatron_eks.config.model import AbsolutePath, DnsLabel, Model, Program, S3Uri, Text
-
-# Far above any real run, and below what the API and the programs keep in 32 bits.
-_MOST = 1_000_000_000
-
-Positive = Annotated[int, Field(ge=1, le=_MOST)]
-Natural = Annotated[int, Field(ge=0, le=_MOST)]
-Fraction = Annotated[float, Field(ge=0, lt=1)]
-
-
-class ModelSpec(Model):
-    """A preset with changes, or a whole architecture in Megatron's names."""
-
-    preset: str | None = None
-    init: Literal["config", "pretrained"] | None = None
-    num_layers: Positive | None = None
-    hidden_size: Positive | None = None
-    ffn_hidden_size: Positive | None = None
-    num_attention_heads: Positive | None = None
-    num_query_groups: Positive | None = None
-    kv_channels: Positive | None = None
-    vocab_size: Positive | None = None
-    max_position_embeddings: Positive | None = None
-    normalization: Literal["RMSNorm", "LayerNorm"] | None = None
-    norm_epsilon: float | None = Field(default=None, gt=0)
-    swiglu: bool | None = None
-    add_bias_linear: bool | None = None
-    untie_embeddings_and_output_weights: bool | None = None
-    position_embedding_type: Literal["rope", "learned_absolute"] | None = None
-    rotary_base: Positive | None = None
-    attention_dropout: Fraction | None = None
-    hidden_dropout: Fraction | None = None
-    init_method_std: float | None = Field(default=None, gt=0)
-    num_experts: Positive | None = None
-    moe_router_topk: Positive | None = None
-
-
-# Decided by type, so that a mistake inside a mapping is not also reported as "not a text". The
-# tags cannot be keys of a file, so that locations of errors can be told from them.
-AnyModel = Annotated[
-    Annotated[ModelSpec, Tag("<mapping>")] | Annotated[str, Tag("<preset>")],
-    Discriminator(
-        lambda value: "<mapping>" if isinstance(value, (dict, ModelSpec)) else "<preset>"
-    ),
-]
 
 
 class Parallelism(Model):

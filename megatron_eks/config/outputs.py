@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 
     from megatron_eks.config.load import Document
 
-_DIGEST = re.compile(r".+@sha256:[0-9a-f]{64}")
+# A registry, a repository, and a digest (distribution/reference, "Grammar").
+_DIGEST = re.compile(
+    r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[\w.-]+)?"
+    r"@sha256:[0-9a-f]{64}",
+    re.ASCII,
+)
 
 PLACEHOLDER_HOST = "preview.invalid"
 """`.invalid` never resolves (RFC 2606), so a preview cannot pull or mount anything."""
@@ -89,12 +94,12 @@ def preview_warning(
 ) -> list[Finding]:
     """Say once what a preview lacks, and which command provides it."""
     if outputs.lustre.preview:
-        found = "no outputs of a deployment, so file system and images are placeholders"
-        return [Finding(Code.PREVIEW, (), found, f"run: {deploy}", Level.WARNING, file)]
+        found = "no file system in the outputs of a deployment, so there are placeholders"
+        return [Finding(Code.PREVIEW, (), found, f"run: {deploy}", Level.WARNING).at(file, 1)]
     if any(image.preview for image in used):
         found = "images are known by tag only, so jobs stay previews"
         remedy = "build them, then put their digests (REPOSITORY@sha256:...) into this file"
-        return [Finding(Code.PREVIEW, (), found, remedy, Level.WARNING, file)]
+        return [Finding(Code.PREVIEW, (), found, remedy, Level.WARNING).at(file, 1)]
     return []
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from megatron_eks.config.load import Document, Json
+    from megatron_eks.config.load import Document, Json, Place
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -97,12 +97,18 @@ def _translate(
         return Finding(
             Code.OUT_OF_RANGE, path, f"{shown} is out of range", f"use {word} {context[key]}"
         )
-    place = document.places.get(path)
+    return _wrong_type(path, detail, document.places.get(path))
+
+
+def _wrong_type(path: Path, detail: "ErrorDetails", place: "Place | None") -> Finding:
+    kind, value = detail["type"], detail["input"]
+    if value is None and kind in _TYPES:
+        return Finding(Code.WRONG_TYPE, path, "no value", "give it one, or remove the key")
     if kind == "string_type" and place and place.raw:
         found = f"{place.raw} without quotes is not a text"
         return Finding(Code.UNQUOTED, path, found, f'write "{place.raw}" in quotes')
     remedy = _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
-    return Finding(Code.WRONG_TYPE, path, f"{shown} has the wrong type", remedy)
+    return Finding(Code.WRONG_TYPE, path, f"{_shown(value)} has the wrong type", remedy)
 
 
 def _missing(path: Path, _context: "Mapping[str, Any]", _value: object) -> Finding:
@@ -113,10 +119,8 @@ def _missing(path: Path, _context: "Mapping[str, Any]", _value: object) -> Findi
 
 def _missing_tag(path: Path, context: "Mapping[str, Any]", _value: object) -> Finding:
     name = str(context["discriminator"]).strip("'")
-    allowed = ", ".join(sorted(_KINDS)) if name == "kind" else "see docs/configuration.md"
-    return Finding(
-        Code.MISSING_KEY, (*path, name), f"{name!r} is missing", f"add one of: {allowed}"
-    )
+    remedy = f"add `{name}:`; docs/configuration.md explains it"
+    return Finding(Code.MISSING_KEY, (*path, name), f"{name!r} is missing", remedy)
 
 
 def _unknown_tag(path: Path, context: "Mapping[str, Any]", _value: object) -> Finding:
@@ -129,9 +133,15 @@ def _unknown_tag(path: Path, context: "Mapping[str, Any]", _value: object) -> Fi
 
 def _not_a_choice(path: Path, context: "Mapping[str, Any]", value: object) -> Finding:
     options = str(context["expected"]).replace(" or ", ", ").split(", ")
-    remedy = choices(str(value), [option.strip("' ") for option in options])
+    words = [_YAML_WORDS.get(option, option).strip("' ") for option in options]
+    if isinstance(value, str) and value in words:
+        remedy = f"write {value} without quotes"
+    else:
+        remedy = choices(str(value), words)
     return Finding(Code.NOT_ALLOWED, path, f"{_shown(value)} is not allowed", remedy)
 
+
+_YAML_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 _PRESENCE: "dict[str, Callable[[Path, Mapping[str, Any], object], Finding]]" = {
     "missing": _missing,

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.errors import Code, Finding, Path
-from megatron_eks.config.job import AnyJob, MegatronJob, ModelSpec
+from megatron_eks.config.job import AnyJob, MegatronJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -82,7 +82,7 @@ def _cost(project: Project) -> "Iterator[str]":
     rows.append(("Sum without GPU nodes", "", "", _usd(cost.idle_usd_per_hour)))
     rows.append(("Sum with all GPU nodes", "", "", _usd(cost.full_usd_per_hour)))
     yield from table(("BILLED BY THE HOUR", "COUNT", "USD EACH", "USD/HOUR"), rows, right=(1, 2, 3))
-    yield f"List prices of {AS_OF}; volumes, traffic, logs, builds, keys and S3 come on top."
+    yield f"List prices of {AS_OF}, without volumes, traffic, logs, builds and S3."
     if cost.full_usd_per_hour is None:
         yield f"unknown: this release has no price for {project.cluster.region}."
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.instances import INSTANCES, SYSTEM_INSTANCE_TYPES
+from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.errors import Code, Finding, Level, choices
 from megatron_eks.plan.cluster import POOL_LABEL
 from megatron_eks.plan.network_checks import check_access, check_network
@@ -14,30 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import date
 
+    from megatron_eks.catalog.regions import PARTITIONS
     from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
+from megatron_eks.config.errors import Path
 
 # Directories of the image or the kubelet that a volume would hide.
-_SYSTEM_PATHS = tuple(
-    f"/{name}"
-    for name in [
-        "bin",
-        "boot",
-        "dev",
-        "etc",
-        "home",
-        "lib",
-        "lib64",
-        "opt",
-        "proc",
-        "root",
-        "run",
-        "sbin",
-        "sys",
-        "tmp",
-        "usr",
-        "var",
-    ]
+_SYSTEM_PATHS = (
+    *("/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root"),
+    *("/run", "/sbin", "/sys", "/usr", "/var"),
+    "/tmp",  # noqa: S108 -- a name to refuse
 )
 
 _EKS_ZONES = 2
@@ -65,6 +51,7 @@ _TAG_KEY_LENGTH, _TAG_VALUE_LENGTH = 128, 256
 def check_cluster(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
     """Yield everything wrong with a cluster, errors and warnings."""
     yield from _version(config, today)
+    yield from _region(config)
     yield from _zones(config)
     yield from check_access(config)
     yield from check_network(config)
@@ -95,6 +82,19 @@ def _version(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
         found = f"add-ons and AMI of {version} are not pinned; EKS's defaults are used"
         remedy = f"use {', '.join(map(repr, pins.AMI_RELEASES))} for pinned versions"
         yield Finding(Code.UNPINNED_VERSION, path, found, remedy, Level.WARNING)
+
+
+def _region(config: "ClusterConfig") -> "Iterator[Finding]":
+    partition = PARTITIONS.get(config.region)
+    if partition is None:
+        found = f"unknown or unsupported region {config.region!r}"
+        yield Finding(Code.UNKNOWN_REGION, ("region",), found, choices(config.region, PARTITIONS))
+        return
+    for index, arn in enumerate(config.access.admin_role_arns):
+        if arn.split(":")[1] != partition:
+            found = f"a role of partition {arn.split(':')[1]!r} cannot act in {config.region}"
+            path: Path = ("access", "admin_role_arns", index)
+            yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:iam::...")
 
 
 def _zones(config: "ClusterConfig") -> "Iterator[Finding]":

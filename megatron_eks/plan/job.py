@@ -11,7 +11,8 @@ from megatron_eks.catalog.instances import (
     InstanceType,
 )
 from megatron_eks.catalog.models import PRESETS, ModelShape
-from megatron_eks.config.job import MegatronJob, ModelSpec
+from megatron_eks.config.architecture import ModelSpec
+from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.outputs import Image, is_digest
 from megatron_eks.plan.arguments import megatron_arguments
 from megatron_eks.plan.environment import job_environment

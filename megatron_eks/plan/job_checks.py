@@ -2,9 +2,10 @@
 
 import re
 from dataclasses import MISSING, fields
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.environment import Verdict, judge
+from megatron_eks.catalog.environment import IMAGE_VARIABLES, POLICIES, Policy, Verdict, judge
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.errors import Code, Finding, Level, choices, has_errors
@@ -16,14 +17,18 @@ from megatron_eks.plan.layout_checks import check_layout, check_memory
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from megatron_eks.config.architecture import ModelSpec
     from megatron_eks.config.cluster import ClusterConfig, GpuPool
     from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import MegatronJob, ModelSpec
+    from megatron_eks.config.job import MegatronJob
 
 # Presets whose arguments and memory are complete.
 DENSE = sorted(name for name, model in PRESETS.items() if model.num_experts is None)
 
 _SHARES = 3
+
+# Names that differ by a slip, not by a meaning.
+_CLOSE = 0.9
 _DNS_LABEL_LENGTH = 63
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -223,10 +228,25 @@ def _runtime(job: "MegatronJob", cluster: "ClusterConfig") -> "Iterator[Finding]
             remedy = "use letters, digits and '_', not starting with a digit"
             yield Finding(Code.ENVIRONMENT_REFUSED, path, f"{name!r} is no variable name", remedy)
             continue
-        policy = judge(name, value, host_network=runtime.host_network)
+        policy = _judge(name, value, host_network=runtime.host_network)
         if policy.verdict in _VERDICTS:
             code, level = _VERDICTS[policy.verdict]
             yield Finding(code, path, f"{name}: {policy.reason}", policy.instead, level)
+
+
+def _judge(name: str, value: str, *, host_network: bool) -> Policy:
+    """Judge a variable of a job file: stricter than for manifests of any origin."""
+    if name in IMAGE_VARIABLES:
+        return Policy(Verdict.REFUSED, IMAGE_VARIABLES[name], "remove it")
+    policy = judge(name, value, host_network=host_network)
+    known = {*POLICIES, *IMAGE_VARIABLES}
+    if name in known or policy.verdict is not Verdict.ALLOWED:
+        return policy
+    upper = name.upper()
+    close = [upper] if upper in known else get_close_matches(name, known, 1, _CLOSE)
+    remedy = f"did you mean {close[0]}?" if close else ""
+    wrong = Policy(Verdict.ADVISED_AGAINST, "no library reads this name", remedy)
+    return wrong if close else policy
 
 
 _VERDICTS = {

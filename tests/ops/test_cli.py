@@ -91,7 +91,7 @@ def test_a_missing_file_is_a_finding(project):
     done = meks("plan", "--cluster", "nowhere.yaml", cwd=project)
     assert done.returncode == 2
     assert done.stdout == (
-        "error MEKS-0001 nowhere.yaml .: no such file - "
+        "error MEKS-0001 nowhere.yaml:1 .: no such file - "
         "check the path, or name another file with CLUSTER_CONFIG\n"
     )
 
@@ -103,7 +103,7 @@ def test_plan_as_table_fits_80_columns():
     assert max(map(len, done.stdout.splitlines())) <= 80
     for expected in ("p4d.24xlarge", "16 x A100-SXM4-40GB", "Sum with all GPU nodes", "39.4 (64%)"):
         assert expected in done.stdout
-    assert "warning MEKS-0009 outputs.json .: no outputs of a deployment" in done.stderr
+    assert "warning MEKS-0009 outputs.json:1 .: no file system in the outputs" in done.stderr
 
 
 def test_plan_as_json_has_the_contract_of_predictions():
