@@ -224,3 +224,18 @@ def test_node_groups_leave_to_the_launch_template_what_is_its_own(cluster, place
     for template in cluster.properties("AWS::EC2::LaunchTemplate"):
         assert "InstanceType" in template["LaunchTemplateData"]
         assert "IamInstanceProfile" not in template["LaunchTemplateData"]
+
+
+def test_a_private_endpoint_is_open_to_the_vpc(cluster, changed):
+    """EKS's own group lets in its members only, and nobody else could reach the API."""
+
+    def private(file):
+        file["access"] = {**file["access"], "public_cidrs": [], "private_route": "vpn"}
+
+    template = changed(private).template("Cluster")
+    access = template.resources["Cluster"]["Properties"]["ResourcesVpcConfig"]
+    assert access["EndpointPublicAccess"] is False
+    assert access["EndpointPrivateAccess"] is True
+    rule = template.resources["EndpointFromVpc"]["Properties"]
+    assert (rule["FromPort"], rule["ToPort"], rule["CidrIp"]) == (443, 443, "10.0.0.0/16")
+    assert "EndpointFromVpc" not in cluster.resources
