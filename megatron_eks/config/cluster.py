@@ -32,18 +32,22 @@ class Access(Model):
     private_route: Literal["vpn", "ssm_bastion", "cloudshell"] | None = None
     """With a private endpoint: how people get into the VPC."""
     deletion_protection: bool = True
+    """EKS refuses to delete the cluster while this is true."""
 
 
 class Network(Model):
     """The VPC, made or brought along."""
 
     vpc_cidr: str = "10.0.0.0/16"
+    """Addresses of nodes and pods; /16 to /22."""
     service_cidr: str = "172.20.0.0/16"
     """Addresses of Kubernetes Services; must not overlap the VPC."""
     nat_gateways: Literal[0, 1, "per_zone"] = 1
+    """One for all zones, or one in each, so that a lost zone takes nothing from the others."""
     interface_endpoints: tuple[str, ...] = ()
     """Service names such as `ecr.api`; the S3 gateway endpoint is always there."""
     vpc_id: str | None = None
+    """An existing VPC."""
     private_subnets: dict[str, str] = Field(default_factory=dict)
     """Zone to subnet id, with an existing VPC."""
     node_security_group_id: str | None = None
@@ -53,6 +57,7 @@ class SystemNodes(Model):
     """Nodes for add-ons and operators; they carry no GPU."""
 
     instance_type: str = "c5.2xlarge"
+    """An x86-64 type; `meks validate` lists those that are known."""
     count: int = Field(default=2, ge=1, le=20)
 
 
@@ -91,14 +96,19 @@ class GpuPool(Model):
 
     name: DnsLabel = Field(max_length=20)
     instance_type: str
+    """An EC2 GPU type, such as p4d.24xlarge."""
     availability_zone: Zone
+    """EFA traffic cannot leave a zone, so a pool has one."""
     max_nodes: int = Field(ge=1, le=450)
     """The most nodes this pool may ever have; 450 is EKS's default quota for a node group."""
     capacity: Capacity = OnDemand()
+    """Where the nodes come from."""
     root_volume_gib: int = Field(default=500, ge=100, le=16384)
+    """Holds the container images; scratch space is on the instance store."""
     ami_release: str | None = None
     """EKS AMI release; default: the one pinned in the catalogue."""
     placement_group: Literal["auto", True, False] = "auto"
+    """Whether nodes share a rack-level group; automatic: on demand yes, with a reservation no."""
     labels: dict[str, str] = Field(default_factory=dict)
 
 
@@ -123,10 +133,13 @@ class Lustre(Model):
     """The parallel file system that holds data, checkpoints and logs."""
 
     capacity_gib: int = Field(default=1200, ge=1, le=2_000_000)
+    """1200, 2400, or a multiple of 2400."""
     throughput_mbps_per_tib: Literal[125, 250, 500, 1000] = 500
     """MB/s for each TiB of capacity."""
     mount_path: AbsolutePath = "/shared"
+    """Where every pod of a job sees it."""
     deployment: Literal["persistent_2", "scratch_2"] = "persistent_2"
+    """Replicated inside the zone, or not at all."""
     availability_zone: Zone | None = None
     """Default: the first pool's, because traffic between zones is slow and billed."""
     efa: bool = False
@@ -150,6 +163,7 @@ class ImageBuild(Model):
     test_level: Literal["quick", "standard", "full"] = "standard"
     tag_strategy: Literal["auto", "semantic", "git-sha", "latest"] = "auto"
     build_args: dict[str, str] = Field(default_factory=dict)
+    """Arguments of the Dockerfile; they are part of the image's tag."""
 
 
 class AssetSource(Model):
@@ -183,8 +197,11 @@ class Platform(Model):
     """What runs in the cluster before any job."""
 
     namespace: DnsLabel = Field(default="megatron-workshop", max_length=40)
+    """Of the jobs, their claim and their network policies."""
     pod_security: Literal["restricted", "privileged"] = "restricted"
+    """The Pod Security level that the namespace enforces; the host network needs `privileged`."""
     dcgm_exporter: bool = True
+    """GPU metrics for Prometheus, from every GPU node."""
     etcd: bool = False
     kueue: bool = False
     trainer_v2: bool = False
@@ -205,17 +222,21 @@ class ClusterConfig(Model):
     name: DnsLabel = Field(max_length=20)
     """Prefix of every name."""
     region: Region
+    """Where everything is made."""
     availability_zones: tuple[Zone, ...] = Field(min_length=1, max_length=6)
     kubernetes_version: KubernetesVersion = "1.35"
+    """Quoted. Add-ons and AMI are pinned for the default version."""
     access: Access
     network: Network = Network()
     existing_cluster: str | None = None
     """An EKS cluster to use as it is: no Network and no Cluster stack."""
     system_nodes: SystemNodes = SystemNodes()
     gpu_pools: tuple[GpuPool, ...] = Field(min_length=1)
+    """Node groups of GPU nodes."""
     storage: Storage = Storage()
     images: Images = Images()
     platform: Platform = Platform()
     observability: Observability = Observability()
     tags: dict[str, str] = Field(default_factory=dict)
+    """On every AWS resource that takes tags."""
     permissions_boundary_arn: PolicyArn | None = None

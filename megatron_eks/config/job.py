@@ -12,21 +12,28 @@ class Parallelism(Model):
     """How the model is laid over the GPUs; data parallel size is what remains."""
 
     tensor: Positive = 1
+    """GPUs that share each layer; inside a node."""
     pipeline: Positive = 1
+    """Stages that the layers are divided into."""
     virtual_pipeline: Positive | None = None
     """Model chunks per pipeline rank."""
     context: Positive = 1
+    """GPUs that share each sequence."""
     expert: Positive = 1
     expert_tensor: Positive | None = None
     sequence_parallel: bool = True
+    """Shards activations between tensor parallel regions; needs `tensor` above 1."""
     distributed_optimizer: bool = True
+    """Shards the optimizer over the data parallel ranks."""
 
 
 class MegatronTraining(Model):
     """Batch, schedule and optimizer of a Megatron run."""
 
     micro_batch_size: Positive = 1
+    """Sequences a rank works on at once."""
     global_batch_size: Positive
+    """Sequences of one optimizer step, over all ranks."""
     sequence_length: Positive = 4096
     train_iters: Positive
     learning_rate: float = Field(gt=0)
@@ -34,12 +41,15 @@ class MegatronTraining(Model):
     lr_schedule: Literal["constant", "linear", "cosine", "WSD"] = "cosine"
     warmup_iters: Natural = 0
     decay_iters: Positive | None = None
+    """Default: `train_iters`."""
     weight_decay: float = Field(default=0.1, ge=0)
     adam_beta1: Fraction = 0.9
     adam_beta2: Fraction = 0.95
     clip_grad: float = Field(default=1.0, ge=0)
     precision: Literal["bf16", "fp8"] = "bf16"
+    """fp8 needs Hopper or newer."""
     recompute: Literal["none", "selective", "full"] = "selective"
+    """What is computed again in the backward pass to save memory."""
     recompute_method: Literal["uniform", "block"] | None = None
     recompute_layers: Positive | None = None
     seed: Positive = 1234
@@ -59,11 +69,14 @@ class MegatronData(Model):
     """Indexed data sets, named without `.bin` and `.idx`."""
 
     prefix: AbsolutePath | None = None
+    """One corpus; or `blend`."""
     blend: tuple[Blend, ...] | None = Field(default=None, min_length=1)
     split: tuple[Annotated[float, Field(ge=0)], ...] = (98, 2, 0)
     """Shares of training, validation and test."""
     tokenizer: AbsolutePath
+    """A folder with a Hugging Face tokenizer."""
     cache_dir: AbsolutePath | None = None
+    """Where Megatron keeps its shuffled indices; default: beside the data."""
     num_workers: Natural = 8
 
 
@@ -74,7 +87,9 @@ class Checkpoint(Model):
     pretrained: AbsolutePath | None = None
     """Base weights of continued pre-training; read only while `directory` holds no checkpoint."""
     interval: Positive = 500
+    """Iterations between two checkpoints."""
     keep_last: Positive = 3
+    """Older complete checkpoints are deleted."""
     format: Literal["torch_dist", "torch"] = "torch_dist"
     async_save: bool = True
     s3_uri: S3Uri | None = None
@@ -91,7 +106,9 @@ class Runtime(Model):
     """How the pods of a job run."""
 
     env: dict[str, str] = Field(default_factory=dict)
+    """Further variables of the pods; each is judged by name."""
     shm_gib: Positive = 128
+    """Size of /dev/shm; it counts against the pod's memory."""
     distributed_timeout_minutes: int = Field(default=10, ge=1, le=1440)
     """A collective that takes longer ends the job's processes."""
     gang_restarts: int = Field(default=3, ge=0, le=1000)
@@ -99,7 +116,9 @@ class Runtime(Model):
     rendezvous: Literal["static", "c10d", "etcd"] = "static"
     elastic: Elastic | None = None
     host_network: bool = False
+    """EFA does not need it."""
     ipc_lock: bool = False
+    """EFA does not need it either."""
     torchrun_path: Program = "torchrun"
     queue: str | None = None
     priority_class: str | None = None
@@ -122,7 +141,9 @@ class GpuJob(Job):
     """A job that takes whole GPU nodes."""
 
     pool: DnsLabel
+    """A pool of the cluster file."""
     nodes: Positive
+    """Each runs one pod on all of its GPUs."""
     gpus_per_node: Positive | None = None
     """Default: all of the instance type's."""
 
@@ -137,6 +158,7 @@ class MegatronJob(GpuJob):
     data: MegatronData
     checkpoint: Checkpoint
     extra_args: tuple[str, ...] = ()
+    """Further arguments of the program."""
 
 
 class MegatronBridgeJob(GpuJob):

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.architecture import ModelSpec
-from megatron_eks.config.errors import Code, Finding, Path
+from megatron_eks.config.errors import Code, Finding, Path, dotted
 from megatron_eks.config.job import AnyJob, MegatronJob
 
 if TYPE_CHECKING:
@@ -55,6 +55,15 @@ _JOB: tuple[tuple[Path, tuple[object, ...]], ...] = (
     (("runtime", "priority_class"), (None,)),
     (("extra_args",), ((),)),
 )
+
+
+def rendered_values() -> "Iterator[tuple[str, str, str]]":
+    """Yield file, key and the values that are rendered today, for the reference page."""
+    for file, table in (("cluster file", _CLUSTER), ("job file", _JOB)):
+        for path, values in table:
+            yield file, dotted(path).replace(".*", "[*]"), " or ".join(map(_yaml, values))
+    yield "job file", "kind", " or ".join(SUPPORTED_KINDS)
+    yield "job file", "model", "a dense preset, or a mapping without experts"
 
 
 def cluster_unsupported(config: "ClusterConfig") -> "Iterator[Finding]":
