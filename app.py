@@ -25,6 +25,7 @@ from stacks.compose import build
 def render(project: Project) -> Iterable[Finding]:
     """Write the cloud assembly, and apply the rules to its templates."""
     outdir = Path(os.environ.get("CDK_OUTDIR") or "cdk.out")
+    outdir.mkdir(parents=True, exist_ok=True)  # a clearer error than Node's
     app = cdk.App(outdir=str(outdir), context=feature_flags(), analytics_reporting=False)
     contexts: dict[str, ImageContext] = {
         image.name: ImageContext(image.name, str(ASSETS), asset_excludes(image.name))

@@ -38,6 +38,7 @@ def render(project: Project) -> Iterable[Finding]:
     with ThreadPoolExecutor(max_workers=1) as judge:
         for name, build in _batches(project):
             folder = outdir / name
+            folder.mkdir(parents=True, exist_ok=True)  # a clearer error than Node's
             files_per_chart = cdk8s.YamlOutputType.FILE_PER_CHART
             app = cdk8s.App(outdir=str(folder), yaml_output_type=files_per_chart)
             files = [folder / f"{chart}.k8s.yaml" for chart in build(app)]

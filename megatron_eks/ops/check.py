@@ -85,7 +85,7 @@ class _Checked:
 
     def _add_file(self, path: Path, *, named: bool) -> bool:
         """Read a file once, and tell whether there was anything to judge or to complain about."""
-        resolved = path.resolve()
+        resolved = Path(os.path.realpath(path))  # `resolve` raises on a loop of links
         if resolved not in self._seen:
             text = self._read(path)
             self._seen[resolved] = text is None or self._add_text(text, path, named=named)

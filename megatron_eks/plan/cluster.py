@@ -252,7 +252,7 @@ def _pool(pool: "GpuPool", kubernetes_version: str) -> PoolPlan:
         ami_type="AL2023_x86_64_NVIDIA",
         ami_release=pool.ami_release or pins.AMI_RELEASES.get(kubernetes_version),
         # On demand, one rack is worth more than a larger choice of hosts.
-        placement_group=pool.placement_group is True or pool.placement_group == "auto",
+        placement_group=bool(pool.placement_group),
         capacity_type="ON_DEMAND",
         labels={POOL_LABEL: pool.name, **pool.labels},
     )

@@ -149,3 +149,30 @@ def test_outputs_of_another_cluster_are_refused(project):
     done = meks("plan", cwd=project)
     assert done.returncode == 2
     assert "error MEKS-0007 outputs.json:1 other-Storage: " in done.stdout
+
+
+def test_a_loop_of_links_is_a_finding(tmp_path):
+    """Reading ends, whatever the file system holds."""
+    (tmp_path / "cluster.yaml").symlink_to("other")
+    (tmp_path / "other").symlink_to("cluster.yaml")
+    for command in (["validate"], ["plan"], ["check", "cluster.yaml"]):
+        done = meks(*command, cwd=tmp_path)
+        assert done.returncode == 2
+        assert done.stdout.startswith("error MEKS-0001 cluster.yaml:1 ")
+
+
+def test_a_full_disk_is_said_in_one_line():
+    """Where the output cannot be written the command has failed, without a traceback."""
+    command = f"{sys.executable} -m megatron_eks plan > /dev/full"
+    done = subprocess.run(  # noqa: S603 -- our own command
+        ["/bin/sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "cannot write the result" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_same_job_named_twice_is_one_job(project):
+    """Naming a file twice is no second job."""
+    job = str(project / "jobs" / "job.yaml")
+    assert meks("validate", job, job, cwd=project).returncode == 0
