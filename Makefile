@@ -43,8 +43,8 @@ synth: setup ## Write the CloudFormation templates, the Kubernetes manifests and
 test: lint ## Lint, then run every test.
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-test-core: lint ## Lint, then run the tests that need no command line and no upstream code.
-	$(BIN)/pytest -m "not tools and not oracle" $(PYTEST_ARGS)
+test-core: lint ## Lint, then run the tests that need no command line, cluster or upstream code.
+	$(BIN)/pytest -m "not tools and not oracle and not control_plane" $(PYTEST_ARGS)
 
 lint: setup-dev ## Check style, format, types and the layering.
 	$(BIN)/ruff check
