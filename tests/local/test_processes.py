@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from megatron_eks.local.kubernetes.build import cache_folder
-from megatron_eks.local.kubernetes.client import wait_for
+from megatron_eks.local.kubernetes.client import Client, wait_for
 from megatron_eks.local.kubernetes.processes import ProcessError, Processes
 from megatron_eks.project import ROOT
+from tests.local import jobs
 
 # A parent that starts a process which would sleep for an hour, and tells its id.
 _PARENT = """\
@@ -94,7 +95,7 @@ def test_a_program_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
 @pytest.mark.control_plane
 @pytest.mark.usefixtures("programs")
 def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(tmp_path):
-    """`up` gives a kubeconfig, `status` the processes, `down` takes all of it away."""
+    """`up` gives a kubeconfig, `status` the processes, `down` takes all of it away; a job runs."""
     cache = cache_folder({"XDG_CACHE_HOME": str(tmp_path)})
     cache.mkdir()
     # The programs that are built already, and room for a cluster of this test's own.
@@ -122,6 +123,14 @@ def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(tmp_path):
     pids = [status["pid"], *status["pids"].values()]
     assert len(alive(pids)) == 7
     assert status["ports"]["kube-apiserver"] > 0
+
+    config = json.loads(kubeconfig.read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    client = Client(cluster["server"], Path(cluster["certificate-authority"]), user["token"])
+    job = jobs.training_job("by-hand")
+    client.apply(job)
+    jobs.wait_for_pods(client, job, 2, "Running")
+    client.close()
 
     assert meks("down").returncode == 0
     assert not alive(pids)

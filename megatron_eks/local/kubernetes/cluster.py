@@ -65,7 +65,8 @@ def serve(programs: "Mapping[str, Path]", cluster_file: Path, folder: Path, toda
 def _fill(plane: ControlPlane, cluster_file: Path, platform: Path, today: date) -> None:
     client = plane.client
     operator_file = manifests.operator_file(platform)
-    # The operator runs as a process, so its Deployment stays out: two would act on each job.
+    Operator(plane, manifests.read_file(operator_file)).install()
+    # Without the operator's own file: it runs as a process, and its Deployment would show another.
     for file in sorted(platform.glob("*.yaml")):
         if file != operator_file:
             for each in manifests.read_file(file):
@@ -77,7 +78,6 @@ def _fill(plane: ControlPlane, cluster_file: Path, platform: Path, today: date) 
     ]
     for node in wanted:
         client.create(node)
-    Operator(plane, manifests.read_file(operator_file)).install()
     wait_for(
         "the nodes",
         lambda: all(nodes.is_ready(node) for node in client.list("v1", "Node")),

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from megatron_eks.local.kubernetes.client import ApiError
 from megatron_eks.local.kubernetes.control_plane import healthy
 from megatron_eks.local.kubernetes.manifests import operator_process
 from megatron_eks.local.kubernetes.processes import ProcessError
@@ -50,14 +51,39 @@ class Operator:
         """Apply the chart, then start the operator and return when it works."""
         for each in self._plan.objects:
             self.client.apply(each, manager=_MANAGER)
-        self._cluster.processes.wait(
-            "kube-apiserver", lambda: self.client.serves(*_DEFINITION), _READY_SECONDS
-        )
+        wait = self._cluster.processes.wait
+        wait("kube-apiserver", lambda: self.client.serves(*_DEFINITION), _READY_SECONDS)
+        wait("kube-apiserver", self._may_own, _READY_SECONDS)
         token = self.client.service_account_token(self._plan.account, self._plan.namespace)
         self._cluster.write_kubeconfig(_NAME, token)
         (self._temporary / _SERVING).mkdir(parents=True)
         (self._temporary / "initContainer.yaml").write_text(self._plan.init_container)
         self.start()
+
+    def _may_own(self) -> bool:
+        """Say whether the check of owners knows PyTorchJobs by now.
+
+        It lists all kinds when it first needs them, and then every 30 s: so install the operator
+        before anything that has owners, or no job gets a pod for so long.
+        """
+        api_version, kind = _DEFINITION
+        owner = {"apiVersion": api_version, "kind": kind, "name": "none", "uid": "none"}
+        probe = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": "owner-probe",
+                "namespace": self._plan.namespace,
+                "ownerReferences": [{**owner, "blockOwnerDeletion": True}],
+            },
+        }
+        try:
+            self.client.create(probe, dry_run=True)
+        except ApiError as error:
+            if "cannot find RESTMapping" in str(error):
+                return False
+            raise
+        return True
 
     def start(self) -> None:
         """Start the operator, also after `stop`."""
