@@ -172,7 +172,7 @@ class ControlPlane:
             f"--cert-dir={self._certificates}",
             f"--token-auth-file={tokens}",
             "--authorization-mode=Node,RBAC",
-            # As in EKS; the second is not, but whoever may not set owners there fails here first.
+            # Stricter than a default server: only who may finalize a job may own pods by it.
             "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
             "--allow-privileged=true",
             # Endpoints refuse a loopback address.

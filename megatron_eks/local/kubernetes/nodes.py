@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from megatron_eks.plan.cluster import ClusterPlan, PoolPlan
 
 # How many nodes share a switch of the first, second and third layer. AWS documents the labels and
-# not the sizes (EKS User Guide, "Use topology-aware scheduling"); these give a tree worth testing.
+# not the sizes (EKS User Guide, ml-workload-topology); these give a tree worth testing.
 _NODES_PER_SWITCH = (256, 64, 16)
 
 _SYSTEM_PODS = 58
