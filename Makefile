@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev synth test test-core lint snapshots bench lock generate clean
+.PHONY: help setup setup-dev synth test test-core test-local lint snapshots bench lock generate clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,11 +40,14 @@ synth: setup ## Write the CloudFormation templates, the Kubernetes manifests and
 	$(BIN)/cdk8s synth --check-upgrade=false
 	$(BIN)/meks plan
 
-test: lint ## Lint, then run every test.
-	$(BIN)/pytest $(PYTEST_ARGS)
+test: lint ## Lint, then run every test but those of the local control plane.
+	$(BIN)/pytest -m "not control_plane" $(PYTEST_ARGS)
 
-test-core: lint ## Lint, then run the tests that need no command line and no upstream code.
-	$(BIN)/pytest -m "not tools and not oracle" $(PYTEST_ARGS)
+test-local: setup-dev ## Run the tests on a real control plane; the first time builds it.
+	$(BIN)/pytest -m control_plane $(PYTEST_ARGS)
+
+test-core: lint ## Lint, then run the tests that need no command line, cluster or upstream code.
+	$(BIN)/pytest -m "not tools and not oracle and not control_plane" $(PYTEST_ARGS)
 
 lint: setup-dev ## Check style, format, types and the layering.
 	$(BIN)/ruff check

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks import __version__
 from megatron_eks.config.errors import ConfigError
-from megatron_eks.ops import check, plan, validate
+from megatron_eks.ops import check, local, plan, validate
 from megatron_eks.ops.output import FORMATS
 from megatron_eks.project import DEFAULT_CLUSTER
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 _EPILOG = """\
-exit codes: 0 done, 1 failed, 2 configuration or usage wrong, 130 interrupted
+exit codes: 0 done, 1 failed, 2 configuration or usage wrong, 3 not found, 130 interrupted
 """
 
 
@@ -55,6 +55,8 @@ def _run(options: argparse.Namespace) -> int:
             return validate.run(options.files, options.cluster, options.output, today())
         case "plan":
             return plan.run(options.cluster, options.output, today())
+        case "local":
+            return local.run(options.action, options.cluster, options.output)
         case _:
             return check.run(options.paths, options.output, sys.stdout)
 
@@ -94,6 +96,17 @@ def _parser() -> argparse.ArgumentParser:
     command = _command(commands, "check", "Apply the rules to templates and manifests on disk.")
     command.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or folders")
     _output(command, "findings one a line, or as a list")
+
+    command = _command(
+        commands, "local", "Run a Kubernetes control plane on this machine, without any account."
+    )
+    command.add_argument(
+        "action",
+        choices=("up", "down", "status"),
+        help="start one (the first time builds it, in about six minutes); stop it; describe it",
+    )
+    _cluster(command)
+    _output(command, "text, or the same as data")
     return parser
 
 

@@ -1,0 +1,37 @@
+"""The process behind `meks local up`: `python -m megatron_eks.local.kubernetes FOLDER CLUSTER`."""
+
+import fcntl
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from megatron_eks.local.kubernetes import build, cluster
+from megatron_eks.local.kubernetes.client import ApiError
+from megatron_eks.local.kubernetes.processes import ProcessError
+
+
+def main(folder: str, cluster_file: str) -> int:
+    """Run a cluster, holding the folder's lock as a sign of life."""
+    with Path(folder, "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write("another cluster of this user is running or starting\n")
+            return 1
+        try:
+            programs = build.programs(os.environ, _report)
+            today = datetime.now(tz=UTC).date()
+            cluster.serve(programs, Path(cluster_file), Path(folder), today)
+        except (ApiError, ProcessError, TimeoutError, build.BuildError) as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+    return 0
+
+
+def _report(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

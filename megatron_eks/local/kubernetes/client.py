@@ -1,0 +1,244 @@
+"""A small client of the Kubernetes API over the standard library."""
+
+import http.client
+import json
+import ssl
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+# An API object is JSON, which has no narrower type.
+Object = dict[str, Any]
+
+_Found = TypeVar("_Found")
+
+_NOT_FOUND = 404
+_FIRST_ERROR = 400
+_TIMEOUT_SECONDS = 60
+_POLL_SECONDS = 0.05
+_MANAGER = "meks"
+
+
+class ApiError(Exception):
+    """The API server refused a request; the message is the server's own."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class _Resource:
+    """How a kind is called in paths."""
+
+    path: str
+    plural: str
+    namespaced: bool
+
+
+class Client:
+    """One user's requests, on one connection for each thread."""
+
+    def __init__(
+        self, server: str, authority: "Path", token: str, *, impersonate: str | None = None
+    ) -> None:
+        address = urlsplit(server)
+        self._host, self._port = address.hostname or "", address.port or 443
+        self._server, self._authority, self._token = server, authority, token
+        self._context = ssl.create_default_context(cafile=str(authority))
+        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        if impersonate:
+            self._headers["Impersonate-User"] = impersonate
+        self._resources: dict[tuple[str, str], _Resource] = {}
+        self._local = threading.local()
+        self._connections: list[http.client.HTTPSConnection] = []
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        for connection in self._connections:
+            connection.close()
+
+    def acting_as(self, user: str) -> "Client":
+        """Return a client whose requests the server judges as another user's."""
+        return Client(self._server, self._authority, self._token, impersonate=user)
+
+    def apply(
+        self,
+        manifest: Object,
+        *,
+        manager: str = _MANAGER,
+        force: bool = True,
+        dry_run: bool = False,
+    ) -> Object:
+        """Apply an object on the server's side; an unknown field is an error, not ignored."""
+        query = {"fieldManager": manager, "fieldValidation": "Strict"}
+        if force:
+            query["force"] = "true"
+        if dry_run:
+            query["dryRun"] = "All"
+        path = self._path_of(manifest, manifest["metadata"]["name"])
+        return self.request("PATCH", path, manifest, query, "application/apply-patch+yaml")
+
+    def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
+        """Create an object, with the same strictness."""
+        query = {"fieldManager": _MANAGER, "fieldValidation": "Strict"}
+        if dry_run:
+            query["dryRun"] = "All"
+        return self.request("POST", self._path_of(manifest), manifest, query)
+
+    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object:
+        """Return one object; ApiError with status 404 if there is none."""
+        return self.request("GET", self._path(api_version, kind, namespace, name))
+
+    def find(
+        self, api_version: str, kind: str, name: str, namespace: str | None = None
+    ) -> Object | None:
+        """Return one object, or None if there is none."""
+        try:
+            return self.get(api_version, kind, name, namespace)
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+
+    def list(
+        self, api_version: str, kind: str, namespace: str | None = None, *, labels: str = ""
+    ) -> list[Object]:
+        """Return all objects of a kind, of one namespace or of all, by a label selector."""
+        query = {"labelSelector": labels} if labels else {}
+        found = self.request("GET", self._path(api_version, kind, namespace), query=query)
+        items: list[Object] = found["items"]
+        return items
+
+    def delete(
+        self,
+        api_version: str,
+        kind: str,
+        name: str,
+        namespace: str | None = None,
+        *,
+        missing_ok: bool = False,
+    ) -> None:
+        """Delete one object and what it owns, in the background."""
+        query = {"propagationPolicy": "Background"}
+        try:
+            self.request("DELETE", self._path(api_version, kind, namespace, name), query=query)
+        except ApiError as error:
+            if not (missing_ok and error.status == _NOT_FOUND):
+                raise
+
+    def service_account_token(self, name: str, namespace: str) -> str:
+        """Return a day's token of a ServiceAccount, as its pods would get one."""
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 24 * 3600},
+        }
+        path = self._path("v1", "ServiceAccount", namespace, name)
+        return str(self.request("POST", f"{path}/token", body)["status"]["token"])
+
+    def serves(self, api_version: str, kind: str) -> bool:
+        """Say whether the server knows a kind by now."""
+        try:
+            self._path(api_version, kind, None)
+        except ApiError:
+            return False
+        return True
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        query: "Mapping[str, str] | None" = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        """Send one request and return the object that comes back; raise ApiError if refused."""
+        target = f"{path}?{urlencode(query)}" if query else path
+        data = None if body is None else json.dumps(body).encode()
+        status, text = self._exchange(method, target, data, {"Content-Type": content_type})
+        try:
+            answer: Object = json.loads(text)
+        except ValueError:
+            answer = {"message": text.decode(errors="replace")}
+        if status >= _FIRST_ERROR:
+            raise ApiError(status, answer.get("reason", ""), answer.get("message", ""))
+        return answer
+
+    def ready(self) -> bool:
+        """Say whether the server has started completely."""
+        try:
+            status, _ = self._exchange("GET", "/readyz", None, {})
+        except (http.client.HTTPException, OSError):
+            return False
+        return status < _FIRST_ERROR
+
+    def _exchange(
+        self, method: str, target: str, data: bytes | None, headers: "Mapping[str, str]"
+    ) -> tuple[int, bytes]:
+        connection, is_new = self._connection()
+        try:
+            connection.request(method, target, data, {**self._headers, **headers})
+            response = connection.getresponse()
+            return response.status, response.read()
+        except (http.client.HTTPException, OSError) as error:
+            # Closed, a connection opens itself again for the next request.
+            connection.close()
+            # The server closes connections that were idle; a new one says whether it is gone.
+            if is_new or isinstance(error, TimeoutError):
+                raise
+            return self._exchange(method, target, data, headers)
+
+    def _connection(self) -> tuple[http.client.HTTPSConnection, bool]:
+        """Return this thread's connection, and whether its next request opens it."""
+        found: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+        if found is None:
+            found = http.client.HTTPSConnection(
+                self._host, self._port, context=self._context, timeout=_TIMEOUT_SECONDS
+            )
+            self._local.connection = found
+            self._connections.append(found)
+        return found, found.sock is None
+
+    def _path_of(self, manifest: Object, name: str | None = None) -> str:
+        namespace = manifest["metadata"].get("namespace")
+        return self._path(manifest["apiVersion"], manifest["kind"], namespace, name)
+
+    def _path(
+        self, api_version: str, kind: str, namespace: str | None, name: str | None = None
+    ) -> str:
+        resource = self._resource(api_version, kind)
+        scope = f"/namespaces/{namespace}" if resource.namespaced and namespace else ""
+        path = f"{resource.path}{scope}/{resource.plural}"
+        return f"{path}/{name}" if name else path
+
+    def _resource(self, api_version: str, kind: str) -> _Resource:
+        key = (api_version, kind)
+        if key not in self._resources:
+            path = f"/api/{api_version}" if "/" not in api_version else f"/apis/{api_version}"
+            for each in self.request("GET", path)["resources"]:
+                # A subresource (pods/eviction) may carry a kind of its own.
+                if "/" not in each["name"]:
+                    found = _Resource(path, each["name"], each["namespaced"])
+                    self._resources[api_version, each["kind"]] = found
+        if key not in self._resources:
+            raise ApiError(_NOT_FOUND, "NotFound", f"the server has no kind {kind} {api_version}")
+        return self._resources[key]
+
+
+def wait_for(what: str, condition: "Callable[[], _Found | None]", seconds: float = 30) -> _Found:
+    """Return what a condition finds as soon as it finds something; raise TimeoutError."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if found := condition():
+            return found
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds:.0f} s for {what}")
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,268 @@
+"""etcd, kube-apiserver, kube-controller-manager, kube-scheduler and KWOK, on loopback only."""
+
+import json
+import secrets
+import urllib.request
+from functools import cached_property
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from megatron_eks.local.kubernetes.client import Client
+from megatron_eks.local.kubernetes.processes import Processes, free_port, listens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Users and their groups; what they may do is for RBAC, whose built-in roles name the second and
+# third. KWOK plays every kubelet at once, which no role of one node allows.
+_ADMIN = "admin"
+_CONTROLLER_MANAGER = "system:kube-controller-manager"
+_SCHEDULER = "system:kube-scheduler"
+_KWOK = "kwok"
+_GROUPS = {
+    _ADMIN: "system:masters",
+    _CONTROLLER_MANAGER: "",
+    _SCHEDULER: "",
+    _KWOK: "system:masters",
+}
+
+# EKS's default, and nothing routes there.
+_SERVICE_RANGE = "172.20.0.0/16"
+_POD_RANGE = "10.0.0.0/12"
+
+# Enough for the nodes and pods of the largest pool to appear within seconds.
+_REQUESTS_PER_SECOND = 200
+_BURST = 400
+
+# What needs a cloud, a kubelet's certificate or kubeadm's tokens.
+_CONTROLLERS_OFF = (
+    "node-ipam-controller",
+    "node-route-controller",
+    "service-lb-controller",
+    "cloud-node-lifecycle-controller",
+    "bootstrap-signer-controller",
+    "token-cleaner-controller",
+)
+
+_STAGES = Path(__file__).with_name("kwok.yaml")
+
+SIMULATED = "megatron-eks/simulated"
+"""Label of the nodes that KWOK plays."""
+
+
+class ControlPlane:
+    """A cluster of its own: fresh certificate, fresh tokens, empty store.
+
+    RBAC, Pod Security, quotas and webhooks are those of any cluster. Start it from the main
+    thread; see `Processes`.
+    """
+
+    def __init__(self, programs: "Mapping[str, Path]", folder: Path) -> None:
+        self.folder = folder
+        self.processes = Processes(folder)
+        self.ports: dict[str, int] = {}
+        self._programs = programs
+        self._tokens = {user: secrets.token_hex(16) for user in _GROUPS}
+        self._certificates = folder / "certificates"
+
+    @property
+    def server(self) -> str:
+        """The address of the API server."""
+        return f"https://127.0.0.1:{self.ports['kube-apiserver']}"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate that signs the API server's own; it makes both at its start."""
+        return self._certificates / "apiserver.crt"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self._kubeconfig_file(_ADMIN)
+
+    @cached_property
+    def client(self) -> Client:
+        """An administrator's client."""
+        return Client(self.server, self.authority, self._tokens[_ADMIN])
+
+    def start(self) -> None:
+        """Start everything and return when it is ready, after about five seconds."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        self._certificates.mkdir()
+        try:
+            self._start_etcd()
+            self._start_api_server()
+            self._start_controller_manager()
+            self._start_scheduler()
+            self._start_kwok()
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
+
+    def run(
+        self, name: str, *arguments: str, environment: "Mapping[str, str] | None" = None
+    ) -> None:
+        """Start one of the built programs beside the others."""
+        self.processes.start(name, self._programs[name], *arguments, environment=environment)
+
+    def port(self, name: str) -> int:
+        """Choose a free port and remember whose it is."""
+        self.ports[name] = free_port()
+        return self.ports[name]
+
+    def stop(self) -> None:
+        """Stop every process, the API server after its clients."""
+        if "client" in vars(self):
+            self.client.close()
+        self.processes.stop()
+
+    def write_kubeconfig(self, user: str, token: str) -> Path:
+        """Write a user's kubeconfig; it holds all it needs, so it may be copied."""
+        file = self._kubeconfig_file(user)
+        file.touch(mode=0o600)
+        cluster = {"server": self.server, "certificate-authority": str(self.authority)}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "meks-local", "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [
+                {"name": "meks-local", "context": {"cluster": "meks-local", "user": user}}
+            ],
+            "current-context": "meks-local",
+        }
+        # Every JSON text is YAML.
+        file.write_text(json.dumps(config, indent=2))
+        return file
+
+    def _start_etcd(self) -> None:
+        client = f"http://127.0.0.1:{self.port('etcd')}"
+        peer = f"http://127.0.0.1:{self.port('etcd-peer')}"
+        self.run(
+            "etcd",
+            f"--data-dir={self.folder / 'etcd'}",
+            # The store ends with the cluster; waiting for the disk would protect nothing.
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+        )
+        self.processes.wait("etcd", lambda: healthy(self.ports["etcd"], "/health"))
+
+    def _start_api_server(self) -> None:
+        tokens = self.folder / "tokens.csv"
+        tokens.touch(mode=0o600)
+        tokens.write_text(
+            "".join(
+                f'{self._tokens[user]},{user},{user},"{group}"\n' for user, group in _GROUPS.items()
+            )
+        )
+        self.run(
+            "kube-apiserver",
+            f"--etcd-servers=http://127.0.0.1:{self.ports['etcd']}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={self.port('kube-apiserver')}",
+            f"--cert-dir={self._certificates}",
+            f"--token-auth-file={tokens}",
+            "--authorization-mode=Node,RBAC",
+            # Stricter than a default server: only who may finalize a job may own pods by it.
+            "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+            "--allow-privileged=true",
+            # Endpoints refuse a loopback address.
+            "--endpoint-reconciler-type=none",
+            f"--service-cluster-ip-range={_SERVICE_RANGE}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self._private_key}",
+            f"--service-account-signing-key-file={self._private_key}",
+        )
+        self.processes.wait("kube-apiserver", self.authority.exists)
+        self.processes.wait("kube-apiserver", self.client.ready)
+        for user, token in self._tokens.items():
+            self.write_kubeconfig(user, token)
+
+    def _start_controller_manager(self) -> None:
+        self.run(
+            "kube-controller-manager",
+            *self._serving("kube-controller-manager", _CONTROLLER_MANAGER),
+            f"--kubeconfig={self._kubeconfig_file(_CONTROLLER_MANAGER)}",
+            "--leader-elect=false",
+            "--use-service-account-credentials=true",
+            f"--service-account-private-key-file={self._private_key}",
+            f"--root-ca-file={self.authority}",
+            # A claim is bound after 1 s instead of 11.
+            "--pvclaimbinder-sync-period=1s",
+            f"--kube-api-qps={_REQUESTS_PER_SECOND}",
+            f"--kube-api-burst={_BURST}",
+            "--controllers=" + ",".join(["*", *(f"-{name}" for name in _CONTROLLERS_OFF)]),
+        )
+
+    def _start_scheduler(self) -> None:
+        file = self.folder / "scheduler.json"
+        connection = {
+            "kubeconfig": str(self._kubeconfig_file(_SCHEDULER)),
+            "qps": _REQUESTS_PER_SECOND,
+            "burst": _BURST,
+        }
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": connection,
+        }
+        file.write_text(json.dumps(config))
+        self.run("kube-scheduler", *self._serving("kube-scheduler", _SCHEDULER), f"--config={file}")
+
+    def _start_kwok(self) -> None:
+        self.run(
+            "kwok",
+            f"--kubeconfig={self._kubeconfig_file(_KWOK)}",
+            f"--config={_STAGES}",
+            f"--manage-nodes-with-label-selector={SIMULATED}",
+            f"--cidr={_POD_RANGE}",
+            f"--server-address=127.0.0.1:{self.port('kwok')}",
+            "--node-lease-duration-seconds=40",
+        )
+
+    def _wait(self) -> None:
+        wait, client = self.processes.wait, self.client
+        # The last thing that the first pod of a namespace needs.
+        account = ("v1", "ServiceAccount", "default", "default")
+        wait("kube-controller-manager", lambda: client.find(*account) is not None)
+        wait("kube-scheduler", lambda: listens(self.ports["kube-scheduler"]))
+        wait("kwok", lambda: healthy(self.ports["kwok"], "/healthz"))
+
+    def _serving(self, name: str, user: str) -> tuple[str, ...]:
+        """Return the flags that kube-controller-manager and kube-scheduler share."""
+        kubeconfig = self._kubeconfig_file(user)
+        return (
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.port(name)}",
+            f"--cert-dir={self._certificates / name}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+        )
+
+    @property
+    def _private_key(self) -> Path:
+        # The API server makes its serving key before it reads the one for ServiceAccounts, so one
+        # key serves both and no other tool has to make one.
+        return self._certificates / "apiserver.key"
+
+    def _kubeconfig_file(self, user: str) -> Path:
+        return self.folder / f"{user.replace(':', '-')}.kubeconfig"
+
+
+def healthy(port: int, path: str) -> bool:
+    """Say whether a program on loopback calls itself healthy."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return bool(answer.status == HTTPStatus.OK)
+    except OSError:
+        return False

@@ -1,0 +1,151 @@
+"""`meks local`: a real control plane on this machine, started, stopped and described."""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from megatron_eks.local.kubernetes import build, manifests
+from megatron_eks.local.kubernetes.cluster import STATE_FILE, State, read_state
+from megatron_eks.ops.output import structured
+
+_DONE, _FAILED, _NOT_FOUND = 0, 1, 3
+
+_START_SECONDS = 120
+_STOP_SECONDS = 60
+_POLL_SECONDS = 0.05
+_TAIL_LINES = 30
+
+_NONE = "no local cluster is running - start one with: meks local up"
+
+
+def run(action: str, cluster_file: Path, output: str) -> int:
+    """Carry out `up`, `down` or `status` and return the exit code."""
+    # One cluster for each user, found again by every later command.
+    folder = build.cache_folder(os.environ) / "local"
+    match action:
+        case "up":
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with folder.with_suffix(".lock").open("w") as lock:
+                # Of two that come at once, the second finds what the first has started.
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                return _up(folder, cluster_file.resolve(), output)
+        case "down":
+            return _down(folder)
+        case _:
+            return _status(folder, output)
+
+
+def _up(folder: Path, cluster_file: Path, output: str) -> int:
+    if _is_running(folder):
+        _say("a local cluster is running already")
+        return _print_kubeconfig(_wait(folder, None), output)
+    try:
+        # Here and not in the background: both report on the terminal, and may take minutes or fail.
+        build.programs(os.environ, _say)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        manifests.synthesise(cluster_file, folder / "manifests")
+    except (build.BuildError, manifests.SynthesisError) as error:
+        _say(str(error))
+        return _FAILED
+    _say("starting the control plane")
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(  # noqa: S603 -- our own entry point
+            [sys.executable, "-m", "megatron_eks.local.kubernetes", folder, cluster_file],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # It outlives this command, and the terminal.
+            start_new_session=True,
+        )
+    try:
+        state = _wait(folder, process)
+    except BaseException:
+        process.terminate()
+        raise
+    return _print_kubeconfig(state, output)
+
+
+def _wait(folder: Path, process: "subprocess.Popen[bytes] | None") -> State | None:
+    """Wait for a cluster that starts; return None if it does not come up."""
+    deadline = time.monotonic() + _START_SECONDS
+    while not (folder / STATE_FILE).exists():
+        ended = process.poll() is not None if process else not _is_running(folder)
+        if ended or time.monotonic() > deadline:
+            lines = (folder / "log").read_text(errors="replace").splitlines()
+            _say("\n".join(["the local cluster did not start", *lines[-_TAIL_LINES:]]))
+            if process:
+                process.terminate()
+            return None
+        time.sleep(_POLL_SECONDS)
+    return read_state(folder)
+
+
+def _down(folder: Path) -> int:
+    if not _is_running(folder):
+        _say("no local cluster is running")
+        return _DONE
+    if not (folder / STATE_FILE).exists():
+        _say("the local cluster is still starting - try again in a few seconds")
+        return _FAILED
+    os.kill(read_state(folder).pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_SECONDS
+    while _is_running(folder):
+        if time.monotonic() > deadline:
+            _say(f"the local cluster does not stop - see {folder / 'log'}")
+            return _FAILED
+        time.sleep(_POLL_SECONDS)
+    shutil.rmtree(folder)
+    _say("stopped the local cluster")
+    return _DONE
+
+
+def _status(folder: Path, output: str) -> int:
+    if not _is_running(folder) or not (folder / STATE_FILE).exists():
+        _say(_NONE)
+        return _NOT_FOUND
+    state = read_state(folder)
+    if output != "table":
+        sys.stdout.write(structured(asdict(state), output))
+        return _DONE
+    rows = [("NAME", "PID", "PORT"), ("supervisor", str(state.pid), "")]
+    rows += [
+        (name, str(state.pids.get(name, "")), str(state.ports.get(name, "")))
+        for name in {**state.pids, **state.ports}
+    ]
+    width = max(len(name) for name, _, _ in rows)
+    lines = [f"{name:{width}}  {pid:>8}  {port:>6}".rstrip() for name, pid, port in rows]
+    sys.stdout.write("\n".join([*lines, f"kubeconfig {state.kubeconfig}", ""]))
+    return _DONE
+
+
+def _print_kubeconfig(state: State | None, output: str) -> int:
+    if state is None:
+        return _FAILED
+    if output != "table":
+        sys.stdout.write(structured({"kubeconfig": state.kubeconfig}, output))
+    else:
+        sys.stdout.write(f"export KUBECONFIG={state.kubeconfig}\n")
+    return _DONE
+
+
+def _is_running(folder: Path) -> bool:
+    """Say whether a process holds the folder's lock; a process id alone may be another's by now."""
+    try:
+        with (folder / "lock").open("r") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")

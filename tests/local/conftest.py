@@ -1,0 +1,88 @@
+"""One control plane for all tests, with the platform of the default cluster applied to it."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from megatron_eks.local.kubernetes import build, manifests, nodes
+from megatron_eks.local.kubernetes.client import Client, Object, wait_for
+from megatron_eks.local.kubernetes.control_plane import ControlPlane
+from megatron_eks.local.kubernetes.operator import Operator
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.project import ROOT, load_project
+from tests.local.jobs import NODES, pods_of
+
+
+@pytest.fixture(scope="session")
+def programs():
+    """Build what this machine lacks; progress is shown although pytest captures output."""
+    return build.programs(os.environ, lambda line: print(line, file=sys.__stderr__, flush=True))
+
+
+@pytest.fixture(scope="session")
+def emitted(tmp_path_factory):
+    """Write the manifests of the default cluster, as `make synth` does."""
+    folder = tmp_path_factory.mktemp("dist")
+    manifests.synthesise(ROOT / "cluster.yaml", folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def plan() -> ClusterPlan:
+    """Plan the default cluster."""
+    return load_project(ROOT / "cluster.yaml", datetime.now(tz=UTC).date()).cluster
+
+
+@pytest.fixture(scope="session")
+def control_plane(programs, tmp_path_factory) -> Iterator[ControlPlane]:
+    """Start an empty cluster."""
+    plane = ControlPlane(programs, tmp_path_factory.mktemp("control-plane"))
+    plane.start()
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture(scope="session")
+def operator(control_plane, emitted) -> Operator:
+    """Run the training operator of our chart."""
+    chart = manifests.read_file(manifests.operator_file(emitted / "platform"))
+    operator = Operator(control_plane, chart)
+    operator.install()
+    return operator
+
+
+@pytest.fixture(scope="session")
+def client(operator, emitted, plan) -> Client:
+    """Return an administrator, who has applied the whole platform as a person would."""
+    admin: Client = operator.client
+    for manifest in manifests.read(emitted / "platform"):
+        admin.apply(manifest)
+    for number in range(NODES):
+        admin.create(nodes.gpu_node(plan.pools[0], number))
+    for node in nodes.system_nodes(plan):
+        admin.create(node)
+    wait_for("nodes", lambda: all(nodes.is_ready(node) for node in admin.list("v1", "Node")))
+    return admin
+
+
+@pytest.fixture
+def submit(client: Client) -> Iterator[Callable[[Object], Object]]:
+    """Return a function that applies a job, which is deleted with its pods after the test."""
+    jobs: list[Object] = []
+
+    def apply(manifest: Object) -> Object:
+        jobs.append(manifest)
+        return client.apply(manifest)
+
+    yield apply
+    for job in jobs:
+        name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+        client.delete(job["apiVersion"], job["kind"], name, namespace)
+        # The garbage collector looks for new kinds, such as PyTorchJob, every 30 s only.
+        for pod in pods_of(client, job):
+            client.delete("v1", "Pod", pod["metadata"]["name"], namespace, missing_ok=True)
+    # The next test's pods need the nodes.
+    wait_for("deletion", lambda: not any(pods_of(client, job) for job in jobs))

@@ -1,0 +1,56 @@
+"""Training jobs as the charts render them, and what becomes of them."""
+
+from dataclasses import replace
+
+from megatron_eks.local.kubernetes.client import Client, Object, wait_for
+from tests.charts import rendered
+
+# GPU nodes of the cluster that all tests share.
+NODES = 4
+
+
+def training_job(name: str, nodes: int = 2) -> Object:
+    """Return the default job under another name and on another number of nodes."""
+    plan = replace(rendered.training_job(), name=name, nodes=nodes)
+    return rendered.only(rendered.jobs(plan), "PyTorchJob")
+
+
+def pod_specs(job: Object) -> list[Object]:
+    """Return the pod of each role, to be changed in place."""
+    return [each["template"]["spec"] for each in job["spec"]["pytorchReplicaSpecs"].values()]
+
+
+def pods_of(client: Client, job: Object) -> list[Object]:
+    """Return the pods that the operator has made of a job so far, the master's first."""
+    labels = f"training.kubeflow.org/job-name={job['metadata']['name']}"
+    return client.list("v1", "Pod", job["metadata"]["namespace"], labels=labels)
+
+
+def wait_for_pods(client: Client, job: Object, count: int, phase: str) -> list[Object]:
+    """Return the pods of a job once all of them are in a phase."""
+
+    def found() -> list[Object]:
+        pods = pods_of(client, job)
+        done = len(pods) == count and all(pod["status"]["phase"] == phase for pod in pods)
+        return pods if done else []
+
+    return wait_for(f"{count} pods to be {phase}", found)
+
+
+def wait_for_condition(client: Client, job: Object, condition: str) -> Object:
+    """Return a job once the operator reports a condition."""
+    metadata = job["metadata"]
+
+    def found() -> Object | None:
+        now = client.get("kubeflow.org/v1", "PyTorchJob", metadata["name"], metadata["namespace"])
+        conditions = now.get("status", {}).get("conditions", [])
+        met = any(each["type"] == condition and each["status"] == "True" for each in conditions)
+        return now if met else None
+
+    return wait_for(f"the job to be {condition}", found)
+
+
+def environment(pod: Object) -> dict[str, str]:
+    """Return the variables of the training container that have a plain value."""
+    (container,) = pod["spec"]["containers"]
+    return {each["name"]: each["value"] for each in container["env"] if "value" in each}

@@ -1,0 +1,147 @@
+"""Nothing of a cluster outlives what started it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from megatron_eks.local.kubernetes.build import cache_folder
+from megatron_eks.local.kubernetes.client import Client, wait_for
+from megatron_eks.local.kubernetes.processes import ProcessError, Processes
+from megatron_eks.project import ROOT
+from tests.local import jobs
+
+# A parent that starts a process which would sleep for an hour, and tells its id.
+_PARENT = """\
+import json, sys, time
+from pathlib import Path
+from megatron_eks.local.kubernetes.processes import Processes
+processes = Processes(Path(sys.argv[1]))
+processes.start("sleep", "/bin/sh", "-c", "echo ready; exec sleep 3600")
+processes.wait("sleep", lambda: "ready" in processes.tail("sleep"))
+print(json.dumps(processes.pids), flush=True)
+time.sleep(3600)
+"""
+
+_CLUSTER = """\
+import json, os, sys, time
+from pathlib import Path
+from megatron_eks.local.kubernetes import build, control_plane
+plane = control_plane.ControlPlane(build.programs(os.environ, print), Path(sys.argv[1]))
+plane.start()
+print(json.dumps(plane.processes.pids), flush=True)
+time.sleep(3600)
+"""
+
+
+def alive(pids: Iterable[int]) -> list[int]:
+    """Return which processes still run; one that only waits to be reaped does not."""
+    found = []
+    for pid in pids:
+        status = Path(f"/proc/{pid}/status")
+        if status.exists() and "State:\tZ" not in status.read_text():
+            found.append(pid)
+    return found
+
+
+def killed(script: str, folder: Path) -> list[int]:
+    """Run a script until it prints process ids, kill it, and return the ids."""
+    command = [sys.executable, "-c", script, str(folder)]
+    with subprocess.Popen(  # noqa: S603 -- a script of this file
+        command, cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout
+        pids = [int(pid) for pid in json.loads(parent.stdout.readline()).values()]
+        assert alive(pids) == pids
+        parent.kill()
+    return pids
+
+
+def test_a_killed_parent_leaves_no_process(tmp_path):
+    """SIGKILL leaves no time to clean up, so the kernel does it."""
+    pids = killed(_PARENT, tmp_path)
+    wait_for("the end of the child", lambda: not alive(pids), 5)
+
+
+def test_a_program_that_ends_is_reported_with_its_last_words(tmp_path):
+    """Whoever waits for it learns why, and where the whole log is."""
+    processes = Processes(tmp_path)
+    processes.start("broken", "/bin/sh", "-c", "echo no such flag; exit 3")
+    with pytest.raises(ProcessError) as error:
+        processes.wait("broken", lambda: False)
+    assert str(error.value) == (
+        f"broken ended with exit code 3\nno such flag\n({tmp_path / 'broken.log'})"
+    )
+    processes.stop()
+
+
+def test_a_program_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
+    """The next command must not wait for it for ever."""
+    monkeypatch.setattr("megatron_eks.local.kubernetes.processes._STOP_SECONDS", 0.2)
+    processes = Processes(tmp_path)
+    processes.start(
+        "deaf", "/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"
+    )
+    processes.wait("deaf", lambda: "ready" in processes.tail("deaf"))
+    pids = processes.pids.values()
+    processes.stop()
+    assert not alive(pids)
+
+
+@pytest.mark.control_plane
+@pytest.mark.usefixtures("programs")
+def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(tmp_path):
+    """`up` gives a kubeconfig, `status` the processes, `down` takes all of it away; a job runs."""
+    cache = cache_folder({"XDG_CACHE_HOME": str(tmp_path)})
+    cache.mkdir()
+    # The programs that are built already, and room for a cluster of this test's own.
+    (cache / "kubernetes").symlink_to(cache_folder(os.environ) / "kubernetes")
+
+    def meks(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(  # noqa: S603 -- our own command
+            [sys.executable, "-m", "megatron_eks", "local", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert meks("status").returncode == 3
+    done = meks("up", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    kubeconfig = Path(json.loads(done.stdout)["kubeconfig"])
+    assert json.loads(kubeconfig.read_text())["current-context"] == "meks-local"
+    assert kubeconfig.stat().st_mode & 0o077 == 0
+    again = meks("up")
+    assert again.stdout == f"export KUBECONFIG={kubeconfig}\n"
+    status = json.loads(meks("status", "-o", "json").stdout)
+    pids = [status["pid"], *status["pids"].values()]
+    assert len(alive(pids)) == 7
+    assert status["ports"]["kube-apiserver"] > 0
+
+    config = json.loads(kubeconfig.read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    client = Client(cluster["server"], Path(cluster["certificate-authority"]), user["token"])
+    job = jobs.training_job("by-hand")
+    client.apply(job)
+    jobs.wait_for_pods(client, job, 2, "Running")
+    client.close()
+
+    assert meks("down").returncode == 0
+    assert not alive(pids)
+    assert meks("down").returncode == 0
+    assert meks("status").returncode == 3
+
+
+@pytest.mark.control_plane
+@pytest.mark.usefixtures("programs")
+def test_a_cluster_ends_with_its_supervisor(tmp_path):
+    """Even where the supervisor is killed, which it cannot notice."""
+    pids = killed(_CLUSTER, tmp_path)
+    assert len(pids) == 5
+    wait_for("the end of the cluster", lambda: not alive(pids), 5)
