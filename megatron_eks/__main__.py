@@ -39,14 +39,20 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
         return USAGE
     except BrokenPipeError:
         # The reader went away (`| head`); there is nobody left to tell.
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 -- until exit
+        _drop_output()
         return DONE
     except OSError as error:
         sys.stderr.write(f"cannot write the result: {error}\n")
+        _drop_output()
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
+
+
+def _drop_output() -> None:
+    """Let what is still buffered go nowhere: at exit Python would try to write it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(options: argparse.Namespace) -> int:
