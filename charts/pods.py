@@ -32,6 +32,19 @@ def gpu_toleration(taint: str) -> k8s.Toleration:
     return k8s.Toleration(key=taint, operator="Exists", effect="NoSchedule")
 
 
+def leave_lost_node() -> list[k8s.Toleration]:
+    """Let a pod go from a node that is lost after half a minute; Kubernetes waits for five."""
+    return [
+        k8s.Toleration(
+            key=f"node.kubernetes.io/{condition}",
+            operator="Exists",
+            effect="NoExecute",
+            toleration_seconds=30,
+        )
+        for condition in ("not-ready", "unreachable")
+    ]
+
+
 def unprivileged_pod(uid: int) -> k8s.PodSecurityContext:
     """Run as an ordinary user; with `unprivileged_container` this passes Pod Security restricted.
 

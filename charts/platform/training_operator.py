@@ -9,7 +9,7 @@ from constructs import Construct
 from charts.platform.crd import PyTorchJobDefinition
 from charts.platform.init_container import MAX_TRIES, init_container_template
 from charts.platform.operator_access import OperatorNetwork, OperatorRights
-from charts.pods import quantity, unprivileged_container, unprivileged_pod
+from charts.pods import leave_lost_node, quantity, unprivileged_container, unprivileged_pod
 from megatron_eks.catalog import pins
 from megatron_eks.plan.platform import PlatformPlan
 
@@ -35,10 +35,6 @@ _THREADS = 4
 
 # The image names no user; this is the one that distroless images call `nonroot`.
 _USER = 65532
-
-# A lost node must not leave running jobs unwatched for the default of five minutes.
-_NODE_LOST_SECONDS = 30
-_NODE_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 class TrainingOperator(cdk8s.Chart):
@@ -157,15 +153,7 @@ def _pod() -> k8s.PodSpec:
         automount_service_account_token=True,
         security_context=unprivileged_pod(_USER),
         priority_class_name="system-cluster-critical",
-        tolerations=[
-            k8s.Toleration(
-                key=key,
-                operator="Exists",
-                effect="NoExecute",
-                toleration_seconds=_NODE_LOST_SECONDS,
-            )
-            for key in _NODE_LOST
-        ],
+        tolerations=leave_lost_node(),
         termination_grace_period_seconds=10,
     )
 

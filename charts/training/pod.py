@@ -10,6 +10,7 @@ from cdk8s_plus_27 import k8s
 from charts.pods import (
     count,
     gpu_toleration,
+    leave_lost_node,
     quantity,
     unprivileged_container,
     unprivileged_pod,
@@ -31,10 +32,6 @@ _PORT = 23456
 _SHARED = "shared"
 _MEMORY = "dshm"
 _SCRATCH = "scratch"
-
-# A lost node is replaced after half a minute instead of five; all other ranks wait for it.
-_NODE_LOST_SECONDS = 30
-_NODE_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ def _typed_spec(shape: _Shape) -> k8s.PodSpec:
         containers=[_container(shape)],
         volumes=_volumes(shape),
         node_selector={POOL_LABEL: shape.pool},
-        tolerations=[gpu_toleration(platform.gpu_taint), *map(_node_lost, _NODE_LOST)],
+        tolerations=[gpu_toleration(platform.gpu_taint), *leave_lost_node()],
         security_context=unprivileged_pod(platform.pod_uid),
         termination_grace_period_seconds=shape.grace_seconds,
         # Without this a pod on the host network resolves with the node's servers, which do not
@@ -145,12 +142,3 @@ def _volumes(shape: _Shape) -> list[k8s.Volume]:
         k8s.Volume(name=_MEMORY, empty_dir=memory),
         k8s.Volume(name=_SCRATCH, empty_dir=scratch),
     ]
-
-
-def _node_lost(condition: str) -> k8s.Toleration:
-    return k8s.Toleration(
-        key=condition,
-        operator="Exists",
-        effect="NoExecute",
-        toleration_seconds=_NODE_LOST_SECONDS,
-    )

@@ -148,10 +148,7 @@ class GpuJob(Job):
     """Default: all of the instance type's."""
 
 
-class MegatronJob(GpuJob):
-    """Pre-training or continued pre-training with Megatron-LM."""
-
-    kind: Literal["megatron"]
+class _MegatronRun(GpuJob):
     model: AnyModel
     parallelism: Parallelism = Parallelism()
     training: MegatronTraining
@@ -161,18 +158,18 @@ class MegatronJob(GpuJob):
     """Further arguments of the program."""
 
 
-class MegatronBridgeJob(GpuJob):
+class MegatronJob(_MegatronRun):
+    """Pre-training or continued pre-training with Megatron-LM."""
+
+    kind: Literal["megatron"]
+
+
+class MegatronBridgeJob(_MegatronRun):
     """The same through a Megatron-Bridge recipe."""
 
     kind: Literal["megatron_bridge"]
     recipe: Text
     overrides: dict[str, bool | int | float | str] = Field(default_factory=dict)
-    model: AnyModel
-    parallelism: Parallelism = Parallelism()
-    training: MegatronTraining
-    data: MegatronData
-    checkpoint: Checkpoint
-    extra_args: tuple[str, ...] = ()
 
 
 class FsdpTraining(Model):
@@ -206,26 +203,24 @@ class FsdpData(Model):
     num_workers: Natural = 2
 
 
-class FsdpJob(GpuJob):
+class _TorchRun(GpuJob):
+    image: Text = "fsdp"
+    model: AnyModel
+    training: FsdpTraining = FsdpTraining()
+    data: FsdpData
+    checkpoint: Checkpoint
+
+
+class FsdpJob(_TorchRun):
     """Training with PyTorch FSDP2."""
 
     kind: Literal["fsdp"]
-    image: Text = "fsdp"
-    model: AnyModel
-    training: FsdpTraining = FsdpTraining()
-    data: FsdpData
-    checkpoint: Checkpoint
 
 
-class DdpJob(GpuJob):
+class DdpJob(_TorchRun):
     """Training with PyTorch DistributedDataParallel as an Indexed Job."""
 
     kind: Literal["ddp"]
-    image: Text = "fsdp"
-    model: AnyModel
-    training: FsdpTraining = FsdpTraining()
-    data: FsdpData
-    checkpoint: Checkpoint
 
 
 class DataPrepJob(Job):

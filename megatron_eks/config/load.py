@@ -22,6 +22,9 @@ MAX_NODES = 2_000_000
 """A file that expands to more values than this is refused (YAML alias bombs)."""
 MAX_DEPTH = 100
 
+# Python refuses to parse integers of more than 4300 digits; no field here takes one.
+_LONGEST_INTEGER = 100
+
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # YAML 1.2 core schema (yaml.org/spec/1.2.2, section 10.3.2): `yes` and `1:30` are strings and
@@ -250,8 +253,7 @@ def scalar(text: str) -> Json:
         return text in _TRUE
     if _INTEGER.fullmatch(text):
         base = {"0o": 8, "0x": 16}.get(text[:2], 10)
-        # Python refuses to parse integers of more than 4300 digits; no field here takes one.
-        return int(text, base) if len(text) < MAX_DEPTH else text
+        return int(text, base) if len(text) < _LONGEST_INTEGER else text
     if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
         return float(text)
     return text
