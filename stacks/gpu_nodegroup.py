@@ -7,15 +7,15 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
-from megatron_eks.plan.cluster import NODE_GROUP_CEILING
 from megatron_eks.plan.platform import GPU_TAINT
+from megatron_eks.plan.pools import NODE_GROUP_CEILING
 from stacks.launch_template import metadata_options, root_volume
 from stacks.user_data import gpu_user_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from megatron_eks.plan.cluster import PoolPlan
+    from megatron_eks.plan.pools import PoolPlan
 
 # More broken nodes than this at once is no broken node, but a driver, an image or a network.
 _REPAIR_STOPS_ABOVE = 2

@@ -15,9 +15,9 @@ from charts.pods import (
     unprivileged_container,
     unprivileged_pod,
 )
-from megatron_eks.plan.cluster import POOL_LABEL
 from megatron_eks.plan.job import TRAINING_APP, JobPlan, Resources
 from megatron_eks.plan.platform import PlatformPlan
+from megatron_eks.plan.pools import POOL_LABEL
 
 # A pod template as JSON, which has no narrower type.
 Template = Mapping[str, Any]

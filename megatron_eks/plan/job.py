@@ -28,7 +28,8 @@ from megatron_eks.predict.memory import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from megatron_eks.plan.cluster import ClusterPlan, PoolPlan
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.pools import PoolPlan
 
 MIB = 1024**2
 

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from megatron_eks.local.kubernetes.client import Object
-    from megatron_eks.plan.cluster import ClusterPlan, PoolPlan
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.pools import PoolPlan
 
 # How many nodes share a switch of the first, second and third layer. AWS documents the labels and
 # not the sizes (EKS User Guide, ml-workload-topology); these give a tree worth testing.
