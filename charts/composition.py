@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import cdk8s
 
+from charts.platform.certificates import Certificates
 from charts.platform.dcgm_exporter import DcgmExporter
 from charts.platform.efa_device_plugin import EfaDevicePlugin
 from charts.platform.namespaces import Namespaces
@@ -27,9 +28,11 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
     makers: dict[str, Callable[[str], cdk8s.Chart]] = {
         "00-namespaces": lambda name: Namespaces(app, name, plan=plan),
         "10-network-policies": lambda name: NetworkPolicies(app, name, platform=platform),
-        "20-storage": lambda name: Storage(app, name, plan=plan, lustre=outputs.lustre),
+        "20-storage": lambda name: Storage(app, name, plan=plan, outputs=outputs),
         "30-nvidia-device-plugin": lambda name: NvidiaDevicePlugin(app, name, platform=platform),
     }
+    if platform.egress.ca_bundle is not None:
+        makers["11-certificates"] = lambda name: Certificates(app, name, platform=platform)
     if platform.efa_instance_types:
         makers["31-efa-device-plugin"] = lambda name: EfaDevicePlugin(app, name, plan=plan)
     if platform.dcgm_exporter:

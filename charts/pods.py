@@ -6,6 +6,10 @@ from functools import cache
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
+from megatron_eks.plan.egress import CA_DIRECTORY
+from megatron_eks.plan.platform import PlatformPlan
+from megatron_eks.plan.storage import EFS_MOUNT_PATH
+
 # The EKS AMI with NVIDIA's driver gives its nodes this label (awslabs/amazon-eks-ami, nodeadm).
 GPU_NODES = {"nvidia.com/gpu.present": "true"}
 
@@ -13,6 +17,11 @@ GPU_NODES = {"nvidia.com/gpu.present": "true"}
 NODE_CRITICAL = "system-node-critical"
 
 KUBE_SYSTEM = "kube-system"
+
+CA_BUNDLE = "ca-bundle"
+"""The ConfigMap with the certificates that jobs trust."""
+
+_HOMES = "homes"
 
 
 @cache
@@ -43,6 +52,28 @@ def leave_lost_node() -> list[k8s.Toleration]:
         )
         for condition in ("not-ready", "unreachable")
     ]
+
+
+def brought_volumes(platform: PlatformPlan) -> list[k8s.Volume]:
+    """Return what pods of jobs mount besides Lustre: shared homes, and certificates to trust."""
+    volumes: list[k8s.Volume] = []
+    if platform.efs_claim is not None:
+        claim = k8s.PersistentVolumeClaimVolumeSource(claim_name=platform.efs_claim)
+        volumes.append(k8s.Volume(name=_HOMES, persistent_volume_claim=claim))
+    if platform.egress.ca_bundle is not None:
+        source = k8s.ConfigMapVolumeSource(name=CA_BUNDLE)
+        volumes.append(k8s.Volume(name=CA_BUNDLE, config_map=source))
+    return volumes
+
+
+def brought_mounts(platform: PlatformPlan) -> list[k8s.VolumeMount]:
+    """Return where a container finds `brought_volumes`; variables point to the certificates."""
+    mounts: list[k8s.VolumeMount] = []
+    if platform.efs_claim is not None:
+        mounts.append(k8s.VolumeMount(name=_HOMES, mount_path=EFS_MOUNT_PATH))
+    if platform.egress.ca_bundle is not None:
+        mounts.append(k8s.VolumeMount(name=CA_BUNDLE, mount_path=CA_DIRECTORY, read_only=True))
+    return mounts
 
 
 def unprivileged_pod(uid: int) -> k8s.PodSecurityContext:

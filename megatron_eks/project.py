@@ -11,8 +11,9 @@ from megatron_eks.config.job import AnyJob, MegatronJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
-from megatron_eks.plan.cluster import REPOSITORIES, ClusterPlan, plan_cluster
+from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.cluster_checks import check_cluster
+from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.job import JobPlan, plan_job
 from megatron_eks.plan.job_checks import check_job
 
@@ -59,7 +60,13 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     repositories: dict[str, str] = {
         image.name: f"{image.repository}:{image.tag}" for image in cluster.images
     }
-    outputs, findings = read_outputs(document, cluster.name, repositories)
+    outputs, findings = read_outputs(
+        document,
+        cluster.name,
+        repositories,
+        suffixes=[each.output_suffix for each in cluster.storage.file_systems],
+        existing=files.config.storage.lustre.existing,
+    )
     if has_errors(findings):
         raise ConfigError(findings)
     jobs = tuple(plan_job(job, cluster, outputs.images) for _, job in files.jobs)

@@ -77,6 +77,6 @@ class Addons(Construct):
         )
         return [
             eks.CfnAddon.PodIdentityAssociationProperty(
-                role_arn=role, service_account=plan.service_account
+                role_arn=role.attr_arn, service_account=plan.service_account
             )
         ]

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 
@@ -35,6 +36,11 @@ class BaseStack(cdk.Stack):
         )
         for key, value in plan.tags.items():
             cdk.Tags.of(self).add(key, value, exclude_resource_types=_UNTAGGED)
+        if plan.permissions_boundary_arn is not None:
+            boundary = iam.ManagedPolicy.from_managed_policy_arn(
+                self, "PermissionsBoundary", plan.permissions_boundary_arn
+            )
+            iam.PermissionsBoundary.of(self).apply(boundary)
 
     @property
     def availability_zones(self) -> list[str]:

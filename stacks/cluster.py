@@ -9,14 +9,16 @@ from constructs import Construct
 
 from stacks.addons import Addons
 from stacks.base import BaseStack, log_group
+from stacks.bastion import Bastion
 from stacks.findings import acknowledge
 from stacks.gpu_nodegroup import GpuNodegroup
 from stacks.launch_template import instance_tags, metadata_options, root_volume
 from stacks.policies import role_of_managed_policies
+from stacks.user_data import system_user_data
 
 if TYPE_CHECKING:
     from megatron_eks.plan.cluster import AccessPlan, ClusterPlan
-    from stacks.network import NetworkStack
+    from stacks.place import Place
 
 _LOGS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 _SYSTEM_ROOT_VOLUME_GIB = 100
@@ -28,17 +30,17 @@ _NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOn
 class ClusterStack(BaseStack):
     """The control plane and everything that lives as long as it does."""
 
-    def __init__(self, scope: Construct, plan: "ClusterPlan", network: "NetworkStack") -> None:
+    def __init__(self, scope: Construct, plan: "ClusterPlan", place: "Place") -> None:
         super().__init__(scope, plan, "Cluster", "EKS control plane and nodes")
         self._plan = plan
-        self._network = network
+        self._place = place
         cluster = self._control_plane()
         self._cluster = cluster.ref
         self._administrators(plan.access)
         self._node_role = self._role("NodeRole", "ec2.amazonaws.com", _NODE_POLICIES)
         self._security_groups = [
             cluster.attr_cluster_security_group_id,
-            network.node_security_group,
+            place.node_security_group,
         ]
         addons = Addons(self, "Addons", plans=plan.addons, cluster=self._cluster)
         system = self._system_nodegroup()
@@ -51,11 +53,15 @@ class ClusterStack(BaseStack):
                 pool=pool,
                 cluster=self._cluster,
                 role=self._node_role,
-                subnet=network.private_subnets[pool.zone],
+                subnet=place.private_subnets[pool.zone],
                 security_groups=self._security_groups,
                 tags=instance_tags(f"{plan.name}-{pool.name}", plan.tags),
+                setup=plan.node_setup,
             )
             addons.precede(gpu.nodegroup)
+        if plan.access.bastion:
+            bastion = Bastion(self, "Bastion", cluster=plan.name, place=place)
+            cdk.CfnOutput(self, "BastionId", value=bastion.instance_id)
 
     def _control_plane(self) -> eks.CfnCluster:
         plan = self._plan
@@ -75,13 +81,13 @@ class ClusterStack(BaseStack):
             version=plan.kubernetes_version,
             role_arn=self._role("ClusterRole", "eks.amazonaws.com", ("AmazonEKSClusterPolicy",)),
             resources_vpc_config=eks.CfnCluster.ResourcesVpcConfigProperty(
-                subnet_ids=list(self._network.private_subnets.values()),
+                subnet_ids=list(self._place.private_subnets.values()),
                 endpoint_private_access=True,
                 endpoint_public_access=bool(plan.access.public_cidrs),
                 public_access_cidrs=list(plan.access.public_cidrs) or None,
             ),
             kubernetes_network_config=eks.CfnCluster.KubernetesNetworkConfigProperty(
-                service_ipv4_cidr=plan.network.service_cidr
+                service_ipv4_cidr=plan.network.service_cidrs[0]
             ),
             access_config=eks.CfnCluster.AccessConfigProperty(
                 authentication_mode="API", bootstrap_cluster_creator_admin_permissions=False
@@ -108,16 +114,17 @@ class ClusterStack(BaseStack):
         cluster.add_resource_dependency(group)
         if not plan.access.public_cidrs:
             # EKS's own group lets its members in only; people come from elsewhere in the VPC.
-            ec2.CfnSecurityGroupIngress(
-                self,
-                "EndpointFromVpc",
-                group_id=cluster.attr_cluster_security_group_id,
-                description="The private API endpoint, from the VPC",
-                ip_protocol="tcp",
-                from_port=443,
-                to_port=443,
-                cidr_ip=plan.network.vpc_cidr,
-            )
+            for index, cidr in enumerate(plan.network.vpc_cidrs):
+                ec2.CfnSecurityGroupIngress(
+                    self,
+                    f"EndpointFromVpc{index or ''}",
+                    group_id=cluster.attr_cluster_security_group_id,
+                    description="The private API endpoint, from the VPC",
+                    ip_protocol="tcp",
+                    from_port=443,
+                    to_port=443,
+                    cidr_ip=cidr,
+                )
         acknowledge(
             cluster,
             "the endpoint answers the configured addresses only, and none when there are none",
@@ -152,10 +159,11 @@ class ClusterStack(BaseStack):
             service=service,
             policies=policies,
             reason="EKS asks for these policies, and AWS keeps them in step with what EKS does",
-        )
+        ).attr_arn
 
     def _system_nodegroup(self) -> eks.CfnNodegroup:
         nodes = self._plan.system_nodes
+        user_data = system_user_data(self._plan.node_setup)
         template = ec2.CfnLaunchTemplate(
             self,
             "SystemLaunchTemplate",
@@ -165,6 +173,7 @@ class ClusterStack(BaseStack):
                 metadata_options=metadata_options(),
                 block_device_mappings=[root_volume(_SYSTEM_ROOT_VOLUME_GIB)],
                 tag_specifications=instance_tags(f"{self._plan.name}-system", self._plan.tags),
+                user_data=cdk.Fn.base64(user_data) if user_data else None,
             ),
         )
         return eks.CfnNodegroup(
@@ -172,7 +181,7 @@ class ClusterStack(BaseStack):
             "SystemNodegroup",
             cluster_name=self._cluster,
             node_role=self._node_role,
-            subnets=list(self._network.private_subnets.values()),
+            subnets=list(self._place.private_subnets.values()),
             launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
                 id=template.ref, version=template.attr_latest_version_number
             ),

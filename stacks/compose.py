@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from stacks.cluster import ClusterStack
 from stacks.images import ImagesStack
 from stacks.network import NetworkStack
+from stacks.place import existing_place
 from stacks.storage import StorageStack
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 def build(app: "cdk.App", plan: "ClusterPlan", contexts: "Mapping[str, ImageContext]") -> None:
     """Add every stack of a cluster to an app."""
-    network = NetworkStack(app, plan)
-    StorageStack(app, plan, network)
+    made = "Network" in plan.stacks
+    place = NetworkStack(app, plan).place if made else existing_place(plan.network)
+    StorageStack(app, plan, place)
     ImagesStack(app, plan, contexts)
-    ClusterStack(app, plan, network)
+    if place is not None and "Cluster" in plan.stacks:
+        ClusterStack(app, plan, place)

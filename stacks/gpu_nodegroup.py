@@ -15,6 +15,7 @@ from stacks.user_data import gpu_user_data
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from megatron_eks.plan.nodes import NodeSetup
     from megatron_eks.plan.pools import PoolPlan
 
 # More broken nodes than this at once is no broken node, but a driver, an image or a network.
@@ -35,9 +36,11 @@ class GpuNodegroup(Construct):
         subnet: str,
         security_groups: "Sequence[str]",
         tags: "Sequence[ec2.CfnLaunchTemplate.TagSpecificationProperty]",
+        setup: "NodeSetup",
     ) -> None:
         super().__init__(scope, construct_id)
-        template = self._launch_template(pool, security_groups, tags)
+        user_data = gpu_user_data(pool.max_pods, setup)
+        template = self._launch_template(pool, security_groups, tags, user_data)
         self.nodegroup = eks.CfnNodegroup(
             self,
             "Nodegroup",
@@ -81,6 +84,7 @@ class GpuNodegroup(Construct):
         pool: "PoolPlan",
         security_groups: "Sequence[str]",
         tags: "Sequence[ec2.CfnLaunchTemplate.TagSpecificationProperty]",
+        user_data: str,
     ) -> ec2.CfnLaunchTemplate:
         placement = None
         if pool.placement_group:
@@ -97,7 +101,7 @@ class GpuNodegroup(Construct):
                 block_device_mappings=[root_volume(pool.root_volume_gib)],
                 placement=placement,
                 tag_specifications=list(tags),
-                user_data=cdk.Fn.base64(gpu_user_data(pool.max_pods)),
+                user_data=cdk.Fn.base64(user_data),
             ),
         )
 

@@ -1,6 +1,7 @@
 """The Images stack: a repository for each container image, and the project that builds it."""
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import aws_cdk as cdk
@@ -16,10 +17,13 @@ from stacks.policies import role, same_account, statement
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from megatron_eks.plan.cluster import ClusterPlan, ImagePlan
-    from megatron_eks.plan.images import ImageContext
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.images import ImageContext, ImagePlan, SourcePlan
+    from stacks.policies import Statement
 
 _BUILDSPEC = "codebuild/buildspec.yml"
+# Where a checkout has what the asset consists of.
+_ASSETS = "assets"
 
 # Tags that a build moves; jobs name images by digest.
 _MOVING_TAGS = ("latest", "cache")
@@ -75,6 +79,7 @@ class ImagesStack(BaseStack):
                 title,
                 image=image,
                 context=contexts[image.name],
+                github=plan.image_source,
                 project_name=f"{plan.name}-{image.name}",
                 key=key,
                 log_group_name=f"{logs_of}/{image.name}",
@@ -93,6 +98,7 @@ class ImageBuild(Construct):
         *,
         image: "ImagePlan",
         context: "ImageContext",
+        github: "SourcePlan | None",
         project_name: str,
         key: str,
         log_group_name: str,
@@ -101,7 +107,8 @@ class ImageBuild(Construct):
         self._image = image
         self._key = key
         self._repository = self._make_repository()
-        self._source = self._make_source(context)
+        self._github = github
+        self._asset = "" if github else self._make_asset(context)
         self._logs = log_group(self, "Logs", name=log_group_name, key=key)
         self.project_name = self._make_project(project_name, self._make_role()).ref
         """What `aws codebuild start-build` takes."""
@@ -134,7 +141,7 @@ class ImageBuild(Construct):
         repository.apply_removal_policy(cdk.RemovalPolicy.RETAIN)
         return repository
 
-    def _make_source(self, context: "ImageContext") -> cdk.FileAssetLocation:
+    def _make_asset(self, context: "ImageContext") -> str:
         """Have `cdk deploy` upload the build context under the image's tag.
 
         This is what CDK's S3 asset does, less the bucket object that it makes to grant access.
@@ -148,15 +155,66 @@ class ImageBuild(Construct):
             asset_hash_type=cdk.AssetHashType.CUSTOM,
         )
         stack = cdk.Stack.of(self)
-        return stack.synthesizer.add_file_asset(
+        asset = stack.synthesizer.add_file_asset(
             source_hash=staged.asset_hash,
             packaging=cdk.FileAssetPackaging.ZIP_DIRECTORY,
             file_name=staged.relative_staged_path(stack),
             display_name=f"Source of the {self._image.name} image",
         )
+        return f"{asset.bucket_name}/{asset.object_key}"
+
+    def _source_access(self) -> "Statement":
+        """Let the build read its source, and nothing beside it."""
+        if self._github is not None:
+            # Connections that are older than the service's new name have, and need, the old prefix.
+            return statement(
+                [
+                    f"{service}:{action}"
+                    for service in ("codeconnections", "codestar-connections")
+                    for action in ("GetConnection", "GetConnectionToken", "UseConnection")
+                ],
+                [self._github.connection_arn],
+            )
+        return statement(
+            ["s3:GetObject", "s3:GetObjectVersion"],
+            [f"arn:{cdk.Aws.PARTITION}:s3:::{self._asset}"],
+        )
+
+    def _source(self) -> codebuild.CfnProject.SourceProperty:
+        if self._github is None:
+            return codebuild.CfnProject.SourceProperty(
+                type="S3", location=self._asset, build_spec=_BUILDSPEC
+            )
+        return codebuild.CfnProject.SourceProperty(
+            type="GITHUB",
+            location=self._github.url,
+            git_clone_depth=1,
+            build_spec=f"{_ASSETS}/{_BUILDSPEC}",
+            # The role needs the connection before the webhook is made; it has it from the start,
+            # because its permissions are part of it (aws-cdk#31726).
+            auth=codebuild.CfnProject.SourceAuthProperty(
+                type="CODECONNECTIONS", resource=self._github.connection_arn
+            ),
+        )
+
+    def _triggers(self) -> codebuild.CfnProject.ProjectTriggersProperty | None:
+        """Build on pushes to the branch that change what some image is made of."""
+        if self._github is None or not self._github.webhook:
+            return None
+        kind = codebuild.CfnProject.WebhookFilterProperty
+        branch = re.escape(self._github.branch)
+        return codebuild.CfnProject.ProjectTriggersProperty(
+            webhook=True,
+            filter_groups=[
+                [
+                    kind(type="EVENT", pattern="PUSH"),
+                    kind(type="HEAD_REF", pattern=f"^refs/heads/{branch}$"),
+                    kind(type="FILE_PATH", pattern=f"^{_ASSETS}/"),
+                ]
+            ],
+        )
 
     def _make_role(self) -> str:
-        source = f"{self._source.bucket_name}/{self._source.object_key}"
         made = role(
             self,
             "Role",
@@ -164,10 +222,7 @@ class ImageBuild(Construct):
             service="codebuild.amazonaws.com",
             condition=same_account(cdk.Stack.of(self).account),
             statements=[
-                statement(
-                    ["s3:GetObject", "s3:GetObjectVersion"],
-                    [f"arn:{cdk.Aws.PARTITION}:s3:::{source}"],
-                ),
+                self._source_access(),
                 # The token is the account's; what it opens, the next statement says.
                 statement(["ecr:GetAuthorizationToken"], ["*"]),
                 statement(_PULL_AND_PUSH, [self._repository.attr_arn]),
@@ -200,11 +255,9 @@ class ImageBuild(Construct):
             encryption_key=self._key,
             timeout_in_minutes=120,
             artifacts=codebuild.CfnProject.ArtifactsProperty(type="NO_ARTIFACTS"),
-            source=codebuild.CfnProject.SourceProperty(
-                type="S3",
-                location=f"{self._source.bucket_name}/{self._source.object_key}",
-                build_spec=_BUILDSPEC,
-            ),
+            source=self._source(),
+            source_version=self._github.branch if self._github else None,
+            triggers=self._triggers(),
             environment=codebuild.CfnProject.EnvironmentProperty(
                 type="LINUX_CONTAINER",
                 # The base image alone unpacks to tens of gigabytes; this type has 128 GB of disk.

@@ -8,6 +8,7 @@ from constructs import Construct
 
 from stacks.base import BaseStack, log_group
 from stacks.findings import acknowledge
+from stacks.place import Place
 from stacks.policies import role, same_account, statement
 
 if TYPE_CHECKING:
@@ -29,26 +30,32 @@ class NetworkStack(BaseStack):
         super().__init__(scope, plan, "Network", "Network")
         self._cluster = plan.name
         self._plan = plan.network
-        self.vpc_id = ec2.CfnVPC(
-            self,
-            "Vpc",
-            cidr_block=plan.network.vpc_cidr,
-            enable_dns_hostnames=True,
-            enable_dns_support=True,
-            tags=[self._name_tag("vpc")],
-        ).ref
+        existing = plan.network.existing
+        if existing is not None:
+            self._vpc_id, subnets = existing.vpc_id, dict(existing.private_subnets)
+        else:
+            self._vpc_id = self._vpc()
+            subnets = self._private_subnets(self._nat_gateways(self._public_subnets()))
+        self.place = Place(self._vpc_id, subnets, self._node_security_group())
+        """Where every other stack puts what it makes."""
+        self._interface_endpoints(subnets)
+        if existing is None:
+            self._flow_logs()
+
+    def _vpc(self) -> str:
         acknowledge(
             self,
             "the zone is chosen because the capacity is there",
             "CloudFormation-Validate::W3010",
         )
-        public = self._public_subnets()
-        self.private_subnets = self._private_subnets(self._nat_gateways(public))
-        """Zone to subnet id; nodes, file system and control plane live here."""
-        self.node_security_group = self._node_security_group()
-        """Every node carries it; members reach each other on every port and over EFA."""
-        self._interface_endpoints()
-        self._flow_logs()
+        return ec2.CfnVPC(
+            self,
+            "Vpc",
+            cidr_block=self._plan.vpc_cidrs[0],
+            enable_dns_hostnames=True,
+            enable_dns_support=True,
+            tags=[self._name_tag("vpc")],
+        ).ref
 
     def _name_tag(self, name: str) -> cdk.CfnTag:
         return cdk.CfnTag(key="Name", value=f"{self._cluster}-{name}")
@@ -57,7 +64,7 @@ class NetworkStack(BaseStack):
         return ec2.CfnSubnet(
             self,
             f"{kind}Subnet-{zone}",
-            vpc_id=self.vpc_id,
+            vpc_id=self._vpc_id,
             availability_zone=zone,
             cidr_block=cidr,
             # NAT gateways and load balancers bring their own addresses, and nothing else is public.
@@ -67,7 +74,7 @@ class NetworkStack(BaseStack):
 
     def _route_table(self, name: str, construct_id: str) -> str:
         return ec2.CfnRouteTable(
-            self, construct_id, vpc_id=self.vpc_id, tags=[self._name_tag(name)]
+            self, construct_id, vpc_id=self._vpc_id, tags=[self._name_tag(name)]
         ).ref
 
     def _associate(self, construct_id: str, table: str, subnet: str) -> None:
@@ -80,7 +87,7 @@ class NetworkStack(BaseStack):
             self, "InternetGateway", tags=[self._name_tag("internet")]
         ).ref
         self._attachment = ec2.CfnVPCGatewayAttachment(
-            self, "InternetGatewayAttachment", vpc_id=self.vpc_id, internet_gateway_id=gateway
+            self, "InternetGatewayAttachment", vpc_id=self._vpc_id, internet_gateway_id=gateway
         )
         table = self._route_table("public", "PublicRoutes")
         route = ec2.CfnRoute(
@@ -132,7 +139,7 @@ class NetworkStack(BaseStack):
         ec2.CfnVPCEndpoint(
             self,
             "S3Endpoint",
-            vpc_id=self.vpc_id,
+            vpc_id=self._vpc_id,
             vpc_endpoint_type="Gateway",
             service_name=f"com.amazonaws.{self.region}.s3",
             route_table_ids=tables,
@@ -158,7 +165,7 @@ class NetworkStack(BaseStack):
             self,
             "NodeSecurityGroup",
             group_description="Nodes: everything between them, and out",
-            vpc_id=self.vpc_id,
+            vpc_id=self._vpc_id,
             security_group_egress=[
                 ec2.CfnSecurityGroup.EgressProperty(
                     ip_protocol=_ALL_PROTOCOLS,
@@ -190,22 +197,23 @@ class NetworkStack(BaseStack):
         )
         return members
 
-    def _interface_endpoints(self) -> None:
+    def _interface_endpoints(self, subnets: dict[str, str]) -> None:
         if not self._plan.interface_endpoints:
             return
         group = ec2.CfnSecurityGroup(
             self,
             "EndpointSecurityGroup",
             group_description="Interface endpoints: HTTPS from the VPC",
-            vpc_id=self.vpc_id,
+            vpc_id=self._vpc_id,
             security_group_ingress=[
                 ec2.CfnSecurityGroup.IngressProperty(
                     ip_protocol="tcp",
                     from_port=_HTTPS,
                     to_port=_HTTPS,
-                    cidr_ip=self._plan.vpc_cidr,
+                    cidr_ip=cidr,
                     description="HTTPS from the VPC",
                 )
+                for cidr in self._plan.vpc_cidrs
             ],
             tags=[self._name_tag("endpoints")],
         )
@@ -214,11 +222,11 @@ class NetworkStack(BaseStack):
             ec2.CfnVPCEndpoint(
                 endpoints,
                 service,
-                vpc_id=self.vpc_id,
+                vpc_id=self._vpc_id,
                 vpc_endpoint_type="Interface",
                 service_name=f"com.amazonaws.{self.region}.{service}",
                 private_dns_enabled=True,
-                subnet_ids=list(self.private_subnets.values()),
+                subnet_ids=list(subnets.values()),
                 security_group_ids=[group.attr_group_id],
             )
 
@@ -247,7 +255,7 @@ class NetworkStack(BaseStack):
         ec2.CfnFlowLog(
             self,
             "FlowLog",
-            resource_id=self.vpc_id,
+            resource_id=self._vpc_id,
             resource_type="VPC",
             traffic_type="ALL",
             log_destination_type="cloud-watch-logs",

@@ -82,8 +82,8 @@ def role_of_managed_policies(
     policies: "Sequence[str]",
     reason: str,
     actions: "Sequence[str]" = ("sts:AssumeRole",),
-) -> str:
-    """Make a role with policies that AWS writes, for a reason, and return its ARN."""
+) -> iam.CfnRole:
+    """Make a role with policies that AWS writes, for a reason."""
     made = iam.CfnRole(
         scope,
         construct_id,
@@ -95,7 +95,7 @@ def role_of_managed_policies(
     )
     finding = "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{}]"
     acknowledge(made, reason, *(finding.format(name) for name in policies))
-    return made.attr_arn
+    return made
 
 
 def _trust(service: str, actions: "Sequence[str]", condition: Condition | None) -> Document:

@@ -1,135 +1,56 @@
-"""The Storage stack: the parallel file system and the data bucket, which outlive the cluster."""
+"""The Storage stack: file systems and the data bucket, which outlive the cluster."""
 
 from typing import TYPE_CHECKING
 
 import aws_cdk as cdk
-from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_s3 as s3
 
 from stacks.base import BaseStack
 from stacks.buckets import bucket_policy, private_bucket
+from stacks.efs import SharedHomes
+from stacks.lustre import LustreFileSystems
 from stacks.policies import same_account, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from constructs import Construct
 
     from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.storage import LustrePlan
-    from stacks.network import NetworkStack
-
-# FSx for Lustre User Guide, "File system access control with Amazon VPC".
-_LUSTRE_PORTS = ((988, 988), (1018, 1023))
+    from stacks.place import Place
 
 
 class StorageStack(BaseStack):
-    """FSx for Lustre in the GPU zone, and a bucket, encrypted with a key of their own."""
+    """File systems in the zones of the GPUs, and a bucket, encrypted with a key of their own."""
 
-    def __init__(self, scope: "Construct", plan: "ClusterPlan", network: "NetworkStack") -> None:
+    def __init__(self, scope: "Construct", plan: "ClusterPlan", place: "Place | None") -> None:
         super().__init__(scope, plan, "Storage", "File system and data bucket")
-        self._removal = (
-            cdk.RemovalPolicy.RETAIN if plan.storage.retain else cdk.RemovalPolicy.DESTROY
-        )
-        self._cluster = plan.name
-        key = self.encryption_key(
+        storage = plan.storage
+        self._removal = cdk.RemovalPolicy.RETAIN if storage.retain else cdk.RemovalPolicy.DESTROY
+        key = storage.kms_key_arn or self.encryption_key(
             "Key", description=f"Data and checkpoints of {plan.name}", removal=self._removal
         )
-        file_system = self._lustre(plan.storage.lustre, network, key)
-        bucket = self._bucket(key)
-        cdk.CfnOutput(self, "LustreId", value=file_system.ref)
-        cdk.CfnOutput(self, "LustreDnsName", value=file_system.attr_dns_name)
-        cdk.CfnOutput(self, "LustreMountName", value=file_system.attr_lustre_mount_name)
-        cdk.CfnOutput(self, "BucketName", value=bucket.ref)
-
-    def _lustre(self, lustre: "LustrePlan", network: "NetworkStack", key: str) -> fsx.CfnFileSystem:
-        group = self._security_group(network)
-        file_system = fsx.CfnFileSystem(
-            self,
-            "Lustre",
-            file_system_type="LUSTRE",
-            file_system_type_version=lustre.version,
-            storage_type="SSD",
-            storage_capacity=lustre.capacity_gib,
-            subnet_ids=[network.private_subnets[lustre.zone]],
-            security_group_ids=[group.attr_group_id],
-            kms_key_id=key,
-            lustre_configuration=fsx.CfnFileSystem.LustreConfigurationProperty(
-                deployment_type="PERSISTENT_2",
-                per_unit_storage_throughput=lustre.throughput_mbps_per_tib,
-                data_compression_type="LZ4",
-                # Metadata IOPS can only be asked for when the file system is made.
-                metadata_configuration=fsx.CfnFileSystem.MetadataConfigurationProperty(
-                    mode=lustre.metadata_iops_mode
-                ),
-            ),
-            tags=[cdk.CfnTag(key="Name", value=f"{self._cluster}-lustre")],
-        )
-        file_system.apply_removal_policy(self._removal)
-        for rule in self._rules(group.attr_group_id, network.node_security_group):
-            rule.apply_removal_policy(self._removal)
-            # FSx tries the ports before it makes a file system, and gives up at once.
-            file_system.add_resource_dependency(rule)
-        return file_system
-
-    def _security_group(self, network: "NetworkStack") -> ec2.CfnSecurityGroup:
-        """Open Lustre's ports between file servers and nodes."""
-        nodes = network.node_security_group
-        group = ec2.CfnSecurityGroup(
-            self,
-            "LustreSecurityGroup",
-            group_description="FSx for Lustre: file servers and their clients",
-            vpc_id=network.vpc_id,
-            security_group_ingress=[
-                ec2.CfnSecurityGroup.IngressProperty(
-                    ip_protocol="tcp",
-                    from_port=first,
-                    to_port=last,
-                    source_security_group_id=nodes,
-                    description="Lustre from the nodes",
-                )
-                for first, last in _LUSTRE_PORTS
-            ],
-            security_group_egress=[
-                ec2.CfnSecurityGroup.EgressProperty(
-                    ip_protocol="tcp",
-                    from_port=first,
-                    to_port=last,
-                    destination_security_group_id=nodes,
-                    description="Lustre to the nodes",
-                )
-                for first, last in _LUSTRE_PORTS
-            ],
-            tags=[cdk.CfnTag(key="Name", value=f"{self._cluster}-lustre")],
-        )
-        group.apply_removal_policy(self._removal)
-        return group
-
-    def _rules(self, servers: str, nodes: str) -> "Iterator[cdk.CfnResource]":
-        """Open the ports between file servers, and for those that call a node back."""
-        for first, last in _LUSTRE_PORTS:
-            yield ec2.CfnSecurityGroupEgress(
+        if place is not None and not storage.existing:
+            LustreFileSystems(
                 self,
-                f"ServersToServers{first}",
-                group_id=servers,
-                destination_security_group_id=servers,
-                ip_protocol="tcp",
-                from_port=first,
-                to_port=last,
-                description="Lustre between file servers",
+                cluster=plan.name,
+                plans=storage.file_systems,
+                place=place,
+                key=key,
+                removal=self._removal,
             )
-            for name, group in (("Servers", servers), ("Nodes", nodes)):
-                yield ec2.CfnSecurityGroupIngress(
-                    self,
-                    f"{name}FromServers{first}",
-                    group_id=group,
-                    source_security_group_id=servers,
-                    ip_protocol="tcp",
-                    from_port=first,
-                    to_port=last,
-                    description="Lustre from the file servers",
-                )
+        bucket = self._bucket(key)
+        cdk.CfnOutput(self, "BucketName", value=bucket.ref)
+        if place is not None and storage.efs:
+            homes = SharedHomes(
+                self,
+                "Efs",
+                name=plan.name,
+                place=place,
+                key=key,
+                uid=plan.platform.pod_uid,
+                removal=self._removal,
+            )
+            cdk.CfnOutput(self, "EfsId", value=homes.file_system_id)
+            cdk.CfnOutput(self, "EfsAccessPointId", value=homes.access_point_id)
 
     def _bucket(self, key: str) -> s3.CfnBucket:
         """Make the bucket for data and checkpoints, and one for the record of who read them."""

@@ -1,30 +1,83 @@
-"""The user data of a GPU node: nodeadm's configuration in the envelope that EKS merges."""
+"""The user data of nodes: nodeadm's configuration, and scripts that run before the node joins."""
 
 import json
 from email.mime.multipart import MIMEMultipart
 from email.mime.nonmultipart import MIMENonMultipart
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from megatron_eks.plan.nodes import NodeSetup
 
 # A fixed one: the standard library's is random, and would renew the launch template at each synth.
 _BOUNDARY = "megatron-eks"
 
+# nodeadm starts containerd and the kubelet after cloud-init's scripts (awslabs/amazon-eks-ami,
+# nodeadm-run.service), and Go reads the system's roots when it first needs them.
+_TRUST = """\
+#!/bin/bash
+set -euo pipefail
+cat > /etc/pki/ca-trust/source/anchors/megatron-eks.pem <<'CERTIFICATES'
+{certificates}
+CERTIFICATES
+update-ca-trust
+"""
 
-def gpu_user_data(max_pods: int) -> str:
+# FSx for Lustre User Guide, "Configuring EFA clients". A node on which this fails joins all the
+# same and mounts over TCP: slower, and not worth a lost node.
+_LUSTRE_EFA = """\
+#!/bin/bash
+set -euo pipefail
+dnf install -y lustre-client unzip
+cd "$(mktemp -d)"
+curl --fail --silent --show-error --retry 5 --remote-name \\
+  https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip
+unzip -q configure-efa-fsx-lustre-client.zip
+cd configure-efa-fsx-lustre-client
+./setup.sh
+"""
+
+
+def gpu_user_data(max_pods: int, setup: "NodeSetup") -> str:
     """Return MIME text with one NodeConfig; EKS adds the cluster's part to it.
 
     EKS User Guide, "Customize managed nodes with launch templates", and nodeadm's API v1alpha1.
     """
-    node_config = {
-        "apiVersion": "node.eks.aws/v1alpha1",
-        "kind": "NodeConfig",
-        "spec": {
-            # One fast volume of all NVMe disks, for container images, emptyDir and logs too.
-            "instance": {"localStorage": {"strategy": "RAID0"}},
-            "kubelet": {"config": {"maxPods": max_pods}},
-        },
+    scripts = [_LUSTRE_EFA] if setup.lustre_efa else []
+    spec: dict[str, dict[str, object]] = {
+        # One fast volume of all NVMe disks, for container images, emptyDir and logs too.
+        "instance": {"localStorage": {"strategy": "RAID0"}},
+        "kubelet": {"config": {"maxPods": max_pods}},
     }
+    return _message(spec, setup, *scripts)
+
+
+def system_user_data(setup: "NodeSetup") -> str | None:
+    """Return the same for nodes that need no settings of their own; None where nothing is said."""
+    if not setup.variables and setup.ca_bundle is None:
+        return None
+    return _message({"instance": {}}, setup)
+
+
+def _message(spec: "Mapping[str, dict[str, object]]", setup: "NodeSetup", *scripts: str) -> str:
+    if setup.variables:
+        spec["instance"]["environment"] = {"default": dict(setup.variables)}
+    message = MIMEMultipart("mixed", _BOUNDARY)
+    if setup.ca_bundle is not None:
+        # First, because what follows may download through a proxy with such a certificate.
+        message.attach(_script(_TRUST.format(certificates=setup.ca_bundle.strip())))
+    for script in scripts:
+        message.attach(_script(script))
     part = MIMENonMultipart("application", "node.eks.aws")
+    node_config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}
     # JSON is YAML, which is what nodeadm reads.
     part.set_payload(json.dumps(node_config, indent=2))
-    message = MIMEMultipart("mixed", _BOUNDARY)
     message.attach(part)
     return message.as_string()
+
+
+def _script(text: str) -> MIMENonMultipart:
+    part = MIMENonMultipart("text", "x-shellscript")
+    part.set_payload(text)
+    return part

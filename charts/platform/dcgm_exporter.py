@@ -81,7 +81,7 @@ class DcgmExporter(cdk8s.Chart):
 def _pod(platform: PlatformPlan) -> k8s.PodSpec:
     kubelet = k8s.HostPathVolumeSource(path=_POD_RESOURCES, type="Directory")
     return k8s.PodSpec(
-        containers=[_container()],
+        containers=[_container(platform)],
         volumes=[
             k8s.Volume(name="counters", config_map=k8s.ConfigMapVolumeSource(name=_NAME)),
             k8s.Volume(name="pod-resources", host_path=kubelet),
@@ -93,12 +93,12 @@ def _pod(platform: PlatformPlan) -> k8s.PodSpec:
     )
 
 
-def _container() -> k8s.Container:
+def _container(platform: PlatformPlan) -> k8s.Container:
     node = k8s.EnvVarSource(field_ref=k8s.ObjectFieldSelector(field_path="spec.nodeName"))
     health = k8s.HttpGetAction(path="/health", port=k8s.IntOrString.from_string(_PORT_NAME))
     return k8s.Container(
         name=_NAME,
-        image=pins.DCGM_EXPORTER_IMAGE,
+        image=platform.egress.image(pins.DCGM_EXPORTER_IMAGE),
         image_pull_policy="IfNotPresent",
         args=["-f", f"{_COUNTERS_DIRECTORY}/{_COUNTERS_FILE}"],
         env=[

@@ -39,6 +39,9 @@ class NetworkPolicies(cdk8s.Chart):
         # S3, container registries and Hugging Face have no fixed addresses.
         web = addresses("0.0.0.0/0", _LINK_LOCAL)
         self._allow(platform.namespace, "allow-https", to=web, ports=ports(443, "TCP"))
+        if platform.egress.proxy_ports:
+            reached = [port for each in platform.egress.proxy_ports for port in ports(each, "TCP")]
+            self._allow(platform.namespace, "allow-proxy", to=web, ports=reached)
         self._ranks(platform.namespace)
 
     def _ranks(self, namespace: str) -> None:

@@ -24,7 +24,7 @@ class NvidiaDevicePlugin(cdk8s.Chart):
 def _pod(platform: PlatformPlan) -> k8s.PodSpec:
     sockets = k8s.HostPathVolumeSource(path=_SOCKETS, type="Directory")
     return k8s.PodSpec(
-        containers=[_container()],
+        containers=[_container(platform)],
         volumes=[k8s.Volume(name="device-plugins", host_path=sockets)],
         node_selector=GPU_NODES,
         tolerations=[gpu_toleration(platform.gpu_taint)],
@@ -33,14 +33,14 @@ def _pod(platform: PlatformPlan) -> k8s.PodSpec:
     )
 
 
-def _container() -> k8s.Container:
+def _container(platform: PlatformPlan) -> k8s.Container:
     """Describe the plugin with the mounts and rights of upstream's static manifest.
 
     It runs as root, because the kubelet's socket belongs to root, but with no capability at all.
     """
     return k8s.Container(
         name=_NAME,
-        image=pins.NVIDIA_DEVICE_PLUGIN_IMAGE,
+        image=platform.egress.image(pins.NVIDIA_DEVICE_PLUGIN_IMAGE),
         image_pull_policy="IfNotPresent",
         command=["nvidia-device-plugin"],
         env=[

@@ -112,14 +112,14 @@ class OperatorNetwork(Construct):
         self._policy("default-deny", k8s.LabelSelector())
         # The API server is reached by its Service and answers from, and calls the webhook from,
         # network interfaces in the VPC (EKS User Guide, "Amazon EKS networking requirements").
-        vpc = addresses(platform.vpc_cidr)
-        service = addresses(platform.service_cidr)
+        vpc = [addresses(cidr) for cidr in platform.vpc_cidrs]
+        services = [addresses(cidr) for cidr in platform.service_cidrs]
         self._policy(
             "training-operator",
             k8s.LabelSelector(match_labels=dict(pods)),
-            ingress=[k8s.NetworkPolicyIngressRule(from_=[vpc], ports=ports(webhook_port, "TCP"))],
+            ingress=[k8s.NetworkPolicyIngressRule(from_=vpc, ports=ports(webhook_port, "TCP"))],
             egress=[
-                k8s.NetworkPolicyEgressRule(to=[service, vpc], ports=ports(443, "TCP")),
+                k8s.NetworkPolicyEgressRule(to=[*services, *vpc], ports=ports(443, "TCP")),
                 k8s.NetworkPolicyEgressRule(to=[dns()], ports=ports(53, "UDP", "TCP")),
             ],
         )

@@ -11,6 +11,7 @@ from charts.platform.init_container import MAX_TRIES, init_container_template
 from charts.platform.operator_access import OperatorNetwork, OperatorRights
 from charts.pods import leave_lost_node, quantity, unprivileged_container, unprivileged_pod
 from megatron_eks.catalog import pins
+from megatron_eks.plan.egress import Egress
 from megatron_eks.plan.platform import PlatformPlan
 
 _NAME = "training-operator"
@@ -58,7 +59,7 @@ class TrainingOperator(cdk8s.Chart):
             self, "network", pods=_LABELS, webhook_port=_WEBHOOK_PORT, platform=platform
         )
         self._webhook(namespace)
-        self._deployment(self._template(platform.pod_uid))
+        self._deployment(self._template(platform.pod_uid), platform.egress)
 
     def _namespace(self, name: str) -> None:
         modes = ("enforce", "audit", "warn")
@@ -119,7 +120,7 @@ class TrainingOperator(cdk8s.Chart):
         )
         return template
 
-    def _deployment(self, template: str) -> None:
+    def _deployment(self, template: str, egress: Egress) -> None:
         # The operator reads the template once, so a new one must be a new pod.
         digest = hashlib.sha256(template.encode()).hexdigest()
         k8s.KubeDeployment(
@@ -135,16 +136,16 @@ class TrainingOperator(cdk8s.Chart):
                     metadata=k8s.ObjectMeta(
                         labels=_LABELS, annotations={"megatron-eks/template": digest[:16]}
                     ),
-                    spec=_pod(),
+                    spec=_pod(egress),
                 ),
             ),
         )
 
 
-def _pod() -> k8s.PodSpec:
+def _pod(egress: Egress) -> k8s.PodSpec:
     certificate = k8s.SecretVolumeSource(secret_name=_CERTIFICATE_SECRET)
     return k8s.PodSpec(
-        containers=[_container()],
+        containers=[_container(egress)],
         volumes=[
             k8s.Volume(name="certificate", secret=certificate),
             k8s.Volume(name="template", config_map=k8s.ConfigMapVolumeSource(name=_NAME)),
@@ -158,18 +159,18 @@ def _pod() -> k8s.PodSpec:
     )
 
 
-def _container() -> k8s.Container:
+def _container(egress: Egress) -> k8s.Container:
     namespace = k8s.EnvVarSource(field_ref=k8s.ObjectFieldSelector(field_path="metadata.namespace"))
     return k8s.Container(
         name=_NAME,
-        image=pins.TRAINING_OPERATOR_IMAGE,
+        image=egress.image(pins.TRAINING_OPERATOR_IMAGE),
         image_pull_policy="IfNotPresent",
         args=[
             "--enable-scheme=pytorchjob",
             f"--kube-api-qps={_REQUESTS_PER_SECOND}",
             f"--kube-api-burst={_BURST}",
             f"--controller-threads={_THREADS}",
-            f"--pytorch-init-container-image={pins.BUSYBOX_IMAGE}",
+            f"--pytorch-init-container-image={egress.image(pins.BUSYBOX_IMAGE)}",
             f"--pytorch-init-container-max-tries={MAX_TRIES}",
             "--zap-devel=false",
         ],

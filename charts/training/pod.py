@@ -8,6 +8,8 @@ from typing import Any
 from cdk8s_plus_27 import k8s
 
 from charts.pods import (
+    brought_mounts,
+    brought_volumes,
     count,
     gpu_toleration,
     leave_lost_node,
@@ -39,6 +41,7 @@ class _Shape:
     """What pods of many jobs have in common: all but program, arguments and variables."""
 
     pool: str
+    claim: str
     resources: Resources
     grace_seconds: int
     host_network: bool
@@ -54,6 +57,7 @@ def training_pod(job: JobPlan, platform: PlatformPlan) -> Template:
     """
     shape = _Shape(
         pool=job.pool.name,
+        claim=platform.claim_in(job.pool.zone),
         resources=job.resources,
         grace_seconds=job.grace_seconds,
         host_network=job.host_network,
@@ -112,6 +116,7 @@ def _container(shape: _Shape) -> k8s.Container:
             k8s.VolumeMount(name=_SHARED, mount_path=shape.platform.mount_path),
             k8s.VolumeMount(name=_MEMORY, mount_path="/dev/shm"),  # noqa: S108 -- in the pod
             k8s.VolumeMount(name=_SCRATCH, mount_path="/tmp"),  # noqa: S108 -- in the pod
+            *brought_mounts(shape.platform),
         ],
     )
 
@@ -131,7 +136,7 @@ def _resources(resources: Resources) -> k8s.ResourceRequirements:
 
 
 def _volumes(shape: _Shape) -> list[k8s.Volume]:
-    claim = k8s.PersistentVolumeClaimVolumeSource(claim_name=shape.platform.claim)
+    claim = k8s.PersistentVolumeClaimVolumeSource(claim_name=shape.claim)
     memory = k8s.EmptyDirVolumeSource(
         medium="Memory", size_limit=quantity(f"{shape.resources.shm_mib}Mi")
     )
@@ -141,4 +146,5 @@ def _volumes(shape: _Shape) -> list[k8s.Volume]:
         k8s.Volume(name=_SHARED, persistent_volume_claim=claim),
         k8s.Volume(name=_MEMORY, empty_dir=memory),
         k8s.Volume(name=_SCRATCH, empty_dir=scratch),
+        *brought_volumes(shape.platform),
     ]

@@ -51,7 +51,7 @@ def _pod(pool: PoolPlan, platform: PlatformPlan) -> k8s.PodSpec:
     one_gpu = {"nvidia.com/gpu": count(1), "memory": quantity("256Mi")}
     container = k8s.Container(
         name=_NAME,
-        image=pins.CUDA_IMAGE,
+        image=platform.egress.image(pins.CUDA_IMAGE),
         image_pull_policy="IfNotPresent",
         command=["nvidia-smi"],
         resources=k8s.ResourceRequirements(

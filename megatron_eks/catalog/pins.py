@@ -52,6 +52,11 @@ ADDONS: tuple[Addon, ...] = (
     Addon("eks-node-monitoring-agent", {"1.35": "v1.6.5-eksbuild.1"}),
 )
 
+# Only where `storage.efs` asks for it; nobody could confirm a version for 1.35, so EKS chooses.
+EFS_ADDON = Addon(
+    "aws-efs-csi-driver", {}, "efs-csi-controller-sa", "service-role/AmazonEFSCSIDriverPolicy"
+)
+
 # 2.15 is the version whose client the AL2023 AMI carries and the only one with metadata settings.
 LUSTRE_VERSION = "2.15"
 
@@ -75,6 +80,15 @@ BUSYBOX_IMAGE = (
 # CUDA 13.0 runs on driver 580 and later, so on every AMI release above; nobody could confirm the
 # digest in this registry.
 CUDA_IMAGE = "nvcr.io/nvidia/cuda:13.0.2-base-ubuntu24.04"
+
+# What a mirror must hold: everything that neither EKS's own registries nor our repositories have.
+THIRD_PARTY_IMAGES = (
+    NVIDIA_DEVICE_PLUGIN_IMAGE,
+    DCGM_EXPORTER_IMAGE,
+    TRAINING_OPERATOR_IMAGE,
+    BUSYBOX_IMAGE,
+    CUDA_IMAGE,
+)
 
 # EKS keeps its own images in a registry of each region (EKS User Guide, "View Amazon container
 # image registries for Amazon EKS add-ons", read 2026-11): one account, and others where a region
@@ -101,6 +115,13 @@ def efa_device_plugin_image(region: str) -> str:
     account = _EKS_REGISTRIES.get(region, _EKS_REGISTRY)
     return f"{account}.dkr.ecr.{region}.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.20"
 
+
+# A parameter that AWS keeps at the newest image (Amazon Linux 2023 User Guide, "Launching AL2023
+# using the SSM parameter"); CloudFormation reads it whenever it makes or changes the instance.
+BASTION_IMAGE = (
+    "{{resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64}}"
+)
+BASTION_INSTANCE_TYPE = "t3.micro"
 
 # The newest Amazon Linux 2023 build image (CodeBuild User Guide, "Docker images provided by
 # CodeBuild", and aws-cdk-lib's LinuxBuildImage.AMAZON_LINUX_2023_6; read 2026-11).

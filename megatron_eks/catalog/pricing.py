@@ -27,6 +27,8 @@ _INSTANCE_USD_PER_HOUR: dict[str, float] = {
     "m6i.4xlarge": 0.768,
 }
 _LUSTRE_USD_PER_GIB_MONTH = {125: 0.145, 250: 0.21, 500: 0.34, 1000: 0.60}
+_SCRATCH_USD_PER_GIB_MONTH = 0.14
+_BASTION_USD_PER_HOUR = 0.0104
 _NAT_USD_PER_HOUR = 0.045
 _ENDPOINT_USD_PER_HOUR = 0.01
 CONTROL_PLANE_USD_PER_HOUR = 0.10
@@ -56,6 +58,16 @@ def lustre_price(throughput_mbps_per_tib: int, region: str) -> float | None:
     if region not in _US_REGIONS:
         return None
     return _LUSTRE_USD_PER_GIB_MONTH[throughput_mbps_per_tib] / HOURS_PER_MONTH
+
+
+def scratch_price(region: str) -> float | None:
+    """USD an hour for one GiB of SCRATCH_2 storage."""
+    return _SCRATCH_USD_PER_GIB_MONTH / HOURS_PER_MONTH if region in _US_REGIONS else None
+
+
+def bastion_price(region: str) -> float | None:
+    """USD an hour for the instance that forwards to a private endpoint."""
+    return _BASTION_USD_PER_HOUR if region in _US_REGIONS else None
 
 
 def nat_price(region: str) -> float | None:

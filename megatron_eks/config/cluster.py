@@ -7,17 +7,29 @@ from pydantic import Field
 
 from megatron_eks.config.model import (
     AbsolutePath,
+    Branch,
+    ConnectionArn,
     DnsLabel,
+    EksName,
     Email,
+    FileSystemId,
+    GithubRepository,
+    HostName,
     KmsKeyArn,
     KubernetesVersion,
     Model,
+    MountName,
     PolicyArn,
+    ProxyUrl,
     Region,
+    Registry,
+    RepositoryPrefix,
     ReservationId,
     RoleArn,
     S3Uri,
-    Text,
+    SecurityGroupId,
+    SubnetId,
+    VpcId,
     Zone,
 )
 
@@ -35,22 +47,39 @@ class Access(Model):
     """EKS refuses to delete the cluster while this is true."""
 
 
+class Proxy(Model):
+    """The way out of a network that has no other."""
+
+    http: ProxyUrl
+    """For http:// addresses."""
+    https: ProxyUrl
+    """For https:// addresses."""
+    no_proxy: tuple[str, ...] = ()
+    """Hosts, domains and ranges besides the VPC, the cluster and AWS's own in this region."""
+
+
 class Network(Model):
     """The VPC, made or brought along."""
 
     vpc_cidr: str = "10.0.0.0/16"
-    """Addresses of nodes and pods; /16 to /22."""
+    """Addresses of nodes and pods; /16 to /22 where the VPC is made."""
     service_cidr: str = "172.20.0.0/16"
     """Addresses of Kubernetes Services; must not overlap the VPC."""
     nat_gateways: Literal[0, 1, "per_zone"] = 1
-    """One for all zones, or one in each, so that a lost zone takes nothing from the others."""
+    """One for all zones, or one in each, so that a lost zone takes nothing from the others; 0: no
+    way out but endpoints and a proxy."""
     interface_endpoints: tuple[str, ...] = ()
     """Service names such as `ecr.api`; the S3 gateway endpoint is always there."""
-    vpc_id: str | None = None
-    """An existing VPC."""
-    private_subnets: dict[str, str] = Field(default_factory=dict)
+    vpc_id: VpcId | None = None
+    """An existing VPC; its routes, endpoints and addresses are its owner's."""
+    private_subnets: dict[str, SubnetId] = Field(default_factory=dict)
     """Zone to subnet id, with an existing VPC."""
-    node_security_group_id: str | None = None
+    node_security_group_id: SecurityGroupId | None = None
+    """The group that the nodes of an existing cluster carry; the file servers admit it."""
+    proxy: Proxy | None = None
+    """For nodes and jobs."""
+    ca_bundle: str | None = None
+    """Certificates in PEM; nodes trust them too, jobs trust them and no others."""
 
 
 class SystemNodes(Model):
@@ -116,35 +145,44 @@ class DataRepository(Model):
     """An S3 prefix that appears as a directory of the file system."""
 
     path: AbsolutePath
+    """Below the root of the file system: /data is `/shared/data` in a job."""
     s3_uri: S3Uri
+    """In the file system's region; who deploys needs `s3:PutBucketPolicy` and the like on it."""
     import_changes: bool = True
+    """Objects that are made, changed or deleted later show as well."""
     export_changes: bool = False
+    """Files that are made or changed are written back; what is deleted stays in S3."""
 
 
 class ExistingLustre(Model):
     """A file system that this project did not make."""
 
-    id: Text
-    dns_name: Text
-    mount_name: Text
+    id: FileSystemId
+    dns_name: HostName
+    mount_name: MountName
 
 
 class Lustre(Model):
     """The parallel file system that holds data, checkpoints and logs."""
 
     capacity_gib: int = Field(default=1200, ge=1, le=2_000_000)
-    """1200, 2400, or a multiple of 2400."""
+    """1200, 2400, or a multiple of 2400; with `efa` of 4,800,000 divided by the throughput."""
     throughput_mbps_per_tib: Literal[125, 250, 500, 1000] = 500
-    """MB/s for each TiB of capacity."""
+    """MB/s for each TiB of capacity; `scratch_2` always has 200."""
     mount_path: AbsolutePath = "/shared"
     """Where every pod of a job sees it."""
     deployment: Literal["persistent_2", "scratch_2"] = "persistent_2"
     """Replicated inside the zone, or not at all."""
     availability_zone: Zone | None = None
     """Default: the first pool's, because traffic between zones is slow and billed."""
+    per_zone: bool = False
+    """A file system of this size in each zone with a pool; a job sees its pool's."""
     efa: bool = False
+    """Clients with EFA reach the servers over it: for throughput above 10 GB/s."""
     existing: ExistingLustre | None = None
+    """Mounted as it is; capacity and throughput then only describe it."""
     data_repositories: tuple[DataRepository, ...] = ()
+    """At most eight."""
 
 
 class Storage(Model):
@@ -152,7 +190,9 @@ class Storage(Model):
 
     lustre: Lustre = Lustre()
     efs: bool = False
+    """A small shared file system for code and homes, in all zones, at `/efs`."""
     kms_key_arn: KmsKeyArn | None = None
+    """Encrypts file systems and bucket in place of a key of this project's; its policy is yours."""
     retain: bool = True
     """Keep file system, bucket and key when their stack is deleted or replaces them."""
 
@@ -176,10 +216,13 @@ class GithubSource(Model):
     """Build from a GitHub repository through a CodeConnections connection."""
 
     type: Literal["github"]
-    repository: str
-    branch: str = "main"
-    connection_arn: str
+    repository: GithubRepository
+    """A fork or copy of this project."""
+    branch: Branch = "main"
+    connection_arn: ConnectionArn
+    """Made and confirmed in the console: AWS offers no other way."""
     webhook: bool = False
+    """Build on each push to the branch that changes what the image is made of."""
 
 
 ImageSource = Annotated[AssetSource | GithubSource, Field(discriminator="type")]
@@ -191,6 +234,10 @@ class Images(Model):
     megatron: ImageBuild = ImageBuild()
     fsdp: ImageBuild = ImageBuild()
     source: ImageSource = AssetSource()
+    prefix: RepositoryPrefix = ""
+    """Before the names of the repositories: two clusters of one account and region need two."""
+    mirror: Registry | None = None
+    """Where copies of other registries' images are, for a cluster without a way out."""
 
 
 class Platform(Model):
@@ -228,7 +275,7 @@ class ClusterConfig(Model):
     """Quoted. Add-ons and AMI are pinned for the default version."""
     access: Access
     network: Network = Network()
-    existing_cluster: str | None = None
+    existing_cluster: EksName | None = None
     """An EKS cluster to use as it is: no Network and no Cluster stack."""
     system_nodes: SystemNodes = SystemNodes()
     gpu_pools: tuple[GpuPool, ...] = Field(min_length=1)
@@ -238,5 +285,6 @@ class ClusterConfig(Model):
     platform: Platform = Platform()
     observability: Observability = Observability()
     tags: dict[str, str] = Field(default_factory=dict)
-    """On every AWS resource that takes tags."""
+    """On every AWS resource that takes tags; at most 40."""
     permissions_boundary_arn: PolicyArn | None = None
+    """On every role that is made."""

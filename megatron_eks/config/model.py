@@ -24,6 +24,22 @@ _ZONE = r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$"
 _ROLE_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+$"
 _POLICY_ARN = r"^arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/[A-Za-z0-9_+=,.@/-]+$"
 _KMS_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$"
+_VPC_ID = r"^vpc-([0-9a-f]{8}|[0-9a-f]{17})$"
+_SUBNET_ID = r"^subnet-([0-9a-f]{8}|[0-9a-f]{17})$"
+_SECURITY_GROUP_ID = r"^sg-([0-9a-f]{8}|[0-9a-f]{17})$"
+_FILE_SYSTEM_ID = r"^fs-[0-9a-f]{8,40}$"
+_EKS_NAME = r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$"
+_HOST_NAME = r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$"
+_MOUNT_NAME = r"^[A-Za-z0-9_-]{1,8}$"
+_GITHUB = r"^[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+$"
+_BRANCH = r"^[A-Za-z0-9][A-Za-z0-9._/-]*$"
+_CONNECTION_ARN = (
+    r"^arn:aws[a-z-]*:(codeconnections|codestar-connections):[a-z0-9-]+:[0-9]{12}:"
+    r"connection/[0-9a-f-]{36}$"
+)
+_PROXY = r"^https?://[^\s/@]+(:[0-9]+)?/?$"
+_REGISTRY = r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
+_REPOSITORY_PREFIX = r"^([a-z0-9]+([._/-][a-z0-9]+)*[._/-])?$"
 _RESERVATION = r"^cr-[0-9a-f]{8,17}$"
 _KUBERNETES = r"^1\.[0-9]{2}$"
 # No segment may be . or .., which would lead out of the mounted file system.
@@ -40,6 +56,21 @@ FORMATS: dict[str, str] = {
     _ROLE_ARN: "use a role ARN: arn:aws:iam::ACCOUNT:role/NAME",
     _POLICY_ARN: "use a policy ARN: arn:aws:iam::ACCOUNT:policy/NAME",
     _KMS_ARN: "use a key ARN: arn:aws:kms:REGION:ACCOUNT:key/ID",
+    _VPC_ID: "use the id of a VPC: vpc- and 17 hexadecimal digits",
+    _SUBNET_ID: "use the id of a subnet: subnet- and 17 hexadecimal digits",
+    _SECURITY_GROUP_ID: "use the id of a security group: sg- and 17 hexadecimal digits",
+    _FILE_SYSTEM_ID: "use the id of a file system: fs- and 17 hexadecimal digits",
+    _EKS_NAME: "use the name that `aws eks list-clusters` prints",
+    _HOST_NAME: "use the DNS name that `aws fsx describe-file-systems` prints",
+    _MOUNT_NAME: "use the mount name that `aws fsx describe-file-systems` prints",
+    _GITHUB: "use OWNER/NAME of a repository on GitHub",
+    _BRANCH: "use the name of a branch",
+    _CONNECTION_ARN: (
+        "use the connection's ARN: arn:aws:codeconnections:REGION:ACCOUNT:connection/ID"
+    ),
+    _PROXY: "use http://HOST:PORT, without user and password",
+    _REGISTRY: "use a registry and path, such as ACCOUNT.dkr.ecr.REGION.amazonaws.com/mirror",
+    _REPOSITORY_PREFIX: "use lowercase letters and digits that end with '-', '_', '.' or '/'",
     _RESERVATION: "use a capacity reservation id: cr- and 17 hexadecimal digits",
     _KUBERNETES: 'use a quoted minor version such as "1.35"',
     _ABSOLUTE_PATH: (
@@ -56,6 +87,19 @@ Zone = Annotated[str, Field(pattern=_ZONE)]
 RoleArn = Annotated[str, Field(pattern=_ROLE_ARN)]
 PolicyArn = Annotated[str, Field(pattern=_POLICY_ARN)]
 KmsKeyArn = Annotated[str, Field(pattern=_KMS_ARN)]
+VpcId = Annotated[str, Field(pattern=_VPC_ID)]
+SubnetId = Annotated[str, Field(pattern=_SUBNET_ID)]
+SecurityGroupId = Annotated[str, Field(pattern=_SECURITY_GROUP_ID)]
+FileSystemId = Annotated[str, Field(pattern=_FILE_SYSTEM_ID)]
+EksName = Annotated[str, Field(pattern=_EKS_NAME)]
+HostName = Annotated[str, Field(pattern=_HOST_NAME)]
+MountName = Annotated[str, Field(pattern=_MOUNT_NAME)]
+GithubRepository = Annotated[str, Field(pattern=_GITHUB)]
+Branch = Annotated[str, Field(pattern=_BRANCH)]
+ConnectionArn = Annotated[str, Field(pattern=_CONNECTION_ARN)]
+ProxyUrl = Annotated[str, Field(pattern=_PROXY)]
+Registry = Annotated[str, Field(pattern=_REGISTRY)]
+RepositoryPrefix = Annotated[str, Field(pattern=_REPOSITORY_PREFIX, max_length=100)]
 ReservationId = Annotated[str, Field(pattern=_RESERVATION)]
 KubernetesVersion = Annotated[str, Field(pattern=_KUBERNETES)]
 AbsolutePath = Annotated[str, Field(pattern=_ABSOLUTE_PATH)]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from megatron_eks.config.errors import Code, Finding, Level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from megatron_eks.config.cluster import ExistingLustre
     from megatron_eks.config.load import Document
 
 # A registry, a repository, and a digest (distribution/reference, "Grammar").
@@ -36,6 +37,15 @@ class Lustre:
 
 
 @dataclass(frozen=True)
+class Efs:
+    """The file system for code and homes, through the access point that acts as the pods' user."""
+
+    id: str
+    access_point: str
+    preview: bool
+
+
+@dataclass(frozen=True)
 class Image:
     """An image a pod pulls; a preview until its digest is known."""
 
@@ -47,23 +57,37 @@ class Image:
 class Outputs:
     """Names that AWS chose, or placeholders where it was not asked yet."""
 
-    lustre: Lustre
+    file_systems: tuple[Lustre, ...]
+    """In the order of the plan's."""
+    efs: Efs
     images: "Mapping[str, Image]"
+
+    @property
+    def lustre(self) -> Lustre:
+        """The first file system."""
+        return self.file_systems[0]
 
 
 _IMAGE_KEYS = {"megatron": "MegatronImage", "fsdp": "FsdpImage"}
 _LUSTRE_KEYS = ("LustreId", "LustreDnsName", "LustreMountName")
+_EFS_KEYS = ("EfsId", "EfsAccessPointId")
 
 
 def read_outputs(
-    document: "Document | None", cluster: str, fallback: "Mapping[str, str]"
+    document: "Document | None",
+    cluster: str,
+    fallback: "Mapping[str, str]",
+    *,
+    suffixes: "Sequence[str]" = ("",),
+    existing: "ExistingLustre | None" = None,
 ) -> tuple[Outputs, list[Finding]]:
     """Return the outputs of a cluster; `fallback` holds `repository:tag` for each image.
 
     Without a file everything is a placeholder, which is what a first `make synth` renders.
+    `suffixes` end the keys of each file system; one that exists needs no deployment to be known.
     """
     if document is None:
-        return _outputs({}, fallback), []
+        return _outputs({}, fallback, suffixes, existing), []
     findings = list(document.findings)
     stacks = document.value if isinstance(document.value, dict) else {}
     parts = ("Network", "Storage", "Images", "Cluster", "Observability")
@@ -86,14 +110,14 @@ def read_outputs(
             findings.append(
                 Finding(Code.OUTPUTS_MALFORMED, (stack,), "not a mapping of texts", remedy)
             )
-    return _outputs(values, fallback), list(document.locate(findings))
+    return _outputs(values, fallback, suffixes, existing), list(document.locate(findings))
 
 
 def preview_warning(
     outputs: Outputs, used: "Iterable[Image]", file: str, deploy: str
 ) -> list[Finding]:
     """Say once what a preview lacks, and which command provides it."""
-    if outputs.lustre.preview:
+    if any(lustre.preview for lustre in outputs.file_systems):
         found = "no file system in the outputs of a deployment, so there are placeholders"
         return [Finding(Code.PREVIEW, (), found, f"run: {deploy}", Level.WARNING).at(file, 1)]
     if any(image.preview for image in used):
@@ -103,20 +127,38 @@ def preview_warning(
     return []
 
 
-def _outputs(values: "Mapping[str, str]", fallback: "Mapping[str, str]") -> Outputs:
-    known = all(values.get(key) for key in _LUSTRE_KEYS)
-    lustre = (
-        Lustre(
-            values["LustreId"], values["LustreDnsName"], values["LustreMountName"], preview=False
+def _outputs(
+    values: "Mapping[str, str]",
+    fallback: "Mapping[str, str]",
+    suffixes: "Sequence[str]",
+    existing: "ExistingLustre | None",
+) -> Outputs:
+    if existing is not None:
+        file_systems: tuple[Lustre, ...] = (
+            Lustre(existing.id, existing.dns_name, existing.mount_name, preview=False),
         )
-        if known
-        else Lustre("fs-preview", f"fs-preview.fsx.{PLACEHOLDER_HOST}", "preview", preview=True)
+    else:
+        file_systems = tuple(_lustre(values, suffix) for suffix in suffixes)
+    efs_id, access_point = (values.get(key, "") for key in _EFS_KEYS)
+    efs = (
+        Efs(efs_id, access_point, preview=False)
+        if efs_id and access_point
+        else Efs("fs-preview", "fsap-preview", preview=True)
     )
     images = {}
     for name, key in _IMAGE_KEYS.items():
         uri = values.get(key) or f"{PLACEHOLDER_HOST}/{fallback[name]}"
         images[name] = Image(uri, preview=not _DIGEST.fullmatch(uri))
-    return Outputs(lustre, images)
+    return Outputs(file_systems, efs, images)
+
+
+def _lustre(values: "Mapping[str, str]", suffix: str) -> Lustre:
+    file_system, dns_name, mount_name = (values.get(f"{key}{suffix}") for key in _LUSTRE_KEYS)
+    if file_system and dns_name and mount_name:
+        return Lustre(file_system, dns_name, mount_name, preview=False)
+    # Each its own: two volumes of one handle would be one volume to the kubelet.
+    name = f"fs-preview{suffix.lower()}"
+    return Lustre(name, f"{name}.fsx.{PLACEHOLDER_HOST}", "preview", preview=True)
 
 
 def is_digest(uri: str) -> bool:

@@ -15,32 +15,17 @@ if TYPE_CHECKING:
 
 # A path, and the values that are rendered today. "*" stands for every entry of a list.
 _CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
-    # Without NAT, images of other registries cannot be pulled until they are mirrored.
-    (("network", "nat_gateways"), (1, "per_zone")),
-    (("network", "vpc_id"), (None,)),
-    (("network", "private_subnets"), ({},)),
-    (("network", "node_security_group_id"), (None,)),
-    (("access", "private_route"), (None, "vpn", "cloudshell")),
-    (("existing_cluster",), (None,)),
     (("gpu_pools", "*", "capacity", "type"), ("on_demand",)),
-    (("storage", "lustre", "deployment"), ("persistent_2",)),
-    (("storage", "lustre", "efa"), (False,)),
-    (("storage", "lustre", "existing"), (None,)),
-    (("storage", "lustre", "data_repositories"), ((),)),
-    (("storage", "efs"), (False,)),
-    (("storage", "kms_key_arn"), (None,)),
     (("images", "megatron", "test_level"), ("standard",)),
     (("images", "megatron", "tag_strategy"), ("auto",)),
     (("images", "fsdp", "test_level"), ("standard",)),
     (("images", "fsdp", "tag_strategy"), ("auto",)),
-    (("images", "source", "type"), ("asset",)),
     (("platform", "etcd"), (False,)),
     (("platform", "kueue"), (False,)),
     (("platform", "trainer_v2"), (False,)),
     (("observability", "enabled"), (False,)),
     (("observability", "alarm_email"), (None,)),
     (("observability", "monthly_budget_usd"), (None,)),
-    (("permissions_boundary_arn",), (None,)),
 )
 SUPPORTED_KINDS = ("megatron",)
 

@@ -7,6 +7,7 @@ from megatron_eks.catalog.pricing import AS_OF
 from megatron_eks.ops.output import structured, table
 from megatron_eks.ops.plan_json import plan_as_json
 from megatron_eks.plan.cost import cluster_cost
+from megatron_eks.plan.storage import CHANGES, EFS_MOUNT_PATH
 from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, parameters
 from megatron_eks.project import Project, load_project
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import date
     from pathlib import Path
 
+    from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.job import JobPlan
 
 
@@ -31,19 +33,9 @@ def run(cluster_file: "Path", output: str, today: "date") -> int:
 
 def _sections(project: Project) -> "Iterator[str]":
     plan = project.cluster
-    lustre = plan.storage.lustre
     yield f"Cluster {plan.name}: EKS {plan.kubernetes_version} in {plan.region}"
     yield ""
-    subnets = [
-        (
-            subnet.zone,
-            subnet.private_cidr,
-            subnet.public_cidr,
-            "yes" if subnet.zone in plan.network.nat_zones else "",
-        )
-        for subnet in plan.network.subnets
-    ]
-    yield from table(("ZONE", "PRIVATE SUBNET", "PUBLIC SUBNET", "NAT"), subnets)
+    yield from _network(plan)
     yield ""
     pools = [
         (
@@ -59,18 +51,59 @@ def _sections(project: Project) -> "Iterator[str]":
     ]
     yield from table(("POOL", "TYPE", "ZONE", "NODES", "GPUS", "EFA/NODE", "MAX PODS"), pools)
     yield ""
-    yield f"System nodes: {plan.system_nodes.count} x {plan.system_nodes.instance_type}"
-    yield (
-        f"FSx for Lustre: {lustre.capacity_gib} GiB, {lustre.throughput_mb_s:,.0f} MB/s, "
-        f"in {lustre.zone}, at {lustre.mount_path}" + (", retained" if plan.storage.retain else "")
-    )
+    if "Cluster" in plan.stacks:
+        yield f"System nodes: {plan.system_nodes.count} x {plan.system_nodes.instance_type}"
+    yield from _storage(plan)
+    if plan.image_source is not None:
+        yield f"Images from {plan.image_source.url}, branch {plan.image_source.branch}"
     for image in plan.images:
         yield f"Image {image.repository}:{image.tag}"
+    for note in plan.notes:
+        yield f"To see to: {note}"
     yield ""
     yield from _cost(project)
     for job in project.jobs:
         yield ""
         yield from _job(job)
+
+
+def _network(plan: "ClusterPlan") -> "Iterator[str]":
+    existing = plan.network.existing
+    if existing is not None:
+        subnets = existing.private_subnets.items()
+        yield from table((f"ZONE OF {existing.vpc_id}", "PRIVATE SUBNET"), [*subnets])
+    if plan.eks_name != plan.name:
+        yield f"EKS cluster {plan.eks_name}, which exists"
+    if not plan.network.subnets:
+        return
+    rows = [
+        (
+            subnet.zone,
+            subnet.private_cidr,
+            subnet.public_cidr,
+            "yes" if subnet.zone in plan.network.nat_zones else "",
+        )
+        for subnet in plan.network.subnets
+    ]
+    yield from table(("ZONE", "PRIVATE SUBNET", "PUBLIC SUBNET", "NAT"), rows)
+
+
+def _storage(plan: "ClusterPlan") -> "Iterator[str]":
+    storage = plan.storage
+    end = ", exists already" if storage.existing else ", retained" if storage.retain else ""
+    for lustre in storage.file_systems:
+        kind = "" if lustre.persistent else " SCRATCH_2"
+        yield (
+            f"FSx for Lustre{kind}{' over EFA' if lustre.efa else ''}: {lustre.capacity_gib} GiB, "
+            f"{lustre.throughput_mb_s:,.0f} MB/s, in {lustre.zone}, at {lustre.mount_path}{end}"
+        )
+    for repository in storage.lustre.repositories:
+        yield f"  {storage.lustre.mount_path}{repository.path} shows {repository.s3_uri}"
+    if not storage.existing:
+        for effect, keys in CHANGES.items():
+            yield f"  {effect}: {', '.join(keys)}"
+    if storage.efs:
+        yield f"EFS in all zones, at {EFS_MOUNT_PATH}{', retained' if storage.retain else ''}"
 
 
 def _cost(project: Project) -> "Iterator[str]":

@@ -3,8 +3,10 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.pins import THIRD_PARTY_IMAGES
 from megatron_eks.catalog.pricing import AS_OF
 from megatron_eks.plan.cost import cluster_cost
+from megatron_eks.plan.storage import CHANGES
 from megatron_eks.predict.memory import OVERHEAD_BYTES, parameters
 
 if TYPE_CHECKING:
@@ -26,12 +28,13 @@ def plan_as_json(project: "Project") -> "Json":
 
 
 def _cluster(plan: "ClusterPlan") -> "Json":
-    lustre = plan.storage.lustre
     return {
         "name": plan.name,
         "region": plan.region,
         "kubernetes_version": plan.kubernetes_version,
-        "stacks": [plan.stack(part) for part in ("Network", "Storage", "Images", "Cluster")],
+        "eks_cluster": plan.eks_name,
+        "stacks": [plan.stack(part) for part in plan.stacks],
+        "vpc_id": plan.network.existing.vpc_id if plan.network.existing else None,
         "subnets": [asdict(subnet) for subnet in plan.network.subnets],
         "system_nodes": {
             "instance_type": plan.system_nodes.instance_type,
@@ -53,17 +56,37 @@ def _cluster(plan: "ClusterPlan") -> "Json":
             }
             for pool in plan.pools
         ],
-        "storage": {
-            "lustre": {
-                "capacity_gib": lustre.capacity_gib,
-                "throughput_mb_s": lustre.throughput_mb_s,
-                "availability_zone": lustre.zone,
-                "mount_path": lustre.mount_path,
-            },
-            "retain": plan.storage.retain,
-        },
+        "storage": _storage(plan),
         "images": {image.name: f"{image.repository}:{image.tag}" for image in plan.images},
+        "mirrored_images": [plan.platform.egress.image(uri) for uri in THIRD_PARTY_IMAGES]
+        if plan.platform.egress.mirror
+        else [],
         "addons": {addon.name: addon.version for addon in plan.addons},
+        "notes": list(plan.notes),
+    }
+
+
+def _storage(plan: "ClusterPlan") -> "Json":
+    storage = plan.storage
+    file_systems: list[Json] = [
+        {
+            "capacity_gib": lustre.capacity_gib,
+            "throughput_mb_s": lustre.throughput_mb_s,
+            "availability_zone": lustre.zone,
+            "mount_path": lustre.mount_path,
+            "deployment": lustre.deployment.lower(),
+            "efa": lustre.efa,
+            "claim": lustre.claim,
+        }
+        for lustre in storage.file_systems
+    ]
+    return {
+        "lustre": file_systems[0],
+        "file_systems": file_systems,
+        "existing": storage.existing,
+        "efs": storage.efs,
+        "retain": storage.retain,
+        "changes": {effect: dict(keys) for effect, keys in CHANGES.items()},
     }
 
 

@@ -1,10 +1,13 @@
 """The plan of a cluster: every number and name that stacks and charts render."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from megatron_eks.catalog import pins
+from megatron_eks.plan.images import ImagePlan, SourcePlan, plan_image_source, plan_images
 from megatron_eks.plan.network import NetworkPlan, plan_network
+from megatron_eks.plan.nodes import NodeSetup, plan_node_setup
+from megatron_eks.plan.notes import plan_notes
 from megatron_eks.plan.platform import PlatformPlan, plan_platform
 from megatron_eks.plan.pools import PoolPlan, SystemNodesPlan, plan_pool, plan_system_nodes
 from megatron_eks.plan.storage import StoragePlan, plan_storage
@@ -29,17 +32,6 @@ _ADDON_CONFIGURATION: dict[str, dict[str, object]] = {
 
 
 @dataclass(frozen=True)
-class ImagePlan:
-    """One container image, built from this checkout."""
-
-    name: Literal["megatron", "fsdp"]
-    repository: str
-    tag: str
-    """Hash of the build context, its arguments and pins."""
-    build_args: "Mapping[str, str]"
-
-
-@dataclass(frozen=True)
 class AddonPlan:
     """One EKS add-on."""
 
@@ -59,6 +51,8 @@ class AccessPlan:
     admin_role_arns: tuple[str, ...]
     public_cidrs: tuple[str, ...]
     deletion_protection: bool
+    bastion: bool
+    """Whether an instance in the VPC forwards to the private endpoint, through SSM."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +60,10 @@ class ClusterPlan:
     """Everything about a cluster that is decided before AWS is asked."""
 
     name: str
+    eks_name: str
+    """Of the EKS cluster, which may be somebody else's."""
+    stacks: tuple[str, ...]
+    """The parts of the cluster that are stacks of this project."""
     region: str
     availability_zones: tuple[str, ...]
     kubernetes_version: str
@@ -75,9 +73,15 @@ class ClusterPlan:
     pools: tuple[PoolPlan, ...]
     storage: StoragePlan
     images: tuple[ImagePlan, ...]
+    image_source: SourcePlan | None
+    """The repository that images are built from; None: this checkout."""
     addons: tuple[AddonPlan, ...]
     platform: PlatformPlan
+    node_setup: NodeSetup
     tags: "Mapping[str, str]"
+    permissions_boundary_arn: str | None
+    notes: tuple[str, ...]
+    """What somebody must see to, because no file says it and nothing is looked up."""
 
     def pool(self, name: str) -> PoolPlan:
         """Return the pool of that name; a job's pool is checked before it is planned."""
@@ -88,16 +92,13 @@ class ClusterPlan:
         return f"{self.name}-{part}"
 
 
-REPOSITORIES: dict[Literal["megatron", "fsdp"], str] = {
-    "megatron": "megatron-training",
-    "fsdp": "fsdp",
-}
-
-
 def plan_cluster(config: "ClusterConfig", image_tags: "Mapping[str, str]") -> ClusterPlan:
     """Plan a cluster from a configuration that has passed the checks."""
+    brought = config.existing_cluster is not None
     return ClusterPlan(
         name=config.name,
+        eks_name=config.existing_cluster or config.name,
+        stacks=("Storage", "Images") if brought else ("Network", "Storage", "Images", "Cluster"),
         region=config.region,
         availability_zones=config.availability_zones,
         kubernetes_version=config.kubernetes_version,
@@ -105,23 +106,23 @@ def plan_cluster(config: "ClusterConfig", image_tags: "Mapping[str, str]") -> Cl
             admin_role_arns=config.access.admin_role_arns,
             public_cidrs=config.access.public_cidrs,
             deletion_protection=config.access.deletion_protection,
+            bastion=config.access.private_route == "ssm_bastion",
         ),
         network=plan_network(config),
         system_nodes=plan_system_nodes(config),
         pools=tuple(plan_pool(pool, config.kubernetes_version) for pool in config.gpu_pools),
         storage=plan_storage(config),
-        images=tuple(
-            ImagePlan(
-                name=name,
-                repository=repository,
-                tag=image_tags[name],
-                build_args=getattr(config.images, name).build_args,
-            )
-            for name, repository in REPOSITORIES.items()
+        images=plan_images(config, image_tags),
+        image_source=plan_image_source(config),
+        addons=tuple(
+            _addon(addon, config.kubernetes_version)
+            for addon in (*pins.ADDONS, *([pins.EFS_ADDON] if config.storage.efs else []))
         ),
-        addons=tuple(_addon(addon, config.kubernetes_version) for addon in pins.ADDONS),
         platform=plan_platform(config),
+        node_setup=plan_node_setup(config),
         tags=config.tags,
+        permissions_boundary_arn=config.permissions_boundary_arn,
+        notes=tuple(plan_notes(config)),
     )
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.plan.egress_checks import check_egress
+from megatron_eks.plan.existing_checks import check_existing
 from megatron_eks.plan.network_checks import check_access, check_network
 from megatron_eks.plan.platform import OPERATOR_NAMESPACE, SYSTEM_NAMESPACE
 from megatron_eks.plan.pool_checks import check_pools
@@ -23,6 +25,8 @@ _SUPPORT_WARNING_DAYS = 60
 # Every service takes these; some take more (AWS General Reference, "Tagging AWS resources").
 _TAG_TEXT = re.compile(r"[A-Za-z0-9_.:/=+@-]([A-Za-z0-9 _.:/=+@-]*[A-Za-z0-9_.:/=+@-])?")
 _TAG_KEY_LENGTH, _TAG_VALUE_LENGTH = 128, 256
+# A resource takes 50; names and Kubernetes' roles of subnets need some.
+_MOST_TAGS = 40
 
 
 def check_cluster(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
@@ -32,6 +36,8 @@ def check_cluster(config: "ClusterConfig", today: "date") -> "Iterator[Finding]"
     yield from _zones(config)
     yield from check_access(config)
     yield from check_network(config)
+    yield from check_existing(config)
+    yield from check_egress(config)
     yield from check_pools(config)
     yield from check_lustre(config)
     yield from _namespace(config)
@@ -123,6 +129,14 @@ def _namespace(config: "ClusterConfig") -> "Iterator[Finding]":
 
 
 def _tags(config: "ClusterConfig") -> "Iterator[Finding]":
+    if len(config.tags) > _MOST_TAGS:
+        found, remedy = f"{len(config.tags)} tags", f"use at most {_MOST_TAGS}; AWS takes 50"
+        yield Finding(Code.TAG, ("tags",), found, remedy)
+    lower = [key.lower() for key in config.tags]
+    for index, key in enumerate(config.tags):
+        if lower[index] in lower[:index]:
+            found = f"{key!r} differs from another key in capitals only, which IAM does not take"
+            yield Finding(Code.TAG, ("tags", key), found, "use one of them")
     for key, value in config.tags.items():
         if key.lower().startswith("aws:"):
             yield Finding(

@@ -1,6 +1,19 @@
-"""The build context of a container image: what its tag is the hash of."""
+"""The plan of the container images: where they are kept, and what they are built from."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from megatron_eks.config.cluster import GithubSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from megatron_eks.config.cluster import ClusterConfig
+
+REPOSITORIES: dict[Literal["megatron", "fsdp"], str] = {
+    "megatron": "megatron-training",
+    "fsdp": "fsdp",
+}
 
 
 @dataclass(frozen=True)
@@ -11,3 +24,50 @@ class ImageContext:
     directory: str
     exclude: tuple[str, ...]
     """Glob patterns, relative to the directory, as CDK assets take them."""
+
+
+@dataclass(frozen=True)
+class ImagePlan:
+    """One container image, and the tag of what this checkout builds."""
+
+    name: Literal["megatron", "fsdp"]
+    repository: str
+    tag: str
+    """Hash of the build context, its arguments and pins."""
+    build_args: "Mapping[str, str]"
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """A repository on GitHub that holds this project."""
+
+    url: str
+    branch: str
+    connection_arn: str
+    webhook: bool
+
+
+def plan_images(config: "ClusterConfig", image_tags: "Mapping[str, str]") -> tuple[ImagePlan, ...]:
+    """Plan the images of a configuration that has passed the checks."""
+    return tuple(
+        ImagePlan(
+            name=name,
+            repository=f"{config.images.prefix}{repository}",
+            tag=image_tags[name],
+            build_args=getattr(config.images, name).build_args,
+        )
+        for name, repository in REPOSITORIES.items()
+    )
+
+
+def plan_image_source(config: "ClusterConfig") -> SourcePlan | None:
+    """Plan where CodeBuild finds the source; None: in this checkout."""
+    source = config.images.source
+    if not isinstance(source, GithubSource):
+        return None
+    return SourcePlan(
+        url=f"https://github.com/{source.repository.removesuffix('.git')}.git",
+        branch=source.branch,
+        connection_arn=source.connection_arn,
+        webhook=source.webhook,
+    )

@@ -181,7 +181,14 @@ def plan_job(job: MegatronJob, cluster: "ClusterPlan", images: "Mapping[str, Ima
             "--",
             *megatron_arguments(job, model, layout, log_directory),
         ),
-        env=job_environment(job, layout, pool.instance, log_directory),
+        env=dict(
+            sorted(
+                {
+                    **dict(cluster.platform.egress.pod_variables),
+                    **job_environment(job, layout, pool.instance, log_directory),
+                }.items()
+            )
+        ),
         resources=pod_resources(pool.instance, job.runtime.shm_gib),
         log_directory=log_directory,
         # The operator sums the restarts of all containers and fails the job when the sum reaches

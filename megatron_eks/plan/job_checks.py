@@ -10,7 +10,7 @@ from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.errors import Code, Finding, Level, choices, has_errors
 from megatron_eks.config.outputs import is_digest
-from megatron_eks.plan.cluster import REPOSITORIES
+from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.job import memory_limit_mib, model_shape
 from megatron_eks.plan.layout_checks import check_layout, check_memory
 

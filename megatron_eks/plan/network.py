@@ -1,4 +1,4 @@
-"""The plan of the VPC."""
+"""The plan of the VPC: made, or brought along."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -6,23 +6,58 @@ from typing import TYPE_CHECKING
 from megatron_eks.plan.subnets import Subnet, carve
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from megatron_eks.config.cluster import ClusterConfig
+
+# Where a VPC's addresses can be when nobody says: RFC 1918, and RFC 6598 as large clusters use it.
+PRIVATE_RANGES = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
+
+# EKS takes one of these where nobody says (EKS API, KubernetesNetworkConfigRequest).
+EKS_SERVICE_RANGES = ("10.100.0.0/16", "172.20.0.0/16")
+
+
+@dataclass(frozen=True)
+class ExistingNetwork:
+    """A VPC that this project did not make."""
+
+    vpc_id: str
+    private_subnets: "Mapping[str, str]"
+    """Zone to subnet id."""
+    node_security_group_id: str | None
+    """The group of nodes that exist already; None: one is made."""
 
 
 @dataclass(frozen=True)
 class NetworkPlan:
     """The VPC."""
 
-    vpc_cidr: str
-    service_cidr: str
+    vpc_cidrs: tuple[str, ...]
+    """The range of nodes and pods; every private one where nobody said."""
+    service_cidrs: tuple[str, ...]
+    """The range of Services; both of EKS's defaults where nobody said."""
     subnets: tuple[Subnet, ...]
+    """What is made; none in an existing VPC."""
     nat_zones: tuple[str, ...]
     """Zones whose public subnet holds a NAT gateway; the others route through the first."""
     interface_endpoints: tuple[str, ...]
+    existing: ExistingNetwork | None
 
     def nat_zone(self, zone: str) -> str | None:
         """Return the zone whose NAT gateway a zone's private subnet uses, if there is one."""
         return zone if zone in self.nat_zones else next(iter(self.nat_zones), None)
+
+    @property
+    def endpoint_zones(self) -> tuple[str, ...]:
+        """Zones in which interface endpoints have an address."""
+        if self.existing is not None:
+            return tuple(self.existing.private_subnets)
+        return tuple(subnet.zone for subnet in self.subnets)
+
+
+def makes_vpc(config: "ClusterConfig") -> bool:
+    """Tell whether the VPC is this project's."""
+    return config.network.vpc_id is None and config.existing_cluster is None
 
 
 def plan_network(config: "ClusterConfig") -> NetworkPlan:
@@ -30,10 +65,28 @@ def plan_network(config: "ClusterConfig") -> NetworkPlan:
     network = config.network
     zones = config.availability_zones
     nat_zones: dict[object, tuple[str, ...]] = {0: (), 1: zones[:1], "per_zone": zones}
+    made = makes_vpc(config)
     return NetworkPlan(
-        vpc_cidr=network.vpc_cidr,
-        service_cidr=network.service_cidr,
-        subnets=carve(network.vpc_cidr, zones),
-        nat_zones=nat_zones[network.nat_gateways],
+        vpc_cidrs=vpc_cidrs(config),
+        service_cidrs=service_cidrs(config),
+        subnets=carve(network.vpc_cidr, zones) if made else (),
+        nat_zones=nat_zones[network.nat_gateways] if made else (),
         interface_endpoints=network.interface_endpoints,
+        existing=ExistingNetwork(
+            network.vpc_id, network.private_subnets, network.node_security_group_id
+        )
+        if network.vpc_id is not None
+        else None,
     )
+
+
+def vpc_cidrs(config: "ClusterConfig") -> tuple[str, ...]:
+    """Return the ranges in which nodes, pods and the API endpoint have their addresses."""
+    known = makes_vpc(config) or "vpc_cidr" in config.network.model_fields_set
+    return (config.network.vpc_cidr,) if known else PRIVATE_RANGES
+
+
+def service_cidrs(config: "ClusterConfig") -> tuple[str, ...]:
+    """Return the ranges in which Services have their addresses."""
+    known = config.existing_cluster is None or "service_cidr" in config.network.model_fields_set
+    return (config.network.service_cidr,) if known else EKS_SERVICE_RANGES

@@ -4,6 +4,7 @@ from ipaddress import IPv4Network, ip_network
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.plan.network import makes_vpc
 from megatron_eks.plan.subnets import addresses, carve, node_addresses, smallest_prefix
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def check_access(config: "ClusterConfig") -> "Iterator[Finding]":
             Code.NO_WAY_IN,
             ("access", "public_cidrs"),
             "no address range: the API endpoint is private, and no way into the VPC is named",
-            "list your address range, or set access.private_route to vpn or cloudshell",
+            "list your address range, or set access.private_route: vpn, ssm_bastion or cloudshell",
         )
 
 
@@ -136,29 +137,35 @@ def check_network(config: "ClusterConfig") -> "Iterator[Finding]":
     yield from _twice(("network", "interface_endpoints"), network.interface_endpoints)
     if vpc_problem or service_problem:
         return
-    if not any(vpc.subnet_of(usable) for usable in (*_PRIVATE_NETWORKS, _SHARED_NETWORK)):
-        found = f"{vpc} is not private, so pods could not reach the real owners of its addresses"
-        remedy = "use a range inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
-        yield Finding(Code.CIDR, ("network", "vpc_cidr"), found, remedy)
-        return
-    if vpc.prefixlen not in _VPC_PREFIXES:
-        yield Finding(
-            Code.CIDR,
-            ("network", "vpc_cidr"),
-            f"a VPC cannot be {vpc}",
-            "use a prefix from /16 to /22",
-        )
-        return
+    if makes_vpc(config):
+        problem = _made_vpc(vpc)
+        if problem:
+            yield problem
+            return
     inside = any(service.subnet_of(private) for private in _PRIVATE_NETWORKS)
     if service.prefixlen not in _SERVICE_PREFIXES or not inside:
         found = f"EKS does not accept {service} for Services"
         remedy = "use a range from /12 to /24 inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
         yield Finding(Code.CIDR, ("network", "service_cidr"), found, remedy)
-    if vpc.overlaps(service):
+    known = makes_vpc(config) or "vpc_cidr" in network.model_fields_set
+    if known and vpc.overlaps(service):
         found = f"{service} overlaps the VPC's {vpc}"
         remedy = "use a range outside the VPC, such as 172.20.0.0/16"
         yield Finding(Code.CIDR_OVERLAP, ("network", "service_cidr"), found, remedy)
-    yield from _address_budget(config)
+    if makes_vpc(config):
+        yield from _address_budget(config)
+
+
+def _made_vpc(vpc: IPv4Network) -> Finding | None:
+    """Say what is wrong with the range of a VPC that is to be made."""
+    path: Path = ("network", "vpc_cidr")
+    if not any(vpc.subnet_of(usable) for usable in (*_PRIVATE_NETWORKS, _SHARED_NETWORK)):
+        found = f"{vpc} is not private, so pods could not reach the real owners of its addresses"
+        remedy = "use a range inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
+        return Finding(Code.CIDR, path, found, remedy)
+    if vpc.prefixlen not in _VPC_PREFIXES:
+        return Finding(Code.CIDR, path, f"a VPC cannot be {vpc}", "use a prefix from /16 to /22")
+    return None
 
 
 def _address_budget(config: "ClusterConfig") -> "Iterator[Finding]":

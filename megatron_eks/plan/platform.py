@@ -1,15 +1,17 @@
 """The plan of what runs in the cluster before any job, and the names that jobs rely on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.plan.egress import Egress, plan_egress
+from megatron_eks.plan.network import service_cidrs, vpc_cidrs
+from megatron_eks.plan.storage import CLAIM, EFS_CLAIM, plan_storage
 
 if TYPE_CHECKING:
     from megatron_eks.config.cluster import ClusterConfig
 
 GPU_TAINT = "nvidia.com/gpu"
-CLAIM = "fsx-shared-pvc"
 SYSTEM_NAMESPACE = "megatron-system"
 OPERATOR_NAMESPACE = "kubeflow"
 
@@ -33,19 +35,29 @@ class PlatformPlan:
     shared_directories: tuple[str, ...]
     """What belongs to the pods' user: the root of the file system, and the usual places in it."""
     pod_uid: int
-    vpc_cidr: str
-    service_cidr: str
+    vpc_cidrs: tuple[str, ...]
+    service_cidrs: tuple[str, ...]
     efa_instance_types: tuple[str, ...]
     """Types whose nodes run the EFA device plugin."""
+    claims: tuple[tuple[str, str], ...] = ()
+    """Zones with a file system of their own, and the claim on it."""
+    efs_claim: str | None = None
+    """The claim on the file system for code and homes."""
+    egress: Egress = field(default_factory=Egress)
     system_namespace: str = SYSTEM_NAMESPACE
     operator_namespace: str = OPERATOR_NAMESPACE
     gpu_taint: str = GPU_TAINT
+
+    def claim_in(self, zone: str) -> str:
+        """Return the claim on the file system that pods of a zone mount."""
+        return dict(self.claims).get(zone, self.claim)
 
 
 def plan_platform(config: "ClusterConfig") -> PlatformPlan:
     """Plan the platform of a cluster that has passed the checks."""
     types = {pool.instance_type for pool in config.gpu_pools}
     mount_path = config.storage.lustre.mount_path
+    file_systems = plan_storage(config).file_systems
     return PlatformPlan(
         namespace=config.platform.namespace,
         pod_security=config.platform.pod_security,
@@ -55,7 +67,10 @@ def plan_platform(config: "ClusterConfig") -> PlatformPlan:
         capacity_gib=config.storage.lustre.capacity_gib,
         shared_directories=(mount_path, *(f"{mount_path}/{name}" for name in SHARED_DIRECTORIES)),
         pod_uid=POD_UID,
-        vpc_cidr=config.network.vpc_cidr,
-        service_cidr=config.network.service_cidr,
+        vpc_cidrs=vpc_cidrs(config),
+        service_cidrs=service_cidrs(config),
         efa_instance_types=tuple(sorted(name for name in types if INSTANCES[name].efa_interfaces)),
+        claims=tuple((each.zone, each.claim) for each in file_systems),
+        efs_claim=EFS_CLAIM if config.storage.efs else None,
+        egress=plan_egress(config),
     )

@@ -1,4 +1,4 @@
-"""The plan of the file system and the data bucket."""
+"""The plan of the file systems and the data bucket."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -6,45 +6,138 @@ from typing import TYPE_CHECKING, Literal
 from megatron_eks.catalog import pins
 
 if TYPE_CHECKING:
-    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.cluster import ClusterConfig, DataRepository, Lustre
+
+CLAIM = "fsx-shared-pvc"
+EFS_CLAIM = "efs-shared-pvc"
+EFS_MOUNT_PATH = "/efs"
+
+# What every SCRATCH_2 file system has (FSx for Lustre User Guide, "Performance").
+SCRATCH_MBPS_PER_TIB = 200
+
+# What FSx updates in place, and what it cannot (FSx API, UpdateFileSystem; "Update requires" in the
+# reference of AWS::FSx::FileSystem).
+CHANGES: dict[str, dict[str, str]] = {
+    "changes in place": {
+        "capacity_gib": "only upwards, and not within six hours of the last change",
+        "throughput_mbps_per_tib": "not with efa; files cannot be reached for minutes",
+        "data_repositories": "files stay",
+    },
+    "needs a new, empty one": dict.fromkeys(
+        ("deployment", "availability_zone", "efa", "kms_key_arn"),
+        "the old one stays where storage.retain is true, and its data are yours to copy",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class RepositoryPlan:
+    """A directory of the file system that shows an S3 prefix."""
+
+    path: str
+    s3_uri: str
+    import_events: tuple[str, ...]
+    export_events: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class LustrePlan:
-    """The FSx for Lustre file system."""
+    """One FSx for Lustre file system."""
 
+    zone: str
+    suffix: str
+    """Of the claim's name; empty for the first file system."""
     capacity_gib: int
     throughput_mbps_per_tib: int
-    zone: str
     mount_path: str
+    deployment: Literal["PERSISTENT_2", "SCRATCH_2"]
     version: str
-    metadata_iops_mode: Literal["AUTOMATIC"]
+    efa: bool
+    repositories: tuple[RepositoryPlan, ...]
 
     @property
     def throughput_mb_s(self) -> float:
         """Throughput of the whole file system, in MB/s."""
         return self.capacity_gib / 1024 * self.throughput_mbps_per_tib
 
+    @property
+    def persistent(self) -> bool:
+        """Whether it has metadata settings, a throughput to choose and a key of one's own."""
+        return self.deployment == "PERSISTENT_2"
+
+    @property
+    def claim(self) -> str:
+        """The claim through which pods mount it."""
+        return f"{CLAIM}{self.suffix}"
+
+    @property
+    def output_suffix(self) -> str:
+        """What ends the keys of its outputs."""
+        return self.suffix.replace("-", "").capitalize()
+
 
 @dataclass(frozen=True)
 class StoragePlan:
-    """File system and data bucket."""
+    """File systems and data bucket."""
 
-    lustre: LustrePlan
+    file_systems: tuple[LustrePlan, ...]
+    """The first is everybody's; with one a zone, jobs of the other zones have theirs."""
+    existing: bool
+    """Whether the file system is somebody else's."""
+    efs: bool
+    kms_key_arn: str | None
+    """None: a key is made."""
     retain: bool
+
+    @property
+    def lustre(self) -> LustrePlan:
+        """The first file system; all of them have its size."""
+        return self.file_systems[0]
+
+
+def file_system_zones(config: "ClusterConfig") -> tuple[str, ...]:
+    """Return the zones of the file systems, the first one's first."""
+    lustre = config.storage.lustre
+    pools = [pool.availability_zone for pool in config.gpu_pools]
+    first = lustre.availability_zone or pools[0]
+    return tuple(dict.fromkeys((first, *pools))) if lustre.per_zone else (first,)
 
 
 def plan_storage(config: "ClusterConfig") -> StoragePlan:
     """Plan the storage of a configuration that has passed the checks."""
     lustre = config.storage.lustre
     return StoragePlan(
-        lustre=LustrePlan(
-            capacity_gib=lustre.capacity_gib,
-            throughput_mbps_per_tib=lustre.throughput_mbps_per_tib,
-            zone=lustre.availability_zone or config.gpu_pools[0].availability_zone,
-            mount_path=lustre.mount_path,
-            version=pins.LUSTRE_VERSION,
-            metadata_iops_mode="AUTOMATIC",
+        file_systems=tuple(
+            _file_system(lustre, zone, f"-{zone}" if index else "")
+            for index, zone in enumerate(file_system_zones(config))
         ),
+        existing=lustre.existing is not None,
+        efs=config.storage.efs,
+        kms_key_arn=config.storage.kms_key_arn,
         retain=config.storage.retain,
+    )
+
+
+def _file_system(lustre: "Lustre", zone: str, suffix: str) -> LustrePlan:
+    scratch = lustre.deployment == "scratch_2"
+    return LustrePlan(
+        zone=zone,
+        suffix=suffix,
+        capacity_gib=lustre.capacity_gib,
+        throughput_mbps_per_tib=SCRATCH_MBPS_PER_TIB if scratch else lustre.throughput_mbps_per_tib,
+        mount_path=lustre.mount_path,
+        deployment="SCRATCH_2" if scratch else "PERSISTENT_2",
+        version=pins.LUSTRE_VERSION,
+        efa=lustre.efa,
+        repositories=tuple(_repository(each) for each in lustre.data_repositories),
+    )
+
+
+def _repository(repository: "DataRepository") -> RepositoryPlan:
+    return RepositoryPlan(
+        path=repository.path,
+        s3_uri=repository.s3_uri,
+        import_events=("NEW", "CHANGED", "DELETED") if repository.import_changes else (),
+        # Not DELETED: a file that is removed by mistake must not take its copy along.
+        export_events=("NEW", "CHANGED") if repository.export_changes else (),
     )

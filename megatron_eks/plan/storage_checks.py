@@ -2,12 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.plan.storage import EFS_MOUNT_PATH, SCRATCH_MBPS_PER_TIB, file_system_zones
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.cluster import ClusterConfig, Lustre
     from megatron_eks.config.errors import Path
 
 # Directories of the image or the kubelet that a volume would hide.
@@ -19,32 +21,125 @@ _SYSTEM_PATHS = (
 
 _LUSTRE_STEP_GIB = 2400
 _LUSTRE_SMALLEST_GIB = 1200
+# With EFA a step is a set of servers: 38,400 GiB at 125 MB/s per TiB, 4,800 at 1,000 (FSx for
+# Lustre User Guide, "Managing storage capacity").
+_EFA_STEP_TIMES_THROUGHPUT = 4_800_000
+# Nitro before its fourth version cannot (FSx for Lustre User Guide, "Working with EFA-enabled file
+# systems"); such nodes mount over TCP.
+_FAMILIES_WITHOUT_LUSTRE_EFA = ("p4d", "p4de", "g5")
+_MOST_REPOSITORIES = 8  # FSx API, CreateDataRepositoryAssociation
+
+_LUSTRE: "Path" = ("storage", "lustre")
 
 
 def check_lustre(config: "ClusterConfig") -> "Iterator[Finding]":
-    """Yield everything wrong with the Lustre file system."""
+    """Yield everything wrong with the file systems."""
     lustre = config.storage.lustre
-    path: Path = ("storage", "lustre", "capacity_gib")
-    size = lustre.capacity_gib
-    if size != _LUSTRE_SMALLEST_GIB and (size < _LUSTRE_SMALLEST_GIB or size % _LUSTRE_STEP_GIB):
+    if lustre.existing is None:
+        yield from _capacity(lustre)
+    yield from _deployment(lustre)
+    yield from _mount_path(config)
+    yield from _zones(config)
+    if lustre.efa:
+        yield from _efa_clients(config)
+    yield from _repositories(lustre)
+
+
+def _capacity(lustre: "Lustre") -> "Iterator[Finding]":
+    size, path = lustre.capacity_gib, (*_LUSTRE, "capacity_gib")
+    if lustre.efa:
+        step = _EFA_STEP_TIMES_THROUGHPUT // lustre.throughput_mbps_per_tib
+        if size % step:
+            found = (
+                f"with EFA at {lustre.throughput_mbps_per_tib} MB/s per TiB there is no file "
+                f"system of {size} GiB"
+            )
+            remedy = f"use {-(-size // step) * step} or another multiple of {step}"
+            yield Finding(Code.LUSTRE_EFA, path, found, remedy)
+    elif size != _LUSTRE_SMALLEST_GIB and (size < _LUSTRE_SMALLEST_GIB or size % _LUSTRE_STEP_GIB):
         above = max(_LUSTRE_SMALLEST_GIB, -(-size // _LUSTRE_STEP_GIB) * _LUSTRE_STEP_GIB)
         near = _LUSTRE_SMALLEST_GIB if size < _LUSTRE_SMALLEST_GIB else above
         remedy = f"use {near}; FSx has 1200, 2400 and multiples of 2400"
         yield Finding(Code.LUSTRE_CAPACITY, path, f"{size} GiB is no size of a file system", remedy)
-    if any(
-        lustre.mount_path == top or lustre.mount_path.startswith(f"{top}/") for top in _SYSTEM_PATHS
-    ):
-        found = f"{lustre.mount_path} hides a directory of the image"
-        yield Finding(
-            Code.MOUNT_PATH,
-            ("storage", "lustre", "mount_path"),
-            found,
-            "use a path such as /shared",
-        )
-    chosen = lustre.availability_zone or config.gpu_pools[0].availability_zone
+
+
+def _deployment(lustre: "Lustre") -> "Iterator[Finding]":
+    if lustre.deployment != "scratch_2":
+        return
+    path = (*_LUSTRE, "deployment")
+    if lustre.efa:
+        remedy = "use persistent_2, or set efa: false"
+        yield Finding(Code.LUSTRE_EFA, path, "scratch_2 has no EFA", remedy)
+    found = (
+        "scratch_2 keeps one copy and no backup, encrypts with AWS's own key, and has "
+        f"{SCRATCH_MBPS_PER_TIB} MB/s per TiB whatever throughput_mbps_per_tib says"
+    )
+    remedy = "keep checkpoints in S3 too, or use persistent_2"
+    yield Finding(Code.LUSTRE_SCRATCH, path, found, remedy, Level.WARNING)
+
+
+def _mount_path(config: "ClusterConfig") -> "Iterator[Finding]":
+    mount = config.storage.lustre.mount_path
+    path = (*_LUSTRE, "mount_path")
+    if any(mount == top or mount.startswith(f"{top}/") for top in _SYSTEM_PATHS):
+        found = f"{mount} hides a directory of the image"
+        yield Finding(Code.MOUNT_PATH, path, found, "use a path such as /shared")
+    if config.storage.efs and (mount == EFS_MOUNT_PATH or mount.startswith(f"{EFS_MOUNT_PATH}/")):
+        found = f"{EFS_MOUNT_PATH} is where storage.efs is mounted"
+        yield Finding(Code.MOUNT_PATH, path, found, "use a path such as /shared")
+
+
+def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
+    lustre = config.storage.lustre
+    zones = file_system_zones(config)
+    if lustre.per_zone and lustre.existing is not None:
+        found, remedy = "one file system exists, in one zone", "leave it out"
+        yield Finding(Code.LUSTRE_EXISTING, (*_LUSTRE, "per_zone"), found, remedy)
     for index, pool in enumerate(config.gpu_pools):
-        if pool.availability_zone != chosen:
-            found = f"the file system is in {chosen}; traffic between zones is slow and billed"
-            remedy = f"use {chosen}, where the file system is"
+        if pool.availability_zone not in zones:
+            found = f"the file system is in {zones[0]}; traffic between zones is slow and billed"
+            remedy = f"use {zones[0]}, where the file system is, or storage.lustre.per_zone: true"
             place: Path = ("gpu_pools", index, "availability_zone")
             yield Finding(Code.POOLS_ACROSS_ZONES, place, found, remedy, Level.WARNING)
+
+
+def _efa_clients(config: "ClusterConfig") -> "Iterator[Finding]":
+    for index, pool in enumerate(config.gpu_pools):
+        instance = INSTANCES.get(pool.instance_type)
+        family = pool.instance_type.split(".")[0]
+        if instance is not None and (
+            family in _FAMILIES_WITHOUT_LUSTRE_EFA or not instance.efa_interfaces
+        ):
+            found = f"{pool.instance_type} reaches Lustre over TCP alone, so its EFA is paid unused"
+            place: Path = ("gpu_pools", index, "instance_type")
+            remedy = "set storage.lustre.efa: false, or use p5 and later"
+            yield Finding(Code.LUSTRE_EFA, place, found, remedy, Level.WARNING)
+
+
+def _repositories(lustre: "Lustre") -> "Iterator[Finding]":
+    repositories, path = lustre.data_repositories, (*_LUSTRE, "data_repositories")
+    if repositories and lustre.existing is not None:
+        found = "the file system exists, and so do its data repositories"
+        yield Finding(Code.LUSTRE_EXISTING, path, found, "leave them out")
+    if len(repositories) > _MOST_REPOSITORIES:
+        found = f"{len(repositories)} data repositories"
+        yield Finding(Code.LUSTRE_REPOSITORY, path, found, "use at most 8 for a file system")
+    for index, repository in enumerate(repositories):
+        for key, separated in (("path", repository.path), ("s3_uri", repository.s3_uri)):
+            for other in repositories[:index]:
+                before = getattr(other, key)
+                if _overlap(separated, before):
+                    found = f"{separated} and {before} overlap"
+                    remedy = "use directories and prefixes of which none holds another"
+                    place = (*path, index, key)
+                    yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy)
+        if repository.export_changes and lustre.per_zone:
+            found = "several file systems would write to the same prefix"
+            place = (*path, index, "export_changes")
+            remedy = "set it to false, or per_zone to false"
+            yield Finding(Code.LUSTRE_PER_ZONE, place, found, remedy)
+
+
+def _overlap(one: str, other: str) -> bool:
+    one, other = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
+    return one.startswith(other) or other.startswith(one)

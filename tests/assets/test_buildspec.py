@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from megatron_eks.build_context import content_tag
+
 BUILDSPEC = Path(__file__).parents[2] / "assets" / "codebuild" / "buildspec.yml"
 REGISTRY = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
 PASSWORD = "not-a-real-one"  # noqa: S105 -- what the recorder answers
@@ -61,8 +63,10 @@ class Project:
             (programs / name).chmod(0o755)
         self.path = f"{programs}:{Path(sys.executable).parent}:/usr/bin:/bin"
 
-    def run(self, build_args: str = "{}", **environment: str) -> Build:
-        """Run the commands as CodeBuild does."""
+    def run(
+        self, build_args: str = "{}", *, source: Path | None = None, **environment: str
+    ) -> Build:
+        """Run the commands as CodeBuild does, in the asset's folder or in a checkout."""
         spec = yaml.safe_load(BUILDSPEC.read_text())
         assert spec["env"]["shell"] == "bash"
         (command,) = spec["phases"]["build"]["commands"]
@@ -78,6 +82,7 @@ class Project:
                 "BUILD_ARGS": build_args,
                 **environment,
             },
+            cwd=source or self.state,
             capture_output=True,
             text=True,
             check=False,
@@ -176,3 +181,31 @@ def test_commands_do_not_trace(project):
     """Tracing would print build arguments into the log."""
     build = project.run('{"A": "visible-only-to-docker"}')
     assert "visible-only-to-docker" not in build.out + build.err
+
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+def test_a_checkout_is_built_when_it_is_what_was_deployed(project):
+    """The tag is computed again from the files that git brought, and the build runs in assets/."""
+    tag = content_tag(CHECKOUT / "assets", "megatron", {"A": "1"})
+    build = project.run('{"A": "1"}', source=CHECKOUT, IMAGE_TAG=tag)
+    assert build.code == 0, build.err
+    assert build.commands("docker")[-1] == ["push", f"{REGISTRY}/megatron-training:{tag}"]
+
+
+def test_another_commit_than_the_deployed_one_is_not_built_by_hand(project):
+    """The image that manifests name would never appear, and nobody would know why."""
+    build = project.run(source=CHECKOUT)
+    assert build.code != 0
+    assert build.calls == []
+    assert content_tag(CHECKOUT / "assets", "megatron", {}) in build.err
+    assert "0123456789abcdef0123" in build.err
+
+
+def test_a_push_builds_what_was_pushed_under_its_own_tag(project):
+    """The webhook's reason is the new commit; its tag is in the log for the next deployment."""
+    tag = content_tag(CHECKOUT / "assets", "megatron", {})
+    build = project.run(source=CHECKOUT, CODEBUILD_WEBHOOK_TRIGGER="branch/main")
+    assert build.code == 0, build.err
+    assert build.commands("docker")[-1] == ["push", f"{REGISTRY}/megatron-training:{tag}"]

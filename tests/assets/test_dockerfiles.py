@@ -9,7 +9,7 @@ import pytest
 from megatron_eks.build_context import context_files
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.environment import refused
-from megatron_eks.plan.cluster import REPOSITORIES
+from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.job import PROGRAMS
 from megatron_eks.plan.platform import POD_UID
 from tests.assets.dockerfile import Instruction, merged, pairs, read_dockerfile

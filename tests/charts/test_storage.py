@@ -156,7 +156,9 @@ def test_a_failing_step_fails_the_job(platform, tmp_path):
 
 def test_the_set_up_job_is_renamed_with_its_content():
     """A Job's template cannot change, and a new file system has no directories yet."""
-    other = replace(deployed(), lustre=replace(deployed().lustre, id="fs-11111111111111111"))
+    other = replace(
+        deployed(), file_systems=(replace(deployed().lustre, id="fs-11111111111111111"),)
+    )
     variants = [
         rendered.platform(),
         rendered.platform(other_platform(shared_directories=("/shared",))),

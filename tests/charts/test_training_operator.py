@@ -41,8 +41,8 @@ def plan() -> PlatformPlan:
     return replace(
         cluster().platform,
         operator_namespace="operators",
-        vpc_cidr="10.8.0.0/16",
-        service_cidr="10.9.0.0/16",
+        vpc_cidrs=("10.8.0.0/16",),
+        service_cidrs=("10.9.0.0/16",),
         pod_uid=4711,
     )
 

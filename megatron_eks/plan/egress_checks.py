@@ -1,0 +1,97 @@
+"""Whether nodes and jobs get out: NAT, endpoints, proxies, certificates, mirrored images."""
+
+import base64
+import binascii
+import re
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code, Finding
+from megatron_eks.plan.egress import proxy_port
+from megatron_eks.plan.network import makes_vpc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.errors import Path
+
+# What nodes and add-ons call: the CNI and nodeadm EC2, containerd ECR, pods Pod Identity (EKS User
+# Guide, "Deploy private clusters with limited internet access").
+_REQUIRED_ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "eks-auth")
+# Session Manager User Guide, "Use AWS PrivateLink to set up a VPC endpoint for Session Manager".
+_BASTION_ENDPOINTS = ("ssm", "ssmmessages")
+
+_CERTIFICATE = re.compile(
+    r"-----BEGIN CERTIFICATE-----\s+(?P<body>[A-Za-z0-9+/=\s]+?)\s+-----END CERTIFICATE-----"
+)
+# User data holds 16 KB (EC2 User Guide), and EKS adds its part.
+_LONGEST_BUNDLE = 10_000
+_LARGEST_PORT = 65535
+
+
+def check_egress(config: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield what keeps nodes from their images, and proxies and certificates that are none."""
+    yield from _without_nat(config)
+    if config.network.proxy is not None:
+        for key in ("http", "https"):
+            yield from _proxy(("network", "proxy", key), getattr(config.network.proxy, key))
+        for index, host in enumerate(config.network.proxy.no_proxy):
+            if not re.fullmatch(r"[A-Za-z0-9.:*/_-]+", host):
+                found = f"{host!r} is no host, domain or range"
+                path: Path = ("network", "proxy", "no_proxy", index)
+                yield Finding(Code.PROXY, path, found, "use one entry for each, without spaces")
+    if config.network.ca_bundle is not None:
+        yield from _bundle(config.network.ca_bundle)
+
+
+def _without_nat(config: "ClusterConfig") -> "Iterator[Finding]":
+    network = config.network
+    if network.nat_gateways != 0 or config.existing_cluster is not None:
+        return
+    if makes_vpc(config):
+        required: tuple[str, ...] = _REQUIRED_ENDPOINTS
+        if config.access.private_route == "ssm_bastion":
+            required += _BASTION_ENDPOINTS
+        missing = [name for name in required if name not in network.interface_endpoints]
+        if missing:
+            found = f"no NAT gateway, and no endpoint for {', '.join(missing)}"
+            remedy = "add them to network.interface_endpoints, or use a NAT gateway"
+            yield Finding(Code.NO_WAY_OUT, ("network", "nat_gateways"), found, remedy)
+    if config.images.mirror is None and network.proxy is None:
+        found = "no NAT gateway, and images of nvcr.io, ghcr.io and public.ecr.aws are needed"
+        remedy = "copy them and set images.mirror, set network.proxy, or use a NAT gateway"
+        yield Finding(Code.NO_WAY_OUT, ("network", "nat_gateways"), found, remedy)
+
+
+def _proxy(path: "Path", url: str) -> "Iterator[Finding]":
+    try:
+        usable = 0 < proxy_port(url) <= _LARGEST_PORT
+    except ValueError:
+        usable = False
+    if not usable:
+        yield Finding(Code.PROXY, path, f"{url} has no usable port", "use http://HOST:PORT")
+
+
+def _bundle(text: str) -> "Iterator[Finding]":
+    path: Path = ("network", "ca_bundle")
+    if "PRIVATE KEY" in text:
+        found, remedy = "a private key", "replace that key: this file is read by many"
+        yield Finding(Code.CA_BUNDLE, path, found, remedy)
+        return
+    bodies = [match["body"] for match in _CERTIFICATE.finditer(text)]
+    if not bodies or not all(map(_is_certificate, bodies)):
+        found = "not certificates in PEM"
+        remedy = "paste them under `ca_bundle: |`, each from BEGIN to END CERTIFICATE"
+        yield Finding(Code.CA_BUNDLE, path, found, remedy)
+    elif len(text) > _LONGEST_BUNDLE:
+        found = f"{len(text)} characters do not fit into the nodes' user data"
+        remedy = f"use at most {_LONGEST_BUNDLE}: the roots that nodes need"
+        yield Finding(Code.CA_BUNDLE, path, found, remedy)
+
+
+def _is_certificate(body: str) -> bool:
+    """Tell whether a text is the base64 of a DER sequence, which every certificate is."""
+    try:
+        return base64.b64decode("".join(body.split()), validate=True)[:1] == b"\x30"
+    except (binascii.Error, ValueError):
+        return False

@@ -1,0 +1,126 @@
+"""What can be wrong with a VPC, a cluster or a key that the user brings along."""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.regions import PARTITIONS
+from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.plan.network import makes_vpc
+from megatron_eks.plan.storage import file_system_zones
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.errors import Path
+
+_EKS_SUBNETS = 2
+
+
+def check_existing(config: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield what is missing or idle among the things that exist already."""
+    network = config.network
+    if network.vpc_id is None:
+        for key in ("private_subnets", "node_security_group_id"):
+            if getattr(network, key):
+                found = f"{key} without vpc_id"
+                remedy = "add network.vpc_id, or leave it out: the VPC is made with its own"
+                yield Finding(Code.EXISTING_VPC, ("network", key), found, remedy)
+    else:
+        yield from _subnets(config)
+    if not makes_vpc(config) and network.nat_gateways == "per_zone":
+        found = "the VPC exists, and so do its NAT gateways"
+        path: Path = ("network", "nat_gateways")
+        yield Finding(Code.EXISTING_VPC, path, found, "leave it out, or 0 where there are none")
+    if config.existing_cluster is not None:
+        yield from _cluster(config)
+    elif network.vpc_id is not None and network.node_security_group_id is not None:
+        found = "the nodes are new, and get a group with the rules that EFA needs"
+        path = ("network", "node_security_group_id")
+        yield Finding(Code.EXISTING_VPC, path, found, "leave it out, or name an existing_cluster")
+    yield from _ranges(config)
+    yield from _arns(config)
+
+
+def _subnets(config: "ClusterConfig") -> "Iterator[Finding]":
+    subnets = config.network.private_subnets
+    path: Path = ("network", "private_subnets")
+    seen: dict[str, str] = {}
+    for zone, subnet in subnets.items():
+        if zone not in config.availability_zones:
+            found = f"{zone!r} is not one of the cluster's zones"
+            remedy = f"{choices(zone, config.availability_zones)}; or add it to availability_zones"
+            yield Finding(Code.ZONE_NOT_LISTED, (*path, zone), found, remedy)
+        if subnet in seen:
+            found = f"{subnet} stands for {seen[subnet]} too, and a subnet is in one zone"
+            yield Finding(Code.DUPLICATE_NAME, (*path, zone), found, "name each zone's own subnet")
+        seen.setdefault(subnet, zone)
+    yield from _missing_subnets(config)
+
+
+def _missing_subnets(config: "ClusterConfig") -> "Iterator[Finding]":
+    subnets = config.network.private_subnets
+    path: Path = ("network", "private_subnets")
+    if config.existing_cluster is None:
+        if len(subnets) < _EKS_SUBNETS:
+            found = f"{len(subnets)} subnet{'' if len(subnets) == 1 else 's'}"
+            remedy = "add `ZONE: subnet-...` for two zones or more; EKS demands two"
+            yield Finding(Code.SUBNET_MISSING, path, found, remedy)
+        for index, pool in enumerate(config.gpu_pools):
+            if pool.availability_zone not in subnets:
+                found = f"no subnet for {pool.availability_zone}"
+                place: Path = ("gpu_pools", index, "availability_zone")
+                remedy = f"add `{pool.availability_zone}: subnet-...` to network.private_subnets"
+                yield Finding(Code.SUBNET_MISSING, place, found, remedy)
+    if config.storage.lustre.existing is None:
+        pools = {pool.availability_zone for pool in config.gpu_pools}
+        said = pools if config.existing_cluster is None else set()
+        for zone in file_system_zones(config):
+            if zone not in subnets and zone not in said:
+                found = f"no subnet in {zone}, where a file system is made"
+                yield Finding(Code.SUBNET_MISSING, path, found, f"add `{zone}: subnet-...`")
+
+
+def _cluster(config: "ClusterConfig") -> "Iterator[Finding]":
+    """Require a place for the file systems that are made, and nothing that nobody would make."""
+    network, storage = config.network, config.storage
+    path: Path = ("existing_cluster",)
+    makes = storage.lustre.existing is None or storage.efs
+    if makes and (network.vpc_id is None or network.node_security_group_id is None):
+        found = "a file system is made, and nothing says in which VPC or for whose nodes"
+        remedy = (
+            "set network.vpc_id, private_subnets and node_security_group_id"
+            f"{', or storage.lustre.existing' if not storage.efs else ''}"
+        )
+        yield Finding(Code.EXISTING_CLUSTER, path, found, remedy)
+    if network.interface_endpoints:
+        found = "the cluster exists, and its network is left alone"
+        place: Path = ("network", "interface_endpoints")
+        yield Finding(Code.EXISTING_CLUSTER, place, found, "leave it out")
+    if config.access.private_route == "ssm_bastion":
+        found = "a bastion comes with a cluster that is made"
+        place = ("access", "private_route")
+        yield Finding(Code.EXISTING_CLUSTER, place, found, "use vpn or cloudshell")
+
+
+def _ranges(config: "ClusterConfig") -> "Iterator[Finding]":
+    if not makes_vpc(config) and "vpc_cidr" not in config.network.model_fields_set:
+        found = "no address range of the VPC, so rules and network policies admit private ones"
+        remedy = "set it to the VPC's range"
+        path: Path = ("network", "vpc_cidr")
+        yield Finding(Code.VPC_RANGE_UNKNOWN, path, found, remedy, Level.WARNING)
+
+
+def _arns(config: "ClusterConfig") -> "Iterator[Finding]":
+    key = config.storage.kms_key_arn
+    if key is not None and key.split(":")[3] != config.region:
+        found = f"a key of {key.split(':')[3]} encrypts nothing in {config.region}"
+        path: Path = ("storage", "kms_key_arn")
+        yield Finding(Code.ANOTHER_REGION, path, found, f"use a key of {config.region}")
+    partition = PARTITIONS.get(config.region)
+    boundary = config.permissions_boundary_arn
+    if boundary is not None and partition not in (None, boundary.split(":")[1]):
+        found = (
+            f"a policy of partition {boundary.split(':')[1]!r} bounds no role in {config.region}"
+        )
+        path = ("permissions_boundary_arn",)
+        yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:iam::...")
