@@ -39,7 +39,7 @@ class GpuNodegroup(Construct):
         setup: "NodeSetup",
     ) -> None:
         super().__init__(scope, construct_id)
-        user_data = gpu_user_data(pool.max_pods, setup)
+        user_data = gpu_user_data(pool, setup)
         template = self._launch_template(pool, security_groups, tags, user_data)
         self.nodegroup = eks.CfnNodegroup(
             self,

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from megatron_eks.plan.nodes import NodeSetup
+    from megatron_eks.plan.pools import PoolPlan
 
 # A fixed one: the standard library's is random, and would renew the launch template at each synth.
 _BOUNDARY = "megatron-eks"
@@ -39,16 +40,16 @@ cd configure-efa-fsx-lustre-client
 """
 
 
-def gpu_user_data(max_pods: int, setup: "NodeSetup") -> str:
+def gpu_user_data(pool: "PoolPlan", setup: "NodeSetup") -> str:
     """Return MIME text with one NodeConfig; EKS adds the cluster's part to it.
 
     EKS User Guide, "Customize managed nodes with launch templates", and nodeadm's API v1alpha1.
     """
-    scripts = [_LUSTRE_EFA] if setup.lustre_efa else []
+    scripts = [_LUSTRE_EFA] if pool.name in setup.lustre_efa_pools else []
     spec: dict[str, dict[str, object]] = {
         # One fast volume of all NVMe disks, for container images, emptyDir and logs too.
         "instance": {"localStorage": {"strategy": "RAID0"}},
-        "kubelet": {"config": {"maxPods": max_pods}},
+        "kubelet": {"config": {"maxPods": pool.max_pods}},
     }
     return _message(spec, setup, *scripts)
 

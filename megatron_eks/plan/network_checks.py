@@ -39,6 +39,10 @@ INTERFACE_ENDPOINTS = (
 )
 # AWS accepts /16 to /28 (VPC User Guide, "VPC CIDR blocks"); below /22 no subnet holds a cluster.
 _VPC_PREFIXES = range(16, 23)
+_EXISTING_VPC_PREFIXES = range(16, 29)
+
+# One of them is outside any VPC: EKS's two, and one that no VPC of /16 and smaller holds with them.
+_SERVICE_RANGES = ("172.20.0.0/16", "10.100.0.0/16", "192.168.0.0/16")
 
 # A public range of more addresses than this is nobody's office.
 _WIDEST_PREFIX = 8
@@ -137,34 +141,37 @@ def check_network(config: "ClusterConfig") -> "Iterator[Finding]":
     yield from _twice(("network", "interface_endpoints"), network.interface_endpoints)
     if vpc_problem or service_problem:
         return
-    if makes_vpc(config):
-        problem = _made_vpc(vpc)
-        if problem:
-            yield problem
-            return
+    known = makes_vpc(config) or "vpc_cidr" in network.model_fields_set
+    problem = _vpc_range(vpc, made=makes_vpc(config)) if known else None
+    if problem:
+        yield problem
+        return
     inside = any(service.subnet_of(private) for private in _PRIVATE_NETWORKS)
     if service.prefixlen not in _SERVICE_PREFIXES or not inside:
         found = f"EKS does not accept {service} for Services"
         remedy = "use a range from /12 to /24 inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
         yield Finding(Code.CIDR, ("network", "service_cidr"), found, remedy)
-    known = makes_vpc(config) or "vpc_cidr" in network.model_fields_set
     if known and vpc.overlaps(service):
         found = f"{service} overlaps the VPC's {vpc}"
-        remedy = "use a range outside the VPC, such as 172.20.0.0/16"
+        free = next(each for each in _SERVICE_RANGES if not vpc.overlaps(IPv4Network(each)))
+        remedy = f"use a range outside the VPC, such as {free}"
         yield Finding(Code.CIDR_OVERLAP, ("network", "service_cidr"), found, remedy)
     if makes_vpc(config):
         yield from _address_budget(config)
 
 
-def _made_vpc(vpc: IPv4Network) -> Finding | None:
-    """Say what is wrong with the range of a VPC that is to be made."""
+def _vpc_range(vpc: IPv4Network, *, made: bool) -> Finding | None:
+    """Say what is wrong with the range of a VPC."""
     path: Path = ("network", "vpc_cidr")
-    if not any(vpc.subnet_of(usable) for usable in (*_PRIVATE_NETWORKS, _SHARED_NETWORK)):
+    usable = (*_PRIVATE_NETWORKS, _SHARED_NETWORK)
+    if made and not any(vpc.subnet_of(each) for each in usable):
         found = f"{vpc} is not private, so pods could not reach the real owners of its addresses"
         remedy = "use a range inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
         return Finding(Code.CIDR, path, found, remedy)
-    if vpc.prefixlen not in _VPC_PREFIXES:
-        return Finding(Code.CIDR, path, f"a VPC cannot be {vpc}", "use a prefix from /16 to /22")
+    prefixes = _VPC_PREFIXES if made else _EXISTING_VPC_PREFIXES
+    if vpc.prefixlen not in prefixes:
+        remedy = f"use a prefix from /{prefixes[0]} to /{prefixes[-1]}"
+        return Finding(Code.CIDR, path, f"a VPC cannot be {vpc}", remedy)
     return None
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from megatron_eks.plan.egress import plan_egress
+from megatron_eks.plan.storage import reaches_lustre_over_efa
 
 if TYPE_CHECKING:
     from megatron_eks.config.cluster import ClusterConfig
@@ -18,11 +19,16 @@ class NodeSetup:
     """Of every service of the node."""
     ca_bundle: str | None
     """Certificates in PEM that the node trusts besides the public ones."""
-    lustre_efa: bool
-    """Whether Lustre's client of GPU nodes uses EFA."""
+    lustre_efa_pools: tuple[str, ...]
+    """Pools whose nodes reach the file servers over EFA."""
 
 
 def plan_node_setup(config: "ClusterConfig") -> NodeSetup:
     """Plan the nodes of a configuration that has passed the checks."""
     egress = plan_egress(config)
-    return NodeSetup(egress.node_variables, egress.ca_bundle, config.storage.lustre.efa)
+    over_efa = (
+        pool.name
+        for pool in config.gpu_pools
+        if config.storage.lustre.efa and reaches_lustre_over_efa(pool.instance_type)
+    )
+    return NodeSetup(egress.node_variables, egress.ca_bundle, tuple(over_efa))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from megatron_eks.catalog import pins
+from megatron_eks.catalog.instances import INSTANCES
 
 if TYPE_CHECKING:
     from megatron_eks.config.cluster import ClusterConfig, DataRepository, Lustre
@@ -11,6 +12,10 @@ if TYPE_CHECKING:
 CLAIM = "fsx-shared-pvc"
 EFS_CLAIM = "efs-shared-pvc"
 EFS_MOUNT_PATH = "/efs"
+
+# Nitro before its fourth version cannot (FSx for Lustre User Guide, "Working with EFA-enabled file
+# systems"); such nodes mount over TCP.
+_FAMILIES_WITHOUT_LUSTRE_EFA = ("p4d", "p4de", "g5")
 
 # What every SCRATCH_2 file system has (FSx for Lustre User Guide, "Performance").
 SCRATCH_MBPS_PER_TIB = 200
@@ -93,6 +98,14 @@ class StoragePlan:
     def lustre(self) -> LustrePlan:
         """The first file system; all of them have its size."""
         return self.file_systems[0]
+
+
+def reaches_lustre_over_efa(instance_type: str) -> bool:
+    """Tell whether a known type's EFA interfaces carry Lustre too."""
+    family = instance_type.split(".", maxsplit=1)[0]
+    return (
+        family not in _FAMILIES_WITHOUT_LUSTRE_EFA and INSTANCES[instance_type].efa_interfaces > 0
+    )
 
 
 def file_system_zones(config: "ClusterConfig") -> tuple[str, ...]:

@@ -4,7 +4,12 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.errors import Code, Finding, Level
-from megatron_eks.plan.storage import EFS_MOUNT_PATH, SCRATCH_MBPS_PER_TIB, file_system_zones
+from megatron_eks.plan.storage import (
+    EFS_MOUNT_PATH,
+    SCRATCH_MBPS_PER_TIB,
+    file_system_zones,
+    reaches_lustre_over_efa,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +29,6 @@ _LUSTRE_SMALLEST_GIB = 1200
 # With EFA a step is a set of servers: 38,400 GiB at 125 MB/s per TiB, 4,800 at 1,000 (FSx for
 # Lustre User Guide, "Managing storage capacity").
 _EFA_STEP_TIMES_THROUGHPUT = 4_800_000
-# Nitro before its fourth version cannot (FSx for Lustre User Guide, "Working with EFA-enabled file
-# systems"); such nodes mount over TCP.
-_FAMILIES_WITHOUT_LUSTRE_EFA = ("p4d", "p4de", "g5")
 _MOST_REPOSITORIES = 8  # FSx API, CreateDataRepositoryAssociation
 
 _LUSTRE: "Path" = ("storage", "lustre")
@@ -105,11 +107,7 @@ def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
 
 def _efa_clients(config: "ClusterConfig") -> "Iterator[Finding]":
     for index, pool in enumerate(config.gpu_pools):
-        instance = INSTANCES.get(pool.instance_type)
-        family = pool.instance_type.split(".")[0]
-        if instance is not None and (
-            family in _FAMILIES_WITHOUT_LUSTRE_EFA or not instance.efa_interfaces
-        ):
+        if pool.instance_type in INSTANCES and not reaches_lustre_over_efa(pool.instance_type):
             found = f"{pool.instance_type} reaches Lustre over TCP alone, so its EFA is paid unused"
             place: Path = ("gpu_pools", index, "instance_type")
             remedy = "set storage.lustre.efa: false, or use p5 and later"
@@ -125,14 +123,15 @@ def _repositories(lustre: "Lustre") -> "Iterator[Finding]":
         found = f"{len(repositories)} data repositories"
         yield Finding(Code.LUSTRE_REPOSITORY, path, found, "use at most 8 for a file system")
     for index, repository in enumerate(repositories):
-        for key, separated in (("path", repository.path), ("s3_uri", repository.s3_uri)):
-            for other in repositories[:index]:
-                before = getattr(other, key)
-                if _overlap(separated, before):
-                    found = f"{separated} and {before} overlap"
-                    remedy = "use directories and prefixes of which none holds another"
-                    place = (*path, index, key)
-                    yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy)
+        for other in repositories[:index]:
+            if _overlap(repository.path, other.path):
+                found = f"{repository.path} and {other.path} overlap"
+                remedy = "use directories of which none holds another"
+                yield Finding(Code.LUSTRE_REPOSITORY, (*path, index, "path"), found, remedy)
+            if repository.s3_uri.rstrip("/") == other.s3_uri.rstrip("/"):
+                found = f"{repository.s3_uri} is shown as {other.path} already"
+                place = (*path, index, "s3_uri")
+                yield Finding(Code.LUSTRE_REPOSITORY, place, found, "show each prefix once")
         if repository.export_changes and lustre.per_zone:
             found = "several file systems would write to the same prefix"
             place = (*path, index, "export_changes")

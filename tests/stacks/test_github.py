@@ -1,0 +1,65 @@
+"""Images from GitHub: the connection and nothing else, and builds for pushes to one branch."""
+
+import json
+import re
+
+import pytest
+
+from tests.variations import CONNECTION, VARIATIONS
+
+
+@pytest.fixture
+def images(changed):
+    """Return the Images template of a cluster that builds from GitHub."""
+    return changed(VARIATIONS["github"]).template("Images")
+
+
+def test_source_is_the_branch_through_the_connection(images):
+    """No token stands anywhere."""
+    for project in images.properties("AWS::CodeBuild::Project"):
+        assert project["SourceVersion"] == "release/1.x"
+        source = project["Source"]
+        assert source["Type"] == "GITHUB"
+        assert source["Location"] == "https://github.com/example/megatron-eks.git"
+        assert source["BuildSpec"] == "assets/codebuild/buildspec.yml"
+        assert source["Auth"] == {"Type": "CODECONNECTIONS", "Resource": CONNECTION}
+
+
+def test_builds_may_use_that_connection_and_read_no_bucket(images):
+    """Both prefixes: AWS renamed the service, and older connections keep the name."""
+    for role in images.properties("AWS::IAM::Role"):
+        statements = role["Policies"][0]["PolicyDocument"]["Statement"]
+        [access] = [each for each in statements if each["Resource"] == [CONNECTION]]
+        assert {"codeconnections:UseConnection", "codestar-connections:UseConnection"} <= set(
+            access["Action"]
+        )
+        assert "s3:" not in json.dumps(statements)
+
+
+def test_pushes_to_the_branch_build_and_others_do_not(images):
+    """The branch's name is a pattern: a dot in it must not match any sign."""
+    for project in images.properties("AWS::CodeBuild::Project"):
+        assert project["Triggers"]["Webhook"] is True
+        [group] = project["Triggers"]["FilterGroups"]
+        filters = {item["Type"]: item["Pattern"] for item in group}
+        assert filters["EVENT"] == "PUSH"
+        assert re.search(filters["HEAD_REF"], "refs/heads/release/1.x")
+        assert not re.search(filters["HEAD_REF"], "refs/heads/release/1ax")
+        assert re.search(filters["FILE_PATH"], "assets/images/megatron/Dockerfile")
+
+
+def test_no_webhook_unless_asked_for(changed):
+    """It needs rights on the repository that many have not."""
+
+    def by_hand(cluster):
+        VARIATIONS["github"](cluster)
+        del cluster["images"]["source"]["webhook"]
+
+    for project in changed(by_hand).template("Images").properties("AWS::CodeBuild::Project"):
+        assert "Triggers" not in project
+
+
+def test_a_prefix_keeps_two_clusters_repositories_apart(images):
+    """Their names are an account's and region's own."""
+    names = {repo["RepositoryName"] for repo in images.properties("AWS::ECR::Repository")}
+    assert names == {"staging-megatron-training", "staging-fsdp"}

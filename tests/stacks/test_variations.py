@@ -1,0 +1,24 @@
+"""Every kind of cluster: without a finding of its own rules, cfn-lint and cdk-nag."""
+
+import pytest
+from cfnlint import ManualArgs, api
+
+from megatron_eks.rules.templates import findings_for_templates
+from tests.stacks.synthesis import app_of, cluster_file, plan_of
+from tests.stacks.test_cfn_lint import ACCEPTED
+from tests.stacks.test_nag import findings
+from tests.variations import VARIATIONS
+
+
+@pytest.mark.parametrize("name", VARIATIONS)
+def test_nobody_finds_fault(sources, tmp_path, name):
+    """One synthesis, judged by all three and by CDK's own validation."""
+    cluster = cluster_file()
+    VARIATIONS[name](cluster)
+    app = app_of(plan_of(cluster), sources, tmp_path, validate=True)
+    assert findings(app, tmp_path) == set()
+    templates = {str(path): path.read_text() for path in tmp_path.glob("*.template.json")}
+    assert [str(finding) for finding in findings_for_templates(templates)] == []
+    config = ManualArgs(ignore_checks=ACCEPTED, regions=["us-east-2"])
+    linted = [str(each) for text in templates.values() for each in api.lint(text, config=config)]
+    assert linted == []
