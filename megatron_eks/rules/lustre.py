@@ -24,13 +24,17 @@ _COMPRESSIONS = ("NONE", "LZ4")
 _STORAGE_TYPES = ("SSD", "HDD", "INTELLIGENT_TIERING")
 
 # FSx API, CreateFileSystem and CreateFileSystemLustreConfiguration, read 2026-11.
+_SSD_THROUGHPUTS = (125, 250, 500, 1000)
 _THROUGHPUTS = {
     ("PERSISTENT_1", "SSD"): (50, 100, 200),
     ("PERSISTENT_1", "HDD"): (12, 40),
-    ("PERSISTENT_2", "SSD"): (125, 250, 500, 1000),
+    ("PERSISTENT_2", "SSD"): _SSD_THROUGHPUTS,
 }
 _SMALL_GIB = (1200, 2400)
 _HDD_STEPS_GIB = {12: 6000, 40: 1800}
+# FSx for Lustre User Guide, "Managing storage capacity": with EFA 38,400 GiB at 125 MB/s per TiB,
+# and half of it at twice the throughput.
+_EFA_STEP_TIMES_THROUGHPUT = 4_800_000
 _METADATA_IOPS = (1500, 3000, 6000)
 _METADATA_IOPS_STEP = 12000
 _METADATA_IOPS_MOST = 192000
@@ -191,6 +195,9 @@ def _capacity(system: FileSystem) -> Iterator[Finding]:
     if system.storage == "HDD":
         step = _HDD_STEPS_GIB.get(system.throughput or 0)
         fits, sizes = step is None or (size > 0 and size % step == 0), f"a multiple of {step}"
+    elif truth(system.settings.get("EfaEnabled")) and system.throughput in _SSD_THROUGHPUTS:
+        step = _EFA_STEP_TIMES_THROUGHPUT // system.throughput
+        fits, sizes = size > 0 and size % step == 0, f"a multiple of {step}"
     else:
         step = 3600 if system.deployment == "SCRATCH_1" else 2400
         fits = size in _SMALL_GIB or (size > 0 and size % step == 0)
