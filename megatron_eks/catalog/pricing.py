@@ -33,6 +33,9 @@ _NAT_USD_PER_HOUR = 0.045
 _ENDPOINT_USD_PER_HOUR = 0.01
 CONTROL_PLANE_USD_PER_HOUR = 0.10
 
+EFS_USD_PER_GIB_MONTH = 0.30
+"""Of what EFS Standard holds, in the three US regions; reading and writing cost too."""
+
 
 @dataclass(frozen=True)
 class Price:

@@ -3,7 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.pricing import AS_OF
+from megatron_eks.catalog.pricing import AS_OF, EFS_USD_PER_GIB_MONTH
 from megatron_eks.ops.output import structured, table
 from megatron_eks.ops.plan_json import plan_as_json
 from megatron_eks.plan.cost import cluster_cost
@@ -116,6 +116,8 @@ def _cost(project: Project) -> "Iterator[str]":
     rows.append(("Sum with all GPU nodes", "", "", _usd(cost.full_usd_per_hour)))
     yield from table(("BILLED BY THE HOUR", "COUNT", "USD EACH", "USD/HOUR"), rows, right=(1, 2, 3))
     yield f"List prices of {AS_OF}, without volumes, traffic, logs, builds and S3."
+    if project.cluster.storage.efs:
+        yield f"EFS: {EFS_USD_PER_GIB_MONTH:.2f} USD a month for each GiB that it holds, in the US."
     if cost.full_usd_per_hour is None:
         yield f"unknown: this release has no price for {project.cluster.region}."
 

@@ -1,0 +1,116 @@
+"""`meks plan` of clusters that bring things along: what is made, what it costs, what to see to."""
+
+import json
+from datetime import date
+
+import pytest
+import yaml
+
+from megatron_eks.ops import plan
+from tests.stacks.synthesis import cluster_file
+from tests.variations import LUSTRE, VARIATIONS, VPC
+
+
+@pytest.fixture
+def planned(tmp_path, capsys):
+    """Return a function that plans a variation, as text or as JSON."""
+
+    def run(name, output="json"):
+        cluster = cluster_file()
+        VARIATIONS[name](cluster)
+        (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(cluster))
+        assert plan.run(tmp_path / "cluster.yaml", output, date(2026, 11, 21)) == 0
+        text = capsys.readouterr().out
+        return json.loads(text) if output == "json" else text
+
+    return run
+
+
+def items(made):
+    """Return what is billed by the hour."""
+    return {item["item"]: item["count"] for item in made["cost"]["items"]}
+
+
+def test_an_existing_vpc_costs_no_nat_gateway_and_asks_for_addresses(planned):
+    """Two p4d nodes and both system nodes may stand in the pool's zone: 21 addresses each."""
+    made = planned("existing_vpc")
+    assert made["cluster"]["vpc_id"] == VPC
+    assert items(made)["Interface endpoints"] == 2
+    assert "NAT gateway" not in items(made)
+    assert (
+        "subnet-0123456789abcdef1 needs 84 free addresses for nodes and pods"
+        in (made["cluster"]["notes"])
+    )
+
+
+def test_an_existing_cluster_costs_what_is_added_and_says_how_to_label_nodes(planned):
+    """Jobs find nodes by the label and nothing else."""
+    made = planned("existing_cluster")
+    assert made["cluster"]["eks_cluster"] == "theirs"
+    assert made["cluster"]["stacks"] == ["techpulse-Storage", "techpulse-Images"]
+    assert set(items(made)) == {"FSx for Lustre, GiB", "p4d.24xlarge (p4d)"}
+    [labels] = [note for note in made["cluster"]["notes"] if "--labels" in note]
+    assert "--cluster-name theirs" in labels
+    assert "addOrUpdateLabels={megatron-eks/pool=p4d}" in labels
+    assert "key=nvidia.com/gpu,value=true,effect=NO_SCHEDULE" in labels
+
+
+def test_an_existing_file_system_costs_nothing_more(planned):
+    """And is said to be there."""
+    assert "FSx for Lustre, GiB" not in items(planned("existing_lustre"))
+    text = planned("existing_lustre", "table")
+    assert "at /shared, exists already\n" in text
+    assert f"{LUSTRE['id']} must admit the nodes on TCP 988 and 1018-1023" in text
+
+
+def test_each_zones_file_system_is_billed_by_itself(planned):
+    """Twice the storage, and no synchronisation."""
+    made = planned("two_zones")
+    assert [each["claim"] for each in made["cluster"]["storage"]["file_systems"]] == [
+        "fsx-shared-pvc",
+        "fsx-shared-pvc-us-east-2a",
+    ]
+    assert {name for name in items(made) if name.startswith("FSx")} == {
+        "FSx for Lustre in us-east-2a, GiB",
+        "FSx for Lustre in us-east-2b, GiB",
+    }
+
+
+def test_the_plan_says_what_a_change_of_storage_does(planned):
+    """Each setting of the file system is in one of the two lists."""
+    changes = planned("scratch")["cluster"]["storage"]["changes"]
+    assert "capacity_gib" in changes["changes in place"]
+    assert set(changes["needs a new, empty one"]) == {
+        "deployment",
+        "availability_zone",
+        "efa",
+        "kms_key_arn",
+    }
+
+
+def test_scratch_is_slower_and_cheaper(planned):
+    """200 MB/s for each TiB, whatever the file says, at 0.14 USD a GiB and month."""
+    made = planned("scratch")
+    [lustre] = made["cluster"]["storage"]["file_systems"]
+    assert lustre["throughput_mb_s"] == pytest.approx(234.375)
+    assert made["cost"]["idle_per_hour"] == pytest.approx(0.1 + 0.68 + 0.045 + 1200 * 0.14 / 730)
+
+
+def test_a_mirror_is_told_what_to_hold(planned):
+    """By the addresses at which nodes will look."""
+    made = planned("without_a_way_out")
+    mirrored = made["cluster"]["mirrored_images"]
+    assert len(mirrored) == 5
+    assert all(".amazonaws.com/mirror/" in image for image in mirrored)
+    assert items(made)["Bastion"] == 1
+    assert planned("homes")["cluster"]["mirrored_images"] == []
+
+
+def test_text_names_repositories_and_sources(planned):
+    """What people look for first."""
+    text = planned("repositories", "table")
+    assert "  /shared/corpus shows s3://corpora/english\n" in text
+    github = planned("github", "table")
+    assert "Images from https://github.com/example/megatron-eks.git, branch release/1.x" in github
+    assert "Image staging-fsdp:" in github
+    assert "EFS: 0.30 USD a month for each GiB" in planned("homes", "table")
