@@ -82,7 +82,7 @@ def _region(config: "ClusterConfig") -> "Iterator[Finding]":
 
 def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
     zones = config.availability_zones
-    if len(set(zones)) < _EKS_ZONES:
+    if len(set(zones)) < _EKS_ZONES and config.existing_cluster is None:
         found = f"{len(set(zones))} zone"
         yield Finding(
             Code.TOO_FEW_ZONES, ("availability_zones",), found, "list two or three; EKS demands two"

@@ -1,5 +1,6 @@
 """How nodes and jobs reach what is outside: proxy variables, certificates, mirrored images."""
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
 CA_DIRECTORY = "/etc/megatron-eks/ca"
 CA_FILE = "ca.pem"
+
+# What nodes and add-ons call: the CNI and nodeadm EC2, containerd ECR, pods Pod Identity (EKS User
+# Guide, "Deploy private clusters with limited internet access").
+REQUIRED_ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "eks-auth")
 
 # OpenSSL and Python's ssl, requests, the AWS SDKs, curl: each reads another one.
 _CA_VARIABLES = ("AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
@@ -29,6 +34,10 @@ _ENDPOINT_HOSTS = {
     "ecr.dkr": ".dkr.ecr.{region}.amazonaws.com",
     "eks-auth": "eks-auth.{region}.api.aws",
 }
+
+_CERTIFICATE = re.compile(
+    r"-----BEGIN CERTIFICATE-----\s+(?P<body>[A-Za-z0-9+/=\s]+?)\s+-----END CERTIFICATE-----"
+)
 
 Variables = tuple[tuple[str, str], ...]
 
@@ -63,9 +72,21 @@ def plan_egress(config: "ClusterConfig") -> Egress:
         proxy_ports=tuple(sorted({proxy_port(proxy.http), proxy_port(proxy.https)}))
         if proxy
         else (),
-        ca_bundle=bundle,
+        # Nothing between the certificates: comments would stand in a script on the nodes.
+        ca_bundle=_pem(certificates(bundle)) if bundle is not None else None,
         mirror=config.images.mirror,
     )
+
+
+def certificates(text: str) -> list[str]:
+    """Return what stands between the marks of each certificate of a PEM text."""
+    return [match["body"] for match in _CERTIFICATE.finditer(text)]
+
+
+def _pem(bodies: list[str]) -> str:
+    marks = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----")
+    lines = [line for body in bodies for line in (marks[0], *body.split(), marks[1])]
+    return "\n".join(lines) + "\n"
 
 
 def proxy_port(url: str) -> int:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.errors import Code, Finding
-from megatron_eks.plan.egress import proxy_port
+from megatron_eks.plan.egress import REQUIRED_ENDPOINTS, certificates, proxy_port
 from megatron_eks.plan.network import makes_vpc
 
 if TYPE_CHECKING:
@@ -15,15 +15,9 @@ if TYPE_CHECKING:
     from megatron_eks.config.cluster import ClusterConfig
     from megatron_eks.config.errors import Path
 
-# What nodes and add-ons call: the CNI and nodeadm EC2, containerd ECR, pods Pod Identity (EKS User
-# Guide, "Deploy private clusters with limited internet access").
-_REQUIRED_ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "eks-auth")
 # Session Manager User Guide, "Use AWS PrivateLink to set up a VPC endpoint for Session Manager".
 _BASTION_ENDPOINTS = ("ssm", "ssmmessages")
 
-_CERTIFICATE = re.compile(
-    r"-----BEGIN CERTIFICATE-----\s+(?P<body>[A-Za-z0-9+/=\s]+?)\s+-----END CERTIFICATE-----"
-)
 # User data holds 16 KB (EC2 User Guide), and EKS adds its part.
 _LONGEST_BUNDLE = 10_000
 _LARGEST_PORT = 65535
@@ -49,7 +43,7 @@ def _without_nat(config: "ClusterConfig") -> "Iterator[Finding]":
     if network.nat_gateways != 0 or config.existing_cluster is not None:
         return
     if makes_vpc(config):
-        required: tuple[str, ...] = _REQUIRED_ENDPOINTS
+        required: tuple[str, ...] = REQUIRED_ENDPOINTS
         if config.access.private_route == "ssm_bastion":
             required += _BASTION_ENDPOINTS
         missing = [name for name in required if name not in network.interface_endpoints]
@@ -78,7 +72,7 @@ def _bundle(text: str) -> "Iterator[Finding]":
         found, remedy = "a private key", "replace that key: this file is read by many"
         yield Finding(Code.CA_BUNDLE, path, found, remedy)
         return
-    bodies = [match["body"] for match in _CERTIFICATE.finditer(text)]
+    bodies = certificates(text)
     if not bodies or not all(map(_is_certificate, bodies)):
         found = "not certificates in PEM"
         remedy = "paste them under `ca_bundle: |`, each from BEGIN to END CERTIFICATE"

@@ -61,7 +61,8 @@ def check_access(config: "ClusterConfig") -> "Iterator[Finding]":
         yield from _public_cidr(("access", "public_cidrs", index), cidr)
     yield from _twice(("access", "admin_role_arns"), access.admin_role_arns)
     yield from _twice(("access", "public_cidrs"), access.public_cidrs)
-    if not access.public_cidrs and access.private_route is None:
+    made = config.existing_cluster is None
+    if made and not access.public_cidrs and access.private_route is None:
         yield Finding(
             Code.NO_WAY_IN,
             ("access", "public_cidrs"),

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from megatron_eks.plan.egress import REQUIRED_ENDPOINTS
 from megatron_eks.plan.network import makes_vpc
 from megatron_eks.plan.platform import GPU_TAINT
 from megatron_eks.plan.pools import POOL_LABEL
@@ -40,10 +41,11 @@ def _existing_vpc(config: "ClusterConfig") -> "Iterator[str]":
         nodes[pool.availability_zone] = nodes.get(pool.availability_zone, 0) + pool.max_nodes
     for zone, subnet in config.network.private_subnets.items():
         yield f"{subnet} needs {node_addresses(nodes[zone])} free addresses for nodes and pods"
-    out = "a way out (NAT or proxy), " if config.network.nat_gateways else ""
+    endpoints = f"endpoints for {', '.join(REQUIRED_ENDPOINTS)}"
+    out = "a way out (NAT or proxy)" if config.network.nat_gateways else endpoints
     yield (
-        f"the private subnets need {out}a route to S3 (a gateway endpoint costs nothing), and DNS "
-        "hostnames switched on in the VPC"
+        f"the private subnets need {out}, a route to S3 (a gateway endpoint costs nothing), and "
+        "DNS hostnames switched on in the VPC"
     )
 
 
@@ -56,6 +58,10 @@ def _existing_cluster(config: "ClusterConfig", name: str) -> "Iterator[str]":
             f"--labels 'addOrUpdateLabels={{{POOL_LABEL}={pool.name}}}' --taints "
             f"'addOrUpdateTaints=[{{key={GPU_TAINT},value=true,effect=NO_SCHEDULE}}]'"
         )
+    yield (
+        "these nodes must come from the AL2023 NVIDIA AMI, whose label nvidia.com/gpu.present the "
+        "device plugins look for, with their EFA interfaces in a group that admits itself both ways"
+    )
     drivers = "aws-fsx-csi-driver" + (" and aws-efs-csi-driver" if config.storage.efs else "")
     yield f"{name} needs the add-on {drivers}, and vpc-cni with enableNetworkPolicy"
     yield (

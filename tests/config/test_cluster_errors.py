@@ -80,3 +80,13 @@ def test_a_second_pool_of_the_same_name_is_refused():
             "give each pool its own name"
         )
     ]
+
+
+def test_an_existing_cluster_may_be_in_one_zone_and_closed():
+    """How it is reached and where it stands is its owner's affair."""
+    text = GOOD.replace("[us-east-2a, us-east-2b]", "[us-east-2b]").replace("[8.8.8.0/24]", "[]")
+    text = text.replace("  interface_endpoints: [sts]\n", "").replace(
+        "    capacity_gib: 1200",
+        "    existing: {id: fs-0123456789abcdef0, dns_name: fs.example.com, mount_name: abcdefgh}",
+    )
+    assert findings(f"existing_cluster: theirs\n{text}") == []
