@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.plan.capacity_checks import check_capacity
 from megatron_eks.plan.network_checks import check_access, check_network
 from megatron_eks.plan.platform import OPERATOR_NAMESPACE, SYSTEM_NAMESPACE
 from megatron_eks.plan.pool_checks import check_pools
@@ -33,6 +34,7 @@ def check_cluster(config: "ClusterConfig", today: "date") -> "Iterator[Finding]"
     yield from check_access(config)
     yield from check_network(config)
     yield from check_pools(config)
+    yield from check_capacity(config, today)
     yield from check_lustre(config)
     yield from _namespace(config)
     yield from _tags(config)

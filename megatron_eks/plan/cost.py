@@ -7,9 +7,10 @@ from megatron_eks.catalog import pricing
 from megatron_eks.catalog.pricing import Price
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.pools import PoolPlan
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Cost:
     """What is paid also with no GPU node."""
     gpu_nodes: tuple[Price, ...]
     """What `max_nodes` of every pool add."""
+    notes: tuple[str, ...]
+    """What a sum cannot say: prices that are unknown and why, and what is billed without nodes."""
 
     @property
     def idle_usd_per_hour(self) -> float | None:
@@ -52,15 +55,40 @@ def cluster_cost(plan: "ClusterPlan") -> Cost:
         Price("NAT gateway", len(network.nat_zones), pricing.nat_price(region)),
         Price("Interface endpoints", endpoints, pricing.endpoint_price(region)),
     )
-    gpu_nodes = (
-        Price(
-            f"{pool.instance.name} ({pool.name})",
-            pool.max_nodes,
-            pricing.instance_price(pool.instance.name, region),
-        )
-        for pool in plan.pools
+    billed = tuple(price for price in standing if price.count)
+    return Cost(
+        billed,
+        tuple(_nodes(pool, region) for pool in plan.pools),
+        (
+            *(_no_price(price.item, region) for price in billed if price.usd_per_hour is None),
+            *(note for pool in plan.pools for note in _note(pool, region)),
+        ),
     )
-    return Cost(tuple(price for price in standing if price.count), tuple(gpu_nodes))
+
+
+def _nodes(pool: "PoolPlan", region: str) -> Price:
+    item = f"{pool.instance.name} ({pool.name})"
+    # A reservation is billed like on-demand nodes; the other kinds have no list price.
+    listed = pool.capacity.kind in {"on_demand", "reservation"}
+    price = pricing.instance_price(pool.instance.name, region) if listed else None
+    return Price(item, pool.max_nodes, price)
+
+
+def _note(pool: "PoolPlan", region: str) -> "Iterator[str]":
+    kind = pool.capacity.kind
+    item = _nodes(pool, region)
+    if kind == "capacity_block":
+        yield f"{item.item}: unknown here; a Capacity Block was paid when it was bought."
+    elif kind == "spot":
+        yield f"{item.item}: unknown; spot prices change, and never exceed the on-demand one."
+    elif item.usd_per_hour is None:
+        yield _no_price(item.item, region)
+    if kind == "reservation":
+        yield f"{item.item}: a reservation is billed whether its nodes run or not."
+
+
+def _no_price(item: str, region: str) -> str:
+    return f"{item}: unknown; this release has no price for it in {region}."
 
 
 def _sum(prices: "Iterable[Price]") -> float | None:
