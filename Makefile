@@ -78,6 +78,7 @@ lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade tak
 generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m megatron_eks.config.schema
 	$(BIN)/python -m charts.platform.crd
+	$(BIN)/python -m megatron_eks.ops.guide
 
 clean: ## Remove what the other targets wrote, except the installed tools.
 	rm -rf cdk.out dist *.egg-info build \

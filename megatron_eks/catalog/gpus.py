@@ -16,7 +16,7 @@ class Gpu:
     """One GPU as the framework sees it; a fact nobody could confirm is None, never a guess."""
 
     name: str
-    """What `nvidia-smi` calls it, without the maker."""
+    """What `nvidia-smi` calls it, without maker and edition."""
     memory_mib: int
     """What EC2 reports; the driver keeps a part of it."""
     usable_memory_mib: int
@@ -48,6 +48,6 @@ GPUS: dict[str, Gpu] = {
     "A10G": Gpu("A10G", 22888, 22476, (8, 6), 70.0, None),
     "L4": Gpu("L4", 22888, 22476, (8, 9), 121.0, 242.0),
     "L40S": Gpu("L40S", 45776, 45404, (8, 9), 362.0, 733.0),
-    # NVIDIA publishes the dense peaks of the workstation edition only.
-    "RTX_6000": Gpu("RTX PRO 6000 Blackwell Server Edition", 98304, 97239, (12, 0), None, None),
+    # The server edition, whose dense peaks NVIDIA does not publish.
+    "RTX_6000": Gpu("RTX PRO 6000", 98304, 97239, (12, 0), None, None),
 }

@@ -80,7 +80,8 @@ def _sections(project: Project) -> "Iterator[str]":
 def _capacity(capacity: "CapacityPlan") -> str:
     kind = capacity.kind.replace("_", " ")
     reservation = f" {capacity.reservation_id}" if capacity.reservation_id else ""
-    return kind + reservation + (f", until {capacity.ends_at}" if capacity.ends_at else "")
+    end = f", until {capacity.ends_at.isoformat(' ', 'minutes')}" if capacity.ends_at else ""
+    return f"{kind}{reservation}{end}"
 
 
 def _cost(project: Project) -> "Iterator[str]":
