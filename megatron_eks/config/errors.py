@@ -123,6 +123,7 @@ class Code(StrEnum):
     ADDON_NAME = "MEKS-0517"
     PROTOCOL_NAME = "MEKS-0518"
     DATA_REPOSITORY = "MEKS-0519"
+    MAX_PODS = "MEKS-0520"
     # Rules over manifests
     CONTAINER_NAME = "MEKS-0601"
     RENDEZVOUS_FLAG = "MEKS-0602"

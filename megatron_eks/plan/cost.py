@@ -56,14 +56,8 @@ def cluster_cost(plan: "ClusterPlan") -> Cost:
         Price("Interface endpoints", endpoints, pricing.endpoint_price(region)),
     )
     billed = tuple(price for price in standing if price.count)
-    return Cost(
-        billed,
-        tuple(_nodes(pool, region) for pool in plan.pools),
-        (
-            *(_no_price(price.item, region) for price in billed if price.usd_per_hour is None),
-            *(note for pool in plan.pools for note in _note(pool, region)),
-        ),
-    )
+    gpu_nodes = tuple(_nodes(pool, region) for pool in plan.pools)
+    return Cost(billed, gpu_nodes, tuple(_notes(plan, (*billed, *gpu_nodes))))
 
 
 def _nodes(pool: "PoolPlan", region: str) -> Price:
@@ -74,21 +68,21 @@ def _nodes(pool: "PoolPlan", region: str) -> Price:
     return Price(item, pool.max_nodes, price)
 
 
-def _note(pool: "PoolPlan", region: str) -> "Iterator[str]":
-    kind = pool.capacity.kind
-    item = _nodes(pool, region)
-    if kind == "capacity_block":
-        yield f"{item.item}: unknown here; a Capacity Block was paid when it was bought."
-    elif kind == "spot":
-        yield f"{item.item}: unknown; spot prices change, and never exceed the on-demand one."
-    elif item.usd_per_hour is None:
-        yield _no_price(item.item, region)
-    if kind == "reservation":
-        yield f"{item.item}: a reservation is billed whether its nodes run or not."
-
-
-def _no_price(item: str, region: str) -> str:
-    return f"{item}: unknown; this release has no price for it in {region}."
+def _notes(plan: "ClusterPlan", prices: "Iterable[Price]") -> "Iterator[str]":
+    unknown = {price.item for price in prices if price.usd_per_hour is None}
+    for pool in plan.pools:
+        item = _nodes(pool, plan.region).item
+        if pool.capacity.kind == "capacity_block":
+            yield f"{item}: unknown here; a Capacity Block was paid when it was bought."
+            unknown.discard(item)
+        elif pool.capacity.kind == "spot":
+            yield f"{item}: unknown; spot prices change, and never exceed the on-demand one."
+            unknown.discard(item)
+        elif pool.capacity.kind == "reservation":
+            yield f"{item}: a reservation is billed whether its nodes run or not."
+    if unknown:
+        items = "; ".join(sorted(unknown))
+        yield f"unknown: this release has no price in {plan.region} for {items}."
 
 
 def _sum(prices: "Iterable[Price]") -> float | None:

@@ -46,7 +46,7 @@ def test_a_pod_fits_on_its_node(name):
             "p5e.48xlarge",
             None,
             [
-                "p5e.48xlarge (p4d): unknown; this release has no price for it in us-east-2.",
+                "unknown: this release has no price in us-east-2 for p5e.48xlarge (p4d).",
             ],
         ),
         (
