@@ -9,7 +9,7 @@ from constructs import Construct
 
 from megatron_eks.plan.platform import GPU_TAINT
 from megatron_eks.plan.pools import NODE_GROUP_CEILING
-from stacks.launch_template import metadata_options, root_volume
+from stacks.launch_template import market, metadata_options, reservation, root_volume
 from stacks.user_data import gpu_user_data
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class GpuNodegroup(Construct):
             ami_type=pool.ami_type,
             version=pool.kubernetes_version,
             release_version=pool.ami_release,
-            capacity_type=pool.capacity_type,
+            capacity_type=pool.capacity.node_group_type,
             # Constant, whatever the plan says: CloudFormation sends the whole block when a part of
             # it changes, and with it a wanted size that is long out of date (eksctl#3532).
             scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
@@ -100,6 +100,8 @@ class GpuNodegroup(Construct):
                 metadata_options=metadata_options(),
                 block_device_mappings=[root_volume(pool.root_volume_gib)],
                 placement=placement,
+                capacity_reservation_specification=reservation(pool.capacity),
+                instance_market_options=market(pool.capacity),
                 tag_specifications=list(tags),
                 user_data=cdk.Fn.base64(user_data),
             ),

@@ -6,8 +6,6 @@ from email.mime.nonmultipart import MIMENonMultipart
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from megatron_eks.plan.nodes import NodeSetup
     from megatron_eks.plan.pools import PoolPlan
 
@@ -48,7 +46,11 @@ def gpu_user_data(pool: "PoolPlan", setup: "NodeSetup") -> str:
     scripts = [_LUSTRE_EFA] if pool.name in setup.lustre_efa_pools else []
     spec: dict[str, dict[str, object]] = {
         # One fast volume of all NVMe disks, for container images, emptyDir and logs too.
-        "instance": {"localStorage": {"strategy": "RAID0"}},
+        **(
+            {"instance": {"localStorage": {"strategy": pool.local_storage}}}
+            if pool.local_storage
+            else {}
+        ),
         "kubelet": {"config": {"maxPods": pool.max_pods}},
     }
     return _message(spec, setup, *scripts)
@@ -58,12 +60,12 @@ def system_user_data(setup: "NodeSetup") -> str | None:
     """Return the same for nodes that need no settings of their own; None where nothing is said."""
     if not setup.variables and setup.ca_bundle is None:
         return None
-    return _message({"instance": {}}, setup)
+    return _message({}, setup)
 
 
-def _message(spec: "Mapping[str, dict[str, object]]", setup: "NodeSetup", *scripts: str) -> str:
+def _message(spec: dict[str, dict[str, object]], setup: "NodeSetup", *scripts: str) -> str:
     if setup.variables:
-        spec["instance"]["environment"] = {"default": dict(setup.variables)}
+        spec.setdefault("instance", {})["environment"] = {"default": dict(setup.variables)}
     message = MIMEMultipart("mixed", _BOUNDARY)
     if setup.ca_bundle is not None:
         # First, because what follows may download through a proxy with such a certificate.

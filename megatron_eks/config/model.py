@@ -40,7 +40,7 @@ _CONNECTION_ARN = (
 _PROXY = r"^https?://[^\s/@]+(:[0-9]+)?/?$"
 _REGISTRY = r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
 _REPOSITORY_PREFIX = r"^([a-z0-9]+([._/-][a-z0-9]+)*[._/-])?$"
-_RESERVATION = r"^cr-[0-9a-f]{8,17}$"
+_RESERVATION = r"^cr-[0-9a-f]{8}([0-9a-f]{9})?$"
 _KUBERNETES = r"^1\.[0-9]{2}$"
 # No segment may be . or .., which would lead out of the mounted file system.
 _ABSOLUTE_PATH = r"^(/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 # A path, and the values that are rendered today. "*" stands for every entry of a list.
 _CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
-    (("gpu_pools", "*", "capacity", "type"), ("on_demand",)),
     (("images", "megatron", "test_level"), ("standard",)),
     (("images", "megatron", "tag_strategy"), ("auto",)),
     (("images", "fsdp", "test_level"), ("standard",)),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import date
     from pathlib import Path
 
+    from megatron_eks.plan.capacity import CapacityPlan
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.job import JobPlan
 
@@ -50,6 +51,9 @@ def _sections(project: Project) -> "Iterator[str]":
         for pool in plan.pools
     ]
     yield from table(("POOL", "TYPE", "ZONE", "NODES", "GPUS", "EFA/NODE", "MAX PODS"), pools)
+    for pool in plan.pools:
+        if pool.capacity.kind != "on_demand":
+            yield f"{pool.name}: {_capacity(pool.capacity)}"
     yield ""
     if "Cluster" in plan.stacks:
         yield f"System nodes: {plan.system_nodes.count} x {plan.system_nodes.instance_type}"
@@ -106,6 +110,13 @@ def _storage(plan: "ClusterPlan") -> "Iterator[str]":
         yield f"EFS in all zones, at {EFS_MOUNT_PATH}{', retained' if storage.retain else ''}"
 
 
+def _capacity(capacity: "CapacityPlan") -> str:
+    kind = capacity.kind.replace("_", " ")
+    reservation = f" {capacity.reservation_id}" if capacity.reservation_id else ""
+    end = f", until {capacity.ends_at.isoformat(' ', 'minutes')}" if capacity.ends_at else ""
+    return f"{kind}{reservation}{end}"
+
+
 def _cost(project: Project) -> "Iterator[str]":
     cost = cluster_cost(project.cluster)
     rows = [
@@ -118,8 +129,7 @@ def _cost(project: Project) -> "Iterator[str]":
     yield f"List prices of {AS_OF}, without volumes, traffic, logs, builds and S3."
     if project.cluster.storage.efs:
         yield f"EFS: {EFS_USD_PER_GIB_MONTH:.2f} USD a month for each GiB that it holds, in the US."
-    if cost.full_usd_per_hour is None:
-        yield f"unknown: this release has no price for {project.cluster.region}."
+    yield from cost.notes
 
 
 def _job(job: "JobPlan") -> "Iterator[str]":

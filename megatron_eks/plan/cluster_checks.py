@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.plan.capacity_checks import check_capacity
 from megatron_eks.plan.egress_checks import check_egress
 from megatron_eks.plan.existing_checks import check_existing
 from megatron_eks.plan.network_checks import check_access, check_network
@@ -39,6 +40,7 @@ def check_cluster(config: "ClusterConfig", today: "date") -> "Iterator[Finding]"
     yield from check_existing(config)
     yield from check_egress(config)
     yield from check_pools(config)
+    yield from check_capacity(config, today)
     yield from check_lustre(config)
     yield from _namespace(config)
     yield from _tags(config)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import (
-    HUGEPAGES_PREALLOCATED_MIB,
     HUGEPAGES_REQUEST_MIB,
     MIB_PER_GIB,
     InstanceType,
@@ -45,6 +44,7 @@ _DAEMONSET_MEMORY_MIB = 6 * MIB_PER_GIB
 # Karpenter's allocatable sizes are estimates; a pod that asks for too much stays Pending for ever.
 _MEMORY_MARGIN = 0.95
 _MEMORY_STEP_MIB = 8 * MIB_PER_GIB
+_SMALL_NODE_MIB = 64 * MIB_PER_GIB
 
 _SCRATCH_GIB = 200
 
@@ -223,12 +223,11 @@ def pod_resources(instance: InstanceType, shm_gib: int) -> Resources:
 
 def cpu_limit_millis(instance: InstanceType) -> int:
     """Return the CPU of a pod in whole cores, in thousandths."""
-    allocatable = instance.allocatable_cpu_millis or instance.vcpus * 1000
-    return (allocatable - _DAEMONSET_CPU_MILLIS) // 1000 * 1000
+    return (instance.allocatable_cpu_millis - _DAEMONSET_CPU_MILLIS) // 1000 * 1000
 
 
 def memory_limit_mib(instance: InstanceType) -> int:
     """Return the memory of a pod; preallocated huge pages are gone from the kubelet's sum."""
-    allocatable = instance.allocatable_memory_mib or instance.memory_mib
-    left = allocatable - HUGEPAGES_PREALLOCATED_MIB - _DAEMONSET_MEMORY_MIB
-    return int(left * _MEMORY_MARGIN) // _MEMORY_STEP_MIB * _MEMORY_STEP_MIB
+    left = instance.allocatable_memory_mib - instance.hugepages_mib - _DAEMONSET_MEMORY_MIB
+    step = _MEMORY_STEP_MIB if left > _SMALL_NODE_MIB else MIB_PER_GIB
+    return int(left * _MEMORY_MARGIN) // step * step

@@ -10,6 +10,7 @@ from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.errors import Code, Finding, Level, choices, has_errors
 from megatron_eks.config.outputs import is_digest
+from megatron_eks.plan.hardware_checks import check_hardware
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.job import memory_limit_mib, model_shape
 from megatron_eks.plan.layout_checks import check_layout, check_memory
@@ -49,6 +50,7 @@ def check_job(job: "MegatronJob", cluster: "ClusterConfig") -> "Iterator[Finding
         )
     elif pool.instance_type in INSTANCES:
         yield from _nodes(job, pool)
+        yield from check_hardware(pool, nodes=job.nodes, tensor=job.parallelism.tensor)
         if not has_errors(_model(job.model)):
             yield from _placement(job, pool, cluster)
 
@@ -119,7 +121,7 @@ def _placement(
     yield from layout_findings
     if not has_errors(layout_findings):
         yield from check_memory(job, model, instance, cluster)
-    if job.training.precision == "fp8" and instance.gpu.tflops_fp8 is None:
+    if job.training.precision == "fp8" and not instance.gpu.has_fp8:
         path: Path = ("training", "precision")
         yield Finding(Code.PRECISION, path, f"{instance.gpu.name} has no FP8", "use bf16")
     if job.training.sequence_length > model.max_position_embeddings:

@@ -3,14 +3,14 @@
 import re
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.instances import INSTANCES, SYSTEM_INSTANCE_TYPES
-from megatron_eks.config.errors import Code, Finding, choices
-from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.catalog.instances import INSTANCES, REFUSED_FAMILIES, SYSTEM_INSTANCE_TYPES
+from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.plan.pools import NODE_GROUPS_PER_CLUSTER, POOL_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.cluster import ClusterConfig, GpuPool
     from megatron_eks.config.errors import Path
 
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*"
@@ -34,6 +34,11 @@ def check_pools(config: "ClusterConfig") -> "Iterator[Finding]":
         path: Path = ("system_nodes", "instance_type")
         remedy = choices(name, SYSTEM_INSTANCE_TYPES)
         yield Finding(Code.UNKNOWN_INSTANCE_TYPE, path, f"unknown instance type {name!r}", remedy)
+    most = NODE_GROUPS_PER_CLUSTER - 1
+    if len(config.gpu_pools) > most:
+        found = f"{len(config.gpu_pools)} pools, and EKS's default quota is {most + 1} node groups"
+        remedy = f"use at most {most}: the system nodes have one too"
+        yield Finding(Code.TOO_MANY_POOLS, ("gpu_pools",), found, remedy)
     for index, pool in enumerate(config.gpu_pools):
         if pool.name in seen:
             found = f"a pool named {pool.name!r} stands above"
@@ -46,6 +51,8 @@ def check_pools(config: "ClusterConfig") -> "Iterator[Finding]":
         seen.add(pool.name)
         if pool.instance_type not in INSTANCES:
             yield _unknown_instance(("gpu_pools", index, "instance_type"), pool.instance_type)
+        else:
+            yield from _unknown_facts(("gpu_pools", index, "instance_type"), pool)
         yield from _labels(("gpu_pools", index, "labels"), pool.labels)
         release = pool.ami_release
         if release and not re.fullmatch(
@@ -58,17 +65,36 @@ def check_pools(config: "ClusterConfig") -> "Iterator[Finding]":
 
 def _unknown_instance(path: "Path", name: str) -> Finding:
     plain = name.removeprefix("ml.")
+    family = plain.split(".")[0]
+    if family in REFUSED_FAMILIES:
+        reason, instead = REFUSED_FAMILIES[family]
+        found = f"{plain} is not supported: {reason}"
+        return Finding(Code.REFUSED_INSTANCE_TYPE, path, found, f"use {instead}")
     if plain != name and plain in INSTANCES:
         found = f"{name!r} is SageMaker's name"
         return Finding(
             Code.UNKNOWN_INSTANCE_TYPE, path, found, f"use EC2's, without 'ml.': {plain}"
         )
-    return Finding(
-        Code.UNKNOWN_INSTANCE_TYPE,
-        path,
-        f"unknown instance type {name!r}",
-        choices(plain, INSTANCES),
-    )
+    sizes = [known for known in INSTANCES if known.split(".")[0] == family]
+    families = {known.split(".")[0] for known in INSTANCES}
+    remedy = choices(plain, sizes) if sizes else f"families are {', '.join(sorted(families))}"
+    return Finding(Code.UNKNOWN_INSTANCE_TYPE, path, f"unknown instance type {name!r}", remedy)
+
+
+def _unknown_facts(path: "Path", pool: "GpuPool") -> "Iterator[Finding]":
+    """Name what depends on a fact that nobody has published."""
+    instance = INSTANCES[pool.instance_type]
+    several = pool.max_nodes > 1 and instance.efa_interfaces
+    if several and instance.allreduce_min_busbw_gb_s is None:
+        found = f"nobody has published an all-reduce of two {instance.name}"
+        remedy = (
+            "give nccl_test jobs their own pass_busbw_gb_s: there is no pass mark to start from"
+        )
+        yield Finding(Code.UNKNOWN_FACT, path, found, remedy, Level.WARNING)
+    if instance.gpu.tflops_bf16 is None:
+        found = f"the dense bf16 peak of {instance.gpu.name} is unknown"
+        remedy = "judge runs by tokens a second: MFU and predicted times need the peak"
+        yield Finding(Code.UNKNOWN_FACT, path, found, remedy, Level.WARNING)
 
 
 def _labels(path: "Path", labels: dict[str, str]) -> "Iterator[Finding]":

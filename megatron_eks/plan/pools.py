@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.plan.capacity import CapacityPlan, in_placement_group, plan_capacity
 from megatron_eks.plan.interfaces import NetworkInterface, max_pods, network_interfaces
 
 if TYPE_CHECKING:
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
 
     from megatron_eks.config.cluster import ClusterConfig, GpuPool
 
-# EKS's default quota of nodes in a managed node group.
+# EKS's default quotas: nodes in a managed node group, and groups in a cluster.
 NODE_GROUP_CEILING = 450
+NODE_GROUPS_PER_CLUSTER = 30
 
 POOL_LABEL = "megatron-eks/pool"
 
@@ -34,7 +36,9 @@ class PoolPlan:
     ami_release: str | None
     """None: EKS's newest at creation, because this release pins none for the version."""
     placement_group: bool
-    capacity_type: Literal["ON_DEMAND"]
+    capacity: CapacityPlan
+    local_storage: Literal["RAID0"] | None
+    """How nodeadm joins the NVMe volumes; None where there are none."""
     labels: "Mapping[str, str]"
 
 
@@ -70,8 +74,8 @@ def plan_pool(pool: "GpuPool", kubernetes_version: str) -> PoolPlan:
         kubernetes_version=kubernetes_version,
         ami_type="AL2023_x86_64_NVIDIA",
         ami_release=pool.ami_release or pins.AMI_RELEASES.get(kubernetes_version),
-        # On demand, one rack is worth more than a larger choice of hosts.
-        placement_group=bool(pool.placement_group),
-        capacity_type="ON_DEMAND",
+        placement_group=in_placement_group(pool, instance),
+        capacity=plan_capacity(pool.capacity),
+        local_storage="RAID0" if instance.instance_store_gb else None,
         labels={POOL_LABEL: pool.name, **pool.labels},
     )
