@@ -11,7 +11,7 @@ from charts.platform.network_policies import NetworkPolicies
 from charts.platform.nvidia_device_plugin import NvidiaDevicePlugin
 from charts.platform.storage import Storage
 from charts.platform.training_operator import TrainingOperator
-from charts.training.pytorchjob import PyTorchJob
+from charts.training.jobs import TrainingJob
 from charts.validation.nvidia_smi import NvidiaSmi
 from megatron_eks.config.outputs import Outputs
 from megatron_eks.plan.cluster import ClusterPlan
@@ -49,4 +49,4 @@ def build_validation(app: cdk8s.App, plan: ClusterPlan) -> Charts:
 
 def build_jobs(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan]) -> Charts:
     """Add each job as a chart, hence a file, of its own."""
-    return {job.name: PyTorchJob(app, job.name, job=job, platform=plan.platform) for job in jobs}
+    return {job.name: TrainingJob(app, job.name, job=job, platform=plan.platform) for job in jobs}
