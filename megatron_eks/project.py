@@ -14,6 +14,7 @@ from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cluster import REPOSITORIES, ClusterPlan, plan_cluster
 from megatron_eks.plan.cluster_checks import check_cluster
 from megatron_eks.plan.jobs.table import check_job, plan_job
+from megatron_eks.plan.jobs.validation import plan_validation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +34,8 @@ class Project:
 
     cluster: ClusterPlan
     jobs: "tuple[JobPlan, ...]"
+    validation: "tuple[JobPlan, ...]"
+    """What each pool is tested with."""
     outputs: Outputs
     warnings: tuple[Finding, ...]
     preview: tuple[Finding, ...]
@@ -70,6 +73,7 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     return Project(
         cluster=cluster,
         jobs=jobs,
+        validation=plan_validation(cluster, outputs.images),
         outputs=outputs,
         warnings=files.findings,
         preview=tuple(preview_warning(outputs, used, shown, deploy)),

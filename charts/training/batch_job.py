@@ -23,9 +23,9 @@ def add_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
 def add_indexed_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
     """Add a Job whose pods know their index; ranks also find each other by name."""
     several = {"completionMode": "Indexed", "completions": job.nodes, "parallelism": job.nodes}
-    _add_job(scope, job, platform, several)
     if job.resources.gpus:
         _add_service(scope, job, platform)
+    _add_job(scope, job, platform, several)
 
 
 def _add_job(
@@ -52,6 +52,7 @@ def _add_job(
         "backoffLimit": job.backoff_limit,
         **({} if job.restarts_in_place else {"podFailurePolicy": _failures()}),
         "ttlSecondsAfterFinished": job.ttl_seconds,
+        **({"activeDeadlineSeconds": job.deadline_seconds} if job.deadline_seconds else {}),
         "template": {
             "metadata": {"labels": {"app": job.app}},
             "spec": {**pod, **named, **restart},

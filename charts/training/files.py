@@ -1,7 +1,7 @@
 """The configuration files of a job: a ConfigMap of their own, and how pods see it."""
 
+import base64
 import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,8 +29,15 @@ def config_map(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
             name=_name(job), namespace=platform.namespace, labels={"app": job.app}
         ),
     )
+    texts = {name: content for name, content in job.files.items() if isinstance(content, str)}
+    others = {
+        name: base64.b64encode(content).decode()
+        for name, content in job.files.items()
+        if isinstance(content, bytes)
+    }
+    parts = {"/data": texts, "/binaryData": others}
     resource.add_json_patch(
-        cdk8s.JsonPatch.add("/data", dict(job.files)),
+        *(cdk8s.JsonPatch.add(path, part) for path, part in parts.items() if part),
         cdk8s.JsonPatch.add("/immutable", True),  # noqa: FBT003 -- a JSON value
     )
 
@@ -48,5 +55,5 @@ def file_mounts(job: JobPlan) -> Entries:
 
 def _name(job: JobPlan) -> str:
     """Name the content, so that a job that runs keeps what it was started with."""
-    content = json.dumps(dict(job.files), sort_keys=True)
+    content = repr(sorted(job.files.items()))
     return f"{job.name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"

@@ -66,11 +66,12 @@ def job_pod(job: JobPlan, platform: PlatformPlan) -> Template:
     )
     spec = _spec(shape)
     (container,) = spec["containers"]
+    env = [{"name": name, "value": value} for name, value in job.env.items()]
     own = {
         "image": job.image.uri,
         "command": list(job.command),
         "args": list(job.args),
-        "env": [{"name": name, "value": value} for name, value in job.env.items()],
+        **({"env": env} if env else {}),
     }
     mounts = [*container["volumeMounts"], *file_mounts(job)]
     return {
@@ -123,7 +124,7 @@ def _container(shape: _Shape) -> k8s.Container:
                 if name != _MEMORY or shape.resources.shm_mib
             ),
             *(
-                k8s.VolumeMount(name=secret.secret, mount_path=secret.directory, read_only=True)
+                k8s.VolumeMount(name=secret.key, mount_path=secret.directory, read_only=True)
                 for secret in shape.secrets
             ),
         ],
@@ -157,5 +158,5 @@ def _volumes(shape: _Shape) -> list[k8s.Volume]:
         # A pod waits for a Secret that is not there, instead of failing later without a token.
         items = [k8s.KeyToPath(key=secret.key, path=secret.key)]
         source = k8s.SecretVolumeSource(secret_name=secret.secret, items=items, optional=False)
-        volumes.append(k8s.Volume(name=secret.secret, secret=source))
+        volumes.append(k8s.Volume(name=secret.key, secret=source))
     return volumes

@@ -54,6 +54,7 @@ def _spec(job: JobPlan, platform: PlatformPlan) -> dict[str, object]:
             "cleanPodPolicy": "Running",
             "backoffLimit": job.backoff_limit,
             "ttlSecondsAfterFinished": job.ttl_seconds,
+            **({"activeDeadlineSeconds": job.deadline_seconds} if job.deadline_seconds else {}),
         },
         **({"elasticPolicy": _elastic(job.name, job.rendezvous)} if job.rendezvous else {}),
         "pytorchReplicaSpecs": {role.capitalize(): replica},

@@ -140,7 +140,7 @@ class DataPrepJob(Job):
 
     kind: Literal["data_prep"]
     input: tuple[Text, ...] = Field(min_length=1)
-    """JSONL files on the shared file system."""
+    """JSONL files, folders or patterns on the shared file system, or S3 URIs."""
     output_prefix: AbsolutePath
     """The data set becomes PREFIX_KEY_document.bin and .idx."""
     tokenizer: AbsolutePath

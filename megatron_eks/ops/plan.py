@@ -94,15 +94,12 @@ def _jobs(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
         (
             job.name,
             job.kind,
-            f"{job.nodes} x {job.pool.name if job.pool else 'system'}",
-            str(job.gpus or ""),
+            _place(job),
             *(_training(job.training) if job.training else ("", "", "")),
         )
         for job in jobs
     ]
-    yield from table(
-        ("JOB", "KIND", "NODES", "GPUS", "MODEL", "TOKENS", "SAVES"), rows, right=(3, 4, 5, 6)
-    )
+    yield from table(("JOB", "KIND", "NODES", "MODEL", "TOKENS", "SAVES"), rows, right=(3, 4, 5))
     trained = [(job.name, job.training) for job in jobs if job.training]
     if not trained:
         return
@@ -110,18 +107,32 @@ def _jobs(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
     header = ("GIB PER GPU", "LAYOUT", "WEIGHTS", "OPTIM", "ACTIV", "LOGITS", "SUM", "OF")
     memory = [(name, _layout(training.layout), *_memory(training)) for name, training in trained]
     yield from table(header, memory, right=range(2, 8))
-    yield (
-        "The fullest pipeline stage; weights with gradients; the sum with "
-        f"{_gib(OVERHEAD_BYTES)} for CUDA and NCCL."
-    )
+    yield f"The fullest stage; weights with gradients; SUM with {_gib(OVERHEAD_BYTES)} for CUDA and NCCL."
+
+
+def _place(job: "JobPlan") -> str:
+    if job.pool is None:
+        return "system"
+    if not job.gpus:
+        return f"{job.pool.name} (CPU)"
+    part = job.resources.gpus if job.resources.gpus < job.pool.instance.gpus else None
+    return f"{job.nodes} x {job.pool.name}" + (f" ({part} GPUs)" if part else "")
 
 
 def _training(training: "Training") -> tuple[str, str, str]:
     return (
-        f"{parameters(training.model) / 1e9:.1f} B",
-        f"{training.tokens / 1e9:.1f} B",
-        f"{training.checkpoint_bytes / 1e9:.0f} GB",
+        _short(parameters(training.model)),
+        _short(training.tokens),
+        f"{_short(training.checkpoint_bytes)}B",
     )
+
+
+def _short(count: int) -> str:
+    """Write a large number with three digits or so."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return str(count)
 
 
 def _layout(layout: "Layout") -> str:

@@ -93,10 +93,12 @@ class JobPlan:
     ttl_seconds: int
     grace_seconds: int
     """Time between SIGTERM and SIGKILL: long enough for a last checkpoint."""
+    deadline_seconds: int | None = None
+    """How long it may take in all, the wait for nodes included."""
     host_network: bool = False
     ipc_lock: bool = False
-    files: "Mapping[str, str]" = field(default_factory=dict)
-    """Texts by file name, mounted in CONFIG_DIRECTORY."""
+    files: "Mapping[str, str | bytes]" = field(default_factory=dict)
+    """Contents by file name, mounted in CONFIG_DIRECTORY."""
     secrets: tuple[SecretFile, ...] = ()
     rendezvous: Rendezvous | None = None
     """None: the rank of each node is known beforehand."""

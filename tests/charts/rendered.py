@@ -16,6 +16,7 @@ from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.jobs.table import plan_job
+from megatron_eks.plan.jobs.validation import plan_validation
 
 # An object as JSON, which has no narrower type.
 Manifest = dict[str, Any]
@@ -108,8 +109,10 @@ def platform(plan: ClusterPlan | None = None, outs: Outputs | None = None) -> li
 
 
 def validation(plan: ClusterPlan | None = None) -> list[Manifest]:
-    """Render the smoke tests."""
-    return _render(lambda app: composition.build_validation(app, plan or cluster()))
+    """Render the tests of the pools."""
+    chosen = plan or cluster()
+    plans = plan_validation(chosen, deployed().images)
+    return _render(lambda app: composition.build_validation(app, chosen, plans))
 
 
 def jobs(*plans: JobPlan, plan: ClusterPlan | None = None) -> list[Manifest]:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import Images, Program, config_file, log_directory, ranks
 from megatron_eks.plan.jobs.megatron import plan_training
-from megatron_eks.plan.jobs.values import model_values
 
 if TYPE_CHECKING:
     from megatron_eks.config.job import MegatronBridgeJob
@@ -17,14 +16,8 @@ def plan(job: "MegatronBridgeJob", cluster: "ClusterPlan", images: Images) -> "J
     """Plan a job that has passed the checks."""
     training = plan_training(job, cluster)
     logs = log_directory(job, cluster)
-    blocks = {"parallelism", "training", "data", "checkpoint", "overrides"}
-    values = {
-        "model": model_values(job.model),
-        **job.model_dump(mode="json", include=blocks),
-        "runtime": {"distributed_timeout_minutes": job.runtime.distributed_timeout_minutes},
-        "log_directory": logs,
-    }
-    path, files = config_file("train_bridge.json", values)
+    blocks = ("model", "parallelism", "training", "data", "checkpoint", "overrides")
+    path, files = config_file("train_bridge", job, blocks)
     instance = cluster.pool(job.pool).instance
     program = Program(
         name="train_bridge",

@@ -22,15 +22,16 @@ from megatron_eks.plan.platform import ETCD_PORT, ETCD_SERVICE
 from megatron_eks.plan.resources import Resources, gpu_resources
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.config.job import GpuJob, Job
-    from megatron_eks.config.load import Json
     from megatron_eks.plan.cluster import ClusterPlan
 
 Images = Mapping[str, Image]
 
 # A checkpoint write reaches about half of what the file system is sized for.
-_WRITE_EFFICIENCY = 0.5
+WRITE_EFFICIENCY = 0.5
 _GRACE_FLOOR_SECONDS = 120
 _DAY_SECONDS = 24 * 3600
 
@@ -45,7 +46,7 @@ class Program:
     name: str
     args: tuple[str, ...]
     env: Mapping[str, str]
-    files: Mapping[str, str]
+    files: Mapping[str, str | bytes]
     secrets: tuple[SecretFile, ...] = ()
 
     @property
@@ -69,9 +70,16 @@ def token_file(secret: str | None) -> SecretFile | None:
     return SecretFile(secret, _TOKEN_KEY, _TOKEN_DIRECTORY) if secret else None
 
 
-def config_file(name: str, value: "Json") -> tuple[str, Mapping[str, str]]:
-    """Return the path of a program's configuration, and the files of its job."""
-    return f"{CONFIG_DIRECTORY}/{name}", {name: json.dumps(value, indent=1) + "\n"}
+def config_file(
+    program: str, job: "GpuJob", blocks: "Iterable[str]"
+) -> tuple[str, Mapping[str, str | bytes]]:
+    """Return the path of a program's configuration, which is blocks of the job file, and itself."""
+    values = {
+        **job.model_dump(mode="json", include=set(blocks), exclude_none=True),
+        "runtime": {"distributed_timeout_minutes": job.runtime.distributed_timeout_minutes},
+    }
+    name = f"{program}.json"
+    return f"{CONFIG_DIRECTORY}/{name}", {name: json.dumps(values, indent=1) + "\n"}
 
 
 def ranks(
@@ -194,6 +202,6 @@ def _most_nodes(job: "GpuJob") -> int:
 
 
 def _grace_seconds(checkpoint_bytes: int, cluster: "ClusterPlan") -> int:
-    write_mb_s = cluster.storage.lustre.throughput_mb_s * _WRITE_EFFICIENCY
+    write_mb_s = cluster.storage.lustre.throughput_mb_s * WRITE_EFFICIENCY
     save_seconds = checkpoint_bytes / 1e6 / write_mb_s
     return max(_GRACE_FLOOR_SECONDS, math.ceil(save_seconds / 60 + 1) * 60)

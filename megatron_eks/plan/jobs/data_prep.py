@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.config.errors import Code, Finding
-from megatron_eks.config.unsupported import unsupported_value
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_task, outside
 from megatron_eks.plan.jobs.common import Images, Program, task
@@ -31,11 +30,11 @@ _MIB_PER_WORKER = 4 * MIB_PER_GIB
 def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     """Yield what keeps the data from being read or found again."""
     yield from check_task(job, cluster)
-    for index, source in enumerate(job.input):
-        if source.startswith("s3://"):
-            remedy = "bring it with a job of kind fetch, and name the file below the mount path"
-            yield unsupported_value(("input", index), source, remedy)
-    files = [(("input", index), path) for index, path in enumerate(job.input) if ":" not in path]
+    files = [
+        (("input", index), source)
+        for index, source in enumerate(job.input)
+        if not source.startswith("s3://")
+    ]
     places = [(("output_prefix",), job.output_prefix), (("tokenizer",), job.tokenizer)]
     yield from outside([*files, *places], cluster.storage.lustre.mount_path)
     if job.output_prefix.endswith("_document"):
@@ -57,8 +56,7 @@ def plan(job: "DataPrepJob", cluster: "ClusterPlan", images: Images) -> "JobPlan
             job.output_prefix,
             "--tokenizer",
             job.tokenizer,
-            "--json-key",
-            *job.json_keys,
+            *(word for key in job.json_keys for word in ("--json-key", key)),
             *(name for name, on in switches if on),
             "--on-bad-line",
             job.on_bad_line,

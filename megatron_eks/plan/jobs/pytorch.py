@@ -14,7 +14,6 @@ from megatron_eks.plan.jobs.common import (
     token_file,
 )
 from megatron_eks.plan.jobs.layout import model_shape
-from megatron_eks.plan.jobs.values import model_values
 from megatron_eks.predict.memory import Batch, Layout, MemoryEstimate, parameters
 from megatron_eks.predict.replicas import (
     CHECKPOINT_BYTES_PER_PARAMETER,
@@ -85,13 +84,7 @@ def _training(job: "TorchRun", instance: "InstanceType", memory: MemoryEstimate)
 
 def _program(name: str, job: "TorchRun", cluster: "ClusterPlan") -> Program:
     logs = log_directory(job, cluster)
-    values = {
-        "model": model_values(job.model),
-        **job.model_dump(mode="json", include={"training", "data", "checkpoint"}),
-        "runtime": {"distributed_timeout_minutes": job.runtime.distributed_timeout_minutes},
-        "log_directory": logs,
-    }
-    path, files = config_file(f"{name}.json", values)
+    path, files = config_file(name, job, ("model", "training", "data", "checkpoint"))
     token = token_file(job.token_secret)
     return Program(
         name=name,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.errors import Code, Finding, Level, has_errors
+from megatron_eks.config.unsupported import unsupported_value
 from megatron_eks.plan.jobs.checks import (
     check_gpus,
     check_runtime,
@@ -60,7 +61,7 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
     pool = gpu_pool(job, cluster)
     if pool is not None and not has_errors(model_findings):
         instance, model = INSTANCES[pool.instance_type], model_shape(job.model)
-        yield from _model(job, model, instance)
+        yield from _model(job, model)
         yield from verdict(
             memory(job, model, instance),
             instance,
@@ -114,7 +115,7 @@ def _data(job: "TorchRun", mount_path: str) -> "Iterator[Finding]":
         yield Finding(Code.NO_MEANING, ("data", "configuration"), found, "remove it")
 
 
-def _model(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> "Iterator[Finding]":
+def _model(job: "TorchRun", model: "ModelShape") -> "Iterator[Finding]":
     if model.num_experts is not None:
         found = "mixtures of experts need expert parallelism, which this kind does not have"
         yield Finding(Code.LAYOUT_EXPERTS, ("model",), found, "use kind: megatron")
@@ -125,9 +126,8 @@ def _model(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> "I
         )
         remedy = "use a divisor of the number of heads"
         yield Finding(Code.LAYOUT_HEADS, ("model", "num_query_groups"), found, remedy)
-    if job.training.precision == "fp8" and instance.gpu.tflops_fp8 is None:
-        path: Path = ("training", "precision")
-        yield Finding(Code.PRECISION, path, f"{instance.gpu.name} has no FP8", "use bf16")
+    if job.training.precision != "bf16":
+        yield unsupported_value(("training", "precision"), job.training.precision, "use bf16")
     if job.training.sequence_length > model.max_position_embeddings:
         most = model.max_position_embeddings
         found = f"{job.training.sequence_length} positions, and the model has {most}"
