@@ -107,7 +107,8 @@ def _jobs(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
     header = ("GIB PER GPU", "LAYOUT", "WEIGHTS", "OPTIM", "ACTIV", "LOGITS", "SUM", "OF")
     memory = [(name, _layout(training.layout), *_memory(training)) for name, training in trained]
     yield from table(header, memory, right=range(2, 8))
-    yield f"The fullest stage; weights with gradients; SUM with {_gib(OVERHEAD_BYTES)} for CUDA and NCCL."
+    overhead = _gib(OVERHEAD_BYTES)
+    yield f"The fullest stage; weights with gradients; SUM with {overhead} for CUDA and NCCL."
 
 
 def _place(job: "JobPlan") -> str:

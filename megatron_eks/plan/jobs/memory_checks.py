@@ -1,5 +1,6 @@
 """Whether ranks fit into their GPUs, and checkpoints onto the file system."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.errors import Code, Finding, Level
@@ -14,7 +15,7 @@ from megatron_eks.predict.memory import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.catalog.models import ModelShape
@@ -37,23 +38,24 @@ def check_memory(
     elastic = job.runtime.elastic
     smallest = job.model_copy(update={"nodes": elastic.min_nodes}) if elastic else job
     memory = _memory(smallest, model, instance)
-    yield from verdict(memory, instance, ("parallelism",), _smaller(smallest, instance, model))
+    remedy = partial(_smaller, smallest, instance, model)
+    yield from verdict(memory, instance, ("parallelism",), remedy)
     yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
 
 
 def verdict(
-    memory: "MemoryEstimate", instance: "InstanceType", path: "Path", remedy: str
+    memory: "MemoryEstimate", instance: "InstanceType", path: "Path", remedy: "Callable[[], str]"
 ) -> "Iterator[Finding]":
-    """Compare what a rank takes with what its GPU has."""
+    """Compare what a rank takes with what its GPU has; a remedy is looked for if one is needed."""
     found = (
         f"{_gib(memory.per_gpu_bytes)} GiB a GPU, and {instance.gpu.name} has "
         f"{_gib(memory.capacity_bytes)} ({_breakdown(memory)})"
     )
     share = memory.per_gpu_bytes / memory.capacity_bytes
     if share > 1:
-        yield Finding(Code.DOES_NOT_FIT, path, found, remedy)
+        yield Finding(Code.DOES_NOT_FIT, path, found, remedy())
     elif share > _TIGHT:
-        yield Finding(Code.FITS_TIGHTLY, path, found, remedy, Level.WARNING)
+        yield Finding(Code.FITS_TIGHTLY, path, found, remedy(), Level.WARNING)
 
 
 def fits(memory: "MemoryEstimate") -> bool:

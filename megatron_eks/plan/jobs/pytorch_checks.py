@@ -1,6 +1,7 @@
 """What a job of PyTorch FSDP or DDP can get wrong."""
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
@@ -66,7 +67,7 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
             memory(job, model, instance),
             instance,
             ("training",),
-            _smaller(job, model, instance, memory),
+            partial(_smaller, job, model, instance, memory),
         )
         yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
 
