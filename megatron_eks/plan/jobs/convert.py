@@ -52,7 +52,7 @@ def check(job: "ConvertCheckpointJob", cluster: "ClusterConfig") -> "Iterator[Fi
 
 def _memory(job: "ConvertCheckpointJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     needed = _needed_mib(job.model)
-    found = f"{job.model} needs {needed // MIB_PER_GIB} GiB twice over in bf16"
+    found = f"reading and writing {job.model} in bf16 takes {needed // MIB_PER_GIB} GiB"
     pool = gpu_pool(job, cluster)
     if job.pool is None:
         offered = system_resources(cluster.system_nodes.instance_type).memory_mib

@@ -62,12 +62,15 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
     pool = gpu_pool(job, cluster)
     if pool is not None and not has_errors(model_findings):
         instance, model = INSTANCES[pool.instance_type], model_shape(job.model)
+        # An elastic job divides the model least where it has the fewest nodes.
+        elastic = job.runtime.elastic
+        smallest = job.model_copy(update={"nodes": elastic.min_nodes}) if elastic else job
         yield from _model(job, model)
         yield from verdict(
-            memory(job, model, instance),
+            memory(smallest, model, instance),
             instance,
             ("training",),
-            partial(_smaller, job, model, instance, memory),
+            partial(_smaller, smallest, model, instance, memory),
         )
         yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
 
