@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 # What only some job files lead to, so that it does not stand among the arguments of the others.
-_BY_KEY = (
+BY_KEY = (
     *("--num-virtual-stages-per-pipeline-rank", "--num-layers-per-virtual-pipeline-stage"),
     *("--sequence-parallel", "--use-distributed-optimizer", "--data-cache-path", "--data-path"),
     *("--expert-model-parallel-size", "--expert-tensor-parallel-size", "--num-experts"),
@@ -28,7 +28,7 @@ _BY_KEY = (
 def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
     """Yield what the parser would refuse, or take instead of what the plan says."""
     words = job.extra_args
-    planned = {OPTIONS[name] for name in (*_planned(job), *_BY_KEY)}
+    planned = {OPTIONS[name] for name in (*_planned(job), *BY_KEY)}
     starts = [index for index, word in enumerate(words) if word.startswith("--")]
     if starts[:1] != [0]:
         found = f"{words[0]!r} follows no option"
