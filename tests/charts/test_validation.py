@@ -77,3 +77,22 @@ def test_the_platform_starts_no_gpu_job():
     for item in rendered.pods(rendered.platform()):
         limits = item.container.get("resources", {}).get("limits", {})
         assert "nvidia.com/gpu" not in limits
+
+
+def test_tests_of_a_pool_do_not_wait_for_each_other():
+    """Two that need several nodes would each hold some of them; only one does."""
+    several = [
+        item["metadata"]["name"]
+        for item in validation()
+        if "Worker" in item.get("spec", {}).get("pytorchReplicaSpecs", {})
+    ]
+    assert several == ["all-reduce-p4d"]
+
+
+def test_all_tests_of_a_pool_end_by_themselves():
+    """Also where no node ever comes."""
+    for item in validation():
+        if item["kind"] != "ConfigMap":
+            policy = item["spec"].get("runPolicy", item["spec"])
+            assert 0 < policy["activeDeadlineSeconds"] <= 3600
+            assert policy["ttlSecondsAfterFinished"] > 0

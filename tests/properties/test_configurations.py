@@ -20,6 +20,7 @@ from megatron_eks.plan.jobs.table import check_job, plan_job
 ROOT = Path(__file__).parents[2]
 CLUSTER = (ROOT / "cluster.yaml").read_text()
 JOB = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
+JOBS = tuple(file.read_text() for file in sorted((ROOT / "jobs").iterdir()))
 TAGS = {"megatron": "a" * 20, "fsdp": "b" * 20}
 TODAY = date(2026, 11, 21)
 
@@ -143,7 +144,7 @@ JUNK = st.one_of(
 @given(st.data())
 def test_any_value_anywhere_is_accepted_or_placed(data):
     """Whatever stands in place of a value, the outcome is a plan or findings with a line."""
-    text = data.draw(st.sampled_from([CLUSTER, JOB]))
+    text = data.draw(st.sampled_from([CLUSTER, *JOBS]))
     value = read_mapping(text, "f").value
     path = data.draw(st.sampled_from(_paths(value)))
     changed = _replaced(value, path, data.draw(JUNK))
@@ -169,4 +170,7 @@ def _check(document: Document, *, is_cluster: bool) -> list[Finding]:
     assert config is not None
     if job is not None:
         findings = [*findings, *document.locate(check_job(job, config))]
+        if not has_errors(findings):
+            outputs, _ = read_outputs(None, "c", {"megatron": "m:1", "fsdp": "f:1"})
+            assert plan_job(job, plan_cluster(config, TAGS), outputs.images).command
     return findings

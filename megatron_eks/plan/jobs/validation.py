@@ -93,7 +93,8 @@ def _sample_training(pool: "PoolPlan", cluster: "ClusterPlan", images: Images) -
         kind="fsdp",
         name=f"sample-training-{pool.name}",
         pool=pool.name,
-        nodes=min(_NODES, pool.max_nodes),
+        # One node: two jobs that each hold one of two nodes would wait for each other.
+        nodes=1,
         model=ModelSpec(
             num_layers=4,
             hidden_size=256,
