@@ -62,13 +62,7 @@ def _cdk(folder: Path) -> list[Row]:
 def _cdk8s(folder: Path) -> list[Row]:
     one = folder / "one.py"
     one.write_text(ONE_OBJECT)
-    many = folder / "many"
-    (many / "jobs").mkdir(parents=True)
-    (many / "cluster.yaml").write_text((ROOT / "cluster.yaml").read_text())
-    job = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
-    for index in range(JOBS):
-        text = job.replace("name: megatron-cpt-techpulse", f"name: job-{index}")
-        (many / "jobs" / f"{index}.yaml").write_text(text)
+    single, many = _project(folder / "single", 1), _project(folder / "many", JOBS)
     cli = [str(ROOT / ".venv/bin/cdk8s"), "synth", "--check-upgrade=false"]
     medians = interleaved(
         {
@@ -80,8 +74,8 @@ def _cdk8s(folder: Path) -> list[Row]:
     )
     charts = {"jobs": [sys.executable, "-m", "charts"]}
     env = {"PYTHONPATH": str(ROOT), "CDK8S_OUTDIR": str(folder / "d")}
-    few = interleaved(charts, 3, env)["jobs"]
-    lots = interleaved(charts, 3, {**env, "CLUSTER_CONFIG": str(many / "cluster.yaml")})["jobs"]
+    few = interleaved(charts, 3, {**env, "CLUSTER_CONFIG": str(single)})["jobs"]
+    lots = interleaved(charts, 3, {**env, "CLUSTER_CONFIG": str(many)})["jobs"]
     ratio = medians["default"] / medians["one object"]
     each = (lots - few) / (JOBS - 1) * 1000
     found = f"{medians['default']:.2f} s (one object {medians['one object']:.2f} s)"
@@ -94,6 +88,18 @@ def _cdk8s(folder: Path) -> list[Row]:
             _verdict(each <= MILLISECONDS_A_JOB),
         ),
     ]
+
+
+def _project(folder: Path, count: int) -> Path:
+    """Write the default cluster with its first job so many times; return the cluster's file."""
+    (folder / "jobs").mkdir(parents=True)
+    cluster = folder / "cluster.yaml"
+    cluster.write_text((ROOT / "cluster.yaml").read_text())
+    job = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
+    for index in range(count):
+        text = job.replace("name: megatron-cpt-techpulse", f"name: job-{index}")
+        (folder / "jobs" / f"{index}.yaml").write_text(text)
+    return cluster
 
 
 def _verdict(holds: bool) -> str:  # noqa: FBT001 -- the one argument

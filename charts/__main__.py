@@ -54,7 +54,7 @@ def _batches(project: Project) -> Iterator[tuple[str, Build]]:
     """Yield what to build into which folder."""
     plan, jobs = project.cluster, project.jobs
     yield "platform", lambda app: composition.build_platform(app, plan, project.outputs)
-    yield "validation", lambda app: composition.build_validation(app, plan)
+    yield "validation", lambda app: composition.build_validation(app, plan, project.validation)
     for start in range(0, len(jobs), BATCH):
         yield "jobs", partial(composition.build_jobs, plan=plan, jobs=jobs[start : start + BATCH])
 

@@ -7,12 +7,13 @@ import cdk8s
 from charts.platform.certificates import Certificates
 from charts.platform.dcgm_exporter import DcgmExporter
 from charts.platform.efa_device_plugin import EfaDevicePlugin
+from charts.platform.etcd import Etcd
 from charts.platform.namespaces import Namespaces
 from charts.platform.network_policies import NetworkPolicies
 from charts.platform.nvidia_device_plugin import NvidiaDevicePlugin
 from charts.platform.storage import Storage
 from charts.platform.training_operator import TrainingOperator
-from charts.training.pytorchjob import PyTorchJob
+from charts.training.jobs import TrainingJob
 from charts.validation.nvidia_smi import NvidiaSmi
 from megatron_eks.config.outputs import Outputs
 from megatron_eks.plan.cluster import ClusterPlan
@@ -38,18 +39,21 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
     if platform.dcgm_exporter:
         makers["32-dcgm-exporter"] = lambda name: DcgmExporter(app, name, platform=platform)
     makers["40-training-operator"] = lambda name: TrainingOperator(app, name, platform=platform)
+    if platform.etcd:
+        makers["50-etcd"] = lambda name: Etcd(app, name, platform=platform)
     return {name: make(name) for name, make in makers.items()}
 
 
-def build_validation(app: cdk8s.App, plan: ClusterPlan) -> Charts:
-    """Add one smoke test for each pool: it takes a GPU for seconds and trains nothing."""
+def build_validation(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan]) -> Charts:
+    """Add what proves each pool: does a GPU answer, and the jobs that measure."""
     names = {f"nvidia-smi-{pool.name}": pool for pool in plan.pools}
-    return {
+    answers = {
         name: NvidiaSmi(app, name, pool=pool, platform=plan.platform)
         for name, pool in names.items()
     }
+    return {**answers, **build_jobs(app, plan, jobs)}
 
 
 def build_jobs(app: cdk8s.App, plan: ClusterPlan, jobs: Sequence[JobPlan]) -> Charts:
     """Add each job as a chart, hence a file, of its own."""
-    return {job.name: PyTorchJob(app, job.name, job=job, platform=plan.platform) for job in jobs}
+    return {job.name: TrainingJob(app, job.name, job=job, platform=plan.platform) for job in jobs}

@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.build_context import content_tag
 from megatron_eks.config.errors import Code, ConfigError, Finding, Level, has_errors
-from megatron_eks.config.job import AnyJob, MegatronJob
+from megatron_eks.config.job import AnyJob, TrainingJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.cluster_checks import check_cluster
 from megatron_eks.plan.images import REPOSITORIES
-from megatron_eks.plan.job import JobPlan, plan_job
-from megatron_eks.plan.job_checks import check_job
+from megatron_eks.plan.jobs.table import check_job, plan_job
+from megatron_eks.plan.jobs.validation import plan_validation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import date
 
     from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.plan.job import JobPlan
 
 ROOT = Path(__file__).resolve().parent.parent
 ASSETS = ROOT / "assets"
@@ -33,7 +34,9 @@ class Project:
     """A cluster, its jobs, and what is known of the deployment."""
 
     cluster: ClusterPlan
-    jobs: tuple[JobPlan, ...]
+    jobs: "tuple[JobPlan, ...]"
+    validation: "tuple[JobPlan, ...]"
+    """What each pool is tested with."""
     outputs: Outputs
     warnings: tuple[Finding, ...]
     preview: tuple[Finding, ...]
@@ -45,7 +48,7 @@ class Files:
     """The parsed files of a project, before anything is planned."""
 
     config: "ClusterConfig | None"
-    jobs: tuple[tuple[Document, MegatronJob], ...]
+    jobs: tuple[tuple[Document, AnyJob], ...]
     findings: tuple[Finding, ...]
 
 
@@ -77,6 +80,7 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     return Project(
         cluster=cluster,
         jobs=jobs,
+        validation=plan_validation(cluster, outputs.images),
         outputs=outputs,
         warnings=files.findings,
         preview=tuple(preview_warning(outputs, used, shown, deploy)),
@@ -89,7 +93,7 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
     config, findings = parse_cluster(document)
     if config is not None:
         findings += document.locate(check_cluster(config, today))
-    parsed: list[tuple[Document, MegatronJob]] = []
+    parsed: list[tuple[Document, AnyJob]] = []
     names: dict[str, str] = {}
     directories: dict[str, str] = {}
     for path in dict.fromkeys(jobs):
@@ -100,10 +104,10 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
             continue
         findings += job_document.locate(_check(job, config, names))
         names.setdefault(job.name, job_document.file)
-        if isinstance(job, MegatronJob):
+        parsed.append((job_document, job))
+        if isinstance(job, TrainingJob):
             findings += job_document.locate(_shared_checkpoints(job, directories))
             directories.setdefault(job.checkpoint.directory, job_document.file)
-            parsed.append((job_document, job))
     return Files(config, tuple(parsed), tuple(sorted(findings, key=_order)))
 
 
@@ -132,11 +136,11 @@ def _check(
     if job.name in names:
         found = f"{names[job.name]} holds a job of the same name"
         yield Finding(Code.DUPLICATE_JOB, ("name",), found, "give each job its own name")
-    if config is not None and isinstance(job, MegatronJob):
+    if config is not None:
         yield from check_job(job, config)
 
 
-def _shared_checkpoints(job: MegatronJob, directories: dict[str, str]) -> "Iterable[Finding]":
+def _shared_checkpoints(job: TrainingJob, directories: dict[str, str]) -> "Iterable[Finding]":
     directory = job.checkpoint.directory
     if directory in directories:
         found = f"{directories[directory]} saves to {directory} too: run together, one loses"

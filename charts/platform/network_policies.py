@@ -11,13 +11,16 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from charts.network import addresses, dns, ports
+from megatron_eks.plan.job import TRAINING_APP
 from megatron_eks.plan.platform import PlatformPlan
 
 _EVERY_POD = k8s.LabelSelector()
 _BOTH_WAYS = ["Ingress", "Egress"]
 
 # On every pod that the operator makes (kubeflow/trainer v1.9.4, pkg/apis/kubeflow.org/v1).
-JOB_NAME_LABEL = "training.kubeflow.org/job-name"
+_OPERATORS_PODS = "training.kubeflow.org/job-name"
+# On every pod of an Indexed Job (Kubernetes, "Well-Known Labels").
+_INDEXED_PODS = "batch.kubernetes.io/job-completion-index"
 
 # Where pods fetch their credentials (EKS User Guide, "Understand how EKS Pod Identity works").
 _POD_IDENTITY_AGENT = "169.254.170.23/32"
@@ -42,22 +45,24 @@ class NetworkPolicies(cdk8s.Chart):
         if platform.egress.proxy_ports:
             reached = [port for each in platform.egress.proxy_ports for port in ports(each, "TCP")]
             self._allow(platform.namespace, "allow-proxy", to=web, ports=reached)
-        self._ranks(platform.namespace)
+        self._ranks(platform.namespace, "allow-ranks", _OPERATORS_PODS)
+        self._ranks(platform.namespace, "allow-indexed-ranks", _INDEXED_PODS)
 
-    def _ranks(self, namespace: str) -> None:
+    def _ranks(self, namespace: str, name: str, label: str) -> None:
         """Allow every port between ranks; torch and NCCL pick theirs at random.
 
-        One policy for all jobs: a namespace is one team's, and a policy a job would cost every
-        file an object and a third of its time.
+        One policy for all jobs of a sort: a namespace is one team's, and a policy a job would cost
+        every file an object and a third of its time.
         """
         ranks = k8s.LabelSelector(
-            match_expressions=[k8s.LabelSelectorRequirement(key=JOB_NAME_LABEL, operator="Exists")]
+            match_labels={"app": TRAINING_APP},
+            match_expressions=[k8s.LabelSelectorRequirement(key=label, operator="Exists")],
         )
         peers = [k8s.NetworkPolicyPeer(pod_selector=ranks)]
         k8s.KubeNetworkPolicy(
             self,
-            "allow-ranks",
-            metadata=k8s.ObjectMeta(name="allow-ranks", namespace=namespace),
+            name,
+            metadata=k8s.ObjectMeta(name=name, namespace=namespace),
             spec=k8s.NetworkPolicySpec(
                 pod_selector=ranks,
                 policy_types=_BOTH_WAYS,

@@ -1,4 +1,4 @@
-"""The pod of a training job, the same on every rank."""
+"""The pod of a job, the same on every rank."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,18 +17,20 @@ from charts.pods import (
     unprivileged_container,
     unprivileged_pod,
 )
-from megatron_eks.plan.job import TRAINING_APP, JobPlan, Resources
+from charts.training.files import file_mounts, file_volumes
+from megatron_eks.plan.job import JobPlan, SecretFile
 from megatron_eks.plan.platform import PlatformPlan
 from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.plan.resources import Resources
 
-# A pod template as JSON, which has no narrower type.
+# Pod templates as JSON, which has no narrower type.
 Template = Mapping[str, Any]
 
 # The training operator looks for the container of this name and for its port of that name.
 CONTAINER = "pytorch"
 _PORT_NAME = "pytorchjob-port"
 # Torch's store of the static rendezvous: the operator's default. On the host network the node has
-# it once, which is enough, because one pod fills a node.
+# it once, which is enough, because there one pod fills a node.
 _PORT = 23456
 
 _SHARED = "shared"
@@ -38,43 +40,48 @@ _SCRATCH = "scratch"
 
 @dataclass(frozen=True)
 class _Shape:
-    """What pods of many jobs have in common: all but program, arguments and variables."""
+    """What pods of many jobs have in common: all but program, arguments, variables and files."""
 
-    pool: str
+    pool: str | None
     claim: str
     resources: Resources
     grace_seconds: int
     host_network: bool
     ipc_lock: bool
+    secrets: tuple[SecretFile, ...]
     platform: PlatformPlan
 
 
-def training_pod(job: JobPlan, platform: PlatformPlan) -> Template:
-    """Return the template of the master's pod; workers differ from it in the label `role` alone.
+def job_pod(job: JobPlan, platform: PlatformPlan) -> Template:
+    """Return the specification of a job's pods.
 
     A typed template takes jsii about 5 ms to convert, most of it for the hundred arguments. Pods of
     one shape are therefore converted once, and the texts of the job are put in here.
     """
     shape = _Shape(
-        pool=job.pool.name,
-        claim=platform.claim_in(job.pool.zone),
+        pool=job.pool.name if job.pool else None,
+        claim=platform.claim_in(job.pool.zone) if job.pool else platform.claim,
         resources=job.resources,
         grace_seconds=job.grace_seconds,
         host_network=job.host_network,
         ipc_lock=job.ipc_lock,
+        secrets=job.secrets,
         platform=platform,
     )
     spec = _spec(shape)
     (container,) = spec["containers"]
+    env = [{"name": name, "value": value} for name, value in job.env.items()]
     own = {
         "image": job.image.uri,
         "command": list(job.command),
         "args": list(job.args),
-        "env": [{"name": name, "value": value} for name, value in job.env.items()],
+        **({"env": env} if env else {}),
     }
+    mounts = [*container["volumeMounts"], *file_mounts(job)]
     return {
-        "metadata": {"labels": {"app": TRAINING_APP, "role": "master"}},
-        "spec": {**spec, "containers": [{**own, **container}]},
+        **spec,
+        "containers": [{**own, **container, "volumeMounts": mounts}],
+        "volumes": [*spec["volumes"], *file_volumes(job)],
     }
 
 
@@ -87,11 +94,12 @@ def _spec(shape: _Shape) -> Template:
 
 def _typed_spec(shape: _Shape) -> k8s.PodSpec:
     platform = shape.platform
+    taint = [gpu_toleration(platform.gpu_taint)] if shape.pool else []
     return k8s.PodSpec(
         containers=[_container(shape)],
         volumes=_volumes(shape),
-        node_selector={POOL_LABEL: shape.pool},
-        tolerations=[gpu_toleration(platform.gpu_taint), *leave_lost_node()],
+        node_selector={POOL_LABEL: shape.pool} if shape.pool else None,
+        tolerations=[*taint, *leave_lost_node()],
         security_context=unprivileged_pod(platform.pod_uid),
         termination_grace_period_seconds=shape.grace_seconds,
         # Without this a pod on the host network resolves with the node's servers, which do not
@@ -106,6 +114,7 @@ def _typed_spec(shape: _Shape) -> k8s.PodSpec:
 
 def _container(shape: _Shape) -> k8s.Container:
     port = k8s.ContainerPort(name=_PORT_NAME, container_port=_PORT)
+    mounts = {_SHARED: shape.platform.mount_path, _MEMORY: "/dev/shm", _SCRATCH: "/tmp"}  # noqa: S108 -- in the pod
     return k8s.Container(
         name=CONTAINER,
         image_pull_policy="IfNotPresent",
@@ -113,9 +122,15 @@ def _container(shape: _Shape) -> k8s.Container:
         resources=_resources(shape.resources),
         security_context=unprivileged_container(*(["IPC_LOCK"] if shape.ipc_lock else [])),
         volume_mounts=[
-            k8s.VolumeMount(name=_SHARED, mount_path=shape.platform.mount_path),
-            k8s.VolumeMount(name=_MEMORY, mount_path="/dev/shm"),  # noqa: S108 -- in the pod
-            k8s.VolumeMount(name=_SCRATCH, mount_path="/tmp"),  # noqa: S108 -- in the pod
+            *(
+                k8s.VolumeMount(name=name, mount_path=path)
+                for name, path in mounts.items()
+                if name != _MEMORY or shape.resources.shm_mib
+            ),
+            *(
+                k8s.VolumeMount(name=secret.key, mount_path=secret.directory, read_only=True)
+                for secret in shape.secrets
+            ),
             *brought_mounts(shape.platform),
         ],
     )
@@ -123,10 +138,9 @@ def _container(shape: _Shape) -> k8s.Container:
 
 def _resources(resources: Resources) -> k8s.ResourceRequirements:
     """Request what is limited, so that nothing is overcommitted, and leave the CPU unlimited."""
-    sizes = {
-        "memory": quantity(f"{resources.memory_mib}Mi"),
-        "nvidia.com/gpu": count(resources.gpus),
-    }
+    sizes = {"memory": quantity(f"{resources.memory_mib}Mi")}
+    if resources.gpus:
+        sizes["nvidia.com/gpu"] = count(resources.gpus)
     if resources.efa:
         sizes["vpc.amazonaws.com/efa"] = count(resources.efa)
     if resources.hugepages_mib:
@@ -137,14 +151,17 @@ def _resources(resources: Resources) -> k8s.ResourceRequirements:
 
 def _volumes(shape: _Shape) -> list[k8s.Volume]:
     claim = k8s.PersistentVolumeClaimVolumeSource(claim_name=shape.claim)
-    memory = k8s.EmptyDirVolumeSource(
-        medium="Memory", size_limit=quantity(f"{shape.resources.shm_mib}Mi")
-    )
     # The node's NVMe: kubelet and containerd live there (NodeConfig, localStorage RAID0).
     scratch = k8s.EmptyDirVolumeSource(size_limit=quantity(f"{shape.resources.scratch_gib}Gi"))
-    return [
-        k8s.Volume(name=_SHARED, persistent_volume_claim=claim),
-        k8s.Volume(name=_MEMORY, empty_dir=memory),
-        k8s.Volume(name=_SCRATCH, empty_dir=scratch),
-        *brought_volumes(shape.platform),
-    ]
+    volumes = [k8s.Volume(name=_SHARED, persistent_volume_claim=claim)]
+    if shape.resources.shm_mib:
+        size = quantity(f"{shape.resources.shm_mib}Mi")
+        memory = k8s.EmptyDirVolumeSource(medium="Memory", size_limit=size)
+        volumes.append(k8s.Volume(name=_MEMORY, empty_dir=memory))
+    volumes.append(k8s.Volume(name=_SCRATCH, empty_dir=scratch))
+    for secret in shape.secrets:
+        # A pod waits for a Secret that is not there, instead of failing later without a token.
+        items = [k8s.KeyToPath(key=secret.key, path=secret.key)]
+        source = k8s.SecretVolumeSource(secret_name=secret.secret, items=items, optional=False)
+        volumes.append(k8s.Volume(name=secret.key, secret=source))
+    return [*volumes, *brought_volumes(shape.platform)]

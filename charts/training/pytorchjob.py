@@ -1,41 +1,51 @@
-"""A training job as a PyTorchJob, which the training operator turns into pods and Services."""
+"""A job as a PyTorchJob, which the training operator turns into pods and Services."""
 
 from functools import cache
 
 import cdk8s
 from constructs import Construct
 
-from charts.training.pod import training_pod
+from charts.training.pod import job_pod
 from megatron_eks.config.outputs import PREVIEW_ANNOTATION
-from megatron_eks.plan.job import TRAINING_APP, JobPlan
+from megatron_eks.plan.job import JobPlan, Rendezvous
 from megatron_eks.plan.platform import PlatformPlan
 
+_REPLICAS = "/spec/pytorchReplicaSpecs"
 
-class PyTorchJob(cdk8s.Chart):
-    """One job, alone in its file."""
+# What the operator and torchrun call the second version of etcd's rendezvous.
+_BACKENDS = {"c10d": "c10d", "etcd": "etcd-v2"}
 
-    def __init__(
-        self, scope: Construct, chart_id: str, *, job: JobPlan, platform: PlatformPlan
-    ) -> None:
-        super().__init__(scope, chart_id, disable_resource_name_hashes=True)
-        resource = cdk8s.ApiObject(
-            self,
-            "job",
-            api_version="kubeflow.org/v1",
-            kind="PyTorchJob",
-            metadata=cdk8s.ApiObjectMetadata(
-                name=job.name,
-                namespace=platform.namespace,
-                labels={"app": TRAINING_APP},
-                annotations={PREVIEW_ANNOTATION: "true"} if job.image.preview else None,
-            ),
-        )
-        workers = _worker(job.workers) if job.workers else ()
-        resource.add_json_patch(cdk8s.JsonPatch.add("/spec", _spec(job, platform)), *workers)
+
+def add_pytorch_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
+    """Add the object, with a master where ranks are known beforehand."""
+    resource = cdk8s.ApiObject(
+        scope,
+        "job",
+        api_version="kubeflow.org/v1",
+        kind="PyTorchJob",
+        metadata=cdk8s.ApiObjectMetadata(
+            name=job.name,
+            namespace=platform.namespace,
+            labels={"app": job.app},
+            annotations={PREVIEW_ANNOTATION: "true"} if job.image.preview else None,
+        ),
+    )
+    workers = _worker(job.workers) if job.workers and not job.rendezvous else ()
+    resource.add_json_patch(cdk8s.JsonPatch.add("/spec", _spec(job, platform)), *workers)
 
 
 def _spec(job: JobPlan, platform: PlatformPlan) -> dict[str, object]:
-    """Return the specification with the master alone; `_worker` copies it."""
+    """Return the specification with the first role alone; `_worker` copies it."""
+    role = "worker" if job.rendezvous else "master"
+    replica = {
+        "replicas": job.workers if job.rendezvous else 1,
+        # A container that fails restarts in its pod, which keeps image, address and files.
+        "restartPolicy": "OnFailure" if job.restarts_in_place else "Never",
+        "template": {
+            "metadata": {"labels": {"app": job.app, "role": role}},
+            "spec": job_pod(job, platform),
+        },
+    }
     return {
         # A text, because it may also be "auto", which starts a process per CPU where no GPU shows.
         "nprocPerNode": str(job.processes_per_node),
@@ -44,24 +54,33 @@ def _spec(job: JobPlan, platform: PlatformPlan) -> dict[str, object]:
             "cleanPodPolicy": "Running",
             "backoffLimit": job.backoff_limit,
             "ttlSecondsAfterFinished": job.ttl_seconds,
+            **({"activeDeadlineSeconds": job.deadline_seconds} if job.deadline_seconds else {}),
         },
-        "pytorchReplicaSpecs": {
-            "Master": {
-                "replicas": 1,
-                # A container that fails restarts in its pod, which keeps image, address and files.
-                "restartPolicy": "OnFailure",
-                "template": training_pod(job, platform),
-            }
-        },
+        **({"elasticPolicy": _elastic(job.name, job.rendezvous)} if job.rendezvous else {}),
+        "pytorchReplicaSpecs": {role.capitalize(): replica},
     }
+
+
+def _elastic(name: str, rendezvous: Rendezvous) -> dict[str, object]:
+    """Return how ranks meet; without metrics, which would scale a job by the CPUs of its pods."""
+    policy: dict[str, object] = {
+        "rdzvBackend": _BACKENDS[rendezvous.backend],
+        "rdzvId": name,
+        "minReplicas": rendezvous.min_nodes,
+        "maxReplicas": rendezvous.max_nodes,
+        "maxRestarts": rendezvous.max_restarts,
+    }
+    if rendezvous.endpoint:
+        policy["rdzvHost"], policy["rdzvPort"] = rendezvous.endpoint
+    return policy
 
 
 @cache
 def _worker(replicas: int) -> tuple[cdk8s.JsonPatch, ...]:
     """Make the workers the master's copy: they cannot differ, and 10 kB go to jsii but once."""
-    worker = "/spec/pytorchReplicaSpecs/Worker"
+    worker = f"{_REPLICAS}/Worker"
     return (
-        cdk8s.JsonPatch.copy("/spec/pytorchReplicaSpecs/Master", worker),
+        cdk8s.JsonPatch.copy(f"{_REPLICAS}/Master", worker),
         cdk8s.JsonPatch.replace(f"{worker}/replicas", replicas),
         cdk8s.JsonPatch.replace(f"{worker}/template/metadata/labels/role", "worker"),
     )

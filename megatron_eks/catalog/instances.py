@@ -190,3 +190,13 @@ SYSTEM_INSTANCE_TYPES: tuple[str, ...] = (
     "m7i.2xlarge",
     "m7i.4xlarge",
 )
+
+_VCPUS = {"2xlarge": 8, "4xlarge": 16}
+_GIB_PER_VCPU = {"c": 2, "m": 4}
+
+
+def system_node_size(name: str) -> tuple[int, int]:
+    """Return vCPUs and MiB of a system instance type, as its name says both."""
+    family, size = name.split(".")
+    vcpus = _VCPUS[size]
+    return vcpus, vcpus * _GIB_PER_VCPU[family[0]] * MIB_PER_GIB

@@ -1,98 +1,27 @@
-"""Job files: everything a user can say about a job; names are Megatron's wherever it has one."""
+"""Job files: everything a user can say about a job."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from megatron_eks.config.architecture import AnyModel, Fraction, Natural, Positive
-from megatron_eks.config.model import AbsolutePath, DnsLabel, Model, Program, S3Uri, Text
-
-
-class Parallelism(Model):
-    """How the model is laid over the GPUs; data parallel size is what remains."""
-
-    tensor: Positive = 1
-    """GPUs that share each layer; inside a node."""
-    pipeline: Positive = 1
-    """Stages that the layers are divided into."""
-    virtual_pipeline: Positive | None = None
-    """Model chunks per pipeline rank."""
-    context: Positive = 1
-    """GPUs that share each sequence."""
-    expert: Positive = 1
-    expert_tensor: Positive | None = None
-    sequence_parallel: bool = True
-    """Shards activations between tensor parallel regions; needs `tensor` above 1."""
-    distributed_optimizer: bool = True
-    """Shards the optimizer over the data parallel ranks."""
-
-
-class MegatronTraining(Model):
-    """Batch, schedule and optimizer of a Megatron run."""
-
-    micro_batch_size: Positive = 1
-    """Sequences a rank works on at once."""
-    global_batch_size: Positive
-    """Sequences of one optimizer step, over all ranks."""
-    sequence_length: Positive = 4096
-    train_iters: Positive
-    learning_rate: float = Field(gt=0)
-    min_learning_rate: float = Field(default=0.0, ge=0)
-    lr_schedule: Literal["constant", "linear", "cosine", "WSD"] = "cosine"
-    warmup_iters: Natural = 0
-    decay_iters: Positive | None = None
-    """Default: `train_iters`."""
-    weight_decay: float = Field(default=0.1, ge=0)
-    adam_beta1: Fraction = 0.9
-    adam_beta2: Fraction = 0.95
-    clip_grad: float = Field(default=1.0, ge=0)
-    precision: Literal["bf16", "fp8"] = "bf16"
-    """fp8 needs Hopper or newer."""
-    recompute: Literal["none", "selective", "full"] = "selective"
-    """What is computed again in the backward pass to save memory."""
-    recompute_method: Literal["uniform", "block"] | None = None
-    recompute_layers: Positive | None = None
-    seed: Positive = 1234
-    eval_interval: Positive = 500
-    eval_iters: Natural = 20
-    log_interval: Positive = 10
-
-
-class Blend(Model):
-    """One corpus of a mixture."""
-
-    weight: float = Field(gt=0)
-    prefix: AbsolutePath
-
-
-class MegatronData(Model):
-    """Indexed data sets, named without `.bin` and `.idx`."""
-
-    prefix: AbsolutePath | None = None
-    """One corpus; or `blend`."""
-    blend: tuple[Blend, ...] | None = Field(default=None, min_length=1)
-    split: tuple[Annotated[float, Field(ge=0)], ...] = (98, 2, 0)
-    """Shares of training, validation and test."""
-    tokenizer: AbsolutePath
-    """A folder with a Hugging Face tokenizer."""
-    cache_dir: AbsolutePath | None = None
-    """Where Megatron keeps its shuffled indices; default: beside the data."""
-    num_workers: Natural = 8
-
-
-class Checkpoint(Model):
-    """Where a run saves and resumes, and what it starts from."""
-
-    directory: AbsolutePath
-    pretrained: AbsolutePath | None = None
-    """Base weights of continued pre-training; read only while `directory` holds no checkpoint."""
-    interval: Positive = 500
-    """Iterations between two checkpoints."""
-    keep_last: Positive = 3
-    """Older complete checkpoints are deleted."""
-    format: Literal["torch_dist", "torch"] = "torch_dist"
-    async_save: bool = True
-    s3_uri: S3Uri | None = None
+from megatron_eks.config.architecture import AnyModel, Positive
+from megatron_eks.config.model import (
+    AbsolutePath,
+    DnsLabel,
+    Model,
+    Program,
+    Recipe,
+    S3Uri,
+    Text,
+)
+from megatron_eks.config.training import (
+    Checkpoint,
+    FsdpData,
+    FsdpTraining,
+    MegatronData,
+    MegatronTraining,
+    Parallelism,
+)
 
 
 class Elastic(Model):
@@ -107,14 +36,16 @@ class Runtime(Model):
 
     env: dict[str, str] = Field(default_factory=dict)
     """Further variables of the pods; each is judged by name."""
-    shm_gib: Positive = 128
-    """Size of /dev/shm; it counts against the pod's memory."""
+    shm_gib: Positive | None = None
+    """Size of /dev/shm; it counts against the pod's memory. Default: 128, or the GPUs' share."""
     distributed_timeout_minutes: int = Field(default=10, ge=1, le=1440)
     """A collective that takes longer ends the job's processes."""
     gang_restarts: int = Field(default=3, ge=0, le=1000)
     """How often all ranks may start again before the job has failed."""
     rendezvous: Literal["static", "c10d", "etcd"] = "static"
+    """How ranks find each other; all but static leave the number of nodes open."""
     elastic: Elastic | None = None
+    """Train on whatever number of nodes between two bounds is there."""
     host_network: bool = False
     """EFA does not need it."""
     ipc_lock: bool = False
@@ -130,6 +61,7 @@ class Job(Model):
     """What every job has."""
 
     schema_version: Literal[1]
+    kind: str
     name: DnsLabel = Field(max_length=50)
     pool: DnsLabel | None = None
     image: Text = "megatron"
@@ -138,86 +70,66 @@ class Job(Model):
 
 
 class GpuJob(Job):
-    """A job that takes whole GPU nodes."""
+    """A job that takes GPU nodes."""
 
     pool: DnsLabel
     """A pool of the cluster file."""
     nodes: Positive
-    """Each runs one pod on all of its GPUs."""
+    """Each runs one pod."""
     gpus_per_node: Positive | None = None
-    """Default: all of the instance type's."""
+    """Default: all of the instance type's. CPU, memory, /dev/shm and EFA follow."""
 
 
-class _MegatronRun(GpuJob):
+class TrainingJob(GpuJob):
+    """A job that trains a model and saves it."""
+
     model: AnyModel
+    checkpoint: Checkpoint
+
+
+class MegatronRun(TrainingJob):
+    """What Megatron-LM and Megatron-Bridge have in common."""
+
     parallelism: Parallelism = Parallelism()
     training: MegatronTraining
     data: MegatronData
-    checkpoint: Checkpoint
     extra_args: tuple[str, ...] = ()
-    """Further arguments of the program."""
+    """Further arguments of Megatron-LM; those that the plan sets itself are refused."""
 
 
-class MegatronJob(_MegatronRun):
+class MegatronJob(MegatronRun):
     """Pre-training or continued pre-training with Megatron-LM."""
 
     kind: Literal["megatron"]
 
 
-class MegatronBridgeJob(_MegatronRun):
+class MegatronBridgeJob(MegatronRun):
     """The same through a Megatron-Bridge recipe."""
 
     kind: Literal["megatron_bridge"]
-    recipe: Text
+    recipe: Recipe
+    """A function of `megatron.bridge.recipes`, such as `llama31_8b_pretrain_config`."""
     overrides: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    """Values of the recipe's configuration by dotted name, such as `ddp.overlap_grad_reduce`."""
 
 
-class FsdpTraining(Model):
-    """Batch and schedule of an FSDP or DDP run; defaults are the source guide's."""
+class TorchRun(TrainingJob):
+    """What FSDP and DDP have in common."""
 
-    max_steps: Positive = 100
-    train_batch_size: Positive = 1
-    sequence_length: Positive = 2048
-    learning_rate: float = Field(default=1e-4, gt=0)
-    min_learning_rate: float = Field(default=1e-5, ge=0)
-    lr_schedule: Literal["constant", "linear", "cosine"] = "cosine"
-    warmup_iters: Natural = 0
-    weight_decay: float = Field(default=0.2, ge=0)
-    adam_beta1: Fraction = 0.9
-    adam_beta2: Fraction = 0.95
-    clip_grad: float = Field(default=1.0, ge=0)
-    precision: Literal["bf16", "fp8"] = "bf16"
-    sharding: Literal["full", "hybrid"] = "full"
-    activation_checkpointing: bool = True
-    seed: Positive = 42
-    validation_interval: Positive = 25
-    log_interval: Positive = 1
-
-
-class FsdpData(Model):
-    """A Hugging Face data set and configuration, a JSONL path, or an indexed prefix."""
-
-    dataset: Text
-    configuration: str | None = None
-    tokenizer: Text
-    num_workers: Natural = 2
-
-
-class _TorchRun(GpuJob):
     image: Text = "fsdp"
-    model: AnyModel
     training: FsdpTraining = FsdpTraining()
     data: FsdpData
-    checkpoint: Checkpoint
+    token_secret: DnsLabel | None = None
+    """Secret whose key `token` is a Hugging Face token, for gated data and tokenizers."""
 
 
-class FsdpJob(_TorchRun):
+class FsdpJob(TorchRun):
     """Training with PyTorch FSDP2."""
 
     kind: Literal["fsdp"]
 
 
-class DdpJob(_TorchRun):
+class DdpJob(TorchRun):
     """Training with PyTorch DistributedDataParallel as an Indexed Job."""
 
     kind: Literal["ddp"]
@@ -228,22 +140,28 @@ class DataPrepJob(Job):
 
     kind: Literal["data_prep"]
     input: tuple[Text, ...] = Field(min_length=1)
+    """JSONL files, folders or patterns on the shared file system, or S3 URIs."""
     output_prefix: AbsolutePath
+    """The data set becomes PREFIX_KEY_document.bin and .idx."""
     tokenizer: AbsolutePath
     json_keys: tuple[Text, ...] = ("text",)
     append_eod: bool = True
     add_bos: bool = False
     on_bad_line: Literal["fail", "skip"] = "fail"
     shards: Positive = 1
+    """Pods that share the work."""
 
 
 class FetchJob(Job):
     """Brings a model, a tokenizer or data onto the shared file system."""
 
     kind: Literal["fetch"]
-    model: str | None = None
-    tokenizer: str | None = None
+    model: Text | None = None
+    """A Hugging Face model, its tokenizer included."""
+    tokenizer: Text | None = None
+    """Only the tokenizer of a Hugging Face model."""
     s3_uri: S3Uri | None = None
+    """Or everything below an S3 prefix."""
     directory: AbsolutePath
     token_secret: DnsLabel | None = None
     """Name of a Kubernetes Secret with the Hugging Face token; mounted as a file."""
@@ -254,9 +172,11 @@ class ConvertCheckpointJob(Job):
 
     kind: Literal["convert_checkpoint"]
     direction: Literal["import", "export"]
+    """To Megatron's form, or back."""
     source: AbsolutePath
     target: AbsolutePath
     model: Text
+    """The preset that the weights belong to."""
 
 
 class NcclTestJob(GpuJob):
@@ -266,6 +186,7 @@ class NcclTestJob(GpuJob):
     min_bytes: int = Field(default=8, ge=1)
     max_bytes: int = Field(default=17179869184, ge=1)
     pass_busbw_gb_s: float | None = Field(default=None, gt=0)
+    """Bus bandwidth that the largest message must reach; default: the catalogue's."""
 
 
 AnyJob = (

@@ -9,12 +9,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Code, Finding, Path, choices
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.model import FORMATS
-from megatron_eks.config.unsupported import (
-    SUPPORTED_KINDS,
-    cluster_unsupported,
-    job_unsupported,
-    unsupported,
-)
+from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,12 +35,9 @@ def parse_job(document: "Document") -> tuple[AnyJob | None, list[Finding]]:
     if not isinstance(document.value, dict):
         return None, document.findings
     kind = document.value.get("kind")
-    if isinstance(kind, str) and kind in SUPPORTED_KINDS:
-        return _parse(document, _KINDS[kind], job_unsupported)
     if isinstance(kind, str) and kind in _KINDS:
-        # Its other keys are not worth correcting yet.
-        unknown = unsupported(("kind",), kind, SUPPORTED_KINDS)
-    elif kind is None:
+        return _parse(document, _KINDS[kind], job_unsupported)
+    if kind is None:
         found, remedy, code = "'kind' is missing", ", ".join(sorted(_KINDS)), Code.MISSING_KEY
         unknown = Finding(code, ("kind",), found, f"add one of: {remedy}")
     else:

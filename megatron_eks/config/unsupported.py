@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.errors import Code, Finding, Path, dotted
-from megatron_eks.config.job import AnyJob, MegatronJob
+from megatron_eks.config.job import AnyJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,25 +18,16 @@ _CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
     (("images", "megatron", "tag_strategy"), ("auto",)),
     (("images", "fsdp", "test_level"), ("standard",)),
     (("images", "fsdp", "tag_strategy"), ("auto",)),
-    (("platform", "etcd"), (False,)),
     (("platform", "kueue"), (False,)),
     (("platform", "trainer_v2"), (False,)),
     (("observability", "enabled"), (False,)),
     (("observability", "alarm_email"), (None,)),
     (("observability", "monthly_budget_usd"), (None,)),
 )
-SUPPORTED_KINDS = ("megatron",)
-
 _JOB: tuple[tuple[Path, tuple[object, ...]], ...] = (
-    (("parallelism", "expert"), (1,)),
-    (("parallelism", "expert_tensor"), (None,)),
-    (("training", "lr_schedule"), ("constant", "linear", "cosine")),
     (("checkpoint", "s3_uri"), (None,)),
-    (("runtime", "rendezvous"), ("static",)),
-    (("runtime", "elastic"), (None,)),
     (("runtime", "queue"), (None,)),
     (("runtime", "priority_class"), (None,)),
-    (("extra_args",), ((),)),
 )
 
 
@@ -46,8 +36,6 @@ def rendered_values() -> "Iterator[tuple[str, str, str]]":
     for file, table in (("cluster file", _CLUSTER), ("job file", _JOB)):
         for path, values in table:
             yield file, dotted(path).replace(".*", "[*]"), " or ".join(map(_yaml, values))
-    yield "job file", "kind", " or ".join(SUPPORTED_KINDS)
-    yield "job file", "model", "a dense preset, or a mapping without experts"
 
 
 def cluster_unsupported(config: "ClusterConfig") -> "Iterator[Finding]":
@@ -58,11 +46,6 @@ def cluster_unsupported(config: "ClusterConfig") -> "Iterator[Finding]":
 def job_unsupported(job: AnyJob) -> "Iterator[Finding]":
     """Refuse job settings that would silently do nothing."""
     yield from _unsupported(job, _JOB)
-    if isinstance(job, MegatronJob) and isinstance(job.model, ModelSpec):
-        if job.model.num_experts is not None:
-            yield unsupported(("model", "num_experts"), job.model.num_experts, (None,))
-        if job.model.init is not None:
-            yield unsupported(("model", "init"), job.model.init, (None,))
 
 
 def _unsupported(
@@ -71,18 +54,13 @@ def _unsupported(
     for pattern, rendered in table:
         for path, value in _values(model, pattern, ()):
             if value not in rendered:
-                yield unsupported(path, value, rendered)
+                allowed = " or ".join(map(_yaml, rendered))
+                yield unsupported_value(path, value, f"use {allowed} for now")
 
 
-def unsupported(path: Path, value: object, rendered: tuple[object, ...]) -> Finding:
-    """Refuse one value, and name those that are rendered today."""
-    allowed = " or ".join(_yaml(option) for option in rendered)
-    return Finding(
-        Code.NOT_SUPPORTED_YET,
-        path,
-        f"{_yaml(value)} is not supported yet",
-        f"use {allowed} for now",
-    )
+def unsupported_value(path: Path, value: object, remedy: str) -> Finding:
+    """Refuse one value that nothing renders yet."""
+    return Finding(Code.NOT_SUPPORTED_YET, path, f"{_yaml(value)} is not supported yet", remedy)
 
 
 def _yaml(value: object) -> str:

@@ -12,13 +12,14 @@ from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, parameters
 from megatron_eks.project import Project, load_project
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import date
     from pathlib import Path
 
     from megatron_eks.plan.capacity import CapacityPlan
     from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.job import JobPlan
+    from megatron_eks.plan.job import JobPlan, Training
+    from megatron_eks.predict.memory import Layout
 
 
 def run(cluster_file: "Path", output: str, today: "date") -> int:
@@ -66,9 +67,9 @@ def _sections(project: Project) -> "Iterator[str]":
         yield f"To see to: {note}"
     yield ""
     yield from _cost(project)
-    for job in project.jobs:
+    if project.jobs:
         yield ""
-        yield from _job(job)
+        yield from _jobs(project.jobs)
 
 
 def _network(plan: "ClusterPlan") -> "Iterator[str]":
@@ -132,33 +133,77 @@ def _cost(project: Project) -> "Iterator[str]":
     yield from cost.notes
 
 
-def _job(job: "JobPlan") -> "Iterator[str]":
-    layout, memory = job.layout, job.memory
-    yield f"Job {job.name}: {job.nodes} x {job.pool.instance.name}, {job.gpus} GPUs"
-    yield (
-        f"  {parameters(job.model) / 1e9:.2f} B parameters; "
-        f"tensor {layout.tensor} x pipeline {layout.pipeline} x "
-        f"context {layout.context} x data {layout.data}"
-    )
-    checkpoint_gb = job.checkpoint_bytes / 1e9
-    yield f"  {job.tokens / 1e9:.1f} B tokens; a checkpoint takes {checkpoint_gb:.0f} GB"
+def _jobs(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
+    """One line a job, and one for the fullest rank of each that trains."""
     rows = [
         (
-            str(stage.stage),
-            _gib(stage.weights_bytes),
-            _gib(stage.optimizer_bytes),
-            _gib(stage.activations_bytes),
-            _gib(stage.logits_bytes),
-            _gib(OVERHEAD_BYTES),
-            _gib(stage.total_bytes),
-            f"{_gib(memory.capacity_bytes)} ({stage.total_bytes / memory.capacity_bytes:.0%})",
+            job.name,
+            job.kind,
+            _place(job),
+            *(_training(job.training) if job.training else ("", "", "")),
         )
-        for stage in memory.stages
+        for job in jobs
     ]
-    header = ("STAGE", "WEIGHTS", "OPTIMIZER", "ACTIVATIONS", "LOGITS", "OTHER", "GIB/GPU", "OF")
-    for line in table(header, rows, right=range(1, 8)):
-        yield f"  {line}"
-    yield "  Gradients count as weights; OTHER is CUDA, NCCL and the allocator."
+    yield from table(("JOB", "KIND", "NODES", "MODEL", "TOKENS", "SAVES"), rows, right=(3, 4, 5))
+    trained = [(job.name, job.training) for job in jobs if job.training]
+    if not trained:
+        return
+    yield ""
+    header = ("GIB PER GPU", "LAYOUT", "WEIGHTS", "OPTIM", "ACTIV", "LOGITS", "SUM", "OF")
+    memory = [(name, _layout(training.layout), *_memory(training)) for name, training in trained]
+    yield from table(header, memory, right=range(2, 8))
+    overhead = _gib(OVERHEAD_BYTES)
+    yield f"The fullest stage; weights with gradients; SUM with {overhead} for CUDA and NCCL."
+
+
+def _place(job: "JobPlan") -> str:
+    if job.pool is None:
+        return "system"
+    if not job.gpus:
+        return f"{job.pool.name} (CPU)"
+    part = job.resources.gpus if job.resources.gpus < job.pool.instance.gpus else None
+    return f"{job.nodes} x {job.pool.name}" + (f" ({part} GPUs)" if part else "")
+
+
+def _training(training: "Training") -> tuple[str, str, str]:
+    return (
+        _short(parameters(training.model)),
+        _short(training.tokens),
+        f"{_short(training.checkpoint_bytes)}B",
+    )
+
+
+def _short(count: int) -> str:
+    """Write a large number with three digits or so."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return str(count)
+
+
+def _layout(layout: "Layout") -> str:
+    """Write the sizes that are not 1; what remains is data parallel."""
+    sizes = {
+        "tp": layout.tensor,
+        "pp": layout.pipeline,
+        "cp": layout.context,
+        "ep": layout.expert,
+        "dp": layout.data,
+    }
+    return " ".join(f"{name}{size}" for name, size in sizes.items() if size > 1) or "1 GPU"
+
+
+def _memory(training: "Training") -> tuple[str, ...]:
+    memory = training.memory
+    stage = max(memory.stages, key=lambda stage: stage.total_bytes)
+    return (
+        _gib(stage.weights_bytes),
+        _gib(stage.optimizer_bytes),
+        _gib(stage.activations_bytes),
+        _gib(stage.logits_bytes),
+        _gib(stage.total_bytes),
+        f"{_gib(memory.capacity_bytes)} {stage.total_bytes / memory.capacity_bytes:.0%}",
+    )
 
 
 def _gib(count: int) -> str:

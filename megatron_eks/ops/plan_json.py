@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from megatron_eks.config.load import Json
     from megatron_eks.plan.capacity import CapacityPlan
     from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.job import JobPlan
+    from megatron_eks.plan.job import JobPlan, Training
     from megatron_eks.project import Project
 
 
@@ -121,23 +121,31 @@ def _cost(plan: "ClusterPlan") -> "Json":
 
 
 def _job(job: "JobPlan") -> "Json":
-    layout, memory = job.layout, job.memory
     return {
         "name": job.name,
         "kind": job.kind,
-        "pool": job.pool.name,
+        "pool": job.pool.name if job.pool else None,
         "nodes": job.nodes,
         "gpus": job.gpus,
         "image": job.image.uri,
-        "parameters": parameters(job.model),
+        **(_training(job.training) if job.training else {}),
+        "resources": dict(asdict(job.resources)),
+    }
+
+
+def _training(training: "Training") -> "dict[str, Json]":
+    layout, memory = training.layout, training.memory
+    return {
+        "parameters": parameters(training.model),
         "parallelism": {
             "tensor": layout.tensor,
             "pipeline": layout.pipeline,
             "context": layout.context,
+            "expert": layout.expert,
             "data": layout.data,
         },
-        "tokens": job.tokens,
-        "checkpoint_bytes": job.checkpoint_bytes,
+        "tokens": training.tokens,
+        "checkpoint_bytes": training.checkpoint_bytes,
         "memory": {
             "per_gpu_bytes": memory.per_gpu_bytes,
             "capacity_bytes": memory.capacity_bytes,
@@ -150,5 +158,4 @@ def _job(job: "JobPlan") -> "Json":
                 for stage in memory.stages
             ],
         },
-        "resources": dict(asdict(job.resources)),
     }

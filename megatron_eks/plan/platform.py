@@ -15,6 +15,10 @@ GPU_TAINT = "nvidia.com/gpu"
 SYSTEM_NAMESPACE = "megatron-system"
 OPERATOR_NAMESPACE = "kubeflow"
 
+# Where ranks of `rendezvous: etcd` meet, and on which port.
+ETCD_SERVICE = "etcd"
+ETCD_PORT = 2379
+
 # Pods run as this user; it owns the directories that the set-up Job makes on the file system.
 POD_UID = 10001
 
@@ -29,6 +33,7 @@ class PlatformPlan:
     namespace: str
     pod_security: Literal["restricted", "privileged"]
     dcgm_exporter: bool
+    etcd: bool
     claim: str
     mount_path: str
     capacity_gib: int
@@ -62,6 +67,7 @@ def plan_platform(config: "ClusterConfig") -> PlatformPlan:
         namespace=config.platform.namespace,
         pod_security=config.platform.pod_security,
         dcgm_exporter=config.platform.dcgm_exporter,
+        etcd=config.platform.etcd,
         claim=CLAIM,
         mount_path=mount_path,
         capacity_gib=config.storage.lustre.capacity_gib,

@@ -34,6 +34,15 @@ class Layout:
     virtual_pipeline: int = 1
     sequence_parallel: bool = True
     distributed_optimizer: bool = True
+    expert: int = 1
+    """GPUs that divide the experts of a layer among themselves."""
+    expert_tensor: int = 1
+    """GPUs that share each expert; of no meaning without experts."""
+
+    @property
+    def expert_data(self) -> int:
+        """Replicas of each expert: experts lie over the same GPUs in a grid of their own."""
+        return self.tensor * self.context * self.data // (self.expert * self.expert_tensor)
 
 
 @dataclass(frozen=True)
@@ -87,14 +96,11 @@ class MemoryEstimate:
 
 
 def parameters(model: "ModelShape") -> int:
-    """Count the parameters of a whole dense model, without vocabulary padding."""
+    """Count the parameters of a whole model, without vocabulary padding."""
     embeddings = model.vocab_size * model.hidden_size
     tables = 2 if model.untie_embeddings_and_output_weights else 1
-    return (
-        model.num_layers * _layer_parameters(model, 1)
-        + tables * embeddings
-        + _extra_parameters(model)
-    )
+    layer = layer_parameters(model, 1) + _expert_parameters(model, 1, 1)
+    return model.num_layers * layer + tables * embeddings + _extra_parameters(model)
 
 
 def estimate(
@@ -108,34 +114,52 @@ def estimate(
 def _stage(model: "ModelShape", layout: Layout, batch: Batch, index: int) -> StageMemory:
     first, last = index == 0, index == layout.pipeline - 1
     layers = model.num_layers // layout.pipeline
-    held = layers * _layer_parameters(model, layout.tensor)
+    held = layers * layer_parameters(model, layout.tensor)
     table = padded_vocabulary(model.vocab_size, layout.tensor) * model.hidden_size // layout.tensor
     # A tied output layer is the first stage's table on one stage, and a copy of it on several.
     output_is_own = model.untie_embeddings_and_output_weights or layout.pipeline > 1
     held += table * (first + (last and output_is_own))
     held += _extra_parameters(model) if first or last else 0
-    replicas = layout.data * layout.context if layout.distributed_optimizer else 1
+    experts = layers * _expert_parameters(model, layout.expert, layout.expert_tensor)
+    sharded = layout.distributed_optimizer
+    states = held // (layout.data * layout.context if sharded else 1)
+    states += experts // (layout.expert_data if sharded else 1)
     return StageMemory(
         stage=index,
-        parameters=held,
-        weights_bytes=6 * held,  # bf16 weight, fp32 gradient
-        optimizer_bytes=12 * held // replicas,  # fp32 master weight, two moments
-        activations_bytes=int(_activations(model, layout, batch, layers, index)),
-        logits_bytes=int(_logits(model, layout, batch)) if last else 0,
+        parameters=held + experts,
+        weights_bytes=6 * (held + experts),  # bf16 weight, fp32 gradient
+        optimizer_bytes=12 * states,  # fp32 master weight, two moments
+        activations_bytes=int(activations(model, layout, batch, layers, index)),
+        logits_bytes=int(logits(model, layout, batch)) if last else 0,
     )
 
 
-def _layer_parameters(model: "ModelShape", tensor: int) -> int:
-    """Parameters of one layer on one tensor parallel rank; norms are on every rank."""
+def layer_parameters(model: "ModelShape", tensor: int) -> int:
+    """Parameters of one layer on one tensor parallel rank; norms and router are on every rank."""
     query = model.num_attention_heads * model.kv_channels
     groups = max(model.num_query_groups, tensor)  # fewer groups than ranks are replicated
     key_value = 2 * groups * model.kv_channels
-    gates = 3 if model.swiglu else 2
-    matrices = model.hidden_size * (2 * query + key_value + gates * model.ffn_hidden_size)
+    matrices = model.hidden_size * (2 * query + key_value)
+    biases = query + key_value if model.add_bias_linear else 0
+    row_biases = model.hidden_size if model.add_bias_linear else 0
     norms = model.hidden_size * (2 if model.normalization == "RMSNorm" else 4)
-    biases = query + key_value + (gates - 1) * model.ffn_hidden_size if model.add_bias_linear else 0
-    row_biases = 2 * model.hidden_size if model.add_bias_linear else 0
-    return (matrices + biases) // tensor + norms + row_biases
+    whole = norms + row_biases + model.hidden_size * (model.num_experts or 0)
+    if model.num_experts is None:
+        return (matrices + biases) // tensor + whole + _feed_forward_parameters(model, tensor)
+    return (matrices + biases) // tensor + whole
+
+
+def _expert_parameters(model: "ModelShape", expert: int, tensor: int) -> int:
+    """Parameters of one layer's experts on one rank."""
+    count = (model.num_experts or 0) // expert
+    return count * _feed_forward_parameters(model, tensor)
+
+
+def _feed_forward_parameters(model: "ModelShape", tensor: int) -> int:
+    gates = 2 if model.swiglu else 1
+    matrices = model.hidden_size * (gates + 1) * model.ffn_hidden_size
+    biases = gates * model.ffn_hidden_size if model.add_bias_linear else 0
+    return (matrices + biases) // tensor + (model.hidden_size if model.add_bias_linear else 0)
 
 
 def _extra_parameters(model: "ModelShape") -> int:
@@ -151,9 +175,10 @@ def padded_vocabulary(vocabulary: int, tensor: int) -> int:
     return math.ceil(vocabulary / multiple) * multiple
 
 
-def _activations(
+def activations(
     model: "ModelShape", layout: Layout, batch: Batch, layers: int, stage: int
 ) -> float:
+    """Bytes that a stage keeps between forward and backward pass, and works on."""
     tokens = batch.micro_batch_size * batch.sequence_length / layout.context
     layer = tokens * _layer_activation_bytes(model, layout)
     shard = layout.tensor if layout.sequence_parallel else 1
@@ -182,11 +207,14 @@ def _layer_activation_bytes(model: "ModelShape", layout: Layout) -> float:
     key_value = 2 * max(model.num_query_groups, layout.tensor) * model.kv_channels
     # SwiGLU keeps gate, value and product; GELU keeps its input and output.
     feed_forward = (3 if model.swiglu else 2) * model.ffn_hidden_size
+    if model.num_experts is not None:
+        # Each token goes to several experts, and stands before and behind each of them once more.
+        feed_forward = (feed_forward + 2 * hidden) * (model.moe_router_topk or 1)
     sharded = 2 * (2 * query + key_value + feed_forward)
     return sharded / layout.tensor + unsharded / (layout.tensor if layout.sequence_parallel else 1)
 
 
-def _logits(model: "ModelShape", layout: Layout, batch: Batch) -> float:
+def logits(model: "ModelShape", layout: Layout, batch: Batch) -> float:
     """Logits in bf16 and fp32, and their fp32 gradient."""
     tokens = batch.micro_batch_size * batch.sequence_length / layout.context
     return tokens * padded_vocabulary(model.vocab_size, layout.tensor) / layout.tensor * (2 + 4 + 4)

@@ -21,4 +21,4 @@ def job() -> Manifest:
 @pytest.fixture(scope="session")
 def everything(platform: list[Manifest]) -> list[Manifest]:
     """Return all objects of all folders."""
-    return [*platform, *rendered.validation(), *rendered.jobs()]
+    return [*platform, *rendered.validation(), *rendered.jobs(*rendered.shipped_jobs())]

@@ -10,12 +10,13 @@ from typing import Any
 import cdk8s
 
 from charts import composition
-from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
-from megatron_eks.plan.job import JobPlan, plan_job
+from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.jobs.table import plan_job
+from megatron_eks.plan.jobs.validation import plan_validation
 
 # An object as JSON, which has no narrower type.
 Manifest = dict[str, Any]
@@ -25,6 +26,10 @@ _TAGS = {"megatron": "0123abcd", "fsdp": "4567cdef"}
 
 REGISTRY = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
 DIGEST = f"@sha256:{'0123456789abcdef' * 4}"
+
+# What the controller of Jobs adds to pods.
+JOB_LABEL = "batch.kubernetes.io/job-name"
+INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 
 # What `cdk deploy` writes before and after the digests of the images are known.
 STORAGE = {
@@ -87,11 +92,19 @@ def deployed() -> Outputs:
 
 
 @cache
-def training_job(stacks: str = json.dumps(DEPLOYED)) -> JobPlan:
-    """Plan the job that a checkout starts with."""
-    config, findings = parse_job(_document("jobs/megatron-cpt-techpulse.yaml"))
-    assert isinstance(config, MegatronJob), findings
+def training_job(
+    stacks: str = json.dumps(DEPLOYED), name: str = "megatron-cpt-techpulse"
+) -> JobPlan:
+    """Plan one of the jobs that a checkout starts with."""
+    config, findings = parse_job(_document(f"jobs/{name}.yaml"))
+    assert config is not None, findings
     return plan_job(config, cluster(), outputs(stacks).images)
+
+
+def shipped_jobs(stacks: str = json.dumps(DEPLOYED)) -> list[JobPlan]:
+    """Plan all jobs that a checkout starts with."""
+    files = sorted((_ROOT / "jobs").iterdir())
+    return [training_job(stacks, file.stem) for file in files]
 
 
 def other_platform(plan: ClusterPlan | None = None, **changes: Any) -> ClusterPlan:
@@ -108,8 +121,10 @@ def platform(plan: ClusterPlan | None = None, outs: Outputs | None = None) -> li
 
 
 def validation(plan: ClusterPlan | None = None) -> list[Manifest]:
-    """Render the smoke tests."""
-    return _render(lambda app: composition.build_validation(app, plan or cluster()))
+    """Render the tests of the pools."""
+    chosen = plan or cluster()
+    plans = plan_validation(chosen, deployed().images)
+    return _render(lambda app: composition.build_validation(app, chosen, plans))
 
 
 def jobs(*plans: JobPlan, plan: ClusterPlan | None = None) -> list[Manifest]:
@@ -130,17 +145,23 @@ def only(manifests: list[Manifest], kind: str, name: str | None = None) -> Manif
 
 
 def pods(manifests: list[Manifest]) -> Iterator[Pod]:
-    """Find the pods of all workloads; a PyTorchJob has one for each role."""
+    """Find the pods of all workloads; a PyTorchJob has one for each role.
+
+    Those of an Indexed Job carry the label that its controller adds.
+    """
     for manifest in manifests:
         spec = manifest.get("spec", {})
         holders = spec.get("pytorchReplicaSpecs", {"": spec}).values()
         for holder in holders:
             if "template" in holder:
                 template = holder["template"]
+                added = {INDEX_LABEL: "0"} if spec.get("completionMode") == "Indexed" else {}
+                if manifest["kind"] == "Job":
+                    added[JOB_LABEL] = manifest["metadata"]["name"]
                 yield Pod(
                     manifest,
                     manifest["metadata"]["namespace"],
-                    template["metadata"]["labels"],
+                    {**template["metadata"]["labels"], **added},
                     template["spec"],
                 )
 

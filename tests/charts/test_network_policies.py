@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.charts.rendered import Manifest, cluster
+from tests.charts.rendered import INDEX_LABEL, JOB_LABEL, Manifest, cluster
 
 RANK_LABEL = "training.kubeflow.org/job-name"
 
@@ -28,6 +28,12 @@ def rank(job: str) -> Peer:
     return Peer(cluster().platform.namespace, {"app": "megatron-training", RANK_LABEL: job})
 
 
+def indexed_rank(job: str) -> Peer:
+    """Return a pod of an Indexed Job as its controller labels it."""
+    labels = {"app": "megatron-training", JOB_LABEL: job, INDEX_LABEL: "0"}
+    return Peer(cluster().platform.namespace, labels)
+
+
 def outside(address: str) -> Peer:
     """Return an address."""
     return Peer(address=address)
@@ -35,6 +41,10 @@ def outside(address: str) -> Peer:
 
 DNS = Peer("kube-system", {"k8s-app": "kube-dns"})
 MINE = rank("megatron-cpt-techpulse")
+INDEXED = indexed_rank("ddp-llama-3-2-1b")
+# A pod of a job that trains nothing: data preparation, fetching, conversion.
+TASK = Peer(cluster().platform.namespace, {"app": "fetch", JOB_LABEL: "fetch-llama-3-1-8b"})
+SHARD = Peer(cluster().platform.namespace, {"app": "data-prep", JOB_LABEL: "x", INDEX_LABEL: "0"})
 CHORE = Peer(cluster().platform.system_namespace, {"app": "shared-directories"})
 
 
@@ -104,16 +114,22 @@ def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 @pytest.mark.parametrize("port", [(23456, "TCP"), (1024, "TCP"), (65535, "UDP")])
-def test_ranks_of_a_job_talk_on_every_port(policies, port):
+@pytest.mark.parametrize("mine", [MINE, INDEXED], ids=["operator", "indexed"])
+def test_ranks_of_a_job_talk_on_every_port(policies, port, mine):
     """NCCL's bootstrap and torch's store pick ports at random."""
-    assert reaches(policies, MINE, MINE, port)
+    assert reaches(policies, mine, mine, port)
 
 
-def test_pods_that_are_no_ranks_stay_outside(policies):
-    """Only what the operator labels may join a job's traffic."""
-    stranger = Peer(cluster().platform.namespace, {"app": "megatron-training"})
-    assert not reaches(policies, stranger, MINE, (23456, "TCP"))
-    assert not reaches(policies, MINE, stranger, (23456, "TCP"))
+@pytest.mark.parametrize("mine", [MINE, INDEXED], ids=["operator", "indexed"])
+@pytest.mark.parametrize(
+    "stranger",
+    [Peer(cluster().platform.namespace, {"app": "megatron-training"}), TASK, SHARD],
+    ids=["unlabelled", "task", "shard"],
+)
+def test_pods_that_are_no_ranks_stay_outside(policies, mine, stranger):
+    """Only what a controller labels may join a job's traffic."""
+    assert not reaches(policies, stranger, mine, (23456, "TCP"))
+    assert not reaches(policies, mine, stranger, (23456, "TCP"))
 
 
 @pytest.mark.parametrize(
@@ -127,9 +143,10 @@ def test_pods_that_are_no_ranks_stay_outside(policies):
     ],
     ids=["dns-udp", "dns-tcp", "pod-identity", "internet", "interface-endpoint"],
 )
-def test_a_job_reaches_what_it_needs(policies, target, port):
+@pytest.mark.parametrize("mine", [MINE, INDEXED, TASK], ids=["operator", "indexed", "task"])
+def test_a_job_reaches_what_it_needs(policies, target, port, mine):
     """Names, credentials, and HTTPS to S3 and Hugging Face."""
-    assert reaches(policies, MINE, target, port)
+    assert reaches(policies, mine, target, port)
 
 
 @pytest.mark.parametrize(
@@ -149,10 +166,11 @@ def test_a_job_reaches_nothing_else(policies, target, port):
     assert not side_allows(policies, MINE, target, port, "Egress")
 
 
-@pytest.mark.parametrize("source", [DNS, outside("203.0.113.9"), CHORE])
-def test_nobody_reaches_a_job_from_elsewhere(policies, source):
+@pytest.mark.parametrize("source", [DNS, outside("203.0.113.9"), CHORE, TASK])
+@pytest.mark.parametrize("mine", [MINE, INDEXED, TASK], ids=["operator", "indexed", "task"])
+def test_nobody_reaches_a_job_from_elsewhere(policies, source, mine):
     """Only ranks get in."""
-    assert not side_allows(policies, MINE, source, (23456, "TCP"), "Ingress")
+    assert not side_allows(policies, mine, source, (23456, "TCP"), "Ingress")
 
 
 @pytest.mark.parametrize("target", [DNS, MINE, outside("52.219.96.1"), outside("169.254.170.23")])

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from charts import composition
 from megatron_eks.catalog import environment
 from megatron_eks.config.load import read_documents
-from megatron_eks.plan.job import JobPlan, Resources
+from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.resources import Resources
 from tests.charts.operator_rules import INJECTED, RENDEZVOUS, derived_names, refusals
 from tests.charts.pod_security import violations
 from tests.charts.rendered import DEPLOYED, TAGGED, Manifest, cluster, jobs, only, training_job
@@ -68,7 +69,6 @@ job_plans = st.builds(
     st.just(training_job()),
     name=names,
     nodes=st.integers(1, 450),
-    processes_per_node=st.integers(1, 8),
     args=st.lists(texts, max_size=20).map(tuple),
     env=st.dictionaries(st.from_regex(r"[A-Z][A-Z0-9_]{0,20}", fullmatch=True), texts, max_size=5),
     resources=resources,
@@ -107,7 +107,7 @@ def test_texts_arrive_as_they_are(plan: JobPlan, tmp_path_factory):
     for documents in readings:
         found = container(only(documents, "PyTorchJob"))
         assert found["args"] == list(plan.args)
-        assert {entry["name"]: entry["value"] for entry in found["env"]} == plan.env
+        assert {entry["name"]: entry["value"] for entry in found.get("env", ())} == plan.env
 
 
 @pytest.mark.oracle
@@ -210,7 +210,7 @@ def test_memory_holds_its_own_file_system(job):
     limits = container(job)["resources"]["limits"]
     assert shm["medium"] == "Memory"
     assert mib(shm["sizeLimit"]) < mib(limits["memory"])
-    instance = training_job().pool.instance
+    instance = cluster().pools[0].instance
     pages = mib(limits["hugepages-2Mi"])
     assert mib(limits["memory"]) + pages < instance.memory_mib
     scratch = volumes[mounts["/tmp"]]["emptyDir"]  # noqa: S108 -- a path in the pod
@@ -220,15 +220,15 @@ def test_memory_holds_its_own_file_system(job):
 
 def test_pods_go_to_their_pool_and_leave_lost_nodes(job):
     """A pool's nodes carry its label and the taint; half a minute is enough for a lost one."""
-    spec, plan = template(job)["spec"], training_job()
-    assert spec["nodeSelector"].items() <= plan.pool.labels.items()
+    spec, (pool,) = template(job)["spec"], cluster().pools
+    assert spec["nodeSelector"].items() <= pool.labels.items()
     tolerations = {item["key"]: item for item in spec["tolerations"]}
     taint = {"key": cluster().platform.gpu_taint, "operator": "Exists", "effect": "NoSchedule"}
     assert tolerations[cluster().platform.gpu_taint] == taint
     for condition in ("not-ready", "unreachable"):
         toleration = tolerations[f"node.kubernetes.io/{condition}"]
         assert (toleration["effect"], toleration["tolerationSeconds"]) == ("NoExecute", 30)
-    assert spec["terminationGracePeriodSeconds"] == plan.grace_seconds
+    assert spec["terminationGracePeriodSeconds"] == training_job().grace_seconds
 
 
 def test_pods_know_nothing_of_the_api(job):

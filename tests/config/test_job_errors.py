@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster, parse_job
-from megatron_eks.plan.job_checks import check_job
+from megatron_eks.plan.jobs.table import check_job
 
 ROOT = Path(__file__).parents[2]
 GOOD = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
@@ -21,24 +20,30 @@ def findings(text: str, cluster_text: str = CLUSTER) -> list[str]:
     assert cluster is not None
     document = read_mapping(text, "j.yaml")
     job, found = parse_job(document)
-    if isinstance(job, MegatronJob):
+    if job is not None:
         found += document.locate(check_job(job, cluster))
     return [str(finding) for finding in found]
 
 
-def test_the_shipped_job_has_no_finding():
-    """The text that every case below changes is correct."""
-    assert findings(GOOD) == []
+@pytest.mark.parametrize("file", sorted((ROOT / "jobs").iterdir()), ids=lambda file: file.stem)
+def test_no_shipped_job_has_a_finding(file):
+    """Every job of the default cluster runs on the default cluster."""
+    assert findings(file.read_text()) == []
 
 
-CASES = yaml.safe_load(Path(__file__).with_name("job_errors.yaml").read_text())
+CASES = [
+    case
+    for table in ("job", "megatron", "pytorch", "task")
+    for case in yaml.safe_load(Path(__file__).with_name(f"{table}_errors.yaml").read_text())
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["by"].strip() or "removed" for case in CASES])
 def test_messages(case):
-    """One change to the shipped job gives exactly these lines."""
-    assert case["replace"] in GOOD
-    found = findings(GOOD.replace(case["replace"], case["by"], 1))
+    """One change to a shipped job gives exactly these lines."""
+    text = (ROOT / "jobs" / f"{case['file']}.yaml").read_text() if "file" in case else GOOD
+    assert case["replace"] in text
+    found = findings(text.replace(case["replace"], case["by"], 1))
     assert sorted(found) == sorted(case["expect"])
 
 

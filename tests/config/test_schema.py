@@ -21,7 +21,10 @@ def test_committed_files_are_fresh():
 
 @pytest.mark.parametrize(
     ("schema", "file"),
-    [("cluster", "cluster.yaml"), ("job", "jobs/megatron-cpt-techpulse.yaml")],
+    [
+        ("cluster", "cluster.yaml"),
+        *(("job", f"jobs/{path.name}") for path in sorted((ROOT / "jobs").iterdir())),
+    ],
 )
 def test_shipped_files_follow_their_schema(schema, file):
     """An editor marks nothing in the files that we ship, and marks a misspelt key."""

@@ -15,8 +15,7 @@ from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.local.kubernetes.nodes import gpu_node
 from megatron_eks.plan.cluster_checks import check_cluster
 from megatron_eks.plan.cost import cluster_cost
-from megatron_eks.plan.job import plan_job
-from megatron_eks.plan.job_checks import check_job
+from megatron_eks.plan.jobs.table import check_job, plan_job
 from megatron_eks.rules.manifests import check_manifests
 from megatron_eks.rules.templates import check_templates
 from tests.charts import rendered

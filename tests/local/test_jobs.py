@@ -13,7 +13,7 @@ pytestmark = pytest.mark.control_plane
 
 def test_the_default_job_runs_on_two_nodes(client, emitted, submit):
     """Master and worker are admitted under `restricted`, and each fills a node of the pool."""
-    (job,) = manifests.read(emitted / "jobs")
+    (job,) = manifests.read_file(emitted / "jobs" / "megatron-cpt-techpulse.k8s.yaml")
     submit(job)
     pods = jobs.wait_for_pods(client, job, 2, "Running")
     assert [pod["metadata"]["name"] for pod in pods] == [

@@ -85,17 +85,6 @@ def test_the_claim_of_each_namespace_is_bound(client, namespace):
     assert claim["spec"]["volumeName"] == f"techpulse-{namespace}-{name}"
 
 
-def test_the_validation_job_runs_on_a_gpu_node(client, emitted, submit):
-    """It asks for a GPU, so it waits where there is none."""
-    (job,) = manifests.read(emitted / "validation")
-    submit(job)
-    name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
-    wait_for(
-        "the job to succeed",
-        lambda: client.get("batch/v1", "Job", name, namespace)["status"].get("succeeded"),
-    )
-
-
 def test_an_unknown_field_is_refused(client):
     """In the PyTorchJob's own schema as in the pod's inside of it."""
     job = jobs.training_job("unknown-field")

@@ -9,8 +9,8 @@ from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cost import cluster_cost
-from megatron_eks.plan.job import pod_resources
-from megatron_eks.plan.job_checks import check_job
+from megatron_eks.plan.jobs.table import check_job
+from megatron_eks.plan.resources import gpu_resources
 
 ROOT = Path(__file__).parents[2]
 BLOCK = "{type: capacity_block, id: cr-0123456789abcdef0, ends_at: 2026-12-01T11:30:00Z}"
@@ -29,7 +29,7 @@ def with_capacity(capacity, instance_type="p4d.24xlarge"):
 def test_a_pod_fits_on_its_node(name):
     """A pod that asks for more than the kubelet offers stays Pending for ever."""
     instance = INSTANCES[name]
-    pod = pod_resources(instance, shm_gib=1)
+    pod = gpu_resources(instance, instance.gpus, nodes=2, shm_gib=1)
     left = instance.allocatable_memory_mib - instance.hugepages_mib
     assert MIB_PER_GIB <= pod.memory_mib < left
     assert 1000 <= pod.cpu_millis < instance.allocatable_cpu_millis

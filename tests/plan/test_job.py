@@ -110,13 +110,13 @@ def test_backoff_limit_allows_the_gang_restarts(job, restarts, limit):
 def test_grace_period_covers_a_last_checkpoint(job):
     """112 GB at half of 586 MB/s take more than six minutes."""
     plan = job()
-    assert plan.checkpoint_bytes == pytest.approx(112.4e9, rel=0.01)
+    assert plan.training.checkpoint_bytes == pytest.approx(112.4e9, rel=0.01)
     assert plan.grace_seconds == 480
 
 
 def test_memory_is_compared_with_the_pools_gpu(job):
     """The same job has twice the room on p4de."""
-    small, large = job().memory, job(on=P4DE).memory
+    small, large = job().training.memory, job(on=P4DE).training.memory
     assert small.per_gpu_bytes == large.per_gpu_bytes
     assert small.capacity_bytes == 40346 * MIB
     assert large.capacity_bytes == 81050 * MIB
@@ -126,5 +126,5 @@ def test_model_mapping_overrides_a_preset(job):
     """A preset with changes keeps the rest of the preset."""
     changes = {"model: llama-3.1-8b": "model: {preset: llama-3.1-8b, num_layers: 16}"}
     plan = job(changes)
-    assert (plan.model.num_layers, plan.model.hidden_size) == (16, 4096)
+    assert (plan.training.model.num_layers, plan.training.model.hidden_size) == (16, 4096)
     assert option(plan, "--num-layers") == "16"

@@ -11,18 +11,17 @@ from hypothesis import strategies as st
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Finding, has_errors
-from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.cluster_checks import check_cluster
-from megatron_eks.plan.job import plan_job
-from megatron_eks.plan.job_checks import check_job
+from megatron_eks.plan.jobs.table import check_job, plan_job
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = (ROOT / "cluster.yaml").read_text()
 JOB = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
+JOBS = tuple(file.read_text() for file in sorted((ROOT / "jobs").iterdir()))
 TAGS = {"megatron": "a" * 20, "fsdp": "b" * 20}
 TODAY = date(2026, 11, 21)
 
@@ -125,18 +124,19 @@ def test_an_accepted_layout_adds_up(*, nodes, tensor, pipeline, context, micro, 
     text = text.replace("global_batch_size: 512", f"global_batch_size: {batch}")
     job, _ = parse_job(read_mapping(text, "j"))
     config, _ = parse_cluster(read_mapping(CLUSTER.replace("max_nodes: 2", "max_nodes: 8"), "c"))
-    assert isinstance(job, MegatronJob)
+    assert job is not None
     assert config is not None
     findings = list(check_job(job, config))
     if has_errors(findings):
         return
     outputs, _ = read_outputs(None, "c", {"megatron": "m:1", "fsdp": "f:1"})
     plan = plan_job(job, plan_cluster(config, TAGS), outputs.images)
-    layout = plan.layout
+    assert plan.training is not None
+    layout, memory = plan.training.layout, plan.training.memory
     assert layout.tensor * layout.pipeline * layout.context * layout.data == plan.gpus
     assert batch % (micro * layout.data) == 0
     assert tensor <= 8
-    assert plan.memory.per_gpu_bytes <= plan.memory.capacity_bytes
+    assert memory.per_gpu_bytes <= memory.capacity_bytes
     assert all(isinstance(word, str) for word in plan.args)
     assert json.dumps(asdict(plan.resources))
 
@@ -176,7 +176,7 @@ JUNK = st.one_of(
 @given(st.data())
 def test_any_value_anywhere_is_accepted_or_placed(data):
     """Whatever stands in place of a value, the outcome is a plan or findings with a line."""
-    text = data.draw(st.sampled_from([CLUSTER, JOB]))
+    text = data.draw(st.sampled_from([CLUSTER, *JOBS]))
     value = read_mapping(text, "f").value
     path = data.draw(st.sampled_from(_paths(value)))
     changed = _replaced(value, path, data.draw(JUNK))
@@ -200,6 +200,9 @@ def _check(document: Document, *, is_cluster: bool) -> list[Finding]:
     job, findings = parse_job(document)
     config, _ = parse_cluster(read_mapping(CLUSTER, "c"))
     assert config is not None
-    if isinstance(job, MegatronJob):
+    if job is not None:
         findings = [*findings, *document.locate(check_job(job, config))]
+        if not has_errors(findings):
+            outputs, _ = read_outputs(None, "c", {"megatron": "m:1", "fsdp": "f:1"})
+            assert plan_job(job, plan_cluster(config, TAGS), outputs.images).command
     return findings

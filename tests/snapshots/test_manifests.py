@@ -5,7 +5,17 @@ import pytest
 from tests import normalise
 
 FILES = (
+    "jobs/bridge-cpt-techpulse",
+    "jobs/data-prep-techpulse",
+    "jobs/ddp-llama-3-2-1b",
+    "jobs/export-techpulse",
+    "jobs/fetch-llama-3-1-8b",
+    "jobs/fetch-tokenizer",
+    "jobs/fsdp-llama-2-7b",
+    "jobs/import-llama-3-1-8b",
     "jobs/megatron-cpt-techpulse",
+    "jobs/megatron-gpt-7b",
+    "jobs/nccl-test-p4d",
     "platform/00-namespaces",
     "platform/10-network-policies",
     "platform/20-storage",
@@ -13,7 +23,11 @@ FILES = (
     "platform/31-efa-device-plugin",
     "platform/32-dcgm-exporter",
     "platform/40-training-operator",
+    "validation/all-reduce-p4d",
+    "validation/efa-check-p4d",
     "validation/nvidia-smi-p4d",
+    "validation/sample-training-p4d",
+    "validation/storage-p4d",
 )
 # The operator's file holds the generated CRD, which has a committed copy and tests of its own.
 CRD = "kind: CustomResourceDefinition"

@@ -14,6 +14,7 @@ from megatron_eks.catalog.instances import INSTANCES, SYSTEM_INSTANCE_TYPES
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config import cluster as cluster_module
 from megatron_eks.config import job as job_module
+from megatron_eks.config import training as training_module
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.unsupported import rendered_values
@@ -33,7 +34,9 @@ def schemas() -> dict[str, "dict[str, Json]"]:
     """Return each schema by the name of its file."""
     cluster = _described(ClusterConfig.model_json_schema(), cluster_module)
     job = _described(
-        TypeAdapter(Annotated[AnyJob, Field(discriminator="kind")]).json_schema(), job_module
+        TypeAdapter(Annotated[AnyJob, Field(discriminator="kind")]).json_schema(),
+        job_module,
+        training_module,
     )
     return {
         "cluster": {"$schema": _DRAFT, **cluster, "title": "Cluster file"},
@@ -41,17 +44,19 @@ def schemas() -> dict[str, "dict[str, Json]"]:
     }
 
 
-def _described(schema: "dict[str, Json]", module: ModuleType) -> "dict[str, Json]":
+def _described(schema: "dict[str, Json]", *modules: ModuleType) -> "dict[str, Json]":
     """Add the texts below the fields; pydantic could, but at every import of the models."""
+    models = {name: value for module in modules for name, value in vars(module).items()}
     texts = {
         model.name: dict(_field_texts(model))
+        for module in modules
         for model in ast.parse(inspect.getsource(module)).body
         if isinstance(model, ast.ClassDef)
     }
     definitions = schema["$defs"]
     assert isinstance(definitions, dict)  # noqa: S101 -- pydantic's own form
     for name, block in {**definitions, str(schema.get("title")): schema}.items():
-        lineage = getattr(module, name).__mro__ if hasattr(module, name) else ()
+        lineage = models[name].__mro__ if name in models else ()
         inherited = [texts.get(model.__name__, {}) for model in reversed(lineage)]
         properties = block.get("properties") if isinstance(block, dict) else None
         for field, text in {key: text for own in inherited for key, text in own.items()}.items():

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.instances import MIB_PER_GIB, system_node_size
 from megatron_eks.local.kubernetes.control_plane import SIMULATED
 from megatron_eks.plan.platform import GPU_TAINT
 
@@ -17,14 +18,12 @@ if TYPE_CHECKING:
 _NODES_PER_SWITCH = (256, 64, 16)
 
 _SYSTEM_PODS = 58
-_GIB_PER_VCPU = {"c": 2, "m": 4}
-_VCPUS = {"2xlarge": 8, "4xlarge": 16}
 
 
 def gpu_node(pool: "PoolPlan", number: int) -> "Object":
     """Return one node of a pool as it looks once its device plugins have reported.
 
-    Memory is what the kubelet offers beside the huge pages, as in `plan.job.pod_resources`.
+    Memory is what the kubelet offers beside the huge pages, as in `plan.resources`.
     """
     instance = pool.instance
     memory = instance.allocatable_memory_mib - instance.hugepages_mib
@@ -55,10 +54,9 @@ def gpu_node(pool: "PoolPlan", number: int) -> "Object":
 def system_nodes(plan: "ClusterPlan") -> "list[Object]":
     """Return the nodes for everything that is not a training pod."""
     name = plan.system_nodes.instance_type
-    family, size = name.split(".")
-    vcpus = _VCPUS[size]
+    vcpus, memory_mib = system_node_size(name)
     # A GiB stays with the system: close enough where nothing is full.
-    memory = vcpus * _GIB_PER_VCPU[family[0]] - 1
+    memory = memory_mib // MIB_PER_GIB - 1
     capacity = {"cpu": f"{vcpus}", "memory": f"{memory}Gi", "pods": f"{_SYSTEM_PODS}"}
     capacity["ephemeral-storage"] = "80G"
     zones = plan.availability_zones

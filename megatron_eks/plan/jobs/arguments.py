@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.job import (
+    from megatron_eks.config.job import MegatronRun
+    from megatron_eks.config.training import (
         Checkpoint,
         MegatronData,
-        MegatronJob,
         MegatronTraining,
         Parallelism,
     )
@@ -20,20 +20,24 @@ if TYPE_CHECKING:
 
 Option = tuple[str, ...]
 
+# Of a warm-up-stable-decay run the last tenth decays (Hu et al. 2024, MiniCPM, section 4).
+_WSD_SHARE = 10
+
 
 def megatron_arguments(
-    job: "MegatronJob", model: "ModelShape", layout: "Layout", log_directory: str
+    job: "MegatronRun", model: "ModelShape", layout: "Layout", log_directory: str
 ) -> tuple[str, ...]:
-    """Return the arguments of `pretrain_gpt.py`, one word an element."""
+    """Return the arguments of `pretrain_gpt.py`, one word an element, the job file's own last."""
     options = (
         *_model(model),
+        *_experts(model),
         *_parallelism(job.parallelism, layout),
         *_training(job.training),
         *_data(job.data),
         *_checkpoint(job.checkpoint),
         *_operation(job, log_directory),
     )
-    return tuple(word for option in options for word in option)
+    return (*(word for option in options for word in option), *job.extra_args)
 
 
 def _model(model: "ModelShape") -> "Iterator[Option]":
@@ -77,12 +81,31 @@ def _positions(model: "ModelShape") -> "Iterator[Option]":
         yield "--rope-scaling-factor", _number(model.rope_scaling.factor)
 
 
+def _experts(model: "ModelShape") -> "Iterator[Option]":
+    """Yield how tokens are spread over experts; upstream's own Mixtral example has the same."""
+    if model.num_experts is None:
+        return
+    yield "--num-experts", str(model.num_experts)
+    yield "--moe-router-topk", str(model.moe_router_topk)
+    if model.moe_router_topk == 1:
+        # One score has no softmax with a gradient (TransformerConfig refuses it).
+        yield ("--moe-router-pre-softmax",)
+    yield "--moe-router-load-balancing-type", "aux_loss"
+    yield "--moe-aux-loss-coeff", "0.01"
+    yield "--moe-token-dispatcher-type", "alltoall"
+    yield ("--moe-grouped-gemm",)
+
+
 def _parallelism(parallelism: "Parallelism", layout: "Layout") -> "Iterator[Option]":
     yield "--tensor-model-parallel-size", str(layout.tensor)
     yield "--pipeline-model-parallel-size", str(layout.pipeline)
     if layout.virtual_pipeline > 1:
         yield "--num-virtual-stages-per-pipeline-rank", str(parallelism.virtual_pipeline)
     yield "--context-parallel-size", str(layout.context)
+    if layout.expert > 1:
+        yield "--expert-model-parallel-size", str(layout.expert)
+    if parallelism.expert_tensor:
+        yield "--expert-tensor-parallel-size", str(layout.expert_tensor)
     if layout.sequence_parallel:
         yield ("--sequence-parallel",)
     if layout.distributed_optimizer:
@@ -100,7 +123,11 @@ def _training(training: "MegatronTraining") -> "Iterator[Option]":
     yield "--min-lr", _number(training.min_learning_rate)
     yield "--lr-decay-style", training.lr_schedule
     yield "--lr-warmup-iters", str(training.warmup_iters)
-    yield "--lr-decay-iters", str(training.decay_iters or training.train_iters)
+    if training.lr_schedule == "WSD":
+        yield "--lr-decay-iters", str(training.train_iters)
+        yield "--lr-wsd-decay-iters", str(decay_iters(training))
+    else:
+        yield "--lr-decay-iters", str(decay_iters(training))
     yield "--weight-decay", _number(training.weight_decay)
     yield "--adam-beta1", _number(training.adam_beta1)
     yield "--adam-beta2", _number(training.adam_beta2)
@@ -151,7 +178,7 @@ def _checkpoint(checkpoint: "Checkpoint") -> "Iterator[Option]":
             yield ("--use-persistent-ckpt-worker",)
 
 
-def _operation(job: "MegatronJob", log_directory: str) -> "Iterator[Option]":
+def _operation(job: "MegatronRun", log_directory: str) -> "Iterator[Option]":
     yield "--distributed-timeout-minutes", str(job.runtime.distributed_timeout_minutes)
     yield ("--exit-signal-handler",)  # SIGTERM saves a checkpoint before the pod goes
     yield ("--manual-gc",)
@@ -160,7 +187,13 @@ def _operation(job: "MegatronJob", log_directory: str) -> "Iterator[Option]":
     yield ("--log-timers-to-tensorboard",)
     yield ("--log-memory-to-tensorboard",)
     yield "--tensorboard-dir", f"{log_directory}/tensorboard"
-    yield job.extra_args
+
+
+def decay_iters(training: "MegatronTraining") -> int:
+    """Return how long the learning rate falls: up to which iteration, or for WSD how many."""
+    if training.lr_schedule == "WSD":
+        return training.decay_iters or max(1, training.train_iters // _WSD_SHARE)
+    return training.decay_iters or training.train_iters
 
 
 def _number(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Whether a layout divides the world and the model, and whether it fits into memory.
+"""Whether a layout divides the world and the model.
 
 The rules are those that Megatron-LM's `validate_args`, `TransformerConfig` and
 `ParallelState` apply at start-up (core_v0.19), applied before any GPU is rented.
@@ -6,28 +6,15 @@ The rules are those that Megatron-LM's `validate_args`, `TransformerConfig` and
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code, Finding, Level
-from megatron_eks.plan.job import MIB, job_layout, job_memory
-from megatron_eks.predict.memory import (
-    CHECKPOINT_BYTES_PER_PARAMETER,
-    GIB,
-    OVERHEAD_BYTES,
-    parameters,
-)
+from megatron_eks.config.errors import Code, Finding
+from megatron_eks.plan.jobs.common import gpus_per_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.job import MegatronJob
-    from megatron_eks.predict.memory import MemoryEstimate
-
-# Above this share of a GPU's memory, fragmentation decides whether a run survives.
-_TIGHT = 0.92
-# bf16 weights of the base model, kept beside the run's own checkpoints.
-_BASE_BYTES_PER_PARAMETER = 2
+    from megatron_eks.config.job import MegatronRun
 
 _MOST_LISTED = 10_000
 
@@ -36,18 +23,23 @@ _HEAD_STEP, _LARGEST_HEAD = 8, 256
 
 
 def check_layout(
-    job: "MegatronJob", model: "ModelShape", instance: "InstanceType"
+    job: "MegatronRun", model: "ModelShape", instance: "InstanceType"
 ) -> "Iterator[Finding]":
     """Yield what keeps the layout from starting."""
     yield from _world(job, instance)
     yield from _tensor(job, model)
     yield from _pipeline(job, model, instance)
     yield from _sequence(job)
+    yield from _elastic(job, instance)
+    if model.num_experts is None:
+        yield from _no_experts(job)
+    else:
+        yield from _experts(job, model, instance)
 
 
-def _world(job: "MegatronJob", instance: "InstanceType") -> "Iterator[Finding]":
+def _world(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":
     parallelism, training = job.parallelism, job.training
-    per_node = job.gpus_per_node or instance.gpus
+    per_node = gpus_per_node(job, instance)
     world = job.nodes * per_node
     inner = parallelism.tensor * parallelism.pipeline * parallelism.context
     tensor = parallelism.tensor
@@ -77,7 +69,7 @@ def _world(job: "MegatronJob", instance: "InstanceType") -> "Iterator[Finding]":
         yield Finding(Code.LAYOUT_BATCH, ("training", "global_batch_size"), found, f"use {near}")
 
 
-def _tensor(job: "MegatronJob", model: "ModelShape") -> "Iterator[Finding]":
+def _tensor(job: "MegatronRun", model: "ModelShape") -> "Iterator[Finding]":
     tensor = job.parallelism.tensor
     path = ("parallelism", "tensor")
     if model.num_attention_heads % tensor:
@@ -107,7 +99,7 @@ def _tensor(job: "MegatronJob", model: "ModelShape") -> "Iterator[Finding]":
 
 
 def _pipeline(
-    job: "MegatronJob", model: "ModelShape", instance: "InstanceType"
+    job: "MegatronRun", model: "ModelShape", instance: "InstanceType"
 ) -> "Iterator[Finding]":
     parallelism = job.parallelism
     pipeline, chunks = parallelism.pipeline, parallelism.virtual_pipeline
@@ -135,11 +127,11 @@ def _pipeline(
         yield from _interleaving(job, instance)
 
 
-def _interleaving(job: "MegatronJob", instance: "InstanceType") -> "Iterator[Finding]":
+def _interleaving(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":
     """Megatron's interleaved schedule runs microbatches in groups of the pipeline size."""
     parallelism, training = job.parallelism, job.training
     inner = parallelism.tensor * parallelism.pipeline * parallelism.context
-    data = max(1, job.nodes * (job.gpus_per_node or instance.gpus) // inner)
+    data = max(1, job.nodes * (gpus_per_node(job, instance)) // inner)
     microbatches = training.global_batch_size // (training.micro_batch_size * data)
     if microbatches % parallelism.pipeline:
         found = (
@@ -149,7 +141,7 @@ def _interleaving(job: "MegatronJob", instance: "InstanceType") -> "Iterator[Fin
         yield Finding(Code.LAYOUT_BATCH, ("parallelism", "virtual_pipeline"), found, remedy)
 
 
-def _sequence(job: "MegatronJob") -> "Iterator[Finding]":
+def _sequence(job: "MegatronRun") -> "Iterator[Finding]":
     length = job.training.sequence_length
     path = ("training", "sequence_length")
     context, tensor = job.parallelism.context, job.parallelism.tensor
@@ -163,97 +155,71 @@ def _sequence(job: "MegatronJob") -> "Iterator[Finding]":
         yield Finding(Code.SEQUENCE_PARALLEL, path, found, remedy)
 
 
-def check_memory(
-    job: "MegatronJob", model: "ModelShape", instance: "InstanceType", cluster: "ClusterConfig"
-) -> "Iterator[Finding]":
-    """Yield whether ranks fit into their GPUs, and checkpoints onto the file system."""
-    per_node = job.gpus_per_node or instance.gpus
-    memory = job_memory(job, model, job_layout(job, job.nodes * per_node), instance)
-    share = memory.per_gpu_bytes / memory.capacity_bytes
-    found = (
-        f"{_gib(memory.per_gpu_bytes)} GiB a GPU, and {instance.gpu.name} has "
-        f"{_gib(memory.capacity_bytes)} ({_breakdown(memory)})"
-    )
-    path = ("parallelism",)
-    if share > 1:
-        yield Finding(Code.DOES_NOT_FIT, path, found, _smaller(job, instance, model))
-    elif share > _TIGHT:
-        yield Finding(Code.FITS_TIGHTLY, path, found, _smaller(job, instance, model), Level.WARNING)
-    yield from _disk(job, model, cluster)
-
-
-def _breakdown(memory: "MemoryEstimate") -> str:
-    worst = max(memory.stages, key=lambda stage: stage.total_bytes)
-    return (
-        f"weights and gradients {_gib(worst.weights_bytes)}, "
-        f"optimizer {_gib(worst.optimizer_bytes)}, "
-        f"activations {_gib(worst.activations_bytes)}, logits {_gib(worst.logits_bytes)}, "
-        f"other {_gib(OVERHEAD_BYTES)}"
-    )
-
-
-def _smaller(job: "MegatronJob", instance: "InstanceType", model: "ModelShape") -> str:
-    """Name the single changes that would fit, cheapest in speed first."""
+def _elastic(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":
+    """Demand that the layout holds on every number of nodes that a job may shrink to."""
+    elastic = job.runtime.elastic
+    if elastic is None:
+        return
+    path = ("runtime", "elastic")
+    if job.checkpoint.format != "torch_dist":
+        found = f"checkpoints of format {job.checkpoint.format} fit one number of ranks"
+        yield Finding(Code.RENDEZVOUS, path, found, "use checkpoint.format: torch_dist")
     parallelism, training = job.parallelism, job.training
-    options: list[tuple[str, MegatronJob]] = []
-    if training.micro_batch_size > 1:
-        smaller = training.model_copy(update={"micro_batch_size": 1})
-        options.append(
-            ("training.micro_batch_size: 1", job.model_copy(update={"training": smaller}))
-        )
-    if not parallelism.distributed_optimizer:
-        changed = parallelism.model_copy(update={"distributed_optimizer": True})
-        options.append(
-            ("distributed_optimizer: true", job.model_copy(update={"parallelism": changed}))
-        )
-    tensor = parallelism.tensor * 2
-    while tensor <= instance.gpus:
-        changed = parallelism.model_copy(update={"tensor": tensor, "sequence_parallel": True})
-        options.append(
-            (f"parallelism.tensor: {tensor}", job.model_copy(update={"parallelism": changed}))
-        )
-        tensor *= 2
-    if training.recompute != "full":
-        changed_training = training.model_copy(update={"recompute": "full"})
-        options.append(
-            ("training.recompute: full", job.model_copy(update={"training": changed_training}))
-        )
-    fitting = [name for name, option in options if _fits(option, model, instance)]
-    return (
-        f"use {' or '.join(fitting[:3])}"
-        if fitting
-        else "use more GPUs, a larger type, or pipeline stages"
-    )
+    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
+    for nodes in range(elastic.min_nodes, elastic.max_nodes + 1):
+        world = nodes * gpus_per_node(job, instance)
+        if world % inner or training.global_batch_size % (
+            training.micro_batch_size * world // inner
+        ):
+            found = f"{nodes} nodes do not divide layout and batch"
+            remedy = "choose a global_batch_size that every number of nodes divides"
+            yield Finding(Code.RENDEZVOUS, path, found, remedy)
+            return
 
 
-def _fits(job: "MegatronJob", model: "ModelShape", instance: "InstanceType") -> bool:
-    if any(True for _ in check_layout(job, model, instance)):
-        return False
-    layout = job_layout(job, job.nodes * (job.gpus_per_node or instance.gpus))
-    return (
-        job_memory(job, model, layout, instance).per_gpu_bytes
-        <= instance.gpu.usable_memory_mib * MIB * _TIGHT
-    )
+def _no_experts(job: "MegatronRun") -> "Iterator[Finding]":
+    for name in ("expert", "expert_tensor"):
+        size = getattr(job.parallelism, name)
+        if size not in {None, 1}:
+            found = f"{size} ranks for experts, and the model has none"
+            remedy = "remove it, or name a model with num_experts"
+            yield Finding(Code.LAYOUT_EXPERTS, ("parallelism", name), found, remedy)
 
 
-def _disk(job: "MegatronJob", model: "ModelShape", cluster: "ClusterConfig") -> "Iterator[Finding]":
-    """Demand room for one more: a new checkpoint is complete before the oldest goes."""
-    checkpoint = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
-    base = parameters(model) * _BASE_BYTES_PER_PARAMETER if job.checkpoint.pretrained else 0
-    needed = (job.checkpoint.keep_last + 1) * checkpoint + base
-    capacity = cluster.storage.lustre.capacity_gib * GIB
-    if needed > capacity:
+def _experts(
+    job: "MegatronRun", model: "ModelShape", instance: "InstanceType"
+) -> "Iterator[Finding]":
+    parallelism, experts = job.parallelism, model.num_experts or 0
+    expert, expert_tensor = parallelism.expert, parallelism.expert_tensor or parallelism.tensor
+    if not model.moe_router_topk or model.moe_router_topk > experts:
+        found = f"each token goes to {model.moe_router_topk} of {experts} experts"
+        remedy = f"use a number from 1 to {experts}"
+        yield Finding(Code.LAYOUT_EXPERTS, ("model", "moe_router_topk"), found, remedy)
+    if experts % expert:
+        found = f"{expert} does not divide {experts} experts"
+        remedy = f"use one of {_divisors(experts)}"
+        yield Finding(Code.LAYOUT_EXPERTS, ("parallelism", "expert"), found, remedy)
+    if parallelism.tensor > 1 and not parallelism.sequence_parallel:
+        found = "experts with tensor parallelism need sequence parallelism"
+        path = ("parallelism", "sequence_parallel")
+        yield Finding(Code.LAYOUT_EXPERTS, path, found, "set it to true")
+    if model.ffn_hidden_size % expert_tensor:
+        found = f"{expert_tensor} does not divide ffn_hidden_size {model.ffn_hidden_size}"
+        path = ("parallelism", "expert_tensor")
+        yield Finding(Code.LAYOUT_EXPERTS, path, found, "use a divisor of it")
+    if model.add_bias_linear and expert_tensor > 1:
+        found = "experts with biases cannot be split"
+        path = ("parallelism", "expert_tensor")
+        yield Finding(Code.LAYOUT_EXPERTS, path, found, "use 1, or model.add_bias_linear: false")
+    world = job.nodes * gpus_per_node(job, instance)
+    inner = expert * expert_tensor * parallelism.pipeline
+    if world % inner:
+        product = f"expert {expert} x expert tensor {expert_tensor}"
         found = (
-            f"{job.checkpoint.keep_last} checkpoints of {checkpoint / 1e9:.0f} GB, one more "
-            f"being written and the base weights take {_gib(needed)} GiB "
-            f"of {cluster.storage.lustre.capacity_gib}"
+            f"{product} x pipeline {parallelism.pipeline} = {inner} does not divide {world} GPUs"
         )
-        remedy = "keep fewer, or raise storage.lustre.capacity_gib"
-        yield Finding(Code.CHECKPOINTS_FILL_DISK, ("checkpoint", "keep_last"), found, remedy)
-
-
-def _gib(count: int) -> str:
-    return f"{count / GIB:.1f}"
+        remedy = f"choose sizes whose product is one of {_divisors(world)}"
+        yield Finding(Code.LAYOUT_EXPERTS, ("parallelism", "expert"), found, remedy)
 
 
 def _divisors(number: int) -> str:

@@ -1,0 +1,92 @@
+"""A job as a Job of Kubernetes itself, with an index on each pod where there are several."""
+
+import cdk8s
+from constructs import Construct
+
+from charts.training.pod import CONTAINER, job_pod
+from megatron_eks.config.outputs import PREVIEW_ANNOTATION
+from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.platform import PlatformPlan
+
+# On every pod of a Job (Kubernetes, "Well-Known Labels").
+_JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
+
+# Exit codes of our programs that another try would not change: usage, not found, check failed.
+_FINAL_EXIT_CODES = [2, 3, 4]
+
+
+def add_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
+    """Add a Job of one pod."""
+    _add_job(scope, job, platform, {})
+
+
+def add_indexed_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
+    """Add a Job whose pods know their index; ranks also find each other by name."""
+    several = {"completionMode": "Indexed", "completions": job.nodes, "parallelism": job.nodes}
+    if job.resources.gpus:
+        _add_service(scope, job, platform)
+    _add_job(scope, job, platform, several)
+
+
+def _add_job(
+    scope: Construct, job: JobPlan, platform: PlatformPlan, several: dict[str, object]
+) -> None:
+    resource = cdk8s.ApiObject(
+        scope,
+        "job",
+        api_version="batch/v1",
+        kind="Job",
+        metadata=cdk8s.ApiObjectMetadata(
+            name=job.name,
+            namespace=platform.namespace,
+            labels={"app": job.app},
+            annotations={PREVIEW_ANNOTATION: "true"} if job.image.preview else None,
+        ),
+    )
+    pod = job_pod(job, platform)
+    # The Service of that name gives each pod one of its own: JOB-INDEX.JOB.
+    named = {"subdomain": job.name} if several and job.resources.gpus else {}
+    restart = {"restartPolicy": "OnFailure" if job.restarts_in_place else "Never"}
+    spec = {
+        **several,
+        "backoffLimit": job.backoff_limit,
+        **({} if job.restarts_in_place else {"podFailurePolicy": _failures()}),
+        "ttlSecondsAfterFinished": job.ttl_seconds,
+        **({"activeDeadlineSeconds": job.deadline_seconds} if job.deadline_seconds else {}),
+        "template": {
+            "metadata": {"labels": {"app": job.app}},
+            "spec": {**pod, **named, **restart},
+        },
+    }
+    resource.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
+
+
+def _failures() -> dict[str, object]:
+    """Give up where another try cannot help, and do not count pods that lost their node."""
+    codes = {"containerName": CONTAINER, "operator": "In", "values": _FINAL_EXIT_CODES}
+    lost = {"type": "DisruptionTarget", "status": "True"}
+    return {
+        "rules": [
+            {"action": "FailJob", "onExitCodes": codes},
+            {"action": "Ignore", "onPodConditions": [lost]},
+        ]
+    }
+
+
+def _add_service(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
+    resource = cdk8s.ApiObject(
+        scope,
+        "service",
+        api_version="v1",
+        kind="Service",
+        metadata=cdk8s.ApiObjectMetadata(
+            name=job.name, namespace=platform.namespace, labels={"app": job.app}
+        ),
+    )
+    spec = {
+        "clusterIP": "None",
+        # Ranks look for index 0 while it starts.
+        "publishNotReadyAddresses": True,
+        "selector": {_JOB_NAME_LABEL: job.name},
+    }
+    resource.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))

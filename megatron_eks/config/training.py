@@ -1,0 +1,131 @@
+"""Blocks of job files that describe a training run; names are Megatron's where it has one."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from megatron_eks.config.architecture import Fraction, Natural, Positive
+from megatron_eks.config.model import AbsolutePath, Model, S3Uri, Text
+
+
+class Parallelism(Model):
+    """How the model is laid over the GPUs; data parallel size is what remains."""
+
+    tensor: Positive = 1
+    """GPUs that share each layer; inside a node."""
+    pipeline: Positive = 1
+    """Stages that the layers are divided into."""
+    virtual_pipeline: Positive | None = None
+    """Model chunks per pipeline rank."""
+    context: Positive = 1
+    """GPUs that share each sequence."""
+    expert: Positive = 1
+    expert_tensor: Positive | None = None
+    sequence_parallel: bool = True
+    """Shards activations between tensor parallel regions; needs `tensor` above 1."""
+    distributed_optimizer: bool = True
+    """Shards the optimizer over the data parallel ranks."""
+
+
+class MegatronTraining(Model):
+    """Batch, schedule and optimizer of a Megatron run."""
+
+    micro_batch_size: Positive = 1
+    """Sequences a rank works on at once."""
+    global_batch_size: Positive
+    """Sequences of one optimizer step, over all ranks."""
+    sequence_length: Positive = 4096
+    train_iters: Positive
+    learning_rate: float = Field(gt=0)
+    min_learning_rate: float = Field(default=0.0, ge=0)
+    lr_schedule: Literal["constant", "linear", "cosine", "WSD"] = "cosine"
+    warmup_iters: Natural = 0
+    decay_iters: Positive | None = None
+    """Until when the rate falls, by default `train_iters`; WSD: how long, by default a tenth."""
+    weight_decay: float = Field(default=0.1, ge=0)
+    adam_beta1: Fraction = 0.9
+    adam_beta2: Fraction = 0.95
+    clip_grad: float = Field(default=1.0, ge=0)
+    precision: Literal["bf16", "fp8"] = "bf16"
+    """fp8 needs Hopper or newer."""
+    recompute: Literal["none", "selective", "full"] = "selective"
+    """What is computed again in the backward pass to save memory."""
+    recompute_method: Literal["uniform", "block"] | None = None
+    recompute_layers: Positive | None = None
+    seed: Positive = 1234
+    eval_interval: Positive = 500
+    eval_iters: Natural = 20
+    log_interval: Positive = 10
+
+
+class Blend(Model):
+    """One corpus of a mixture."""
+
+    weight: float = Field(gt=0)
+    prefix: AbsolutePath
+
+
+class MegatronData(Model):
+    """Indexed data sets, named without `.bin` and `.idx`."""
+
+    prefix: AbsolutePath | None = None
+    """One corpus; or `blend`."""
+    blend: tuple[Blend, ...] | None = Field(default=None, min_length=1)
+    split: tuple[Annotated[float, Field(ge=0)], ...] = (98, 2, 0)
+    """Shares of training, validation and test."""
+    tokenizer: AbsolutePath
+    """A folder with a Hugging Face tokenizer."""
+    cache_dir: AbsolutePath | None = None
+    """Where Megatron keeps its shuffled indices; default: beside the data."""
+    num_workers: Natural = 8
+
+
+class Checkpoint(Model):
+    """Where a run saves and resumes, and what it starts from."""
+
+    directory: AbsolutePath
+    pretrained: AbsolutePath | None = None
+    """Base weights of continued pre-training; read only while `directory` holds no checkpoint."""
+    interval: Positive = 500
+    """Iterations between two checkpoints."""
+    keep_last: Positive = 3
+    """Older complete checkpoints are deleted."""
+    format: Literal["torch_dist", "torch"] = "torch_dist"
+    async_save: bool = True
+    s3_uri: S3Uri | None = None
+
+
+class FsdpTraining(Model):
+    """Batch and schedule of an FSDP or DDP run; defaults are the source guide's."""
+
+    max_steps: Positive = 100
+    train_batch_size: Positive = 1
+    """Sequences of one step on each GPU."""
+    sequence_length: Positive = 2048
+    learning_rate: float = Field(default=1e-4, gt=0)
+    min_learning_rate: float = Field(default=1e-5, ge=0)
+    lr_schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    warmup_iters: Natural = 0
+    weight_decay: float = Field(default=0.2, ge=0)
+    adam_beta1: Fraction = 0.9
+    adam_beta2: Fraction = 0.95
+    clip_grad: float = Field(default=1.0, ge=0)
+    precision: Literal["bf16", "fp8"] = "bf16"
+    sharding: Literal["full", "hybrid"] = "full"
+    """Over all GPUs, or inside each node with a replica a node."""
+    activation_checkpointing: bool = True
+    seed: Positive = 42
+    validation_interval: Positive = 25
+    log_interval: Positive = 1
+
+
+class FsdpData(Model):
+    """What FSDP and DDP train on."""
+
+    dataset: Text
+    """A Hugging Face name, the path of a JSONL file, or the prefix of an indexed data set."""
+    configuration: str | None = None
+    """Of a Hugging Face data set, such as `en`."""
+    tokenizer: Text
+    """A folder, or a Hugging Face name."""
+    num_workers: Natural = 2

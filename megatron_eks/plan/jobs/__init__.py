@@ -1,0 +1,1 @@
+"""The plan of every kind of job: a module a kind, and one table of them."""

@@ -1,0 +1,63 @@
+"""Whether Megatron's parser would take the arguments that a job file adds."""
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.megatron_options import FLAGS, OPTIONS, SINGLE
+from megatron_eks.config.errors import Code, Finding, choices
+from megatron_eks.plan.jobs.arguments import megatron_arguments
+from megatron_eks.plan.jobs.layout import job_layout, model_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.config.job import MegatronJob
+
+
+# What only some job files lead to, so that it does not stand among the arguments of the others.
+BY_KEY = (
+    *("--num-virtual-stages-per-pipeline-rank", "--num-layers-per-virtual-pipeline-stage"),
+    *("--sequence-parallel", "--use-distributed-optimizer", "--data-cache-path", "--data-path"),
+    *("--expert-model-parallel-size", "--expert-tensor-parallel-size", "--num-experts"),
+    *("--moe-router-topk", "--recompute-granularity", "--recompute-method"),
+    *("--recompute-num-layers", "--fp8-format", "--lr-wsd-decay-iters"),
+    *("--pretrained-checkpoint", "--async-save", "--group-query-attention", "--swiglu"),
+)
+
+
+def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
+    """Yield what the parser would refuse, or take instead of what the plan says."""
+    words = job.extra_args
+    planned = {OPTIONS[name] for name in (*_planned(job), *BY_KEY)}
+    starts = [index for index, word in enumerate(words) if word.startswith("--")]
+    if starts[:1] != [0]:
+        found = f"{words[0]!r} follows no option"
+        yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", 0), found, "start with --OPTION")
+    for start, end in pairwise([*starts, len(words)]):
+        name, equals, value = words[start].partition("=")
+        values = [value] if equals else words[start + 1 : end]
+        path = ("extra_args", start)
+        if name not in OPTIONS:
+            found = f"Megatron has no option {name}"
+            yield Finding(Code.EXTRA_ARGUMENT, path, found, _similar(name))
+        elif OPTIONS[name] in planned:
+            found = f"{name} follows from the job file"
+            remedy = "remove it, and set it by the file's own key"
+            yield Finding(Code.EXTRA_ARGUMENT, path, found, remedy)
+        elif name in FLAGS and values:
+            found = f"{name} takes no value, and {values[0]!r} follows"
+            yield Finding(Code.EXTRA_ARGUMENT, path, found, "remove the value")
+        elif name in SINGLE and len(values) != 1:
+            found = f"{name} takes one value, and {len(values)} follow"
+            yield Finding(Code.EXTRA_ARGUMENT, path, found, f"write {name} VALUE")
+
+
+def _planned(job: "MegatronJob") -> "Iterator[str]":
+    alone = job.model_copy(update={"extra_args": ()})
+    words = megatron_arguments(alone, model_shape(job.model), job_layout(job, 1), "")
+    return (word for word in words if word.startswith("--"))
+
+
+def _similar(name: str) -> str:
+    hint, _, _ = choices(name, OPTIONS).partition("known: ")
+    return hint.strip() or "see `pretrain_gpt.py --help`"

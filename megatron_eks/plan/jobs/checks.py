@@ -1,0 +1,163 @@
+"""What a job file of any kind can get wrong although every value in it has the right type."""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
+from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.config.outputs import is_digest
+from megatron_eks.plan.images import REPOSITORIES
+from megatron_eks.plan.jobs.environment_checks import check_variables
+from megatron_eks.plan.resources import memory_limit_mib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from megatron_eks.config.cluster import ClusterConfig, GpuPool
+    from megatron_eks.config.errors import Path
+    from megatron_eks.config.job import GpuJob, Job
+
+_DNS_LABEL_LENGTH = 63
+
+# Owners on Hugging Face who let people in one by one.
+_GATED = ("meta-llama/", "google/gemma-")
+
+# What only ranks of a training run make use of.
+_FOR_RANKS = (
+    "shm_gib",
+    "distributed_timeout_minutes",
+    "rendezvous",
+    "elastic",
+    "host_network",
+    "ipc_lock",
+    "torchrun_path",
+)
+
+
+def check_task(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield what is wrong with a job of programs that need no GPU."""
+    yield from check_runtime(job, cluster)
+    yield from no_meaning(job, _FOR_RANKS)
+    if job.pool is not None:
+        yield from _pool(job, cluster)
+
+
+def check_runtime(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield what is wrong with the image of a job, and with how its pods run."""
+    runtime = job.runtime
+    if job.image not in REPOSITORIES and not is_digest(job.image):
+        found = f"{job.image!r} is neither a repository of this cluster nor a URI with a digest"
+        remedy = f"{choices(job.image, REPOSITORIES)}; or REGISTRY/NAME@sha256:..."
+        yield Finding(Code.UNKNOWN_IMAGE, ("image",), found, remedy)
+    for name in ("host_network", "ipc_lock"):
+        if getattr(runtime, name) and cluster.platform.pod_security == "restricted":
+            found = f"{name} breaks the restricted Pod Security of {cluster.platform.namespace!r}"
+            remedy = "remove it (EFA needs neither), or set platform.pod_security: privileged"
+            yield Finding(Code.POD_SECURITY, ("runtime", name), found, remedy)
+    if runtime.ipc_lock and cluster.platform.pod_security == "privileged":
+        found = "pods do not run as root, and an added capability reaches no other user"
+        remedy = "remove it: the EKS AMI lifts the limit on locked memory for every container"
+        yield Finding(Code.POD_SECURITY, ("runtime", "ipc_lock"), found, remedy, Level.WARNING)
+    yield from check_variables(runtime)
+
+
+def check_gpus(job: "GpuJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield what is wrong with the nodes and GPUs that a job asks for."""
+    longest = f"{job.name}-worker-{max(0, job.nodes - 2)}"
+    if len(longest) > _DNS_LABEL_LENGTH:
+        found = f"the Service {longest!r} would have {len(longest)} characters, and 63 are allowed"
+        remedy = f"shorten the name by {len(longest) - _DNS_LABEL_LENGTH} characters"
+        yield Finding(Code.NAME_TOO_LONG, ("name",), found, remedy)
+    yield from _pool(job, cluster)
+    pool = gpu_pool(job, cluster)
+    if pool is not None:
+        yield from _nodes(job, pool)
+        yield from _shm(job, pool)
+        yield from _rendezvous(job, pool, cluster)
+
+
+def gpu_pool(job: "Job", cluster: "ClusterConfig") -> "GpuPool | None":
+    """Return the pool of a job, if there is one and its type is known."""
+    named = (pool for pool in cluster.gpu_pools if pool.name == job.pool)
+    return next((pool for pool in named if pool.instance_type in INSTANCES), None)
+
+
+def no_meaning(job: "Job", names: "Iterable[str]") -> "Iterator[Finding]":
+    """Refuse settings of `runtime` that a kind of job would silently ignore."""
+    for name in names:
+        if name in job.runtime.model_fields_set:
+            found = f"{name} has no meaning for {job.kind}"
+            yield Finding(Code.NO_MEANING, ("runtime", name), found, "remove it")
+
+
+def outside(places: "Iterable[tuple[Path, str | None]]", mount_path: str) -> "Iterator[Finding]":
+    """Demand the shared file system for what several nodes read or what outlives a pod."""
+    for path, place in places:
+        if place is not None and not place.startswith(f"{mount_path}/"):
+            found = f"{place} is not on the shared file system, so other nodes do not see it"
+            yield Finding(Code.SHARED_PATH, path, found, f"use a path below {mount_path}/")
+
+
+def gated(path: "Path", name: str) -> "Iterator[Finding]":
+    """Demand a token for what Hugging Face gives to those alone who were let in."""
+    if name.startswith(_GATED):
+        found = f"{name} is gated, and the job has no token"
+        remedy = "name a Kubernetes Secret with a key `token`: token_secret: hugging-face"
+        yield Finding(Code.GATED, path, found, remedy)
+
+
+def _pool(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    names = [known.name for known in cluster.gpu_pools]
+    if job.pool not in names:
+        found = f"no pool named {job.pool!r}"
+        yield Finding(Code.UNKNOWN_POOL, ("pool",), found, choices(str(job.pool), names))
+
+
+def _nodes(job: "GpuJob", pool: "GpuPool") -> "Iterator[Finding]":
+    gpus = INSTANCES[pool.instance_type].gpus
+    if job.nodes > pool.max_nodes:
+        found = f"{job.nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
+        remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
+        yield Finding(Code.TOO_MANY_NODES, ("nodes",), found, remedy)
+    if job.gpus_per_node is not None and job.gpus_per_node > gpus:
+        found = f"{job.gpus_per_node} GPUs, and a {pool.instance_type} has {gpus}"
+        yield Finding(Code.GPUS_PER_NODE, ("gpus_per_node",), found, f"use {gpus}, or leave it out")
+    elif job.runtime.host_network and job.gpus_per_node not in {None, gpus}:
+        found = "on the host network two jobs of a node would want the same port"
+        yield Finding(
+            Code.GPUS_PER_NODE, ("gpus_per_node",), found, f"use {gpus}, or no host_network"
+        )
+
+
+def _shm(job: "GpuJob", pool: "GpuPool") -> "Iterator[Finding]":
+    instance = INSTANCES[pool.instance_type]
+    gpus = min(job.gpus_per_node or instance.gpus, instance.gpus)
+    limit_gib = memory_limit_mib(instance, gpus) // MIB_PER_GIB
+    if (job.runtime.shm_gib or 0) > limit_gib // 2:
+        found = f"{job.runtime.shm_gib} GiB of /dev/shm count against {limit_gib} GiB of pod memory"
+        yield Finding(Code.SHM, ("runtime", "shm_gib"), found, f"use at most {limit_gib // 2}")
+
+
+def _rendezvous(job: "GpuJob", pool: "GpuPool", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    runtime, elastic = job.runtime, job.runtime.elastic
+    path: Path = ("runtime", "rendezvous")
+    if runtime.rendezvous == "etcd" and not cluster.platform.etcd:
+        found = "the cluster has no etcd"
+        remedy = "use c10d, which needs none, or set platform.etcd: true"
+        yield Finding(Code.RENDEZVOUS, path, found, remedy)
+    if runtime.rendezvous == "etcd" and job.image in REPOSITORIES:
+        found = f"the {job.image} image has no python-etcd, which torchrun needs for it"
+        remedy = "use c10d, or name an image of your own by digest"
+        yield Finding(Code.RENDEZVOUS, path, found, remedy)
+    if elastic is None:
+        return
+    path = ("runtime", "elastic")
+    if runtime.rendezvous == "static":
+        found = "static ranks are as many as there were at the start"
+        yield Finding(Code.RENDEZVOUS, path, found, "set runtime.rendezvous: c10d")
+    if not elastic.min_nodes <= job.nodes <= elastic.max_nodes:
+        found = f"{job.nodes} nodes are not between {elastic.min_nodes} and {elastic.max_nodes}"
+        yield Finding(Code.RENDEZVOUS, path, found, "let the bounds hold nodes")
+    if elastic.max_nodes > pool.max_nodes:
+        found = f"{elastic.max_nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
+        remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
+        yield Finding(Code.TOO_MANY_NODES, (*path, "max_nodes"), found, remedy)

@@ -1,0 +1,212 @@
+"""What the plans of several kinds have in common."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.outputs import Image, is_digest
+from megatron_eks.plan.job import (
+    CONFIG_DIRECTORY,
+    MASTER_PORT,
+    PROGRAMS,
+    TRAINING_APP,
+    JobPlan,
+    Rendezvous,
+    SecretFile,
+    Training,
+    Workload,
+)
+from megatron_eks.plan.platform import ETCD_PORT, ETCD_SERVICE
+from megatron_eks.plan.resources import Resources, gpu_resources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from megatron_eks.catalog.instances import InstanceType
+    from megatron_eks.config.job import GpuJob, Job
+    from megatron_eks.plan.cluster import ClusterPlan
+
+Images = Mapping[str, Image]
+
+# A checkpoint write reaches about half of what the file system is sized for.
+WRITE_EFFICIENCY = 0.5
+_GRACE_FLOOR_SECONDS = 120
+_DAY_SECONDS = 24 * 3600
+
+_TOKEN_DIRECTORY = "/var/run/secrets/huggingface"  # noqa: S105 -- a path
+_TOKEN_KEY = "token"  # noqa: S105 -- the name of a key
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a pod runs: one of our programs, its arguments, and what it reads."""
+
+    name: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    files: Mapping[str, str | bytes]
+    secrets: tuple[SecretFile, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """Where the images have it."""
+        return f"{PROGRAMS}/{self.name}.py"
+
+
+def log_directory(job: "Job", cluster: "ClusterPlan") -> str:
+    """Return where a job's logs are copied to."""
+    return f"{cluster.storage.lustre.mount_path}/logs/{job.name}"
+
+
+def gpus_per_node(job: "GpuJob", instance: "InstanceType") -> int:
+    """Return how many GPUs of each node a job takes."""
+    return job.gpus_per_node or instance.gpus
+
+
+def token_file(secret: str | None) -> SecretFile | None:
+    """Return where a Hugging Face token is mounted, if there is one."""
+    return SecretFile(secret, _TOKEN_KEY, _TOKEN_DIRECTORY) if secret else None
+
+
+def config_file(
+    program: str, job: "GpuJob", blocks: "Iterable[str]"
+) -> tuple[str, Mapping[str, str | bytes]]:
+    """Return the path of a program's configuration, which is blocks of the job file, and itself."""
+    values = {
+        **job.model_dump(mode="json", include=set(blocks), exclude_none=True),
+        "runtime": {"distributed_timeout_minutes": job.runtime.distributed_timeout_minutes},
+    }
+    name = f"{program}.json"
+    return f"{CONFIG_DIRECTORY}/{name}", {name: json.dumps(values, indent=1) + "\n"}
+
+
+def ranks(
+    job: "GpuJob",
+    cluster: "ClusterPlan",
+    images: Images,
+    program: Program,
+    *,
+    workload: Workload = "pytorch_job",
+    training: Training | None = None,
+    restarts: int | None = None,
+) -> JobPlan:
+    """Plan a job whose nodes run torchrun, which starts the program once for each GPU.
+
+    `restarts` is for kinds that gain nothing by another try; others restart as often as the file
+    says.
+    """
+    pool = cluster.pool(job.pool)
+    gpus = gpus_per_node(job, pool.instance)
+    allowed = job.runtime.gang_restarts if restarts is None else restarts
+    meeting = _meeting(job, gpus) if workload == "indexed_job" else ()
+    checkpoint_bytes = training.checkpoint_bytes if training else 0
+    return JobPlan(
+        name=job.name,
+        kind=job.kind,
+        app=TRAINING_APP,
+        workload=workload,
+        pool=pool,
+        nodes=job.nodes,
+        image=job_image(job, images),
+        command=(job.runtime.torchrun_path, *meeting, program.path),
+        args=program.args,
+        env=_environment(program, cluster),
+        resources=gpu_resources(pool.instance, gpus, nodes=job.nodes, shm_gib=job.runtime.shm_gib),
+        log_directory=log_directory(job, cluster),
+        restarts_in_place=allowed > 0,
+        # Restarts of all containers are summed, and the job fails when the sum reaches the limit
+        # (kubeflow/trainer v1.9.4, pkg/core/job.go; Kubernetes, pkg/controller/job); one gang
+        # restart restarts every pod.
+        backoff_limit=allowed * _most_nodes(job) + 1,
+        ttl_seconds=job.runtime.keep_days * _DAY_SECONDS,
+        grace_seconds=_grace_seconds(checkpoint_bytes, cluster),
+        host_network=job.runtime.host_network,
+        ipc_lock=job.runtime.ipc_lock,
+        files=program.files,
+        secrets=program.secrets,
+        rendezvous=_rendezvous(job),
+        training=training,
+    )
+
+
+def task(
+    job: "Job",
+    cluster: "ClusterPlan",
+    images: Images,
+    program: Program,
+    *,
+    resources: Resources,
+    pods: int = 1,
+) -> JobPlan:
+    """Plan a job of programs that need no GPU and do not talk to each other."""
+    return JobPlan(
+        name=job.name,
+        kind=job.kind,
+        app=job.kind.replace("_", "-"),
+        workload="job" if pods == 1 else "indexed_job",
+        pool=cluster.pool(job.pool) if job.pool else None,
+        nodes=pods,
+        image=job_image(job, images),
+        command=("python3", program.path),
+        args=program.args,
+        env=_environment(program, cluster),
+        resources=resources,
+        log_directory=log_directory(job, cluster),
+        restarts_in_place=False,
+        # Failed pods are counted, and one more than the limit ends the job.
+        backoff_limit=job.runtime.gang_restarts * pods,
+        ttl_seconds=job.runtime.keep_days * _DAY_SECONDS,
+        grace_seconds=_GRACE_FLOOR_SECONDS,
+        files=program.files,
+        secrets=program.secrets,
+    )
+
+
+def job_image(job: "Job", images: Images) -> Image:
+    """Return what a job's pods pull."""
+    return Image(job.image, preview=False) if is_digest(job.image) else images[job.image]
+
+
+def _environment(program: Program, cluster: "ClusterPlan") -> Mapping[str, str]:
+    """Add what every pod needs behind a proxy; a program's own variables win."""
+    return dict(sorted((dict(cluster.platform.egress.pod_variables) | dict(program.env)).items()))
+
+
+def _meeting(job: "GpuJob", gpus: int) -> tuple[str, ...]:
+    """Tell torchrun what the training operator would: index 0 is the master, found by its name.
+
+    Kubernetes replaces the variable, which it sets on each pod of an Indexed Job.
+    """
+    return (
+        f"--nnodes={job.nodes}",
+        f"--nproc-per-node={gpus}",
+        "--node-rank=$(JOB_COMPLETION_INDEX)",
+        f"--master-addr={job.name}-0.{job.name}",
+        f"--master-port={MASTER_PORT}",
+    )
+
+
+def _rendezvous(job: "GpuJob") -> Rendezvous | None:
+    runtime = job.runtime
+    if runtime.rendezvous == "static":
+        return None
+    elastic = runtime.elastic
+    return Rendezvous(
+        backend=runtime.rendezvous,
+        min_nodes=elastic.min_nodes if elastic else job.nodes,
+        max_nodes=_most_nodes(job),
+        endpoint=(ETCD_SERVICE, ETCD_PORT) if runtime.rendezvous == "etcd" else None,
+        max_restarts=runtime.gang_restarts,
+    )
+
+
+def _most_nodes(job: "GpuJob") -> int:
+    return job.runtime.elastic.max_nodes if job.runtime.elastic else job.nodes
+
+
+def _grace_seconds(checkpoint_bytes: int, cluster: "ClusterPlan") -> int:
+    write_mb_s = cluster.storage.lustre.throughput_mb_s * WRITE_EFFICIENCY
+    save_seconds = checkpoint_bytes / 1e6 / write_mb_s
+    return max(_GRACE_FLOOR_SECONDS, math.ceil(save_seconds / 60 + 1) * 60)

@@ -1,0 +1,102 @@
+"""Plan and checks of `kind: convert_checkpoint`: weights to Megatron's form and back, on CPUs."""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
+from megatron_eks.catalog.models import PRESETS
+from megatron_eks.config.errors import Code, Finding, choices
+from megatron_eks.plan.job import MIB
+from megatron_eks.plan.jobs import environment
+from megatron_eks.plan.jobs.checks import check_task, gpu_pool, outside
+from megatron_eks.plan.jobs.common import Images, Program, task
+from megatron_eks.plan.resources import (
+    Resources,
+    cpu_limit_millis,
+    cpu_resources,
+    memory_limit_mib,
+    system_resources,
+)
+from megatron_eks.predict.memory import parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.job import ConvertCheckpointJob
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.job import JobPlan
+
+# The weights in bf16, once as they are read and once as they are written.
+_BYTES_PER_PARAMETER = 2 * 2
+_PROGRAM_MIB = 8 * MIB_PER_GIB
+_CPU_MILLIS = 8000
+
+
+def check(job: "ConvertCheckpointJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield what keeps the weights from being converted."""
+    yield from check_task(job, cluster)
+    if job.image == "fsdp":
+        found = "this image has no Megatron-LM"
+        yield Finding(Code.UNKNOWN_IMAGE, ("image",), found, "use megatron")
+    places = [(("source",), job.source), (("target",), job.target)]
+    yield from outside(places, cluster.storage.lustre.mount_path)
+    if job.source == job.target:
+        found = "source and target are the same directory"
+        yield Finding(Code.SHARED_PATH, ("target",), found, "write elsewhere")
+    if job.model not in PRESETS:
+        found = f"unknown preset {job.model!r}"
+        yield Finding(Code.UNKNOWN_MODEL, ("model",), found, choices(job.model, PRESETS))
+        return
+    yield from _memory(job, cluster)
+
+
+def _memory(job: "ConvertCheckpointJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    needed = _needed_mib(job.model)
+    found = f"reading and writing {job.model} in bf16 takes {needed // MIB_PER_GIB} GiB"
+    pool = gpu_pool(job, cluster)
+    if job.pool is None:
+        offered = system_resources(cluster.system_nodes.instance_type).memory_mib
+        place = f"a pod on {cluster.system_nodes.instance_type} gets"
+        remedy = f"name a pool, such as {cluster.gpu_pools[0].name}: it takes none of its GPUs"
+    elif pool is not None:
+        instance = INSTANCES[pool.instance_type]
+        offered = memory_limit_mib(instance, instance.gpus)
+        place, remedy = f"a {instance.name} has", "name a pool of a larger type"
+    else:
+        return
+    if needed > offered:
+        found = f"{found}, and {place} {offered // MIB_PER_GIB}"
+        yield Finding(Code.TASK_MEMORY, ("pool",), found, remedy)
+
+
+def _needed_mib(model: str) -> int:
+    weights = parameters(PRESETS[model]) * _BYTES_PER_PARAMETER // MIB
+    return -(-(weights + _PROGRAM_MIB) // MIB_PER_GIB) * MIB_PER_GIB
+
+
+def plan(job: "ConvertCheckpointJob", cluster: "ClusterPlan", images: Images) -> "JobPlan":
+    """Plan a job that has passed the checks."""
+    program = Program(
+        name="convert_checkpoint",
+        args=(
+            "--direction",
+            job.direction,
+            "--source",
+            job.source,
+            "--target",
+            job.target,
+            "--model",
+            job.model,
+        ),
+        env=environment.environment(job),
+        files={},
+    )
+    return task(job, cluster, images, program, resources=_resources(job, cluster))
+
+
+def _resources(job: "ConvertCheckpointJob", cluster: "ClusterPlan") -> Resources:
+    if job.pool is None:
+        return system_resources(cluster.system_nodes.instance_type)
+    instance = cluster.pool(job.pool).instance
+    cpu = min(_CPU_MILLIS, cpu_limit_millis(instance, instance.gpus))
+    return cpu_resources(cpu, _needed_mib(job.model))

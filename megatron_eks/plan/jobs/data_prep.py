@@ -1,0 +1,82 @@
+"""Plan and checks of `kind: data_prep`: JSONL into Megatron's indexed format, on CPUs."""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.instances import MIB_PER_GIB
+from megatron_eks.config.errors import Code, Finding
+from megatron_eks.plan.jobs import environment
+from megatron_eks.plan.jobs.checks import check_task, outside
+from megatron_eks.plan.jobs.common import Images, Program, task
+from megatron_eks.plan.resources import (
+    Resources,
+    cpu_limit_millis,
+    cpu_resources,
+    memory_limit_mib,
+    system_resources,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.job import DataPrepJob
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.job import JobPlan
+
+# A chunk of text with its tokens, and a tokenizer, for each worker.
+_MIB_PER_WORKER = 4 * MIB_PER_GIB
+
+
+def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield what keeps the data from being read or found again."""
+    yield from check_task(job, cluster)
+    files = [
+        (("input", index), source)
+        for index, source in enumerate(job.input)
+        if not source.startswith("s3://")
+    ]
+    places = [(("output_prefix",), job.output_prefix), (("tokenizer",), job.tokenizer)]
+    yield from outside([*files, *places], cluster.storage.lustre.mount_path)
+    if job.output_prefix.endswith("_document"):
+        found = f"the data set would be {job.output_prefix}_{job.json_keys[0]}_document"
+        remedy = "leave out the key and _document: they are added"
+        yield Finding(Code.DATA_SOURCE, ("output_prefix",), found, remedy)
+
+
+def plan(job: "DataPrepJob", cluster: "ClusterPlan", images: Images) -> "JobPlan":
+    """Plan a job that has passed the checks; each pod takes its share of the input by its index."""
+    resources = _resources(job, cluster)
+    switches = (("--append-eod", job.append_eod), ("--add-bos", job.add_bos))
+    program = Program(
+        name="prepare_data",
+        args=(
+            "--input",
+            *job.input,
+            "--output-prefix",
+            job.output_prefix,
+            "--tokenizer",
+            job.tokenizer,
+            *(word for key in job.json_keys for word in ("--json-key", key)),
+            *(name for name, on in switches if on),
+            "--on-bad-line",
+            job.on_bad_line,
+            "--workers",
+            str(resources.cpu_millis // 1000),
+            "--shards",
+            str(job.shards),
+            # A pod that comes again goes on where the one before it was lost.
+            "--resume",
+        ),
+        env=environment.environment(job),
+        files={},
+    )
+    return task(job, cluster, images, program, resources=resources, pods=job.shards)
+
+
+def _resources(job: "DataPrepJob", cluster: "ClusterPlan") -> Resources:
+    if job.pool is None:
+        return system_resources(cluster.system_nodes.instance_type)
+    instance = cluster.pool(job.pool).instance
+    cpu = cpu_limit_millis(instance, instance.gpus)
+    memory = min(memory_limit_mib(instance, instance.gpus), cpu // 1000 * _MIB_PER_WORKER)
+    return cpu_resources(cpu, memory)

@@ -1,0 +1,74 @@
+"""Plan and checks of `kind: fetch`: a model, a tokenizer or data onto the shared file system."""
+
+import re
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.instances import MIB_PER_GIB
+from megatron_eks.config.errors import Code, Finding
+from megatron_eks.plan.jobs import environment
+from megatron_eks.plan.jobs.checks import check_task, gated, outside
+from megatron_eks.plan.jobs.common import Images, Program, task, token_file
+from megatron_eks.plan.resources import cpu_resources, system_resources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.job import FetchJob
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.job import JobPlan
+
+_SOURCES = ("model", "tokenizer", "s3_uri")
+_REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+
+# Streams of a few files at once.
+_CPU_MILLIS, _MEMORY_MIB = 4000, 8 * MIB_PER_GIB
+
+
+def check(job: "FetchJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield what keeps the files from coming, or from being found."""
+    yield from check_task(job, cluster)
+    given = [name for name in _SOURCES if getattr(job, name) is not None]
+    if len(given) != 1:
+        found = f"{' and '.join(given)} are given" if given else "no source is given"
+        remedy = f"give one of {', '.join(_SOURCES)}"
+        yield Finding(Code.FETCH_SOURCE, (), found, remedy)
+    for name in ("model", "tokenizer"):
+        value = getattr(job, name)
+        if value is None:
+            continue
+        if not _REPOSITORY.fullmatch(value):
+            remedy = "use OWNER/NAME, as in the address of its page"
+            found = f"{value!r} is no name of a Hugging Face repository"
+            yield Finding(Code.FETCH_SOURCE, (name,), found, remedy)
+        elif not job.token_secret:
+            yield from gated((name,), value)
+    if job.token_secret and job.s3_uri:
+        found = "S3 takes no Hugging Face token"
+        yield Finding(Code.NO_MEANING, ("token_secret",), found, "remove it")
+    yield from outside([(("directory",), job.directory)], cluster.storage.lustre.mount_path)
+
+
+def plan(job: "FetchJob", cluster: "ClusterPlan", images: Images) -> "JobPlan":
+    """Plan a job that has passed the checks."""
+    token = token_file(job.token_secret)
+    source = next(name for name in _SOURCES if getattr(job, name) is not None)
+    program = Program(
+        name="fetch",
+        args=(
+            f"--{source.replace('_', '-')}",
+            getattr(job, source),
+            "--directory",
+            job.directory,
+            *(("--token-file", token.path) if token else ()),
+        ),
+        env=environment.environment(job),
+        files={},
+        secrets=(token,) if token else (),
+    )
+    resources = (
+        cpu_resources(_CPU_MILLIS, _MEMORY_MIB)
+        if job.pool
+        else system_resources(cluster.system_nodes.instance_type)
+    )
+    return task(job, cluster, images, program, resources=resources)

@@ -1,0 +1,62 @@
+"""A model's shape, its layout over the GPUs of a job, and the memory that this takes."""
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.models import PRESETS, ModelShape
+from megatron_eks.plan.job import MIB
+from megatron_eks.predict.memory import Batch, Layout, MemoryEstimate, estimate
+
+if TYPE_CHECKING:
+    from megatron_eks.catalog.instances import InstanceType
+    from megatron_eks.config.architecture import ModelSpec
+    from megatron_eks.config.job import MegatronRun
+
+
+def model_shape(model: "str | ModelSpec") -> ModelShape:
+    """Resolve a preset's name, a preset with changes, or a whole mapping.
+
+    Raises KeyError for an unknown preset and TypeError for an incomplete mapping; the checks come
+    first and say both in words.
+    """
+    if isinstance(model, str):
+        return PRESETS[model]
+    names = {field.name for field in fields(ModelShape)}
+    changes = {
+        name: value for name, value in model.model_dump(exclude_none=True).items() if name in names
+    }
+    return replace(PRESETS[model.preset], **changes) if model.preset else ModelShape(**changes)
+
+
+def job_layout(job: "MegatronRun", processes: int) -> Layout:
+    """Return the layout over all processes; data parallel size is what remains."""
+    parallelism = job.parallelism
+    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
+    return Layout(
+        tensor=parallelism.tensor,
+        pipeline=parallelism.pipeline,
+        context=parallelism.context,
+        data=processes // inner,
+        virtual_pipeline=parallelism.virtual_pipeline or 1,
+        # Megatron switches it off by itself where there is nothing to shard.
+        sequence_parallel=parallelism.sequence_parallel and parallelism.tensor > 1,
+        distributed_optimizer=parallelism.distributed_optimizer,
+        expert=parallelism.expert,
+        expert_tensor=parallelism.expert_tensor or parallelism.tensor,
+    )
+
+
+def job_memory(
+    job: "MegatronRun", model: ModelShape, layout: Layout, instance: "InstanceType"
+) -> MemoryEstimate:
+    """Estimate the memory of the job's ranks on its pool's GPUs."""
+    training = job.training
+    batch = Batch(
+        micro_batch_size=training.micro_batch_size,
+        sequence_length=training.sequence_length,
+        microbatches=training.global_batch_size // (training.micro_batch_size * layout.data),
+        recompute=training.recompute,
+        recompute_method=training.recompute_method,
+        recompute_layers=training.recompute_layers or 1,
+    )
+    return estimate(model, layout, batch, instance.gpu.usable_memory_mib * MIB)

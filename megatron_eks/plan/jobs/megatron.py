@@ -1,0 +1,54 @@
+"""Plan of `kind: megatron`: Megatron-LM's own training program behind our start-up checks."""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.plan.job import JobPlan, Training
+from megatron_eks.plan.jobs import environment
+from megatron_eks.plan.jobs.arguments import megatron_arguments
+from megatron_eks.plan.jobs.common import Images, Program, gpus_per_node, log_directory, ranks
+from megatron_eks.plan.jobs.layout import job_layout, job_memory, model_shape
+from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, parameters
+
+if TYPE_CHECKING:
+    from megatron_eks.config.job import MegatronJob, MegatronRun
+    from megatron_eks.plan.cluster import ClusterPlan
+
+
+def plan(job: "MegatronJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
+    """Plan a job that has passed the checks."""
+    instance = cluster.pool(job.pool).instance
+    training = plan_training(job, cluster)
+    logs = log_directory(job, cluster)
+    program = Program(
+        name="train_megatron",
+        args=(
+            "--log-dir",
+            logs,
+            "--keep-last",
+            str(job.checkpoint.keep_last),
+            "--",
+            *megatron_arguments(job, training.model, training.layout, logs),
+        ),
+        env=environment.environment(
+            job,
+            environment.collectives(logs),
+            environment.megatron(training.layout, instance),
+        ),
+        files={},
+    )
+    return ranks(job, cluster, images, program, training=training)
+
+
+def plan_training(job: "MegatronRun", cluster: "ClusterPlan") -> Training:
+    """Return what a run makes of its model on the GPUs that it takes."""
+    instance = cluster.pool(job.pool).instance
+    model = model_shape(job.model)
+    layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
+    training = job.training
+    return Training(
+        model=model,
+        layout=layout,
+        memory=job_memory(job, model, layout, instance),
+        checkpoint_bytes=parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER,
+        tokens=training.train_iters * training.global_batch_size * training.sequence_length,
+    )

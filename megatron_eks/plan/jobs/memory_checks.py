@@ -1,0 +1,139 @@
+"""Whether ranks fit into their GPUs, and checkpoints onto the file system."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.plan.jobs.common import gpus_per_node
+from megatron_eks.plan.jobs.layout import job_layout, job_memory
+from megatron_eks.plan.jobs.layout_checks import check_layout
+from megatron_eks.predict.memory import (
+    CHECKPOINT_BYTES_PER_PARAMETER,
+    GIB,
+    OVERHEAD_BYTES,
+    parameters,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from megatron_eks.catalog.instances import InstanceType
+    from megatron_eks.catalog.models import ModelShape
+    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.errors import Path
+    from megatron_eks.config.job import MegatronRun, TrainingJob
+    from megatron_eks.predict.memory import MemoryEstimate
+
+# Above this share of a GPU's memory, fragmentation decides whether a run survives.
+_TIGHT = 0.92
+# bf16 weights of the base model, kept beside the run's own checkpoints.
+_BASE_BYTES_PER_PARAMETER = 2
+
+
+def check_memory(
+    job: "MegatronRun", model: "ModelShape", instance: "InstanceType", cluster: "ClusterConfig"
+) -> "Iterator[Finding]":
+    """Yield whether the ranks of a layout that adds up have room."""
+    # An elastic job shards its optimizer least where it has the fewest nodes.
+    elastic = job.runtime.elastic
+    smallest = job.model_copy(update={"nodes": elastic.min_nodes}) if elastic else job
+    memory = _memory(smallest, model, instance)
+    remedy = partial(_smaller, smallest, instance, model)
+    yield from verdict(memory, instance, ("parallelism",), remedy)
+    yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
+
+
+def verdict(
+    memory: "MemoryEstimate", instance: "InstanceType", path: "Path", remedy: "Callable[[], str]"
+) -> "Iterator[Finding]":
+    """Compare what a rank takes with what its GPU has; a remedy is looked for if one is needed."""
+    found = (
+        f"{_gib(memory.per_gpu_bytes)} GiB a GPU, and {instance.gpu.name} has "
+        f"{_gib(memory.capacity_bytes)} ({_breakdown(memory)})"
+    )
+    share = memory.per_gpu_bytes / memory.capacity_bytes
+    if share > 1:
+        yield Finding(Code.DOES_NOT_FIT, path, found, remedy())
+    elif share > _TIGHT:
+        yield Finding(Code.FITS_TIGHTLY, path, found, remedy(), Level.WARNING)
+
+
+def fits(memory: "MemoryEstimate") -> bool:
+    """Tell whether a rank fits with room to spare."""
+    return memory.per_gpu_bytes <= memory.capacity_bytes * _TIGHT
+
+
+def check_disk(
+    job: "TrainingJob", model: "ModelShape", cluster: "ClusterConfig", bytes_per_parameter: int
+) -> "Iterator[Finding]":
+    """Demand room for one more: a new checkpoint is complete before the oldest goes."""
+    checkpoint = parameters(model) * bytes_per_parameter
+    base = parameters(model) * _BASE_BYTES_PER_PARAMETER if job.checkpoint.pretrained else 0
+    needed = (job.checkpoint.keep_last + 1) * checkpoint + base
+    capacity = cluster.storage.lustre.capacity_gib * GIB
+    if needed > capacity:
+        found = (
+            f"{job.checkpoint.keep_last} checkpoints of {checkpoint / 1e9:.0f} GB, one more "
+            f"being written and the base weights take {_gib(needed)} GiB "
+            f"of {cluster.storage.lustre.capacity_gib}"
+        )
+        remedy = "keep fewer, or raise storage.lustre.capacity_gib"
+        yield Finding(Code.CHECKPOINTS_FILL_DISK, ("checkpoint", "keep_last"), found, remedy)
+
+
+def _breakdown(memory: "MemoryEstimate") -> str:
+    worst = max(memory.stages, key=lambda stage: stage.total_bytes)
+    return (
+        f"weights and gradients {_gib(worst.weights_bytes)}, "
+        f"optimizer {_gib(worst.optimizer_bytes)}, "
+        f"activations {_gib(worst.activations_bytes)}, logits {_gib(worst.logits_bytes)}, "
+        f"other {_gib(OVERHEAD_BYTES)}"
+    )
+
+
+def _smaller(job: "MegatronRun", instance: "InstanceType", model: "ModelShape") -> str:
+    """Name the single changes that would fit, cheapest in speed first."""
+    options = list(_options(job, instance, model))
+    fitting = [
+        name
+        for name, option in options
+        if not any(True for _ in check_layout(option, model, instance))
+        and fits(_memory(option, model, instance))
+    ]
+    if fitting:
+        return f"use {' or '.join(fitting[:3])}"
+    return "use more GPUs, a larger type, or pipeline stages"
+
+
+def _options(
+    job: "MegatronRun", instance: "InstanceType", model: "ModelShape"
+) -> "Iterator[tuple[str, MegatronRun]]":
+    parallelism, training = job.parallelism, job.training
+    if training.micro_batch_size > 1:
+        smaller = training.model_copy(update={"micro_batch_size": 1})
+        yield "training.micro_batch_size: 1", job.model_copy(update={"training": smaller})
+    if not parallelism.distributed_optimizer:
+        changed = parallelism.model_copy(update={"distributed_optimizer": True})
+        yield "distributed_optimizer: true", job.model_copy(update={"parallelism": changed})
+    expert = parallelism.expert * 2
+    while expert <= (model.num_experts or 0):
+        changed = parallelism.model_copy(update={"expert": expert})
+        yield f"parallelism.expert: {expert}", job.model_copy(update={"parallelism": changed})
+        expert *= 2
+    tensor = parallelism.tensor * 2
+    while tensor <= instance.gpus:
+        changed = parallelism.model_copy(update={"tensor": tensor, "sequence_parallel": True})
+        yield f"parallelism.tensor: {tensor}", job.model_copy(update={"parallelism": changed})
+        tensor *= 2
+    if training.recompute != "full":
+        full = training.model_copy(update={"recompute": "full"})
+        yield "training.recompute: full", job.model_copy(update={"training": full})
+
+
+def _memory(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") -> "MemoryEstimate":
+    layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
+    return job_memory(job, model, layout, instance)
+
+
+def _gib(count: int) -> str:
+    return f"{count / GIB:.1f}"

@@ -1,0 +1,64 @@
+"""Plan and checks of `kind: nccl_test`: all-reduce between nodes, with a pass mark."""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.errors import Code, Finding
+from megatron_eks.plan.job import MIB
+from megatron_eks.plan.jobs import environment
+from megatron_eks.plan.jobs.checks import check_gpus, check_runtime, gpu_pool, no_meaning
+from megatron_eks.plan.jobs.common import Images, Program, gpus_per_node, log_directory, ranks
+from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.catalog.instances import InstanceType
+    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.job import NcclTestJob
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.job import JobPlan
+
+
+def check(job: "NcclTestJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield what keeps the test from measuring anything."""
+    yield from check_runtime(job, cluster)
+    yield from check_gpus(job, cluster)
+    # A number that is too low is not better the second time.
+    names = ("gang_restarts", "distributed_timeout_minutes", "rendezvous", "elastic")
+    yield from no_meaning(job, names)
+    if job.min_bytes > job.max_bytes:
+        found = f"{job.min_bytes} is above max_bytes {job.max_bytes}"
+        yield Finding(Code.MESSAGE_SIZES, ("min_bytes",), found, "use at most max_bytes")
+    pool = gpu_pool(job, cluster)
+    if pool is not None:
+        gpu = INSTANCES[pool.instance_type].gpu
+        room = gpu.usable_memory_mib * MIB - OVERHEAD_BYTES
+        if job.max_bytes > room:
+            found = f"{job.max_bytes / GIB:.1f} GiB do not fit {gpu.name}"
+            yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, f"use at most {room}")
+
+
+def plan(job: "NcclTestJob", cluster: "ClusterPlan", images: Images) -> "JobPlan":
+    """Plan a job that has passed the checks."""
+    logs = log_directory(job, cluster)
+    mark = _pass_mark(job, cluster.pool(job.pool).instance)
+    program = Program(
+        name="allreduce_bench",
+        args=(
+            "--min-bytes",
+            str(job.min_bytes),
+            "--max-bytes",
+            str(job.max_bytes),
+            *(("--pass-busbw-gb-s", f"{mark:g}") if mark else ()),
+        ),
+        env=environment.environment(job, environment.collectives(logs)),
+        files={},
+    )
+    return ranks(job, cluster, images, program, restarts=0)
+
+
+def _pass_mark(job: "NcclTestJob", instance: "InstanceType") -> float | None:
+    """Return the mark; the catalogue's is for the network between whole nodes."""
+    whole = job.nodes > 1 and gpus_per_node(job, instance) == instance.gpus
+    return job.pass_busbw_gb_s or (instance.allreduce_min_busbw_gb_s if whole else None)

@@ -1,0 +1,97 @@
+"""Plans of `kind: fsdp` and `kind: ddp`: PyTorch's own ways to train on many GPUs."""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.plan.job import MIB, JobPlan, Training
+from megatron_eks.plan.jobs import environment
+from megatron_eks.plan.jobs.common import (
+    Images,
+    Program,
+    config_file,
+    gpus_per_node,
+    log_directory,
+    ranks,
+    token_file,
+)
+from megatron_eks.plan.jobs.layout import model_shape
+from megatron_eks.predict.memory import Batch, Layout, MemoryEstimate, parameters
+from megatron_eks.predict.replicas import (
+    CHECKPOINT_BYTES_PER_PARAMETER,
+    estimate_copied,
+    estimate_sharded,
+)
+
+if TYPE_CHECKING:
+    from megatron_eks.catalog.instances import InstanceType
+    from megatron_eks.catalog.models import ModelShape
+    from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
+    from megatron_eks.plan.cluster import ClusterPlan
+
+
+def plan_fsdp(job: "FsdpJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
+    """Plan a job that has passed the checks."""
+    instance = cluster.pool(job.pool).instance
+    training = _training(job, instance, fsdp_memory(job, model_shape(job.model), instance))
+    program = _program("train_fsdp", job, cluster)
+    return ranks(job, cluster, images, program, training=training)
+
+
+def plan_ddp(job: "DdpJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
+    """Plan a job that has passed the checks; it needs no operator."""
+    instance = cluster.pool(job.pool).instance
+    training = _training(job, instance, ddp_memory(job, model_shape(job.model), instance))
+    program = _program("train_ddp", job, cluster)
+    return ranks(job, cluster, images, program, training=training, workload="indexed_job")
+
+
+def fsdp_memory(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> MemoryEstimate:
+    """Estimate the memory of a rank that holds a share of the model."""
+    per_node = gpus_per_node(job, instance)
+    shards = per_node if job.training.sharding == "hybrid" else per_node * job.nodes
+    return estimate_sharded(model, _batch(job), _capacity(instance), shards=shards)
+
+
+def ddp_memory(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> MemoryEstimate:
+    """Estimate the memory of a rank that holds the whole model."""
+    return estimate_copied(model, _batch(job), _capacity(instance))
+
+
+def _capacity(instance: "InstanceType") -> int:
+    return instance.gpu.usable_memory_mib * MIB
+
+
+def _batch(job: "TorchRun") -> Batch:
+    training = job.training
+    return Batch(
+        micro_batch_size=training.train_batch_size,
+        sequence_length=training.sequence_length,
+        microbatches=1,
+        recompute="full" if training.activation_checkpointing else "none",
+    )
+
+
+def _training(job: "TorchRun", instance: "InstanceType", memory: MemoryEstimate) -> Training:
+    model, training = model_shape(job.model), job.training
+    gpus = job.nodes * gpus_per_node(job, instance)
+    return Training(
+        model=model,
+        layout=Layout(tensor=1, pipeline=1, context=1, data=gpus, sequence_parallel=False),
+        memory=memory,
+        checkpoint_bytes=parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER,
+        tokens=training.max_steps * training.train_batch_size * gpus * training.sequence_length,
+    )
+
+
+def _program(name: str, job: "TorchRun", cluster: "ClusterPlan") -> Program:
+    logs = log_directory(job, cluster)
+    path, files = config_file(name, job, ("model", "training", "data", "checkpoint"))
+    token = token_file(job.token_secret)
+    return Program(
+        name=name,
+        args=("--config", path),
+        env=environment.environment(
+            job, environment.collectives(logs), environment.hugging_face(token)
+        ),
+        files=files,
+        secrets=(token,) if token else (),
+    )

@@ -1,0 +1,163 @@
+"""What a job of PyTorch FSDP or DDP can get wrong."""
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.errors import Code, Finding, Level, has_errors
+from megatron_eks.config.unsupported import unsupported_value
+from megatron_eks.plan.hardware_checks import check_hardware
+from megatron_eks.plan.jobs.checks import (
+    check_gpus,
+    check_runtime,
+    gated,
+    gpu_pool,
+    no_meaning,
+    outside,
+)
+from megatron_eks.plan.jobs.layout import model_shape
+from megatron_eks.plan.jobs.memory_checks import check_disk, fits, verdict
+from megatron_eks.plan.jobs.model_checks import check_model, check_start
+from megatron_eks.plan.jobs.pytorch import ddp_memory, fsdp_memory
+from megatron_eks.predict.replicas import CHECKPOINT_BYTES_PER_PARAMETER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from megatron_eks.catalog.instances import InstanceType
+    from megatron_eks.catalog.models import ModelShape
+    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.errors import Path
+    from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
+    from megatron_eks.predict.memory import MemoryEstimate
+
+    Memory = Callable[[TorchRun, ModelShape, InstanceType], MemoryEstimate]
+
+_REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+
+
+def check_fsdp(job: "FsdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield everything wrong with a job of FSDP."""
+    yield from _check(job, cluster, fsdp_memory)
+
+
+def check_ddp(job: "DdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield everything wrong with a job of DDP."""
+    yield from _check(job, cluster, ddp_memory)
+    # An Indexed Job knows the rank of each pod beforehand.
+    yield from no_meaning(job, ("rendezvous", "elastic"))
+    if "sharding" in job.training.model_fields_set:
+        found = "DDP copies the model to every GPU"
+        yield Finding(Code.NO_MEANING, ("training", "sharding"), found, "remove it, or use fsdp")
+
+
+def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iterator[Finding]":
+    yield from check_runtime(job, cluster)
+    yield from check_gpus(job, cluster)
+    model_findings = list(check_model(job.model))
+    yield from model_findings
+    yield from check_start(job)
+    yield from _training(job)
+    yield from _data(job, cluster.storage.lustre.mount_path)
+    pool = gpu_pool(job, cluster)
+    if pool is not None and not has_errors(model_findings):
+        instance, model = INSTANCES[pool.instance_type], model_shape(job.model)
+        # An elastic job divides the model least where it has the fewest nodes.
+        elastic = job.runtime.elastic
+        smallest = job.model_copy(update={"nodes": elastic.min_nodes}) if elastic else job
+        yield from _model(job, model)
+        yield from check_hardware(pool, nodes=job.nodes, tensor=1)
+        yield from verdict(
+            memory(smallest, model, instance),
+            instance,
+            ("training",),
+            partial(_smaller, smallest, model, instance, memory),
+        )
+        yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
+
+
+def _training(job: "TorchRun") -> "Iterator[Finding]":
+    training, checkpoint = job.training, job.checkpoint
+    if training.min_learning_rate > training.learning_rate:
+        found = f"{training.min_learning_rate} is above learning_rate {training.learning_rate}"
+        path: Path = ("training", "min_learning_rate")
+        yield Finding(Code.SCHEDULE, path, found, "use a value between 0 and learning_rate")
+    if training.warmup_iters >= training.max_steps:
+        found = f"{training.warmup_iters} warm-up steps of {training.max_steps}"
+        remedy = f"use fewer than {training.max_steps}"
+        yield Finding(Code.SCHEDULE, ("training", "warmup_iters"), found, remedy)
+    if checkpoint.interval > training.max_steps and "interval" in checkpoint.model_fields_set:
+        found = f"the run ends after {training.max_steps} steps, before the first checkpoint"
+        remedy = f"use at most {training.max_steps}"
+        yield Finding(Code.SCHEDULE, ("checkpoint", "interval"), found, remedy, Level.WARNING)
+    if checkpoint.format == "torch":
+        found = "PyTorch saves in its own distributed format"
+        yield Finding(Code.NO_MEANING, ("checkpoint", "format"), found, "remove it")
+
+
+def _data(job: "TorchRun", mount_path: str) -> "Iterator[Finding]":
+    names = {"dataset": job.data.dataset, "tokenizer": job.data.tokenizer}
+    places: list[tuple[Path, str | None]] = [
+        (("checkpoint", "directory"), job.checkpoint.directory),
+        (("checkpoint", "pretrained"), job.checkpoint.pretrained),
+    ]
+    for key, name in names.items():
+        path = ("data", key)
+        if name.startswith("/"):
+            places.append((path, name))
+        elif not _REPOSITORY.fullmatch(name):
+            found = f"{name!r} is neither a path nor the name of a Hugging Face repository"
+            yield Finding(Code.DATA_SOURCE, path, found, "use /PATH, or OWNER/NAME")
+        elif not job.token_secret:
+            yield from gated(path, name)
+    yield from outside(places, mount_path)
+    if job.data.dataset.endswith((".bin", ".idx")):
+        found = f"{job.data.dataset!r} is a file, not a prefix"
+        remedy = f"write {job.data.dataset[:-4]}"
+        yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
+    if job.data.configuration and job.data.dataset.startswith("/"):
+        found = "files have no configuration"
+        yield Finding(Code.NO_MEANING, ("data", "configuration"), found, "remove it")
+
+
+def _model(job: "TorchRun", model: "ModelShape") -> "Iterator[Finding]":
+    if model.num_experts is not None:
+        found = "mixtures of experts need expert parallelism, which this kind does not have"
+        yield Finding(Code.LAYOUT_EXPERTS, ("model",), found, "use kind: megatron")
+    if model.num_attention_heads % model.num_query_groups:
+        found = (
+            f"{model.num_query_groups} query groups do not divide "
+            f"{model.num_attention_heads} attention heads"
+        )
+        remedy = "use a divisor of the number of heads"
+        yield Finding(Code.LAYOUT_HEADS, ("model", "num_query_groups"), found, remedy)
+    if job.training.precision != "bf16":
+        yield unsupported_value(("training", "precision"), job.training.precision, "use bf16")
+    if job.training.sequence_length > model.max_position_embeddings:
+        most = model.max_position_embeddings
+        found = f"{job.training.sequence_length} positions, and the model has {most}"
+        yield Finding(
+            Code.LAYOUT_SEQUENCE, ("training", "sequence_length"), found, f"use at most {most}"
+        )
+
+
+def _smaller(
+    job: "TorchRun", model: "ModelShape", instance: "InstanceType", memory: "Memory"
+) -> str:
+    """Name the single changes that would fit, cheapest in speed first."""
+    changes: list[tuple[str, dict[str, object]]] = [
+        ("training.train_batch_size: 1", {"train_batch_size": 1}),
+        ("training.sharding: full", {"sharding": "full"}),
+        ("training.activation_checkpointing: true", {"activation_checkpointing": True}),
+    ]
+    fitting = [
+        name for name, change in changes if fits(memory(_changed(job, change), model, instance))
+    ]
+    if fitting:
+        return f"use {' or '.join(fitting)}"
+    return "use kind: fsdp" if job.kind == "ddp" else "use more GPUs, or a larger type"
+
+
+def _changed(job: "TorchRun", change: "dict[str, object]") -> "TorchRun":
+    return job.model_copy(update={"training": job.training.model_copy(update=change)})

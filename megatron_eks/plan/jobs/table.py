@@ -1,0 +1,56 @@
+"""Every kind of job: how it is checked, and how it is planned."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from megatron_eks.plan.jobs import (
+    bridge,
+    convert,
+    data_prep,
+    fetch,
+    megatron,
+    megatron_checks,
+    nccl,
+    pytorch,
+    pytorch_checks,
+)
+
+if TYPE_CHECKING:
+    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.errors import Finding
+    from megatron_eks.config.job import AnyJob
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.job import JobPlan
+    from megatron_eks.plan.jobs.common import Images
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is done with the job files of one kind."""
+
+    # Each takes its own kind's model, which no type of a table can say.
+    check: Callable[[Any, "ClusterConfig"], "Iterator[Finding]"]
+    plan: Callable[[Any, "ClusterPlan", "Images"], "JobPlan"]
+
+
+KINDS: Mapping[str, Kind] = {
+    "megatron": Kind(megatron_checks.check, megatron.plan),
+    "megatron_bridge": Kind(megatron_checks.check_bridge, bridge.plan),
+    "fsdp": Kind(pytorch_checks.check_fsdp, pytorch.plan_fsdp),
+    "ddp": Kind(pytorch_checks.check_ddp, pytorch.plan_ddp),
+    "data_prep": Kind(data_prep.check, data_prep.plan),
+    "fetch": Kind(fetch.check, fetch.plan),
+    "convert_checkpoint": Kind(convert.check, convert.plan),
+    "nccl_test": Kind(nccl.check, nccl.plan),
+}
+
+
+def check_job(job: "AnyJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield everything wrong with a job on its cluster, errors and warnings."""
+    yield from KINDS[job.kind].check(job, cluster)
+
+
+def plan_job(job: "AnyJob", cluster: "ClusterPlan", images: "Images") -> "JobPlan":
+    """Plan a job that has passed the checks."""
+    return KINDS[job.kind].plan(job, cluster, images)

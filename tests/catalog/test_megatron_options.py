@@ -1,0 +1,41 @@
+"""The table of Megatron's options, against the version of the image and against the plan."""
+
+from pathlib import Path
+
+import pytest
+
+from megatron_eks.catalog import pins
+from megatron_eks.catalog.megatron_options import FLAGS, OPTIONS, SINGLE, VERSION
+from megatron_eks.plan.jobs.argument_checks import BY_KEY
+from tests.charts.rendered import training_job
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_it_is_of_the_version_that_the_image_runs():
+    """A new pin needs a new table: see the generator's own words."""
+    assert VERSION == pins.MEGATRON_CORE_VERSION
+
+
+@pytest.mark.parametrize("name", ["megatron-cpt-techpulse", "megatron-gpt-7b"])
+def test_the_parser_knows_every_option_of_a_plan(name):
+    """And takes as many words after each as the plan writes."""
+    args = training_job(name=name).args
+    words = args[args.index("--") + 1 :]
+    starts = [index for index, word in enumerate(words) if word.startswith("--")]
+    for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
+        option, values = words[start], words[start + 1 : end]
+        assert option in OPTIONS
+        assert not values if option in FLAGS else len(values) == 1 or option not in SINGLE, option
+
+
+def test_the_parser_knows_what_only_some_plans_write():
+    """The options that a job file may not add are options."""
+    assert set(BY_KEY) <= set(OPTIONS)
+
+
+def test_the_generator_writes_a_module_of_this_form():
+    """The committed table says what made it."""
+    text = (ROOT / "megatron_eks" / "catalog" / "megatron_options.py").read_text()
+    assert "tests/upstream/megatron_options.py" in text
+    assert (ROOT / "tests" / "upstream" / "megatron_options.py").exists()

@@ -1,0 +1,109 @@
+"""Ranks that meet by themselves: what the operator is told, and the etcd that some meet in."""
+
+from dataclasses import replace
+
+import pytest
+
+from megatron_eks.catalog import pins
+from megatron_eks.plan.job import Rendezvous
+from tests.charts import rendered
+from tests.charts.operator_rules import refusals
+from tests.charts.pod_security import violations
+from tests.charts.rendered import Manifest, Pod, jobs, only, pod, pods, training_job
+from tests.charts.test_network_policies import DNS, MINE, TASK, Peer, reaches, side_allows
+from tests.charts.validation import assert_valid
+
+C10D = Rendezvous("c10d", 1, 4, None, max_restarts=3)
+ETCD = Rendezvous("etcd", 2, 2, ("etcd", 2379), max_restarts=3)
+
+
+def job_of(rendezvous: Rendezvous) -> Manifest:
+    """Render the default job with another way to meet."""
+    return only(jobs(replace(training_job(), rendezvous=rendezvous)), "PyTorchJob")
+
+
+@pytest.fixture(scope="module")
+def with_etcd() -> list[Manifest]:
+    """Return the platform of a cluster that asks for etcd."""
+    return rendered.platform(rendered.other_platform(etcd=True))
+
+
+@pytest.mark.parametrize("rendezvous", [C10D, ETCD], ids=["c10d", "etcd"])
+def test_the_operator_accepts_it(rendezvous):
+    """Workers alone, which it takes with an elastic policy only."""
+    job = job_of(rendezvous)
+    assert_valid(job)
+    assert list(refusals(job)) == []
+    replicas = job["spec"]["pytorchReplicaSpecs"]
+    assert set(replicas) == {"Worker"}
+    assert replicas["Worker"]["replicas"] == 2
+    assert replicas["Worker"]["template"]["metadata"]["labels"]["role"] == "worker"
+
+
+def test_agents_restart_their_ranks_between_two_bounds():
+    """No metrics: with them the operator would scale the job by the CPU of its pods."""
+    assert job_of(C10D)["spec"]["elasticPolicy"] == {
+        "rdzvBackend": "c10d",
+        "rdzvId": "megatron-cpt-techpulse",
+        "minReplicas": 1,
+        "maxReplicas": 4,
+        "maxRestarts": 3,
+    }
+
+
+def test_etcd_is_reached_by_its_service():
+    """With the second version of torch's own rendezvous, which is the one in use."""
+    policy = job_of(ETCD)["spec"]["elasticPolicy"]
+    assert (policy["rdzvBackend"], policy["rdzvHost"], policy["rdzvPort"]) == (
+        "etcd-v2",
+        "etcd",
+        2379,
+    )
+
+
+def test_a_job_whose_ranks_are_known_has_no_policy(job):
+    """The default stays what the source documents' commands expect."""
+    assert "elasticPolicy" not in job["spec"]
+
+
+def test_etcd_is_there_when_asked_for(platform, with_etcd):
+    """Nothing of it otherwise."""
+    assert not [each for each in platform if each["metadata"]["name"] == "etcd"]
+    kinds = {each["kind"] for each in with_etcd if each["metadata"]["name"] == "etcd"}
+    assert kinds == {"Deployment", "Service"}
+
+
+def test_etcd_obeys_the_namespace_of_jobs(with_etcd):
+    """It runs where its clients run, as they run."""
+    for each in with_etcd:
+        assert_valid(each)
+    found = etcd_pod(with_etcd)
+    assert violations(found.spec, "restricted") == []
+    assert found.container["image"] == pins.ETCD_IMAGE
+
+
+def test_etcd_speaks_what_torch_speaks(with_etcd):
+    """The second interface is off by default, and gone from etcd 3.6."""
+    assert "--enable-v2" in etcd_pod(with_etcd).container["args"]
+    assert ":3.5." in pins.ETCD_IMAGE
+
+
+def test_only_ranks_reach_etcd(with_etcd):
+    """One port, from training pods alone."""
+    policies = [each for each in with_etcd if each["kind"] == "NetworkPolicy"]
+    etcd = Peer(etcd_pod(with_etcd).namespace, etcd_pod(with_etcd).labels)
+    assert reaches(policies, MINE, etcd, (2379, "TCP"))
+    assert not reaches(policies, MINE, etcd, (2380, "TCP"))
+    assert not reaches(policies, TASK, etcd, (2379, "TCP"))
+    assert not side_allows(policies, etcd, DNS, (2379, "TCP"), "Ingress")
+
+
+def test_etcd_starts_no_gpu(with_etcd):
+    """`kubectl apply -f dist/platform/` takes none, with etcd either."""
+    for found in pods(with_etcd):
+        assert "nvidia.com/gpu" not in found.container.get("resources", {}).get("limits", {})
+
+
+def etcd_pod(manifests: list[Manifest]) -> Pod:
+    """Return the pod of the deployment."""
+    return pod(only(manifests, "Deployment", "etcd"))
