@@ -9,6 +9,7 @@ from charts.platform.efa_device_plugin import EfaDevicePlugin
 from charts.platform.namespaces import Namespaces
 from charts.platform.network_policies import NetworkPolicies
 from charts.platform.nvidia_device_plugin import NvidiaDevicePlugin
+from charts.platform.quotas import Quotas
 from charts.platform.storage import Storage
 from charts.platform.training_operator import TrainingOperator
 from charts.training.pytorchjob import PyTorchJob
@@ -27,6 +28,7 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
     makers: dict[str, Callable[[str], cdk8s.Chart]] = {
         "00-namespaces": lambda name: Namespaces(app, name, plan=plan),
         "10-network-policies": lambda name: NetworkPolicies(app, name, platform=platform),
+        "11-quotas": lambda name: Quotas(app, name, platform=platform),
         "20-storage": lambda name: Storage(app, name, plan=plan, lustre=outputs.lustre),
         "30-nvidia-device-plugin": lambda name: NvidiaDevicePlugin(app, name, platform=platform),
     }

@@ -43,6 +43,7 @@ class _Shape:
     grace_seconds: int
     host_network: bool
     ipc_lock: bool
+    priority_class: str
     platform: PlatformPlan
 
 
@@ -58,6 +59,7 @@ def training_pod(job: JobPlan, platform: PlatformPlan) -> Template:
         grace_seconds=job.grace_seconds,
         host_network=job.host_network,
         ipc_lock=job.ipc_lock,
+        priority_class=job.priority_class,
         platform=platform,
     )
     spec = _spec(shape)
@@ -88,6 +90,7 @@ def _typed_spec(shape: _Shape) -> k8s.PodSpec:
         volumes=_volumes(shape),
         node_selector={POOL_LABEL: shape.pool},
         tolerations=[gpu_toleration(platform.gpu_taint), *leave_lost_node()],
+        priority_class_name=shape.priority_class,
         security_context=unprivileged_pod(platform.pod_uid),
         termination_grace_period_seconds=shape.grace_seconds,
         # Without this a pod on the host network resolves with the node's servers, which do not

@@ -103,6 +103,7 @@ class Code(StrEnum):
     DUPLICATE_JOB = "MEKS-0327"
     DATA_SPLIT = "MEKS-0329"
     SHARED_CHECKPOINTS = "MEKS-0330"
+    PRIORITY_CLASS = "MEKS-0340"
     # Rules over templates
     EFA_INTERFACES = "MEKS-0501"
     EFA_SELF_RULES = "MEKS-0502"

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from megatron_eks.config.architecture import AnyModel, Fraction, Natural, Positive
-from megatron_eks.config.model import AbsolutePath, DnsLabel, Model, Program, S3Uri, Text
+from megatron_eks.config.model import AbsolutePath, DnsLabel, DnsName, Model, Program, S3Uri, Text
 
 
 class Parallelism(Model):
@@ -121,7 +121,8 @@ class Runtime(Model):
     """EFA does not need it either."""
     torchrun_path: Program = "torchrun"
     queue: str | None = None
-    priority_class: str | None = None
+    priority_class: DnsName | None = None
+    """Default: `megatron-training`; or `megatron-validation`, or a class of your own."""
     keep_days: int = Field(default=7, ge=1, le=365)
     """How long a finished job and its pods stay visible."""
 

@@ -51,7 +51,6 @@ _JOB: tuple[tuple[Path, tuple[object, ...]], ...] = (
     (("runtime", "rendezvous"), ("static",)),
     (("runtime", "elastic"), (None,)),
     (("runtime", "queue"), (None,)),
-    (("runtime", "priority_class"), (None,)),
     (("extra_args",), ((),)),
 )
 

@@ -15,6 +15,7 @@ from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.outputs import Image, is_digest
 from megatron_eks.plan.arguments import megatron_arguments
 from megatron_eks.plan.environment import job_environment
+from megatron_eks.plan.quotas import TRAINING_PRIORITY
 from megatron_eks.predict.memory import (
     CHECKPOINT_BYTES_PER_PARAMETER,
     Batch,
@@ -90,6 +91,7 @@ class JobPlan:
     """Time between SIGTERM and SIGKILL: long enough for a last checkpoint."""
     host_network: bool
     ipc_lock: bool
+    priority_class: str
     model: ModelShape
     layout: Layout
     memory: MemoryEstimate
@@ -191,6 +193,7 @@ def plan_job(job: MegatronJob, cluster: "ClusterPlan", images: "Mapping[str, Ima
         grace_seconds=max(_GRACE_FLOOR_SECONDS, math.ceil(save_seconds / 60 + 1) * 60),
         host_network=job.runtime.host_network,
         ipc_lock=job.runtime.ipc_lock,
+        priority_class=job.runtime.priority_class or TRAINING_PRIORITY,
         model=model,
         layout=layout,
         memory=job_memory(job, model, layout, pool.instance),

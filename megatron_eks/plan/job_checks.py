@@ -14,6 +14,7 @@ from megatron_eks.plan.cluster import REPOSITORIES
 from megatron_eks.plan.hardware_checks import check_hardware
 from megatron_eks.plan.job import memory_limit_mib, model_shape
 from megatron_eks.plan.layout_checks import check_layout, check_memory
+from megatron_eks.plan.quotas import PRIORITY_CLASSES, SYSTEM_PRIORITIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,6 +225,7 @@ def _runtime(job: "MegatronJob", cluster: "ClusterConfig") -> "Iterator[Finding]
         found = "pods do not run as root, and an added capability reaches no other user"
         remedy = "remove it: the EKS AMI lifts the limit on locked memory for every container"
         yield Finding(Code.POD_SECURITY, ("runtime", "ipc_lock"), found, remedy, Level.WARNING)
+    yield from _priority(runtime.priority_class, cluster.platform.namespace)
     for name, value in runtime.env.items():
         path: Path = ("runtime", "env", name)
         if not _VARIABLE.fullmatch(name):
@@ -234,6 +236,18 @@ def _runtime(job: "MegatronJob", cluster: "ClusterConfig") -> "Iterator[Finding]
         if policy.verdict in _VERDICTS:
             code, level = _VERDICTS[policy.verdict]
             yield Finding(code, path, f"{name}: {policy.reason}", policy.instead, level)
+
+
+def _priority(name: str | None, namespace: str) -> "Iterator[Finding]":
+    known = [each.name for each in PRIORITY_CLASSES]
+    path: Path = ("runtime", "priority_class")
+    if name in SYSTEM_PRIORITIES:
+        found = f"{name} would push device plugins off their nodes: {namespace!r} refuses its pods"
+        yield Finding(Code.PRIORITY_CLASS, path, found, f"use one of {', '.join(known)}")
+    elif name is not None and name not in known:
+        found = f"{name!r} is no class of this project, and without it no pod is made"
+        remedy = f"make the PriorityClass before the job; {choices(name, known)}"
+        yield Finding(Code.PRIORITY_CLASS, path, found, remedy, Level.WARNING)
 
 
 def _judge(name: str, value: str, *, host_network: bool) -> Policy:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.plan.quotas import PRIORITY_CLASSES, PriorityClassPlan, QuotaPlan, plan_quotas
 
 if TYPE_CHECKING:
     from megatron_eks.config.cluster import ClusterConfig
@@ -37,6 +38,9 @@ class PlatformPlan:
     service_cidr: str
     efa_instance_types: tuple[str, ...]
     """Types whose nodes run the EFA device plugin."""
+    quotas: tuple[QuotaPlan, ...]
+    """Of the namespace of jobs."""
+    priority_classes: tuple[PriorityClassPlan, ...] = PRIORITY_CLASSES
     system_namespace: str = SYSTEM_NAMESPACE
     operator_namespace: str = OPERATOR_NAMESPACE
     gpu_taint: str = GPU_TAINT
@@ -58,4 +62,5 @@ def plan_platform(config: "ClusterConfig") -> PlatformPlan:
         vpc_cidr=config.network.vpc_cidr,
         service_cidr=config.network.service_cidr,
         efa_instance_types=tuple(sorted(name for name in types if INSTANCES[name].efa_interfaces)),
+        quotas=plan_quotas(config),
     )
