@@ -98,10 +98,10 @@ def submit(client: Client) -> Iterator[Callable[[Object], Object]]:
         # The garbage collector looks for new kinds, such as PyTorchJob, every 30 s only, and the
         # operator may make one more pod before it knows that the job is gone.
         pods = [pod for job in jobs for pod in pods_of(client, job)]
-        for pod in pods:
-            metadata = pod["metadata"]
-            client.delete("v1", "Pod", metadata["name"], metadata["namespace"], missing_ok=True)
+        for metadata in (pod["metadata"] for pod in pods):
+            if "deletionTimestamp" not in metadata:
+                client.delete("v1", "Pod", metadata["name"], metadata["namespace"], missing_ok=True)
         return not pods
 
     # The next test's pods need the nodes.
-    wait_for("deletion", gone)
+    wait_for("deletion", gone, 120)
