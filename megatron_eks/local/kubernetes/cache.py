@@ -5,7 +5,6 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import TextIO
 
 _UNUSED_SECONDS = 30 * 24 * 3600
 
@@ -13,19 +12,21 @@ _UNUSED_SECONDS = 30 * 24 * 3600
 _MARK = ".used"
 
 # Open for as long as this process lives, so that the kernel gives the locks back, however it ends.
-_held: dict[Path, TextIO] = {}
+_held: dict[Path, int] = {}
 
 
 def hold(folder: Path) -> None:
     """Make a folder if need be, and keep it from `prune` until this process ends."""
     while folder not in _held:
         folder.mkdir(parents=True, exist_ok=True)
-        mark = (folder / _MARK).open("a")
+        mark = os.open(folder / _MARK, os.O_CREAT | os.O_RDWR)
         fcntl.flock(mark, fcntl.LOCK_SH)
         # Removed while this process waited for the lock, it would protect nothing.
-        if os.fstat(mark.fileno()).st_nlink:
+        if os.fstat(mark).st_nlink:
             _held[folder] = mark
-    os.utime(_held[folder].fileno())
+        else:
+            os.close(mark)
+    os.utime(_held[folder])
 
 
 def prune(folder: Path) -> None:
