@@ -11,6 +11,7 @@ from charts.platform.etcd import Etcd
 from charts.platform.namespaces import Namespaces
 from charts.platform.network_policies import NetworkPolicies
 from charts.platform.nvidia_device_plugin import NvidiaDevicePlugin
+from charts.platform.quotas import Quotas
 from charts.platform.storage import Storage
 from charts.platform.training_operator import TrainingOperator
 from charts.training.jobs import TrainingJob
@@ -29,11 +30,12 @@ def build_platform(app: cdk8s.App, plan: ClusterPlan, outputs: Outputs) -> Chart
     makers: dict[str, Callable[[str], cdk8s.Chart]] = {
         "00-namespaces": lambda name: Namespaces(app, name, plan=plan),
         "10-network-policies": lambda name: NetworkPolicies(app, name, platform=platform),
+        "11-quotas": lambda name: Quotas(app, name, platform=platform),
         "20-storage": lambda name: Storage(app, name, plan=plan, outputs=outputs),
         "30-nvidia-device-plugin": lambda name: NvidiaDevicePlugin(app, name, platform=platform),
     }
     if platform.egress.ca_bundle is not None:
-        makers["11-certificates"] = lambda name: Certificates(app, name, platform=platform)
+        makers["12-certificates"] = lambda name: Certificates(app, name, platform=platform)
     if platform.efa_instance_types:
         makers["31-efa-device-plugin"] = lambda name: EfaDevicePlugin(app, name, plan=plan)
     if platform.dcgm_exporter:

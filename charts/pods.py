@@ -16,6 +16,9 @@ GPU_NODES = {"nvidia.com/gpu.present": "true"}
 # Priority of what a node cannot work without: such pods are evicted last and preempt others.
 NODE_CRITICAL = "system-node-critical"
 
+# Priority of what the cluster cannot work without, on whatever node it runs.
+CLUSTER_CRITICAL = "system-cluster-critical"
+
 KUBE_SYSTEM = "kube-system"
 
 CA_BUNDLE = "ca-bundle"

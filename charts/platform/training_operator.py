@@ -9,7 +9,13 @@ from constructs import Construct
 from charts.platform.crd import PyTorchJobDefinition
 from charts.platform.init_container import MAX_TRIES, init_container_template
 from charts.platform.operator_access import OperatorNetwork, OperatorRights
-from charts.pods import leave_lost_node, quantity, unprivileged_container, unprivileged_pod
+from charts.pods import (
+    CLUSTER_CRITICAL,
+    leave_lost_node,
+    quantity,
+    unprivileged_container,
+    unprivileged_pod,
+)
 from megatron_eks.catalog import pins
 from megatron_eks.plan.egress import Egress
 from megatron_eks.plan.platform import PlatformPlan
@@ -153,7 +159,7 @@ def _pod(egress: Egress) -> k8s.PodSpec:
         service_account_name=_NAME,
         automount_service_account_token=True,
         security_context=unprivileged_pod(_USER),
-        priority_class_name="system-cluster-critical",
+        priority_class_name=CLUSTER_CRITICAL,
         tolerations=leave_lost_node(),
         termination_grace_period_seconds=10,
     )

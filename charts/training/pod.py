@@ -49,6 +49,7 @@ class _Shape:
     host_network: bool
     ipc_lock: bool
     secrets: tuple[SecretFile, ...]
+    priority_class: str
     platform: PlatformPlan
 
 
@@ -66,6 +67,7 @@ def job_pod(job: JobPlan, platform: PlatformPlan) -> Template:
         host_network=job.host_network,
         ipc_lock=job.ipc_lock,
         secrets=job.secrets,
+        priority_class=job.priority_class,
         platform=platform,
     )
     spec = _spec(shape)
@@ -100,6 +102,7 @@ def _typed_spec(shape: _Shape) -> k8s.PodSpec:
         volumes=_volumes(shape),
         node_selector={POOL_LABEL: shape.pool} if shape.pool else None,
         tolerations=[*taint, *leave_lost_node()],
+        priority_class_name=shape.priority_class,
         security_context=unprivileged_pod(platform.pod_uid),
         termination_grace_period_seconds=shape.grace_seconds,
         # Without this a pod on the host network resolves with the node's servers, which do not

@@ -14,6 +14,7 @@ from charts.pods import (
 from megatron_eks.catalog import pins
 from megatron_eks.plan.platform import PlatformPlan
 from megatron_eks.plan.pools import POOL_LABEL, PoolPlan
+from megatron_eks.plan.quotas import VALIDATION_PRIORITY
 
 _NAME = "nvidia-smi"
 
@@ -63,6 +64,7 @@ def _pod(pool: PoolPlan, platform: PlatformPlan) -> k8s.PodSpec:
         containers=[container],
         node_selector={POOL_LABEL: pool.name},
         tolerations=[gpu_toleration(platform.gpu_taint)],
+        priority_class_name=VALIDATION_PRIORITY,
         security_context=unprivileged_pod(platform.pod_uid),
         restart_policy="Never",
         automount_service_account_token=False,

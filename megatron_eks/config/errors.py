@@ -125,6 +125,7 @@ class Code(StrEnum):
     GATED = "MEKS-0337"
     MESSAGE_SIZES = "MEKS-0338"
     NO_MEANING = "MEKS-0339"
+    PRIORITY_CLASS = "MEKS-0340"
     # Rules over templates
     EFA_INTERFACES = "MEKS-0501"
     EFA_SELF_RULES = "MEKS-0502"
@@ -167,6 +168,10 @@ class Code(StrEnum):
     VARIABLE_ADVISED_AGAINST = "MEKS-0618"
     RESTART_POLICY = "MEKS-0619"
     NOT_AN_OBJECT = "MEKS-0620"
+    POD_LABEL = "MEKS-0640"
+    UNKNOWN_VOLUME = "MEKS-0641"
+    REFUSED_IN_POD = "MEKS-0642"
+    UNKNOWN_RESOURCE = "MEKS-0643"
 
 
 @dataclass(frozen=True)

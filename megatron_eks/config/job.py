@@ -8,6 +8,7 @@ from megatron_eks.config.architecture import AnyModel, Positive
 from megatron_eks.config.model import (
     AbsolutePath,
     DnsLabel,
+    DnsName,
     Model,
     Program,
     Recipe,
@@ -52,7 +53,8 @@ class Runtime(Model):
     """EFA does not need it either."""
     torchrun_path: Program = "torchrun"
     queue: str | None = None
-    priority_class: str | None = None
+    priority_class: DnsName | None = None
+    """Default: `megatron-training`; or `megatron-validation`, or a class of your own."""
     keep_days: int = Field(default=7, ge=1, le=365)
     """How long a finished job and its pods stay visible."""
 

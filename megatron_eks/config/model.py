@@ -19,6 +19,7 @@ class Model(BaseModel):
 
 
 _DNS_LABEL = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+_DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]$"
 _ZONE = r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$"
 _ROLE_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+$"
@@ -52,6 +53,7 @@ _EMAIL = r"^[^@\s]+@[^@\s]+\.[^@\s]+$"
 # What each pattern means in words; the loader prints these as the remedy.
 FORMATS: dict[str, str] = {
     _DNS_LABEL: "use lowercase letters, digits and '-', starting with a letter (a DNS label)",
+    _DNS_NAME: "use lowercase letters, digits, '-' and '.', as Kubernetes names its objects",
     _REGION: "use a region name such as us-east-2",
     _ZONE: "use a zone name such as us-east-2b",
     _ROLE_ARN: "use a role ARN: arn:aws:iam::ACCOUNT:role/NAME",
@@ -84,6 +86,7 @@ FORMATS: dict[str, str] = {
 }
 
 DnsLabel = Annotated[str, Field(pattern=_DNS_LABEL)]
+DnsName = Annotated[str, Field(pattern=_DNS_NAME)]
 Region = Annotated[str, Field(pattern=_REGION)]
 Zone = Annotated[str, Field(pattern=_ZONE)]
 RoleArn = Annotated[str, Field(pattern=_ROLE_ARN)]

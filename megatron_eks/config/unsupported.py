@@ -27,7 +27,6 @@ _CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
 _JOB: tuple[tuple[Path, tuple[object, ...]], ...] = (
     (("checkpoint", "s3_uri"), (None,)),
     (("runtime", "queue"), (None,)),
-    (("runtime", "priority_class"), (None,)),
 )
 
 

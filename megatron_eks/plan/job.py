@@ -93,6 +93,7 @@ class JobPlan:
     ttl_seconds: int
     grace_seconds: int
     """Time between SIGTERM and SIGKILL: long enough for a last checkpoint."""
+    priority_class: str
     deadline_seconds: int | None = None
     """How long it may take in all, the wait for nodes included."""
     host_network: bool = False

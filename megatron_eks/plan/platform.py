@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.plan.egress import Egress, plan_egress
 from megatron_eks.plan.network import service_cidrs, vpc_cidrs
+from megatron_eks.plan.quotas import PRIORITY_CLASSES, PriorityClassPlan, QuotaPlan, plan_quotas
 from megatron_eks.plan.storage import CLAIM, EFS_CLAIM, plan_storage
 
 if TYPE_CHECKING:
@@ -44,11 +45,14 @@ class PlatformPlan:
     service_cidrs: tuple[str, ...]
     efa_instance_types: tuple[str, ...]
     """Types whose nodes run the EFA device plugin."""
+    quotas: tuple[QuotaPlan, ...]
+    """Of the namespace of jobs."""
     claims: tuple[tuple[str, str], ...] = ()
     """Zones with a file system of their own, and the claim on it."""
     efs_claim: str | None = None
     """The claim on the file system for code and homes."""
     egress: Egress = field(default_factory=Egress)
+    priority_classes: tuple[PriorityClassPlan, ...] = PRIORITY_CLASSES
     system_namespace: str = SYSTEM_NAMESPACE
     operator_namespace: str = OPERATOR_NAMESPACE
     gpu_taint: str = GPU_TAINT
@@ -79,4 +83,5 @@ def plan_platform(config: "ClusterConfig") -> PlatformPlan:
         claims=tuple((each.zone, each.claim) for each in file_systems),
         efs_claim=EFS_CLAIM if config.storage.efs else None,
         egress=plan_egress(config),
+        quotas=plan_quotas(config),
     )

@@ -11,6 +11,7 @@ from megatron_eks.rules import (
     lustre_ports,
     node_groups,
     pod_addresses,
+    pod_fields,
     pods,
     pytorch_jobs,
     rendezvous,
@@ -61,4 +62,8 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     pods.pinned_images,
     pods.host_network_dns,
     pods.efa_requested,
+    pod_fields.labels,
+    pod_fields.mounts,
+    pod_fields.names,
+    pod_fields.resources,
 )

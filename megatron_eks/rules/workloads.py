@@ -111,6 +111,7 @@ class Pod:
     spec: "Mapping[str, Json]"
     replicas: int | None
     """How many pods of it run together, as far as the object says."""
+    labels: "Mapping[str, Json]"
 
     @cached_property
     def containers(self) -> list[Container]:
@@ -187,9 +188,9 @@ class Manifest:
         value: Json = dict(self.body)
         for key in where:
             value = (mapping(value) or {}).get(key)
-        spec = mapping((mapping(value) or {}).get("spec"))
+        spec, labels = _spec_and_labels(value)
         replicas = number(self.spec.get("parallelism" if self.kind == "Job" else "replicas"))
-        return [Pod((self.title, *where, "spec"), spec, replicas)] if spec else []
+        return [Pod((self.title, *where, "spec"), spec, replicas, labels)] if spec else []
 
     def find(
         self, code: Code, path: Path, found: str, remedy: str, level: Level = Level.ERROR
@@ -200,7 +201,13 @@ class Manifest:
     def _replica_pods(self, key: str) -> Iterator[Pod]:
         for name, value in (mapping(self.spec.get(key)) or {}).items():
             replica = mapping(value) or {}
-            spec = mapping((mapping(replica.get("template")) or {}).get("spec"))
+            spec, labels = _spec_and_labels(replica.get("template"))
             if spec:
                 path = (self.title, "spec", key, name, "template", "spec")
-                yield Pod(path, spec, number(replica.get("replicas")))
+                yield Pod(path, spec, number(replica.get("replicas")), labels)
+
+
+def _spec_and_labels(template: Json) -> "tuple[Mapping[str, Json], Mapping[str, Json]]":
+    body = mapping(template) or {}
+    metadata = mapping(body.get("metadata")) or {}
+    return mapping(body.get("spec")) or {}, mapping(metadata.get("labels")) or {}

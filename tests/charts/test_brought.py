@@ -14,9 +14,10 @@ from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.jobs.table import plan_job
 from tests.charts import rendered
+from tests.charts.network import outside, reaches
 from tests.charts.pod_security import violations
 from tests.charts.rendered import Manifest, only, pod, pods
-from tests.charts.test_network_policies import MINE, outside, reaches
+from tests.charts.test_network_policies import MASTER
 from tests.charts.test_structure import REFERENCES, find, names
 from tests.charts.validation import assert_valid
 from tests.stacks.synthesis import ROOT, TAGS, cluster_file
@@ -161,9 +162,9 @@ def test_jobs_reach_the_proxy_and_no_other_port_more():
     policies = [
         item for item in Rendered("company_rules").platform if item["kind"] == "NetworkPolicy"
     ]
-    assert reaches(policies, MINE, outside("192.0.2.1"), (3128, "TCP"))
-    assert not reaches(policies, MINE, outside("192.0.2.1"), (8080, "TCP"))
-    assert not reaches(policies, MINE, outside("169.254.169.254"), (3128, "TCP"))
+    assert reaches(policies, MASTER, outside("192.0.2.1"), (3128, "TCP"))
+    assert not reaches(policies, MASTER, outside("192.0.2.1"), (8080, "TCP"))
+    assert not reaches(policies, MASTER, outside("169.254.169.254"), (3128, "TCP"))
 
 
 def test_without_its_range_the_operator_reaches_api_servers_of_any_private_address():

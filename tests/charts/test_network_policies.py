@@ -1,31 +1,24 @@
-"""Network policies, judged as the network plugin judges them: by who reaches whom."""
+"""Every flow that a pod needs is open, and what no pod needs is closed.
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from ipaddress import ip_address, ip_network
-from typing import Any, Literal
+Not under network policies, because they never pass the pod's own network interface: Lustre (TCP 988
+and 1018-1023, from the node's kernel), EFA (it bypasses the operating system), image pulls and the
+kubelet's probes (from the node, which Kubernetes always lets in). Security groups govern those.
+"""
 
 import pytest
 
-from tests.charts.rendered import INDEX_LABEL, JOB_LABEL, Manifest, cluster
+from tests.charts import rendered
+from tests.charts.network import Peer, Port, outside, reaches, side_allows
+from tests.charts.rendered import INDEX_LABEL, JOB_LABEL, Manifest, cluster, only, pod
 
 RANK_LABEL = "training.kubeflow.org/job-name"
-
-Port = tuple[int, Literal["TCP", "UDP"]]
-
-
-@dataclass(frozen=True)
-class Peer:
-    """One end of a connection; addresses outside the cluster have no namespace."""
-
-    namespace: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    address: str = "10.0.0.99"
+JOBS = cluster().platform.namespace
 
 
-def rank(job: str) -> Peer:
+def rank(job: str, replica_type: str = "master") -> Peer:
     """Return a pod as the training operator labels it."""
-    return Peer(cluster().platform.namespace, {"app": "megatron-training", RANK_LABEL: job})
+    own = {RANK_LABEL: job, "training.kubeflow.org/replica-type": replica_type}
+    return Peer(JOBS, {"app": "megatron-training", "role": replica_type, **own})
 
 
 def indexed_rank(job: str) -> Peer:
@@ -34,18 +27,101 @@ def indexed_rank(job: str) -> Peer:
     return Peer(cluster().platform.namespace, labels)
 
 
-def outside(address: str) -> Peer:
-    """Return an address."""
-    return Peer(address=address)
+def pods_of(kind: str, name: str) -> Peer:
+    """Return the pod of a workload that the charts render."""
+    found = pod(only([*rendered.platform(), *rendered.validation()], kind, name))
+    return Peer(found.namespace, found.labels)
 
 
-DNS = Peer("kube-system", {"k8s-app": "kube-dns"})
-MINE = rank("megatron-cpt-techpulse")
+MASTER, WORKER = rank("megatron-cpt-techpulse"), rank("megatron-cpt-techpulse", "worker")
+CHECK = pods_of("Job", "nvidia-smi-p4d")
 INDEXED = indexed_rank("ddp-llama-3-2-1b")
-# A pod of a job that trains nothing: data preparation, fetching, conversion.
-TASK = Peer(cluster().platform.namespace, {"app": "fetch", JOB_LABEL: "fetch-llama-3-1-8b"})
-SHARD = Peer(cluster().platform.namespace, {"app": "data-prep", JOB_LABEL: "x", INDEX_LABEL: "0"})
+# Pods of jobs that train nothing: data preparation, fetching, conversion.
+TASK = Peer(JOBS, {"app": "fetch", JOB_LABEL: "fetch-llama-3-1-8b"})
+SHARD = Peer(JOBS, {"app": "data-prep", JOB_LABEL: "x", INDEX_LABEL: "0"})
 CHORE = Peer(cluster().platform.system_namespace, {"app": "shared-directories"})
+OPERATOR = pods_of("Deployment", "training-operator")
+DCGM = pods_of("DaemonSet", "dcgm-exporter")
+DNS = Peer("kube-system", {"k8s-app": "kube-dns"})
+PROMETHEUS = Peer("monitoring", {"app": "prometheus"})
+STRANGER = Peer(JOBS, {"app": "megatron-training"})
+ELSEWHERE = Peer("default", {RANK_LABEL: "megatron-cpt-techpulse"})
+
+POD_IDENTITY = outside("169.254.170.23")
+NODE_CREDENTIALS = outside("169.254.169.254")
+INTERNET = outside("52.219.96.1")
+ENDPOINT = outside("10.0.3.7")
+# By its Service, and the network interfaces that EKS puts into the VPC.
+API_SERVICE, API_SERVER = outside("172.20.0.1"), outside("10.0.64.12")
+
+NEEDED: dict[str, tuple[Peer, Peer, Port]] = {
+    "rendezvous": (WORKER, MASTER, (23456, "TCP")),
+    "NCCL, any port up": (WORKER, MASTER, (1024, "TCP")),
+    "NCCL, any port down": (MASTER, WORKER, (65535, "TCP")),
+    "ranks, UDP": (MASTER, WORKER, (65535, "UDP")),
+    "workers among themselves": (WORKER, WORKER, (40000, "TCP")),
+    # The worker's init container looks for the master's name; a pod has one network.
+    "names, UDP": (WORKER, DNS, (53, "UDP")),
+    "names, TCP": (WORKER, DNS, (53, "TCP")),
+    "names for the master": (MASTER, DNS, (53, "UDP")),
+    "credentials of the pod": (MASTER, POD_IDENTITY, (80, "TCP")),
+    "S3 and Hugging Face": (MASTER, INTERNET, (443, "TCP")),
+    "S3 from a worker": (WORKER, INTERNET, (443, "TCP")),
+    "an interface endpoint": (MASTER, ENDPOINT, (443, "TCP")),
+    "names for a check": (CHECK, DNS, (53, "UDP")),
+    "S3 for a check": (CHECK, INTERNET, (443, "TCP")),
+    "ranks of an Indexed Job": (INDEXED, INDEXED, (29500, "TCP")),
+    "ranks of an Indexed Job, NCCL": (INDEXED, INDEXED, (65535, "UDP")),
+    "names for an Indexed Job": (INDEXED, DNS, (53, "UDP")),
+    "S3 for an Indexed Job": (INDEXED, INTERNET, (443, "TCP")),
+    "credentials of a task": (TASK, POD_IDENTITY, (80, "TCP")),
+    "Hugging Face for a task": (TASK, INTERNET, (443, "TCP")),
+    "names for a task": (TASK, DNS, (53, "UDP")),
+    "operator to the API server's Service": (OPERATOR, API_SERVICE, (443, "TCP")),
+    "operator to the API server": (OPERATOR, API_SERVER, (443, "TCP")),
+    "operator's names": (OPERATOR, DNS, (53, "UDP")),
+    "operator's names, TCP": (OPERATOR, DNS, (53, "TCP")),
+    "API server to the webhook": (API_SERVER, OPERATOR, (9443, "TCP")),
+    "scrape of GPU metrics": (PROMETHEUS, DCGM, (9400, "TCP")),
+}
+
+DENIED: dict[str, tuple[Peer, Peer, Port]] = {
+    "no rank to a rank": (STRANGER, MASTER, (23456, "TCP")),
+    "a rank to no rank": (MASTER, STRANGER, (23456, "TCP")),
+    "a check to a rank": (CHECK, MASTER, (23456, "TCP")),
+    "another namespace to a rank": (ELSEWHERE, MASTER, (23456, "TCP")),
+    "the internet to a rank": (outside("203.0.113.9"), MASTER, (23456, "TCP")),
+    "a chore to a rank": (CHORE, MASTER, (23456, "TCP")),
+    "name servers to a rank": (DNS, MASTER, (23456, "TCP")),
+    "no rank to an indexed rank": (STRANGER, INDEXED, (29500, "TCP")),
+    "a task to a rank": (TASK, MASTER, (23456, "TCP")),
+    "a task to an indexed rank": (TASK, INDEXED, (29500, "TCP")),
+    "a shard to an indexed rank": (SHARD, INDEXED, (29500, "TCP")),
+    "an indexed rank to a shard": (INDEXED, SHARD, (29500, "TCP")),
+    "a shard to a shard": (SHARD, SHARD, (29500, "TCP")),
+    "the node's credentials for a task": (TASK, NODE_CREDENTIALS, (80, "TCP")),
+    "the internet to an indexed rank": (outside("203.0.113.9"), INDEXED, (29500, "TCP")),
+    "the node's credentials": (MASTER, NODE_CREDENTIALS, (80, "TCP")),
+    "the node's credentials, TLS": (MASTER, NODE_CREDENTIALS, (443, "TCP")),
+    "the node's credentials for a check": (CHECK, NODE_CREDENTIALS, (80, "TCP")),
+    "another port of the credentials' agent": (MASTER, POD_IDENTITY, (443, "TCP")),
+    "plain HTTP": (MASTER, INTERNET, (80, "TCP")),
+    "SSH": (MASTER, INTERNET, (22, "TCP")),
+    "QUIC to the name servers": (MASTER, DNS, (443, "UDP")),
+    "a service that is no name server": (
+        MASTER,
+        Peer("kube-system", {"k8s-app": "metrics-server"}),
+        (53, "UDP"),
+    ),
+    "a rank to GPU metrics": (MASTER, DCGM, (9400, "TCP")),
+    "a rank to the webhook": (MASTER, OPERATOR, (9443, "TCP")),
+    "the internet to the webhook": (outside("203.0.113.9"), OPERATOR, (9443, "TCP")),
+    # The chart renders no Service for it.
+    "scrape of the operator": (PROMETHEUS, OPERATOR, (8080, "TCP")),
+    "operator to the internet": (OPERATOR, INTERNET, (443, "TCP")),
+    "operator to the node's credentials": (OPERATOR, NODE_CREDENTIALS, (80, "TCP")),
+    "operator to a rank": (OPERATOR, MASTER, (23456, "TCP")),
+}
 
 
 @pytest.fixture(scope="module")
@@ -54,126 +130,26 @@ def policies(platform) -> list[Manifest]:
     return [manifest for manifest in platform if manifest["kind"] == "NetworkPolicy"]
 
 
-def reaches(policies: list[Manifest], source: Peer, target: Peer, port: Port) -> bool:
-    """Tell whether a connection is let out and let in."""
-    leaves = side_allows(policies, source, target, port, "Egress")
-    return leaves and side_allows(policies, target, source, port, "Ingress")
+@pytest.mark.parametrize("flow", NEEDED)
+def test_a_flow_that_a_pod_needs_is_open(policies, flow):
+    """Let out on one side and let in on the other."""
+    assert reaches(policies, *NEEDED[flow])
 
 
-def side_allows(
-    policies: list[Manifest],
-    subject: Peer,
-    peer: Peer,
-    port: Port,
-    direction: Literal["Ingress", "Egress"],
-) -> bool:
-    """Apply the rule of Kubernetes: a pod that no policy selects is open, others need a rule."""
-    selecting = [
-        policy["spec"]
-        for policy in policies
-        if policy["metadata"]["namespace"] == subject.namespace
-        and direction in policy["spec"]["policyTypes"]
-        and matches(policy["spec"]["podSelector"], subject.labels)
-    ]
-    end = "to" if direction == "Egress" else "from"
-    rules = (rule for spec in selecting for rule in spec.get(direction.lower(), ()))
-    return not selecting or any(
-        any(is_peer(entry, peer, subject.namespace) for entry in rule[end]) and has_port(rule, port)
-        for rule in rules
-    )
+@pytest.mark.parametrize("flow", DENIED)
+def test_a_flow_that_no_pod_needs_is_closed(policies, flow):
+    """Above all the way to the node's credentials at 169.254.169.254."""
+    assert not reaches(policies, *DENIED[flow])
 
 
-def is_peer(entry: Mapping[str, Any], peer: Peer, namespace: str) -> bool:
-    """Tell whether an entry of `from` or `to` means this end."""
-    if block := entry.get("ipBlock"):
-        address = ip_address(peer.address)
-        inside = address in ip_network(block["cidr"])
-        return inside and not any(address in ip_network(cut) for cut in block.get("except", ()))
-    if selector := entry.get("namespaceSelector"):
-        if not matches(selector, {"kubernetes.io/metadata.name": peer.namespace}):
-            return False
-    elif peer.namespace != namespace:
-        return False
-    return matches(entry.get("podSelector", {}), peer.labels)
+def test_every_pod_of_the_operator_s_namespace_starts_closed(policies):
+    """A second workload there must ask for its own flows."""
+    other = Peer(cluster().platform.operator_namespace, {"app": "other"})
+    assert not side_allows(policies, other, API_SERVER, (443, "TCP"), "Egress")
+    assert not side_allows(policies, other, API_SERVER, (9443, "TCP"), "Ingress")
 
 
-def has_port(rule: Mapping[str, Any], port: Port) -> bool:
-    """Tell whether a rule holds for a port; without a list it holds for all."""
-    listed = [(entry["port"], entry["protocol"]) for entry in rule.get("ports", ())]
-    return not listed or port in listed
-
-
-def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Tell whether labels match a selector."""
-    wanted: Iterator[tuple[str, str]] = iter(selector.get("matchLabels", {}).items())
-    expressions = selector.get("matchExpressions", ())
-    assert all(expression["operator"] == "Exists" for expression in expressions)
-    return all(labels.get(key) == value for key, value in wanted) and all(
-        expression["key"] in labels for expression in expressions
-    )
-
-
-@pytest.mark.parametrize("port", [(23456, "TCP"), (1024, "TCP"), (65535, "UDP")])
-@pytest.mark.parametrize("mine", [MINE, INDEXED], ids=["operator", "indexed"])
-def test_ranks_of_a_job_talk_on_every_port(policies, port, mine):
-    """NCCL's bootstrap and torch's store pick ports at random."""
-    assert reaches(policies, mine, mine, port)
-
-
-@pytest.mark.parametrize("mine", [MINE, INDEXED], ids=["operator", "indexed"])
-@pytest.mark.parametrize(
-    "stranger",
-    [Peer(cluster().platform.namespace, {"app": "megatron-training"}), TASK, SHARD],
-    ids=["unlabelled", "task", "shard"],
-)
-def test_pods_that_are_no_ranks_stay_outside(policies, mine, stranger):
-    """Only what a controller labels may join a job's traffic."""
-    assert not reaches(policies, stranger, mine, (23456, "TCP"))
-    assert not reaches(policies, mine, stranger, (23456, "TCP"))
-
-
-@pytest.mark.parametrize(
-    ("target", "port"),
-    [
-        (DNS, (53, "UDP")),
-        (DNS, (53, "TCP")),
-        (outside("169.254.170.23"), (80, "TCP")),
-        (outside("52.219.96.1"), (443, "TCP")),
-        (outside("10.0.3.7"), (443, "TCP")),
-    ],
-    ids=["dns-udp", "dns-tcp", "pod-identity", "internet", "interface-endpoint"],
-)
-@pytest.mark.parametrize("mine", [MINE, INDEXED, TASK], ids=["operator", "indexed", "task"])
-def test_a_job_reaches_what_it_needs(policies, target, port, mine):
-    """Names, credentials, and HTTPS to S3 and Hugging Face."""
-    assert reaches(policies, mine, target, port)
-
-
-@pytest.mark.parametrize(
-    ("target", "port"),
-    [
-        (DNS, (443, "UDP")),
-        (Peer("kube-system", {"k8s-app": "metrics-server"}), (53, "UDP")),
-        (outside("169.254.169.254"), (80, "TCP")),
-        (outside("169.254.169.254"), (443, "TCP")),
-        (outside("169.254.170.23"), (443, "TCP")),
-        (outside("52.219.96.1"), (80, "TCP")),
-        (outside("52.219.96.1"), (22, "TCP")),
-    ],
-)
-def test_a_job_reaches_nothing_else(policies, target, port):
-    """Above all not the node's credentials at 169.254.169.254."""
-    assert not side_allows(policies, MINE, target, port, "Egress")
-
-
-@pytest.mark.parametrize("source", [DNS, outside("203.0.113.9"), CHORE, TASK])
-@pytest.mark.parametrize("mine", [MINE, INDEXED, TASK], ids=["operator", "indexed", "task"])
-def test_nobody_reaches_a_job_from_elsewhere(policies, source, mine):
-    """Only ranks get in."""
-    assert not side_allows(policies, mine, source, (23456, "TCP"), "Ingress")
-
-
-@pytest.mark.parametrize("target", [DNS, MINE, outside("52.219.96.1"), outside("169.254.170.23")])
+@pytest.mark.parametrize("target", [DNS, MASTER, INTERNET, POD_IDENTITY])
 @pytest.mark.parametrize("port", [53, 80, 443])
 def test_chores_have_no_network(policies, target, port):
     """The set-up Job is root, and needs the file system alone."""

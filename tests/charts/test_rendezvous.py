@@ -7,10 +7,11 @@ import pytest
 from megatron_eks.catalog import pins
 from megatron_eks.plan.job import Rendezvous
 from tests.charts import rendered
+from tests.charts.network import Peer, reaches, side_allows
 from tests.charts.operator_rules import refusals
 from tests.charts.pod_security import violations
 from tests.charts.rendered import Manifest, Pod, jobs, only, pod, pods, training_job
-from tests.charts.test_network_policies import DNS, MINE, TASK, Peer, reaches, side_allows
+from tests.charts.test_network_policies import DNS, MASTER, TASK
 from tests.charts.validation import assert_valid
 
 C10D = Rendezvous("c10d", 1, 4, None, max_restarts=3)
@@ -92,8 +93,8 @@ def test_only_ranks_reach_etcd(with_etcd):
     """One port, from training pods alone."""
     policies = [each for each in with_etcd if each["kind"] == "NetworkPolicy"]
     etcd = Peer(etcd_pod(with_etcd).namespace, etcd_pod(with_etcd).labels)
-    assert reaches(policies, MINE, etcd, (2379, "TCP"))
-    assert not reaches(policies, MINE, etcd, (2380, "TCP"))
+    assert reaches(policies, MASTER, etcd, (2379, "TCP"))
+    assert not reaches(policies, MASTER, etcd, (2380, "TCP"))
     assert not reaches(policies, TASK, etcd, (2379, "TCP"))
     assert not side_allows(policies, etcd, DNS, (2379, "TCP"), "Ingress")
 

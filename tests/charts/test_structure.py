@@ -10,6 +10,7 @@ import yaml
 
 from charts import composition
 from megatron_eks.plan.platform import GPU_TAINT
+from megatron_eks.plan.quotas import SYSTEM_PRIORITIES
 from tests.charts import rendered
 from tests.charts.pod_security import violations
 from tests.charts.rendered import Manifest, Pod, cluster, deployed, outputs, pods, training_job
@@ -21,6 +22,7 @@ CLUSTER_SCOPED = {
     "CustomResourceDefinition",
     "Namespace",
     "PersistentVolume",
+    "PriorityClass",
     "ValidatingWebhookConfiguration",
 }
 BUILT_IN_NAMESPACES = {"kube-system"}
@@ -103,6 +105,14 @@ def test_every_reference_of_a_pod_is_defined(everything):
     # The one thing that a person makes, because no file of this project may hold a token.
     assert wanted - defined == {("Secret", "megatron-workshop", "hugging-face")}
     assert {kind for kind, _, _ in wanted} >= {"PersistentVolumeClaim", "ConfigMap"}
+
+
+def test_every_priority_class_is_defined(everything):
+    """The API server refuses a pod whose class it does not know, and only the pod."""
+    defined = {item["metadata"]["name"] for item in everything if item["kind"] == "PriorityClass"}
+    used = {found.spec.get("priorityClassName") for found in pods(everything)} - {None}
+    assert defined <= used
+    assert used <= defined | set(SYSTEM_PRIORITIES)
 
 
 def test_every_volume_is_mounted_and_every_mount_has_a_volume(everything):
@@ -198,6 +208,7 @@ def test_files_are_named_in_the_order_of_application(tmp_path, platform):
     assert [file.name.removesuffix(".k8s.yaml") for file in files] == [
         "00-namespaces",
         "10-network-policies",
+        "11-quotas",
         "20-storage",
         "30-nvidia-device-plugin",
         "31-efa-device-plugin",

@@ -1,9 +1,11 @@
 """One control plane for all tests, with the platform of the default cluster applied to it."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -23,17 +25,27 @@ def programs():
 
 
 @pytest.fixture(scope="session")
-def emitted(tmp_path_factory):
-    """Write the manifests of the default cluster, as `make synth` does."""
-    folder = tmp_path_factory.mktemp("dist")
-    manifests.synthesise(ROOT / "cluster.yaml", folder)
+def project(tmp_path_factory) -> Path:
+    """Copy the default cluster and its job, with nodes, and so a quota, for the largest test."""
+    folder: Path = tmp_path_factory.mktemp("project")
+    shutil.copytree(ROOT / "jobs", folder / "jobs")
+    text = (ROOT / "cluster.yaml").read_text(encoding="utf-8")
+    assert "max_nodes: 2" in text
+    (folder / "cluster.yaml").write_text(text.replace("max_nodes: 2", f"max_nodes: {NODES}"))
     return folder
 
 
 @pytest.fixture(scope="session")
-def plan() -> ClusterPlan:
-    """Plan the default cluster."""
-    return load_project(ROOT / "cluster.yaml", datetime.now(tz=UTC).date()).cluster
+def emitted(project):
+    """Write the manifests of the cluster, as `make synth` does."""
+    manifests.synthesise(project / "cluster.yaml", project / "dist")
+    return project / "dist"
+
+
+@pytest.fixture(scope="session")
+def plan(project) -> ClusterPlan:
+    """Plan the cluster."""
+    return load_project(project / "cluster.yaml", datetime.now(tz=UTC).date()).cluster
 
 
 @pytest.fixture(scope="session")
@@ -81,8 +93,15 @@ def submit(client: Client) -> Iterator[Callable[[Object], Object]]:
     for job in jobs:
         name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
         client.delete(job["apiVersion"], job["kind"], name, namespace)
-        # The garbage collector looks for new kinds, such as PyTorchJob, every 30 s only.
-        for pod in pods_of(client, job):
-            client.delete("v1", "Pod", pod["metadata"]["name"], namespace, missing_ok=True)
+
+    def gone() -> bool:
+        # The garbage collector looks for new kinds, such as PyTorchJob, every 30 s only, and the
+        # operator may make one more pod before it knows that the job is gone.
+        pods = [pod for job in jobs for pod in pods_of(client, job)]
+        for metadata in (pod["metadata"] for pod in pods):
+            if "deletionTimestamp" not in metadata:
+                client.delete("v1", "Pod", metadata["name"], metadata["namespace"], missing_ok=True)
+        return not pods
+
     # The next test's pods need the nodes.
-    wait_for("deletion", lambda: not any(pods_of(client, job) for job in jobs))
+    wait_for("deletion", gone, 120)

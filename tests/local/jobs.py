@@ -26,7 +26,24 @@ def pods_of(client: Client, job: Object) -> list[Object]:
     return client.list("v1", "Pod", job["metadata"]["namespace"], labels=labels)
 
 
-def wait_for_pods(client: Client, job: Object, count: int, phase: str) -> list[Object]:
+def place(job: Object) -> tuple[str, str]:
+    """Return name and namespace."""
+    return job["metadata"]["name"], job["metadata"]["namespace"]
+
+
+def events_of(client: Client, job: Object) -> list[Object]:
+    """Return the events on a job itself, as `kubectl describe` shows them."""
+    name, namespace = place(job)
+    return [
+        event
+        for event in client.list("v1", "Event", namespace)
+        if (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == (job["kind"], name)
+    ]
+
+
+def wait_for_pods(
+    client: Client, job: Object, count: int, phase: str, seconds: float = 30
+) -> list[Object]:
     """Return the pods of a job once all of them are in a phase."""
 
     def found() -> list[Object]:
@@ -34,7 +51,7 @@ def wait_for_pods(client: Client, job: Object, count: int, phase: str) -> list[O
         done = len(pods) == count and all(pod["status"]["phase"] == phase for pod in pods)
         return pods if done else []
 
-    return wait_for(f"{count} pods to be {phase}", found)
+    return wait_for(f"{count} pods to be {phase}", found, seconds)
 
 
 def wait_for_condition(client: Client, job: Object, condition: str) -> Object:

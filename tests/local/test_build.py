@@ -1,6 +1,7 @@
 """How the programs of a cluster are built, found and shared; no compiler runs here."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -87,6 +88,20 @@ def test_a_failed_build_says_what_go_said(machine):
     with pytest.raises(build.BuildError, match="etcd cannot be built\nno required module"):
         build.programs(machine(fails="yes"), lambda _: None)
     assert set(build.programs(machine(), lambda _: None)) == NAMES
+
+
+def test_a_build_removes_what_is_long_unused(machine, tmp_path):
+    """And only a build does: another run of what is there costs nothing."""
+    environment = machine()
+    old = tmp_path / "cache" / "megatron-eks" / "kubernetes" / "old"
+    old.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    built = build.programs(environment, lambda _: None)
+    assert not old.exists()
+    old.mkdir()
+    os.utime(old, (0, 0))
+    assert build.programs(environment, pytest.fail) == built
+    assert old.exists()
 
 
 def test_an_old_go_is_passed_over(machine, tmp_path, monkeypatch):

@@ -58,7 +58,7 @@ def job_of(case: dict[str, Any]) -> dict[str, Any]:
         job = {"metadata": {"name": "own"}, "spec": {"template": {"spec": pod}}} | case["as"]
         if job["kind"] == "Pod":
             job["spec"] = pod
-    _change(job, case, lambda path: _in_object(path, job["kind"]))
+    change_object(job, case)
     return job
 
 
@@ -70,6 +70,11 @@ def findings_in_templates(templates: dict[str, Any]) -> list[str]:
 def findings_in_object(value: Any) -> list[str]:
     """Apply every rule to a Kubernetes object; files have names, this has none."""
     return [str(finding).replace("  ", " ", 1) for finding in check_manifests([value])]
+
+
+def change_object(body: Any, case: dict[str, Any]) -> None:
+    """Make the changes of a case to a Kubernetes object, in place."""
+    _change(body, case, lambda path: _in_object(path, body["kind"]))
 
 
 def _change(root: Any, case: dict[str, Any], places: Any) -> None:

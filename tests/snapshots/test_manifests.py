@@ -18,6 +18,7 @@ FILES = (
     "jobs/nccl-test-p4d",
     "platform/00-namespaces",
     "platform/10-network-policies",
+    "platform/11-quotas",
     "platform/20-storage",
     "platform/30-nvidia-device-plugin",
     "platform/31-efa-device-plugin",

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from megatron_eks.local.kubernetes import cache
+
 _MODULES = Path(__file__).with_name("modules")
 _FILES = ("go.mod", "go.sum")
 
@@ -88,16 +90,18 @@ def programs(environment: Mapping[str, str], report: Report) -> dict[str, Path]:
     """Return all programs by name, having built those that this machine lacks.
 
     The first time takes about six minutes and a gigabyte of downloads on two cores. A second
-    process that asks meanwhile waits for the first.
+    process that asks meanwhile waits for the first. What a build of other versions left, and nobody
+    has used for a month, goes with the next build.
     """
     folder = cache_folder(environment) / "kubernetes" / _key()
     found = _given(environment)
     wanted = [each for each in _PROGRAMS if each.name not in found]
+    cache.hold(folder)
     if any(not (folder / each.name).exists() for each in wanted):
-        folder.mkdir(parents=True, exist_ok=True)
         with _lock(folder / ".lock", report):
             missing = [each for each in wanted if not (folder / each.name).exists()]
             _build(missing, folder, environment, report)
+        cache.prune(folder)
     return {**{each.name: folder / each.name for each in wanted}, **found}
 
 

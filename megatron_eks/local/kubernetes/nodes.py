@@ -1,5 +1,6 @@
 """Nodes that exist in the API only: KWOK plays their kubelets, and no process ever runs there."""
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import MIB_PER_GIB, system_node_size
@@ -13,9 +14,21 @@ if TYPE_CHECKING:
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.pools import PoolPlan
 
-# How many nodes share a switch of the first, second and third layer. AWS documents the labels and
-# not the sizes (EKS User Guide, ml-workload-topology); these give a tree worth testing.
-_NODES_PER_SWITCH = (256, 64, 16)
+# Layers of the network that EC2 tells of, by instance family; of others, such as g5 and g6, it
+# tells nothing, and their nodes have no such label (EC2 User Guide, "Prerequisites for Amazon EC2
+# topology"; EKS User Guide, "Place distributed AI/ML workloads with network topology labels").
+_LAYERS = {
+    **dict.fromkeys(("g6e", "g7e", "p4d", "p4de", "p5", "p5e", "p5en", "p6e-gb200"), 3),
+    **dict.fromkeys(("p6-b200", "p6-b300"), 4),
+    # The one size of its family that the list leaves out.
+    "p5.4xlarge": 0,
+}
+# How many nodes share a network node of the last layer, and how many of these share one of the
+# layer above. AWS publishes neither; these give a tree worth testing.
+_NODES_BELOW = 16
+_BRANCHES = 4
+
+_COMPASS = {"northeast": "ne", "northwest": "nw", "southeast": "se", "southwest": "sw"}
 
 _SYSTEM_PODS = 58
 
@@ -39,8 +52,9 @@ def gpu_node(pool: "PoolPlan", number: int) -> "Object":
         capacity["vpc.amazonaws.com/efa"] = f"{instance.efa_interfaces}"
     labels = {
         **_labels(instance.name, pool.zone),
-        **_switches(pool.name, number),
+        **_network_nodes(pool, number),
         "eks.amazonaws.com/nodegroup": pool.name,
+        "eks.amazonaws.com/capacityType": pool.capacity.node_group_type,
         # From nodeadm, where the AMI has NVIDIA's driver.
         "nvidia.com/gpu.present": "true",
         **pool.labels,
@@ -87,16 +101,38 @@ def _labels(instance_type: str, zone: str) -> dict[str, str]:
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
         "node.kubernetes.io/instance-type": instance_type,
+        "topology.k8s.aws/zone-id": _zone_id(zone),
         "topology.kubernetes.io/region": zone[:-1],
         "topology.kubernetes.io/zone": zone,
     }
 
 
-def _switches(pool: str, number: int) -> dict[str, str]:
+def _network_nodes(pool: "PoolPlan", number: int) -> dict[str, str]:
+    """Return the node's place in the network: of two nodes, the lower the layer they share."""
+    name = pool.instance.name
+    layers = _LAYERS.get(name, _LAYERS.get(name.partition(".")[0], 0))
+    sizes = [_NODES_BELOW * _BRANCHES ** (layers - layer) for layer in range(1, layers + 1)]
     return {
-        f"topology.k8s.aws/network-node-layer-{layer}": f"nn-{pool}-{layer}-{number // size}"
-        for layer, size in enumerate(_NODES_PER_SWITCH, start=1)
+        f"topology.k8s.aws/network-node-layer-{layer}": _network_node(
+            f"{pool.name} {layer} {number // size}"
+        )
+        for layer, size in enumerate(sizes, start=1)
     }
+
+
+def _network_node(place: str) -> str:
+    """Return an identifier in EC2's form, `nn-` and 17 hexadecimal digits."""
+    return f"nn-{hashlib.sha256(place.encode()).hexdigest()[:17]}"
+
+
+def _zone_id(zone: str) -> str:
+    """Return an identifier in AWS's form: `use2-az2`.
+
+    Which letter means which identifier differs between accounts; here it is the alphabet's order.
+    """
+    area, *directions, last = zone.split("-")
+    short = "".join(_COMPASS.get(word, word[0]) for word in directions)
+    return f"{area}{short}{last[:-1]}-az{ord(last[-1]) - ord('a') + 1}"
 
 
 def _node(

@@ -12,6 +12,8 @@ from megatron_eks.local.kubernetes.manifests import operator_process
 from megatron_eks.local.kubernetes.processes import ProcessError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from megatron_eks.local.kubernetes.client import Object
     from megatron_eks.local.kubernetes.control_plane import ControlPlane
     from megatron_eks.local.kubernetes.manifests import OperatorProcess
@@ -85,10 +87,10 @@ class Operator:
             raise
         return True
 
-    def start(self) -> None:
-        """Start the operator, also after `stop`."""
+    def start(self, *flags: str) -> None:
+        """Start the operator, also after `stop`; flags come after the chart's own, and win."""
         _pretend_mount()
-        self._run()
+        self._run(flags)
         deadline = time.monotonic() + _READY_SECONDS
         starts = 1
         while not healthy(self._cluster.ports[_NAME], "/readyz"):
@@ -97,7 +99,7 @@ class Operator:
                 # It may ask for its certificate a moment before the file is there. A cluster
                 # would start it again, too.
                 self._cluster.processes.stop(_NAME)
-                self._run()
+                self._run(flags)
                 starts += 1
             self._cluster.processes.check()
             if time.monotonic() > deadline:
@@ -109,10 +111,11 @@ class Operator:
         """Stop the operator; jobs and their pods stay as they are."""
         self._cluster.processes.stop(_NAME)
 
-    def _run(self) -> None:
+    def _run(self, flags: "Sequence[str]") -> None:
         self._cluster.run(
             _NAME,
             *self._plan.arguments,
+            *flags,
             f"--kubeconfig={self._cluster.folder / f'{_NAME}.kubeconfig'}",
             f"--webhook-server-port={self._webhook_port}",
             f"--health-probe-bind-address=127.0.0.1:{self._cluster.port(_NAME)}",

@@ -7,6 +7,7 @@ from megatron_eks.config.errors import Code, Finding, Level, choices
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.jobs.environment_checks import check_variables
+from megatron_eks.plan.quotas import PRIORITY_CLASSES, SYSTEM_PRIORITIES
 from megatron_eks.plan.resources import memory_limit_mib
 
 if TYPE_CHECKING:
@@ -57,7 +58,20 @@ def check_runtime(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
         found = "pods do not run as root, and an added capability reaches no other user"
         remedy = "remove it: the EKS AMI lifts the limit on locked memory for every container"
         yield Finding(Code.POD_SECURITY, ("runtime", "ipc_lock"), found, remedy, Level.WARNING)
+    yield from _priority(runtime.priority_class, cluster.platform.namespace)
     yield from check_variables(runtime)
+
+
+def _priority(name: str | None, namespace: str) -> "Iterator[Finding]":
+    known = [each.name for each in PRIORITY_CLASSES]
+    path: Path = ("runtime", "priority_class")
+    if name in SYSTEM_PRIORITIES:
+        found = f"{name} would push device plugins off their nodes: {namespace!r} refuses its pods"
+        yield Finding(Code.PRIORITY_CLASS, path, found, f"use one of {', '.join(known)}")
+    elif name is not None and name not in known:
+        found = f"{name!r} is no class of this project, and without it no pod is made"
+        remedy = f"make the PriorityClass before the job; {choices(name, known)}"
+        yield Finding(Code.PRIORITY_CLASS, path, found, remedy, Level.WARNING)
 
 
 def check_gpus(job: "GpuJob", cluster: "ClusterConfig") -> "Iterator[Finding]":

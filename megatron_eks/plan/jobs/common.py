@@ -19,6 +19,7 @@ from megatron_eks.plan.job import (
     Workload,
 )
 from megatron_eks.plan.platform import ETCD_PORT, ETCD_SERVICE
+from megatron_eks.plan.quotas import TRAINING_PRIORITY
 from megatron_eks.plan.resources import Resources, gpu_resources
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def ranks(
         # restart restarts every pod.
         backoff_limit=allowed * _most_nodes(job) + 1,
         ttl_seconds=job.runtime.keep_days * _DAY_SECONDS,
+        priority_class=job.runtime.priority_class or TRAINING_PRIORITY,
         grace_seconds=_grace_seconds(checkpoint_bytes, cluster),
         host_network=job.runtime.host_network,
         ipc_lock=job.runtime.ipc_lock,
@@ -158,6 +160,7 @@ def task(
         # Failed pods are counted, and one more than the limit ends the job.
         backoff_limit=job.runtime.gang_restarts * pods,
         ttl_seconds=job.runtime.keep_days * _DAY_SECONDS,
+        priority_class=job.runtime.priority_class or TRAINING_PRIORITY,
         grace_seconds=_GRACE_FLOOR_SECONDS,
         files=program.files,
         secrets=program.secrets,

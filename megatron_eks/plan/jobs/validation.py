@@ -12,6 +12,7 @@ from megatron_eks.config.training import Checkpoint, FsdpData, FsdpTraining
 from megatron_eks.plan.job import CONFIG_DIRECTORY, JobPlan
 from megatron_eks.plan.jobs import nccl, pytorch
 from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, Images, Program, task
+from megatron_eks.plan.quotas import VALIDATION_PRIORITY
 from megatron_eks.plan.resources import cpu_limit_millis, cpu_resources, gpu_resources
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.pools import PoolPlan
-    from megatron_eks.plan.resources import Resources
+    from megatron_eks.plan.quotas import VALIDATION_PRIORITY
+from megatron_eks.plan.resources import Resources
 
 # Two nodes make a network.
 _NODES = 2
@@ -44,7 +46,12 @@ _SAMPLE = "sample"
 def plan_validation(cluster: "ClusterPlan", images: Images) -> tuple[JobPlan, ...]:
     """Plan what each pool is tested with; none of it is part of the platform."""
     return tuple(
-        replace(job, ttl_seconds=_KEPT_SECONDS, deadline_seconds=_DEADLINE_SECONDS)
+        replace(
+            job,
+            ttl_seconds=_KEPT_SECONDS,
+            deadline_seconds=_DEADLINE_SECONDS,
+            priority_class=VALIDATION_PRIORITY,
+        )
         for pool in cluster.pools
         for job in _jobs(pool, cluster, images)
     )

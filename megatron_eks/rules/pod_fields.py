@@ -1,0 +1,138 @@
+"""Rules over what the API server refuses in a pod, but not in a custom resource that makes pods.
+
+The schema of a PyTorchJob says of most fields no more than their type: the job is accepted, and
+each of its pods is refused later, with a word in an event and none in the job's status.
+"""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.workloads import EFA, GPU, HUGEPAGES, Container, Manifest
+
+_LABEL_LENGTH = 63
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", re.ASCII)
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
+
+_PORT_LENGTH = 15
+# A letter somewhere, and no two dashes in a row.
+_PORT_NAME = re.compile(r"(?=[-0-9]*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_VARIABLE = re.compile(r"[ -<>-~]+")
+
+_OF_A_CONTAINER = frozenset({"cpu", "ephemeral-storage", "memory"})
+# Names that NVIDIA's plugin gives to parts of a GPU.
+_PARTS = ("nvidia.com/gpu.shared", "nvidia.com/mig-")
+_CLOSE = 0.85
+
+
+def labels(manifest: Manifest) -> Iterator[Finding]:
+    """Require labels of pods in the form that Kubernetes reads.
+
+    Kubernetes, "Labels and Selectors", syntax and character set.
+    """
+    for pod in manifest.pods:
+        path = (*pod.path[:-1], "metadata", "labels")
+        for key, value in pod.labels.items():
+            prefix, slash, name = key.rpartition("/")
+            if is_placeholder(key):
+                continue
+            if not _is_label(name) or not name or (slash and not _PREFIX.fullmatch(prefix)):
+                found = f"{shown(key)} is no key of a label: the API server refuses the pod"
+                yield Finding(Code.POD_LABEL, (*path, key), found, _LABEL_FORM)
+            written = text(value)
+            if written is not None and not is_placeholder(written) and not _is_label(written):
+                found = f"{shown(value)} is no value of a label: the API server refuses the pod"
+                yield Finding(Code.POD_LABEL, (*path, key), found, _LABEL_FORM)
+
+
+_LABEL_FORM = "use up to 63 letters, digits, '-', '_' and '.', a letter or digit at both ends"
+
+
+def _is_label(written: str) -> bool:
+    return len(written) <= _LABEL_LENGTH and _LABEL_VALUE.fullmatch(written) is not None
+
+
+def mounts(manifest: Manifest) -> Iterator[Finding]:
+    """Require a volume for every mount.
+
+    Kubernetes, "Volumes"; those of a StatefulSet may also come from its claim templates.
+    """
+    if manifest.kind == "StatefulSet":
+        return
+    for pod in manifest.pods:
+        volumes = items(pod.spec.get("volumes"))
+        if volumes is None:
+            continue
+        known = {text((mapping(volume) or {}).get("name")) for volume in volumes}
+        for container in pod.containers:
+            for index, mount in enumerate(items(container.body.get("volumeMounts")) or []):
+                name = text((mapping(mount) or {}).get("name"))
+                if name is not None and name not in known and not is_placeholder(name):
+                    path = (*container.path, "volumeMounts", index, "name")
+                    found = f"no volume {shown(name)}: the API server refuses the pod"
+                    names = ", ".join(sorted(filter(None, known))) or "none"
+                    yield Finding(
+                        Code.UNKNOWN_VOLUME, path, found, f"add it to volumes; there: {names}"
+                    )
+
+
+def names(manifest: Manifest) -> Iterator[Finding]:
+    """Require names of ports and variables, and images, as the API server accepts them.
+
+    Kubernetes 1.35, pkg/apis/core/validation/validation.go: port names are service names after
+    RFC 6335, names of variables are printable ASCII without '='.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            yield from _ports(container)
+            for variable in container.variables:
+                if not _VARIABLE.fullmatch(variable.name) and not is_placeholder(variable.name):
+                    path = (*container.path, "env", variable.index, "name")
+                    found = f"{shown(variable.name)} is no name of a variable"
+                    yield Finding(Code.REFUSED_IN_POD, path, found, "use letters, digits and '_'")
+            image = text(container.body.get("image"))
+            if image is not None and image != image.strip():
+                found = f"{shown(image)} has a space at its end: the API server refuses the pod"
+                yield Finding(Code.REFUSED_IN_POD, (*container.path, "image"), found, "remove it")
+
+
+def _ports(container: Container) -> Iterator[Finding]:
+    for index, value in enumerate(items(container.body.get("ports")) or []):
+        name = text((mapping(value) or {}).get("name"))
+        if not name or is_placeholder(name):
+            continue
+        if len(name) > _PORT_LENGTH or not _PORT_NAME.fullmatch(name):
+            path = (*container.path, "ports", index, "name")
+            found = f"{shown(name)} is no name of a port: the API server refuses the pod"
+            remedy = f"use up to {_PORT_LENGTH} lower-case letters, digits and '-'"
+            yield Finding(Code.REFUSED_IN_POD, path, found, remedy)
+
+
+def resources(manifest: Manifest) -> Iterator[Finding]:
+    """Require names of resources that exist, or may exist.
+
+    Kubernetes, "Resource Management for Pods and Containers": a name without a domain is one of
+    Kubernetes' own, and a pod that asks for a device which no plugin offers stays Pending.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            for kind in ("requests", "limits"):
+                for name, value in container.amounts(kind).items():
+                    if not is_absent(value):
+                        yield from _resource(container, kind, name)
+
+
+def _resource(container: Container, kind: str, name: str) -> Iterator[Finding]:
+    path = (*container.path, "resources", kind, name)
+    if is_placeholder(name) or name in _OF_A_CONTAINER or name.startswith((HUGEPAGES, *_PARTS)):
+        return
+    close = get_close_matches(name.lower(), (GPU, EFA), 1, _CLOSE)
+    did_you_mean = f"did you mean {close[0]}?" if close else "name its domain: nvidia.com/gpu"
+    if "/" not in name:
+        found = f"Kubernetes has no resource {shown(name)} of a container, and refuses the pod"
+        yield Finding(Code.UNKNOWN_RESOURCE, path, found, did_you_mean)
+    elif close and name not in (GPU, EFA):
+        found = f"{shown(name)}, which no plugin of NVIDIA or AWS offers, leaves the pod Pending"
+        yield Finding(Code.UNKNOWN_RESOURCE, path, found, did_you_mean, Level.WARNING)
