@@ -124,3 +124,22 @@ def test_efs_brings_its_driver(changed):
     ]
     [association] = addon["PodIdentityAssociations"]
     assert association["ServiceAccount"] == "efs-csi-controller-sa"
+
+
+def test_nodes_that_can_reach_lustre_over_efa_are_set_up_for_it(changed):
+    """Before they join; p4d's EFA carries no Lustre, and its nodes would only lose minutes."""
+
+    def two_families(cluster):
+        VARIATIONS["lustre_over_efa"](cluster)
+        pool = dict(cluster["gpu_pools"][0], name="p5", instance_type="p5.48xlarge")
+        cluster["gpu_pools"].append(pool)
+
+    templates = changed(two_families).template("Cluster").properties("AWS::EC2::LaunchTemplate")
+    texts = {
+        data["InstanceType"]: data.get("UserData", {}).get("Fn::Base64", "")
+        for data in (template["LaunchTemplateData"] for template in templates)
+    }
+    script, config = (texts["p5.48xlarge"].index(part) for part in ("./setup.sh", "NodeConfig"))
+    assert script < config
+    assert "./setup.sh" not in texts["p4d.24xlarge"]
+    assert texts["c5.2xlarge"] == ""
