@@ -7,15 +7,15 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
-from megatron_eks.plan.cluster import NODE_GROUP_CEILING
 from megatron_eks.plan.platform import GPU_TAINT
-from stacks.launch_template import metadata_options, root_volume
+from megatron_eks.plan.pools import NODE_GROUP_CEILING
+from stacks.launch_template import market, metadata_options, reservation, root_volume
 from stacks.user_data import gpu_user_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from megatron_eks.plan.cluster import PoolPlan
+    from megatron_eks.plan.pools import PoolPlan
 
 # More broken nodes than this at once is no broken node, but a driver, an image or a network.
 _REPAIR_STOPS_ABOVE = 2
@@ -54,7 +54,7 @@ class GpuNodegroup(Construct):
             ami_type=pool.ami_type,
             version=pool.kubernetes_version,
             release_version=pool.ami_release,
-            capacity_type=pool.capacity_type,
+            capacity_type=pool.capacity.node_group_type,
             # Constant, whatever the plan says: CloudFormation sends the whole block when a part of
             # it changes, and with it a wanted size that is long out of date (eksctl#3532).
             scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
@@ -96,8 +96,10 @@ class GpuNodegroup(Construct):
                 metadata_options=metadata_options(),
                 block_device_mappings=[root_volume(pool.root_volume_gib)],
                 placement=placement,
+                capacity_reservation_specification=reservation(pool.capacity),
+                instance_market_options=market(pool.capacity),
                 tag_specifications=list(tags),
-                user_data=cdk.Fn.base64(gpu_user_data(pool.max_pods)),
+                user_data=cdk.Fn.base64(gpu_user_data(pool.max_pods, pool.local_storage)),
             ),
         )
 

@@ -8,6 +8,8 @@ from aws_cdk import aws_ec2 as ec2
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from megatron_eks.plan.capacity import CapacityPlan
+
 _ROOT_DEVICE = "/dev/xvda"
 
 
@@ -34,6 +36,28 @@ def root_volume(size_gib: int) -> ec2.CfnLaunchTemplate.BlockDeviceMappingProper
             volume_size=size_gib, volume_type="gp3", encrypted=True, delete_on_termination=True
         ),
     )
+
+
+def reservation(
+    capacity: "CapacityPlan",
+) -> ec2.CfnLaunchTemplate.CapacityReservationSpecificationProperty | None:
+    """Name the one reservation that nodes may come from, if there is one."""
+    if capacity.reservation_id is None:
+        return None
+    return ec2.CfnLaunchTemplate.CapacityReservationSpecificationProperty(
+        capacity_reservation_target=ec2.CfnLaunchTemplate.CapacityReservationTargetProperty(
+            capacity_reservation_id=capacity.reservation_id
+        )
+    )
+
+
+def market(
+    capacity: "CapacityPlan",
+) -> ec2.CfnLaunchTemplate.InstanceMarketOptionsProperty | None:
+    """Name the market, where EKS wants it in the launch template: for Capacity Blocks."""
+    if capacity.market is None:
+        return None
+    return ec2.CfnLaunchTemplate.InstanceMarketOptionsProperty(market_type=capacity.market)
 
 
 def instance_tags(

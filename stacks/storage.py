@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from constructs import Construct
 
-    from megatron_eks.plan.cluster import ClusterPlan, LustrePlan
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.storage import LustrePlan
     from stacks.network import NetworkStack
 
 # FSx for Lustre User Guide, "File system access control with Amazon VPC".

@@ -8,19 +8,17 @@ from email.mime.nonmultipart import MIMENonMultipart
 _BOUNDARY = "megatron-eks"
 
 
-def gpu_user_data(max_pods: int) -> str:
+def gpu_user_data(max_pods: int, local_storage: str | None) -> str:
     """Return MIME text with one NodeConfig; EKS adds the cluster's part to it.
 
     EKS User Guide, "Customize managed nodes with launch templates", and nodeadm's API v1alpha1.
     """
+    # One fast volume of all NVMe disks, for container images, emptyDir and logs too.
+    instance = {"instance": {"localStorage": {"strategy": local_storage}}} if local_storage else {}
     node_config = {
         "apiVersion": "node.eks.aws/v1alpha1",
         "kind": "NodeConfig",
-        "spec": {
-            # One fast volume of all NVMe disks, for container images, emptyDir and logs too.
-            "instance": {"localStorage": {"strategy": "RAID0"}},
-            "kubelet": {"config": {"maxPods": max_pods}},
-        },
+        "spec": {**instance, "kubelet": {"config": {"maxPods": max_pods}}},
     }
     part = MIMENonMultipart("application", "node.eks.aws")
     # JSON is YAML, which is what nodeadm reads.

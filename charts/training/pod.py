@@ -16,9 +16,9 @@ from charts.pods import (
     unprivileged_pod,
 )
 from charts.training.files import file_mounts, file_volumes
-from megatron_eks.plan.cluster import POOL_LABEL
 from megatron_eks.plan.job import MASTER_PORT, JobPlan, SecretFile
 from megatron_eks.plan.platform import PlatformPlan
+from megatron_eks.plan.pools import POOL_LABEL
 from megatron_eks.plan.resources import Resources
 
 # Pod templates as JSON, which has no narrower type.

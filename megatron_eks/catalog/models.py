@@ -61,6 +61,16 @@ LLAMA_2_7B = ModelShape(
     vocab_size=32000,
     max_position_embeddings=4096,
 )
+# Hugging Face `config.json` of meta-llama/Llama-3.2-1B; the 3B differs where it says so below.
+LLAMA_3_2_1B = replace(
+    LLAMA_3_1_8B,
+    num_layers=16,
+    hidden_size=2048,
+    ffn_hidden_size=8192,
+    kv_channels=64,
+    untie_embeddings_and_output_weights=False,
+    rope_scaling=RopeScaling(factor=32.0),
+)
 # The workshop guide's arguments as Megatron reads them: a GPT-3, not a Llama.
 GPT_7B = ModelShape(
     num_layers=32,
@@ -83,6 +93,23 @@ GPT_7B = ModelShape(
 PRESETS: dict[str, ModelShape] = {
     "gpt-7b": GPT_7B,
     "llama-2-7b": LLAMA_2_7B,
+    # meta-llama/Llama-2-13b-hf and Llama-2-70b-hf
+    "llama-2-13b": replace(
+        LLAMA_2_7B,
+        num_layers=40,
+        hidden_size=5120,
+        ffn_hidden_size=13824,
+        num_attention_heads=40,
+        num_query_groups=40,
+    ),
+    "llama-2-70b": replace(
+        LLAMA_2_7B,
+        num_layers=80,
+        hidden_size=8192,
+        ffn_hidden_size=28672,
+        num_attention_heads=64,
+        num_query_groups=8,
+    ),
     "llama-3.1-8b": LLAMA_3_1_8B,
     "llama-3.1-70b": replace(
         LLAMA_3_1_8B,
@@ -98,14 +125,21 @@ PRESETS: dict[str, ModelShape] = {
         ffn_hidden_size=53248,
         num_attention_heads=128,
     ),
-    "llama-3.2-1b": replace(
+    "llama-3.2-1b": LLAMA_3_2_1B,
+    "llama-3.2-3b": replace(
+        LLAMA_3_2_1B,
+        num_layers=28,
+        hidden_size=3072,
+        num_attention_heads=24,
+        kv_channels=128,
+    ),
+    # mistralai/Mistral-7B-v0.3; mistralai/Mathstral-7B-v0.1 has the same shape.
+    "mistral-7b": replace(
         LLAMA_3_1_8B,
-        num_layers=16,
-        hidden_size=2048,
-        ffn_hidden_size=8192,
-        kv_channels=64,
-        untie_embeddings_and_output_weights=False,
-        rope_scaling=RopeScaling(factor=32.0),
+        vocab_size=32768,
+        max_position_embeddings=32768,
+        rotary_base=1000000,
+        rope_scaling=None,
     ),
     # mistralai/Mixtral-8x7B-v0.1
     "mixtral-8x7b": replace(

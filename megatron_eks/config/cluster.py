@@ -80,6 +80,7 @@ class CapacityBlock(Model):
     type: Literal["capacity_block"]
     id: ReservationId
     ends_at: datetime
+    """With its zone; EC2 ends the nodes 30 minutes before."""
 
 
 class Spot(Model):
@@ -108,7 +109,7 @@ class GpuPool(Model):
     ami_release: str | None = None
     """EKS AMI release; default: the one pinned in the catalogue."""
     placement_group: Literal["auto", True, False] = "auto"
-    """Whether nodes share a rack-level group; automatic: on demand yes, with a reservation no."""
+    """Whether nodes share a rack-level group; automatic: on demand and with EFA yes, else no."""
     labels: dict[str, str] = Field(default_factory=dict)
 
 

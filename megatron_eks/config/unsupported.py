@@ -21,7 +21,6 @@ _CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
     (("network", "node_security_group_id"), (None,)),
     (("access", "private_route"), (None, "vpn", "cloudshell")),
     (("existing_cluster",), (None,)),
-    (("gpu_pools", "*", "capacity", "type"), ("on_demand",)),
     (("storage", "lustre", "deployment"), ("persistent_2",)),
     (("storage", "lustre", "efa"), (False,)),
     (("storage", "lustre", "existing"), (None,)),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from datetime import date
     from pathlib import Path
 
+    from megatron_eks.plan.capacity import CapacityPlan
     from megatron_eks.plan.job import JobPlan, Training
     from megatron_eks.predict.memory import Layout
 
@@ -59,6 +60,9 @@ def _sections(project: Project) -> "Iterator[str]":
         for pool in plan.pools
     ]
     yield from table(("POOL", "TYPE", "ZONE", "NODES", "GPUS", "EFA/NODE", "MAX PODS"), pools)
+    for pool in plan.pools:
+        if pool.capacity.kind != "on_demand":
+            yield f"{pool.name}: {_capacity(pool.capacity)}"
     yield ""
     yield f"System nodes: {plan.system_nodes.count} x {plan.system_nodes.instance_type}"
     yield (
@@ -74,6 +78,13 @@ def _sections(project: Project) -> "Iterator[str]":
         yield from _jobs(project.jobs)
 
 
+def _capacity(capacity: "CapacityPlan") -> str:
+    kind = capacity.kind.replace("_", " ")
+    reservation = f" {capacity.reservation_id}" if capacity.reservation_id else ""
+    end = f", until {capacity.ends_at.isoformat(' ', 'minutes')}" if capacity.ends_at else ""
+    return f"{kind}{reservation}{end}"
+
+
 def _cost(project: Project) -> "Iterator[str]":
     cost = cluster_cost(project.cluster)
     rows = [
@@ -84,8 +95,7 @@ def _cost(project: Project) -> "Iterator[str]":
     rows.append(("Sum with all GPU nodes", "", "", _usd(cost.full_usd_per_hour)))
     yield from table(("BILLED BY THE HOUR", "COUNT", "USD EACH", "USD/HOUR"), rows, right=(1, 2, 3))
     yield f"List prices of {AS_OF}, without volumes, traffic, logs, builds and S3."
-    if cost.full_usd_per_hour is None:
-        yield f"unknown: this release has no price for {project.cluster.region}."
+    yield from cost.notes
 
 
 def _jobs(jobs: "Sequence[JobPlan]") -> "Iterator[str]":

@@ -9,6 +9,7 @@ from megatron_eks.predict.memory import OVERHEAD_BYTES, parameters
 
 if TYPE_CHECKING:
     from megatron_eks.config.load import Json
+    from megatron_eks.plan.capacity import CapacityPlan
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.job import JobPlan, Training
     from megatron_eks.project import Project
@@ -50,6 +51,7 @@ def _cluster(plan: "ClusterPlan") -> "Json":
                 "max_pods": pool.max_pods,
                 "ami_release": pool.ami_release,
                 "placement_group": pool.placement_group,
+                "capacity": _capacity(pool.capacity),
             }
             for pool in plan.pools
         ],
@@ -67,6 +69,14 @@ def _cluster(plan: "ClusterPlan") -> "Json":
     }
 
 
+def _capacity(capacity: "CapacityPlan") -> "Json":
+    return {
+        "type": capacity.kind,
+        "reservation_id": capacity.reservation_id,
+        "ends_at": capacity.ends_at.isoformat() if capacity.ends_at else None,
+    }
+
+
 def _cost(plan: "ClusterPlan") -> "Json":
     cost = cluster_cost(plan)
     return {
@@ -74,6 +84,7 @@ def _cost(plan: "ClusterPlan") -> "Json":
         "prices_as_of": AS_OF.isoformat(),
         "idle_per_hour": cost.idle_usd_per_hour,
         "full_per_hour": cost.full_usd_per_hour,
+        "notes": list(cost.notes),
         "items": [
             {
                 "item": price.item,

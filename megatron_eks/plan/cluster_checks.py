@@ -4,45 +4,23 @@ import re
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog import pins
-from megatron_eks.catalog.instances import INSTANCES, SYSTEM_INSTANCE_TYPES
 from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.errors import Code, Finding, Level, choices
-from megatron_eks.plan.cluster import POOL_LABEL
+from megatron_eks.plan.capacity_checks import check_capacity
 from megatron_eks.plan.network_checks import check_access, check_network
 from megatron_eks.plan.platform import OPERATOR_NAMESPACE, SYSTEM_NAMESPACE
+from megatron_eks.plan.pool_checks import check_pools
+from megatron_eks.plan.storage_checks import check_lustre
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import date
 
-    from megatron_eks.catalog.regions import PARTITIONS
     from megatron_eks.config.cluster import ClusterConfig
-from megatron_eks.config.errors import Path
-
-# Directories of the image or the kubelet that a volume would hide.
-_SYSTEM_PATHS = (
-    *("/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root"),
-    *("/run", "/sbin", "/sys", "/usr", "/var"),
-    "/tmp",  # noqa: S108 -- a name to refuse
-)
+    from megatron_eks.config.errors import Path
 
 _EKS_ZONES = 2
 _SUPPORT_WARNING_DAYS = 60
-_LUSTRE_STEP_GIB = 2400
-_LUSTRE_SMALLEST_GIB = 1200
-_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*"
-_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*"
-_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_LABEL_KEY = re.compile(rf"({_SUBDOMAIN}/)?{_NAME}")
-_LABEL_VALUE = re.compile(rf"({_NAME})?")
-_RESERVED_DOMAINS = (
-    POOL_LABEL.split("/")[0],
-    "kubernetes.io",
-    "k8s.io",
-    "amazonaws.com",
-    "nvidia.com",
-)
 # Every service takes these; some take more (AWS General Reference, "Tagging AWS resources").
 _TAG_TEXT = re.compile(r"[A-Za-z0-9_.:/=+@-]([A-Za-z0-9 _.:/=+@-]*[A-Za-z0-9_.:/=+@-])?")
 _TAG_KEY_LENGTH, _TAG_VALUE_LENGTH = 128, 256
@@ -55,8 +33,9 @@ def check_cluster(config: "ClusterConfig", today: "date") -> "Iterator[Finding]"
     yield from _zones(config)
     yield from check_access(config)
     yield from check_network(config)
-    yield from _pools(config)
-    yield from _lustre(config)
+    yield from check_pools(config)
+    yield from check_capacity(config, today)
+    yield from check_lustre(config)
     yield from _namespace(config)
     yield from _tags(config)
 
@@ -135,97 +114,6 @@ def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
                 found,
                 f"{choices(chosen, zones)}; or add it to availability_zones",
             )
-
-
-def _pools(config: "ClusterConfig") -> "Iterator[Finding]":
-    seen: set[str] = set()
-    if config.system_nodes.instance_type not in SYSTEM_INSTANCE_TYPES:
-        name = config.system_nodes.instance_type
-        path: Path = ("system_nodes", "instance_type")
-        remedy = choices(name, SYSTEM_INSTANCE_TYPES)
-        yield Finding(Code.UNKNOWN_INSTANCE_TYPE, path, f"unknown instance type {name!r}", remedy)
-    for index, pool in enumerate(config.gpu_pools):
-        if pool.name in seen:
-            found = f"a pool named {pool.name!r} stands above"
-            yield Finding(
-                Code.DUPLICATE_NAME,
-                ("gpu_pools", index, "name"),
-                found,
-                "give each pool its own name",
-            )
-        seen.add(pool.name)
-        if pool.instance_type not in INSTANCES:
-            yield _unknown_instance(("gpu_pools", index, "instance_type"), pool.instance_type)
-        yield from _labels(("gpu_pools", index, "labels"), pool.labels)
-        release = pool.ami_release
-        if release and not re.fullmatch(
-            re.escape(config.kubernetes_version) + r"\.\d+-\d{8}", release
-        ):
-            found = f"{release!r} is not an AMI release of Kubernetes {config.kubernetes_version}"
-            remedy = f"use {config.kubernetes_version}.PATCH-YYYYMMDD, or null for the pinned one"
-            yield Finding(Code.AMI_RELEASE, ("gpu_pools", index, "ami_release"), found, remedy)
-
-
-def _unknown_instance(path: "Path", name: str) -> Finding:
-    plain = name.removeprefix("ml.")
-    if plain != name and plain in INSTANCES:
-        found = f"{name!r} is SageMaker's name"
-        return Finding(
-            Code.UNKNOWN_INSTANCE_TYPE, path, found, f"use EC2's, without 'ml.': {plain}"
-        )
-    return Finding(
-        Code.UNKNOWN_INSTANCE_TYPE,
-        path,
-        f"unknown instance type {name!r}",
-        choices(plain, INSTANCES),
-    )
-
-
-def _labels(path: "Path", labels: dict[str, str]) -> "Iterator[Finding]":
-    for key, value in labels.items():
-        domain = key.split("/")[0] if "/" in key else ""
-        if any(
-            domain == reserved or domain.endswith(f".{reserved}") for reserved in _RESERVED_DOMAINS
-        ):
-            found = f"label {key!r} belongs to Kubernetes, EKS, the device plugins or this project"
-            yield Finding(
-                Code.RESERVED_LABEL,
-                (*path, key),
-                found,
-                "use a prefix of your own: example.com/NAME",
-            )
-        elif not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
-            found = f"{key}={value} is not a Kubernetes label"
-            remedy = "use at most 63 letters, digits, '-', '_' and '.', the first and last no sign"
-            yield Finding(Code.RESERVED_LABEL, (*path, key), found, remedy)
-
-
-def _lustre(config: "ClusterConfig") -> "Iterator[Finding]":
-    lustre = config.storage.lustre
-    path: Path = ("storage", "lustre", "capacity_gib")
-    size = lustre.capacity_gib
-    if size != _LUSTRE_SMALLEST_GIB and (size < _LUSTRE_SMALLEST_GIB or size % _LUSTRE_STEP_GIB):
-        above = max(_LUSTRE_SMALLEST_GIB, -(-size // _LUSTRE_STEP_GIB) * _LUSTRE_STEP_GIB)
-        near = _LUSTRE_SMALLEST_GIB if size < _LUSTRE_SMALLEST_GIB else above
-        remedy = f"use {near}; FSx has 1200, 2400 and multiples of 2400"
-        yield Finding(Code.LUSTRE_CAPACITY, path, f"{size} GiB is no size of a file system", remedy)
-    if any(
-        lustre.mount_path == top or lustre.mount_path.startswith(f"{top}/") for top in _SYSTEM_PATHS
-    ):
-        found = f"{lustre.mount_path} hides a directory of the image"
-        yield Finding(
-            Code.MOUNT_PATH,
-            ("storage", "lustre", "mount_path"),
-            found,
-            "use a path such as /shared",
-        )
-    chosen = lustre.availability_zone or config.gpu_pools[0].availability_zone
-    for index, pool in enumerate(config.gpu_pools):
-        if pool.availability_zone != chosen:
-            found = f"the file system is in {chosen}; traffic between zones is slow and billed"
-            remedy = f"use {chosen}, where the file system is"
-            place: Path = ("gpu_pools", index, "availability_zone")
-            yield Finding(Code.POOLS_ACROSS_ZONES, place, found, remedy, Level.WARNING)
 
 
 def _namespace(config: "ClusterConfig") -> "Iterator[Finding]":

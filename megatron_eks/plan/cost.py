@@ -7,9 +7,10 @@ from megatron_eks.catalog import pricing
 from megatron_eks.catalog.pricing import Price
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.pools import PoolPlan
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Cost:
     """What is paid also with no GPU node."""
     gpu_nodes: tuple[Price, ...]
     """What `max_nodes` of every pool add."""
+    notes: tuple[str, ...]
+    """What a sum cannot say: prices that are unknown and why, and what is billed without nodes."""
 
     @property
     def idle_usd_per_hour(self) -> float | None:
@@ -52,15 +55,34 @@ def cluster_cost(plan: "ClusterPlan") -> Cost:
         Price("NAT gateway", len(network.nat_zones), pricing.nat_price(region)),
         Price("Interface endpoints", endpoints, pricing.endpoint_price(region)),
     )
-    gpu_nodes = (
-        Price(
-            f"{pool.instance.name} ({pool.name})",
-            pool.max_nodes,
-            pricing.instance_price(pool.instance.name, region),
-        )
-        for pool in plan.pools
-    )
-    return Cost(tuple(price for price in standing if price.count), tuple(gpu_nodes))
+    billed = tuple(price for price in standing if price.count)
+    gpu_nodes = tuple(_nodes(pool, region) for pool in plan.pools)
+    return Cost(billed, gpu_nodes, tuple(_notes(plan, (*billed, *gpu_nodes))))
+
+
+def _nodes(pool: "PoolPlan", region: str) -> Price:
+    item = f"{pool.instance.name} ({pool.name})"
+    # A reservation is billed like on-demand nodes; the other kinds have no list price.
+    listed = pool.capacity.kind in {"on_demand", "reservation"}
+    price = pricing.instance_price(pool.instance.name, region) if listed else None
+    return Price(item, pool.max_nodes, price)
+
+
+def _notes(plan: "ClusterPlan", prices: "Iterable[Price]") -> "Iterator[str]":
+    unknown = {price.item for price in prices if price.usd_per_hour is None}
+    for pool in plan.pools:
+        item = _nodes(pool, plan.region).item
+        if pool.capacity.kind == "capacity_block":
+            yield f"{item}: unknown here; a Capacity Block was paid when it was bought."
+            unknown.discard(item)
+        elif pool.capacity.kind == "spot":
+            yield f"{item}: unknown; spot prices change, and never exceed the on-demand one."
+            unknown.discard(item)
+        elif pool.capacity.kind == "reservation":
+            yield f"{item}: a reservation is billed whether its nodes run or not."
+    if unknown:
+        items = "; ".join(sorted(unknown))
+        yield f"unknown: this release has no price in {plan.region} for {items}."
 
 
 def _sum(prices: "Iterable[Price]") -> float | None:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from megatron_eks.catalog.instances import InstanceType
 
-# kube-scheduler is tested with this many pods on a node; EKS caps large nodes at the same number.
+# Managed node groups take no more (EKS User Guide, "Create a managed node group").
 _MAX_PODS = 250
+_MAX_PODS_OF_SMALL_NODES = 110
+_SMALL_VCPUS = 30
 
 
 @dataclass(frozen=True)
@@ -40,5 +42,6 @@ def max_pods(instance: "InstanceType") -> int:
     taken = sum(
         1 for nic in network_interfaces(instance) if nic.card == 0 and nic.type == "efa-only"
     )
-    interfaces = instance.interfaces_per_card - taken
-    return min(_MAX_PODS, interfaces * (instance.ipv4_per_interface - 1) + 2)
+    addressed = instance.primary_card_pods - taken * (instance.ipv4_per_interface - 1)
+    ceiling = _MAX_PODS_OF_SMALL_NODES if instance.vcpus < _SMALL_VCPUS else _MAX_PODS
+    return min(ceiling, addressed)

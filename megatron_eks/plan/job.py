@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from megatron_eks.catalog.models import ModelShape
     from megatron_eks.config.outputs import Image
-    from megatron_eks.plan.cluster import PoolPlan
+    from megatron_eks.plan.pools import PoolPlan
     from megatron_eks.plan.resources import Resources
     from megatron_eks.predict.memory import Layout, MemoryEstimate
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import (
-    HUGEPAGES_PREALLOCATED_MIB,
     HUGEPAGES_REQUEST_MIB,
     MIB_PER_GIB,
     system_node_size,
@@ -20,6 +19,7 @@ _DAEMONSET_MEMORY_MIB = 6 * MIB_PER_GIB
 # Karpenter's allocatable sizes are estimates; a pod that asks for too much stays Pending for ever.
 _MEMORY_MARGIN = 0.95
 _MEMORY_STEP_MIB = 8 * MIB_PER_GIB
+_SMALL_NODE_MIB = 64 * MIB_PER_GIB
 
 _SCRATCH_GIB = 200
 # A system node has one small volume for images and all pods.
@@ -76,17 +76,15 @@ def gpu_resources(
 
 def cpu_limit_millis(instance: "InstanceType", gpus: int) -> int:
     """Return the CPU of a pod in whole cores, in thousandths."""
-    allocatable = instance.allocatable_cpu_millis or instance.vcpus * 1000
-    left = max(1000, (allocatable - _DAEMONSET_CPU_MILLIS) * gpus // instance.gpus)
+    left = (instance.allocatable_cpu_millis - _DAEMONSET_CPU_MILLIS) * gpus // instance.gpus
     return left // 1000 * 1000
 
 
 def memory_limit_mib(instance: "InstanceType", gpus: int) -> int:
     """Return the memory of a pod; preallocated huge pages are gone from the kubelet's sum."""
-    allocatable = instance.allocatable_memory_mib or instance.memory_mib
-    hugepages = HUGEPAGES_PREALLOCATED_MIB if instance.efa_interfaces else 0
-    left = int((allocatable - hugepages - _DAEMONSET_MEMORY_MIB) * _MEMORY_MARGIN)
-    whole = left // _MEMORY_STEP_MIB * _MEMORY_STEP_MIB
+    left = instance.allocatable_memory_mib - instance.hugepages_mib - _DAEMONSET_MEMORY_MIB
+    step = _MEMORY_STEP_MIB if left > _SMALL_NODE_MIB else MIB_PER_GIB
+    whole = int(left * _MEMORY_MARGIN) // step * step
     return whole * gpus // instance.gpus // MIB_PER_GIB * MIB_PER_GIB
 
 

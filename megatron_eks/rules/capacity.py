@@ -114,6 +114,12 @@ def _block_template(template: LaunchTemplate) -> Iterator[Finding]:
         found = f"a Capacity Block needs {path[-1]} in the launch template"
         return template.resource.find(Code.CAPACITY_RESERVATION, path, found, remedy)
 
+    instance = template.instance
+    if instance is not None and not instance.capacity_blocks:
+        path = (DATA, "InstanceType")
+        found = f"AWS sells no Capacity Blocks of {instance.name}"
+        remedy = "use another instance type, or another kind of capacity"
+        yield template.resource.find(Code.CAPACITY_RESERVATION, path, found, remedy)
     if is_absent(template.data.get("InstanceType")):
         yield missing((DATA, "InstanceType"), "add it there, and remove it from the node group")
     market = mapping(template.data.get("InstanceMarketOptions"))

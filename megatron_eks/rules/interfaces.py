@@ -145,6 +145,8 @@ def _against_catalogue(
     if not template.has_efa:
         yield from _without_efa(template, instance)
         return
+    if actual == {0: frozenset({(0, "efa")})} and instance.network_cards == 1:
+        return  # One card has nothing to gain from a second interface.
     if _is_former_layout(actual, instance):
         yield template.resource.find(
             Code.EFA_INTERFACES,

@@ -80,3 +80,17 @@ def test_a_second_pool_of_the_same_name_is_refused():
             "give each pool its own name"
         )
     ]
+
+
+def test_more_pools_than_eks_takes_are_refused():
+    """EKS's default quota is 30 node groups in a cluster, and the system nodes have one."""
+    pool = GOOD[GOOD.index("  - name") : GOOD.index("storage:")]
+    pools = [pool.replace("name: p4d", f"name: p4d-{number}") for number in range(30)]
+    few, many = (GOOD.replace(pool, "".join(pools[:count])) for count in (29, 30))
+    assert findings(few) == []
+    assert findings(many) == [
+        (
+            "error MEKS-0229 c.yaml:15 gpu_pools: 30 pools, and EKS's default quota is "
+            "30 node groups - use at most 29: the system nodes have one too"
+        )
+    ]

@@ -1,59 +1,88 @@
 """The layout of network interfaces, and what it leaves for pods."""
 
-from dataclasses import replace
-
 import pytest
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.plan.interfaces import max_pods, network_interfaces
 
-P4D = INSTANCES["p4d.24xlarge"]
-# A chassis whose first card has no EFA, as p6-b300 is documented to be.
-FIRST_CARD_WITHOUT_EFA = replace(P4D, network_cards=17, first_efa_card=1, interfaces_per_card=4)
-# Two interfaces a card, as on p5.48xlarge.
-TWO_A_CARD = replace(P4D, network_cards=32, interfaces_per_card=2)
+# EC2 User Guide, "Maximize network bandwidth on instances with multiple network cards", for each
+# type: an ordinary interface first, EFA-only behind it where the first card has EFA, and EFA-only at
+# device 0 of every other card.
+FIRST = (0, 0, "interface")
+BEHIND = (0, 1, "efa-only")
 
 
-def layout(instance):
-    """Return the interfaces as tuples."""
-    return {(nic.card, nic.device, nic.type) for nic in network_interfaces(instance)}
+def others(last):
+    """Return the EFA-only interfaces of cards 1 to the last."""
+    return {(card, 0, "efa-only") for card in range(1, last + 1)}
 
 
-@pytest.mark.parametrize("name", ["p4d.24xlarge", "p4de.24xlarge"])
-def test_p4_has_one_ip_interface_and_four_for_efa(name):
-    """Card 0 carries both kinds, so its EFA-only interface is device 1."""
-    assert layout(INSTANCES[name]) == {
-        (0, 0, "interface"),
-        (0, 1, "efa-only"),
-        (1, 0, "efa-only"),
-        (2, 0, "efa-only"),
-        (3, 0, "efa-only"),
-    }
+LAYOUTS = {
+    "p4d.24xlarge": {FIRST, BEHIND, *others(3)},
+    "p4de.24xlarge": {FIRST, BEHIND, *others(3)},
+    "p5.4xlarge": {FIRST, BEHIND},
+    "p5.48xlarge": {FIRST, BEHIND, *others(31)},
+    "p5e.48xlarge": {FIRST, BEHIND, *others(31)},
+    "p5en.48xlarge": {FIRST, BEHIND, *others(15)},
+    "p6-b200.48xlarge": {FIRST, BEHIND, *others(7)},
+    "p6-b300.48xlarge": {FIRST, *others(16)},
+    "g5.xlarge": {FIRST},
+    "g5.8xlarge": {FIRST, BEHIND},
+    "g5.12xlarge": {FIRST, BEHIND},
+    "g6.4xlarge": {FIRST},
+    "g6.48xlarge": {FIRST, BEHIND},
+    "g6e.12xlarge": {FIRST, BEHIND},
+    "g6e.24xlarge": {FIRST, BEHIND, *others(1)},
+    "g6e.48xlarge": {FIRST, BEHIND, *others(3)},
+    "g7e.4xlarge": {FIRST},
+    "g7e.48xlarge": {FIRST, BEHIND, *others(3)},
+}
+TOTALS = {
+    "p4d.24xlarge": 5,
+    "p4de.24xlarge": 5,
+    "p5.48xlarge": 33,
+    "p5e.48xlarge": 33,
+    "p5en.48xlarge": 17,
+    "p6-b200.48xlarge": 9,
+    "p6-b300.48xlarge": 17,
+}
 
 
-def test_a_first_card_without_efa_carries_ip_alone():
-    """A card that cannot do EFA gets no EFA interface."""
-    found = layout(FIRST_CARD_WITHOUT_EFA)
-    assert len(found) == 17
-    assert [nic for nic in found if nic[0] == 0] == [(0, 0, "interface")]
-    assert FIRST_CARD_WITHOUT_EFA.efa_interfaces == 16
+def layout(name):
+    """Return the interfaces of a type as tuples."""
+    return [(nic.card, nic.device, nic.type) for nic in network_interfaces(INSTANCES[name])]
 
 
-def test_no_slot_is_used_twice():
-    """EC2 refuses two interfaces on one card and device."""
-    for instance in (*INSTANCES.values(), FIRST_CARD_WITHOUT_EFA, TWO_A_CARD):
-        slots = [(nic.card, nic.device) for nic in network_interfaces(instance)]
-        assert len(slots) == len(set(slots))
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_interfaces_are_those_that_ec2_recommends(name):
+    """Exactly these, each once."""
+    assert set(layout(name)) == LAYOUTS[name]
+    assert len(layout(name)) == len(LAYOUTS[name]) == TOTALS.get(name, len(LAYOUTS[name]))
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_every_efa_device_has_its_interface_and_its_slot(name):
+    """No slot twice, none beyond what the card holds, and as many EFA devices as EC2 has."""
+    slots = [(card, device) for card, device, _ in layout(name)]
+    assert len(slots) == len(set(slots))
+    assert max(device for _, device in slots) < INSTANCES[name].interfaces_per_card
+    efa = [type_ for _, _, type_ in layout(name) if type_ == "efa-only"]
+    assert len(efa) == INSTANCES[name].efa_interfaces
 
 
 @pytest.mark.parametrize(
-    ("instance", "pods"),
+    ("name", "pods"),
     [
-        (P4D, 250),  # 14 interfaces x 49 addresses, capped
-        (TWO_A_CARD, 51),  # the EFA-only interface takes the second slot of card 0
-        (FIRST_CARD_WITHOUT_EFA, 198),  # 4 x 49 + 2
+        ("p4d.24xlarge", 250),  # 14 interfaces x 49 addresses, capped
+        ("p5.48xlarge", 51),  # the EFA-only interface takes the second slot of card 0
+        ("p5en.48xlarge", 149),  # 3 x 49 + 2
+        ("p6-b300.48xlarge", 198),  # no EFA on card 0: 4 x 49 + 2
+        ("p5.4xlarge", 89),  # 3 x 29 + 2
+        ("g5.xlarge", 58),  # 4 x 14 + 2
+        ("g5.4xlarge", 110),  # 234 addresses, and a managed node group's limit below 30 vCPUs
+        ("g5.8xlarge", 205),  # 7 x 29 + 2
     ],
 )
-def test_max_pods_counts_slots_taken_by_efa(instance, pods):
+def test_max_pods_counts_slots_taken_by_efa(name, pods):
     """EKS's own table counts slots that EFA-only interfaces take."""
-    assert max_pods(instance) == pods
+    assert max_pods(INSTANCES[name]) == pods

@@ -33,10 +33,14 @@ def gib(layout: Layout, batch: Batch = BATCH, model=LLAMA) -> float:
     [
         # Hugging Face model cards; GPT 7B is what Megatron prints for the workshop guide's flags.
         ("llama-2-7b", 6.738),
+        ("llama-2-13b", 13.016),
+        ("llama-2-70b", 68.977),
         ("llama-3.1-8b", 8.030),
         ("llama-3.1-70b", 70.554),
         ("llama-3.1-405b", 405.853),
         ("llama-3.2-1b", 1.236),
+        ("llama-3.2-3b", 3.213),
+        ("mistral-7b", 7.248),
         ("gpt-7b", 6.986),
         ("mixtral-8x7b", 46.703),
     ],

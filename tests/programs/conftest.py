@@ -1,9 +1,10 @@
-"""A job's directories, ready to train."""
+"""A job's directories, ready to train, and the Python that the programs run on."""
 
 from pathlib import Path
 
 import pytest
 
+from megatron_eks.project import ROOT
 from tests.programs.megatron_files import Job
 
 
@@ -11,3 +12,12 @@ from tests.programs.megatron_files import Job
 def job(tmp_path: Path) -> Job:
     """Return a job on good data that has saved nothing yet."""
     return Job(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def programs_python() -> Path:
+    """Return the interpreter with torch and Megatron core; for tests marked `programs`."""
+    python = ROOT / ".venv-programs" / "bin" / "python"
+    if not python.exists():
+        pytest.fail(f"{python} is not there - run `make programs`")
+    return python

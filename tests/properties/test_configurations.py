@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.load import Document, read_mapping
@@ -26,17 +27,31 @@ TODAY = date(2026, 11, 21)
 
 ZONES = ("us-east-2a", "us-east-2b", "us-east-2c")
 
+reservations = st.from_regex(r"cr-[0-9a-f]{17}", fullmatch=True)
+capacities: st.SearchStrategy[dict[str, str]] = st.one_of(
+    st.sampled_from([{"type": "on_demand"}, {"type": "spot"}]),
+    st.builds(lambda name: {"type": "reservation", "id": name}, reservations),
+    st.builds(
+        lambda name, day: {"type": "capacity_block", "id": name, "ends_at": f"{day}T11:30:00Z"},
+        reservations,
+        st.dates(date(2026, 11, 1), date(2027, 6, 1)),
+    ),
+)
 pools = st.builds(
-    lambda name, instance, zone, nodes: {
+    lambda name, instance, zone, nodes, capacity, group: {
         "name": name,
         "instance_type": instance,
         "availability_zone": zone,
         "max_nodes": nodes,
+        "capacity": capacity,
+        "placement_group": group,
     },
     st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True),
-    st.sampled_from(["p4d.24xlarge", "p4de.24xlarge"]),
+    st.sampled_from(sorted(INSTANCES)),
     st.sampled_from(ZONES),
     st.integers(1, 450),
+    capacities,
+    st.sampled_from(["auto", True, False]),
 )
 
 
@@ -64,6 +79,23 @@ def test_pools_do_not_influence_each_other(gpu_pools):
     for pool in gpu_pools:
         alone = plan_of([pool]).pools[0]
         assert together.pool(str(pool["name"])) == alone == backwards.pool(str(pool["name"]))
+
+
+@settings(deadline=None, max_examples=300)
+@given(pools)
+def test_capacity_is_said_in_one_way(pool):
+    """Whatever the family: accepted pools buy their nodes as EKS and EC2 demand."""
+    findings = list(check_cluster(cluster_of([pool]), TODAY))
+    [plan] = plan_of([pool]).pools
+    kind = plan.capacity.kind
+    reserved = kind in {"reservation", "capacity_block"}
+    assert (plan.capacity.reservation_id is not None) == reserved
+    assert (plan.capacity.market == "capacity-block") == (kind == "capacity_block")
+    assert plan.capacity.node_group_type == {"reservation": "ON_DEMAND"}.get(kind, kind.upper())
+    if not has_errors(findings):
+        assert not (plan.placement_group and reserved)
+        assert plan.instance.capacity_blocks or kind != "capacity_block"
+        assert plan.capacity.ends_at is None or plan.capacity.ends_at.date() >= TODAY
 
 
 @settings(deadline=None, max_examples=50)

@@ -2,11 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.instances import (
-    HUGEPAGES_PREALLOCATED_MIB,
-    MIB_PER_GIB,
-    system_node_size,
-)
+from megatron_eks.catalog.instances import MIB_PER_GIB, system_node_size
 from megatron_eks.local.kubernetes.control_plane import SIMULATED
 from megatron_eks.plan.platform import GPU_TAINT
 
@@ -14,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from megatron_eks.local.kubernetes.client import Object
-    from megatron_eks.plan.cluster import ClusterPlan, PoolPlan
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.pools import PoolPlan
 
 # How many nodes share a switch of the first, second and third layer. AWS documents the labels and
 # not the sizes (EKS User Guide, ml-workload-topology); these give a tree worth testing.
@@ -29,15 +26,13 @@ def gpu_node(pool: "PoolPlan", number: int) -> "Object":
     Memory is what the kubelet offers beside the huge pages, as in `plan.resources`.
     """
     instance = pool.instance
-    cpu = instance.allocatable_cpu_millis or instance.vcpus * 1000
-    memory = instance.allocatable_memory_mib or instance.memory_mib
-    hugepages = HUGEPAGES_PREALLOCATED_MIB if instance.efa_interfaces else 0
+    memory = instance.allocatable_memory_mib - instance.hugepages_mib
     capacity = {
         "cpu": f"{instance.vcpus}",
         "memory": f"{instance.memory_mib}Mi",
-        "ephemeral-storage": f"{instance.instance_store_count * instance.instance_store_gb}G",
+        "ephemeral-storage": f"{instance.instance_store_gb or pool.root_volume_gib}G",
         "pods": f"{pool.max_pods}",
-        "hugepages-2Mi": f"{hugepages}Mi",
+        "hugepages-2Mi": f"{instance.hugepages_mib}Mi",
         "nvidia.com/gpu": f"{instance.gpus}",
     }
     if instance.efa_interfaces:
@@ -50,7 +45,8 @@ def gpu_node(pool: "PoolPlan", number: int) -> "Object":
         "nvidia.com/gpu.present": "true",
         **pool.labels,
     }
-    allocatable = {**capacity, "cpu": f"{cpu}m", "memory": f"{memory - hugepages}Mi"}
+    cpu = f"{instance.allocatable_cpu_millis}m"
+    allocatable = {**capacity, "cpu": cpu, "memory": f"{memory}Mi"}
     taints = [{"key": GPU_TAINT, "value": "true", "effect": "NoSchedule"}]
     return _node(f"{pool.name}-{number}", labels, capacity, allocatable, taints)
 

@@ -6,6 +6,7 @@ from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
 from megatron_eks.config.errors import Code, Finding, Level, choices
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.cluster import REPOSITORIES
+from megatron_eks.plan.hardware_checks import check_capacity
 from megatron_eks.plan.jobs.environment_checks import check_variables
 from megatron_eks.plan.resources import memory_limit_mib
 
@@ -71,6 +72,7 @@ def check_gpus(job: "GpuJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     pool = gpu_pool(job, cluster)
     if pool is not None:
         yield from _nodes(job, pool)
+        yield from check_capacity(pool, job.nodes)
         yield from _shm(job, pool)
         yield from _rendezvous(job, pool, cluster)
 

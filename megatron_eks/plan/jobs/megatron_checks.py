@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.errors import Code, Finding, Level, has_errors
+from megatron_eks.plan.hardware_checks import check_tensor_parallelism
 from megatron_eks.plan.jobs.argument_checks import check_extra_arguments
 from megatron_eks.plan.jobs.arguments import decay_iters
 from megatron_eks.plan.jobs.checks import check_gpus, check_runtime, gpu_pool, outside
@@ -66,12 +67,13 @@ def _placement(
 ) -> "Iterator[Finding]":
     """Check what depends on model and GPU together."""
     instance = INSTANCES[pool.instance_type]
+    yield from check_tensor_parallelism(instance, job.parallelism.tensor)
     model = model_shape(job.model)
     layout_findings = list(check_layout(job, model, instance))
     yield from layout_findings
     if not has_errors(layout_findings):
         yield from check_memory(job, model, instance, cluster)
-    if job.training.precision == "fp8" and instance.gpu.tflops_fp8 is None:
+    if job.training.precision == "fp8" and not instance.gpu.has_fp8:
         path: Path = ("training", "precision")
         yield Finding(Code.PRECISION, path, f"{instance.gpu.name} has no FP8", "use bf16")
     if job.training.sequence_length > model.max_position_embeddings:

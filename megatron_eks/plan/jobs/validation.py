@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.plan.cluster import ClusterPlan, PoolPlan
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.pools import PoolPlan
     from megatron_eks.plan.resources import Resources
 
 # Two nodes make a network.

@@ -1,0 +1,75 @@
+"""What a cluster file can get wrong about the capacity of its pools."""
+
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.cluster import CapacityBlock, Reservation
+from megatron_eks.config.errors import Code, Finding, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+
+    from megatron_eks.config.cluster import ClusterConfig, GpuPool
+    from megatron_eks.config.errors import Path
+
+_BLOCK_WARNING_DAYS = 3
+
+
+def check_capacity(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
+    """Yield what AWS refuses, or never gives, about where nodes come from."""
+    owners: dict[str, GpuPool] = {}
+    for index, pool in enumerate(config.gpu_pools):
+        capacity = pool.capacity
+        path: Path = ("gpu_pools", index)
+        if isinstance(capacity, CapacityBlock):
+            yield from _window((*path, "capacity", "ends_at"), capacity, today)
+            yield from _block_type((*path, "capacity", "type"), pool.instance_type)
+        if isinstance(capacity, Reservation | CapacityBlock):
+            yield from _placement((*path, "placement_group"), pool)
+            owner = owners.setdefault(capacity.id, pool)
+            yield from _shared((*path, "capacity", "id"), capacity.id, pool, owner)
+
+
+def _window(path: "Path", block: CapacityBlock, today: "date") -> "Iterator[Finding]":
+    end = block.ends_at
+    days = (end.astimezone(UTC).date() - today).days if end.tzinfo else 0
+    if end.tzinfo is None:
+        found, remedy = f"{end.isoformat()} has no time zone", "write it: 2026-12-01T11:30:00Z"
+        yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy)
+    elif days < 0:
+        found = f"the Capacity Block ended on {end:%Y-%m-%d}: EC2 starts no node in it"
+        remedy = "name a new block and its end, or remove the pool"
+        yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy)
+    elif days <= _BLOCK_WARNING_DAYS:
+        when = {0: "today", 1: "tomorrow"}.get(days, f"in {days} days")
+        found = f"the Capacity Block ends {when}, and EKS scales to 0 nodes 40 minutes before"
+        remedy = "save a checkpoint before, and name the next block and its end"
+        yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy, Level.WARNING)
+
+
+def _block_type(path: "Path", name: str) -> "Iterator[Finding]":
+    instance = INSTANCES.get(name)
+    if instance is not None and not instance.capacity_blocks:
+        found = f"AWS sells no Capacity Blocks of {name}"
+        remedy = "use type: on_demand, reservation or spot"
+        yield Finding(Code.CAPACITY_BLOCK_TYPE, path, found, remedy)
+
+
+def _placement(path: "Path", pool: "GpuPool") -> "Iterator[Finding]":
+    if pool.placement_group is True:
+        found = "a new placement group holds nothing of a reservation that was made before it"
+        remedy = "use auto: reserved nodes stand where their reservation is"
+        yield Finding(Code.PLACEMENT_GROUP, path, found, remedy)
+
+
+def _shared(
+    path: "Path", reservation: str, pool: "GpuPool", owner: "GpuPool"
+) -> "Iterator[Finding]":
+    here = (pool.instance_type, pool.availability_zone, pool.capacity.type)
+    there = (owner.instance_type, owner.availability_zone, owner.capacity.type)
+    if here != there:
+        found = f"{reservation} is pool {owner.name!r}'s: {there[0]} in {there[1]}, as {there[2]}"
+        remedy = "name another: a reservation has one instance type, one zone and one kind"
+        yield Finding(Code.SHARED_RESERVATION, path, found, remedy)

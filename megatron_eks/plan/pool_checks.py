@@ -1,0 +1,116 @@
+"""What the node groups of a cluster file can get wrong."""
+
+import re
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.instances import INSTANCES, REFUSED_FAMILIES, SYSTEM_INSTANCE_TYPES
+from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.plan.pools import NODE_GROUPS_PER_CLUSTER, POOL_LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.config.cluster import ClusterConfig, GpuPool
+    from megatron_eks.config.errors import Path
+
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*"
+_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = re.compile(rf"({_SUBDOMAIN}/)?{_NAME}")
+_LABEL_VALUE = re.compile(rf"({_NAME})?")
+_RESERVED_DOMAINS = (
+    POOL_LABEL.split("/")[0],
+    "kubernetes.io",
+    "k8s.io",
+    "amazonaws.com",
+    "nvidia.com",
+)
+
+
+def check_pools(config: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield everything wrong with system nodes and GPU pools."""
+    seen: set[str] = set()
+    if config.system_nodes.instance_type not in SYSTEM_INSTANCE_TYPES:
+        name = config.system_nodes.instance_type
+        path: Path = ("system_nodes", "instance_type")
+        remedy = choices(name, SYSTEM_INSTANCE_TYPES)
+        yield Finding(Code.UNKNOWN_INSTANCE_TYPE, path, f"unknown instance type {name!r}", remedy)
+    most = NODE_GROUPS_PER_CLUSTER - 1
+    if len(config.gpu_pools) > most:
+        found = f"{len(config.gpu_pools)} pools, and EKS's default quota is {most + 1} node groups"
+        remedy = f"use at most {most}: the system nodes have one too"
+        yield Finding(Code.TOO_MANY_POOLS, ("gpu_pools",), found, remedy)
+    for index, pool in enumerate(config.gpu_pools):
+        if pool.name in seen:
+            found = f"a pool named {pool.name!r} stands above"
+            yield Finding(
+                Code.DUPLICATE_NAME,
+                ("gpu_pools", index, "name"),
+                found,
+                "give each pool its own name",
+            )
+        seen.add(pool.name)
+        if pool.instance_type not in INSTANCES:
+            yield _unknown_instance(("gpu_pools", index, "instance_type"), pool.instance_type)
+        else:
+            yield from _unknown_facts(("gpu_pools", index, "instance_type"), pool)
+        yield from _labels(("gpu_pools", index, "labels"), pool.labels)
+        release = pool.ami_release
+        if release and not re.fullmatch(
+            re.escape(config.kubernetes_version) + r"\.\d+-\d{8}", release
+        ):
+            found = f"{release!r} is not an AMI release of Kubernetes {config.kubernetes_version}"
+            remedy = f"use {config.kubernetes_version}.PATCH-YYYYMMDD, or null for the pinned one"
+            yield Finding(Code.AMI_RELEASE, ("gpu_pools", index, "ami_release"), found, remedy)
+
+
+def _unknown_instance(path: "Path", name: str) -> Finding:
+    plain = name.removeprefix("ml.")
+    family = plain.split(".")[0]
+    if family in REFUSED_FAMILIES:
+        reason, instead = REFUSED_FAMILIES[family]
+        found = f"{plain} is not supported: {reason}"
+        return Finding(Code.REFUSED_INSTANCE_TYPE, path, found, f"use {instead}")
+    if plain != name and plain in INSTANCES:
+        found = f"{name!r} is SageMaker's name"
+        return Finding(
+            Code.UNKNOWN_INSTANCE_TYPE, path, found, f"use EC2's, without 'ml.': {plain}"
+        )
+    sizes = [known for known in INSTANCES if known.split(".")[0] == family]
+    families = {known.split(".")[0] for known in INSTANCES}
+    remedy = choices(plain, sizes) if sizes else f"families are {', '.join(sorted(families))}"
+    return Finding(Code.UNKNOWN_INSTANCE_TYPE, path, f"unknown instance type {name!r}", remedy)
+
+
+def _unknown_facts(path: "Path", pool: "GpuPool") -> "Iterator[Finding]":
+    """Name what depends on a fact that nobody has published."""
+    instance = INSTANCES[pool.instance_type]
+    several = pool.max_nodes > 1 and instance.efa_interfaces
+    if several and instance.allreduce_min_busbw_gb_s is None:
+        found = f"nobody has published an all-reduce of two {instance.name}"
+        remedy = (
+            "give nccl_test jobs their own pass_busbw_gb_s: there is no pass mark to start from"
+        )
+        yield Finding(Code.UNKNOWN_FACT, path, found, remedy, Level.WARNING)
+    if instance.gpu.tflops_bf16 is None:
+        found = f"the dense bf16 peak of {instance.gpu.name} is unknown"
+        remedy = "judge runs by tokens a second: MFU and predicted times need the peak"
+        yield Finding(Code.UNKNOWN_FACT, path, found, remedy, Level.WARNING)
+
+
+def _labels(path: "Path", labels: dict[str, str]) -> "Iterator[Finding]":
+    for key, value in labels.items():
+        domain = key.split("/")[0] if "/" in key else ""
+        if any(
+            domain == reserved or domain.endswith(f".{reserved}") for reserved in _RESERVED_DOMAINS
+        ):
+            found = f"label {key!r} belongs to Kubernetes, EKS, the device plugins or this project"
+            yield Finding(
+                Code.RESERVED_LABEL,
+                (*path, key),
+                found,
+                "use a prefix of your own: example.com/NAME",
+            )
+        elif not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+            found = f"{key}={value} is not a Kubernetes label"
+            remedy = "use at most 63 letters, digits, '-', '_' and '.', the first and last no sign"
+            yield Finding(Code.RESERVED_LABEL, (*path, key), found, remedy)
