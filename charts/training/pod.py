@@ -29,9 +29,6 @@ Template = Mapping[str, Any]
 # The training operator looks for the container of this name and for its port of that name.
 CONTAINER = "pytorch"
 _PORT_NAME = "pytorchjob-port"
-# Torch's store of the static rendezvous: the operator's default. On the host network the node has
-# it once, which is enough, because there one pod fills a node.
-_PORT = 23456
 
 _SHARED = "shared"
 _MEMORY = "dshm"
@@ -116,7 +113,7 @@ def _typed_spec(shape: _Shape) -> k8s.PodSpec:
 
 
 def _container(shape: _Shape) -> k8s.Container:
-    port = k8s.ContainerPort(name=_PORT_NAME, container_port=_PORT)
+    port = k8s.ContainerPort(name=_PORT_NAME, container_port=MASTER_PORT)
     mounts = {_SHARED: shape.platform.mount_path, _MEMORY: "/dev/shm", _SCRATCH: "/tmp"}  # noqa: S108 -- in the pod
     return k8s.Container(
         name=CONTAINER,

@@ -2,22 +2,25 @@
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.errors import Code, Finding, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.config.cluster import GpuPool
 
 
-def check_hardware(pool: "GpuPool", *, nodes: int, tensor: int) -> "Iterator[Finding]":
-    """Yield what costs a job time on this pool, though it would run."""
+def check_capacity(pool: "GpuPool", nodes: int) -> "Iterator[Finding]":
+    """Yield what ends a job of several nodes before its time."""
     if pool.capacity.type == "spot" and nodes > 1:
         found = f"{nodes} nodes on spot: EC2 takes one with two minutes' notice, and all restart"
         remedy = "use another kind of capacity, or save often: checkpoint.interval"
         yield Finding(Code.SPOT_GANG, ("nodes",), found, remedy, Level.WARNING)
-    instance = INSTANCES[pool.instance_type]
+
+
+def check_tensor_parallelism(instance: "InstanceType", tensor: int) -> "Iterator[Finding]":
+    """Yield what costs a layout its speed, though it would run."""
     if tensor > 1 and not instance.nvlink_gb_s:
         found = f"the GPUs of a {instance.name} share PCIe, and every layer waits for tensor ranks"
         remedy = "prefer pipeline stages where the model fits; docs/parallelism.md"

@@ -21,8 +21,9 @@ CONFIG_DIRECTORY = "/etc/megatron-eks"
 TRAINING_APP = "megatron-training"
 """Value of the label `app` on every training pod."""
 
-# Torch's store, on ranks that find each other without the training operator.
-MASTER_PORT = 29500
+# Torch's store: the training operator's default. On the host network a node has it once, which is
+# enough, because there one pod fills a node.
+MASTER_PORT = 23456
 
 Workload = Literal["pytorch_job", "indexed_job", "job"]
 """Which resource runs the pods: the training operator's, an Indexed Job, a plain Job."""

@@ -85,7 +85,7 @@ def test_ddp_tells_torchrun_what_an_operator_would(plan):
         "--nproc-per-node=8",
         "--node-rank=$(JOB_COMPLETION_INDEX)",
         "--master-addr=ddp-llama-3-2-1b-0.ddp-llama-3-2-1b",
-        "--master-port=29500",
+        "--master-port=23456",
         f"{PROGRAMS}/train_ddp.py",
     )
 

@@ -85,6 +85,7 @@ def check_gpus(job: "GpuJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     pool = gpu_pool(job, cluster)
     if pool is not None:
         yield from _nodes(job, pool)
+        yield from check_capacity(pool, job.nodes)
         yield from _shm(job, pool)
         yield from _rendezvous(job, pool, cluster)
 

@@ -67,6 +67,7 @@ def _placement(
 ) -> "Iterator[Finding]":
     """Check what depends on model and GPU together."""
     instance = INSTANCES[pool.instance_type]
+    yield from check_tensor_parallelism(instance, job.parallelism.tensor)
     model = model_shape(job.model)
     yield from check_hardware(pool, nodes=job.nodes, tensor=job.parallelism.tensor)
     layout_findings = list(check_layout(job, model, instance))
