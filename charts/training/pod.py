@@ -18,7 +18,7 @@ from charts.pods import (
     unprivileged_pod,
 )
 from charts.training.files import file_mounts, file_volumes
-from megatron_eks.plan.job import JobPlan, SecretFile
+from megatron_eks.plan.job import MASTER_PORT, JobPlan, SecretFile
 from megatron_eks.plan.platform import PlatformPlan
 from megatron_eks.plan.pools import POOL_LABEL
 from megatron_eks.plan.resources import Resources

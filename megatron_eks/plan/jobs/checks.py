@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
 from megatron_eks.config.errors import Code, Finding, Level, choices
 from megatron_eks.config.outputs import is_digest
+from megatron_eks.plan.hardware_checks import check_capacity
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.jobs.environment_checks import check_variables
 from megatron_eks.plan.quotas import PRIORITY_CLASSES, SYSTEM_PRIORITIES

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.errors import Code, Finding, Level, has_errors
-from megatron_eks.plan.hardware_checks import check_hardware
+from megatron_eks.plan.hardware_checks import check_tensor_parallelism
 from megatron_eks.plan.jobs.argument_checks import check_extra_arguments
 from megatron_eks.plan.jobs.arguments import decay_iters
 from megatron_eks.plan.jobs.checks import check_gpus, check_runtime, gpu_pool, outside
@@ -69,7 +69,6 @@ def _placement(
     instance = INSTANCES[pool.instance_type]
     yield from check_tensor_parallelism(instance, job.parallelism.tensor)
     model = model_shape(job.model)
-    yield from check_hardware(pool, nodes=job.nodes, tensor=job.parallelism.tensor)
     layout_findings = list(check_layout(job, model, instance))
     yield from layout_findings
     if not has_errors(layout_findings):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.errors import Code, Finding, Level, has_errors
 from megatron_eks.config.unsupported import unsupported_value
-from megatron_eks.plan.hardware_checks import check_hardware
 from megatron_eks.plan.jobs.checks import (
     check_gpus,
     check_runtime,
@@ -67,7 +66,6 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
         elastic = job.runtime.elastic
         smallest = job.model_copy(update={"nodes": elastic.min_nodes}) if elastic else job
         yield from _model(job, model)
-        yield from check_hardware(pool, nodes=job.nodes, tensor=1)
         yield from verdict(
             memory(smallest, model, instance),
             instance,

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.pools import PoolPlan
-    from megatron_eks.plan.quotas import VALIDATION_PRIORITY
-from megatron_eks.plan.resources import Resources
+    from megatron_eks.plan.resources import Resources
 
 # Two nodes make a network.
 _NODES = 2
