@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 
 from findings import EXIT_CHECK_FAILED, EXIT_USAGE, Report, error
@@ -71,17 +72,17 @@ def run(name: str, main: Callable[[Sequence[str], Report], None], argv: Sequence
         found = problem.strerror or str(problem)
         report.findings.append(error(place, found, "see to it, then start again"))
         code = EXIT_FAILED
+    except Exception as problem:  # noqa: BLE001 -- the JSON line has to come, whatever happened
+        traceback.print_exc()
+        found = f"{type(problem).__name__}: {problem}"
+        report.findings.append(error(name, found, "read the traceback on stderr"))
+        code = EXIT_FAILED
     code = report.exit_code if code is None else code
     report.write_findings()
-    report.write_summary({"program": name, "status": _STATUS[code]})
+    # Under torchrun the ranks of a node share stdout.
+    if os.environ.get("RANK", "0") == "0":
+        report.write_summary({"program": name, "status": _STATUS[code]})
     return code
-
-
-def end(code: int) -> None:
-    """End without waiting for threads, whose connections or collectives may be stuck."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def _interrupt(_number: int, _frame: object) -> None:

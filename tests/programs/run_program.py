@@ -7,7 +7,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-PROGRAMS = Path(__file__).parents[2] / "assets" / "programs"
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ROOT / "assets" / "programs"
+TORCHRUN = ROOT / ".venv-programs" / "bin" / "torchrun"
+"""Of the environment that `make programs` installs."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +36,29 @@ class Ended:
         return findings
 
 
-def command(name: str, *words: object, python: str = sys.executable) -> list[str]:
+def command(name: str, *words: object) -> list[str]:
     """Return the command line of a program."""
-    return [python, str(PROGRAMS / name), *map(str, words)]
+    return [sys.executable, str(PROGRAMS / name), *map(str, words)]
 
 
-def run(name: str, *words: object, timeout: float = 120, **environment: str) -> Ended:
+def run(name: str, *words: object, environment: dict[str, str] | None = None) -> Ended:
     """Run a program to its end."""
+    return _run(command(name, *words), environment or {})
+
+
+def torchrun(ranks: int, name: str, *words: object) -> Ended:
+    """Run a program under torchrun, which ends with 1 where a rank does not end with 0."""
+    start = [str(TORCHRUN), f"--nproc-per-node={ranks}", "--standalone"]
+    return _run([*start, *command(name, *words)[1:]], {"OMP_NUM_THREADS": "1"})
+
+
+def _run(words: list[str], environment: dict[str, str]) -> Ended:
     done = subprocess.run(  # noqa: S603 -- the program under test
-        command(name, *words),
+        words,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=300,
         check=False,
     )
     return Ended(done.returncode, done.stdout, done.stderr)

@@ -15,7 +15,7 @@ def p4d(tmp_path):
 def check(tree: Tree, expect: int = 4, **environment: str) -> Ended:
     """Run the check on a recorded tree."""
     variables = {"LD_LIBRARY_PATH": "", "NCCL_NET_PLUGIN": "", "NCCL_NET": "", **environment}
-    return run("efa_check.py", "--expect", expect, "--root", tree.root, **variables)
+    return run("efa_check.py", "--expect", expect, "--root", tree.root, environment=variables)
 
 
 def test_whole_node_passes(p4d):
@@ -92,8 +92,8 @@ def test_plugin_that_is_missing_is_an_error(p4d):
         (
             {"NCCL_NET_PLUGIN": "spcx"},
             (
-                "error NCCL_NET_PLUGIN: 'spcx' makes NCCL load /usr/lib64/libnccl-net-spcx.so, which "
-                "knows no EFA - set it to 'ofi', or unset it"
+                "error NCCL_NET_PLUGIN: 'spcx' makes NCCL load /usr/lib64/libnccl-net-spcx.so, "
+                "which knows no EFA - set it to 'ofi', or unset it"
             ),
         ),
     ],
