@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "assets" / "programs"
@@ -22,7 +23,7 @@ class Ended:
     stderr: str
 
     @property
-    def summary(self) -> dict[str, object]:
+    def summary(self) -> dict[str, Any]:
         """Return the last line of stdout, which has to be JSON."""
         summary = json.loads(self.stdout.splitlines()[-1])
         assert isinstance(summary, dict)
