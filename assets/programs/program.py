@@ -7,9 +7,12 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from findings import EXIT_CHECK_FAILED, EXIT_USAGE, Report, error
+import findings
+from findings import Report, error
 
 EXIT_FAILED = 1
+EXIT_USAGE = findings.EXIT_USAGE
+EXIT_CHECK_FAILED = findings.EXIT_CHECK_FAILED
 EXIT_NOT_FOUND = 3
 EXIT_NOT_REACHABLE = 5
 EXIT_INTERRUPTED = 130
