@@ -14,7 +14,7 @@ byte, and then renames the directory and sets the tracker file. verify compares 
 with the manifest, without downloading; --local reads the local copy too. prune keeps the newest N
 and what `latest` names.
 
-Checkpoints are those of Megatron-LM, Megatron-Bridge and train_fsdp.py.
+Checkpoints are directories iter_0000500 of Megatron-LM, Megatron-Bridge and train_fsdp.py.
 
 Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 nothing there, 4 a check failed,
 5 S3 cannot be reached, 130 interrupted.

@@ -47,6 +47,7 @@ class Stored:
     key: str
     size: int
     age_seconds: float
+    tag: str
 
 
 def part_bytes(size: int, least: int = PART_BYTES) -> int:
@@ -169,13 +170,16 @@ class Store:
             for entry in page.get("CommonPrefixes", [])
         ]
 
-    def objects(self, folder: str) -> list[Stored]:
-        """Return all objects below a folder; keys as the other methods take them."""
-        pages = self._list(Prefix=self._key(f"{folder}/" if folder else ""))
+    def objects(self, start: str) -> list[Stored]:
+        """Return all objects whose keys start so; keys as the other methods take them."""
+        pages = self._list(Prefix=self._key(start))
         skip = len(self._key(""))
         return [
             Stored(
-                entry["Key"][skip:], entry["Size"], time.time() - entry["LastModified"].timestamp()
+                entry["Key"][skip:],
+                entry["Size"],
+                time.time() - entry["LastModified"].timestamp(),
+                entry["ETag"],
             )
             for page in pages
             for entry in page.get("Contents", [])

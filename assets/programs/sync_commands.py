@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-import layouts
+import checkpoints
 import program
 import sync_manifest
 from findings import Report, error, warning
 from program import StopError
 from s3_store import GoneError, Store
 from sync_manifest import Latest, Manifest
-from sync_pull import fetch
+from sync_pull import fetch, publish
 from sync_remote import Remote
 
 _POINTER_ATTEMPTS = 10
@@ -36,6 +36,12 @@ class Sync:
         """Return where the objects are."""
         return self.remote.store
 
+    def local(self) -> dict[int, Path]:
+        """Return the whole checkpoints of the directory by step, oldest first."""
+        if not self.directory.is_dir():
+            return {}
+        return checkpoints.complete_iterations(self.directory, checkpoints.DEFAULT_FORMAT)
+
     def note(self, fact: str, name: str) -> None:
         """Add a checkpoint to a list of the summary."""
         noted = self.report.facts.get(fact)
@@ -44,7 +50,7 @@ class Sync:
 
 def push(sync: Sync, name: str | None, *, every: bool) -> None:
     """Send the newest whole checkpoint, every one, or the named one."""
-    local = layouts.complete(sync.directory) if sync.directory.is_dir() else {}
+    local = sync.local()
     chosen = {step: path for step, path in local.items() if name in (None, path.name)}
     if not chosen:
         raise StopError(
@@ -63,12 +69,9 @@ def push_one(sync: Sync, path: Path) -> None:
     Raises StopError if the checkpoint changes or goes away meanwhile, or another writer has put
     a different one of this name there.
     """
-    found = layouts.layout_of(path.name)
-    kind, step = (found[0].kind, found[1]) if found else ("", 0)
+    step = checkpoints.iteration_of(path.name) or 0
     try:
-        manifest = sync_manifest.of_directory(
-            path, kind, step, part=sync.part, threads=sync.threads
-        )
+        manifest = sync_manifest.of_directory(path, step, part=sync.part, threads=sync.threads)
         sent = sync.remote.put(manifest, path)
     except FileNotFoundError as problem:
         raise StopError(
@@ -98,9 +101,8 @@ def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
         sync.report.facts.update(pulled=None)
         return
     manifest = _fetch_whole(sync, manifest or _absent(sync, name), name)
-    found = layouts.layout_of(manifest.name)
     sync.report.facts.update(pulled=manifest.name, step=manifest.step, bytes=manifest.size)
-    if found and not found[0].publish(sync.directory, manifest.name, manifest.step):
+    if not publish(sync.directory, manifest):
         sync.report.findings.append(
             warning(
                 sync.directory,
@@ -151,7 +153,7 @@ def verify(sync: Sync, name: str | None, *, every: bool, local: bool) -> None:
 def ls(sync: Sync) -> None:
     """List the checkpoints of both ends."""
     far = sync.remote.checkpoints()
-    near = layouts.complete(sync.directory) if sync.directory.is_dir() else {}
+    near = sync.local()
     latest = sync.remote.latest()
     program.say(f"{'name':<16} {'files':>6} {'bytes':>18} {'S3':<4} {'local':<6}")
     rows = []
@@ -191,7 +193,7 @@ def prune(sync: Sync, keep_last: int) -> None:
         if step not in kept and step < needed.step:
             # The manifest goes first: without it the checkpoint is not there for anybody.
             sync.store.delete([sync_manifest.manifest_key(manifest.name)])
-            sync.store.delete([each.key for each in sync.store.objects(manifest.name)])
+            sync.store.delete([each.key for each in sync.store.objects(f"{manifest.name}/")])
             program.say(f"{manifest.name}: removed from S3")
             sync.note("removed", manifest.name)
     _remove_given_up(sync, needed.step, {manifest.name for manifest in far.values()})
@@ -200,10 +202,10 @@ def prune(sync: Sync, keep_last: int) -> None:
 def _remove_given_up(sync: Sync, newest: int, known: set[str]) -> None:
     """Remove the objects of pushes that never came to their manifest."""
     for name in sync.store.names():
-        found = layouts.layout_of(name)
-        if found is None or name in known or found[1] >= newest:
+        step = checkpoints.iteration_of(name)
+        if step is None or name in known or step >= newest:
             continue
-        objects = sync.store.objects(name)
+        objects = sync.store.objects(f"{name}/")
         if all(each.age_seconds > _GIVEN_UP_SECONDS for each in objects):
             sync.store.delete([each.key for each in objects])
             sync.note("removed", name)

@@ -46,7 +46,6 @@ class Manifest:
     """What a checkpoint consists of."""
 
     name: str
-    kind: str
     step: int
     files: tuple[FileEntry, ...]
 
@@ -93,7 +92,7 @@ def parse_manifest(text: bytes) -> Manifest:
     try:
         fields = json.loads(text)
         files = tuple(FileEntry(**entry) for entry in fields["files"])
-        manifest = Manifest(fields["name"], fields["kind"], fields["step"], files)
+        manifest = Manifest(fields["name"], fields["step"], files)
     except (ValueError, KeyError, TypeError) as problem:
         raise BadManifestError(f"cannot be read: {problem}") from problem
     if fields.get("version") != _VERSION:
@@ -116,14 +115,14 @@ def parse_latest(text: bytes) -> Latest:
         raise BadManifestError(f"cannot be read: {problem}") from problem
 
 
-def of_directory(directory: Path, kind: str, step: int, *, part: int, threads: int) -> Manifest:
+def of_directory(directory: Path, step: int, *, part: int, threads: int) -> Manifest:
     """Read every file of a checkpoint and note its checksum.
 
     Raises FileNotFoundError if one goes away meanwhile.
     """
     paths = sorted(path for path in directory.rglob("*") if path.is_file())
     files = _in_threads(threads, lambda path: _entry(directory, path, part), paths)
-    return Manifest(directory.name, kind, step, tuple(files))
+    return Manifest(directory.name, step, tuple(files))
 
 
 def differing(manifest: Manifest, directory: Path, *, threads: int) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import layouts
+import checkpoints
 import program
 import sync_manifest
 from program import StopError
@@ -39,6 +39,16 @@ def fetch(manifest: Manifest, root: Path, store: Store, threads: int) -> Path:
         staging.rename(target)
         sync_manifest.sync_one(root)
     return target
+
+
+def publish(root: Path, manifest: Manifest) -> bool:
+    """Make a run resume from a checkpoint, unless it would from a newer whole one."""
+    whole = checkpoints.complete_iterations(root, checkpoints.DEFAULT_FORMAT)
+    if (root / checkpoints.TRACKER).exists() and max(whole, default=0) > manifest.step:
+        return False
+    checkpoints.point_bridge(root, root / manifest.name)
+    checkpoints.replace_text(root / checkpoints.TRACKER, str(manifest.step))
+    return True
 
 
 def _fill(manifest: Manifest, staging: Path, store: Store, threads: int) -> None:
@@ -84,8 +94,7 @@ def _remove_others(manifest: Manifest, root: Path, staging: Path) -> None:
 
 
 def _check_present(manifest: Manifest, target: Path, threads: int) -> None:
-    found = layouts.layout_of(target.name)
-    if found and not found[0].is_complete(target):
+    if not checkpoints.is_complete(target, checkpoints.DEFAULT_FORMAT):
         raise StopError(
             program.EXIT_CHECK_FAILED,
             target,

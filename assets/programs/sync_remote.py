@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import layouts
+import checkpoints
 import program
 import sync_manifest
 from program import StopError
@@ -32,10 +32,10 @@ class Remote:
         """Return the checkpoints that are whole, oldest first."""
         found = {}
         for name in self.store.names():
-            layout = layouts.layout_of(name)
-            manifest = self.manifest(name) if layout else None
-            if layout and manifest:
-                found[layout[1]] = manifest
+            step = checkpoints.iteration_of(name)
+            manifest = None if step is None else self.manifest(name)
+            if step is not None and manifest:
+                found[step] = manifest
         return dict(sorted(found.items()))
 
     def latest(self) -> Latest | None:

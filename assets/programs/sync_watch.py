@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-import layouts
 import program
 import sync_commands
 from findings import warning
@@ -47,7 +46,7 @@ class _Watcher:
     def look(self) -> None:
         """Send what is new; a trouble is said once and tried again at the next look."""
         try:
-            local = layouts.complete(self.sync.directory)
+            local = self.sync.local()
         except OSError as problem:
             self._trouble(str(problem))
             return

@@ -14,9 +14,10 @@ from typing import Literal
 How = Literal[
     "403", "503", "cut request", "cut answer", "lose answer", "damage request", "damage answer"
 ]
-_SLOW_DOWN = (
-    b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-)
+_REFUSALS: dict[str | None, bytes] = {
+    "403": b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>",
+    "503": b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>",
+}
 _BAD_DIGEST = b"<Error><Code>BadDigest</Code><Message>The checksum did not match.</Message></Error>"
 
 
@@ -90,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.proxy.errors.append(problem)
         how = fault.how if fault else None
         if how in _REFUSALS:
-            self._answer(int(how), [("Content-Type", "application/xml")], _REFUSALS[how])
+            self._answer(int(how or 0), [("Content-Type", "application/xml")], _REFUSALS[how])
             return
         if how == "cut request":
             self.close_connection = True

@@ -14,13 +14,6 @@ def megatron(root: Path, step: int, *, size: int = 50_000, seed: int = 0) -> Pat
     return directory
 
 
-def fsdp(root: Path, step: int) -> Path:
-    """Write a whole checkpoint of torch.distributed.checkpoint."""
-    directory = root / f"step_{step:07d}"
-    _files(directory, step, 1000, 0)
-    return directory
-
-
 def content(directory: Path) -> dict[str, bytes]:
     """Return every file of a directory."""
     return {

@@ -124,14 +124,6 @@ def test_empty_uri_is_an_error_unless_allowed(sync, far):
     assert (done.code, done.summary["pulled"]) == (0, None)
 
 
-def test_fsdp_checkpoints_are_known(sync, near, far):
-    """torch.distributed.checkpoint's directories, with a pointer of their own."""
-    saved.fsdp(near, 20)
-    assert sync("push", near, URI).code == 0
-    assert sync("pull", far, URI).code == 0
-    assert (far / "latest").read_text() == "step_0000020"
-
-
 def test_megatron_bridge_resumes_too(sync, near, far):
     """Megatron-Bridge reads a copy of the train state before the tracker."""
     (saved.megatron(near, 500) / "train_state.pt").write_bytes(b"state of 500")

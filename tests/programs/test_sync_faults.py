@@ -265,7 +265,7 @@ def test_space_is_checked_before_anything_is_fetched(pair):
     """A checkpoint larger than the file system is refused at once."""
     pair.sync("push", pair.near, URI)
     manifest = pair.s3.json("iter_0000500/manifest.json")
-    fields = {key: manifest[key] for key in ("name", "kind", "step")}
+    fields = {key: manifest[key] for key in ("name", "step")}
     import sync_manifest  # noqa: PLC0415 -- this test alone makes a manifest
 
     huge = sync_manifest.FileEntry("huge.distcp", 10**18, "x", 2**26)
@@ -304,8 +304,8 @@ def test_killed_pull_goes_on(pair):
     ("text", "found"),
     [
         (b"{torn", "cannot be read"),
-        (b'{"name": "iter_0000500", "kind": "megatron", "step": 500, "files": []}', "version None"),
-        (b'{"version": 1, "name": "x", "kind": "", "step": 1, "files": [], "id": ""}', "its id"),
+        (b'{"name": "iter_0000500", "step": 500, "files": []}', "version None"),
+        (b'{"version": 1, "name": "x", "step": 1, "files": [], "id": ""}', "its id"),
     ],
 )
 def test_manifest_that_cannot_be_right_is_refused(pair, text, found):
@@ -322,7 +322,7 @@ def test_manifest_cannot_write_outside_its_directory(pair):
     import sync_manifest  # noqa: PLC0415 -- this test alone makes a manifest
 
     entry = sync_manifest.FileEntry("../../stolen", 1, "x", 2**26)
-    text = sync_manifest.Manifest("iter_0000500", "megatron", 500, (entry,)).text()
+    text = sync_manifest.Manifest("iter_0000500", 500, (entry,)).text()
     pair.s3.put("iter_0000500/manifest.json", text)
     done = pair.sync("pull", pair.far, URI)
     assert done.code == 4
