@@ -129,9 +129,8 @@ def _config_value(config: dict[str, Any], name: str) -> object:
     """Return a value of config.json, or what transformers takes where it is missing."""
     if name == "rope_theta":
         # transformers 5 writes rope_parameters, older versions rope_theta.
-        parameters = config.get("rope_parameters") or {}
-        value = config.get(name, parameters.get(name))
-        return int(value) if value is not None else None
+        value = config.get(name) or (config.get("rope_parameters") or {}).get(name)
+        return int(value) if value else None
     value = config.get(name)
     if value is None and name == "num_key_value_heads":
         return config.get("num_attention_heads")
