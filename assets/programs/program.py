@@ -56,7 +56,9 @@ def run(name: str, main: Callable[[Sequence[str], Report], None], argv: Sequence
     `main` puts its facts and findings into the report. SIGTERM, which Kubernetes and torchrun
     send, unwinds it as Ctrl-C does, so that its `finally` blocks clean up.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
+    # SIGINT too: a shell starts what runs in the background with Ctrl-C ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     report = Report()
     code: int | None = None
     try:

@@ -115,11 +115,12 @@ def call(
     name: str, main: Callable[[Sequence[str], Report], None], *words: str | Path | int
 ) -> Ended:
     """Run a program in this process, which saves the second that boto3 takes to import."""
-    handler = signal.getsignal(signal.SIGTERM)
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     out, err = io.StringIO(), io.StringIO()
     try:
         with redirect_stdout(out), redirect_stderr(err):
             code = program.run(name, main, [str(word) for word in words])
     finally:
-        signal.signal(signal.SIGTERM, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     return Ended(code, out.getvalue(), err.getvalue())
