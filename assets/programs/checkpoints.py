@@ -6,6 +6,7 @@ Layout: megatron/training/checkpointing.py and megatron/core/dist_checkpointing,
 import json
 import os
 import re
+import shutil
 import tempfile
 import time
 import zipfile
@@ -20,6 +21,7 @@ DEFAULT_FORMAT = "torch_dist"
 _ITERATION = re.compile(r"iter_(\d{7,})")
 _RANK = re.compile(r"mp_rank_(\d{2,})(?:_(\d{3,}))?(?:_(\d{3,}))?")
 _RANK_FILE = "model_optim_rng.pt"
+_BRIDGE_STATE = "train_state.pt"
 # These two have no metadata.json; their .metadata is the last file of a save.
 _PLAIN_FORMATS = ("torch_dcp", "fsdp_dtensor")
 
@@ -48,6 +50,12 @@ def iterations(root: Path) -> dict[int, Path]:
         if match and path.is_dir() and not path.is_symlink():
             found[int(match[1])] = path
     return dict(sorted(found.items()))
+
+
+def iteration_of(name: str) -> int | None:
+    """Return the iteration that a directory's name stands for."""
+    match = _ITERATION.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def complete_iterations(root: Path, ckpt_format: str) -> dict[int, Path]:
@@ -111,6 +119,21 @@ def repair_tracker(root: Path, ckpt_format: str, tracker: Tracker) -> str:
     aside = root / f"{TRACKER}.{tracker.state}-{stamp}"
     (root / TRACKER).rename(aside)
     return f"no whole checkpoint is left, so it was renamed to {aside.name}"
+
+
+def point_bridge(root: Path, checkpoint: Path) -> bool:
+    """Let Megatron-Bridge resume from a checkpoint too, and tell whether anything was to do.
+
+    It reads a copy of the checkpoint's train state before the tracker file
+    (megatron/bridge/training/checkpointing.py, 0.6).
+    """
+    state, copy = checkpoint / _BRIDGE_STATE, root / f"latest_{_BRIDGE_STATE}"
+    if not state.exists() or (copy.exists() and copy.read_bytes() == state.read_bytes()):
+        return False
+    beside = root / f".{copy.name}"
+    shutil.copyfile(state, beside)
+    beside.replace(copy)
+    return True
 
 
 def replace_text(path: Path, text: str) -> None:

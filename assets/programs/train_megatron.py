@@ -1,6 +1,6 @@
 """Starts Megatron-LM's pretrain_gpt.py on one GPU, after the checks that save GPU hours.
 
-torchrun train_megatron.py --log-dir DIR --keep-last N -- MEGATRON ARGUMENTS
+torchrun train_megatron.py --log-dir DIR --keep-last N [--s3-uri URI] -- MEGATRON ARGUMENTS
 
 torchrun runs it once for each GPU. The first process of a node checks data, tokenizer and
 directories as that node sees them; rank 0 also repairs a bad tracker file and keeps the newest
@@ -40,6 +40,7 @@ class Start:
     ) -> None:
         self.log_dir: Path = options.log_dir
         self.keep_last: int = options.keep_last
+        self.s3_uri: str | None = options.s3_uri
         self.wait_seconds: float = options.wait_seconds
         self.words = MegatronArguments(words)
         self.environment = environment
@@ -93,9 +94,12 @@ class Start:
             if self.rank == 0 and self.save is not None:
                 self._start_retention(self.save)
                 report.facts["keep_last"] = self.keep_last
+                if self.s3_uri is not None:
+                    self._start_sync(self.save, self.s3_uri)
+                    report.facts["s3_uri"] = self.s3_uri
         except OSError as problem:
             report.findings.append(
-                warning("log copy and retention", str(problem), "read the pod's log")
+                warning("log copy, retention and S3", str(problem), "read the pod's log")
             )
 
     def _start_log_copy(self) -> None:
@@ -129,6 +133,22 @@ class Start:
                 f"--parent={os.getpid()}",
             ],
             stdin=subprocess.DEVNULL,
+        )
+
+    def _start_sync(self, save: Path, uri: str) -> None:
+        subprocess.Popen(  # noqa: S603 -- this directory's own program
+            [
+                sys.executable,
+                str(_HERE / "checkpoint_sync.py"),
+                *("push", str(save), uri, "--watch"),
+                f"--keep-last={self.keep_last}",
+                f"--parent={os.getpid()}",
+            ],
+            stdin=subprocess.DEVNULL,
+            # Its JSON line is no word of Megatron's.
+            stdout=sys.stderr.fileno(),
+            # It has to outlive Megatron, whose last checkpoint is the one that matters.
+            start_new_session=True,
         )
 
 
@@ -168,6 +188,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--log-dir", type=Path, required=True, help="where logs are copied to")
     parser.add_argument(
         "--keep-last", type=int, required=True, help="whole checkpoints to keep; older ones go"
+    )
+    parser.add_argument(
+        "--s3-uri", help="where whole checkpoints are copied to, by checkpoint_sync.py"
     )
     parser.add_argument(
         "--wait-seconds",

@@ -1,11 +1,16 @@
-"""A job's directories, ready to train, and the Python that the programs run on."""
+"""A job's directories, ready to train; the programs' Python; an S3 that can fail."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import checkpoint_sync
 import pytest
+import s3_store
 
 from megatron_eks.project import ROOT
+from tests.programs import s3_world
 from tests.programs.megatron_files import Job
+from tests.programs.s3_world import World
 
 
 @pytest.fixture
@@ -21,3 +26,26 @@ def programs_python() -> Path:
     if not python.exists():
         pytest.fail(f"{python} is not there - run `make programs`")
     return python
+
+
+@pytest.fixture(scope="session")
+def s3_server():
+    """Return a client and the port of an S3 that all tests of this session share."""
+    with s3_world.s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Return an empty bucket behind a proxy that can fail."""
+    client, port = s3_server
+    with s3_world.world(client, port, monkeypatch) as world:
+        yield world
+
+
+@pytest.fixture
+def sync(s3: World, monkeypatch: pytest.MonkeyPatch):
+    """Return a function that runs checkpoint_sync; it waits less between attempts than in life."""
+    assert s3.proxy.requests == []
+    monkeypatch.setattr(s3_store, "_PAUSE_SECONDS", 0.01)
+    return lambda *words: s3_world.call("checkpoint_sync", checkpoint_sync.main, *words)

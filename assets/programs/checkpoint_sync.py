@@ -1,0 +1,121 @@
+"""Copies whole checkpoints between a directory and S3, so that both ends hold whole ones only.
+
+checkpoint_sync.py push   LOCAL_DIR S3_URI [--all | --name N] [--keep-last N] [--watch]
+checkpoint_sync.py pull   LOCAL_DIR S3_URI [--name N] [--allow-none]
+checkpoint_sync.py verify LOCAL_DIR S3_URI [--all | --name N] [--local]
+checkpoint_sync.py ls     LOCAL_DIR S3_URI
+checkpoint_sync.py prune  LOCAL_DIR S3_URI --keep-last N
+
+push sends the newest whole checkpoint: its files, then a manifest with their checksums, then the
+pointer `latest`, which never moves to an older one. With --watch it runs beside the training at
+low priority until SIGTERM or the end of --parent, and always ends with 0: no trouble with S3 may
+end a training. pull fetches what `latest` names, goes on where it was interrupted, checks every
+byte, and then renames the directory and sets the tracker file. verify compares S3's own checksums
+with the manifest, without downloading; --local reads the local copy too. prune keeps the newest N
+and what `latest` names.
+
+Checkpoints are directories iter_0000500 of Megatron-LM, Megatron-Bridge and train_fsdp.py.
+
+Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 nothing there, 4 a check failed,
+5 S3 cannot be reached, 130 interrupted.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import program
+import sync_commands
+import sync_watch
+from findings import Report
+from s3_store import PART_BYTES, Store
+from sync_commands import Sync
+from sync_remote import Remote
+
+_LOW_PRIORITY = 19
+_MIB = 2**20
+
+
+def main(argv: Sequence[str], report: Report) -> None:
+    """Run one command."""
+    options = _parser().parse_args(argv)
+    report.facts.update(command=options.command, directory=str(options.directory), uri=options.uri)
+    watching = options.command == "push" and options.watch
+    if watching:
+        os.nice(_LOW_PRIORITY)
+    store = Store(options.uri, connections=3 if watching else 10)
+    threads = 1 if watching else 4
+    sync = Sync(options.directory, Remote(store), report, options.part_mib * _MIB, threads)
+    if watching:
+        sync_watch.watch(sync, options.keep_last, options.interval, options.parent)
+        return
+    match options.command:
+        case "push":
+            sync_commands.push(sync, options.name, every=options.all)
+            if options.keep_last:
+                sync_commands.prune(sync, options.keep_last)
+        case "pull":
+            sync_commands.pull(sync, options.name, allow_none=options.allow_none)
+        case "verify":
+            sync_commands.verify(sync, options.name, every=options.all, local=options.local)
+        case "ls":
+            sync_commands.ls(sync)
+        case "prune":
+            sync_commands.prune(sync, options.keep_last)
+
+
+def _above_zero(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
+
+
+def _part(text: str) -> int:
+    number = int(text)
+    if number < 5:  # noqa: PLR2004 -- S3's least part
+        raise argparse.ArgumentTypeError(f"{number} is less than 5, the least that S3 takes")
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = program.parser(__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    helps = {
+        "push": "send whole checkpoints",
+        "pull": "fetch one and make it the newest",
+        "verify": "compare what S3 holds with the manifests",
+        "ls": "list checkpoints",
+        "prune": "remove old checkpoints from S3",
+    }
+    each = {}
+    for name, text in helps.items():
+        command = each[name] = commands.add_parser(name, help=text, description=text)
+        command.add_argument("directory", type=Path, metavar="LOCAL_DIR")
+        command.add_argument("uri", metavar="S3_URI")
+        command.add_argument(
+            "--part-mib",
+            type=_part,
+            default=PART_BYTES // _MIB,
+            help="size of the parts that files are sent in (default %(default)s)",
+        )
+    for name in ("push", "verify"):
+        which = each[name].add_mutually_exclusive_group()
+        which.add_argument("--all", action="store_true", help="every whole checkpoint")
+        which.add_argument("--name", help="this checkpoint, for example iter_0000500")
+    push, pull = each["push"], each["pull"]
+    push.add_argument("--keep-last", type=_above_zero, help="prune afterwards")
+    push.add_argument("--watch", action="store_true", help="go on beside a training")
+    push.add_argument("--interval", type=float, default=60.0, help="seconds between two looks")
+    push.add_argument("--parent", type=int, help="process to end with, after a last look")
+    pull.add_argument("--name", help="this checkpoint instead of what `latest` names")
+    pull.add_argument("--allow-none", action="store_true", help="an empty URI is no error")
+    each["verify"].add_argument("--local", action="store_true", help="read the local copy as well")
+    each["prune"].add_argument("--keep-last", type=_above_zero, required=True)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(program.run("checkpoint_sync", main, sys.argv[1:]))

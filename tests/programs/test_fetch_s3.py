@@ -1,0 +1,103 @@
+"""fetch from S3: one object or a folder, continued, and never half there."""
+
+import fetch
+import pytest
+import s3_store
+
+from tests.programs import s3_world
+from tests.programs.s3_world import BUCKET
+
+
+@pytest.fixture
+def run(s3, monkeypatch):
+    """Return a function that runs fetch; it waits less between attempts than in life."""
+    assert s3.proxy.requests == []
+    monkeypatch.setattr(s3_store, "_PAUSE_SECONDS", 0.01)
+    return lambda *words: s3_world.call("fetch", fetch.main, *words)
+
+
+@pytest.fixture
+def data(s3):
+    """Return what a bucket holds below `run/data`."""
+    files = {"a.jsonl": b"a" * 100_000, "deep/b.jsonl": b"b" * 1000, "empty": b""}
+    for name, content in files.items():
+        s3.put(f"data/{name}", content)
+    s3.put("database/other", b"not asked for")
+    return files
+
+
+def held(directory):
+    """Return the files of a directory but the marker."""
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and path.name != ".fetched.json"
+    }
+
+
+@pytest.mark.parametrize("uri", [f"s3://{BUCKET}/run/data", f"s3://{BUCKET}/run/data/"])
+def test_folder_is_fetched_whole(run, data, tmp_path, uri):
+    """Folders keep their shape; `data` is not the start of `database`."""
+    done = run("--s3-uri", uri, "--directory", tmp_path / "d")
+    assert (done.code, done.summary["files"]) == (0, 3)
+    assert held(tmp_path / "d") == data
+
+
+def test_single_object_is_fetched(run, data, tmp_path):
+    """A URI may name one object."""
+    done = run("--s3-uri", f"s3://{BUCKET}/run/data/a.jsonl", "--directory", tmp_path / "d")
+    assert done.code == 0
+    assert held(tmp_path / "d") == {"a.jsonl": data["a.jsonl"]}
+
+
+def test_second_run_fetches_nothing(run, s3, data, tmp_path):
+    """What is there is there."""
+    words = ("--s3-uri", f"s3://{BUCKET}/run/data", "--directory", tmp_path / "d")
+    run(*words)
+    s3.heal()
+    done = run(*words)
+    assert (done.code, done.summary["fetched"]) == (0, False)
+    assert s3.proxy.requests == []
+    assert held(tmp_path / "d") == data
+
+
+@pytest.mark.usefixtures("data")
+def test_interrupted_fetch_goes_on(run, s3, tmp_path):
+    """Nothing is visible until all is there; files that are here are not fetched again."""
+    words = ("--s3-uri", f"s3://{BUCKET}/run/data", "--directory", tmp_path / "d")
+    s3.fail("GET .*b.jsonl", "cut answer")
+    assert run(*words).code == 5
+    assert not (tmp_path / "d").exists()
+    s3.heal()
+    assert run(*words).code == 0
+    assert s3.proxy.seen("GET .*a.jsonl") == []
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+
+
+@pytest.mark.usefixtures("data")
+def test_object_that_changes_meanwhile_is_no_data(run, s3, tmp_path):
+    """A listing and its objects belong together."""
+    s3.before("HEAD .*b.jsonl", lambda: s3.put("data/deep/b.jsonl", b"longer" * 1000))
+    done = run("--s3-uri", f"s3://{BUCKET}/run/data", "--directory", tmp_path / "d")
+    assert done.code == 4
+    assert "it changed while the others were fetched" in done.findings[0]
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(
+    ("uri", "code"),
+    [
+        (f"s3://{BUCKET}/run/none", 3),
+        ("s3://no-such-bucket/data", 3),
+        ("https://bucket/data", 2),
+    ],
+)
+def test_mistakes_have_their_exit_codes(run, tmp_path, uri, code):
+    """2 for the command line, 3 for what is not there."""
+    assert run("--s3-uri", uri, "--directory", tmp_path / "d").code == code
+
+
+def test_exactly_one_source_is_named(run, tmp_path):
+    """A model or a tokenizer or data."""
+    assert run("--directory", tmp_path).code == 2
+    assert run("--directory", tmp_path, "--model", "a/b", "--tokenizer", "a/b").code == 2

@@ -1,0 +1,140 @@
+"""The storage measurement: its numbers, its checks, and that nothing of it stays behind."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import storage_bench
+import storage_files
+from findings import Report
+from storage_files import FileResult, Span
+
+from tests.programs.run_program import command, run
+
+SMALL = ("--size-gib", "0.03125", "--seconds", "0.3", "--processes", "2")
+
+
+def result(number: int, write: Span, read: Span, *, same: bool = True) -> FileResult:
+    """Return the result of a file of a gigabyte."""
+    return FileResult(number, 10**9, write, read, same, direct=True)
+
+
+def test_run_measures_and_leaves_nothing(tmp_path):
+    """Rates of a real run are above zero, and the directory is as it was."""
+    (tmp_path / "mine").write_text("kept")
+    done = run("storage_bench.py", "--directory", tmp_path, *SMALL)
+    summary = done.summary
+    assert (done.code, summary["status"]) == (0, "done")
+    assert summary["write_mb_s"] > 0
+    assert summary["read_mb_s"] > 0
+    assert all(rate > 0 for rate in summary["files_per_second"].values())
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_throughput_is_from_the_first_start_to_the_last_end():
+    """Processes that took turns were not fast together."""
+    results = [result(0, Span(0, 1), Span(4, 5)), result(1, Span(1, 2), Span(4, 6))]
+    assert storage_bench.throughput(results) == (1000, 1000)
+
+
+def test_rate_below_the_mark_fails(tmp_path):
+    """The slower of the two directions counts, and the remedy is said."""
+    done = run("storage_bench.py", "--directory", tmp_path, *SMALL, "--pass-mb-s", "1e9")
+    assert (done.code, done.summary["status"]) == (4, "check failed")
+    assert done.findings[-1].startswith("error throughput: ")
+    assert "the mark is 1e+09" in done.findings[-1]
+
+
+def test_content_that_changed_fails():
+    """A file system that is fast and wrong does not pass."""
+    report = Report()
+    results = [result(0, Span(0, 1), Span(1, 2)), result(1, Span(0, 1), Span(1, 2), same=False)]
+    storage_bench.judge(results, None, report)
+    assert report.exit_code == 4
+    assert "file 1: what was read is not what was written" in str(report.findings[0])
+
+
+def damage(path: Path, how: str) -> None:
+    """Change a file between writing and reading."""
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        if how == "truncated":
+            file.truncate(size // 2)
+        elif how == "flipped":
+            file.seek(size - 5)
+            file.write(b"\0\1\2\3")
+        else:
+            block = file.read(size // 2)
+            rest = file.read()
+            file.seek(0)
+            file.write(rest + block)
+
+
+@pytest.mark.parametrize("how", ["truncated", "flipped", "swapped"])
+def test_damage_is_found(tmp_path, monkeypatch, how):
+    """Lost ends, changed bytes and blocks in the wrong place are told from what was written."""
+    write = storage_files._write  # noqa: SLF001 -- the damage happens behind the program's back
+
+    def write_and_damage(path, *args, **options):
+        span = write(path, *args, **options)
+        damage(path, how)
+        return span
+
+    monkeypatch.setattr(storage_files, "_write", write_and_damage)
+    monkeypatch.setattr(storage_files, "_end_with_parent", lambda: None)
+    assert not storage_files.transfer(tmp_path, 0, 2**24).same
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_interrupted_run_cleans_up(tmp_path, number):
+    """A pod that is evicted leaves no gigabytes on the shared file system."""
+    words = ("--directory", tmp_path, "--size-gib", "0.01", "--seconds", "600")
+    with subprocess.Popen(  # noqa: S603 -- the program under test
+        command("storage_bench.py", *words),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        wait_for(lambda: any(tmp_path.glob(".storage-bench-*/small-*/*")))
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert '"status": "interrupted"' in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_leftovers_of_a_killed_run_go(tmp_path):
+    """What SIGKILL left a day ago is removed; what may be another pod's run is not."""
+    for name, age in (("old", 90000), ("young", 60)):
+        place = tmp_path / f".storage-bench-{name}"
+        place.mkdir()
+        (place / "file-0").write_text("x")
+        os.utime(place, (time.time() - age, time.time() - age))
+    storage_bench.remove_leftovers(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".storage-bench-young"]
+
+
+def test_missing_directory_and_missing_space_are_told_apart(tmp_path):
+    """3 is for what is not there, 4 for what is too small."""
+    done = run("storage_bench.py", "--directory", tmp_path / "none")
+    assert (done.code, done.summary["status"]) == (3, "not found")
+    done = run("storage_bench.py", "--directory", tmp_path, "--size-gib", "1e9")
+    assert (done.code, done.summary["status"]) == (4, "check failed")
+    assert "use a smaller --size-gib" in done.findings[-1]
+
+
+@pytest.mark.parametrize("words", [["--size-gib", "0"], ["--processes", "-1"], ["--seconds", "x"]])
+def test_wrong_options_exit_with_2(tmp_path, words):
+    """Sizes and counts are above zero."""
+    assert run("storage_bench.py", "--directory", tmp_path, *words).code == 2
+
+
+def wait_for(condition) -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

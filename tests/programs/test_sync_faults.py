@@ -1,0 +1,329 @@
+"""checkpoint_sync where S3, the network or the disk fails: nothing lost, nothing half visible."""
+
+import resource
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.programs import saved
+from tests.programs.run_program import Ended, command, run
+from tests.programs.s3_world import URI, World
+
+DATA = r"iter_0000500/[0-9a-f]{16}/"
+MANIFEST = "PUT .*/iter_0000500/manifest.json"
+
+
+@pytest.fixture
+def pair(sync, s3, tmp_path):
+    """Return two machines and the S3 between them; a training on one has saved once."""
+    saved.megatron(tmp_path / "near", 500, size=200_000)
+    return Pair(sync, s3, tmp_path / "near", tmp_path / "far")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two directories that share a run in S3."""
+
+    sync: Callable[..., Ended]
+    s3: World
+    near: Path
+    far: Path
+
+    def is_whole(self) -> bool:
+        """Tell whether what was pushed can be verified and pulled, byte for byte."""
+        self.s3.heal()
+        assert self.sync("verify", self.near, URI).code == 0
+        assert self.sync("pull", self.far, URI).code == 0
+        pulled, pushed = (path / "iter_0000500" for path in (self.far, self.near))
+        return saved.content(pulled) == saved.content(pushed)
+
+
+def elsewhere(*words):
+    """Return an action of another process."""
+    return lambda: run("checkpoint_sync.py", *words)
+
+
+@pytest.mark.parametrize("how", ["503", "cut request", "cut answer", "lose answer"])
+def test_push_gets_through_a_bad_hour(pair, how):
+    """Requests that fail twice are tried again, whether or not S3 has acted on them."""
+    for pattern in ("PUT .*__0_0.distcp", "HEAD .*metadata", MANIFEST, "PUT .*/latest", "GET "):
+        pair.s3.fail(pattern, how, times=2)
+    assert pair.sync("push", pair.near, URI).code == 0
+    assert pair.is_whole()
+
+
+@pytest.mark.parametrize("how", ["503", "cut request", "cut answer"])
+def test_pull_gets_through_a_bad_hour(pair, how):
+    """A cut download is fetched again."""
+    pair.sync("push", pair.near, URI)
+    for pattern in ("GET .*/latest", "GET .*manifest", "GET .*__1_0.distcp"):
+        pair.s3.fail(pattern, how, times=2)
+    assert pair.sync("pull", pair.far, URI).code == 0
+    assert pair.is_whole()
+
+
+@pytest.mark.parametrize("how", ["503", "cut request"])
+def test_push_that_cannot_get_through_leaves_nothing_visible(pair, how):
+    """S3 is not reachable: exit code 5, no checkpoint for others; the next push sends the rest."""
+    pair.s3.fail("PUT .*__1_0.distcp", how)
+    done = pair.sync("push", pair.near, URI)
+    assert (done.code, done.summary["status"]) == (5, "not reachable")
+    assert pair.sync("pull", pair.far, URI).code == 3
+    assert not (pair.far / "iter_0000500").exists()
+    pair.s3.heal()
+    assert pair.sync("push", pair.near, URI).code == 0
+    assert pair.s3.proxy.seen("PUT .*__0_0.distcp") == []
+    assert pair.is_whole()
+
+
+def test_push_that_ends_before_the_pointer_is_found_by_a_pull(pair):
+    """The manifest alone says that a checkpoint is whole."""
+    pair.s3.fail("PUT .*/latest", "503")
+    assert pair.sync("push", pair.near, URI).code == 5
+    pair.s3.heal()
+    assert pair.sync("pull", pair.far, URI).summary["pulled"] == "iter_0000500"
+
+
+def test_bytes_that_change_on_the_way_up_are_sent_again(pair):
+    """S3 refuses a part that is not what its checksum says."""
+    pair.s3.fail("PUT .*__1_0.distcp", "damage request", times=2)
+    assert pair.sync("push", pair.near, URI).code == 0
+    assert pair.is_whole()
+
+
+def test_bytes_that_always_change_on_the_way_up_are_no_checkpoint(pair):
+    """No manifest is written for what S3 does not hold."""
+    pair.s3.fail("PUT .*__1_0.distcp", "damage request")
+    done = pair.sync("push", pair.near, URI)
+    assert (done.code, done.summary["status"]) == (4, "check failed")
+    assert "the bytes change on the way" in done.findings[0]
+    assert pair.s3.proxy.seen(MANIFEST) == []
+
+
+def test_bytes_that_change_on_the_way_down_are_fetched_again(pair):
+    """Every file is compared with the manifest before the directory appears."""
+    pair.sync("push", pair.near, URI)
+    pair.s3.fail("GET .*__1_0.distcp", "damage answer", times=1)
+    assert pair.sync("pull", pair.far, URI).code == 0
+    assert pair.is_whole()
+
+
+def test_bytes_that_always_change_never_appear(pair):
+    """A damaged checkpoint is not published, and the tracker is not touched."""
+    pair.sync("push", pair.near, URI)
+    pair.s3.fail("GET .*__1_0.distcp", "damage answer")
+    done = pair.sync("pull", pair.far, URI)
+    assert done.code == 4
+    assert "the bytes change on the way" in done.findings[0]
+    assert [path.name for path in pair.far.iterdir() if not path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("damage", ["gone", "other bytes", "other size"])
+def test_verify_finds_damage_without_downloading(pair, damage):
+    """S3's own sizes and checksums tell."""
+    pair.sync("push", pair.near, URI)
+    key = next(key for key in pair.s3.names() if key.endswith("__1_0.distcp"))
+    if damage == "gone":
+        pair.s3.delete(key)
+    else:
+        pair.s3.put(key, bytes(200_000 if damage == "other bytes" else 7))
+    pair.s3.heal()
+    done = pair.sync("verify", pair.near, URI)
+    assert (done.code, done.summary["damaged"]) == (4, ["iter_0000500"])
+    assert key in done.findings[0]
+    assert pair.s3.proxy.seen(f"GET .*{DATA}") == []
+
+
+def test_verify_compares_the_local_copy(pair):
+    """`--local` reads what is on this disk."""
+    pair.sync("push", pair.near, URI)
+    (pair.near / "iter_0000500" / "common.pt").write_bytes(b"rotten")
+    assert pair.sync("verify", pair.near, URI).code == 0
+    done = pair.sync("verify", pair.near, URI, "--local")
+    assert done.code == 4
+    assert "common.pt differs" in done.findings[0]
+
+
+def test_object_that_vanished_stops_a_pull(pair):
+    """Nothing appears, and the message says which object."""
+    pair.sync("push", pair.near, URI)
+    pair.s3.delete(next(key for key in pair.s3.names() if key.endswith("__1_0.distcp")))
+    done = pair.sync("pull", pair.far, URI)
+    assert done.code == 4
+    assert "__1_0.distcp: this object of the checkpoint is missing" in done.findings[0]
+    assert not (pair.far / "iter_0000500").exists()
+
+
+def test_checkpoint_that_is_pruned_during_a_pull_gives_way_to_the_newer(pair):
+    """`latest` moves on and the old one goes while it is fetched: the newer one is pulled."""
+    pair.sync("push", pair.near, URI)
+
+    def prune_meanwhile():
+        saved.megatron(pair.near, 600)
+        run("checkpoint_sync.py", "push", pair.near, URI, "--keep-last", "1")
+
+    pair.s3.before("HEAD .*iter_0000500/.*__1_0.distcp", prune_meanwhile)
+    done = pair.sync("pull", pair.far, URI)
+    assert (done.code, done.summary["pulled"]) == (0, "iter_0000600")
+    assert [path.name for path in pair.far.glob("iter_*")] == ["iter_0000600"]
+
+
+def test_checkpoint_that_retention_removes_during_a_push_is_not_published(pair):
+    """Local retention does not wait for S3."""
+    pair.s3.before("PUT .*__0_0.distcp", lambda: shutil.rmtree(pair.near / "iter_0000500"))
+    done = pair.sync("push", pair.near, URI)
+    assert done.code == 4
+    assert "went away while it was sent" in done.findings[0]
+    assert pair.s3.proxy.seen(MANIFEST) == []
+
+
+def test_file_that_changes_during_a_push_is_not_published(pair):
+    """The checksum was taken before; what S3 then holds is something else."""
+    file = pair.near / "iter_0000500" / "__1_0.distcp"
+    pair.s3.before("PUT .*__0_0.distcp", lambda: file.write_bytes(bytes(200_000)))
+    done = pair.sync("push", pair.near, URI)
+    assert done.code == 4
+    assert "it changed while it was sent" in done.findings[0]
+    assert pair.s3.proxy.seen(MANIFEST) == []
+
+
+def test_two_writers_of_the_same_checkpoint_both_succeed(pair):
+    """The second finds the first one's manifest, written between its look and its own write."""
+    pair.s3.before(MANIFEST, elsewhere("push", pair.near, URI))
+    assert pair.sync("push", pair.near, URI).code == 0
+    assert len(pair.s3.proxy.seen(MANIFEST)) == 2
+    assert pair.is_whole()
+
+
+def test_two_writers_of_different_checkpoints_do_not_mix(pair, tmp_path):
+    """The first manifest stays, its files are untouched, and the other writer is told."""
+    other = tmp_path / "other"
+    saved.megatron(other, 500, seed=1)
+    pair.s3.before(MANIFEST, elsewhere("push", pair.near, URI))
+    done = pair.sync("push", other, URI)
+    assert done.code == 4
+    assert "another checkpoint of this name is there already" in done.findings[0]
+    assert pair.is_whole()
+
+
+def test_two_writers_of_the_pointer_leave_the_newer(pair, tmp_path):
+    """Whoever writes `latest` in between, it ends at the newest checkpoint."""
+    pair.sync("push", pair.near, URI)
+    newer, newest = tmp_path / "newer", tmp_path / "newest"
+    saved.megatron(newer, 600)
+    saved.megatron(newest, 700)
+    pair.s3.before("PUT .*/latest", elsewhere("push", newest, URI))
+    assert pair.sync("push", newer, URI).code == 0
+    assert pair.s3.json("latest")["name"] == "iter_0000700"
+
+
+def test_many_writers_at_once_lose_nothing(pair, tmp_path):
+    """Four at a time: every checkpoint is whole, and the pointer names the newest."""
+    roots = [tmp_path / f"run-{step}" for step in range(100, 500, 100)]
+    for root, step in zip(roots, range(100, 500, 100), strict=True):
+        saved.megatron(root, step)
+    processes = [
+        subprocess.Popen(  # noqa: S603 -- the program under test
+            command("checkpoint_sync.py", "push", root, URI),
+            stdout=subprocess.DEVNULL,
+        )
+        for root in roots
+    ]
+    assert [process.wait(timeout=240) for process in processes] == [0] * 4
+    assert pair.s3.json("latest")["step"] == 400
+    done = pair.sync("verify", tmp_path, URI, "--all")
+    assert (done.code, len(done.summary["verified"])) == (0, 4)
+
+
+def test_full_disk_leaves_nothing_visible_and_a_pull_goes_on(pair):
+    """What was fetched stays aside; with room again only the rest is fetched."""
+    pair.sync("push", pair.near, URI)
+    (pair.near / "iter_0000500" / "common.pt").stat()
+    limited = subprocess.run(  # noqa: S603 -- the program under test
+        command("checkpoint_sync.py", "pull", pair.far, URI),
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
+    )
+    assert limited.returncode == 1
+    assert "File too large" in limited.stdout
+    assert [path.name for path in pair.far.iterdir() if not path.name.startswith(".")] == []
+    pair.s3.heal()
+    assert pair.sync("pull", pair.far, URI).code == 0
+    assert pair.s3.proxy.seen("GET .*[.]metadata") == []
+    assert pair.is_whole()
+
+
+def test_space_is_checked_before_anything_is_fetched(pair):
+    """A checkpoint larger than the file system is refused at once."""
+    pair.sync("push", pair.near, URI)
+    manifest = pair.s3.json("iter_0000500/manifest.json")
+    fields = {key: manifest[key] for key in ("name", "step")}
+    import sync_manifest  # noqa: PLC0415 -- this test alone makes a manifest
+
+    huge = sync_manifest.FileEntry("huge.distcp", 10**18, "x", 2**26)
+    text = sync_manifest.Manifest(**fields, files=(huge,)).text()
+    pair.s3.put("iter_0000500/manifest.json", text)
+    done = pair.sync("pull", pair.far, URI)
+    assert done.code == 4
+    assert "1,000,000,000,000,000,000 needed" in done.findings[0]
+
+
+def test_killed_pull_goes_on(pair):
+    """SIGKILL in the middle: nothing is visible, and what was fetched is not fetched again."""
+    pair.sync("push", pair.near, URI)
+    arrived = threading.Event()
+    go_on = threading.Event()
+
+    def hold():
+        arrived.set()
+        go_on.wait(60)
+
+    pair.s3.before("GET .*__1_0.distcp", hold)
+    with subprocess.Popen(  # noqa: S603 -- the program under test
+        command("checkpoint_sync.py", "pull", pair.far, URI), stdout=subprocess.DEVNULL
+    ) as process:
+        assert arrived.wait(60)
+        process.send_signal(signal.SIGKILL)
+    go_on.set()
+    assert [path.name for path in pair.far.iterdir() if not path.name.startswith(".")] == []
+    pair.s3.heal()
+    assert pair.sync("pull", pair.far, URI).code == 0
+    assert pair.s3.proxy.seen("GET .*__0_0.distcp") == []
+    assert pair.is_whole()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (b"{torn", "cannot be read"),
+        (b'{"name": "iter_0000500", "step": 500, "files": []}', "version None"),
+        (b'{"version": 1, "name": "x", "step": 1, "files": [], "id": ""}', "its id"),
+    ],
+)
+def test_manifest_that_cannot_be_right_is_refused(pair, text, found):
+    """Nothing is guessed from a damaged manifest."""
+    pair.sync("push", pair.near, URI)
+    pair.s3.put("iter_0000500/manifest.json", text)
+    done = pair.sync("pull", pair.far, URI)
+    assert done.code == 4
+    assert found in done.findings[0]
+
+
+def test_manifest_cannot_write_outside_its_directory(pair):
+    """A path with `..` is refused before anything is fetched."""
+    import sync_manifest  # noqa: PLC0415 -- this test alone makes a manifest
+
+    entry = sync_manifest.FileEntry("../../stolen", 1, "x", 2**26)
+    text = sync_manifest.Manifest("iter_0000500", 500, (entry,)).text()
+    pair.s3.put("iter_0000500/manifest.json", text)
+    done = pair.sync("pull", pair.far, URI)
+    assert done.code == 4
+    assert "'../../stolen' is no path inside the checkpoint" in done.findings[0]
