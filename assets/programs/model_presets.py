@@ -1,7 +1,7 @@
 """The architectures that a configuration can name, in Megatron's names.
 
-A copy of the catalogue's (megatron_eks/catalog/models.py), because an image holds the programs alone;
-a test compares them.
+A copy of the catalogue's (megatron_eks/catalog/models.py), because an image holds the programs
+alone; a test compares them.
 """
 
 PRESETS: dict[str, dict[str, object]] = {

@@ -41,7 +41,7 @@ class Checkpointer:
         self._pending: tuple[Future[Any], int] | None = None
 
     def resume(self) -> dict[str, Any] | None:
-        """Load the newest whole checkpoint; return the trainer's state, or None if there is none."""
+        """Load the newest whole checkpoint, if there is one, and return the trainer's state."""
         chosen: list[str | None] = [None]
         if self._rank == 0:
             chosen[0] = self._choose()

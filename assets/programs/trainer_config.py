@@ -1,4 +1,4 @@
-"""The configuration of train_fsdp.py and train_ddp.py: what a file may say, and every mistake in it.
+"""The configuration of train_fsdp.py and train_ddp.py: what a file may say, and its mistakes.
 
 A file holds the blocks of a job file; the rest of a job file (its pool, image and so on) is for
 others and passes. JSON is read by Python alone, YAML needs PyYAML.

@@ -1,4 +1,4 @@
-"""Samples from one of Megatron's indexed data sets: windows over all tokens, shuffled each epoch."""
+"""Samples from one of Megatron's indexed data sets: windows over its tokens, shuffled."""
 
 from pathlib import Path
 

@@ -14,8 +14,8 @@ from trainer_batches import Batches, Samples, validation_shares
 from trainer_checkpoint import Checkpointer
 from trainer_config import Config
 from trainer_metrics import Metrics, say
-from trainer_optimizer import learning_rate
 from trainer_parallel import Parallel
+from trainer_schedule import learning_rate
 from trainer_text import merge
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -80,7 +81,7 @@ def shard(model: Decoder, device: torch.device, sharding: str, weights: Weights)
         fully_shard(model.model.embed_tokens, **settings)
         fully_shard([model.model.norm, model.lm_head], **settings, reshard_after_forward=False)
     fully_shard(model, **settings)
-    for layer, following in zip(layers, layers[1:], strict=False):
+    for layer, following in pairwise(layers):
         layer.set_modules_to_forward_prefetch([following])
     model.to_empty(device=device)
     weights(model)

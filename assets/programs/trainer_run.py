@@ -60,7 +60,7 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
 
 
 class _Rank:
-    """This process among the others."""
+    """One process among the others."""
 
     def __init__(
         self, program: str, config: Config, model: Model, options: argparse.Namespace

@@ -154,3 +154,18 @@ def _environment() -> dict[str, str]:
 def summary(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
     """Return the JSON line that ends a program's stdout."""
     return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def python_says(python: Path, code: str, *arguments: object) -> Any:
+    """Run code beside the programs, in their own environment; return the JSON it prints."""
+    done = subprocess.run(  # noqa: S603 -- code of a test
+        [str(python), "-c", code, *map(str, arguments)],
+        cwd=PROGRAMS,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
