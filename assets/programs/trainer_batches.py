@@ -36,10 +36,10 @@ class Samples(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """Tokens and labels of one step of one rank, on the CPU."""
+    """The sequences of one step of one rank, on the CPU."""
 
-    tokens: Tensor
-    labels: Tensor
+    sequences: Tensor
+    """Sequence length + 1 tokens each; every token is the label of the one before it."""
     state: dict[str, Any]
     """Of the samples, once this batch is used."""
 
@@ -121,7 +121,7 @@ class Batches:
             )
         if torch.cuda.is_available():
             tokens = tokens.pin_memory()
-        return Batch(tokens[:, :-1], tokens[:, 1:], self._samples.state())
+        return Batch(tokens, self._samples.state())
 
 
 def validation_shares(samples: Samples, rank: int, ranks: int) -> list[Tensor | None]:

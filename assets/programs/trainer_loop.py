@@ -115,15 +115,15 @@ class Loop:
             # What is dropped follows from the step, so that a resumed run drops the same.
             torch.manual_seed(self._training.seed + number * self._ranks + self._rank)
         batch = batches.next()
-        tokens = batch.tokens.to(self._device, non_blocking=True)
-        labels = batch.labels.to(self._device, non_blocking=True)
+        sequences = batch.sequences.to(self._device, non_blocking=True)
         with self._parallel.autocast():
-            loss = self._model(tokens, labels)
+            loss = self._model(sequences[:, :-1], sequences[:, 1:])
         loss.backward()
         norm = self._clip()
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
-        asked = torch.tensor(float(self._asked_to_stop), device=self._device)
+        # Filled by the device: a copy from here would wait for all that it still has to do.
+        asked = torch.full((), float(self._asked_to_stop), device=self._device)
         shared = torch.stack((loss.detach().float() / self._ranks, asked))
         dist.all_reduce(shared)
         values = torch.cat((shared, norm.reshape(1)))
@@ -174,12 +174,10 @@ class Loop:
                 say(self.last, self._training.max_steps)
 
     def _save(self, step: _Step, consumed: int, checkpointer: Checkpointer, *, wait: bool) -> None:
-        states: list[Any] = [None] * self._ranks
-        dist.all_gather_object(states, step.state)
         trainer = {
             "step": step.number,
             "consumed_samples": consumed,
-            "data": merge(states),
+            "data": merge(checkpointer.gather(step.state)),
             "ranks": self._ranks,
         }
         checkpointer.save(step.number, trainer, wait=wait or not self._config.checkpoint.async_save)

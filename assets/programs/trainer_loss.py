@@ -31,7 +31,7 @@ _piece = piece_loss
 def compile_loss() -> None:
     """Fuse the passes over a piece's logits from now on."""
     global _piece  # noqa: PLW0603 -- one choice for the process, made at start
-    _piece = torch.compile(piece_loss)
+    _piece = torch.compile(piece_loss, dynamic=False)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):

@@ -131,7 +131,7 @@ class Layer(nn.Module):
 
     def compile_parts(self) -> None:
         """Compile what is inside of the hooks of FSDP, which gather and free the weights."""
-        compiled = torch.compile(self.apply_parts, fullgraph=True)
+        compiled = torch.compile(self.apply_parts, fullgraph=True, dynamic=False)
         self.__dict__["apply_parts"] = compiled
 
     def apply_parts(self, states: Tensor, table: Tensor | None) -> Tensor:

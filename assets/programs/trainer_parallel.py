@@ -69,8 +69,9 @@ def shard(model: Decoder, device: torch.device, sharding: str, weights: Weights)
     """Shard a model that is still on the meta device, then give it its weights."""
     settings: dict[str, Any] = {"mesh": mesh(device.type, sharding)}
     if device.type == "cuda":
+        # All inputs are bf16 already, but for the rotary table, which has to stay fp32.
         settings["mp_policy"] = MixedPrecisionPolicy(
-            param_dtype=torch.bfloat16, reduce_dtype=torch.float32
+            param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False
         )
     layers: list[Any] = list(model.model.layers)
     for layer in layers[:-1]:

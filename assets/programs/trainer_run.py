@@ -89,8 +89,6 @@ class _Rank:
                 raise
             self._say_error(str(problem))
             return 1
-        # The job counts as done when rank 0 ends: nobody may still be writing.
-        dist.barrier()
         if self.rank == 0:
             sys.stdout.write(json.dumps({**summary, "status": status}) + "\n")
             sys.stdout.flush()
@@ -137,6 +135,8 @@ class _Rank:
         finally:
             if metrics is not None:
                 metrics.close()
+        # The job counts as done when rank 0 ends: nobody may still be writing.
+        checkpointer.close()
         return status, {"program": self.program, "resumed_from": start, **loop.last}
 
     def _first_weights(self, model: torch.nn.Module) -> None:
@@ -149,8 +149,7 @@ class _Rank:
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
             torch.set_float32_matmul_precision("high")
-            backend = "cpu:gloo,cuda:nccl"
-            dist.init_process_group(backend, timeout=timeout, device_id=self.device)
+            dist.init_process_group("cpu:gloo,cuda:nccl", timeout=timeout)
         else:
             # The ranks of a test share the machine.
             torch.set_num_threads(max(1, (os.cpu_count() or 1) // self.ranks))

@@ -3,9 +3,11 @@
 import json
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from findings import Finding
 from model_presets import PRESETS
 from trainer_config import Config, read_config
 from trainer_shape import Shape, read_model
@@ -25,7 +27,7 @@ def read(tmp_path: Path, text: str) -> tuple[Config | None, list[str]]:
     """Read a text as a configuration file; return its findings as lines."""
     path = tmp_path / "config.yaml"
     path.write_text(text)
-    findings: list = []
+    findings: list[Finding] = []
     config = read_config(path, findings)
     assert all(finding.usage for finding in findings)
     return config, [str(finding).replace(str(path), "FILE") for finding in findings]
@@ -38,9 +40,9 @@ def changed(block: str, **values: object) -> str:
     return yaml.safe_dump(content)
 
 
-def shape_findings(model: object, *, base_weights: bool = False) -> list[str]:
+def shape_findings(model: str | dict[str, Any], *, base_weights: bool = False) -> list[str]:
     """Return what is wrong with a model block."""
-    findings: list = []
+    findings: list[Finding] = []
     read_model(model, base_weights=base_weights, findings=findings)
     return [str(finding) for finding in findings]
 
@@ -71,9 +73,11 @@ def test_whole_job_file_passes(tmp_path):
     [
         (
             "model: [",
-            ("error FILE: neither JSON nor YAML: while parsing a flow node expected the node "
-            "content, but found '<stream end>' in \"<unicode string>\", line 1, column 9: model: [ "
-            "^ - correct it"),
+            (
+                "error FILE: neither JSON nor YAML: while parsing a flow node expected the node "
+                "content, but found '<stream end>' in \"<unicode string>\", line 1, column 9: "
+                "model: [ ^ - correct it"
+            ),
         ),
         ("- a", "error FILE: ['a'] - write a mapping with model, training, data, checkpoint"),
         (
@@ -102,8 +106,10 @@ def test_whole_job_file_passes(tmp_path):
         ),
         (
             changed("training", warmup_iters=101),
-            ("error training.warmup_iters: 101, and the run has 100 steps - lower it, or raise "
-            "max_steps"),
+            (
+                "error training.warmup_iters: 101, and the run has 100 steps - lower it, or raise "
+                "max_steps"
+            ),
         ),
         (changed("data", tokenizer=""), "error data.tokenizer: '' - use a text"),
         (
@@ -116,8 +122,10 @@ def test_whole_job_file_passes(tmp_path):
         ),
         (
             yaml.safe_dump({**GOOD, "optimizer": {}}),
-            ("error optimizer: unknown key - known: checkpoint, data, gpus_per_node, image, kind, "
-            "model, name, nodes, pool, runtime, schema_version, training"),
+            (
+                "error optimizer: unknown key - known: checkpoint, data, gpus_per_node, image, "
+                "kind, model, name, nodes, pool, runtime, schema_version, training"
+            ),
         ),
     ],
 )
@@ -139,7 +147,7 @@ def test_presets_are_the_catalogues():
     dense = {name: model for name, model in models.PRESETS.items() if model.num_experts is None}
     assert set(PRESETS) == set(dense)
     for name, model in dense.items():
-        findings: list = []
+        findings: list[Finding] = []
         read = read_model(name, base_weights=False, findings=findings)
         assert read is not None
         ours = asdict(read.shape)

@@ -49,7 +49,8 @@ tokens = torch.randint(0, 260, (2, 1500))
 with torch.no_grad():
     expected, logits = theirs(tokens).logits, ours(tokens)
     loss = ours(tokens[:, :-1], tokens[:, 1:])
-    wanted = nn.functional.cross_entropy(expected[:, :-1].reshape(-1, 260), tokens[:, 1:].reshape(-1))
+    shifted, labels = expected[:, :-1].reshape(-1, 260), tokens[:, 1:].reshape(-1)
+    wanted = nn.functional.cross_entropy(shifted, labels)
 print(json.dumps({"findings": found, "files": files, "off": float((expected - logits).abs().max()),
     "size": float(expected.abs().max()), "loss_off": float((loss - wanted).abs())}))
 """
@@ -100,7 +101,7 @@ print(json.dumps(results))
     [("Llama", "untied", "scaled"), ("Llama", "tied", "plain"), ("Mistral", "untied", "plain")],
 )
 def test_logits_are_those_of_transformers(programs_python, kind, tied, scaled):
-    """Weights from Hugging Face mean the same model here: same names, same rotation, same scaling."""
+    """Weights from Hugging Face mean the same model here: names, rotation, scaling."""
     found = python_says(programs_python, LOGITS, kind, tied, scaled)
     assert found["findings"] == []
     assert found["files"] > 1

@@ -1,10 +1,12 @@
 """The learning rate over a run."""
 
+from dataclasses import replace
+
 import pytest
 from trainer_config import Training
 from trainer_schedule import learning_rate
 
-RUN = {"max_steps": 110, "warmup_iters": 10, "learning_rate": 1.0, "min_learning_rate": 0.1}
+RUN = Training(max_steps=110, warmup_iters=10, learning_rate=1.0, min_learning_rate=0.1)
 
 
 @pytest.mark.parametrize(
@@ -17,7 +19,7 @@ RUN = {"max_steps": 110, "warmup_iters": 10, "learning_rate": 1.0, "min_learning
 )
 def test_schedule(schedule, expected):
     """It rises in a line, then follows its curve down to the least."""
-    training = Training(**RUN, lr_schedule=schedule)
+    training = replace(RUN, lr_schedule=schedule)
     assert {step: learning_rate(training, step) for step in expected} == pytest.approx(expected)
 
 

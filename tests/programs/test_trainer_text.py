@@ -30,8 +30,8 @@ for ranks, steps in plan:
         step = {}
         made = [batch.next() for batch in batches]
         for rank, batch in enumerate(made):
-            for place, tokens in enumerate(batch.tokens):
-                step[place * ranks + rank] = tokens.tolist()
+            for place, tokens in enumerate(batch.sequences):
+                step[place * ranks + rank] = tokens[:-1].tolist()
         taken += [step[place] for place in sorted(step)]
         state, consumed = merge([batch.state for batch in made]), consumed + 12
 held = [tokens.tolist() for tokens in samples[0].validation(1000)]

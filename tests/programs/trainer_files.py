@@ -2,8 +2,9 @@
 
 import json
 import os
+import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from megatron_eks.project import ROOT
 PROGRAMS = ROOT / "assets" / "programs"
 END = 256
 """End of document in the tokenizer below; its vocabulary is this and the 256 bytes."""
+
+_PATIENCE = 600
 
 TINY = {
     "num_layers": 2,
@@ -97,6 +100,13 @@ class Run:
         other.config["checkpoint"]["directory"] = str(other.checkpoints)
         return other
 
+    def resumed(self, name: str, *, without: str) -> "Run":
+        """Return a copy with the checkpoints of this run, of which one is missing."""
+        other = self.copy(name)
+        shutil.copytree(self.checkpoints, other.checkpoints)
+        shutil.rmtree(other.checkpoints / without)
+        return other
+
     def command(self, ranks: int, *more: str) -> list[str]:
         """Return the command line of torchrun."""
         file = self.root / f"{self.checkpoints.name}.json"
@@ -108,25 +118,34 @@ class Run:
             *("--config", str(file), "--device", "cpu", *more),
         ]
 
-    def start(
-        self, ranks: int = 2, *more: str, environment: Mapping[str, str] | None = None
-    ) -> "subprocess.Popen[str]":
+    def alone(self, *more: str) -> "subprocess.CompletedProcess[str]":
+        """Run it without torchrun, as one rank whose exit code is seen."""
+        torchrun = self.command(1, *more)
+        program = next(place for place, word in enumerate(torchrun) if word.endswith(".py"))
+        return subprocess.run(  # noqa: S603 -- the program under test
+            [torchrun[0], *torchrun[program:]],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PATIENCE,
+        )
+
+    def start(self, ranks: int, prefix: Sequence[str] = ()) -> "subprocess.Popen[str]":
         """Start it in a session of its own."""
         return subprocess.Popen(  # noqa: S603 -- the program under test
-            self.command(ranks, *more),
+            [*prefix, *self.command(ranks)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**_environment(), **(environment or {})},
+            env=environment(),
             start_new_session=True,
         )
 
-    def run(
-        self, ranks: int = 2, *more: str, environment: Mapping[str, str] | None = None
-    ) -> "subprocess.CompletedProcess[str]":
+    def run(self, ranks: int, prefix: Sequence[str] = ()) -> "subprocess.CompletedProcess[str]":
         """Run it to its end."""
-        process = self.start(ranks, *more, environment=environment)
-        out, err = process.communicate(timeout=300)
+        process = self.start(ranks, prefix)
+        out, err = process.communicate(timeout=_PATIENCE)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -145,7 +164,7 @@ class Run:
         return sorted(path.name for path in self.checkpoints.glob("iter_*"))
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return this process's, but let Python keep what it compiles: torch takes seconds."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "OMP_NUM_THREADS": "1"}
@@ -161,11 +180,11 @@ def python_says(python: Path, code: str, *arguments: object) -> Any:
     done = subprocess.run(  # noqa: S603 -- code of a test
         [str(python), "-c", code, *map(str, arguments)],
         cwd=PROGRAMS,
-        env=_environment(),
+        env=environment(),
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=_PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
