@@ -34,7 +34,7 @@ class JsonLines:
         if raw.isspace():
             return ""
         try:
-            content = json.loads(raw)
+            content = json.loads(raw.strip())
             text = content[_KEY]
         except (ValueError, KeyError, TypeError) as problem:
             reason = f"no key {_KEY!r}" if isinstance(problem, KeyError) else str(problem)

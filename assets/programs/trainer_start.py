@@ -23,8 +23,10 @@ def check_all(config: Config, model: Model, kind: str) -> Iterator[Finding]:
     yield from _check_length(config, model)
     yield from _check_data(config)
     yield from guards.check_environment(os.environ)
-    yield from guards.check_writable(Path(config.checkpoint.directory))
-    yield from guards.check_space(Path(config.checkpoint.directory), None, config.checkpoint.format)
+    directory = Path(config.checkpoint.directory)
+    yield from guards.check_writable(directory)
+    if directory.is_dir():
+        yield from guards.check_space(directory, None, config.checkpoint.format)
 
 
 def _check_device(kind: str) -> Iterator[Finding]:

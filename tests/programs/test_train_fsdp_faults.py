@@ -34,29 +34,25 @@ def steps_done(run: Run) -> int:
 
 
 def test_killed_run_ends_as_if_nothing_had_been(trained):
-    """Killed in the middle of a save and anywhere else, it never resumes from half a state."""
+    """Killed anywhere, with a save under way nearly always, it never resumes from half a state."""
     run, _ = trained
     killed = run.copy("killed")
     killed.config["checkpoint"]["interval"] = 1
-    if KILLS > 5:
-        killed.config["training"]["max_steps"] = 2 * KILLS
+    if KILLS > 3:
+        killed.config["training"]["max_steps"] = 4 * KILLS
         run = killed.copy("undisturbed")
         assert run.run(2).returncode == 0
     anywhere = random.Random(KILLS)  # noqa: S311 -- no secret
-    for number in range(KILLS):
+    for _ in range(KILLS):
         process = killed.start(2)
-        if number % 2 == 0:
-            wait_for(process, lambda: any(killed.checkpoints.glob(".saving-*")), "save")
-        else:
-            before = steps_done(killed)
-            wait_for(process, lambda before=before: steps_done(killed) != before, "step")
-            time.sleep(anywhere.uniform(0, 0.3))
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        before = steps_done(killed)
+        wait_for(process, lambda before=before: steps_done(killed) != before, "step")
+        time.sleep(anywhere.uniform(0, 0.2))
+        killed.kill(process)
+    saved = killed.saved()
     done = killed.run(2)
     assert done.returncode == 0, done.stderr
-    # Every whole step was kept: what is done again is what no checkpoint had.
-    assert json.loads(done.stdout)["resumed_from"] >= KILLS // 2
+    assert json.loads(done.stdout)["resumed_from"] == int(max(saved, default="_0").split("_")[1])
     assert killed.losses() == pytest.approx(run.losses(), abs=CLOSE)
 
 
@@ -101,7 +97,7 @@ def test_loss_that_is_no_number_ends_the_run(trained):
     """With a message and exit code 4, and nothing of it in a checkpoint."""
     run, _ = trained
     wild = run.copy("wild")
-    wild.config["training"] |= {"learning_rate": 1e38, "warmup_iters": 0, "clip_grad": 0}
+    wild.config["training"] |= {"learning_rate": 1e30, "warmup_iters": 0, "clip_grad": 0}
     wild.config["checkpoint"]["interval"] = 1
     done = wild.alone()
     assert done.returncode == 4

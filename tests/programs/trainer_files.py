@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -147,6 +148,18 @@ class Run:
         process = self.start(ranks, prefix)
         out, err = process.communicate(timeout=_PATIENCE)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def kill(self, process: "subprocess.Popen[str]") -> None:
+        """End torchrun and its ranks at once; each of them leads a session of its own."""
+        file = str(self.root / f"{self.checkpoints.name}.json").encode()
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if file in words:
+                os.kill(int(entry.name), signal.SIGKILL)
+        process.communicate()
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the steps of metrics.jsonl."""
