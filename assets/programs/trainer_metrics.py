@@ -8,30 +8,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import torch
+from trainer_peaks import peak_tflops
 from trainer_shape import Shape
 
 FILE = "metrics.jsonl"
 
-# Dense bf16 TFLOP/s of a GPU, by a part of its name (NVIDIA's data sheets); the first match counts.
-_PEAKS = (
-    ("B300", 2250.0),
-    ("B200", 2250.0),
-    ("H200", 989.4),
-    ("H100", 989.4),
-    ("A100", 312.0),
-    ("A10G", 70.0),
-    ("L40S", 362.0),
-    ("L4", 121.0),
-)
 _GIB = 1024**3
-
-
-def peak_tflops(device: torch.device) -> float | None:
-    """Return what a device can do at most; None if that is not known, as for a CPU."""
-    if device.type != "cuda":
-        return None
-    name = torch.cuda.get_device_name(device)
-    return next((peak for part, peak in _PEAKS if part in name), None)
 
 
 def memory_gib(device: torch.device) -> float:
@@ -58,7 +40,9 @@ class Metrics:
 
     def measure_on(self, device: torch.device) -> None:
         """Say which device the figures are of."""
-        self._device, self._peak = device, peak_tflops(device)
+        self._device = device
+        if device.type == "cuda":
+            self._peak = peak_tflops(torch.cuda.get_device_name(device))
 
     def step(self, values: dict[str, Any], tokens: int) -> dict[str, Any]:
         """Add the figures that follow from `seconds`, write the step and return all of it."""

@@ -66,13 +66,43 @@ def test_bad_line_ends_the_run_with_its_place(run, tmp_path):
     ]
 
 
+def test_what_is_wrong_at_the_start_is_said_at_once(run):
+    """Before a process talks to another; a finding of the world is exit code 4."""
+    run.config["data"]["dataset"] = "/nowhere/corpus.jsonl"
+    run.config["checkpoint"] |= {"directory": "/dev/null/x", "pretrained": "/nowhere"}
+    done = run.alone()
+    assert done.returncode == 4
+    data, directory, base = errors(done)
+    assert data == "error /nowhere/corpus.jsonl: no such file - correct data.dataset"
+    assert directory.startswith("error /dev/null/x: cannot be written: Not a directory - give user")
+    assert base == (
+        "error /nowhere: no such directory - correct checkpoint.pretrained, or download the "
+        "weights again"
+    )
+    assert json.loads(done.stdout)["status"] == "refused"
+
+
+def test_wrong_file_is_exit_code_2(run):
+    """Whatever else is wrong as well: who reads the code corrects the file first."""
+    run.config["data"]["dataset"] = "/nowhere/corpus"
+    run.config["training"]["sequence_length"] = 129
+    done = run.alone()
+    assert done.returncode == 2
+    assert errors(done) == [
+        "error training.sequence_length: 129, and the model has 128 positions - use at most 128",
+        (
+            "error /nowhere/corpus: neither data here nor a name of Hugging Face's - name a "
+            ".jsonl file, an indexed prefix, or a Hugging Face data set"
+        ),
+    ]
+
+
 @pytest.mark.parametrize(
-    ("block", "values", "code", "expected"),
+    ("block", "values", "expected"),
     [
         (
             "model",
             {"vocab_size": 200},
-            4,
             (
                 "error train_fsdp: ROOT/tokenizer: 257 tokens, and the model knows 200 - use the "
                 "model's own tokenizer, or raise model.vocab_size"
@@ -81,58 +111,16 @@ def test_bad_line_ends_the_run_with_its_place(run, tmp_path):
         (
             "data",
             {"tokenizer": "/nowhere"},
-            4,
             "error train_fsdp: /nowhere: no tokenizer.json - download the tokenizer once",
-        ),
-        (
-            "data",
-            {"dataset": "/nowhere/corpus.jsonl"},
-            4,
-            "error /nowhere/corpus.jsonl: no such file - correct data.dataset",
-        ),
-        (
-            "data",
-            {"dataset": "/nowhere/corpus"},
-            4,
-            (
-                "error /nowhere/corpus: neither data here nor a name of Hugging Face's - name a "
-                ".jsonl file, an indexed prefix, or a Hugging Face data set"
-            ),
-        ),
-        (
-            "training",
-            {"sequence_length": 129},
-            2,
-            (
-                "error training.sequence_length: 129, and the model has 128 positions - use at "
-                "most 128"
-            ),
-        ),
-        (
-            "checkpoint",
-            {"pretrained": "/nowhere"},
-            4,
-            (
-                "error /nowhere: no such directory - correct checkpoint.pretrained, or download "
-                "the weights again"
-            ),
-        ),
-        (
-            "checkpoint",
-            {"directory": "/dev/null/x"},
-            4,
-            "error /dev/null/x: cannot be written: Not a directory - give user ",
         ),
     ],
 )
-def test_refused_at_the_start(run, block, values, code, expected):
-    """In words, with the exit code that tells a wrong file from a wrong world."""
+def test_tokenizer_that_does_not_serve(run, block, values, expected):
+    """In words, before the first step."""
     run.config[block] |= values
     done = run.alone()
-    (line,) = errors(done)
-    assert line.replace(str(run.root), "ROOT").startswith(expected)
-    assert done.returncode == code
-    assert json.loads(done.stdout.splitlines()[-1])["program"] == "train_fsdp"
+    assert [line.replace(str(run.root), "ROOT") for line in errors(done)] == [expected]
+    assert done.returncode == 4
 
 
 def test_tokens_of_another_vocabulary(run, tmp_path):

@@ -10,9 +10,11 @@ import yaml
 from findings import Finding
 from model_presets import PRESETS
 from trainer_config import Config, read_config
+from trainer_peaks import peak_tflops
 from trainer_shape import Shape, read_model
 
 from megatron_eks.catalog import models
+from megatron_eks.catalog.gpus import GPUS
 from tests.programs.trainer_files import TINY
 
 GOOD = {
@@ -156,6 +158,12 @@ def test_presets_are_the_catalogues():
         theirs = asdict(model)
         assert ours == {field: theirs[field] for field in ours}
     assert {field.name for field in fields(Shape)} - {"rope_scaling_factor"} <= set(theirs)
+
+
+@pytest.mark.parametrize("gpu", GPUS.values(), ids=GPUS)
+def test_peaks_are_the_catalogues(gpu):
+    """A utilization is a share of what the plan counts with."""
+    assert peak_tflops(f"NVIDIA {gpu.name}") == gpu.tflops_bf16
 
 
 @pytest.mark.parametrize(
