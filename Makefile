@@ -71,6 +71,9 @@ lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade tak
 	$(UV_COMPILE) $(LOCK) -o requirements-dev.txt requirements-dev.in
 	$(UV_COMPILE) $(LOCK) -o requirements-programs.txt requirements-programs.in
 	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
+	cd assets/images/fsdp && $(CURDIR)/$(BIN)/uv pip compile --quiet --generate-hashes $(LOCK) \
+		--python-version 3.12 --python-platform x86_64-manylinux_2_34 --only-binary :all: \
+		--custom-compile-command "make lock" requirements.in -o requirements.txt
 	cd assets/images/megatron && $(CURDIR)/$(BIN)/uv pip compile --quiet --generate-hashes $(LOCK) \
 		--python-version 3.12 --python-platform x86_64-manylinux_2_39 --only-binary :all: \
 		--overrides base-image.txt --custom-compile-command "make lock" requirements.in -o requirements.txt

@@ -150,12 +150,23 @@ def test_plugin_directory_is_on_the_loader_path():
     assert path.split(":")[:2] == ["/opt/amazon/ofi-nccl/lib", "/opt/amazon/efa/lib"]
 
 
-def test_python_packages_are_locked():
-    """Each package has one version and its hashes, and Megatron core the pinned version."""
-    lock = (MEGATRON / "requirements.txt").read_text()
+def test_python_packages_are_locked(image):
+    """Each package has one version and its hashes, and is installed only if they match."""
+    directory = ASSETS / "images" / image
+    lock = (directory / "requirements.txt").read_text()
     entries = [line for line in lock.splitlines() if line and not line.startswith((" ", "#"))]
     locked = re.findall(rf"^(\S+)==(\S+) \\\n(?:    {HASH}(?: \\)?\n)+", lock, re.MULTILINE)
     assert len(locked) == len(entries)
+    (install,) = [
+        rest for rest in rests(read_dockerfile(directory / "Dockerfile"), "RUN") if " pip " in rest
+    ]
+    assert "--require-hashes" in install
+
+
+def test_megatron_core_is_the_pinned_one():
+    """What the image holds is what the plan and the tests were made for."""
+    lock = (MEGATRON / "requirements.txt").read_text()
+    locked = re.findall(r"^(\S+)==(\S+)", lock, re.MULTILINE)
     assert ("megatron-core", pins.MEGATRON_CORE_VERSION) in locked
     asked = (MEGATRON / "requirements.in").read_text()
     assert set(re.findall(r"^([a-z-]+)==(\S+)", asked, re.MULTILINE)) <= set(locked)

@@ -11,12 +11,22 @@ from megatron_eks.project import ROOT
 from tests.programs import s3_world
 from tests.programs.megatron_files import Job
 from tests.programs.s3_world import World
+from tests.programs.trainer_files import Run
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     """Return a job on good data that has saved nothing yet."""
     return Job(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def trained(programs_python: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str]:
+    """Return a run of train_fsdp on two ranks that nothing disturbed, and its stdout."""
+    run = Run(tmp_path_factory.mktemp("trained"), programs_python)
+    done = run.run(2)
+    assert done.returncode == 0, done.stderr
+    return run, done.stdout
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,198 @@
+"""One rank of train_fsdp.py or train_ddp.py, from its command line to its exit code."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from findings import EXIT_CHECK_FAILED, Report, error
+from trainer_batches import Batches, open_samples
+from trainer_checkpoint import Checkpointer
+from trainer_config import Config, read_config
+from trainer_documents import BadDocumentError
+from trainer_loop import Loop, NotFiniteError
+from trainer_metrics import Metrics
+from trainer_model import Decoder
+from trainer_optimizer import make_optimizer
+from trainer_parallel import Parallel, Weights, attention, compile_layers
+from trainer_shape import Model, read_model
+from trainer_start import check_all
+from trainer_tokenizer import BadTokenizerError
+from trainer_weights import check_pretrained, initialize, load_pretrained
+
+EXIT_INTERRUPTED = 130
+
+Layout = Callable[[Decoder, torch.device, str, Weights], Parallel]
+_ALONE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+
+
+def main(program: str, description: str | None, layout: Layout, argv: Sequence[str]) -> int:
+    """Check, train and sum up; return the exit code."""
+    options = _parser(description).parse_args(argv)
+    if "RANK" not in os.environ:
+        # Started without torchrun: one process, on a port of its own choice.
+        os.environ.update(_ALONE, MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+    report = Report()
+    config = read_config(options.config, report.findings)
+    model = None
+    if config is not None:
+        pretrained = config.checkpoint.pretrained is not None
+        model = read_model(config.model, base_weights=pretrained, findings=report.findings)
+    decoder = None
+    if config is not None and model is not None:
+        report.collect(check_all(config, model, options.device))
+        with torch.device("meta"):
+            recompute = config.training.activation_checkpointing
+            decoder = Decoder(model.shape, recompute=recompute)
+        if config.checkpoint.pretrained is not None:
+            base = Path(config.checkpoint.pretrained)
+            report.collect(check_pretrained(decoder, model.shape, base))
+    if report.exit_code or config is None or model is None or decoder is None:
+        return _refuse(program, report)
+    if os.environ["LOCAL_RANK"] == "0":
+        report.write_findings()
+    return _Rank(program, config, model, options).train(decoder, layout)
+
+
+class _Rank:
+    """One process among the others."""
+
+    def __init__(
+        self, program: str, config: Config, model: Model, options: argparse.Namespace
+    ) -> None:
+        self.program, self.config, self.model, self.options = program, config, model, options
+        self.rank = int(os.environ["RANK"])
+        self.ranks = int(os.environ["WORLD_SIZE"])
+        local = int(os.environ["LOCAL_RANK"])
+        on_gpu = options.device == "cuda"
+        self.device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
+        minutes = options.distributed_timeout_minutes or config.timeout_minutes
+        self._start_group(timedelta(minutes=minutes))
+
+    def train(self, decoder: Decoder, layout: Layout) -> int:
+        """Train, and end together with the other ranks."""
+        summary: dict[str, object] = {"program": self.program}
+        try:
+            with attention():
+                status, summary = self._train(decoder, layout)
+        except (NotFiniteError, BadDocumentError, BadTokenizerError, ValueError) as problem:
+            # All ranks may see it or this one alone, so nobody is waited for.
+            self._say_error(str(problem))
+            return EXIT_CHECK_FAILED
+        except (OSError, RuntimeError) as problem:
+            if not isinstance(problem, OSError) and not str(problem).startswith("the checkpoint"):
+                raise
+            self._say_error(str(problem))
+            return 1
+        if self.rank == 0:
+            sys.stdout.write(json.dumps({**summary, "status": status}) + "\n")
+            sys.stdout.flush()
+        dist.destroy_process_group()
+        return 0 if status == "finished" else EXIT_INTERRUPTED
+
+    def _train(self, decoder: Decoder, layout: Layout) -> tuple[str, dict[str, object]]:
+        config, training = self.config, self.config.training
+        shape = self.model.shape
+        compile_layers(decoder, self.options.compile, self.device.type)
+        parallel = layout(decoder, self.device, training.sharding, self._first_weights)
+        optimizer = make_optimizer(parallel.model, training, self.device)
+        directory = Path(config.checkpoint.directory)
+        keep_last = config.checkpoint.keep_last
+        checkpointer = Checkpointer(directory, keep_last, parallel.model, optimizer)
+        resumed = checkpointer.resume() or {"step": 0, "consumed_samples": 0, "data": {}}
+        samples = open_samples(config, shape.vocab_size)
+        samples.restore(resumed["data"])
+        batches = Batches(
+            samples,
+            consumed=resumed["consumed_samples"],
+            per_rank=training.train_batch_size,
+            rank=self.rank,
+            ranks=self.ranks,
+            ahead=config.data.num_workers,
+            vocabulary=shape.vocab_size,
+        )
+        start = int(resumed["step"])
+        metrics = None
+        if self.rank == 0:
+            length = training.sequence_length
+            metrics = Metrics(
+                directory, resumed_at=start, shape=shape, length=length, ranks=self.ranks
+            )
+            metrics.measure_on(self.device)
+        dropout = max(shape.attention_dropout, shape.hidden_dropout) > 0
+        loop = Loop(config, parallel, optimizer, samples, self.device, has_dropout=dropout)
+        try:
+            status = loop.run(start, resumed["consumed_samples"], batches, checkpointer, metrics)
+        except NotFiniteError:
+            # What was saved before it is good, and all ranks are here.
+            checkpointer.finish()
+            raise
+        finally:
+            if metrics is not None:
+                metrics.close()
+        # The job counts as done when rank 0 ends: nobody may still be writing.
+        checkpointer.close()
+        return status, {"program": self.program, "resumed_from": start, **loop.last}
+
+    def _first_weights(self, model: torch.nn.Module) -> None:
+        if self.model.pretrained and self.config.checkpoint.pretrained is not None:
+            load_pretrained(model, Path(self.config.checkpoint.pretrained))
+        else:
+            initialize(model, self.model.shape, self.config.training.seed)
+
+    def _start_group(self, timeout: timedelta) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+            torch.set_float32_matmul_precision("high")
+            dist.init_process_group("cpu:gloo,cuda:nccl", timeout=timeout)
+        else:
+            # The ranks of a test share the machine.
+            torch.set_num_threads(max(1, (os.cpu_count() or 1) // self.ranks))
+            dist.init_process_group("gloo", timeout=timeout)
+
+    def _say_error(self, words: str) -> None:
+        report = Report([error(self.program, *_split(words))])
+        report.write_findings()
+        if self.rank == 0:
+            report.write_summary({"program": self.program, "status": "failed"})
+
+
+def _refuse(program: str, report: Report) -> int:
+    if os.environ["LOCAL_RANK"] == "0":
+        report.write_findings()
+    if os.environ["RANK"] == "0":
+        report.write_summary({"program": program, "status": "refused"})
+    return report.exit_code
+
+
+def _split(words: str) -> tuple[str, str]:
+    found, _, remedy = words.rpartition(" - ")
+    return (found, remedy) if found else (remedy, "read the lines above")
+
+
+def _parser(description: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config", type=Path, required=True, help="YAML or JSON file")
+    parser.add_argument(
+        "--device", choices=("cuda", "cpu"), default="cuda", help="default %(default)s"
+    )
+    parser.add_argument(
+        "--compile",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="compile each layer; auto is on for GPUs (default %(default)s)",
+    )
+    parser.add_argument(
+        "--distributed-timeout-minutes",
+        type=float,
+        help="a collective that takes longer ends the processes (default: the file's runtime "
+        "block, else 10)",
+    )
+    return parser

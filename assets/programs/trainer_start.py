@@ -1,0 +1,58 @@
+"""What has to be true before a trainer starts, as far as this node can see it."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import guards
+import torch
+from findings import Finding, error, usage_error
+from indexed_data import DataSet, check_prefix
+from trainer_batches import is_indexed
+from trainer_config import Config
+from trainer_documents import JSONL
+from trainer_shape import Model
+
+_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+def check_all(config: Config, model: Model, kind: str) -> Iterator[Finding]:
+    """Check device, shape, data and directories."""
+    yield from _check_device(kind)
+    yield from _check_length(config, model)
+    yield from _check_data(config)
+    yield from guards.check_environment(os.environ)
+    directory = Path(config.checkpoint.directory)
+    yield from guards.check_writable(directory)
+    if directory.is_dir():
+        yield from guards.check_space(directory, None, config.checkpoint.format)
+
+
+def _check_device(kind: str) -> Iterator[Finding]:
+    if kind == "cpu":
+        return
+    needed, there = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
+    if there < needed:
+        found = f"{there} GPUs, and {needed} processes on this node"
+        yield error("device", found, "start one process a GPU, or use --device cpu")
+
+
+def _check_length(config: Config, model: Model) -> Iterator[Finding]:
+    length, most = config.training.sequence_length, model.shape.max_position_embeddings
+    if length > most:
+        found = f"{length}, and the model has {most} positions"
+        yield usage_error("training.sequence_length", found, f"use at most {most}")
+
+
+def _check_data(config: Config) -> Iterator[Finding]:
+    dataset = config.data.dataset
+    if is_indexed(dataset) or dataset.endswith((".bin", ".idx")):
+        good: list[DataSet] = []
+        yield from check_prefix(dataset, good)
+    elif dataset.endswith(JSONL):
+        if not Path(dataset).is_file():
+            yield error(dataset, "no such file", "correct data.dataset")
+    elif not Path(dataset).is_dir() and not _NAME.fullmatch(dataset):
+        remedy = "name a .jsonl file, an indexed prefix, or a Hugging Face data set"
+        yield error(dataset, "neither data here nor a name of Hugging Face's", remedy)

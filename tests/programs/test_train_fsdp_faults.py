@@ -1,0 +1,124 @@
+"""What train_fsdp survives: kills, signals, torn checkpoints, full disks; and what ends it."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+
+import pytest
+
+from tests.programs.trainer_files import Run
+
+pytestmark = pytest.mark.programs
+
+CLOSE = 1e-6
+# More of them for a long look: KILLS=100 pytest tests/programs/test_train_fsdp_faults.py -k killed
+KILLS = int(os.environ.get("KILLS", "2"))
+
+
+def wait_for(process, happened, what: str) -> None:
+    """Wait until something has happened in a run that goes on."""
+    deadline = time.monotonic() + 300
+    while not happened():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline, f"no {what} in 300 s"
+        time.sleep(0.001)
+
+
+def steps_done(run: Run) -> int:
+    """Return how many lines of metrics there are."""
+    path = run.checkpoints / "metrics.jsonl"
+    return path.read_text().count("\n") if path.exists() else 0
+
+
+def test_killed_run_ends_as_if_nothing_had_been(trained):
+    """Killed anywhere, with a save under way nearly always, it never resumes from half a state."""
+    run, _ = trained
+    killed = run.copy("killed")
+    killed.config["checkpoint"]["interval"] = 1
+    if KILLS > 3:
+        killed.config["training"]["max_steps"] = 4 * KILLS
+        run = killed.copy("undisturbed")
+        assert run.run(2).returncode == 0
+    anywhere = random.Random(KILLS)  # noqa: S311 -- no secret
+    for _ in range(KILLS):
+        process = killed.start(2)
+        before = steps_done(killed)
+        wait_for(process, lambda before=before: steps_done(killed) != before, "step")
+        time.sleep(anywhere.uniform(0, 0.2))
+        killed.kill(process)
+    saved = killed.saved()
+    done = killed.run(2)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["resumed_from"] == int(max(saved, default="_0").split("_")[1])
+    assert killed.losses() == pytest.approx(run.losses(), abs=CLOSE)
+
+
+def test_torn_checkpoint_is_passed_over(trained):
+    """A file cut short, a tracker cut short and a save left halfway: the one before is whole."""
+    run, _ = trained
+    torn = run.resumed("torn", without="iter_0000012")
+    shutil.copytree(run.checkpoints / "iter_0000012", torn.checkpoints / "iter_0000012")
+    shutil.copytree(run.checkpoints / "iter_0000012", torn.checkpoints / ".saving-iter_0000012")
+    part = torn.checkpoints / "iter_0000012" / "__1_0.distcp"
+    part.write_bytes(part.read_bytes()[:-1])
+    (torn.checkpoints / "latest_checkpointed_iteration.txt").write_text("1")
+    with (torn.checkpoints / "metrics.jsonl").open("a") as metrics:
+        metrics.write('{"step": 13, "lo')
+    done = torn.run(2)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["resumed_from"] == 8
+    assert torn.losses() == pytest.approx(run.losses(), abs=CLOSE)
+    assert torn.saved() == ["iter_0000008", "iter_0000012"]
+    assert list(torn.checkpoints.glob(".saving-*")) == []
+
+
+def test_sigterm_saves_and_ends(trained):
+    """Of all ranks the same step is saved, though the signal reaches them at different times."""
+    run, _ = trained
+    stopped = run.copy("stopped")
+    stopped.config["training"]["max_steps"] = 100000
+    stopped.config["checkpoint"]["interval"] = 100000
+    process = stopped.start(2)
+    wait_for(process, lambda: steps_done(stopped) >= 2, "step")
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=300)
+    # torchrun itself ends by the signal, so the job is not taken for finished.
+    assert process.returncode != 0
+    summary = json.loads(out)
+    assert summary["status"] == "stopped", err
+    assert stopped.saved() == [f"iter_{summary['step']:07d}"]
+    assert len(stopped.losses()) == summary["step"]
+
+
+def test_loss_that_is_no_number_ends_the_run(trained):
+    """With a message and exit code 4, and nothing of it in a checkpoint."""
+    run, _ = trained
+    wild = run.copy("wild")
+    wild.config["training"] |= {"learning_rate": 1e30, "warmup_iters": 0, "clip_grad": 0}
+    wild.config["checkpoint"]["interval"] = 1
+    done = wild.alone()
+    assert done.returncode == 4
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error")]
+    step = len(wild.losses()) + 1
+    assert line.startswith(f"error train_fsdp: step {step}: loss ")
+    assert line.endswith("or look at the data of this step")
+    assert max(wild.saved(), default="") < f"iter_{step:07d}"
+
+
+def test_full_disk_costs_checkpoints_not_the_run(trained):
+    """Saves on the way that fail are said; the last one that fails is a failure."""
+    run, _ = trained
+    full = run.copy("full")
+    done = full.run(2, prefix=("prlimit", "--fsize=300000"))
+    assert done.returncode != 0
+    warned = [line for line in done.stderr.splitlines() if line.startswith("warning checkpoint")]
+    assert {line.split(":")[0] for line in warned} == {
+        f"warning checkpoint of step {step}" for step in (4, 8, 12)
+    }
+    assert "error train_fsdp: the checkpoint of step 12 was not saved" in done.stderr
+    assert full.losses() == pytest.approx(run.losses(), abs=CLOSE)
+    assert full.saved() == []
+    assert list(full.checkpoints.glob(".saving-*")) == []

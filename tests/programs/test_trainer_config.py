@@ -1,0 +1,198 @@
+"""The trainers' configuration: what is refused, in which words, and what models it can name."""
+
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from findings import Finding
+from model_presets import PRESETS
+from trainer_config import Config, read_config
+from trainer_peaks import peak_tflops
+from trainer_shape import Shape, read_model
+
+from megatron_eks.catalog import models
+from megatron_eks.catalog.gpus import GPUS
+from tests.programs.trainer_files import TINY
+
+GOOD = {
+    "model": "llama-3.2-1b",
+    "training": {"learning_rate": "1e-4"},
+    "data": {"dataset": "allenai/c4", "configuration": "en", "tokenizer": "/shared/tokenizer"},
+    "checkpoint": {"directory": "/shared/checkpoints/x"},
+}
+
+
+def read(tmp_path: Path, text: str) -> tuple[Config | None, list[str]]:
+    """Read a text as a configuration file; return its findings as lines."""
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    findings: list[Finding] = []
+    config = read_config(path, findings)
+    assert all(finding.usage for finding in findings)
+    return config, [str(finding).replace(str(path), "FILE") for finding in findings]
+
+
+def changed(block: str, **values: object) -> str:
+    """Return the good file as YAML with some values of a block changed."""
+    content = json.loads(json.dumps(GOOD))
+    content[block] = {**content[block], **values}
+    return yaml.safe_dump(content)
+
+
+def shape_findings(model: str | dict[str, Any], *, base_weights: bool = False) -> list[str]:
+    """Return what is wrong with a model block."""
+    findings: list[Finding] = []
+    read_model(model, base_weights=base_weights, findings=findings)
+    return [str(finding) for finding in findings]
+
+
+def test_good_file_has_the_guides_defaults(tmp_path):
+    """What a file leaves out is the source guide's; 1e-4 without a point is a number."""
+    config, findings = read(tmp_path, yaml.safe_dump(GOOD))
+    assert findings == []
+    assert config is not None
+    assert config.training.learning_rate == 1e-4
+    assert (config.training.weight_decay, config.training.seed) == (0.2, 42)
+    assert (config.data.configuration, config.timeout_minutes) == ("en", 10)
+
+
+def test_whole_job_file_passes(tmp_path):
+    """A job file is a configuration too; its runtime block has the timeout of collectives."""
+    job = {**GOOD, "schema_version": 1, "kind": "fsdp", "name": "x", "pool": "p4d", "nodes": 2}
+    config, findings = read(
+        tmp_path, json.dumps({**job, "runtime": {"distributed_timeout_minutes": 3}})
+    )
+    assert findings == []
+    assert config is not None
+    assert config.timeout_minutes == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "model: [",
+            (
+                "error FILE: neither JSON nor YAML: while parsing a flow node expected the node "
+                "content, but found '<stream end>' in \"<unicode string>\", line 1, column 9: "
+                "model: [ ^ - correct it"
+            ),
+        ),
+        ("- a", "error FILE: ['a'] - write a mapping with model, training, data, checkpoint"),
+        (
+            changed("training", max_step=1),
+            "error training.max_step: unknown key - did you mean 'max_steps'?",
+        ),
+        (
+            changed("training", max_steps=0),
+            "error training.max_steps: 0 - use a whole number from 1",
+        ),
+        (
+            changed("training", learning_rate=True),
+            "error training.learning_rate: True - use a number from 0",
+        ),
+        (
+            changed("training", precision="fp8"),
+            "error training.precision: 'fp8' - use bf16",
+        ),
+        (
+            changed("training", sharding="half"),
+            "error training.sharding: 'half' - use full or hybrid",
+        ),
+        (
+            changed("training", min_learning_rate=1),
+            "error training.min_learning_rate: 1.0, above the learning rate 0.0001 - lower it",
+        ),
+        (
+            changed("training", warmup_iters=101),
+            (
+                "error training.warmup_iters: 101, and the run has 100 steps - lower it, or raise "
+                "max_steps"
+            ),
+        ),
+        (changed("data", tokenizer=""), "error data.tokenizer: '' - use a text"),
+        (
+            yaml.safe_dump({**GOOD, "checkpoint": {}}),
+            "error checkpoint.directory: not there - add it",
+        ),
+        (
+            yaml.safe_dump({**GOOD, "model": None}),
+            "error model: nothing - name a preset, or give a mapping",
+        ),
+        (
+            yaml.safe_dump({**GOOD, "optimizer": {}}),
+            (
+                "error optimizer: unknown key - known: checkpoint, data, gpus_per_node, image, "
+                "kind, model, name, nodes, pool, runtime, schema_version, training"
+            ),
+        ),
+    ],
+)
+def test_mistakes_are_said(tmp_path, text, expected):
+    """Each with its place, what was found, and what to do."""
+    config, findings = read(tmp_path, text)
+    assert config is None
+    assert findings == [expected]
+
+
+def test_all_mistakes_are_said_at_once(tmp_path):
+    """Nobody corrects a file once for each of its mistakes."""
+    text = changed("training", max_steps="many", log_interval=0, typo=1)
+    assert len(read(tmp_path, text)[1]) == 3
+
+
+def test_presets_are_the_catalogues():
+    """A job means the same model in the plan and in the container."""
+    dense = {name: model for name, model in models.PRESETS.items() if model.num_experts is None}
+    assert set(PRESETS) == set(dense)
+    for name, model in dense.items():
+        findings: list[Finding] = []
+        read = read_model(name, base_weights=False, findings=findings)
+        assert read is not None
+        ours = asdict(read.shape)
+        factor = ours.pop("rope_scaling_factor")
+        assert factor == (model.rope_scaling.factor if model.rope_scaling else None)
+        theirs = asdict(model)
+        assert ours == {field: theirs[field] for field in ours}
+    assert {field.name for field in fields(Shape)} - {"rope_scaling_factor"} <= set(theirs)
+
+
+@pytest.mark.parametrize("gpu", GPUS.values(), ids=GPUS)
+def test_peaks_are_the_catalogues(gpu):
+    """A utilization is a share of what the plan counts with."""
+    assert peak_tflops(f"NVIDIA {gpu.name}") == gpu.tflops_bf16
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("llama-9", "error model.preset: 'llama-9' - use "),
+        ({"preset": "llama-2-7b", "num_layer": 2}, "error model.num_layer: unknown key - did you"),
+        ({"preset": "llama-2-7b", "num_layers": "2"}, "error model.num_layers: '2' - use a whole"),
+        ({"num_layers": 2}, "error model: without preset, hidden_size, ffn_hidden_size, "),
+        ({**TINY, "num_query_groups": 3}, "error model.num_query_groups: 3 does not divide 4 h"),
+        ({**TINY, "kv_channels": 15}, "error model.kv_channels: 15 is odd, and rotary embed"),
+        ({**TINY, "num_experts": 8}, "error model.num_experts: mixtures of experts are not"),
+        ({**TINY, "init": "pretrained"}, "error model.init: init: pretrained, and checkpoint.p"),
+    ],
+)
+def test_models_that_cannot_be(model, expected):
+    """A wrong model is refused before a GPU is touched."""
+    (finding,) = shape_findings(model)
+    assert finding.startswith(expected)
+
+
+def test_base_weights_that_would_not_be_used():
+    """`init: config` beside base weights is a contradiction, not a choice."""
+    (finding,) = shape_findings({**TINY, "init": "config"}, base_weights=True)
+    assert finding.endswith("- remove checkpoint.pretrained")
+
+
+def test_operations_of_a_token():
+    """Llama 3.1 8B at 4,096 tokens: 51.5 GFLOP, 6 a parameter and attention in full."""
+    model = read_model("llama-3.1-8b", base_weights=False, findings=[])
+    assert model is not None
+    assert model.shape.flops_per_token(4096) / 1e9 == pytest.approx(51.47, abs=0.01)
