@@ -16,16 +16,23 @@ _LINE_END = re.compile(rb"\r?\n|\r(?!\n|\Z)")
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Whole lines at a place of their input; or one line that is longer than allowed."""
+class Block:
+    """Whole lines of one input; or one line that is too long, without its bytes."""
 
     start: int
+    """Offset in the input, before packing."""
     size: int
-    data: bytes | None
-    """None for a line that is too long."""
+    data: bytes | None = None
+    path: str | None = None
+    """A plain local file that the worker reads by itself."""
+
+    @property
+    def too_long(self) -> bool:
+        """Whether it is one line that nobody reads."""
+        return self.data is None and self.path is None
 
 
-def pieces(chunks: Iterable[bytes], start: int, max_line_bytes: int) -> Iterator[Piece]:
+def blocks(chunks: Iterable[bytes], start: int, max_line_bytes: int) -> Iterator[Block]:
     """Cut a stream that begins at a line's start; holds one line or block at a time."""
     pending = bytearray()
     skipped = 0
@@ -39,7 +46,7 @@ def pieces(chunks: Iterable[bytes], start: int, max_line_bytes: int) -> Iterator
             del pending[:drop]
             if end is None:
                 continue
-            yield Piece(start, skipped, None)
+            yield Block(start, skipped)
             start += skipped
             skipped = 0
         if len(pending) >= BLOCK_BYTES:
@@ -47,16 +54,16 @@ def pieces(chunks: Iterable[bytes], start: int, max_line_bytes: int) -> Iterator
             if cut:
                 with memoryview(pending) as view:
                     data = bytes(view[:cut])
-                yield Piece(start, cut, data)
+                yield Block(start, cut, data)
                 start += cut
                 del pending[:cut]
             elif len(pending) > max_line_bytes + 1:
                 skipped = len(pending) - 1
                 del pending[:-1]
     if skipped:
-        yield Piece(start, skipped + len(pending), None)
+        yield Block(start, skipped + len(pending))
     elif pending:
-        yield Piece(start, len(pending), bytes(pending))
+        yield Block(start, len(pending), bytes(pending))
 
 
 def line_start(source: Source, offset: int) -> int:

@@ -2,13 +2,12 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from prepare_blocks import count_lines, line_start, pieces
+from prepare_blocks import Block, blocks, count_lines, line_start
 from prepare_inputs import LocalFile, Source, compression
 from prepare_job import Shard, failure
 from prepare_streams import unpacked
-from prepare_worker import Block
 
 
 @dataclass(frozen=True)
@@ -113,14 +112,10 @@ class Reader:
             done = self.before(number, offset)
         chunks = unpacked(source, packing, offset, span.end, watch)
         path = source.name if isinstance(source, LocalFile) and packing is None else None
-        for piece in pieces(chunks, offset, self._max_line_bytes):
-            known = piece.data is not None and path is not None
-            block = Block(
-                piece.start,
-                piece.size,
-                None if known else piece.data,
-                path if known else None,
-            )
+        for block in blocks(chunks, offset, self._max_line_bytes):
+            if path is not None and not block.too_long:
+                # A worker reads it once more, which is cheaper than to send it there.
+                block = replace(block, data=None, path=path)  # noqa: PLW2901 -- the same block
             yield Task(number, block, done)
         if isinstance(source, LocalFile) and LocalFile.at(source.name) != source:
             raise failure(source.name, "it was changed while it was read", "start again")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import prepare_text
+from prepare_blocks import Block
 from prepare_inputs import read_range
 from prepare_job import failure
 from prepare_text import Document
@@ -15,23 +16,6 @@ from prepare_tokenizer import Gigatoken, Tokenizer, Tokens, difference
 
 _PARENT_DEATH = 1  # PR_SET_PDEATHSIG, linux/prctl.h
 _COMPARED_CHARACTERS = 1000
-
-
-@dataclass(frozen=True)
-class Block:
-    """Whole lines of one input; or one line that is too long, without its bytes."""
-
-    start: int
-    """Offset in the input, before packing."""
-    size: int
-    data: bytes | None = None
-    path: str | None = None
-    """A plain local file that the worker reads by itself."""
-
-    @property
-    def too_long(self) -> bool:
-        """Whether it is one line that nobody reads."""
-        return self.data is None and self.path is None
 
 
 @dataclass(frozen=True)
