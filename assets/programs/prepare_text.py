@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 
 try:
     from orjson import loads as _quick_loads
-except ImportError:  # the standard library's parser decides either way, it is only slower
-    from json import loads as _quick_loads
+except ImportError:
+
+    def _quick_loads(_line: bytes) -> object:
+        """Leave every line to the standard library, which decides all but the ordinary ones."""
+        raise ValueError
 
 Document = str | list[str]
 """One text; or several sequences that Megatron keeps apart inside one document."""
