@@ -1,6 +1,6 @@
-"""Cuts a stream into blocks of whole lines, however long a line is.
+r"""Cuts a stream into blocks of whole lines, however long a line is.
 
-Lines end as Python's text files end them: with \\n, \\r\\n or \\r, and the file's last one may not.
+Lines end as Python's text files end them: with \n, \r\n or \r, and the file's last one may not.
 """
 
 import re

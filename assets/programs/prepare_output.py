@@ -50,12 +50,12 @@ def write_aside(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return a JSON object, or None where there is no such file."""
+    """Return a JSON object that this program wrote, or None where there is none."""
     try:
-        content: dict[str, Any] = json.loads(path.read_bytes())
-    except FileNotFoundError:
+        content = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
         return None
-    return content
+    return content if isinstance(content, dict) and "recipe" in content else None
 
 
 class Store:
@@ -64,30 +64,43 @@ class Store:
     def __init__(self, prefix: str, keys: Sequence[str], token_type: str) -> None:
         self.prefix = prefix
         self.directory = Path(f"{prefix}.work")
+        self._lock = Path(f"{prefix}.lock")
         self._keys = tuple(keys)
         self._type = np.dtype(token_type)
         self._code = TYPE_CODES[token_type]
         self._files: dict[str, IO[bytes]] = {}
         self._sums: dict[str, Any] = {}
 
+    @property
+    def has_leftovers(self) -> bool:
+        """Whether a run is under way, or ended before its last step."""
+        return self.directory.exists() or self._lock.exists()
+
     @contextlib.contextmanager
     def locked(self, *, wait: bool = False) -> Iterator[None]:
         """Keep a second process out; the lock goes with the process."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
-        path = Path(f"{self.prefix}.lock")
-        with path.open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-                # The file of one that has just ended may be gone from the directory already.
-                mine = path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
-            except BlockingIOError:
-                mine = False
-            if not mine:
-                raise failure(self.prefix, "another process prepares it", "wait for it, or end it")
-            try:
-                yield
-            finally:
-                path.unlink()
+        while True:
+            with self._lock.open("a") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                except BlockingIOError as problem:
+                    raise failure(
+                        self.prefix, "another process prepares it", "wait for it, or end it"
+                    ) from problem
+                if self._is_named(file):
+                    try:
+                        yield
+                    finally:
+                        self._lock.unlink()
+                    return
+
+    def _is_named(self, file: IO[str]) -> bool:
+        """Tell whether a file is the lock still: who held it before has removed it at the end."""
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), self._lock.stat())
+        except FileNotFoundError:
+            return False
 
     def load(self, recipe: str) -> dict[str, Any] | None:
         """Return the last committed state; files are cut back to it."""
@@ -103,7 +116,7 @@ class Store:
         return state
 
     def clear(self) -> None:
-        """Forget what an earlier run left; the state goes last, as long as it is good for anything."""
+        """Forget what an earlier run left; the state goes last, because it says what is left."""
         for path in self.directory.glob("*"):
             if path.name != STATE:
                 path.unlink()

@@ -43,8 +43,7 @@ def spans(sources: Sequence[Source], packing: Sequence[str | None], shard: Shard
     for number, source in enumerate(sources):
         if packing[number] is None:
             start, end = (
-                line_start(source, min(max(limit - begin, 0), source.size))
-                for limit in (low, high)
+                line_start(source, min(max(limit - begin, 0), source.size)) for limit in (low, high)
             )
             if start < end:
                 found.append(Span(number, start, end))
@@ -57,9 +56,7 @@ def spans(sources: Sequence[Source], packing: Sequence[str | None], shard: Shard
 class Reader:
     """The spans of one process, cut into blocks."""
 
-    def __init__(
-        self, sources: Sequence[Source], shard: Shard | None, max_line_bytes: int
-    ) -> None:
+    def __init__(self, sources: Sequence[Source], shard: Shard | None, max_line_bytes: int) -> None:
         self.sources = sources
         self.packing = [compression(source) for source in sources]
         self.spans = spans(sources, self.packing, shard or Shard(0, 1))

@@ -84,9 +84,7 @@ class Run:
         # Forked, so that each has the tokenizer without loading it: this process has no other
         # thread yet.
         context = multiprocessing.get_context("fork")
-        pool = ProcessPoolExecutor(
-            self._options.workers, context, prepare_worker.start, (worker,)
-        )
+        pool = ProcessPoolExecutor(self._options.workers, context, prepare_worker.start, (worker,))
         try:
             self._work(pool, progress)
         except BrokenProcessPool as problem:

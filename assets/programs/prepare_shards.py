@@ -22,16 +22,16 @@ def missing(options: Options, recipe: dict[str, object]) -> list[int]:
     found = []
     for index in range(options.shards):
         shard = Shard(index, options.shards)
-        sidecars = prepare_sidecar.read(shard_prefix(options.output_prefix, shard), options.json_keys)
+        sidecars = prepare_sidecar.read(
+            shard_prefix(options.output_prefix, shard), options.json_keys
+        )
         expected = shard_recipe(recipe, shard)
         if sidecars is None or any(sidecar["recipe"] != expected for sidecar in sidecars):
             found.append(index)
     return found
 
 
-def merge(
-    options: Options, recipe: dict[str, object], tokenizer: Tokenizer, store: Store
-) -> None:
+def merge(options: Options, recipe: dict[str, object], tokenizer: Tokenizer, store: Store) -> None:
     """Append shard to shard, and name the whole."""
     prefix = options.output_prefix
     shards = [shard_prefix(prefix, Shard(index, options.shards)) for index in range(options.shards)]
@@ -48,7 +48,7 @@ def merge(
             key,
             _sum([sidecars[number]["inputs"] for sidecars in every]),
             tokenizer,
-            store.write_index(key),
+            files=store.write_index(key),
         )
         for number, key in enumerate(options.json_keys)
     }

@@ -37,9 +37,10 @@ def build(
     json_key: str,
     inputs: Sequence[Mapping[str, Any]],
     tokenizer: Tokenizer,
+    *,
     files: Mapping[str, object],
 ) -> dict[str, object]:
-    """Return one key's sidecar: nothing in it depends on when or by how many workers it was made."""
+    """Return one key's sidecar; nothing in it depends on when or by how many it was made."""
     return {
         "program": PROGRAM,
         "recipe": identity,

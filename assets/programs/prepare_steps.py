@@ -84,7 +84,7 @@ class Steps:
                 key,
                 prepare_sidecar.inputs(reader.sources, reader.packing, run.counts, number),
                 self._tokenizer,
-                run.store.write_index(key),
+                files=run.store.write_index(key),
             )
             for number, key in enumerate(self._options.json_keys)
         }
@@ -120,7 +120,7 @@ class Steps:
         if sidecars is None or not prepare_sidecar.are_whole(prefix, sidecars):
             return False
         if all(sidecar["recipe"] == recipe for sidecar in sidecars):
-            if store.directory.exists():
+            if store.has_leftovers:
                 with store.locked(wait=True):
                     store.clear()
             return True
@@ -152,7 +152,7 @@ class Steps:
         if tokenizer.adds and not options.add_bos:
             self._warn(
                 "BOS",
-                f"this tokenizer makes {tokenizer.adds!r} of 'a', which Megatron from 0.17 on writes",
+                f"Megatron from 0.17 on writes {tokenizer.adds!r} for 'a' with this tokenizer",
                 "give --add-bos if the model was trained with BOS",
             )
         if tokenizer.refused:

@@ -29,7 +29,9 @@ class _Unpacker(Protocol):
 Watch = Callable[[bytes], None]
 
 
-def unpacked(source: Source, packing: str | None, start: int, end: int, watch: Watch) -> Iterator[bytes]:
+def unpacked(
+    source: Source, packing: str | None, start: int, end: int, watch: Watch
+) -> Iterator[bytes]:
     """Yield an input from `start`, an offset before packing; `watch` sees the stored bytes.
 
     `end` counts for plain inputs alone: there is no way into the middle of a packed one.

@@ -16,6 +16,7 @@ except ImportError:
         """Leave every line to the standard library, which decides all but the ordinary ones."""
         raise ValueError
 
+
 Document = str | list[str]
 """One text; or several sequences that Megatron keeps apart inside one document."""
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from findings import Finding, error, usage_error, warning
@@ -20,7 +20,7 @@ _AGAIN = "prepare the data set again"
 _TYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f8", 7: "<f4", 8: "<u2"}
 
 Facts = dict[str, object]
-Array = np.ndarray[Any, Any]
+Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,9 @@ def check(
     if problem:
         yield error(f"{prefix}.idx", problem, _AGAIN)
         return
+    if not len(index.tokens):
+        yield error(f"{prefix}.bin", "it holds no token", _AGAIN)
+        return
     facts |= {
         "documents": index.documents,
         "sequences": len(index.lengths),
@@ -111,7 +114,9 @@ def check(
         "largest_token": max(int(row.max()) for row in index.rows(index.tokens)),
     }
     sidecar = read_json(Path(f"{prefix}.json"))
-    if sidecar is None:
+    if sidecar is None and Path(f"{prefix}.json").exists():
+        yield error(f"{prefix}.json", "it is no sidecar of prepare_data", _AGAIN)
+    elif sidecar is None:
         yield warning(f"{prefix}.json", "no sidecar", "what went in cannot be told")
     else:
         yield from _compare(prefix, sidecar, facts)
@@ -169,7 +174,7 @@ def _check_vocabulary(
         return
     facts["vocabulary"] = vocabulary
     smallest, largest = facts["smallest_token"], facts["largest_token"]
-    if not (0 <= int(str(smallest)) and int(str(largest)) < vocabulary):
+    if not (int(str(smallest)) >= 0 and int(str(largest)) < vocabulary):
         yield error(
             prefix,
             f"tokens from {smallest} to {largest}, but the tokenizer has 0 to {vocabulary - 1}",
@@ -219,4 +224,5 @@ def _numbers(content: Mapping[str, Any]) -> int:
     """Return one more than the largest token number of a tokenizer.json."""
     vocabulary = content["model"]["vocab"]
     model = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
-    return 1 + max([*model, *(token["id"] for token in content.get("added_tokens", []))])
+    added = [int(token["id"]) for token in content.get("added_tokens", [])]
+    return 1 + max([*map(int, model), *added])

@@ -46,7 +46,13 @@ class Worker:
     """Reads, encodes and assembles blocks."""
 
     def __init__(
-        self, tokenizer: Tokenizer, keys: Sequence[str], max_line_bytes: int, *, bos: bool, eod: bool
+        self,
+        tokenizer: Tokenizer,
+        keys: Sequence[str],
+        max_line_bytes: int,
+        *,
+        bos: bool,
+        eod: bool,
     ) -> None:
         self._tokenizer = tokenizer
         self._keys = tuple(keys)

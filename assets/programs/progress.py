@@ -1,4 +1,4 @@
-"""Says on stderr how far a program is: one line that changes on a terminal, plain lines in a log."""
+"""Says on stderr how far a program is: a line that changes on a terminal, plain ones in a log."""
 
 import sys
 import time

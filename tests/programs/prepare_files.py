@@ -81,9 +81,8 @@ class Prepared:
     def __init__(self, done: "subprocess.CompletedProcess[str]") -> None:
         self.code = done.returncode
         self.err = done.stderr
-        self.summary: dict[str, Any] = (
-            json.loads(done.stdout.splitlines()[-1]) if done.stdout else {}
-        )
+        last = (done.stdout.splitlines() or [""])[-1]
+        self.summary: dict[str, Any] = json.loads(last) if last.startswith("{") else {}
 
     @property
     def findings(self) -> list[str]:
@@ -97,11 +96,14 @@ def command(*words: object) -> list[str]:
     return [str(PYTHON), str(PROGRAM), *map(str, words)]
 
 
-def run(*words: object, environment: Mapping[str, str] | None = None) -> Prepared:
-    """Run the program to its end."""
+def run(
+    *words: object, environment: Mapping[str, str] | None = None, code: str | None = None
+) -> Prepared:
+    """Run the program to its end; or code that gets its folder and the words."""
+    changed = [str(PYTHON), "-c", str(code), str(PROGRAM.parent), *map(str, words)]
     return Prepared(
         subprocess.run(  # noqa: S603 -- the program under test
-            command(*words),
+            changed if code else command(*words),
             capture_output=True,
             text=True,
             check=False,
@@ -110,9 +112,14 @@ def run(*words: object, environment: Mapping[str, str] | None = None) -> Prepare
     )
 
 
+def document(prefix: Path, key: str = "text") -> str:
+    """Return what Megatron calls a data set."""
+    return f"{prefix}_{key}_document"
+
+
 def data(prefix: Path, key: str = "text") -> tuple[bytes, bytes]:
     """Return the bytes of both files of a data set."""
-    path = f"{prefix}_{key}_document"
+    path = document(prefix, key)
     return Path(f"{path}.bin").read_bytes(), Path(f"{path}.idx").read_bytes()
 
 
@@ -125,9 +132,25 @@ def write_lines(path: Path, texts: Sequence[object]) -> Path:
 def adversarial() -> bytes:
     """Return lines that Megatron accepts and a hasty reader gets wrong."""
     texts: list[object] = [
-        *("hello", "", f"{BOS} in {EOD} text", f"{EOD}{EOD}", "\0\x01\x1f\x7f", "\u2028\u2029\x85 x"),
-        *("a" * 1_000_000, " " * 100_000, "\n\r\n\t" * 999, "caf\u00e9 cafe\u0301 \u4f60\u597d \u0645"),
-        *("\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f600", "\ufeffinside", "don't DON'T 12345"),
+        *(
+            "hello",
+            "",
+            f"{BOS} in {EOD} text",
+            f"{EOD}{EOD}",
+            "\0\x01\x1f\x7f",
+            "\u2028\u2029\x85 x",
+        ),
+        *(
+            "a" * 1_000_000,
+            " " * 100_000,
+            "\n\r\n\t" * 999,
+            "caf\u00e9 cafe\u0301 \u4f60\u597d \u0645",
+        ),
+        *(
+            "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f600",
+            "\ufeffinside",
+            "don't DON'T 12345",
+        ),
         *(["one", "", "two three"], [], ["", ""]),
     ]
     lines = [json.dumps({"text": text}).encode() + b"\n" for text in texts]

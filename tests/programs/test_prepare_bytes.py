@@ -8,13 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs.prepare_files import ORACLE, adversarial, command, data, python, run, write_lines
+from tests.programs.prepare_files import (
+    ORACLE,
+    adversarial,
+    command,
+    data,
+    python,
+    run,
+    write_lines,
+)
 
 pytestmark = pytest.mark.programs
 
-ZSTD = "import sys, zstandard; from pathlib import Path\n" + (
-    "Path(sys.argv[2]).write_bytes(zstandard.compress(Path(sys.argv[1]).read_bytes()))"
-)
+ZSTD = """
+import sys, zstandard
+from pathlib import Path
+Path(sys.argv[2]).write_bytes(zstandard.compress(Path(sys.argv[1]).read_bytes()))
+"""
 
 
 # The largest process among a command's own, in KiB.
@@ -26,7 +36,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> Path:
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a file of lines that are hard and legal."""
     path = tmp_path_factory.mktemp("corpus") / "corpus.jsonl"
     path.write_bytes(adversarial())
@@ -34,7 +44,7 @@ def corpus(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def oracle(tmp_path_factory, corpus, tokenizer) -> Path:
+def oracle(tmp_path_factory: pytest.TempPathFactory, corpus: Path, tokenizer: Path) -> Path:
     """Return the folder of what Megatron's classes make of the corpus: `plain` and with `bos`."""
     folder = tmp_path_factory.mktemp("oracle")
     python(ORACLE, corpus, tokenizer, folder)
@@ -42,19 +52,20 @@ def oracle(tmp_path_factory, corpus, tokenizer) -> Path:
 
 
 @pytest.mark.parametrize("backend", ["gigatoken", "tokenizers"])
-@pytest.mark.parametrize(("name", "bos"), [("plain", []), ("bos", ["--add-bos"])])
-def test_bytes_are_megatrons(tmp_path, corpus, oracle, tokenizer, backend, name, bos):
+@pytest.mark.parametrize("name", ["plain", "bos"])
+def test_bytes_are_megatrons(tmp_path, corpus, oracle, *, tokenizer, backend, name):
     """Each back end gives Megatron's bytes, with and without its BOS, on adversarial text."""
     done = run(
         *("--input", corpus, "--output-prefix", tmp_path / "out", "--tokenizer", tokenizer),
-        *("--append-eod", "--workers", 2, "--backend", backend, *bos),
+        *("--append-eod", "--workers", 2, "--backend", backend),
+        *(["--add-bos"] if name == "bos" else []),
     )
     assert (done.code, done.summary["backend"]) == (0, backend)
     assert data(tmp_path / "out") == data(oracle / name)
 
 
 def test_packed_inputs_are_the_same_lines(tmp_path, corpus, oracle, tokenizer):
-    """gzip of two members with padding, and zstd, hold what the plain file holds."""
+    """Gzip of two members with padding, and zstd, hold what the plain file holds."""
     lines = corpus.read_bytes()
     packed = tmp_path / "corpus.jsonl.gz"
     packed.write_bytes(gzip.compress(lines[:5000]) + gzip.compress(lines[5000:]) + b"\0" * 512)

@@ -3,6 +3,7 @@
 import io
 import json
 
+import prepare_blocks
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,8 +12,6 @@ from prepare_inputs import LocalFile
 from prepare_job import Shard
 from prepare_reader import spans
 from prepare_text import read
-
-import prepare_blocks
 
 MIB = 1 << 20
 PATIENT = settings(deadline=None)
@@ -32,7 +31,7 @@ def test_blocks_are_whole_lines(data, chunk, block):
     chunks = [data[place : place + chunk] for place in range(0, len(data), chunk)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prepare_blocks, "BLOCK_BYTES", block)
-        found = [item.data for item in blocks(chunks, 0, MIB)]
+        found = [item.data or b"" for item in blocks(chunks, 0, MIB)]
     assert b"".join(found) == data
     assert [line for item in found for line in item.splitlines()] == text_lines(data)
 
