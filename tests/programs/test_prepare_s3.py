@@ -50,7 +50,7 @@ def server():
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory, server) -> Path:
+def inputs(tmp_path_factory: pytest.TempPathFactory, server: dict[str, str]) -> Path:
     """Return a folder of lines that are in the bucket as well, one file packed there."""
     folder = tmp_path_factory.mktemp("inputs")
     write_lines(folder / "a.jsonl", [f"text {n} " * (n % 70) for n in range(16000)])
@@ -72,7 +72,7 @@ def inputs(tmp_path_factory, server) -> Path:
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory, inputs, tokenizer) -> Path:
+def local(tmp_path_factory: pytest.TempPathFactory, inputs: Path, tokenizer: Path) -> Path:
     """Return the prefix of what the files on disk give."""
     prefix = tmp_path_factory.mktemp("local") / "out"
     run("--input", inputs, "--output-prefix", prefix, "--tokenizer", tokenizer)
