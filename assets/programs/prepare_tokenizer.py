@@ -20,8 +20,8 @@ Tokens: TypeAlias = "np.ndarray[Any, np.dtype[np.uint32]]"
 
 # At most this text at once: `tokenizers` keeps about a hundred bytes a token until it is read.
 _BATCH_CHARACTERS = 1 << 20
-# gigatoken remembers every word that it met, without a limit.
-_CACHE_BYTES = 512 << 20
+# gigatoken remembers every word that it met, without a limit, in a table that grows by doubling.
+_CACHE_BYTES = 256 << 20
 _SMALL_TYPE_BELOW = 65500
 """Megatron's border between two and four bytes a token (indexed_dataset.py, optimal_dtype)."""
 
