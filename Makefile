@@ -63,7 +63,7 @@ lint: setup-dev ## Check style, format, types and the layering.
 snapshots: setup-dev ## Accept the present templates, manifests and README output; read `git diff`.
 	$(BIN)/pytest --snapshot-update tests/snapshots tests/integration/test_readme.py
 
-bench: setup-dev ## Time the project.
+bench: setup-dev programs ## Time the project.
 	$(BIN)/python -m benchmarks
 
 lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade takes newer versions.

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.timing import ROOT
+from benchmarks.timing import ROOT, verdict
 from megatron_eks.local.kubernetes import build, manifests, nodes
 from megatron_eks.local.kubernetes.client import Client, Object, wait_for
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
@@ -143,9 +143,14 @@ def rows() -> list[Row]:
     chart, best = (statistics.median(seconds[name]) for name in variants)
     found = f"{chart:.1f} s (best by hand {best:.1f} s)"
     memory_row = ", ".join(f"{name} {mib:.0f}" for name, mib in peak.items())
-    verdict = "ok" if chart / best <= RATIO else "over"
+    share = chart / best
     return [
-        (f"{NODES} pods running", found, f"ratio {chart / best:.2f}, at most {RATIO}", verdict),
+        (
+            f"{NODES} pods running",
+            found,
+            f"ratio {share:.2f}, at most {RATIO}",
+            verdict(holds=share <= RATIO),
+        ),
         ("peak memory, MiB", f"{sum(peak.values()):.0f}", memory_row, ""),
     ]
 

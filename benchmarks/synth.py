@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.timing import ROOT, interleaved
+from benchmarks.timing import ROOT, Row, interleaved, verdict
 
 RUNS = 5
 JOBS = 500
@@ -33,8 +33,6 @@ k8s.KubeNamespace(chart, "one", metadata=k8s.ObjectMeta(name="one"))
 app.synth()
 """
 
-Row = tuple[str, str, str, str]
-
 
 def rows() -> list[Row]:
     """Measure, and return what, how much, the bar, and whether it holds."""
@@ -56,7 +54,7 @@ def _cdk(folder: Path) -> list[Row]:
     bar = medians["empty"] + SECONDS_A_RESOURCE * resources
     found = f"{medians['app']:.2f} s (empty app {medians['empty']:.2f} s)"
     share = f"{medians['app'] / bar:.2f} of empty + 10 ms x {resources} resources"
-    return [("python app.py", found, share, _verdict(medians["app"] <= bar))]
+    return [("python app.py", found, share, verdict(holds=medians["app"] <= bar))]
 
 
 def _cdk8s(folder: Path) -> list[Row]:
@@ -80,12 +78,17 @@ def _cdk8s(folder: Path) -> list[Row]:
     each = (lots - few) / (JOBS - 1) * 1000
     found = f"{medians['default']:.2f} s (one object {medians['one object']:.2f} s)"
     return [
-        ("cdk8s synth", found, f"ratio {ratio:.2f}, at most {RATIO}", _verdict(ratio <= RATIO)),
+        (
+            "cdk8s synth",
+            found,
+            f"ratio {ratio:.2f}, at most {RATIO}",
+            verdict(holds=ratio <= RATIO),
+        ),
         (
             f"{JOBS} jobs",
             f"{lots:.2f} s (one job {few:.2f} s)",
             f"{each:.1f} ms each, at most {MILLISECONDS_A_JOB}",
-            _verdict(each <= MILLISECONDS_A_JOB),
+            verdict(holds=each <= MILLISECONDS_A_JOB),
         ),
     ]
 
@@ -100,7 +103,3 @@ def _project(folder: Path, count: int) -> Path:
         text = job.replace("name: megatron-cpt-techpulse", f"name: job-{index}")
         (folder / "jobs" / f"{index}.yaml").write_text(text)
     return cluster
-
-
-def _verdict(holds: bool) -> str:  # noqa: FBT001 -- the one argument
-    return "ok" if holds else "over"

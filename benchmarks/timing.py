@@ -12,6 +12,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 Command = Sequence[str]
 
+Row = tuple[str, str, str, str]
+"""What was measured, how much, the bar, and whether it holds."""
+
+
+def verdict(*, holds: bool) -> str:
+    """Return the last column of a row."""
+    return "ok" if holds else "missed"
+
 
 def interleaved(
     commands: Mapping[str, Command], runs: int, env: Mapping[str, str], cwd: Path = ROOT

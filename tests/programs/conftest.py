@@ -8,7 +8,7 @@ import pytest
 import s3_store
 
 from megatron_eks.project import ROOT
-from tests.programs import s3_world
+from tests.programs import prepare_files, s3_world
 from tests.programs.megatron_files import Job
 from tests.programs.s3_world import World
 from tests.programs.trainer_files import Run
@@ -59,3 +59,11 @@ def sync(s3: World, monkeypatch: pytest.MonkeyPatch):
     assert s3.proxy.requests == []
     monkeypatch.setattr(s3_store, "_PAUSE_SECONDS", 0.01)
     return lambda *words: s3_world.call("checkpoint_sync", checkpoint_sync.main, *words)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a tokenizer that was trained for these tests."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    prepare_files.python(prepare_files.TRAIN, folder, prepare_files.BOS, prepare_files.EOD)
+    return folder
