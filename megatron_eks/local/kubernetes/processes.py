@@ -80,6 +80,12 @@ class Processes:
         data = self._log(name).read_bytes()[-_TAIL_BYTES:]
         return f"{data.decode(errors='replace').rstrip()}\n({self._log(name)})"
 
+    def kill(self, name: str) -> None:
+        """Kill a program that is meant to die; nobody counts on it any more."""
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+
     def stop(self, *names: str) -> None:
         """Stop the named programs, or all: the last one started first, each given 10 s."""
         for name in names or tuple(reversed(self._running)):
