@@ -13,7 +13,7 @@ from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.project import ROOT, load_project
-from tests.local.jobs import NODES, pods_of
+from tests.local import jobs
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +60,7 @@ def client(operator, emitted, plan) -> Client:
     admin: Client = operator.client
     for manifest in manifests.read(emitted / "platform"):
         admin.apply(manifest)
-    for number in range(NODES):
+    for number in range(jobs.NODES):
         admin.create(nodes.gpu_node(plan.pools[0], number))
     for node in nodes.system_nodes(plan):
         admin.create(node)
@@ -71,18 +71,12 @@ def client(operator, emitted, plan) -> Client:
 @pytest.fixture
 def submit(client: Client) -> Iterator[Callable[[Object], Object]]:
     """Return a function that applies a job, which is deleted with its pods after the test."""
-    jobs: list[Object] = []
+    applied: list[Object] = []
 
     def apply(manifest: Object) -> Object:
-        jobs.append(manifest)
+        applied.append(manifest)
         return client.apply(manifest)
 
     yield apply
-    for job in jobs:
-        name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
-        client.delete(job["apiVersion"], job["kind"], name, namespace)
-        # The garbage collector looks for new kinds, such as PyTorchJob, every 30 s only.
-        for pod in pods_of(client, job):
-            client.delete("v1", "Pod", pod["metadata"]["name"], namespace, missing_ok=True)
-    # The next test's pods need the nodes.
-    wait_for("deletion", lambda: not any(pods_of(client, job) for job in jobs))
+    for job in applied:
+        jobs.delete(client, job)

@@ -15,6 +15,16 @@ def training_job(name: str, nodes: int = 2) -> Object:
     return rendered.only(rendered.jobs(plan), "PyTorchJob")
 
 
+def delete(client: Client, job: Object) -> None:
+    """Delete a job and return when its pods are gone, because the next test needs the nodes."""
+    name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+    client.delete(job["apiVersion"], job["kind"], name, namespace, missing_ok=True)
+    # The garbage collector looks for new kinds, such as PyTorchJob, every 30 s only.
+    for pod in pods_of(client, job):
+        client.delete("v1", "Pod", pod["metadata"]["name"], namespace, missing_ok=True)
+    wait_for("deletion", lambda: not pods_of(client, job))
+
+
 def pod_specs(job: Object) -> list[Object]:
     """Return the pod of each role, to be changed in place."""
     return [each["template"]["spec"] for each in job["spec"]["pytorchReplicaSpecs"].values()]

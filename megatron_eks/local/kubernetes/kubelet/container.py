@@ -73,7 +73,7 @@ def _become_program(spec: Container, alive: int, report: int) -> None:
     """Enter the container's file tree and run its program; does not return."""
     try:
         linux.end_with_parent()
-        os.set_blocking(alive, False)  # noqa: FBT003 -- the standard library takes no keyword
+        os.set_blocking(alive, False)
         _leave_if_orphaned(alive)
         root = Path(spec.root)
         mounts = [rootfs.Mount(**each) for each in spec.mounts]
@@ -85,7 +85,7 @@ def _become_program(spec: Container, alive: int, report: int) -> None:
         linux.become(spec.user, spec.group)
         linux.end_with_parent()
         _leave_if_orphaned(alive)
-        os.set_inheritable(report, False)
+        os.set_inheritable(report, False)  # noqa: FBT003 -- it takes no keyword
         os.execvpe(spec.command[0], list(spec.command), dict(spec.environment))  # noqa: S606 -- it is what a container does
     except OSError as error:
         os.write(report, f"cannot start {spec.command[0]}: {error}\n".encode())
