@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from megatron_eks.local.kubernetes.client import Client, wait_for
 from megatron_eks.local.kubernetes.processes import ProcessError, Processes
 from megatron_eks.project import ROOT
 from tests.local import jobs
+from tests.local.pids import alive, descendants
 
 # A parent that starts a process which would sleep for an hour, and tells its id.
 _PARENT = """\
@@ -27,25 +27,33 @@ print(json.dumps(processes.pids), flush=True)
 time.sleep(3600)
 """
 
+# A cluster with a pod that sleeps, also in a process that does not belong to its group.
 _CLUSTER = """\
 import json, os, sys, time
+from datetime import date
 from pathlib import Path
-from megatron_eks.local.kubernetes import build, control_plane
+from megatron_eks.local.kubernetes import build, client, control_plane, nodes
+from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
+from megatron_eks.project import ROOT, load_project
+from tests.local.pids import descendants
 plane = control_plane.ControlPlane(build.programs(os.environ, print), Path(sys.argv[1]))
 plane.start()
+plan = load_project(ROOT / "cluster.yaml", date.today()).cluster
+Fleet(plane).start(nodes.as_process(nodes.system_nodes(plan)[0]))
+command = ["sh", "-c", "setsid sleep 3600 & sleep 3600"]
+container = {"name": "main", "image": "busybox", "command": command}
+pod = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "sleeps", "namespace": "default"},
+    "spec": {"containers": [container]},
+}
+plane.client.create(pod)
+# Seven of the cluster; the network's holder; the pod's sandbox, launcher, shell and two more.
+client.wait_for("the pod", lambda: len(descendants(os.getpid())) == 13, 60)
 print(json.dumps(plane.processes.pids), flush=True)
 time.sleep(3600)
 """
-
-
-def alive(pids: Iterable[int]) -> list[int]:
-    """Return which processes still run; one that only waits to be reaped does not."""
-    found = []
-    for pid in pids:
-        status = Path(f"/proc/{pid}/status")
-        if status.exists() and "State:\tZ" not in status.read_text():
-            found.append(pid)
-    return found
 
 
 def killed(script: str, folder: Path) -> list[int]:
@@ -57,8 +65,10 @@ def killed(script: str, folder: Path) -> list[int]:
         assert parent.stdout
         pids = [int(pid) for pid in json.loads(parent.stdout.readline()).values()]
         assert alive(pids) == pids
+        everything = descendants(parent.pid)
+        assert set(everything) >= set(pids)
         parent.kill()
-    return pids
+    return everything
 
 
 def test_a_killed_parent_leaves_no_process(tmp_path):
@@ -141,7 +151,7 @@ def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(tmp_path):
 @pytest.mark.control_plane
 @pytest.mark.usefixtures("programs")
 def test_a_cluster_ends_with_its_supervisor(tmp_path):
-    """Even where the supervisor is killed, which it cannot notice."""
+    """Even where the supervisor is killed, which it cannot notice, and with the pods' processes."""
     pids = killed(_CLUSTER, tmp_path)
-    assert len(pids) == 5
+    assert len(pids) == 13
     wait_for("the end of the cluster", lambda: not alive(pids), 5)

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.plan.cluster import ClusterPlan
 from tests.local import jobs
 from tests.local.kubelet import runs
+from tests.local.pids import descendants
 
 _PROGRAMS = Path(__file__).with_name("programs")
 
@@ -33,17 +35,6 @@ _SMALL = Image(
 _GRACE_SECONDS = 6
 _HEARTBEAT_SECONDS = 1.5
 _BACK_OFF_SECONDS = 0.5
-
-
-def descendants(pid: int) -> list[int]:
-    """Return the processes that a process has started, and those that they have."""
-    found = []
-    # By thread, because a kubelet starts each pod's from a thread of its own.
-    for file in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in file.read_text().split():
-                found += [int(child), *descendants(int(child))]
-    return found
 
 
 @dataclass
@@ -114,6 +105,11 @@ class Cluster:
             query={"gracePeriodSeconds": "0"},
         )
 
+    def now(self, pod: Object) -> Object:
+        """Return a pod as it is by now."""
+        metadata = pod["metadata"]
+        return self.client.get("v1", "Pod", metadata["name"], metadata["namespace"])
+
     def logs(self, pod: Object, container: str, **query: str) -> str:
         """Return what the API server gets from the kubelet."""
         metadata = pod["metadata"]
@@ -175,12 +171,20 @@ def start(cluster: Cluster, submit: Callable[[Object], Object]) -> Callable[[Obj
 
 
 @pytest.fixture
-def run_pod(cluster: Cluster) -> Iterator[Callable[..., Object]]:
+def run_pod(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Callable[..., Object]]:
     """Return a function that creates a pod of one shell script, deleted after the test."""
     client, names = cluster.client, itertools.count()
+    # No test meets another's pods, which may be going still.
+    prefix = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:50]
     made: list[Object] = []
 
-    def create(script: str, *, container: Object | None = None, **spec: object) -> Object:
+    def create(
+        script: str,
+        *,
+        container: Object | None = None,
+        labels: Object | None = None,
+        **spec: object,
+    ) -> Object:
         only: Object = {
             "name": "main",
             "image": "busybox",
@@ -190,11 +194,13 @@ def run_pod(cluster: Cluster) -> Iterator[Callable[..., Object]]:
         pod: Object = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": f"pod-{next(names)}", "namespace": "default"},
+            "metadata": {
+                "name": f"{prefix}-{next(names)}",
+                "namespace": "default",
+                "labels": labels or {},
+            },
             "spec": {"restartPolicy": "Never", "containers": [only], **spec},
         }
-        if made:
-            pod["metadata"]["name"] = f"{made[0]['metadata']['name']}-{len(made)}"
         made.append(client.create(pod))
         return made[-1]
 
@@ -202,3 +208,35 @@ def run_pod(cluster: Cluster) -> Iterator[Callable[..., Object]]:
     for pod in made:
         with contextlib.suppress(ApiError):
             cluster.force_delete(pod)
+
+
+@pytest.fixture
+def ended(cluster: Cluster) -> Callable[..., Object]:
+    """Return a function that waits for a pod's end, in a phase, and returns it."""
+
+    def wait(pod: Object, phase: str = "Succeeded") -> Object:
+        def found() -> Object | None:
+            now = cluster.now(pod)
+            return now if now["status"]["phase"] in {"Succeeded", "Failed"} else None
+
+        now: Object = wait_for("the pod's end", found, 60)
+        if now["status"]["phase"] != phase:
+            pytest.fail(f"{now['status']}\n{cluster.logs(pod, 'main')}")
+        return now
+
+    return wait
+
+
+@pytest.fixture
+def state(cluster: Cluster) -> Callable[..., Object]:
+    """Return a function that waits until a pod's only container is in a state, and returns it."""
+
+    def wait(pod: Object, kind: str, reason: str | None = None) -> Object:
+        def found() -> Object | None:
+            (status,) = cluster.now(pod)["status"].get("containerStatuses", [{"state": {}}])
+            met = status["state"].get(kind)
+            return status if met is not None and reason in {None, met.get("reason")} else None
+
+        return wait_for(f"a container to be {kind} {reason}", found, 60)
+
+    return wait

@@ -8,6 +8,7 @@ import pytest
 from megatron_eks.local.kubernetes.client import wait_for
 from tests.local import jobs
 from tests.local.kubelet import runs
+from tests.local.pids import alive, descendants
 
 pytestmark = pytest.mark.control_plane
 
@@ -82,7 +83,9 @@ def test_a_lost_node_is_replaced(cluster, start):
     run.wait_for_step(after=2)
     _, worker = jobs.pods_of(cluster.client, run.job)
     name, node = worker["metadata"]["name"], worker["spec"]["nodeName"]
+    processes = descendants(cluster.plane.processes.pids[f"kubelet-{node}"])
     cluster.fleet.lose(node)
+    wait_for("the end of its processes", lambda: not alive(processes), 5)
     cluster.add_gpu_node()
 
     def evicted() -> bool:

@@ -1,6 +1,7 @@
 """What every pod of a node needs of it."""
 
 import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -67,24 +68,21 @@ class Context:
         self.shared = Path(settings.shared)
         self.allocatable: Mapping[str, str] = settings.node["status"]["allocatable"]
         self.images = tuple(_image(each) for each in settings.images)
-        self._free = set(range(_FIRST, _LAST + 1))
+        # The one that has been free for longest comes next: others may still know its last pod.
+        self._free = deque(range(_FIRST, _LAST + 1))
         self._lock = threading.Lock()
 
     def take_address(self) -> IPv4Address:
         """Return an address that no pod of the node has."""
         with self._lock:
-            number = min(self._free)
-            self._free.remove(number)
+            number = self._free.popleft()
         return network.pod_address(self.settings.number, number)
 
     def give_back(self, address: str) -> None:
         """Let another pod have an address."""
         with self._lock:
-            self._free.add(int(IPv4Address(address)) - int(self._base))
-
-    @property
-    def _base(self) -> IPv4Address:
-        return network.pod_address(self.settings.number, 0)
+            base = network.pod_address(self.settings.number, 0)
+            self._free.append(int(IPv4Address(address)) - int(base))
 
     def logs(self, pod: Object) -> Path:
         """Return where the logs of a pod's containers lie, laid out as in /var/log/pods."""

@@ -189,10 +189,13 @@ class PodWorker(threading.Thread):
         address = self._address or NODE_ADDRESS
         known = {"podIP": address, "hostIP": NODE_ADDRESS}
         pod["status"] |= {**known, **{f"{key}s": [{"ip": each}] for key, each in known.items()}}
+        self._folder.mkdir(parents=True, exist_ok=True)
         maker = VolumeMaker(
             context.client, pod, self._folder / "volumes", context.shared, context.allocatable
         )
         volumes = maker.make()
+        if self._sandbox:
+            self._sandbox.end()
         self._sandbox = SandboxProcess(
             Sandbox(
                 network=context.settings.holder,

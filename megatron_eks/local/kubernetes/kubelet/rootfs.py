@@ -51,7 +51,11 @@ def build(root: Path, mounts: list[Mount], directory: str) -> None:
 
 
 def _parts(path: str) -> tuple[str, ...]:
-    return PurePath(os.path.normpath(path)).parts[1:]
+    """Return where a path leads: a link on the way (/var/run) must not lead out of the tree."""
+    normal = os.path.normpath(path)
+    if PurePath(normal).parts[1:2] and PurePath(normal).parts[1] not in _OWN:
+        normal = os.path.realpath(normal)
+    return PurePath(normal).parts[1:]
 
 
 def _show(host: Path, own: Path, wanted: list[tuple[str, ...]], skip: frozenset[str]) -> None:
@@ -62,28 +66,16 @@ def _show(host: Path, own: Path, wanted: list[tuple[str, ...]], skip: frozenset[
         target = own / entry.name
         below = [parts[1:] for parts in wanted if parts and parts[0] == entry.name]
         if entry.is_symlink():
-            # Where a mount goes, a link would lead it elsewhere.
-            if () not in below:
-                target.symlink_to(Path(entry.path).readlink())
+            target.symlink_to(Path(entry.path).readlink())
         elif entry.is_dir(follow_symlinks=False):
             target.mkdir()
-            if any(parts and not _can_hold(Path(entry.path), parts) for parts in below):
+            if any(not Path(entry.path, *parts).exists() for parts in below):
                 _show(Path(entry.path), target, below, frozenset())
             else:
                 _bind(Path(entry.path), target)
         else:
             target.touch()
             _bind(Path(entry.path), target)
-
-
-def _can_hold(host: Path, parts: tuple[str, ...]) -> bool:
-    """Say whether something can be mounted at a path as it is, with no link on the way."""
-    path = host
-    for part in parts:
-        path = path / part
-        if path.is_symlink() or not path.exists():
-            return False
-    return True
 
 
 def _bind(source: Path, target: Path) -> None:

@@ -48,7 +48,10 @@ class SandboxProcess:
         )
         _tell(self._process, json.dumps(asdict(spec)))
         if _pipe(self._process.stdout).readline() != READY:
-            raise SandboxError(_pipe(self._process.stderr).read().strip())
+            # The last line of a traceback says what happened.
+            said = _pipe(self._process.stderr).read().strip()
+            self._process.wait()
+            raise SandboxError(said.rpartition("\n")[2])
 
     @property
     def pid(self) -> int:
@@ -76,6 +79,8 @@ class ContainerProcess:
         self.pid = 0
         """The program's process; 0 until it is known."""
         log.parent.mkdir(parents=True, exist_ok=True)
+        # Whoever asks for the log of a container that runs must find one.
+        log.touch()
         reader, writer = os.pipe()
         self._process = subprocess.Popen(  # noqa: S603 -- our own module
             python("container", str(writer)),

@@ -143,5 +143,8 @@ def _since(query: dict[str, str]) -> str:
     """Return the first time that is asked for, as the log files write it."""
     if "sinceSeconds" in query:
         begin = datetime.now(tz=UTC) - timedelta(seconds=int(query["sinceSeconds"]))
-        return begin.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return query.get("sinceTime", "")
+    elif "sinceTime" in query:
+        begin = datetime.fromisoformat(query["sinceTime"]).astimezone(UTC)
+    else:
+        return ""
+    return begin.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
