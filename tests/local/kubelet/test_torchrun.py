@@ -26,7 +26,9 @@ def test_a_killed_rank_restarts_all(cluster, start):
     """The survivors' torchrun notices, every pod restarts in place, and the run continues."""
     run = start(runs.job("torch-killed", 2))
     run.wait_for_step(after=3)
-    (rank,) = cluster.processes_of(jobs.pods_of(cluster.client, run.job)[1], "train_megatron.py")
+    _, worker = jobs.pods_of(cluster.client, run.job)
+    agents = cluster.processes_of(worker, "torch.distributed.run")
+    (rank,) = set(cluster.processes_of(worker, "train_megatron.py")) - set(agents)
     os.kill(rank, signal.SIGKILL)
     assert run.wait_for_restart()["start"] > 3
     run.finish()

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from megatron_eks.local.kubernetes.client import Client, Object
+from megatron_eks.local.kubernetes.client import ApiError, Client, Object
 from megatron_eks.local.kubernetes.kubelet import network
 from megatron_eks.local.kubernetes.kubelet.images import Image
 from megatron_eks.local.kubernetes.kubelet.rootfs import Mount
+
+GONE = frozenset({404, 409})
+"""The server's answers about a pod that is not there any more, or another of the same name."""
 
 _FIRST, _LAST = 2, 254
 
@@ -83,6 +86,22 @@ class Context:
         with self._lock:
             base = network.pod_address(self.settings.number, 0)
             self._free.append(int(IPv4Address(address)) - int(base))
+
+    def remove(self, pod: Object) -> None:
+        """Take a pod whose processes are gone from the API."""
+        metadata = pod["metadata"]
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": 0,
+            "preconditions": {"uid": metadata["uid"]},
+        }
+        try:
+            self.client.request("DELETE", path, body)
+        except ApiError as error:
+            if error.status not in GONE:
+                raise
 
     def logs(self, pod: Object) -> Path:
         """Return where the logs of a pod's containers lie, laid out as in /var/log/pods."""

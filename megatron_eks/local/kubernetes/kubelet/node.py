@@ -2,12 +2,12 @@
 
 import http.client
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from megatron_eks.local.kubernetes.client import ApiError, Object
 from megatron_eks.local.kubernetes.kubelet.context import NODE_ADDRESS, Context
-from megatron_eks.local.kubernetes.kubelet.pod import PodWorker, remove
+from megatron_eks.local.kubernetes.kubelet.pod import PodWorker
 from megatron_eks.local.kubernetes.kubelet.status import timestamp
 from megatron_eks.local.kubernetes.watch import Change, Watch
 
@@ -33,7 +33,7 @@ class _Pod:
 
     manifest: Object
     worker: PodWorker | None = None
-    removing: bool = field(default=False)
+    removing: bool = False
 
 
 class Node:
@@ -96,8 +96,16 @@ class Node:
         """Complete the deletion of a pod without processes, without holding up anybody."""
         if not pod.removing:
             pod.removing = True
-            arguments = (self._context, pod.manifest)
-            threading.Thread(target=remove, args=arguments, daemon=True).start()
+            threading.Thread(target=self._remove_now, args=(pod,), daemon=True).start()
+
+    def _remove_now(self, pod: _Pod) -> None:
+        try:
+            self._context.remove(pod.manifest)
+        except _SERVER_ERRORS:
+            # The next change of the pod, or the next list of all, brings it up again.
+            pod.removing = False
+        finally:
+            self._context.client.close_own()
 
     def _beat_until_it_works(self, stopped: threading.Event) -> None:
         while not stopped.is_set():

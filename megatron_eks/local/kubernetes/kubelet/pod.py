@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from megatron_eks.local.kubernetes.client import ApiError, Object
 from megatron_eks.local.kubernetes.kubelet import events, status
-from megatron_eks.local.kubernetes.kubelet.context import NODE_ADDRESS, Context
+from megatron_eks.local.kubernetes.kubelet.context import GONE, NODE_ADDRESS, Context
 from megatron_eks.local.kubernetes.kubelet.creation import Creation, host_name
 from megatron_eks.local.kubernetes.kubelet.lifecycle import Managed
 from megatron_eks.local.kubernetes.kubelet.network import GATEWAY, PREFIX
@@ -22,7 +22,6 @@ from megatron_eks.local.kubernetes.kubelet.volumes import VolumeError, VolumeMak
 
 _RETRY_SECONDS = 1.0
 _SERVER_ERRORS = (ApiError, http.client.HTTPException, OSError)
-_GONE = frozenset({404, 409})
 
 
 @dataclass(frozen=True)
@@ -243,7 +242,7 @@ class PodWorker(threading.Thread):
             self._context.client.request("PATCH", path, body, content_type=kind)
         except _SERVER_ERRORS as error:
             self._reported = {}
-            if isinstance(error, ApiError) and error.status in _GONE:
+            if isinstance(error, ApiError) and error.status in GONE:
                 self._vanish()
         else:
             self._reported = now
@@ -278,25 +277,8 @@ class PodWorker(threading.Thread):
             time.sleep(_RETRY_SECONDS)
         while self._pod["metadata"].get("deletionTimestamp") and not self._gone:
             try:
-                remove(self._context, self._pod)
+                self._context.remove(self._pod)
             except _SERVER_ERRORS:
                 time.sleep(_RETRY_SECONDS)
             else:
                 break
-
-
-def remove(context: Context, pod: Object) -> None:
-    """Take a pod whose processes are gone from the API."""
-    metadata = pod["metadata"]
-    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-    body = {
-        "apiVersion": "v1",
-        "kind": "DeleteOptions",
-        "gracePeriodSeconds": 0,
-        "preconditions": {"uid": metadata["uid"]},
-    }
-    try:
-        context.client.request("DELETE", path, body)
-    except ApiError as error:
-        if error.status not in _GONE:
-            raise
