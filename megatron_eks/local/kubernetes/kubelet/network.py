@@ -81,7 +81,10 @@ def _hold() -> tuple[int, socket.socket, socket.socket]:
     theirs.close()
     message, descriptors, _, _ = socket.recv_fds(ours, _CHUNK, 2)
     if not descriptors:
-        sys.exit(f"this user may not make user and network namespaces: {message.decode()}")
+        sys.exit(
+            f"this user may not make user and network namespaces: {message.decode()} - on Ubuntu:"
+            " sudo sysctl --write kernel.apparmor_restrict_unprivileged_userns=0"
+        )
     names_socket, api_socket = (socket.socket(fileno=each) for each in descriptors)
     return pid, names_socket, api_socket
 
