@@ -160,3 +160,15 @@ def test_an_api_server_that_restarts_is_told_everything(cluster, run_pod, state,
     status = ended(pod, "Failed")["status"]["containerStatuses"][0]
     assert status["state"]["terminated"]["exitCode"] == 3
     ended(run_pod("true"))
+
+
+def test_a_node_that_starts_again_continues_its_pods(cluster, run_pod, state):
+    """Their processes are lost with it, so every container is restarted, and says why."""
+    pod = run_pod("exec sleep 1000", restartPolicy="Always", terminationGracePeriodSeconds=0)
+    state(pod, "running")
+    kubelet = f"kubelet-{cluster.now(pod)['spec']['nodeName']}"
+    cluster.plane.processes.kill(kubelet)
+    cluster.plane.processes.restart(kubelet)
+    wait_for("a restart", lambda: state(pod, "running")["restartCount"] == 1, 60)
+    last = state(pod, "running")["lastState"]["terminated"]
+    assert (last["exitCode"], last["reason"]) == (137, "ContainerStatusUnknown")

@@ -50,14 +50,15 @@ class Managed:
         if not is_init and pod["spec"].get("initContainers"):
             reason = "PodInitializing"
         self.status = ContainerStatus(spec, is_init, waiting(reason), {})
-        self.due = 0.0
-        """When something is to be done, if nothing happens before."""
         self._policy = _policy(pod, self.status)
         self._process: ContainerProcess | None = None
         self._probers: list[Prober] = []
+        self._kill_at = _NEVER
+        self._start_at = _NEVER
         self._delay = 0.0
         self._began = 0.0
         self._has_run = False
+        self._asked = False
         self._ending = False
         self._restore()
 
@@ -79,6 +80,11 @@ class Managed:
                     self.status.state = {"terminated": ended}
 
     @property
+    def due(self) -> float:
+        """When something is to be done, if nothing happens before."""
+        return self._kill_at if self._process else self._start_at
+
+    @property
     def is_running(self) -> bool:
         """Say whether there are processes."""
         return self._process is not None
@@ -98,27 +104,27 @@ class Managed:
         """Start it unless it runs, has ended for good, or must wait."""
         now = time.monotonic()
         if self._process:
-            if now >= self.due:
+            if now >= self._kill_at:
                 # Its probe has failed, and the time to end is over.
                 self.kill()
             return
-        if self.is_final or now < self.due:
+        if self.is_final or (self._asked and now < self._start_at):
             return
-        self._pod = pod
+        self._pod, self._asked = pod, True
         try:
             self._start(creation, pod)
         except UnknownImageError as error:
             first = self.status.state.get("waiting", {}).get("reason") != "ErrImagePull"
             self.status.state = waiting("ErrImagePull" if first else "ImagePullBackOff", str(error))
-            self.due = now + _CONFIG_RETRY_SECONDS if first else _NEVER
+            self._start_at = now + _CONFIG_RETRY_SECONDS if first else _NEVER
             events.warn(self._context, pod, "Failed", f"Failed to pull image: {error}")
         except ConfigError as error:
             self.status.state = waiting("CreateContainerConfigError", str(error))
-            self.due = now + _CONFIG_RETRY_SECONDS
+            self._start_at = now + _CONFIG_RETRY_SECONDS
             events.warn(self._context, pod, "Failed", f"Error: {error}")
         except (ApiError, http.client.HTTPException, OSError) as error:
             self.status.state = waiting("CreateContainerError", str(error))
-            self.due = now + _CONFIG_RETRY_SECONDS
+            self._start_at = now + _CONFIG_RETRY_SECONDS
 
     def _start(self, creation: Creation, pod: Object) -> None:
         spec = creation.container(self.status.spec, pod)
@@ -135,7 +141,8 @@ class Managed:
         )
         self._process = process
         status.state = {"running": {"startedAt": timestamp()}}
-        self._began, self.due = time.monotonic(), _NEVER
+        self._began = time.monotonic()
+        self._start_at = self._kill_at = _NEVER
         events.note(self._context, pod, "Started", f"Container started: {status.name}")
         run = _Run(process, creation.sandbox)
         if "startupProbe" in status.spec:
@@ -175,7 +182,7 @@ class Managed:
     def _end_run(self, process: ContainerProcess) -> None:
         """End a run whose probe has failed; the restart policy decides what follows."""
         grace = self._pod["spec"].get("terminationGracePeriodSeconds", 30)
-        self.due = time.monotonic() + float(grace)
+        self._kill_at = time.monotonic() + float(grace)
         process.signal(signal.SIGTERM)
 
     def terminate(self) -> None:
@@ -189,6 +196,7 @@ class Managed:
 
     def kill(self) -> None:
         """Kill its processes."""
+        self._kill_at = _NEVER
         if self._process:
             self._process.kill()
 
@@ -223,7 +231,7 @@ class Managed:
         now = time.monotonic()
         if now - self._began > first * _LONGEST_FACTOR * _FORGOTTEN_FACTOR:
             self._delay = 0.0
-        self.due = now + self._delay
+        self._start_at = now + self._delay
         if self._delay:
             status, metadata = self.status, self._pod["metadata"]
             message = (

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from megatron_eks.local.kubernetes.client import ApiError, Object
@@ -165,6 +165,7 @@ class PodWorker(threading.Thread):
         if any(each.is_running for each in self._managed) and time.monotonic() >= end.deadline:
             for each in self._managed:
                 each.kill()
+            self._end = replace(end, deadline=float("inf"))
         return not any(each.is_running for each in self._managed)
 
     def _prepare(self) -> Creation | None:
@@ -212,12 +213,12 @@ class PodWorker(threading.Thread):
     def _receive(self) -> None:
         """Wait for news or for the next thing that is due, and take in all that came."""
         now = time.monotonic()
-        due = [self._over_deadline()]
-        due += [each.due - now for each in self._managed if not self._end]
         if self._end:
-            due.append(self._end.deadline - now)
-        elif not self._creation:
-            due.append(self._retry_at - now)
+            due = [self._end.deadline - now]
+        elif self._creation:
+            due = [self._over_deadline(), *(each.due - now for each in self._managed)]
+        else:
+            due = [self._over_deadline(), self._retry_at - now]
         if self._reported == {}:
             due.append(_RETRY_SECONDS)
         seconds = min(due)
@@ -236,7 +237,10 @@ class PodWorker(threading.Thread):
             return
         metadata = self._pod["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
-        body = {"metadata": {"uid": metadata["uid"]}, "status": now}
+        body: Object = {"metadata": {"uid": metadata["uid"]}, "status": dict(now)}
+        if "podIPs" in now:
+            # Else a node that starts again would add to the address of the pod's first life.
+            body["status"]["podIPs"] = [{"$patch": "replace"}, *now["podIPs"]]
         kind = "application/strategic-merge-patch+json"
         try:
             self._context.client.request("PATCH", path, body, content_type=kind)
