@@ -45,10 +45,10 @@ synth: setup ## Write the CloudFormation templates, the Kubernetes manifests and
 	$(BIN)/cdk8s synth --check-upgrade=false
 	$(BIN)/meks plan
 
-test: lint programs ## Lint, then run every test but those of the local control plane.
-	$(BIN)/pytest -m "not control_plane" $(PYTEST_ARGS)
+test: lint programs ## Lint, then run every test; the first time builds the local control plane.
+	$(BIN)/pytest $(PYTEST_ARGS)
 
-test-local: setup-dev ## Run the tests on a real control plane; the first time builds it.
+test-local: programs ## Run the tests on a real control plane alone.
 	$(BIN)/pytest -m control_plane $(PYTEST_ARGS)
 
 test-core: lint ## Lint, then run the tests that need no command line, cluster or upstream code.

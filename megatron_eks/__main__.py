@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
         case "plan":
             return plan.run(options.cluster, options.output, today())
         case "local":
-            return local.run(options.action, options.cluster, options.output)
+            return local.run(options.action, options.cluster, options.nodes, options.output)
         case _:
             return check.run(options.paths, options.output, sys.stdout)
 
@@ -111,9 +111,22 @@ def _parser() -> argparse.ArgumentParser:
         choices=("up", "down", "status"),
         help="start one (the first time builds it, in about six minutes); stop it; describe it",
     )
+    command.add_argument(
+        "--nodes",
+        type=_node_count,
+        default=0,
+        metavar="N",
+        help="run pods as processes here, on N nodes of each pool; default: simulate all nodes",
+    )
     _cluster(command)
     _output(command, "text, or the same as data")
     return parser
+
+
+def _node_count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of nodes, 1 or more")
+    return int(text)
 
 
 def _command(

@@ -24,8 +24,11 @@ _TAIL_LINES = 30
 _NONE = "no local cluster is running - start one with: meks local up"
 
 
-def run(action: str, cluster_file: Path, output: str) -> int:
-    """Carry out `up`, `down` or `status` and return the exit code."""
+def run(action: str, cluster_file: Path, nodes: int, output: str) -> int:
+    """Carry out `up`, `down` or `status` and return the exit code.
+
+    With `nodes`, so many of each pool run their pods as processes; else all are simulated.
+    """
     # One cluster for each user, found again by every later command.
     folder = build.cache_folder(os.environ) / "local"
     match action:
@@ -34,14 +37,14 @@ def run(action: str, cluster_file: Path, output: str) -> int:
             with folder.with_suffix(".lock").open("w") as lock:
                 # Of two that come at once, the second finds what the first has started.
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                return _up(folder, cluster_file.resolve(), output)
+                return _up(folder, cluster_file.resolve(), nodes, output)
         case "down":
             return _down(folder)
         case _:
             return _status(folder, output)
 
 
-def _up(folder: Path, cluster_file: Path, output: str) -> int:
+def _up(folder: Path, cluster_file: Path, nodes: int, output: str) -> int:
     if _is_running(folder):
         _say("a local cluster is running already")
         return _print_kubeconfig(_wait(folder, None), output)
@@ -57,7 +60,10 @@ def _up(folder: Path, cluster_file: Path, output: str) -> int:
     _say("starting the control plane")
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 -- our own entry point
-            [sys.executable, "-m", "megatron_eks.local.kubernetes", folder, cluster_file],
+            [
+                *(sys.executable, "-m", "megatron_eks.local.kubernetes"),
+                *(folder, cluster_file, str(nodes)),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -15,7 +15,7 @@ from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.project import ROOT, load_project
-from tests.local.jobs import NODES, pods_of
+from tests.local import jobs
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +31,7 @@ def project(tmp_path_factory) -> Path:
     shutil.copytree(ROOT / "jobs", folder / "jobs")
     text = (ROOT / "cluster.yaml").read_text(encoding="utf-8")
     assert "max_nodes: 2" in text
-    (folder / "cluster.yaml").write_text(text.replace("max_nodes: 2", f"max_nodes: {NODES}"))
+    (folder / "cluster.yaml").write_text(text.replace("max_nodes: 2", f"max_nodes: {jobs.NODES}"))
     return folder
 
 
@@ -72,7 +72,7 @@ def client(operator, emitted, plan) -> Client:
     admin: Client = operator.client
     for manifest in manifests.read(emitted / "platform"):
         admin.apply(manifest)
-    for number in range(NODES):
+    for number in range(jobs.NODES):
         admin.create(nodes.gpu_node(plan.pools[0], number))
     for node in nodes.system_nodes(plan):
         admin.create(node)
@@ -83,25 +83,12 @@ def client(operator, emitted, plan) -> Client:
 @pytest.fixture
 def submit(client: Client) -> Iterator[Callable[[Object], Object]]:
     """Return a function that applies a job, which is deleted with its pods after the test."""
-    jobs: list[Object] = []
+    applied: list[Object] = []
 
     def apply(manifest: Object) -> Object:
-        jobs.append(manifest)
+        applied.append(manifest)
         return client.apply(manifest)
 
     yield apply
-    for job in jobs:
-        name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
-        client.delete(job["apiVersion"], job["kind"], name, namespace)
-
-    def gone() -> bool:
-        # The garbage collector looks for new kinds, such as PyTorchJob, every 30 s only, and the
-        # operator may make one more pod before it knows that the job is gone.
-        pods = [pod for job in jobs for pod in pods_of(client, job)]
-        for metadata in (pod["metadata"] for pod in pods):
-            if "deletionTimestamp" not in metadata:
-                client.delete("v1", "Pod", metadata["name"], metadata["namespace"], missing_ok=True)
-        return not pods
-
-    # The next test's pods need the nodes.
-    wait_for("deletion", gone, 120)
+    for job in applied:
+        jobs.delete(client, job)

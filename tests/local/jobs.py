@@ -15,6 +15,23 @@ def training_job(name: str, nodes: int = 2) -> Object:
     return rendered.only(rendered.jobs(plan), "PyTorchJob")
 
 
+def delete(client: Client, job: Object) -> None:
+    """Delete a job and return when its pods are gone, because the next test needs the nodes."""
+    name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+    client.delete(job["apiVersion"], job["kind"], name, namespace, missing_ok=True)
+
+    def gone() -> bool:
+        # The garbage collector looks for new kinds, such as PyTorchJob, every 30 s only, and the
+        # operator may make one more pod before it knows that the job is gone.
+        pods = pods_of(client, job)
+        for metadata in (pod["metadata"] for pod in pods):
+            if "deletionTimestamp" not in metadata:
+                client.delete("v1", "Pod", metadata["name"], metadata["namespace"], missing_ok=True)
+        return not pods
+
+    wait_for("deletion", gone, 120)
+
+
 def pod_specs(job: Object) -> list[Object]:
     """Return the pod of each role, to be changed in place."""
     return [each["template"]["spec"] for each in job["spec"]["pytorchReplicaSpecs"].values()]

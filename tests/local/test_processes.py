@@ -4,16 +4,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from megatron_eks.local.kubernetes import manifests
 from megatron_eks.local.kubernetes.build import cache_folder
 from megatron_eks.local.kubernetes.client import Client, wait_for
 from megatron_eks.local.kubernetes.processes import ProcessError, Processes
 from megatron_eks.project import ROOT
 from tests.local import jobs
+from tests.local.pids import alive, descendants
 
 # A parent that starts a process which would sleep for an hour, and tells its id.
 _PARENT = """\
@@ -27,25 +29,33 @@ print(json.dumps(processes.pids), flush=True)
 time.sleep(3600)
 """
 
+# A cluster with a pod that sleeps, also in a process that does not belong to its group.
 _CLUSTER = """\
 import json, os, sys, time
+from datetime import date
 from pathlib import Path
-from megatron_eks.local.kubernetes import build, control_plane
+from megatron_eks.local.kubernetes import build, client, control_plane, nodes
+from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
+from megatron_eks.project import ROOT, load_project
+from tests.local.pids import descendants
 plane = control_plane.ControlPlane(build.programs(os.environ, print), Path(sys.argv[1]))
 plane.start()
+plan = load_project(ROOT / "cluster.yaml", date.today()).cluster
+Fleet(plane).start(nodes.as_process(nodes.system_nodes(plan)[0]))
+command = ["sh", "-c", "setsid sleep 3600 & sleep 3600"]
+container = {"name": "main", "image": "busybox", "command": command}
+pod = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "sleeps", "namespace": "default"},
+    "spec": {"containers": [container]},
+}
+plane.client.create(pod)
+# Seven of the cluster; the network's holder; the pod's sandbox, launcher, shell and two more.
+client.wait_for("the pod", lambda: len(descendants(os.getpid())) == 13, 60)
 print(json.dumps(plane.processes.pids), flush=True)
 time.sleep(3600)
 """
-
-
-def alive(pids: Iterable[int]) -> list[int]:
-    """Return which processes still run; one that only waits to be reaped does not."""
-    found = []
-    for pid in pids:
-        status = Path(f"/proc/{pid}/status")
-        if status.exists() and "State:\tZ" not in status.read_text():
-            found.append(pid)
-    return found
 
 
 def killed(script: str, folder: Path) -> list[int]:
@@ -57,8 +67,10 @@ def killed(script: str, folder: Path) -> list[int]:
         assert parent.stdout
         pids = [int(pid) for pid in json.loads(parent.stdout.readline()).values()]
         assert alive(pids) == pids
+        everything = descendants(parent.pid)
+        assert set(everything) >= set(pids)
         parent.kill()
-    return pids
+    return everything
 
 
 def test_a_killed_parent_leaves_no_process(tmp_path):
@@ -92,16 +104,18 @@ def test_a_program_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
     assert not alive(pids)
 
 
-@pytest.mark.control_plane
-@pytest.mark.usefixtures("programs")
-def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(tmp_path):
-    """`up` gives a kubeconfig, `status` the processes, `down` takes all of it away; a job runs."""
+Meks = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def meks(programs, tmp_path) -> Meks:
+    """Return a function that runs `meks local`, with room for a cluster of the test's own."""
     cache = cache_folder({"XDG_CACHE_HOME": str(tmp_path)})
     cache.mkdir()
-    # The programs that are built already, and room for a cluster of this test's own.
-    (cache / "kubernetes").symlink_to(cache_folder(os.environ) / "kubernetes")
+    # The programs that are built already.
+    (cache / "kubernetes").symlink_to(programs["etcd"].parents[1])
 
-    def meks(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(  # noqa: S603 -- our own command
             [sys.executable, "-m", "megatron_eks", "local", *arguments],
             cwd=ROOT,
@@ -111,6 +125,19 @@ def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(tmp_path):
             check=False,
         )
 
+    return run
+
+
+def connected(kubeconfig: Path) -> Client:
+    """Return a client of what a kubeconfig leads to."""
+    config = json.loads(kubeconfig.read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    return Client(cluster["server"], Path(cluster["certificate-authority"]), user["token"])
+
+
+@pytest.mark.control_plane
+def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(meks):
+    """`up` gives a kubeconfig, `status` the processes, `down` takes all of it away; a job runs."""
     assert meks("status").returncode == 3
     done = meks("up", "-o", "json")
     assert done.returncode == 0, done.stderr
@@ -124,9 +151,7 @@ def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(tmp_path):
     assert len(alive(pids)) == 7
     assert status["ports"]["kube-apiserver"] > 0
 
-    config = json.loads(kubeconfig.read_text())
-    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-    client = Client(cluster["server"], Path(cluster["certificate-authority"]), user["token"])
+    client = connected(kubeconfig)
     job = jobs.training_job("by-hand")
     client.apply(job)
     jobs.wait_for_pods(client, job, 2, "Running")
@@ -139,9 +164,33 @@ def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(tmp_path):
 
 
 @pytest.mark.control_plane
+def test_meks_local_runs_pods_where_it_is_asked_to(meks, emitted):
+    """With `--nodes` a job ends by itself, because its pod has really run and ended."""
+    done = meks("up", "--nodes", "1", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    client = connected(Path(json.loads(done.stdout)["kubeconfig"]))
+    names = {node["metadata"]["name"] for node in client.list("v1", "Node")}
+    assert names == {"system-0", "system-1", "p4d-0"}
+    (job,) = manifests.read(emitted / "validation")
+    client.apply(job)
+    name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+
+    def succeeded() -> bool:
+        status = client.get("batch/v1", "Job", name, namespace)["status"]
+        return bool(status.get("succeeded"))
+
+    wait_for("the job", succeeded, 60)
+    client.close()
+    pid = json.loads(meks("status", "-o", "json").stdout)["pid"]
+    pids = [pid, *descendants(pid)]
+    assert meks("down").returncode == 0
+    wait_for("the end of all processes", lambda: not alive(pids), 5)
+
+
+@pytest.mark.control_plane
 @pytest.mark.usefixtures("programs")
 def test_a_cluster_ends_with_its_supervisor(tmp_path):
-    """Even where the supervisor is killed, which it cannot notice."""
+    """Even where the supervisor is killed, which it cannot notice, and with the pods' processes."""
     pids = killed(_CLUSTER, tmp_path)
-    assert len(pids) == 5
+    assert len(pids) == 13
     wait_for("the end of the cluster", lambda: not alive(pids), 5)

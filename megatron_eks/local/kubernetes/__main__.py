@@ -1,4 +1,4 @@
-"""The process behind `meks local up`: `python -m megatron_eks.local.kubernetes FOLDER CLUSTER`."""
+"""The process behind `meks local up`: `python -m ...local.kubernetes FOLDER CLUSTER NODES`."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ from megatron_eks.local.kubernetes.client import ApiError
 from megatron_eks.local.kubernetes.processes import ProcessError
 
 
-def main(folder: str, cluster_file: str) -> int:
+def main(folder: str, cluster_file: str, process_nodes: str) -> int:
     """Run a cluster, holding the folder's lock as a sign of life."""
     with Path(folder, "lock").open("w") as lock:
         try:
@@ -22,7 +22,7 @@ def main(folder: str, cluster_file: str) -> int:
         try:
             programs = build.programs(os.environ, _report)
             today = datetime.now(tz=UTC).date()
-            cluster.serve(programs, Path(cluster_file), Path(folder), today)
+            cluster.serve(programs, Path(cluster_file), Path(folder), today, int(process_nodes))
         except (ApiError, ProcessError, TimeoutError, build.BuildError) as error:
             sys.stderr.write(f"{error}\n")
             return 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 # An API object is JSON, which has no narrower type.
@@ -47,7 +47,13 @@ class Client:
     """One user's requests, on one connection for each thread."""
 
     def __init__(
-        self, server: str, authority: "Path", token: str, *, impersonate: str | None = None
+        self,
+        server: str,
+        authority: "Path",
+        token: str,
+        *,
+        impersonate: str | None = None,
+        group: str | None = None,
     ) -> None:
         address = urlsplit(server)
         self._host, self._port = address.hostname or "", address.port or 443
@@ -56,6 +62,8 @@ class Client:
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
         if impersonate:
             self._headers["Impersonate-User"] = impersonate
+        if group:
+            self._headers["Impersonate-Group"] = group
         self._resources: dict[tuple[str, str], _Resource] = {}
         self._local = threading.local()
         self._connections: list[http.client.HTTPSConnection] = []
@@ -64,6 +72,14 @@ class Client:
         """Close the connections of all threads."""
         for connection in self._connections:
             connection.close()
+
+    def close_own(self) -> None:
+        """Close the connection of this thread, which needs none any more."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._connections.remove(connection)
+            del self._local.connection
 
     def acting_as(self, user: str) -> "Client":
         """Return a client whose requests the server judges as another user's."""
@@ -171,6 +187,20 @@ class Client:
         if status >= _FIRST_ERROR:
             raise ApiError(status, answer.get("reason", ""), answer.get("message", ""))
         return answer
+
+    def stream(self, path: str, query: "Mapping[str, str]", timeout: float) -> "Iterator[bytes]":
+        """Yield the lines of an answer as they come, on a connection of their own."""
+        connection = http.client.HTTPSConnection(
+            self._host, self._port, context=self._context, timeout=timeout
+        )
+        try:
+            connection.request("GET", f"{path}?{urlencode(query)}", headers=self._headers)
+            response = connection.getresponse()
+            if response.status >= _FIRST_ERROR:
+                raise ApiError(response.status, response.reason, response.read().decode())
+            yield from response
+        finally:
+            connection.close()
 
     def ready(self) -> bool:
         """Say whether the server has started completely."""

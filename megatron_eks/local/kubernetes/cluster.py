@@ -1,4 +1,4 @@
-"""One whole local cluster: control plane, our platform, the operator, simulated nodes."""
+"""One whole local cluster: control plane, our platform, the operator, and nodes."""
 
 import json
 import os
@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING
 from megatron_eks.local.kubernetes import manifests, nodes
 from megatron_eks.local.kubernetes.client import wait_for
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
+from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.project import load_project
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from megatron_eks.plan.cluster import ClusterPlan
+
 STATE_FILE = "state.json"
 
 _WATCH_SECONDS = 0.5
+_NODES_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,17 @@ def read_state(folder: Path) -> State:
     return State(**json.loads((folder / STATE_FILE).read_text()))
 
 
-def serve(programs: "Mapping[str, Path]", cluster_file: Path, folder: Path, today: date) -> None:
+def serve(
+    programs: "Mapping[str, Path]",
+    cluster_file: Path,
+    folder: Path,
+    today: date,
+    process_nodes: int = 0,
+) -> None:
     """Run a cluster until SIGTERM or SIGINT; raise ProcessError if one of its programs ends.
 
-    Expects the project's manifests in `folder`/manifests.
+    Expects the project's manifests in `folder`/manifests. With `process_nodes` each pool has so
+    many nodes that run their pods here, and the system nodes do too; otherwise all are simulated.
     """
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -50,7 +61,8 @@ def serve(programs: "Mapping[str, Path]", cluster_file: Path, folder: Path, toda
     plane = ControlPlane(programs, folder / "cluster")
     plane.start()
     try:
-        _fill(plane, cluster_file, folder / "manifests" / "platform", today)
+        _install(plane, folder / "manifests" / "platform")
+        _add_nodes(plane, load_project(cluster_file, today).cluster, process_nodes)
         state = State(os.getpid(), str(plane.kubeconfig), plane.processes.pids, plane.ports)
         partial = folder / f"{STATE_FILE}.partial"
         partial.write_text(json.dumps(asdict(state)))
@@ -62,7 +74,7 @@ def serve(programs: "Mapping[str, Path]", cluster_file: Path, folder: Path, toda
         plane.stop()
 
 
-def _fill(plane: ControlPlane, cluster_file: Path, platform: Path, today: date) -> None:
+def _install(plane: ControlPlane, platform: Path) -> None:
     client = plane.client
     operator_file = manifests.operator_file(platform)
     Operator(plane, manifests.read_file(operator_file)).install()
@@ -71,14 +83,26 @@ def _fill(plane: ControlPlane, cluster_file: Path, platform: Path, today: date) 
         if file != operator_file:
             for each in manifests.read_file(file):
                 client.apply(each)
-    plan = load_project(cluster_file, today).cluster
+
+
+def _add_nodes(plane: ControlPlane, plan: "ClusterPlan", process_nodes: int) -> None:
+    count = {pool.name: min(process_nodes or pool.max_nodes, pool.max_nodes) for pool in plan.pools}
     wanted = [
         *nodes.system_nodes(plan),
-        *(nodes.gpu_node(pool, number) for pool in plan.pools for number in range(pool.max_nodes)),
+        *(
+            nodes.gpu_node(pool, number)
+            for pool in plan.pools
+            for number in range(count[pool.name])
+        ),
     ]
-    for node in wanted:
-        client.create(node)
-    wait_for(
-        "the nodes",
-        lambda: all(nodes.is_ready(node) for node in client.list("v1", "Node")),
-    )
+    if process_nodes:
+        Fleet(plane).start(*map(nodes.as_process, wanted))
+    else:
+        for node in wanted:
+            plane.client.create(node)
+
+    def ready() -> bool:
+        found = plane.client.list("v1", "Node")
+        return len(found) == len(wanted) and all(nodes.is_ready(node) for node in found)
+
+    wait_for("the nodes", ready, _NODES_SECONDS)

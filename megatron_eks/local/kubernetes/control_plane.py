@@ -58,8 +58,11 @@ class ControlPlane:
     thread; see `Processes`.
     """
 
-    def __init__(self, programs: "Mapping[str, Path]", folder: Path) -> None:
+    def __init__(
+        self, programs: "Mapping[str, Path]", folder: Path, *, node_grace_seconds: int = 50
+    ) -> None:
         self.folder = folder
+        self._node_grace_seconds = node_grace_seconds
         self.processes = Processes(folder)
         self.ports: dict[str, int] = {}
         self._programs = programs
@@ -81,10 +84,15 @@ class ControlPlane:
         """The administrator's kubeconfig."""
         return self._kubeconfig_file(_ADMIN)
 
+    @property
+    def token(self) -> str:
+        """The administrator's token."""
+        return self._tokens[_ADMIN]
+
     @cached_property
     def client(self) -> Client:
         """An administrator's client."""
-        return Client(self.server, self.authority, self._tokens[_ADMIN])
+        return Client(self.server, self.authority, self.token)
 
     def start(self) -> None:
         """Start everything and return when it is ready, after about five seconds."""
@@ -177,10 +185,12 @@ class ControlPlane:
             "--allow-privileged=true",
             # Endpoints refuse a loopback address.
             "--endpoint-reconciler-type=none",
+            # Where a kubelet of processes listens; the names of its nodes lead nowhere.
+            "--kubelet-preferred-address-types=InternalIP",
             f"--service-cluster-ip-range={_SERVICE_RANGE}",
             "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-key-file={self._private_key}",
-            f"--service-account-signing-key-file={self._private_key}",
+            f"--service-account-key-file={self.private_key}",
+            f"--service-account-signing-key-file={self.private_key}",
         )
         self.processes.wait("kube-apiserver", self.authority.exists)
         self.processes.wait("kube-apiserver", self.client.ready)
@@ -194,10 +204,12 @@ class ControlPlane:
             f"--kubeconfig={self._kubeconfig_file(_CONTROLLER_MANAGER)}",
             "--leader-elect=false",
             "--use-service-account-credentials=true",
-            f"--service-account-private-key-file={self._private_key}",
+            f"--service-account-private-key-file={self.private_key}",
             f"--root-ca-file={self.authority}",
             # A claim is bound after 1 s instead of 11.
             "--pvclaimbinder-sync-period=1s",
+            # How long a node may miss its heartbeat; Kubernetes' own default is 50 s.
+            f"--node-monitor-grace-period={self._node_grace_seconds}s",
             f"--kube-api-qps={_REQUESTS_PER_SECOND}",
             f"--kube-api-burst={_BURST}",
             "--controllers=" + ",".join(["*", *(f"-{name}" for name in _CONTROLLERS_OFF)]),
@@ -250,7 +262,8 @@ class ControlPlane:
         )
 
     @property
-    def _private_key(self) -> Path:
+    def private_key(self) -> Path:
+        """The key of the authority's certificate."""
         # The API server makes its serving key before it reads the one for ServiceAccounts, so one
         # key serves both and no other tool has to make one.
         return self._certificates / "apiserver.key"

@@ -86,6 +86,12 @@ def system_nodes(plan: "ClusterPlan") -> "list[Object]":
     ]
 
 
+def as_process(node: "Object") -> "Object":
+    """Return a node for a kubelet of processes to register; KWOK leaves it alone."""
+    labels = {key: each for key, each in node["metadata"]["labels"].items() if key != SIMULATED}
+    return {**node, "metadata": {**node["metadata"], "labels": labels}}
+
+
 def is_ready(node: "Object") -> bool:
     """Say whether pods can be scheduled: a new node carries taints until its state is known."""
     conditions = {each["type"]: each["status"] for each in node["status"].get("conditions", ())}

@@ -32,6 +32,7 @@ class Processes:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._again: dict[str, Callable[[], None]] = {}
 
     @property
     def pids(self) -> dict[str, int]:
@@ -42,6 +43,7 @@ class Processes:
         self, name: str, *program: str | Path, environment: "Mapping[str, str] | None" = None
     ) -> None:
         """Start a program under a name; its output is appended to NAME.log."""
+        self._again[name] = lambda: self.start(name, *program, environment=environment)
         with self._log(name).open("ab") as log:
             self._running[name] = subprocess.Popen(  # noqa: S603 -- programs that `build` built
                 # Isolated and without site-packages: 15 ms instead of 60.
@@ -80,9 +82,23 @@ class Processes:
         data = self._log(name).read_bytes()[-_TAIL_BYTES:]
         return f"{data.decode(errors='replace').rstrip()}\n({self._log(name)})"
 
+    def restart(self, name: str) -> None:
+        """Start a program again as it was, after stopping it if it runs."""
+        if name in self._running:
+            self.stop(name)
+        self._again[name]()
+
+    def kill(self, name: str) -> None:
+        """Kill a program that is meant to die; nobody counts on it any more."""
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+
     def stop(self, *names: str) -> None:
         """Stop the named programs, or all: the last one started first, each given 10 s."""
-        for name in names or tuple(reversed(self._running)):
+        # One that was started again keeps its place.
+        order = [name for name in reversed(self._again) if name in self._running]
+        for name in names or order:
             process = self._running.pop(name)
             process.send_signal(signal.SIGTERM)
             try:

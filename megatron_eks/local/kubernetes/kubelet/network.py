@@ -1,0 +1,135 @@
+"""The network between pods and its name server, for all nodes of a cluster. A process.
+
+`python -m ...network FILE` reads `Settings` from a JSON file. It holds a user and a network
+namespace in which a bridge joins the pods of all nodes, answers names on the cluster's DNS address,
+and leads the address of the `kubernetes` Service to the API server. When all of that works it
+writes its holder's process id to `holder` beside the file.
+"""
+
+import json
+import os
+import socket
+import sys
+import threading
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from megatron_eks.local.kubernetes.client import Client
+from megatron_eks.local.kubernetes.kubelet import linux
+from megatron_eks.local.kubernetes.kubelet.names import Names
+from megatron_eks.local.kubernetes.kubelet.netlink import Network
+from megatron_eks.local.kubernetes.kubelet.sandbox import BRIDGE
+from megatron_eks.local.kubernetes.watch import Watch
+
+# Apart from the range of KWOK's pods. Nothing outside of the namespace sees it.
+GATEWAY = IPv4Address("10.64.0.1")
+PREFIX = 16
+API_SERVICE = IPv4Address("172.20.0.1")
+# Where EKS has it: EKS User Guide, "Managing the CoreDNS add-on".
+DNS = IPv4Address("172.20.0.10")
+
+_CHUNK = 65536
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where the API server is."""
+
+    server: str
+    authority: str
+    token: str
+
+
+def pod_address(node: int, number: int) -> IPv4Address:
+    """Return an address of a node's own 256; the first node is 1, since 0 has the gateway."""
+    return GATEWAY + 256 * node + number - 1
+
+
+def main(file: Path) -> None:
+    """Serve until killed."""
+    settings = Settings(**json.loads(file.read_text()))
+    holder, names_socket, api_socket = _hold()
+    client = Client(settings.server, Path(settings.authority), settings.token)
+    names = Names()
+    never = threading.Event()
+    for path in ("/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices"):
+        watch = Watch(client, path)
+        threading.Thread(target=watch.follow, args=(names.learn, never), daemon=True).start()
+    port = int(settings.server.rpartition(":")[2])
+    threading.Thread(target=_forward, args=(api_socket, port), daemon=True).start()
+    target = file.with_name("holder")
+    partial = target.with_suffix(".partial")
+    partial.write_text(str(holder))
+    partial.replace(target)
+    while True:
+        query, sender = names_socket.recvfrom(_CHUNK)
+        names_socket.sendto(names.answer(query), sender)
+
+
+def _hold() -> tuple[int, socket.socket, socket.socket]:
+    """Start the process that holds the namespaces; return its id, and sockets made in there."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        try:
+            _become_holder(theirs)
+        except OSError as error:
+            theirs.send(str(error).encode())
+        os._exit(1)
+    theirs.close()
+    message, descriptors, _, _ = socket.recv_fds(ours, _CHUNK, 2)
+    if not descriptors:
+        sys.exit(
+            f"this user may not make user and network namespaces: {message.decode()} - on Ubuntu:"
+            " sudo sysctl --write kernel.apparmor_restrict_unprivileged_userns=0"
+        )
+    names_socket, api_socket = (socket.socket(fileno=each) for each in descriptors)
+    return pid, names_socket, api_socket
+
+
+def _become_holder(parent: socket.socket) -> None:
+    linux.become_root_of_new_users()
+    linux.unshare(linux.NEW_NETWORK)
+    linux.end_with_parent()
+    network = Network()
+    network.set_up("lo")
+    network.add_bridge(BRIDGE)
+    network.add_address(BRIDGE, GATEWAY, PREFIX)
+    for address in (DNS, API_SERVICE):
+        network.add_address(BRIDGE, address, 32)
+    network.set_up(BRIDGE)
+    names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    names.bind((str(DNS), 53))
+    api = socket.create_server((str(API_SERVICE), 443))
+    socket.send_fds(parent, [b"made"], [names.fileno(), api.fileno()])
+    os.execvp("sleep", ["sleep", "infinity"])  # noqa: S606, S607 -- coreutils
+
+
+def _forward(listener: socket.socket, port: int) -> None:
+    """Lead each connection to a port of this machine's loopback interface."""
+    while True:
+        inner, _ = listener.accept()
+        try:
+            outer = socket.create_connection(("127.0.0.1", port))
+        except OSError:
+            inner.close()
+            continue
+        for pair in ((inner, outer), (outer, inner)):
+            threading.Thread(target=_pump, args=pair, daemon=True).start()
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while data := source.recv(_CHUNK):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        # Either end is gone, so the other has nothing to wait for.
+        for each in (source, target):
+            each.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,61 @@
+"""Jobs of our own chart that step on process nodes until a test tells them to finish."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from megatron_eks.local.kubernetes.client import Object, wait_for
+from tests.local import jobs
+
+SMALL = "small"
+"""The image of ranks that start at once; see `programs/small`."""
+
+# Two cores may have a dozen interpreters to start that all import torch.
+_SECONDS = 240
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job, and where rank 0 records its steps."""
+
+    job: Object
+    folder: Path
+
+    def steps(self) -> list[Object]:
+        """Return the steps that are recorded so far."""
+        file = self.folder / "steps.jsonl"
+        # The last line may be half written.
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def wait_for_step(self, *, after: int = 0) -> Object:
+        """Return the newest step as soon as there are more than a number of them."""
+        found: Object = wait_for("a step", lambda: self.steps()[after:], _SECONDS)[-1]
+        return found
+
+    def wait_for_restart(self) -> Object:
+        """Return the first step of another start than those that are known by now."""
+        known = {step["start"] for step in self.steps()}
+
+        def found() -> list[Object]:
+            return [step for step in self.steps() if step["start"] not in known]
+
+        return wait_for("a restart", found, _SECONDS)[0]
+
+    def finish(self) -> None:
+        """Tell the job to end after its next step."""
+        (self.folder / "finish").touch()
+
+
+def job(name: str, nodes: int, *, processes: int = 1, image: str | None = None) -> Object:
+    """Return the default job, on fewer GPUs and with a log directory of its own."""
+    found = jobs.training_job(name, nodes)
+    found["spec"]["nprocPerNode"] = str(processes)
+    for pod in jobs.pod_specs(found):
+        # What is told to end has nothing to save.
+        pod["terminationGracePeriodSeconds"] = 2
+        (container,) = pod["containers"]
+        container["image"] = image or container["image"]
+        args = container["args"]
+        args[args.index("--log-dir") + 1] = f"/shared/logs/{name}"
+    return found

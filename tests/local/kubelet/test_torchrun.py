@@ -1,0 +1,37 @@
+"""The real torchrun and gloo on process nodes, in jobs of our chart on the real operator."""
+
+import os
+import signal
+
+import pytest
+
+from tests.local import jobs
+from tests.local.kubelet import runs
+
+pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
+
+
+@pytest.mark.parametrize(("nodes", "processes"), [(1, 2), (2, 2), (4, 1)])
+def test_all_ranks_meet(cluster, start, nodes, processes):
+    """Each torchrun finds its peers by the names and the port that the operator gave it."""
+    run = start(runs.job(f"torch-{nodes}", nodes, processes=processes))
+    step = run.wait_for_step()
+    assert step["world"] == nodes * processes
+    assert step["sum"] == sum(range(1, nodes * processes + 1))
+    run.finish()
+    jobs.wait_for_condition(cluster.client, run.job, "Succeeded")
+
+
+def test_a_killed_rank_restarts_all(cluster, start):
+    """The survivors' torchrun notices, every pod restarts in place, and the run continues."""
+    run = start(runs.job("torch-killed", 2))
+    run.wait_for_step(after=3)
+    _, worker = jobs.pods_of(cluster.client, run.job)
+    agents = cluster.processes_of(worker, "torch.distributed.run")
+    (rank,) = set(cluster.processes_of(worker, "train_megatron.py")) - set(agents)
+    os.kill(rank, signal.SIGKILL)
+    assert run.wait_for_restart()["start"] > 3
+    run.finish()
+    jobs.wait_for_condition(cluster.client, run.job, "Succeeded")
+    pods = jobs.pods_of(cluster.client, run.job)
+    assert [pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods] == [1, 1]
