@@ -84,13 +84,6 @@ def _unknown_instance(path: "Path", name: str) -> Finding:
 def _unknown_facts(path: "Path", pool: "GpuPool") -> "Iterator[Finding]":
     """Name what depends on a fact that nobody has published."""
     instance = INSTANCES[pool.instance_type]
-    several = pool.max_nodes > 1 and instance.efa_interfaces
-    if several and instance.allreduce_min_busbw_gb_s is None:
-        found = f"nobody has published an all-reduce of two {instance.name}"
-        remedy = (
-            "give nccl_test jobs their own pass_busbw_gb_s: there is no pass mark to start from"
-        )
-        yield Finding(Code.UNKNOWN_FACT, path, found, remedy, Level.WARNING)
     if instance.gpu.tflops_bf16 is None:
         found = f"the dense bf16 peak of {instance.gpu.name} is unknown"
         remedy = "judge runs by tokens a second: MFU and predicted times need the peak"

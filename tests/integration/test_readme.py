@@ -13,17 +13,21 @@ from tests import normalise
 pytestmark = pytest.mark.tools
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "examples").glob("*/README.md"))]
 
 # A comment that holds a command, and the block that shows its output.
 GOLDEN = re.compile(r"<!-- golden: (.+?) -->\n```text\n(.*?)```", re.DOTALL)
 
 
-@pytest.mark.parametrize(("command", "shown"), GOLDEN.findall(README))
-def test_output_is_as_shown(command, shown, tmp_path, request):
+BLOCKS = [(page, *block) for page in PAGES for block in GOLDEN.findall(page.read_text())]
+
+
+@pytest.mark.parametrize(("page", "command", "shown"), BLOCKS)
+def test_output_is_as_shown(page, command, shown, tmp_path, request):
     """Each marked block is the output of its command on the shipped project."""
     shutil.copy(ROOT / "cluster.yaml", tmp_path)
-    shutil.copytree(ROOT / "jobs", tmp_path / "jobs")
+    for folder in ("jobs", "examples"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     path = f"{ROOT / '.venv' / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin"
     done = subprocess.run(  # noqa: S603 -- the README's own commands
         ["/bin/bash", "-c", command],
@@ -34,7 +38,6 @@ def test_output_is_as_shown(command, shown, tmp_path, request):
         check=False,
     )
     if request.config.getoption("--snapshot-update"):
-        page = ROOT / "README.md"
         old, new = (
             f"<!-- golden: {command} -->\n```text\n{text}```" for text in (shown, done.stdout)
         )
@@ -44,12 +47,13 @@ def test_output_is_as_shown(command, shown, tmp_path, request):
 
 
 def test_golden_blocks_exist():
-    """The README shows the plan and an error."""
-    assert len(GOLDEN.findall(README)) == 2
+    """The README shows the plan and an error, the cheap first run what it costs."""
+    assert [page.parent.name for page, *_ in BLOCKS[2:]] == ["g5"]
+    assert BLOCKS[0][0] == BLOCKS[1][0] == ROOT / "README.md"
 
 
 def test_links_lead_somewhere():
     """Every relative link of README and docs names a file of the repository."""
-    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+    for page in (*PAGES, *(ROOT / "docs").rglob("*.md")):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), (page.name, target)

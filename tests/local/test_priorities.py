@@ -14,7 +14,7 @@ GPU = "requests.nvidia.com/gpu"
 
 def check_pod(emitted, name: str, gpus: int) -> Object:
     """Return the pod of the smoke test by itself, with another number of GPUs."""
-    (job,) = manifests.read(emitted / "validation")
+    (job,) = manifests.read_file(emitted / "validation" / "nvidia-smi-p4d.k8s.yaml")
     spec = job["spec"]["template"]["spec"]
     for amounts in spec["containers"][0]["resources"].values():
         amounts["nvidia.com/gpu"] = gpus

@@ -171,7 +171,7 @@ def test_meks_local_runs_pods_where_it_is_asked_to(meks, emitted):
     client = connected(Path(json.loads(done.stdout)["kubeconfig"]))
     names = {node["metadata"]["name"] for node in client.list("v1", "Node")}
     assert names == {"system-0", "system-1", "p4d-0"}
-    (job,) = manifests.read(emitted / "validation")
+    (job,) = manifests.read_file(emitted / "validation" / "nvidia-smi-p4d.k8s.yaml")
     client.apply(job)
     name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
 

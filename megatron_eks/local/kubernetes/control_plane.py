@@ -192,10 +192,15 @@ class ControlPlane:
             f"--service-account-key-file={self.private_key}",
             f"--service-account-signing-key-file={self.private_key}",
         )
-        self.processes.wait("kube-apiserver", self.authority.exists)
+        self.processes.wait("kube-apiserver", self._has_certificates)
         self.processes.wait("kube-apiserver", self.client.ready)
         for user, token in self._tokens.items():
             self.write_kubeconfig(user, token)
+
+    def _has_certificates(self) -> bool:
+        """Tell whether both files are whole; the API server writes the key last."""
+        key = self._certificates / "apiserver.key"
+        return key.exists() and key.read_text().endswith("KEY-----\n")
 
     def _start_controller_manager(self) -> None:
         self.run(

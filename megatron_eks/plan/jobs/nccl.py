@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.config.errors import Code, Finding
+from megatron_eks.config.errors import Code, Finding, Level
 from megatron_eks.plan.job import MIB
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_gpus, check_runtime, gpu_pool, no_meaning
@@ -32,6 +32,10 @@ def check(job: "NcclTestJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
         yield Finding(Code.MESSAGE_SIZES, ("min_bytes",), found, "use at most max_bytes")
     pool = gpu_pool(job, cluster)
     if pool is not None:
+        if job.nodes > 1 and _pass_mark(job, INSTANCES[pool.instance_type]) is None:
+            found = f"no published all-reduce of {pool.instance_type} to take a pass mark from"
+            remedy = "give one of your own, or the test passes whatever it measures"
+            yield Finding(Code.UNKNOWN_FACT, ("pass_busbw_gb_s",), found, remedy, Level.WARNING)
         gpu = INSTANCES[pool.instance_type].gpu
         room = gpu.usable_memory_mib * MIB - OVERHEAD_BYTES
         if job.max_bytes > room:

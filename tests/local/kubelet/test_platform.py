@@ -68,7 +68,7 @@ def test_the_claims_of_both_namespaces_are_one_file_system(cluster):
 
 def test_the_validation_job_succeeds(cluster, emitted, submit):
     """Its program is played, its pod is real."""
-    (job,) = manifests.read(emitted / "validation")
+    (job,) = manifests.read_file(emitted / "validation" / "nvidia-smi-p4d.k8s.yaml")
     submit(job)
     name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
 
