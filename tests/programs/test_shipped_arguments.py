@@ -1,0 +1,107 @@
+"""What the plans of all shipped jobs pass to our programs, before the programs' own parsers.
+
+Megatron's own arguments have a test of their own: test_megatron_parser.py.
+"""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import allreduce_bench
+import bridge_config
+import convert_checkpoint
+import efa_check
+import fetch
+import prepare_options
+import pytest
+import storage_bench
+import train_bridge
+from findings import Finding as ProgramFinding
+from trainer_config import read_config
+from trainer_shape import read_model
+
+from megatron_eks.plan.job import CONFIG_DIRECTORY, JobPlan
+from megatron_eks.plan.jobs.validation import plan_validation
+from megatron_eks.project import ROOT, load_project
+from tests import examples
+
+PARSERS = {
+    "allreduce_bench": allreduce_bench._parser,  # noqa: SLF001 -- the parser is the program's own
+    "convert_checkpoint": convert_checkpoint._parser,  # noqa: SLF001 -- as above
+    "efa_check": efa_check._parser,  # noqa: SLF001 -- as above
+    "fetch": fetch._parser,  # noqa: SLF001 -- as above
+    "prepare_data": lambda: prepare_options.parser(None),
+    "storage_bench": storage_bench._parser,  # noqa: SLF001 -- as above
+    "train_bridge": train_bridge._parser,  # noqa: SLF001 -- as above
+}
+TRAINERS = {"train_fsdp", "train_ddp"}
+ELSEWHERE = {"train_megatron"}
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory) -> dict[str, JobPlan]:
+    """Plan every job of the default cluster and of the examples, and the tests of every pool."""
+    folder = tmp_path_factory.mktemp("examples")
+    files = {name: examples.copy(name, folder / name) for name in examples.NAMES}
+    found: dict[str, JobPlan] = {}
+    for name, cluster in {"default": ROOT / "cluster.yaml", **files}.items():
+        project = load_project(cluster, datetime.now(tz=UTC).date())
+        tests = plan_validation(project.cluster, project.outputs.images)
+        found |= {f"{name}/{job.name}": job for job in (*project.jobs, *tests)}
+    return found
+
+
+def program(job: JobPlan) -> str:
+    """Return the name of the program that a job runs."""
+    return Path(job.command[-1]).stem
+
+
+def test_every_program_is_here(plans):
+    """A job whose program nobody checks would be no part of the promise."""
+    used = {program(job) for job in plans.values()}
+    assert used == {*PARSERS, *TRAINERS, *ELSEWHERE}
+
+
+def test_arguments_are_the_parsers_own(plans):
+    """Argparse ends the process where it meets an option that it does not know."""
+    checked = 0
+    for name, job in plans.items():
+        if program(job) in PARSERS:
+            try:
+                PARSERS[program(job)]().parse_args(job.args)
+            except SystemExit:
+                pytest.fail(f"{name}: {program(job)} {' '.join(job.args)}")
+            checked += 1
+    assert checked > len(PARSERS)
+
+
+def test_configurations_are_the_trainers_own(plans, tmp_path):
+    """Every key and value of the files that FSDP and DDP jobs mount."""
+    trained = {name: job for name, job in plans.items() if program(job) in TRAINERS}
+    assert len(trained) > len(TRAINERS)
+    for name, job in trained.items():
+        findings: list[ProgramFinding] = []
+        config = read_config(config_of(job, tmp_path), findings)
+        assert config is not None, (name, findings)
+        base = config.checkpoint.pretrained is not None
+        assert read_model(config.model, base_weights=base, findings=findings), name
+        assert findings == [], name
+
+
+def test_configurations_are_the_recipes_own(plans, tmp_path):
+    """Every block of the file that a Megatron-Bridge job mounts has its place in a recipe."""
+    bridged = [job for job in plans.values() if program(job) == "train_bridge"]
+    assert bridged
+    for job in bridged:
+        _, findings = bridge_config.values_of(json.loads(config_of(job, tmp_path).read_text()))
+        assert findings == []
+
+
+def config_of(job: JobPlan, folder: Path) -> Path:
+    """Write the file that `--config` names, as it is mounted."""
+    mounted = Path(job.args[job.args.index("--config") + 1])
+    assert str(mounted.parent) == CONFIG_DIRECTORY
+    content = job.files[mounted.name]
+    file = folder / mounted.name
+    file.write_text(content if isinstance(content, str) else content.decode())
+    return file
