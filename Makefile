@@ -12,10 +12,10 @@ PIP_SYNC := $(PIP) install --require-hashes --no-deps --only-binary :all: --no-c
 # certificates, which networks with an inspecting proxy need.
 NPM := NODE_USE_SYSTEM_CA=1 $(BIN)/node .venv/nodejs/lib/node_modules/npm/bin/npm-cli.js \
 	--loglevel=error --no-audit --no-fund --no-update-notifier --ignore-scripts
-UV_COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
+UV_COMPILE := $(BIN)/uv pip compile --system-certs --quiet --generate-hashes --universal --python-version 3.11 \
 	--custom-compile-command "make lock"
 # Unlike pip it takes its files from one cache by hard link: 5.6 GB once, whatever the checkouts.
-UV_SYNC := $(BIN)/uv pip sync --quiet --require-hashes --only-binary :all:
+UV_SYNC := $(BIN)/uv pip sync --system-certs --quiet --require-hashes --only-binary :all:
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Synthesis is offline: no look-up of newer versions, no telemetry.
@@ -71,10 +71,10 @@ lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade tak
 	$(UV_COMPILE) $(LOCK) -o requirements-dev.txt requirements-dev.in
 	$(UV_COMPILE) $(LOCK) -o requirements-programs.txt requirements-programs.in
 	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
-	cd assets/images/fsdp && $(CURDIR)/$(BIN)/uv pip compile --quiet --generate-hashes $(LOCK) \
+	cd assets/images/fsdp && $(CURDIR)/$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) \
 		--python-version 3.12 --python-platform x86_64-manylinux_2_34 --only-binary :all: \
 		--custom-compile-command "make lock" requirements.in -o requirements.txt
-	cd assets/images/megatron && $(CURDIR)/$(BIN)/uv pip compile --quiet --generate-hashes $(LOCK) \
+	cd assets/images/megatron && $(CURDIR)/$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) \
 		--python-version 3.12 --python-platform x86_64-manylinux_2_39 --only-binary :all: \
 		--overrides base-image.txt --custom-compile-command "make lock" requirements.in -o requirements.txt
 
