@@ -173,8 +173,21 @@ class MegatronRun:
 
 
 def losses(out: str) -> dict[int, float]:
-    """Return the loss of each iteration, as the lines of a log have it."""
-    return {int(iteration): float(loss) for iteration, loss in _LOSS.findall(out)}
+    """Return the loss of each iteration, as the lines of one start's log have it."""
+    (found,) = starts(out)
+    return found
+
+
+def starts(out: str) -> list[dict[int, float]]:
+    """Return the same for each start that wrote into a log."""
+    found: list[dict[int, float]] = []
+    last = 0
+    for iteration, loss in _LOSS.findall(out):
+        if not found or int(iteration) <= last:
+            found.append({})
+        last = int(iteration)
+        found[-1][last] = float(loss)
+    return found
 
 
 def from_iteration(losses: dict[int, float], iteration: int) -> dict[int, float]:
