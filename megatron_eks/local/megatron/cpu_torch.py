@@ -39,6 +39,10 @@ class _Stream:
     def __getattr__(self, name: str) -> Callable[..., None]:
         return _answer(None)
 
+    def record_event(self, event: "_Event | None" = None) -> "_Event":
+        """Return an event, as a stream does."""
+        return event or _Event()
+
     def __enter__(self) -> Self:
         return self
 
