@@ -63,11 +63,11 @@ def test_checkpoint_is_taken_to_another_layout(trained, ranks, layout):
     assert moved.run(ranks) == pytest.approx(from_iteration(losses, INTERVAL), abs=ROUNDING)
 
 
-def test_planned_arguments_train_in_bf16(trained):
-    """As a job file leads to them, bf16 and all, over a pipeline from its first iteration."""
+def test_planned_arguments_train(trained):
+    """As a job file of fp8 leads to them, over a pipeline from its first iteration, in bf16."""
     run, _ = trained
     planned = run.another("planned", pipeline=2)
-    planned.left_out, planned.extra = frozenset(), ()
+    planned.precision, planned.left_out, planned.extra = "fp8", frozenset(), ()
     losses = planned.run(2)
     assert list(losses) == list(range(1, ITERATIONS + 1))
     assert losses[ITERATIONS] < losses[1] - 1
