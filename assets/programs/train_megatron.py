@@ -170,7 +170,8 @@ def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, l
     if start.first_of_node:
         status = "refused" if refused else "starting"
         report.write_summary({"program": "train_megatron", "status": status, "rank": start.rank})
-    return report.exit_code, [sys.executable, str(start.program), *words]
+    process = str(_HERE / "megatron_process.py")
+    return report.exit_code, [sys.executable, process, str(start.program), *words]
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], bool, list[str]]:

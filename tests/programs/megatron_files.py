@@ -32,6 +32,16 @@ if "--until-gone" in words:
 if "--print-lines" in words:
     for number in range(int(words[words.index("--print-lines") + 1])):
         print(f"line {number} " + "x" * 1000)
+if "--fail-with-worker" in words:
+    import multiprocessing
+    def work(ready):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        ready.set()
+        time.sleep(600)
+    ready = multiprocessing.Event()
+    multiprocessing.Process(target=work, args=(ready,), daemon=True).start()
+    ready.wait()
+    raise RuntimeError("a collective failed")
 sys.exit(int(words[words.index("--end-with") + 1]) if "--end-with" in words else 0)
 """
 

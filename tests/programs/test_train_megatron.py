@@ -46,6 +46,13 @@ def test_exit_code_is_megatrons(job, code):
     assert job.run("--end-with", str(code)).returncode == code
 
 
+def test_error_ends_the_process(job):
+    """Though a worker ignores SIGTERM, as Megatron's data loaders do, for which Python waits."""
+    done = job.run("--fail-with-worker")
+    assert done.returncode == 1
+    assert done.stderr.endswith("RuntimeError: a collective failed\n")
+
+
 def test_megatron_takes_the_process_over(job):
     """SIGTERM of torchrun's group reaches Megatron, whose last words still reach both logs."""
     process = job.popen("--wait-for-signal")

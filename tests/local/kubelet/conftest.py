@@ -14,7 +14,7 @@ from megatron_eks.local.kubernetes import manifests, nodes
 from megatron_eks.local.kubernetes.client import ApiError, Client, Object, wait_for
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
-from megatron_eks.local.kubernetes.kubelet.images import Image, torch
+from megatron_eks.local.kubernetes.kubelet.images import Image, megatron, torch
 from megatron_eks.local.kubernetes.kubelet.rootfs import Mount
 from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.plan.cluster import ClusterPlan
@@ -129,7 +129,7 @@ def cluster(programs, emitted, plan, tmp_path_factory) -> Iterator[Cluster]:
     operator.install()
     fleet = Fleet(
         plane,
-        images=[torch("megatron-training", _PROGRAMS / "torch"), _SMALL],
+        images=[torch("megatron-training", _PROGRAMS / "torch"), megatron(runs.MEGATRON), _SMALL],
         back_off_seconds=_BACK_OFF_SECONDS,
         heartbeat_seconds=_HEARTBEAT_SECONDS,
     )

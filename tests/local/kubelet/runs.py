@@ -10,6 +10,9 @@ from tests.local import jobs
 SMALL = "small"
 """The image of ranks that start at once; see `programs/small`."""
 
+MEGATRON = "real-megatron"
+"""The image that `meks local up` has in the place of `megatron-training`."""
+
 # Two cores may have a dozen interpreters to start that all import torch.
 _SECONDS = 240
 

@@ -3,12 +3,13 @@
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from megatron_eks.local.kubernetes.kubelet.rootfs import Mount
 
 _ROOT = Path(__file__).parents[4]
+_MEGATRON = Path(__file__).parents[2] / "megatron"
 _STAND_INS = Path(__file__).with_name("standins")
 _PROGRAMS = "/opt/megatron-eks"
 _PATH = f"{_PROGRAMS}/standins:{_PROGRAMS}/python/bin:/usr/local/bin:/usr/bin:/bin"
@@ -64,9 +65,16 @@ def torch(repository: str, programs: Path = _ROOT / "assets" / "programs") -> Im
     )
 
 
+def megatron(repository: str) -> Image:
+    """Return the same with Megatron, which runs on CPUs, where the image has Megatron-LM."""
+    image = torch(repository)
+    checkout = Mount(str(_MEGATRON), "/opt/megatron-lm", read_only=True)
+    return replace(image, mounts=(*image.mounts, checkout))
+
+
 def _table() -> tuple[Image, ...]:
     return (
-        torch("megatron-training"),
+        megatron("megatron-training"),
         torch("fsdp"),
         torch("pytorch/pytorch"),
         _small("busybox", "busybox"),

@@ -1,0 +1,35 @@
+"""Runs Megatron's program in this process, so that an error ends the process at once.
+
+python megatron_process.py PROGRAM ARGUMENTS
+
+With --exit-signal-handler Megatron's data loader workers ignore SIGTERM too
+(megatron/training/datasets/data_samplers.py, core 0.19). A process that ends by an exception sends
+them SIGTERM and waits for them: for ever, as other ranks' GPUs wait for it.
+"""
+
+import multiprocessing
+import os
+import runpy
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    """Take the program's place on the command line, and run it."""
+    program = sys.argv[1]
+    del sys.argv[0]
+    sys.path[0] = str(Path(program).parent)
+    try:
+        runpy.run_path(program, run_name="__main__")
+    except Exception:  # noqa: BLE001 -- whatever Megatron ends with
+        sys.excepthook(*sys.exc_info())
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for child in multiprocessing.active_children():
+            child.kill()
+        # Not sys.exit: queues of the killed processes would be waited for as well.
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
