@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.config.cluster import GpuPool
+    from megatron_eks.config.errors import Path
 
 
 def check_capacity(pool: "GpuPool", nodes: int) -> "Iterator[Finding]":
@@ -31,3 +32,13 @@ def check_tensor_parallelism(instance: "InstanceType", tensor: int) -> "Iterator
             remedy,
             Level.WARNING,
         )
+
+
+def check_workers(instance: "InstanceType", workers: int) -> "Iterator[Finding]":
+    """Yield more processes that load data than the cores of a GPU's share can run."""
+    share = instance.vcpus // instance.gpus
+    if workers > share:
+        found = f"{workers} processes for each GPU, and a {instance.name} has {share} vCPUs for it"
+        remedy = f"use at most {share}; indexed data need 2 to 8"
+        path: Path = ("data", "num_workers")
+        yield Finding(Code.DATA_WORKERS, path, found, remedy, Level.WARNING)

@@ -7,6 +7,7 @@ from megatron_eks.catalog.megatron_options import FLAGS, OPTIONS, SINGLE
 from megatron_eks.config.errors import Code, Finding, choices
 from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.layout import job_layout, model_shape
+from megatron_eks.plan.jobs.option_checks import Option, check_combinations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,7 @@ def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
     if starts[:1] != [0]:
         found = f"{words[0]!r} follows no option"
         yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", 0), found, "start with --OPTION")
+    given: dict[int, Option] = {}
     for start, end in pairwise([*starts, len(words)]):
         name, equals, value = words[start].partition("=")
         values = [value] if equals else words[start + 1 : end]
@@ -50,6 +52,12 @@ def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
         elif name in SINGLE and len(values) != 1:
             found = f"{name} takes one value, and {len(values)} follow"
             yield Finding(Code.EXTRA_ARGUMENT, path, found, f"write {name} VALUE")
+        elif OPTIONS[name] in {setting for _, setting, _ in given.values()}:
+            found = f"{name} stands above too, and the last one wins"
+            yield Finding(Code.EXTRA_ARGUMENT, path, found, "keep one of the two")
+        else:
+            given[start] = (name, OPTIONS[name], values)
+    yield from check_combinations(job, model_shape(job.model), given)
 
 
 def _planned(job: "MegatronJob") -> "Iterator[str]":

@@ -1,5 +1,6 @@
 """What a job file of any kind can get wrong although every value in it has the right type."""
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
@@ -22,6 +23,11 @@ _DNS_LABEL_LENGTH = 63
 
 # Owners on Hugging Face who let people in one by one.
 _GATED = ("meta-llama/", "google/gemma-")
+
+# What takes other arguments than torchrun, with which the plan calls it.
+_OTHER_LAUNCHERS = frozenset(
+    ("accelerate", "bash", "deepspeed", "mpirun", "python", "python3", "sh", "srun")
+)
 
 # What only ranks of a training run make use of.
 _FOR_RANKS = (
@@ -59,6 +65,10 @@ def check_runtime(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
         found = "pods do not run as root, and an added capability reaches no other user"
         remedy = "remove it: the EKS AMI lifts the limit on locked memory for every container"
         yield Finding(Code.POD_SECURITY, ("runtime", "ipc_lock"), found, remedy, Level.WARNING)
+    if PurePosixPath(runtime.torchrun_path).name in _OTHER_LAUNCHERS:
+        found = f"{runtime.torchrun_path} does not start a process for each GPU as torchrun does"
+        remedy = "name a torchrun, such as /opt/venv/bin/torchrun"
+        yield Finding(Code.LAUNCHER, ("runtime", "torchrun_path"), found, remedy)
     yield from _priority(runtime.priority_class, cluster.platform.namespace)
     yield from check_variables(runtime)
 

@@ -43,6 +43,10 @@ def check(job: "ConvertCheckpointJob", cluster: "ClusterConfig") -> "Iterator[Fi
     if job.source == job.target:
         found = "source and target are the same directory"
         yield Finding(Code.SHARED_PATH, ("target",), found, "write elsewhere")
+    elif job.target.startswith(f"{job.source}/") or job.source.startswith(f"{job.target}/"):
+        found = f"{job.target} and {job.source} stand inside each other"
+        remedy = "write elsewhere: what reads one of them would find the other's files"
+        yield Finding(Code.SHARED_PATH, ("target",), found, remedy)
     if job.model not in PRESETS:
         found = f"unknown preset {job.model!r}"
         yield Finding(Code.UNKNOWN_MODEL, ("model",), found, choices(job.model, PRESETS))
