@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from megatron_eks.build_context import content_tag
+from megatron_eks.build_context import build_arguments, content_tag
 from megatron_eks.config.errors import Code, ConfigError, Finding, has_errors
 from megatron_eks.config.job import AnyJob, MegatronRun
 from megatron_eks.config.load import Document, read_mapping
@@ -13,6 +13,7 @@ from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.cluster_checks import check_cluster
+from megatron_eks.plan.image_checks import check_arguments
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.jobs.duration_checks import check_window
 from megatron_eks.plan.jobs.table import check_job, plan_job
@@ -95,6 +96,8 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
     config, findings = parse_cluster(document)
     if config is not None:
         findings += document.locate(check_cluster(config, today))
+        arguments = {image: build_arguments(ASSETS, image) for image in REPOSITORIES}
+        findings += document.locate(check_arguments(config, arguments))
     parsed: list[tuple[Document, AnyJob]] = []
     neighbours = Neighbours()
     for path in dict.fromkeys(jobs):

@@ -28,7 +28,6 @@ ALWAYS: dict[str, Conflict] = {
     "fp16": Conflict("a run has one precision, and it is bf16", "use training.precision"),
     "use_torch_fsdp2": _NOT_FSDP,
     "use_megatron_fsdp": _NOT_FSDP,
-    "use_custom_fsdp": _NOT_FSDP,
     "train_samples": _SAMPLES,
     "lr_decay_samples": _SAMPLES,
     "lr_warmup_samples": _SAMPLES,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Published runs of Adam peak between 1e-5 and 6e-3; a slip of the exponent lands far above.
 _HIGHEST_RATE, _IMPOSSIBLE_RATE = 0.02, 1.0
 _HIGHEST_DECAY = 1.0
+_SHORT_TIMEOUT_MINUTES = 5
 
 
 def check_schedule(job: "MegatronRun") -> "Iterator[Finding]":
@@ -27,6 +28,13 @@ def check_schedule(job: "MegatronRun") -> "Iterator[Finding]":
     yield from _decay(job.training)
     yield from _intervals(job)
     yield from _recompute(job.training)
+    if job.runtime.distributed_timeout_minutes < _SHORT_TIMEOUT_MINUTES:
+        # The first rank builds the index while all others wait in a barrier (core_v0.19,
+        # core/datasets/blended_megatron_dataset_builder.py); Megatron's default is 10 minutes.
+        found = "ranks wait for the first of them to index the data, which takes minutes"
+        path: Path = ("runtime", "distributed_timeout_minutes")
+        remedy = f"use {_SHORT_TIMEOUT_MINUTES} or more"
+        yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
     if job.checkpoint.format == "torch" and job.checkpoint.async_save:
         found = "Megatron saves asynchronously in the torch_dist format only"
         yield Finding(
