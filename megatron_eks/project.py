@@ -16,8 +16,9 @@ from megatron_eks.plan.cluster_checks import check_cluster
 from megatron_eks.plan.image_checks import check_arguments
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.jobs.duration_checks import check_window
+from megatron_eks.plan.jobs.source_checks import check_sources
 from megatron_eks.plan.jobs.table import check_job, plan_job
-from megatron_eks.plan.jobs.together_checks import Neighbours, check_room, check_sources
+from megatron_eks.plan.jobs.together_checks import Neighbours, check_room
 from megatron_eks.plan.jobs.validation import plan_validation
 
 if TYPE_CHECKING:

@@ -12,8 +12,13 @@ if TYPE_CHECKING:
     from megatron_eks.config.errors import Path
 
 
-def check_capacity(pool: "GpuPool", nodes: int) -> "Iterator[Finding]":
-    """Yield what ends a job of several nodes before its time."""
+def check_capacity(pool: "GpuPool", nodes: int, restarts: int) -> "Iterator[Finding]":
+    """Yield what ends a job before its time."""
+    if pool.capacity.type == "spot" and not restarts:
+        found = "EC2 takes nodes of spot back, and the job may not start again"
+        remedy = "use 3 or more"
+        path: Path = ("runtime", "gang_restarts")
+        yield Finding(Code.SPOT_GANG, path, found, remedy, Level.WARNING)
     if pool.capacity.type == "spot" and nodes > 1:
         found = f"{nodes} nodes on spot: EC2 takes one with two minutes' notice, and all restart"
         remedy = "use another kind of capacity, or save often: checkpoint.interval"

@@ -41,8 +41,10 @@ def test_llama_is_computed_in_fp8():
         ),
         (
             "llama-3.1-8b\np",
-            "{preset: llama-3.1-8b, num_attention_heads: 12, num_query_groups: 4, "
-            "kv_channels: 72}\np",
+            (
+                "{preset: llama-3.1-8b, num_attention_heads: 12, num_query_groups: 4, "
+                "kv_channels: 72}\np"
+            ),
             "the width of queries, keys and values is 360",
         ),
         ("sequence_length: 4096", "sequence_length: 4092", "the number of tokens is 4092"),

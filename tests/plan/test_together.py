@@ -21,7 +21,8 @@ BLOCK = (
 def job(file: str, /, **changes: object) -> str:
     """Return a shipped job file with some of its keys changed, blocks key by key."""
     values = yaml.safe_load((ROOT / "jobs" / f"{file}.yaml").read_text())
-    if file == RUN:
+    values.setdefault("runtime", {})
+    if "learning_rate" in values.get("training", {}):
         values["training"] |= {"learning_rate": 0.00001, "min_learning_rate": 0.0}
     for key, value in changes.items():
         values[key] = values[key] | value if isinstance(value, dict) else value
@@ -81,6 +82,80 @@ def test_weights_that_nobody_has_converted(tmp_path):
     run = job(RUN, checkpoint={"pretrained": "/shared/models/llama-3.1-8b"})
     (line,) = findings(tmp_path, run, job("fetch-llama-3-1-8b"), job("import-llama-3-1-8b"))
     assert line.startswith("error MEKS-0334 job0.yaml")
+
+
+def test_weights_of_another_model(tmp_path):
+    """The file of the conversion says which model they are of."""
+    run, bring = job(RUN), job("import-llama-3-1-8b", model="mistral-7b")
+    (line,) = findings(tmp_path, run, bring)
+    assert "MEKS-0334 job0.yaml" in line
+    assert "puts weights of mistral-7b there, and the model is llama-3.1-8b" in line
+
+
+def test_tokens_of_another_tokenizer(tmp_path):
+    """The same numbers would mean other words."""
+    prepare = job("data-prep-techpulse", tokenizer="/shared/tokenizer/mistral")
+    (line,) = findings(tmp_path, job(RUN), prepare)
+    assert line.startswith("warning MEKS-0325 job0.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "other"),
+    [
+        ("import-llama-3-1-8b", {"direction": "export"}, "fetch-llama-3-1-8b"),
+        ("export-techpulse", {"direction": "import"}, "bridge-cpt-techpulse"),
+    ],
+)
+def test_the_wrong_direction(tmp_path, name, changes, other):
+    """The source is in the form that the conversion should make."""
+    (line,) = findings(tmp_path, job(name, **changes), job(other))
+    assert line.startswith("error MEKS-0334 job0.yaml")
+    assert " direction: " in line
+
+
+def test_an_export_of_what_megatron_lm_has_saved(tmp_path):
+    """Its checkpoints lack the configuration that Megatron-Bridge's have."""
+    export = job("export-techpulse", source="/shared/checkpoints/techpulse-cpt")
+    (line,) = findings(tmp_path, export, job(RUN))
+    assert line.startswith("warning MEKS-0334 job0.yaml")
+
+
+def test_spot_without_another_try(tmp_path):
+    """The first node that EC2 takes back ends the job."""
+    cluster = CLUSTER.replace("max_nodes: 2", "max_nodes: 2\n    capacity: {type: spot}")
+    found = findings(tmp_path, job(RUN, runtime={"gang_restarts": 0}), cluster=cluster)
+    assert [line.split()[:2] for line in found] == [["warning", "MEKS-0231"]] * 2
+    assert " runtime.gang_restarts: " in found[1]
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "place"),
+    [
+        ("fetch-tokenizer", {}, "tokenizer"),
+        ("ddp-llama-3-2-1b", {"data": {"dataset": "wikitext"}}, "data.dataset"),
+        (RUN, {"image": f"docker.io/mine/megatron@sha256:{'0' * 64}"}, "image"),
+    ],
+)
+def test_what_no_node_reaches(tmp_path, file, changes, place):
+    """Without NAT and proxy there are AWS's endpoints alone."""
+    network = (
+        "network: {nat_gateways: 0, interface_endpoints: [ec2, ecr.api, ecr.dkr, eks-auth]}\n"
+        "images: {mirror: 111122223333.dkr.ecr.us-east-2.amazonaws.com/mirror}\n"
+    )
+    (line,) = findings(tmp_path, job(file, **changes), cluster=CLUSTER + network)
+    assert line.startswith("error MEKS-0244 job0.yaml")
+    assert f" {place}: " in line
+
+
+def test_a_mirror_that_the_endpoints_do_not_lead_to(tmp_path):
+    """Endpoints of ECR are of their own region."""
+    network = (
+        "network: {nat_gateways: 0, interface_endpoints: [ec2, ecr.api, ecr.dkr, eks-auth]}\n"
+        "images: {mirror: 111122223333.dkr.ecr.us-west-2.amazonaws.com/mirror}\n"
+    )
+    (line,) = findings(tmp_path, cluster=CLUSTER + network)
+    assert "MEKS-0244" in line
+    assert " images.mirror: " in line
 
 
 def test_checkpoints_that_fill_the_file_system_together(tmp_path):

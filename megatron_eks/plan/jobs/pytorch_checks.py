@@ -10,6 +10,7 @@ from megatron_eks.config.unsupported import unsupported_value
 from megatron_eks.plan.jobs.checks import (
     check_gpus,
     check_runtime,
+    from_the_hub,
     gated,
     gpu_pool,
     no_meaning,
@@ -61,7 +62,7 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
     yield from check_start(job)
     yield from check_checkpoint_paths(job)
     yield from _training(job)
-    yield from _data(job, cluster.storage.lustre.mount_path)
+    yield from _data(job, cluster)
     pool = gpu_pool(job, cluster)
     if pool is not None and not has_errors(model_findings):
         yield from check_meaning(job.model)
@@ -100,7 +101,7 @@ def _training(job: "TorchRun") -> "Iterator[Finding]":
         yield Finding(Code.NO_MEANING, ("checkpoint", "format"), found, "remove it")
 
 
-def _data(job: "TorchRun", mount_path: str) -> "Iterator[Finding]":
+def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
     names = {"dataset": job.data.dataset, "tokenizer": job.data.tokenizer}
     places: list[tuple[Path, str | None]] = [
         (("checkpoint", "directory"), job.checkpoint.directory),
@@ -113,9 +114,11 @@ def _data(job: "TorchRun", mount_path: str) -> "Iterator[Finding]":
         elif not _REPOSITORY.fullmatch(name):
             found = f"{name!r} is neither a path nor the name of a Hugging Face repository"
             yield Finding(Code.DATA_SOURCE, path, found, "use /PATH, or OWNER/NAME")
-        elif not job.token_secret:
-            yield from gated(path, name)
-    yield from outside(places, mount_path)
+        else:
+            yield from from_the_hub(path, name, cluster)
+            if not job.token_secret:
+                yield from gated(path, name)
+    yield from outside(places, cluster.storage.lustre.mount_path)
     if job.data.dataset.endswith((".bin", ".idx")):
         found = f"{job.data.dataset!r} is a file, not a prefix"
         remedy = f"write {job.data.dataset[:-4]}"

@@ -15,7 +15,6 @@ from megatron_eks.config.job import (
 )
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
-from megatron_eks.plan.jobs.path_checks import data_prefixes
 from megatron_eks.predict import memory, replicas
 from megatron_eks.predict.memory import GIB, parameters
 
@@ -71,25 +70,6 @@ class Neighbours:
             yield Finding(Code.SHARED_CHECKPOINTS, path, found, remedy, Level.WARNING)
 
 
-def check_sources(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Finding]":
-    """Yield what a run reads in the form that a job before it leaves it in, and cannot."""
-    if not isinstance(job, MegatronRun):
-        return
-    for other in others:
-        if isinstance(other, DataPrepJob):
-            for path, prefix in data_prefixes(job):
-                if prefix == other.output_prefix:
-                    found = f"{other.name} writes {prefix}_{other.json_keys[0]}_document"
-                    remedy = f"use {prefix}_{other.json_keys[0]}_document"
-                    yield Finding(Code.DATA_SOURCE, path, found, remedy)
-        unconverted = _hugging_face(other)
-        if unconverted and unconverted == job.checkpoint.pretrained:
-            found = f"{other.name} has weights in Hugging Face's form there"
-            remedy = "name the target of a convert_checkpoint job of direction import"
-            yield Finding(Code.WEIGHTS, ("checkpoint", "pretrained"), found, remedy)
-            return
-
-
 def check_room(
     jobs: "Sequence[tuple[AnyJob, str]]", cluster: "ClusterConfig"
 ) -> "Iterator[tuple[str, Finding]]":
@@ -140,12 +120,3 @@ def _outputs(job: "AnyJob") -> "Iterator[tuple[Path, str]]":
                 ("json_keys", index) if "json_keys" in job.model_fields_set else ("output_prefix",)
             )
             yield path, f"{job.output_prefix}_{key}_document"
-
-
-def _hugging_face(job: "AnyJob") -> str | None:
-    """Return the directory that holds weights as Hugging Face has them, if the job has one."""
-    if isinstance(job, FetchJob):
-        return job.directory if job.model else None
-    if isinstance(job, ConvertCheckpointJob):
-        return job.source if job.direction == "import" else job.target
-    return None
