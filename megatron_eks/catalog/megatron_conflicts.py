@@ -21,17 +21,14 @@ _RESTART = Conflict(
     "a run that starts again would not go on where it was", "use checkpoint.pretrained to start"
 )
 _OLD = Conflict("Megatron took it out", "use the job file's own key")
-_NOT_FSDP = Conflict("the plan sets CUDA_DEVICE_MAX_CONNECTIONS=1", "use kind: fsdp")
 _REINFORCEMENT = Conflict("reinforcement learning needs another program", "remove it")
 
 ALWAYS: dict[str, Conflict] = {
     "fp16": Conflict("a run has one precision, and it is bf16", "use training.precision"),
-    "use_torch_fsdp2": _NOT_FSDP,
-    "use_megatron_fsdp": _NOT_FSDP,
+    "use_megatron_fsdp": Conflict("its checkpoints have a format of their own", "use kind: fsdp"),
     "train_samples": _SAMPLES,
     "lr_decay_samples": _SAMPLES,
     "lr_warmup_samples": _SAMPLES,
-    "lr_warmup_fraction": Conflict("the plan counts iterations", "use training.warmup_iters"),
     "step_batch_size_schedule": Conflict("global_batch_size is set", "remove it"),
     "mock_data": _DATA,
     "train_data_path": _DATA,
@@ -46,18 +43,12 @@ ALWAYS: dict[str, Conflict] = {
     "model_parallel_size": _OLD,
     "finetune": _RESTART,
     "no_load_optim": _RESTART,
-    "no_load_rng": _RESTART,
     "override_ckpt_iteration": _RESTART,
-    "override_opt_param_scheduler": Conflict(
-        "a run that starts again would take another learning rate", "remove it"
-    ),
     "skip_train": Conflict("nothing would be trained", "remove it"),
     "ckpt_convert_format": Conflict("Megatron converts and ends", "use kind: convert_checkpoint"),
     "overlap_param_gather_with_optimizer_step": Conflict(
         "distributed checkpoints do not take it", "remove it"
     ),
-    "non_persistent_ckpt_type": Conflict("nodes keep nothing that a restart finds", "remove it"),
-    "save_params_interval": Conflict("parameters are gathered while it computes", "remove it"),
     "perform_rl_step": _REINFORCEMENT,
     "add_position_embedding": Conflict("it is out of use", "use model.position_embedding_type"),
     "fp16_lm_cross_entropy": Conflict("it is for fp16, and the run is in bf16", "remove it"),

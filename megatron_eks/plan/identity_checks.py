@@ -45,8 +45,8 @@ def check_bucket(path: "Path", uri: str) -> "Iterator[Finding]":
     """Yield why S3 has no bucket of this name, or none that takes requests by its name alone."""
     name = uri.removeprefix("s3://").partition("/")[0]
     problem = None
-    if ".." in name or ".-" in name or "-." in name:
-        problem = "has '.' beside '.' or '-'"
+    if ".." in name:
+        problem = "has two dots in a row"
     elif _is_address(name):
         problem = "has the form of an address"
     elif name.startswith(_BUCKET_STARTS[:2]):

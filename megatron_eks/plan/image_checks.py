@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Arguments stand in the template and in the history of the image (Docker, "Build variables").
 _SECRET_NAME = re.compile(
-    r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|CREDENTIAL", re.IGNORECASE
+    r"(.*_)?(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|SECRET_KEY|CREDENTIALS?)"
 )
 _SECRET_VALUE = re.compile(
     r"hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|AKIA[A-Z0-9]{16}"
@@ -32,7 +32,7 @@ def check_images(config: "ClusterConfig") -> "Iterator[Finding]":
                 found = f"{name!r} is no name of an argument"
                 remedy = "use letters, digits and '_', not starting with a digit"
                 yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
-            elif _SECRET_NAME.search(name) or _SECRET_VALUE.search(value):
+            elif _SECRET_NAME.fullmatch(name.upper()) or _SECRET_VALUE.search(value):
                 found = f"{name} looks like a secret, and everybody with the image can read it"
                 remedy = "remove and replace it; jobs take tokens from a Secret: token_secret"
                 yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)

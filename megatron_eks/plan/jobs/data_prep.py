@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
-from megatron_eks.config.errors import Code, Finding
+from megatron_eks.config.errors import Code, Finding, Level
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_task, outside
 from megatron_eks.plan.jobs.common import Images, Program, task
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MIB_PER_WORKER = 4 * MIB_PER_GIB
 
 # Forms of data sets that people have, and the program does not read.
-_OTHER_FORMS = (".parquet", ".csv", ".tsv", ".arrow", ".txt", ".zip", ".tar", ".bin", ".idx")
+_OTHER_FORMS = (".parquet", ".csv", ".tsv", ".arrow", ".zip", ".tar", ".bin", ".idx")
 _MOST_PODS = 100_000  # Kubernetes, pkg/apis/batch/validation: maxParallelismForIndexedJob
 
 
@@ -46,7 +46,7 @@ def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
         for index, entry in enumerate(entries):
             if entry in entries[:index]:
                 found = f"{entry!r} is listed twice, and its documents would be in the data twice"
-                yield Finding(Code.DATA_SOURCE, (key, index), found, "list it once")
+                yield Finding(Code.DATA_SOURCE, (key, index), found, "list it once", Level.WARNING)
     for index, source in enumerate(job.input):
         if source.endswith(_OTHER_FORMS):
             found = f"{source} does not hold a JSON object on each line"

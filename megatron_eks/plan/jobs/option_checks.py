@@ -68,7 +68,20 @@ def _by_plan(job: "MegatronJob", setting: str) -> tuple[str, str] | None:
     parallelism, training = job.parallelism, job.training
     sharded = parallelism.sequence_parallel and parallelism.tensor > 1
     offloading = setting.startswith("cpu_offloading")
+    split = max(parallelism.tensor, parallelism.pipeline, parallelism.context, parallelism.expert)
     cases = (
+        (
+            setting == "use_torch_fsdp2" and (parallelism.distributed_optimizer or split > 1),
+            ("it shards by itself, and over all GPUs", "use kind: fsdp"),
+        ),
+        (
+            setting == "lr_warmup_fraction" and training.warmup_iters > 0,
+            ("training.warmup_iters is set", "remove one of the two"),
+        ),
+        (
+            setting == "save_params_interval" and parallelism.distributed_optimizer,
+            ("parameters are gathered while it computes", "remove it"),
+        ),
         (
             setting == "fp8_param_gather" and training.precision != "fp8",
             ("weights are not kept in FP8", "set training.precision: fp8"),

@@ -1,5 +1,6 @@
 """Whether the paths of a training job are of the kind that is read or written there."""
 
+import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ _TEXT = (".jsonl", ".json", ".ndjson", ".txt", ".parquet", ".csv", ".gz", ".zst"
 _TOKENIZER_FILES = (".json", ".model", ".txt", ".vocab", ".tiktoken")
 # Megatron makes one such folder an iteration, and finds the newest of them by a file beside them,
 # `latest_checkpointed_iteration.txt` (megatron/training/checkpointing.py).
-_ITERATION = ("iter_", "global_step")
+_ITERATION = re.compile(r"iter_\d{7}|global_step\d+")
 
 
 def check_checkpoint_paths(job: "TrainingJob") -> "Iterator[Finding]":
@@ -25,7 +26,7 @@ def check_checkpoint_paths(job: "TrainingJob") -> "Iterator[Finding]":
     checkpoint = job.checkpoint
     for name in ("directory", "pretrained"):
         place: str | None = getattr(checkpoint, name)
-        if place and PurePosixPath(place).name.startswith(_ITERATION):
+        if place and _ITERATION.fullmatch(PurePosixPath(place).name):
             found = f"{place} is one checkpoint, not the directory of them"
             remedy = f"use {PurePosixPath(place).parent}"
             yield Finding(Code.WEIGHTS, ("checkpoint", name), found, remedy)
@@ -73,7 +74,7 @@ def _repeated(job: "MegatronRun") -> "Iterator[Finding]":
 
 
 def _two_uses(job: "MegatronRun", mount_path: str) -> "Iterator[Finding]":
-    """Refuse checkpoints where something else is kept, and what does not outlive retention."""
+    """Warn of checkpoints where something else is kept."""
     directory = job.checkpoint.directory
     uses = {
         job.data.tokenizer: "the tokenizer",
@@ -85,4 +86,4 @@ def _two_uses(job: "MegatronRun", mount_path: str) -> "Iterator[Finding]":
     if directory in uses:
         found = f"{directory} is the directory of {uses[directory]} too"
         remedy = "give checkpoints a directory of their own"
-        yield Finding(Code.SHARED_PATH, path, found, remedy)
+        yield Finding(Code.SHARED_PATH, path, found, remedy, Level.WARNING)

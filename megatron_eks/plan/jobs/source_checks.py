@@ -33,14 +33,13 @@ def check_sources(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Findin
 
 
 def _data(job: MegatronRun, preparation: DataPrepJob) -> "Iterator[Finding]":
-    written = f"{preparation.output_prefix}_{preparation.json_keys[0]}_document"
+    prefixes = [f"{preparation.output_prefix}_{key}_document" for key in preparation.json_keys]
+    written = prefixes[0]
     for path, prefix in data_prefixes(job):
         if prefix == preparation.output_prefix:
             found = f"{preparation.name} writes {written}"
             yield Finding(Code.DATA_SOURCE, path, found, f"use {written}")
-        elif prefix.startswith(f"{preparation.output_prefix}_") and (
-            preparation.tokenizer != job.data.tokenizer
-        ):
+        elif prefix in prefixes and preparation.tokenizer != job.data.tokenizer:
             found = f"{preparation.name} makes its tokens with {preparation.tokenizer}"
             remedy = "use the same tokenizer, or the numbers mean other words"
             yield Finding(Code.DATA_SOURCE, ("data", "tokenizer"), found, remedy, Level.WARNING)
