@@ -43,6 +43,7 @@ ALWAYS: dict[str, Conflict] = {
     "model_parallel_size": _OLD,
     "finetune": _RESTART,
     "no_load_optim": _RESTART,
+    "load_main_params_from_ckpt": _RESTART,
     "override_ckpt_iteration": _RESTART,
     "skip_train": Conflict("nothing would be trained", "remove it"),
     "ckpt_convert_format": Conflict("Megatron converts and ends", "use kind: convert_checkpoint"),

@@ -53,7 +53,6 @@ def _conflict(
 
 # An option, and the other one that it cannot be without.
 _NEEDS = {
-    "load_main_params_from_ckpt": "no_load_optim",
     "optimizer_cpu_offload": "use_precision_aware_optimizer",
     "non_persistent_local_ckpt_dir": "non_persistent_ckpt_type",
     "replication": "replication_jump",
