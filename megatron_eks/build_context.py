@@ -56,6 +56,13 @@ def content_tag(root: "Path", image: str, build_args: "Mapping[str, str]") -> st
     return digest.hexdigest()[:_TAG_DIGITS]
 
 
+def build_arguments(root: "Path", image: str) -> set[str]:
+    """Return the names that an image's Dockerfile declares by ARG."""
+    lines = (root / "images" / image / "Dockerfile").read_text().splitlines()
+    words = (line.split() for line in lines)
+    return {line[1].partition("=")[0] for line in words if line[:1] == ["ARG"] and line[1:]}
+
+
 def context_files(root: "Path", image: str) -> "list[Path]":
     """Return the files of an image's build context, in an order that no file system decides."""
     found: list[Path] = []

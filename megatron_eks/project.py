@@ -5,20 +5,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from megatron_eks.build_context import content_tag
-from megatron_eks.config.errors import Code, ConfigError, Finding, Level, has_errors
-from megatron_eks.config.job import AnyJob, TrainingJob
+from megatron_eks.build_context import build_arguments, content_tag
+from megatron_eks.config.errors import Code, ConfigError, Finding, has_errors
+from megatron_eks.config.job import AnyJob, MegatronRun
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.cluster_checks import check_cluster
+from megatron_eks.plan.image_checks import check_arguments
 from megatron_eks.plan.images import REPOSITORIES
+from megatron_eks.plan.jobs.duration_checks import check_window
+from megatron_eks.plan.jobs.source_checks import check_sources
 from megatron_eks.plan.jobs.table import check_job, plan_job
+from megatron_eks.plan.jobs.together_checks import Neighbours, check_room
 from megatron_eks.plan.jobs.validation import plan_validation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import date
 
     from megatron_eks.config.cluster import ClusterConfig
@@ -93,21 +97,25 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
     config, findings = parse_cluster(document)
     if config is not None:
         findings += document.locate(check_cluster(config, today))
+        arguments = {image: build_arguments(ASSETS, image) for image in REPOSITORIES}
+        findings += document.locate(check_arguments(config, arguments))
     parsed: list[tuple[Document, AnyJob]] = []
-    names: dict[str, str] = {}
-    directories: dict[str, str] = {}
+    neighbours = Neighbours()
     for path in dict.fromkeys(jobs):
         job_document = _read(path)
         job, job_findings = parse_job(job_document)
         findings += job_findings
-        if job is None:
-            continue
-        findings += job_document.locate(_check(job, config, names))
-        names.setdefault(job.name, job_document.file)
-        parsed.append((job_document, job))
-        if isinstance(job, TrainingJob):
-            findings += job_document.locate(_shared_checkpoints(job, directories))
-            directories.setdefault(job.checkpoint.directory, job_document.file)
+        if job is not None:
+            findings += job_document.locate(neighbours.check(job, job_document.file))
+            parsed.append((job_document, job))
+    for job_document, job in parsed:
+        found = list(_check(job, config, [other for _, other in parsed], today))
+        findings += job_document.locate(found)
+    if config is not None:
+        documents = {each.file: each for each, _ in parsed}
+        together = [(job, each.file) for each, job in parsed]
+        for file, finding in check_room(together, config):
+            findings += documents[file].locate([finding])
     return Files(config, tuple(parsed), tuple(sorted(findings, key=_order)))
 
 
@@ -131,22 +139,15 @@ def image_tags(config: "ClusterConfig") -> dict[str, str]:
 
 
 def _check(
-    job: AnyJob, config: "ClusterConfig | None", names: dict[str, str]
-) -> "Iterable[Finding]":
-    if job.name in names:
-        found = f"{names[job.name]} holds a job of the same name"
-        yield Finding(Code.DUPLICATE_JOB, ("name",), found, "give each job its own name")
-    if config is not None:
-        yield from check_job(job, config)
-
-
-def _shared_checkpoints(job: TrainingJob, directories: dict[str, str]) -> "Iterable[Finding]":
-    directory = job.checkpoint.directory
-    if directory in directories:
-        found = f"{directories[directory]} saves to {directory} too: run together, one loses"
-        remedy = "give each job its own directory, or never run both"
-        path = ("checkpoint", "directory")
-        yield Finding(Code.SHARED_CHECKPOINTS, path, found, remedy, Level.WARNING)
+    job: AnyJob, config: "ClusterConfig | None", jobs: "Sequence[AnyJob]", today: "date"
+) -> "Iterator[Finding]":
+    yield from check_sources(job, jobs)
+    if config is None:
+        return
+    found = list(check_job(job, config))
+    yield from found
+    if isinstance(job, MegatronRun) and not has_errors(found):
+        yield from check_window(job, config, today)
 
 
 def _read(path: Path) -> Document:

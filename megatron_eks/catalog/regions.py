@@ -19,3 +19,20 @@ PARTITIONS: dict[str, str] = {
     **dict.fromkeys(COMMERCIAL, "aws"),
     **dict.fromkeys(GOVERNMENT, "aws-us-gov"),
 }
+
+ZONE_LETTERS: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            *("us-east-2", "us-west-1", "eu-west-1", "eu-west-2", "eu-west-3", "eu-central-1"),
+            *("eu-north-1", "eu-south-1", "ap-southeast-1", "ap-southeast-2", "ap-south-1"),
+            *("ap-northeast-3", "sa-east-1"),
+        ),
+        "abc",
+    ),
+    **dict.fromkeys(("us-west-2", "ap-northeast-1", "ap-northeast-2", "ca-central-1"), "abcd"),
+    "us-east-1": "abcdef",
+}
+"""Letters that zones have in an account, of the regions with GPUs; an account may have fewer.
+
+Source: AWS Global Infrastructure, "Regions and Availability Zones", read 2026-11.
+"""

@@ -34,6 +34,10 @@ _TRUE = frozenset({"true", "True", "TRUE"})
 _FALSE = frozenset({"false", "False", "FALSE"})
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+# YAML's own tags (section 10 of the same), written !!str and so on.
+_YAML_TAGS = "tag:yaml.org,2002:"
+_STRING = f"{_YAML_TAGS}str"
+_KNOWN_TAGS = {f"{_YAML_TAGS}{name}" for name in ("bool", "float", "int", "map", "null", "seq")}
 _LONG_FORM = {"!Ref": "Ref", "!Condition": "Condition"}
 
 
@@ -158,10 +162,21 @@ class _Reader:
             value = self._sequence(path)
         else:
             value = self._mapping(path)
-        value = _intrinsic(event.tag, value)
+        value = self._tagged(event, value, path)
         if event.anchor:
             self._anchors[event.anchor] = (value, self._count - before)
         return value
+
+    def _tagged(self, event: _Event, value: Json, path: Path) -> Json:
+        """Apply a tag: YAML's own, or CloudFormation's; refuse those that make objects."""
+        tag = event.tag or ""
+        if tag == _STRING:
+            return str(event.value) if isinstance(event, yaml.ScalarEvent) else value
+        if tag.startswith(_YAML_TAGS) and tag not in _KNOWN_TAGS:
+            found = f"the tag {tag.replace(_YAML_TAGS, '!!')} makes no plain value"
+            line = event.start_mark.line + 1
+            self._refuse(line, path, Code.YAML_SYNTAX, found, "remove it")
+        return _intrinsic(event.tag, value)
 
     def _sequence(self, path: Path) -> Json:
         items: list[Json] = []
@@ -178,7 +193,11 @@ class _Reader:
             if key is None:
                 self._value(value_event, (*path, "?"))
             elif key == "<<" and not getattr(event, "style", None):
-                merged |= _merged(self._value(value_event, path))
+                source = self._value(value_event, path)
+                if not _can_merge(source):
+                    found, remedy = "'<<' merges a value that is no mapping", "use <<: *NAME"
+                    self._refuse(place, path, Code.YAML_SYNTAX, found, remedy)
+                merged |= _merged(source)
             elif key in result:
                 found = f"{key!r} is given twice, first on line {self._document.line((*path, key))}"
                 self._refuse(place, (*path, key), Code.DUPLICATE_KEY, found, "keep one of the two")
@@ -224,6 +243,11 @@ class _Reader:
     def _refuse(self, line: int, path: Path, code: Code, found: str, remedy: str) -> None:
         finding = Finding(code, path, found, remedy)
         self._document.findings.append(finding.at(self._document.file, line))
+
+
+def _can_merge(value: Json) -> bool:
+    sources = value if isinstance(value, list) else [value]
+    return all(isinstance(source, dict) for source in sources)
 
 
 def _merged(value: Json) -> dict[str, Json]:

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 _BLOCK_WARNING_DAYS = 3
 
+# EC2 User Guide, "Find and purchase Capacity Blocks" and "How Capacity Blocks work".
+_FARTHEST_END_DAYS = 182 + 8 * 7
+_BLOCK_END = (11, 30)
+_MOST_INSTANCES = 64
+
 
 def check_capacity(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
     """Yield what AWS refuses, or never gives, about where nodes come from."""
@@ -26,6 +31,13 @@ def check_capacity(config: "ClusterConfig", today: "date") -> "Iterator[Finding]
         if isinstance(capacity, CapacityBlock):
             yield from _window((*path, "capacity", "ends_at"), capacity, today)
             yield from _block_type((*path, "capacity", "type"), pool.instance_type)
+            if pool.max_nodes > _MOST_INSTANCES:
+                found = (
+                    f"{pool.max_nodes} nodes, and a Capacity Block has at most {_MOST_INSTANCES}"
+                )
+                remedy = "use a pool for each block"
+                place = (*path, "max_nodes")
+                yield Finding(Code.CAPACITY_BLOCK_TYPE, place, found, remedy, Level.WARNING)
         if isinstance(capacity, Reservation | CapacityBlock):
             yield from _placement((*path, "placement_group"), pool)
             owner = owners.setdefault(capacity.id, pool)
@@ -42,10 +54,20 @@ def _window(path: "Path", block: CapacityBlock, today: "date") -> "Iterator[Find
         found = f"the Capacity Block ended on {end:%Y-%m-%d}: EC2 starts no node in it"
         remedy = "name a new block and its end, or remove the pool"
         yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy)
+    elif days > _FARTHEST_END_DAYS:
+        found = (
+            f"no Capacity Block ends on {end:%Y-%m-%d}: AWS sells them 8 weeks ahead, for 182 days"
+        )
+        remedy = "use the end that `aws ec2 describe-capacity-reservations` prints"
+        yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy)
     elif days <= _BLOCK_WARNING_DAYS:
         when = {0: "today", 1: "tomorrow"}.get(days, f"in {days} days")
         found = f"the Capacity Block ends {when}, and EKS scales to 0 nodes 40 minutes before"
         remedy = "save a checkpoint before, and name the next block and its end"
+        yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy, Level.WARNING)
+    elif (end.astimezone(UTC).hour, end.astimezone(UTC).minute) != _BLOCK_END:
+        found = f"{end.isoformat()}, and all Capacity Blocks end at 11:30 UTC"
+        remedy = f"write {end.astimezone(UTC):%Y-%m-%d}T11:30:00Z, or the end that EC2 prints"
         yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy, Level.WARNING)
 
 

@@ -4,11 +4,13 @@ import re
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog import pins
-from megatron_eks.catalog.regions import PARTITIONS
+from megatron_eks.catalog.regions import PARTITIONS, ZONE_LETTERS
 from megatron_eks.config.errors import Code, Finding, Level, choices
 from megatron_eks.plan.capacity_checks import check_capacity
 from megatron_eks.plan.egress_checks import check_egress
 from megatron_eks.plan.existing_checks import check_existing
+from megatron_eks.plan.identity_checks import check_identities
+from megatron_eks.plan.image_checks import check_images
 from megatron_eks.plan.network_checks import check_access, check_network
 from megatron_eks.plan.platform import OPERATOR_NAMESPACE, SYSTEM_NAMESPACE
 from megatron_eks.plan.pool_checks import check_pools
@@ -42,6 +44,8 @@ def check_cluster(config: "ClusterConfig", today: "date") -> "Iterator[Finding]"
     yield from check_pools(config)
     yield from check_capacity(config, today)
     yield from check_lustre(config)
+    yield from check_identities(config)
+    yield from check_images(config)
     yield from _namespace(config)
     yield from _tags(config)
 
@@ -98,6 +102,10 @@ def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
             yield Finding(
                 Code.ZONE_NOT_IN_REGION, path, found, f"use zones such as {config.region}a"
             )
+        elif zone[-1] not in ZONE_LETTERS.get(config.region, zone[-1]):
+            found = f"{config.region} had no zone of this letter when its zones were last read"
+            remedy = f"use one that ends with {', '.join(ZONE_LETTERS[config.region])}"
+            yield Finding(Code.UNKNOWN_ZONE, path, found, remedy, Level.WARNING)
     for index, zone in enumerate(zones):
         if zone in zones[:index]:
             found = f"{zone!r} is listed twice"

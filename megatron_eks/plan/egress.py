@@ -89,6 +89,11 @@ def _pem(bodies: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def has_no_way_out(config: "ClusterConfig") -> bool:
+    """Tell whether pods reach nothing but AWS's own services in the region."""
+    return config.network.nat_gateways == 0 and config.network.proxy is None
+
+
 def proxy_port(url: str) -> int:
     """Return the port of a proxy; raise ValueError when it is none."""
     parts = urlsplit(url)

@@ -51,7 +51,12 @@ def _without_nat(config: "ClusterConfig") -> "Iterator[Finding]":
             found = f"no NAT gateway, and no endpoint for {', '.join(missing)}"
             remedy = "add them to network.interface_endpoints, or use a NAT gateway"
             yield Finding(Code.NO_WAY_OUT, ("network", "nat_gateways"), found, remedy)
-    if config.images.mirror is None and network.proxy is None:
+    mirror = config.images.mirror
+    if mirror and ".dkr.ecr." in mirror and f".dkr.ecr.{config.region}." not in mirror:
+        found = f"no NAT gateway, and the endpoints of {config.region} do not lead to {mirror}"
+        remedy = f"copy the images to ECR in {config.region}"
+        yield Finding(Code.NO_WAY_OUT, ("images", "mirror"), found, remedy)
+    if mirror is None and network.proxy is None:
         found = "no NAT gateway, and images of nvcr.io, ghcr.io and public.ecr.aws are needed"
         remedy = "copy them and set images.mirror, set network.proxy, or use a NAT gateway"
         yield Finding(Code.NO_WAY_OUT, ("network", "nat_gateways"), found, remedy)

@@ -9,10 +9,16 @@ if TYPE_CHECKING:
 
     from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.config.cluster import GpuPool
+    from megatron_eks.config.errors import Path
 
 
-def check_capacity(pool: "GpuPool", nodes: int) -> "Iterator[Finding]":
-    """Yield what ends a job of several nodes before its time."""
+def check_capacity(pool: "GpuPool", nodes: int, restarts: int) -> "Iterator[Finding]":
+    """Yield what ends a job before its time."""
+    if pool.capacity.type == "spot" and not restarts:
+        found = "EC2 takes nodes of spot back, and the job may not start again"
+        remedy = "use 3 or more"
+        path: Path = ("runtime", "gang_restarts")
+        yield Finding(Code.SPOT_GANG, path, found, remedy, Level.WARNING)
     if pool.capacity.type == "spot" and nodes > 1:
         found = f"{nodes} nodes on spot: EC2 takes one with two minutes' notice, and all restart"
         remedy = "use another kind of capacity, or save often: checkpoint.interval"
@@ -31,3 +37,13 @@ def check_tensor_parallelism(instance: "InstanceType", tensor: int) -> "Iterator
             remedy,
             Level.WARNING,
         )
+
+
+def check_workers(instance: "InstanceType", workers: int) -> "Iterator[Finding]":
+    """Yield more processes that load data than the cores of a GPU's share can run."""
+    share = instance.vcpus // instance.gpus
+    if workers > share:
+        found = f"{workers} processes for each GPU, and a {instance.name} has {share} vCPUs for it"
+        remedy = f"use at most {share}; indexed data need 2 to 8"
+        path: Path = ("data", "num_workers")
+        yield Finding(Code.DATA_WORKERS, path, found, remedy, Level.WARNING)

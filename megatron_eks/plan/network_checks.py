@@ -46,6 +46,12 @@ _SERVICE_RANGES = ("172.20.0.0/16", "10.100.0.0/16", "192.168.0.0/16")
 
 # A public range of more addresses than this is nobody's office.
 _WIDEST_PREFIX = 8
+# Amazon EKS endpoints and quotas, "Public endpoint access CIDR ranges per cluster".
+_MOST_RANGES = 40
+
+# Docker's bridge, which Cloud9 and SageMaker notebooks keep (EKS User Guide, "View Amazon EKS
+# networking requirements for VPC and subnets").
+_DOCKER_NETWORK = IPv4Network("172.17.0.0/16")
 _SERVICE_PREFIXES = range(12, 25)  # EKS API reference, KubernetesNetworkConfigRequest
 
 
@@ -59,6 +65,10 @@ def check_access(config: "ClusterConfig") -> "Iterator[Finding]":
             )
     for index, cidr in enumerate(access.public_cidrs):
         yield from _public_cidr(("access", "public_cidrs", index), cidr)
+    if len(access.public_cidrs) > _MOST_RANGES:
+        found = f"{len(access.public_cidrs)} ranges"
+        remedy = f"use at most {_MOST_RANGES}: EKS takes no more"
+        yield Finding(Code.TOO_MANY_RANGES, ("access", "public_cidrs"), found, remedy)
     yield from _twice(("access", "admin_role_arns"), access.admin_role_arns)
     yield from _twice(("access", "public_cidrs"), access.public_cidrs)
     made = config.existing_cluster is None
@@ -147,6 +157,10 @@ def check_network(config: "ClusterConfig") -> "Iterator[Finding]":
     if problem:
         yield problem
         return
+    if known and vpc.overlaps(_DOCKER_NETWORK):
+        found = f"{vpc} overlaps {_DOCKER_NETWORK}, where Docker has its bridge"
+        remedy = "use another range, or people cannot reach nodes from Cloud9 and SageMaker"
+        yield Finding(Code.CIDR_OVERLAP, ("network", "vpc_cidr"), found, remedy, Level.WARNING)
     inside = any(service.subnet_of(private) for private in _PRIVATE_NETWORKS)
     if service.prefixlen not in _SERVICE_PREFIXES or not inside:
         found = f"EKS does not accept {service} for Services"

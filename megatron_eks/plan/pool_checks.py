@@ -1,6 +1,7 @@
 """What the node groups of a cluster file can get wrong."""
 
 import re
+from datetime import date
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES, REFUSED_FAMILIES, SYSTEM_INSTANCE_TYPES
@@ -61,6 +62,18 @@ def check_pools(config: "ClusterConfig") -> "Iterator[Finding]":
             found = f"{release!r} is not an AMI release of Kubernetes {config.kubernetes_version}"
             remedy = f"use {config.kubernetes_version}.PATCH-YYYYMMDD, or null for the pinned one"
             yield Finding(Code.AMI_RELEASE, ("gpu_pools", index, "ami_release"), found, remedy)
+        elif release and not _is_date(release.rpartition("-")[2]):
+            found = f"{release!r} ends with no day of the calendar"
+            remedy = f"use {config.kubernetes_version}.PATCH-YYYYMMDD, or null for the pinned one"
+            yield Finding(Code.AMI_RELEASE, ("gpu_pools", index, "ami_release"), found, remedy)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date(int(text[:4]), int(text[4:6]), int(text[6:]))
+    except ValueError:
+        return False
+    return True
 
 
 def _unknown_instance(path: "Path", name: str) -> Finding:

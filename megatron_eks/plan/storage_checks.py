@@ -14,7 +14,7 @@ from megatron_eks.plan.storage import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from megatron_eks.config.cluster import ClusterConfig, Lustre
+    from megatron_eks.config.cluster import ClusterConfig, ExistingLustre, Lustre
     from megatron_eks.config.errors import Path
 
 # Directories of the image or the kubelet that a volume would hide.
@@ -45,6 +45,8 @@ def check_lustre(config: "ClusterConfig") -> "Iterator[Finding]":
     if lustre.efa:
         yield from _efa_clients(config)
     yield from _repositories(lustre)
+    if lustre.existing is not None:
+        yield from _existing(lustre.existing, config.region)
 
 
 def _capacity(lustre: "Lustre") -> "Iterator[Finding]":
@@ -114,6 +116,17 @@ def _efa_clients(config: "ClusterConfig") -> "Iterator[Finding]":
             yield Finding(Code.LUSTRE_EFA, place, found, remedy, Level.WARNING)
 
 
+def _existing(existing: "ExistingLustre", region: str) -> "Iterator[Finding]":
+    """Compare a DNS name with the form that FSx gives to all of them."""
+    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    wanted = f"{existing.id}.fsx.{region}.{suffix}"
+    name = existing.dns_name
+    if name.endswith((".amazonaws.com", ".amazonaws.com.cn")) and name != wanted:
+        found = f"{name} is not where {existing.id} is reached in {region}"
+        place = (*_LUSTRE, "existing", "dns_name")
+        yield Finding(Code.LUSTRE_EXISTING, place, found, f"use {wanted}")
+
+
 def _repositories(lustre: "Lustre") -> "Iterator[Finding]":
     repositories, path = lustre.data_repositories, (*_LUSTRE, "data_repositories")
     if repositories and lustre.existing is not None:
@@ -128,10 +141,21 @@ def _repositories(lustre: "Lustre") -> "Iterator[Finding]":
                 found = f"{repository.path} and {other.path} overlap"
                 remedy = "use directories of which none holds another"
                 yield Finding(Code.LUSTRE_REPOSITORY, (*path, index, "path"), found, remedy)
+            place = (*path, index, "s3_uri")
             if repository.s3_uri.rstrip("/") == other.s3_uri.rstrip("/"):
                 found = f"{repository.s3_uri} is shown as {other.path} already"
-                place = (*path, index, "s3_uri")
                 yield Finding(Code.LUSTRE_REPOSITORY, place, found, "show each prefix once")
+            elif _overlap(repository.s3_uri, other.s3_uri) and (
+                repository.export_changes or other.export_changes
+            ):
+                found = f"{repository.s3_uri} and {other.s3_uri} overlap, and changes are exported"
+                remedy = "use prefixes of which none holds another, or set export_changes: false"
+                yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy)
+        if repository.path.startswith(f"{lustre.mount_path}/"):
+            found = f"jobs would see it at {lustre.mount_path}{repository.path}"
+            remedy = f"leave out the mount: {repository.path.removeprefix(lustre.mount_path)}"
+            place = (*path, index, "path")
+            yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy, Level.WARNING)
         if repository.export_changes and lustre.per_zone:
             found = "several file systems would write to the same prefix"
             place = (*path, index, "export_changes")

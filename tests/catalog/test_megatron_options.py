@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from megatron_eks.catalog import pins
+from megatron_eks.catalog import megatron_values, pins
+from megatron_eks.catalog.megatron_conflicts import ALWAYS
 from megatron_eks.catalog.megatron_options import FLAGS, OPTIONS, SINGLE, VERSION
 from megatron_eks.plan.jobs.argument_checks import BY_KEY
 from tests.charts.rendered import training_job
@@ -32,6 +33,21 @@ def test_the_parser_knows_every_option_of_a_plan(name):
 def test_the_parser_knows_what_only_some_plans_write():
     """The options that a job file may not add are options."""
     assert set(BY_KEY) <= set(OPTIONS)
+
+
+def test_values_are_of_the_same_version_and_options():
+    """Every option whose value is checked is an option."""
+    assert megatron_values.VERSION == VERSION
+    named = megatron_values.WHOLE | megatron_values.NUMBERS | set(megatron_values.WORDS)
+    assert named <= set(OPTIONS)
+
+
+def test_what_is_always_refused_is_a_setting_that_no_plan_has():
+    """A slip in the table of conflicts would refuse nothing, or what is planned."""
+    args = training_job(name="megatron-cpt-techpulse").args
+    planned = {OPTIONS[word] for word in args[args.index("--") + 1 :] if word in OPTIONS}
+    assert not planned & set(ALWAYS)
+    assert set(ALWAYS) <= set(OPTIONS.values())
 
 
 def test_the_generator_writes_a_module_of_this_form():

@@ -33,7 +33,7 @@ def test_no_shipped_job_has_a_finding(file):
 
 CASES = [
     case
-    for table in ("job", "megatron", "pytorch", "task")
+    for table in ("job", "megatron", "option", "pytorch", "task")
     for case in yaml.safe_load(Path(__file__).with_name(f"{table}_errors.yaml").read_text())
 ]
 

@@ -4,12 +4,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.megatron_options import FLAGS, OPTIONS, SINGLE
+from megatron_eks.catalog.megatron_values import NUMBERS, WHOLE, WORDS
 from megatron_eks.config.errors import Code, Finding, choices
 from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.layout import job_layout, model_shape
+from megatron_eks.plan.jobs.option_checks import Option, check_combinations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from megatron_eks.config.job import MegatronJob
 
@@ -33,6 +35,7 @@ def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
     if starts[:1] != [0]:
         found = f"{words[0]!r} follows no option"
         yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", 0), found, "start with --OPTION")
+    given: dict[int, Option] = {}
     for start, end in pairwise([*starts, len(words)]):
         name, equals, value = words[start].partition("=")
         values = [value] if equals else words[start + 1 : end]
@@ -50,6 +53,33 @@ def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
         elif name in SINGLE and len(values) != 1:
             found = f"{name} takes one value, and {len(values)} follow"
             yield Finding(Code.EXTRA_ARGUMENT, path, found, f"write {name} VALUE")
+        elif problem := _value(name, values):
+            yield Finding(Code.EXTRA_ARGUMENT, path, *problem)
+        elif OPTIONS[name] in {setting for _, setting, _ in given.values()}:
+            found = f"{name} stands above too, and the last one wins"
+            yield Finding(Code.EXTRA_ARGUMENT, path, found, "keep one of the two")
+        else:
+            given[start] = (name, OPTIONS[name], values)
+    yield from check_combinations(job, model_shape(job.model), given)
+
+
+def _value(name: str, values: "Sequence[str]") -> tuple[str, str] | None:
+    """Say what the parser does not convert: the types and choices of its options."""
+    for value in values:
+        if name in WORDS and value not in WORDS[name]:
+            return f"{name} does not take {value!r}", choices(value, WORDS[name])
+        if (name in WHOLE and not _is(int, value)) or (name in NUMBERS and not _is(float, value)):
+            kind = "whole number" if name in WHOLE else "number"
+            return f"{name} takes a {kind}, and {value!r} is none", f"write {name} NUMBER"
+    return None
+
+
+def _is(kind: type[int] | type[float], value: str) -> bool:
+    try:
+        kind(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _planned(job: "MegatronJob") -> "Iterator[str]":

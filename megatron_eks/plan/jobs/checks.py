@@ -1,10 +1,12 @@
 """What a job file of any kind can get wrong although every value in it has the right type."""
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
 from megatron_eks.config.errors import Code, Finding, Level, choices
 from megatron_eks.config.outputs import is_digest
+from megatron_eks.plan.egress import has_no_way_out
 from megatron_eks.plan.hardware_checks import check_capacity
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.jobs.environment_checks import check_variables
@@ -22,6 +24,11 @@ _DNS_LABEL_LENGTH = 63
 
 # Owners on Hugging Face who let people in one by one.
 _GATED = ("meta-llama/", "google/gemma-")
+
+# What takes other arguments than torchrun, with which the plan calls it.
+_OTHER_LAUNCHERS = frozenset(
+    ("accelerate", "bash", "deepspeed", "mpirun", "python", "python3", "sh", "srun")
+)
 
 # What only ranks of a training run make use of.
 _FOR_RANKS = (
@@ -50,6 +57,12 @@ def check_runtime(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
         found = f"{job.image!r} is neither a repository of this cluster nor a URI with a digest"
         remedy = f"{choices(job.image, REPOSITORIES)}; or REGISTRY/NAME@sha256:..."
         yield Finding(Code.UNKNOWN_IMAGE, ("image",), found, remedy)
+    elif job.image not in REPOSITORIES and has_no_way_out(cluster):
+        registry = job.image.split("/")[0]
+        if not registry.endswith((f".{cluster.region}.amazonaws.com", ".amazonaws.com.cn")):
+            found = f"no node reaches {registry}: the cluster has neither NAT nor proxy"
+            remedy = f"copy the image to an ECR repository in {cluster.region}"
+            yield Finding(Code.NO_WAY_OUT, ("image",), found, remedy)
     for name in ("host_network", "ipc_lock"):
         if getattr(runtime, name) and cluster.platform.pod_security == "restricted":
             found = f"{name} breaks the restricted Pod Security of {cluster.platform.namespace!r}"
@@ -59,6 +72,10 @@ def check_runtime(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
         found = "pods do not run as root, and an added capability reaches no other user"
         remedy = "remove it: the EKS AMI lifts the limit on locked memory for every container"
         yield Finding(Code.POD_SECURITY, ("runtime", "ipc_lock"), found, remedy, Level.WARNING)
+    if PurePosixPath(runtime.torchrun_path).name in _OTHER_LAUNCHERS:
+        found = f"{runtime.torchrun_path} does not start a process for each GPU as torchrun does"
+        remedy = "name a torchrun, such as /opt/venv/bin/torchrun"
+        yield Finding(Code.LAUNCHER, ("runtime", "torchrun_path"), found, remedy)
     yield from _priority(runtime.priority_class, cluster.platform.namespace)
     yield from check_variables(runtime)
 
@@ -86,7 +103,7 @@ def check_gpus(job: "GpuJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     pool = gpu_pool(job, cluster)
     if pool is not None:
         yield from _nodes(job, pool)
-        yield from check_capacity(pool, job.nodes)
+        yield from check_capacity(pool, job.nodes, job.runtime.gang_restarts)
         yield from _shm(job, pool)
         yield from _rendezvous(job, pool, cluster)
 
@@ -119,6 +136,14 @@ def gated(path: "Path", name: str) -> "Iterator[Finding]":
         found = f"{name} is gated, and the job has no token"
         remedy = "name a Kubernetes Secret with a key `token`: token_secret: hugging-face"
         yield Finding(Code.GATED, path, found, remedy)
+
+
+def from_the_hub(path: "Path", name: str, cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Demand a way out for what comes from Hugging Face."""
+    if has_no_way_out(cluster):
+        found = f"{name} comes from Hugging Face, and the cluster has neither NAT nor proxy"
+        remedy = "bring it to S3 and fetch it from there, or set network.proxy"
+        yield Finding(Code.NO_WAY_OUT, path, found, remedy)
 
 
 def _pool(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":

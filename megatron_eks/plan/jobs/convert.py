@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
 from megatron_eks.catalog.models import PRESETS
-from megatron_eks.config.errors import Code, Finding, choices
+from megatron_eks.config.errors import Code, Finding, Level, choices
 from megatron_eks.plan.job import MIB
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_task, gpu_pool, outside
@@ -43,6 +43,10 @@ def check(job: "ConvertCheckpointJob", cluster: "ClusterConfig") -> "Iterator[Fi
     if job.source == job.target:
         found = "source and target are the same directory"
         yield Finding(Code.SHARED_PATH, ("target",), found, "write elsewhere")
+    elif job.target.startswith(f"{job.source}/") or job.source.startswith(f"{job.target}/"):
+        found = f"{job.target} and {job.source} stand inside each other"
+        remedy = "write elsewhere: what reads one of them would find the other's files"
+        yield Finding(Code.SHARED_PATH, ("target",), found, remedy, Level.WARNING)
     if job.model not in PRESETS:
         found = f"unknown preset {job.model!r}"
         yield Finding(Code.UNKNOWN_MODEL, ("model",), found, choices(job.model, PRESETS))

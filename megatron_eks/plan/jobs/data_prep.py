@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
-from megatron_eks.config.errors import Code, Finding
+from megatron_eks.config.errors import Code, Finding, Level
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_task, outside
 from megatron_eks.plan.jobs.common import Images, Program, task
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 # A chunk of text with its tokens, and a tokenizer, for each worker.
 _MIB_PER_WORKER = 4 * MIB_PER_GIB
 
+# Forms of data sets that people have, and the program does not read.
+_OTHER_FORMS = (".parquet", ".csv", ".tsv", ".arrow", ".zip", ".tar", ".bin", ".idx")
+_MOST_PODS = 100_000  # Kubernetes, pkg/apis/batch/validation: maxParallelismForIndexedJob
+
 
 def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     """Yield what keeps the data from being read or found again."""
@@ -37,6 +41,20 @@ def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     ]
     places = [(("output_prefix",), job.output_prefix), (("tokenizer",), job.tokenizer)]
     yield from outside([*files, *places], cluster.storage.lustre.mount_path)
+    for key in ("input", "json_keys"):
+        entries = getattr(job, key)
+        for index, entry in enumerate(entries):
+            if entry in entries[:index]:
+                found = f"{entry!r} is listed twice, and its documents would be in the data twice"
+                yield Finding(Code.DATA_SOURCE, (key, index), found, "list it once", Level.WARNING)
+    for index, source in enumerate(job.input):
+        if source.endswith(_OTHER_FORMS):
+            found = f"{source} does not hold a JSON object on each line"
+            remedy = "write it as JSONL first"
+            yield Finding(Code.DATA_SOURCE, ("input", index), found, remedy)
+    if job.shards > _MOST_PODS:
+        found = f"{job.shards} pods, and an Indexed Job has at most {_MOST_PODS}"
+        yield Finding(Code.TOO_MANY_NODES, ("shards",), found, f"use at most {_MOST_PODS}")
     if job.output_prefix.endswith("_document"):
         found = f"the data set would be {job.output_prefix}_{job.json_keys[0]}_document"
         remedy = "leave out the key and _document: they are added"

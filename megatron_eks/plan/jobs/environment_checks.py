@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Names that differ by a slip, not by a meaning.
 _CLOSE = 0.9
+# MAX_ARG_STRLEN of Linux, less the sign between name and value and the final zero: execve(2).
+_LONGEST = 131072 - 2
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _VERDICTS = {
@@ -32,6 +34,11 @@ def check_variables(runtime: "Runtime") -> "Iterator[Finding]":
         if not _VARIABLE.fullmatch(name):
             remedy = "use letters, digits and '_', not starting with a digit"
             yield Finding(Code.ENVIRONMENT_REFUSED, path, f"{name!r} is no variable name", remedy)
+            continue
+        if len(name) + len(value.encode()) > _LONGEST:
+            found = f"{len(value.encode())} bytes: no program starts with a variable of that size"
+            remedy = "put it into a file on the shared file system"
+            yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
             continue
         policy = _judge(name, value, host_network=runtime.host_network)
         if policy.verdict in _VERDICTS:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.config.errors import Code, Finding
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.checks import check_task, gated, outside
+from megatron_eks.plan.jobs.checks import check_task, from_the_hub, gated, outside
 from megatron_eks.plan.jobs.common import Images, Program, task, token_file
 from megatron_eks.plan.resources import cpu_resources, system_resources
 
@@ -41,8 +41,10 @@ def check(job: "FetchJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
             remedy = "use OWNER/NAME, as in the address of its page"
             found = f"{value!r} is no name of a Hugging Face repository"
             yield Finding(Code.FETCH_SOURCE, (name,), found, remedy)
-        elif not job.token_secret:
-            yield from gated((name,), value)
+        else:
+            yield from from_the_hub((name,), value, cluster)
+            if not job.token_secret:
+                yield from gated((name,), value)
     if job.token_secret and job.s3_uri:
         found = "S3 takes no Hugging Face token"
         yield Finding(Code.NO_MEANING, ("token_secret",), found, "remove it")

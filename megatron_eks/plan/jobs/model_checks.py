@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.errors import Code, Finding, choices
+from megatron_eks.plan.jobs.layout import model_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,21 @@ def check_model(model: str | ModelSpec) -> "Iterator[Finding]":
     if missing:
         found = f"without preset, {', '.join(missing)} are missing"
         yield Finding(Code.UNKNOWN_MODEL, ("model",), found, "add them, or name a preset")
+
+
+def check_meaning(model: str | ModelSpec) -> "Iterator[Finding]":
+    """Yield what a model that has a shape says, and its architecture ignores."""
+    if isinstance(model, str):
+        return
+    shape = model_shape(model)
+    if model.moe_router_topk is not None and shape.num_experts is None:
+        found, remedy = "there are no experts to choose from", "remove it, or set num_experts"
+        path: Path = ("model", "moe_router_topk")
+        yield Finding(Code.NO_MEANING, path, found, remedy)
+    if model.rotary_base is not None and shape.position_embedding_type != "rope":
+        found = f"{shape.position_embedding_type} positions have no rotary base"
+        remedy = "remove it, or set position_embedding_type: rope"
+        yield Finding(Code.NO_MEANING, ("model", "rotary_base"), found, remedy)
 
 
 def check_start(job: "TrainingJob") -> "Iterator[Finding]":

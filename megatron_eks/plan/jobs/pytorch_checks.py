@@ -10,6 +10,7 @@ from megatron_eks.config.unsupported import unsupported_value
 from megatron_eks.plan.jobs.checks import (
     check_gpus,
     check_runtime,
+    from_the_hub,
     gated,
     gpu_pool,
     no_meaning,
@@ -17,8 +18,10 @@ from megatron_eks.plan.jobs.checks import (
 )
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.memory_checks import check_disk, fits, verdict
-from megatron_eks.plan.jobs.model_checks import check_model, check_start
+from megatron_eks.plan.jobs.model_checks import check_meaning, check_model, check_start
+from megatron_eks.plan.jobs.path_checks import check_checkpoint_paths
 from megatron_eks.plan.jobs.pytorch import ddp_memory, fsdp_memory
+from megatron_eks.plan.jobs.schedule_checks import check_optimizer
 from megatron_eks.predict.replicas import CHECKPOINT_BYTES_PER_PARAMETER
 
 if TYPE_CHECKING:
@@ -57,10 +60,12 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
     model_findings = list(check_model(job.model))
     yield from model_findings
     yield from check_start(job)
+    yield from check_checkpoint_paths(job)
     yield from _training(job)
-    yield from _data(job, cluster.storage.lustre.mount_path)
+    yield from _data(job, cluster)
     pool = gpu_pool(job, cluster)
     if pool is not None and not has_errors(model_findings):
+        yield from check_meaning(job.model)
         instance, model = INSTANCES[pool.instance_type], model_shape(job.model)
         # An elastic job divides the model least where it has the fewest nodes.
         elastic = job.runtime.elastic
@@ -77,10 +82,7 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
 
 def _training(job: "TorchRun") -> "Iterator[Finding]":
     training, checkpoint = job.training, job.checkpoint
-    if training.min_learning_rate > training.learning_rate:
-        found = f"{training.min_learning_rate} is above learning_rate {training.learning_rate}"
-        path: Path = ("training", "min_learning_rate")
-        yield Finding(Code.SCHEDULE, path, found, "use a value between 0 and learning_rate")
+    yield from check_optimizer(training)
     if training.warmup_iters >= training.max_steps:
         found = f"{training.warmup_iters} warm-up steps of {training.max_steps}"
         remedy = f"use fewer than {training.max_steps}"
@@ -89,12 +91,17 @@ def _training(job: "TorchRun") -> "Iterator[Finding]":
         found = f"the run ends after {training.max_steps} steps, before the first checkpoint"
         remedy = f"use at most {training.max_steps}"
         yield Finding(Code.SCHEDULE, ("checkpoint", "interval"), found, remedy, Level.WARNING)
+    for name in ("validation_interval", "log_interval"):
+        if getattr(training, name) > training.max_steps and name in training.model_fields_set:
+            found = f"the run ends after {training.max_steps} steps, before the first one"
+            remedy = f"use at most {training.max_steps}"
+            yield Finding(Code.SCHEDULE, ("training", name), found, remedy, Level.WARNING)
     if checkpoint.format == "torch":
         found = "PyTorch saves in its own distributed format"
         yield Finding(Code.NO_MEANING, ("checkpoint", "format"), found, "remove it")
 
 
-def _data(job: "TorchRun", mount_path: str) -> "Iterator[Finding]":
+def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
     names = {"dataset": job.data.dataset, "tokenizer": job.data.tokenizer}
     places: list[tuple[Path, str | None]] = [
         (("checkpoint", "directory"), job.checkpoint.directory),
@@ -107,9 +114,11 @@ def _data(job: "TorchRun", mount_path: str) -> "Iterator[Finding]":
         elif not _REPOSITORY.fullmatch(name):
             found = f"{name!r} is neither a path nor the name of a Hugging Face repository"
             yield Finding(Code.DATA_SOURCE, path, found, "use /PATH, or OWNER/NAME")
-        elif not job.token_secret:
-            yield from gated(path, name)
-    yield from outside(places, mount_path)
+        else:
+            yield from from_the_hub(path, name, cluster)
+            if not job.token_secret:
+                yield from gated(path, name)
+    yield from outside(places, cluster.storage.lustre.mount_path)
     if job.data.dataset.endswith((".bin", ".idx")):
         found = f"{job.data.dataset!r} is a file, not a prefix"
         remedy = f"write {job.data.dataset[:-4]}"

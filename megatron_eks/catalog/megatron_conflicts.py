@@ -1,0 +1,59 @@
+"""Options of Megatron-LM that cannot stand beside those that a plan sets, each with its reason.
+
+Source: `validate_args` in megatron/training/arguments.py and `TransformerConfig.__post_init__`
+(core_v0.19), except where a reason speaks of a restart: those options make a run that starts again
+begin anew. Names are settings of `megatron_options.OPTIONS`.
+"""
+
+from typing import NamedTuple
+
+
+class Conflict(NamedTuple):
+    """Why an option is refused, and what to do instead."""
+
+    reason: str
+    instead: str
+
+
+_SAMPLES = Conflict("the plan counts iterations", "use training.train_iters")
+_DATA = Conflict("a run has one source of data", "use data.prefix or data.blend")
+_RESTART = Conflict(
+    "a run that starts again would not go on where it was", "use checkpoint.pretrained to start"
+)
+_OLD = Conflict("Megatron took it out", "use the job file's own key")
+_REINFORCEMENT = Conflict("reinforcement learning needs another program", "remove it")
+
+ALWAYS: dict[str, Conflict] = {
+    "fp16": Conflict("a run has one precision, and it is bf16", "use training.precision"),
+    "use_megatron_fsdp": Conflict("its checkpoints have a format of their own", "use kind: fsdp"),
+    "train_samples": _SAMPLES,
+    "lr_decay_samples": _SAMPLES,
+    "lr_warmup_samples": _SAMPLES,
+    "step_batch_size_schedule": Conflict("global_batch_size is set", "remove it"),
+    "mock_data": _DATA,
+    "train_data_path": _DATA,
+    "valid_data_path": _DATA,
+    "test_data_path": _DATA,
+    "data_args_path": _DATA,
+    "per_split_data_args_path": _DATA,
+    "recompute_activations": Conflict("it contradicts the plan's", "use training.recompute"),
+    "checkpoint_activations": _OLD,
+    "batch_size": _OLD,
+    "warmup": _OLD,
+    "model_parallel_size": _OLD,
+    "finetune": _RESTART,
+    "no_load_optim": _RESTART,
+    "load_main_params_from_ckpt": _RESTART,
+    "override_ckpt_iteration": _RESTART,
+    "skip_train": Conflict("nothing would be trained", "remove it"),
+    "ckpt_convert_format": Conflict("Megatron converts and ends", "use kind: convert_checkpoint"),
+    "overlap_param_gather_with_optimizer_step": Conflict(
+        "distributed checkpoints do not take it", "remove it"
+    ),
+    "perform_rl_step": _REINFORCEMENT,
+    "add_position_embedding": Conflict("it is out of use", "use model.position_embedding_type"),
+    "fp16_lm_cross_entropy": Conflict("it is for fp16, and the run is in bf16", "remove it"),
+}
+
+NEEDS_EXPERTS = "moe_"
+"""Settings of this prefix do nothing without experts."""

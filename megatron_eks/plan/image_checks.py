@@ -1,0 +1,51 @@
+"""What the images of a cluster file can get wrong about the arguments of their builds."""
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from megatron_eks.config.errors import Code, Finding, Level, choices
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.errors import Path
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# Arguments stand in the template and in the history of the image (Docker, "Build variables").
+_SECRET_NAME = re.compile(
+    r"(.*_)?(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|SECRET_KEY|CREDENTIALS?)"
+)
+_SECRET_VALUE = re.compile(
+    r"hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|AKIA[A-Z0-9]{16}"
+    r"|nvapi-[\w-]{20,}|-----BEGIN"
+)
+
+
+def check_images(config: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield arguments that no build takes, and those that nobody should see."""
+    for image in ("megatron", "fsdp"):
+        for name, value in getattr(config.images, image).build_args.items():
+            path: Path = ("images", image, "build_args", name)
+            if not _NAME.fullmatch(name):
+                found = f"{name!r} is no name of an argument"
+                remedy = "use letters, digits and '_', not starting with a digit"
+                yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
+            elif _SECRET_NAME.fullmatch(name.upper()) or _SECRET_VALUE.search(value):
+                found = f"{name} looks like a secret, and everybody with the image can read it"
+                remedy = "remove and replace it; jobs take tokens from a Secret: token_secret"
+                yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
+
+
+def check_arguments(
+    config: "ClusterConfig", known: "Mapping[Literal['megatron', 'fsdp'], Collection[str]]"
+) -> "Iterator[Finding]":
+    """Yield arguments that the Dockerfiles, by image, do not declare: Docker ignores them."""
+    for image, names in known.items():
+        for name in getattr(config.images, image).build_args:
+            if name not in names and _NAME.fullmatch(name):
+                path: Path = ("images", image, "build_args", name)
+                found = f"the Dockerfile of {image} has no ARG {name}, so it does nothing"
+                remedy = choices(name, names)
+                yield Finding(Code.BUILD_ARGUMENT, path, found, remedy, Level.WARNING)

@@ -1,0 +1,73 @@
+"""Whether a recipe of Megatron-Bridge and its overrides agree with the rest of the job file."""
+
+import re
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.architecture import ModelSpec
+from megatron_eks.config.errors import Code, Finding, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.config.errors import Path
+    from megatron_eks.config.job import MegatronBridgeJob
+
+PLANNED: dict[str, str] = {
+    "model.tensor_model_parallel_size": "parallelism.tensor",
+    "model.pipeline_model_parallel_size": "parallelism.pipeline",
+    "model.virtual_pipeline_model_parallel_size": "parallelism.virtual_pipeline",
+    "model.context_parallel_size": "parallelism.context",
+    "model.expert_model_parallel_size": "parallelism.expert",
+    "model.expert_tensor_parallel_size": "parallelism.expert_tensor",
+    "model.sequence_parallel": "parallelism.sequence_parallel",
+    "ddp.use_distributed_optimizer": "parallelism.distributed_optimizer",
+    "optimizer.use_distributed_optimizer": "parallelism.distributed_optimizer",
+    "train.micro_batch_size": "training.micro_batch_size",
+    "train.global_batch_size": "training.global_batch_size",
+    "train.train_iters": "training.train_iters",
+    "model.seq_length": "training.sequence_length",
+    "dataset.seq_length": "training.sequence_length",
+    "mixed_precision": "training.precision",
+    "model.recompute_granularity": "training.recompute",
+    "model.recompute_method": "training.recompute_method",
+    "model.recompute_num_layers": "training.recompute_layers",
+    "checkpoint.save": "checkpoint.directory",
+    "checkpoint.load": "checkpoint.directory",
+    "checkpoint.pretrained_checkpoint": "checkpoint.pretrained",
+    "checkpoint.save_interval": "checkpoint.interval",
+    "checkpoint.most_recent_k": "checkpoint.keep_last",
+    "checkpoint.ckpt_format": "checkpoint.format",
+    "checkpoint.async_save": "checkpoint.async_save",
+    "dist.distributed_timeout_minutes": "runtime.distributed_timeout_minutes",
+}
+"""What layout, memory, time and restarts are planned with, and the key of the job file for it.
+
+Other values that the job file sets may be overridden. Names: `assets/programs/bridge_config.py`.
+"""
+
+# `model.cross_entropy_fusion_impl: te` is what Megatron-LM's validate_args calls unstable.
+_UNSTABLE = ("model.cross_entropy_fusion_impl", "te")
+
+
+def check_recipe(job: "MegatronBridgeJob") -> "Iterator[Finding]":
+    """Yield a recipe of another model, and overrides that the plan does not know of."""
+    preset = job.model.preset if isinstance(job.model, ModelSpec) else job.model
+    if preset and not _plain(job.recipe).startswith(_plain(preset)):
+        found = f"{job.recipe} is no recipe of {preset} by its name"
+        remedy = "name the recipe of this model; the program compares them before it trains"
+        yield Finding(Code.RECIPE, ("recipe",), found, remedy, Level.WARNING)
+    for name, value in job.overrides.items():
+        path: Path = ("overrides", name)
+        if name in PLANNED:
+            found = f"{name} follows from the job file"
+            yield Finding(Code.OVERRIDE, path, found, f"remove it, and set {PLANNED[name]}")
+        elif "." not in name.strip("."):
+            found = f"{name!r} names no value of a configuration"
+            yield Finding(Code.OVERRIDE, path, found, "write BLOCK.NAME, such as ddp.NAME")
+        elif (name, value) == _UNSTABLE:
+            found = "Megatron refuses it as unstable"
+            yield Finding(Code.OVERRIDE, path, found, "use native")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

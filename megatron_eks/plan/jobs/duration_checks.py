@@ -1,0 +1,106 @@
+"""Whether the time suffices: to write a checkpoint before the next, to train before nodes go.
+
+Both compare with what the hardware could do at best, so that what is reported is true on any day.
+"""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.cluster import CapacityBlock
+from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.plan.jobs.checks import gpu_pool
+from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, gpus_per_node
+from megatron_eks.plan.jobs.layout import model_shape
+from megatron_eks.plan.storage import SCRATCH_MBPS_PER_TIB
+from megatron_eks.predict.duration import least_step_seconds, write_seconds
+from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+
+    from megatron_eks.catalog.instances import InstanceType
+    from megatron_eks.catalog.models import ModelShape
+    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.errors import Path
+    from megatron_eks.config.job import MegatronRun
+
+# Half of a GPU's peak is what the best published runs of Megatron reach.
+_BEST_MFU = 0.5
+_DAY_SECONDS = 24 * 3600
+
+
+def check_saving(
+    job: "MegatronRun", model: "ModelShape", instance: "InstanceType", cluster: "ClusterConfig"
+) -> "Iterator[Finding]":
+    """Yield checkpoints that come faster than they are written, or outlast a collective."""
+    size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
+    seconds = write_seconds(size, _mb_s(cluster) * WRITE_EFFICIENCY)
+    between = job.checkpoint.interval * _step_seconds(job, model, instance)
+    if 0 < between < seconds and job.checkpoint.interval < job.training.train_iters:
+        found = (
+            f"a checkpoint of {size / 1e9:.0f} GB takes about {_shown(seconds)} to write, and "
+            f"{job.checkpoint.interval} iterations may take {_shown(between)}"
+        )
+        path: Path = ("checkpoint", "interval")
+        remedy = "save less often: with async_save the run waits for the save before it"
+        yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
+    minutes = job.runtime.distributed_timeout_minutes
+    if not job.checkpoint.async_save and seconds > minutes * 60:
+        # save_checkpoint ends in a barrier (megatron/training/checkpointing.py).
+        found = f"{minutes} minutes, and ranks wait about {_shown(seconds)} for a checkpoint"
+        path = ("runtime", "distributed_timeout_minutes")
+        remedy = f"use {2 * int(seconds / 60 + 1)}, or checkpoint.async_save: true"
+        yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
+
+
+def check_window(
+    job: "MegatronRun", cluster: "ClusterConfig", today: "date"
+) -> "Iterator[Finding]":
+    """Yield a run that its Capacity Block cannot hold, on a job that has no errors."""
+    pool = gpu_pool(job, cluster)
+    if pool is None or not isinstance(pool.capacity, CapacityBlock):
+        return
+    model, instance = model_shape(job.model), INSTANCES[pool.instance_type]
+    step = _step_seconds(job, model, instance)
+    left = ((pool.capacity.ends_at.date() - today).days + 1) * _DAY_SECONDS
+    if step * job.checkpoint.interval > left:
+        found = (
+            f"the Capacity Block ends within {_shown(left)}, and {job.checkpoint.interval} "
+            f"iterations take {_shown(step * job.checkpoint.interval)} or more"
+        )
+        path: Path = ("checkpoint", "interval")
+        remedy = "save more often: nothing would be kept"
+        yield Finding(Code.BLOCK_ENDS_FIRST, path, found, remedy)
+    elif step * job.training.train_iters > left:
+        found = (
+            f"the Capacity Block ends within {_shown(left)}, and {job.training.train_iters} "
+            f"iterations take {_shown(step * job.training.train_iters)} or more"
+        )
+        path = ("training", "train_iters")
+        remedy = "plan the next block: the run goes on from its last checkpoint"
+        yield Finding(Code.BLOCK_ENDS_FIRST, path, found, remedy, Level.WARNING)
+
+
+def _step_seconds(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") -> float:
+    """Return how long a step takes in the best case; 0 where the GPU's peak is unknown."""
+    gpu, training = instance.gpu, job.training
+    peak = gpu.tflops_fp8 if training.precision == "fp8" else gpu.tflops_bf16
+    if peak is None:
+        return 0
+    tokens = training.global_batch_size * training.sequence_length
+    gpus = job.nodes * gpus_per_node(job, instance)
+    return least_step_seconds(model, tokens, gpus, peak * _BEST_MFU)
+
+
+def _mb_s(cluster: "ClusterConfig") -> float:
+    lustre = cluster.storage.lustre
+    scratch = lustre.deployment == "scratch_2"
+    rate = SCRATCH_MBPS_PER_TIB if scratch else lustre.throughput_mbps_per_tib
+    return lustre.capacity_gib / 1024 * rate
+
+
+def _shown(seconds: float) -> str:
+    units = (("days", _DAY_SECONDS), ("hours", 3600), ("minutes", 60), ("seconds", 1))
+    unit, size = next((each for each in units if seconds >= 2 * each[1]), units[-1])
+    return f"{seconds / size:.0f} {unit}"

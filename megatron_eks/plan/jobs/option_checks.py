@@ -1,0 +1,133 @@
+"""Whether the options that a job file adds go together with those that follow from it.
+
+Sources: as in `catalog/megatron_conflicts.py`.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.megatron_conflicts import ALWAYS, NEEDS_EXPERTS
+from megatron_eks.config.errors import Code, Finding, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from megatron_eks.catalog.models import ModelShape
+    from megatron_eks.config.job import MegatronJob
+
+
+Option = tuple[str, str, Sequence[str]]
+"""As it is written, its setting, and its values."""
+
+
+def check_combinations(
+    job: "MegatronJob", model: "ModelShape", given: "Mapping[int, Option]"
+) -> "Iterator[Finding]":
+    """Yield what options, by their places among the arguments, conflict with."""
+    settings = {setting for _, setting, _ in given.values()}
+    for place, (name, setting, values) in given.items():
+        path = ("extra_args", place)
+        if setting.startswith(NEEDS_EXPERTS) and model.num_experts is None:
+            found = f"{name}: the model has no experts"
+            remedy = "remove it, or name a model with num_experts"
+            yield Finding(Code.NO_MEANING, path, found, remedy, Level.WARNING)
+            continue
+        conflict = _conflict(job, setting, values, settings)
+        if conflict:
+            reason, remedy = conflict
+            yield Finding(Code.OPTION_COMBINATION, path, f"{name}: {reason}", remedy)
+
+
+def _conflict(
+    job: "MegatronJob", setting: str, values: Sequence[str], settings: set[str]
+) -> tuple[str, str] | None:
+    """Say what an option conflicts with, and what to do instead."""
+    if setting in ALWAYS:
+        return ALWAYS[setting]
+    needs = _NEEDS.get(setting)
+    if needs and needs not in settings:
+        option = f"--{needs.replace('_', '-')}"
+        return f"it takes {option} beside it", f"add {option}, or remove this one"
+    return _by_plan(job, setting) or _multiple(job, setting, values)
+
+
+# An option, and the other one that it cannot be without.
+_NEEDS = {
+    "optimizer_cpu_offload": "use_precision_aware_optimizer",
+    "non_persistent_local_ckpt_dir": "non_persistent_ckpt_type",
+    "replication": "replication_jump",
+    "fim_data": "fim_rate",
+    "fsdp_manual_registration": "nccl_ub",
+    "fp4_param_gather": "fp4",
+    "mla_down_proj_fusion": "multi_latent_attention",
+}
+
+
+def _by_plan(job: "MegatronJob", setting: str) -> tuple[str, str] | None:
+    parallelism, training = job.parallelism, job.training
+    sharded = parallelism.sequence_parallel and parallelism.tensor > 1
+    offloading = setting.startswith("cpu_offloading")
+    split = max(parallelism.tensor, parallelism.pipeline, parallelism.context, parallelism.expert)
+    cases = (
+        (
+            setting == "use_torch_fsdp2" and (parallelism.distributed_optimizer or split > 1),
+            ("it shards by itself, and over all GPUs", "use kind: fsdp"),
+        ),
+        (
+            setting == "lr_warmup_fraction" and training.warmup_iters > 0,
+            ("training.warmup_iters is set", "remove one of the two"),
+        ),
+        (
+            setting == "save_params_interval" and parallelism.distributed_optimizer,
+            ("parameters are gathered while it computes", "remove it"),
+        ),
+        (
+            setting == "fp8_param_gather" and training.precision != "fp8",
+            ("weights are not kept in FP8", "set training.precision: fp8"),
+        ),
+        (
+            setting == "fp4" and training.precision == "fp8",
+            ("FP4 and FP8 are two precisions", "set training.precision: bf16"),
+        ),
+        (
+            setting == "tp_comm_overlap" and not sharded,
+            ("it needs sequence parallelism", "set parallelism.sequence_parallel: true"),
+        ),
+        (
+            setting == "distribute_saved_activations" and sharded,
+            ("sequence parallelism shards activations already", "remove it"),
+        ),
+        (
+            setting == "distribute_saved_activations" and training.recompute != "full",
+            ("it needs full recomputing", "set training.recompute: full, or remove it"),
+        ),
+        (
+            offloading and (parallelism.pipeline > 1 or training.recompute != "none"),
+            (
+                "CPU offloading takes neither pipeline stages nor recomputing",
+                "set training.recompute: none and parallelism.pipeline: 1, or remove it",
+            ),
+        ),
+        (
+            setting == "defer_embedding_wgrad_compute" and parallelism.pipeline == 1,
+            ("it needs a pipeline", "remove it, or raise parallelism.pipeline"),
+        ),
+        (
+            setting == "pipeline_model_parallel_layout" and bool(parallelism.virtual_pipeline),
+            ("virtual_pipeline divides the layers too", "remove one of the two"),
+        ),
+    )
+    return next((verdict for applies, verdict in cases if applies), None)
+
+
+def _multiple(job: "MegatronJob", setting: str, values: Sequence[str]) -> tuple[str, str] | None:
+    """Compare numbers that must be multiples of what the job file says."""
+    steps = {
+        "save_retain_interval": ("checkpoint.interval", job.checkpoint.interval),
+        "log_memory_interval": ("training.log_interval", job.training.log_interval),
+    }
+    if setting in steps and values and values[0].isdigit():
+        name, step = steps[setting]
+        if int(values[0]) % step:
+            return f"{values[0]} is no multiple of {name} {step}", f"use a multiple of {step}"
+    return None

@@ -1,0 +1,89 @@
+"""Whether the paths of a training job are of the kind that is read or written there."""
+
+import re
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code, Finding, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.config.errors import Path
+    from megatron_eks.config.job import MegatronRun, TrainingJob
+
+# Text that tools/preprocess_data.py reads; the data set of it is what training reads.
+_TEXT = (".jsonl", ".json", ".ndjson", ".txt", ".parquet", ".csv", ".gz", ".zst")
+# AutoTokenizer, behind Megatron's HuggingFaceTokenizer, takes a folder.
+_TOKENIZER_FILES = (".json", ".model", ".txt", ".vocab", ".tiktoken")
+# Megatron makes one such folder an iteration, and finds the newest of them by a file beside them,
+# `latest_checkpointed_iteration.txt` (megatron/training/checkpointing.py).
+_ITERATION = re.compile(r"iter_\d{7}|global_step\d+")
+
+
+def check_checkpoint_paths(job: "TrainingJob") -> "Iterator[Finding]":
+    """Yield checkpoint directories that no run finds its checkpoints in, or risks to lose."""
+    checkpoint = job.checkpoint
+    for name in ("directory", "pretrained"):
+        place: str | None = getattr(checkpoint, name)
+        if place and _ITERATION.fullmatch(PurePosixPath(place).name):
+            found = f"{place} is one checkpoint, not the directory of them"
+            remedy = f"use {PurePosixPath(place).parent}"
+            yield Finding(Code.WEIGHTS, ("checkpoint", name), found, remedy)
+    if checkpoint.keep_last == 1:
+        found = "a checkpoint that cannot be read leaves nothing to go back to"
+        path: Path = ("checkpoint", "keep_last")
+        yield Finding(Code.RETENTION, path, found, "keep 2 or more", Level.WARNING)
+
+
+def check_data_paths(job: "MegatronRun", mount_path: str) -> "Iterator[Finding]":
+    """Yield data and tokenizers of another form, and directories with two uses."""
+    data = job.data
+    for path, prefix in data_prefixes(job):
+        if prefix.endswith((".bin", ".idx")):
+            found = f"{prefix!r} is a file, not a prefix"
+            yield Finding(Code.DATA_SOURCE, path, found, f"write {prefix[:-4]}")
+        elif prefix.endswith(_TEXT):
+            found = f"{prefix!r} is text, and Megatron reads indexed data sets"
+            remedy = "prepare it by a job of kind data_prep, and name the prefix that it writes"
+            yield Finding(Code.DATA_SOURCE, path, found, remedy)
+    if data.tokenizer.endswith(_TOKENIZER_FILES):
+        found = f"{data.tokenizer} is a file of a tokenizer"
+        remedy = f"name its folder: {PurePosixPath(data.tokenizer).parent}"
+        yield Finding(Code.DATA_SOURCE, ("data", "tokenizer"), found, remedy)
+    yield from _repeated(job)
+    yield from _two_uses(job, mount_path)
+
+
+def data_prefixes(job: "MegatronRun") -> "Iterator[tuple[Path, str]]":
+    """Yield the prefix of every corpus, with its place in the file."""
+    if job.data.prefix is not None:
+        yield ("data", "prefix"), job.data.prefix
+    for index, blend in enumerate(job.data.blend or ()):
+        yield ("data", "blend", index, "prefix"), blend.prefix
+
+
+def _repeated(job: "MegatronRun") -> "Iterator[Finding]":
+    prefixes = [blend.prefix for blend in job.data.blend or ()]
+    for index, prefix in enumerate(prefixes):
+        if prefix in prefixes[:index]:
+            found = f"{prefix} stands above: its weights add up"
+            path: Path = ("data", "blend", index, "prefix")
+            remedy = "name it once, with the sum of its weights"
+            yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
+
+
+def _two_uses(job: "MegatronRun", mount_path: str) -> "Iterator[Finding]":
+    """Warn of checkpoints where something else is kept."""
+    directory = job.checkpoint.directory
+    uses = {
+        job.data.tokenizer: "the tokenizer",
+        job.data.cache_dir: "the cache of the data",
+        f"{mount_path}/logs/{job.name}": "the logs of this job",
+    }
+    uses |= {str(PurePosixPath(prefix).parent): "data" for _, prefix in data_prefixes(job)}
+    path: Path = ("checkpoint", "directory")
+    if directory in uses:
+        found = f"{directory} is the directory of {uses[directory]} too"
+        remedy = "give checkpoints a directory of their own"
+        yield Finding(Code.SHARED_PATH, path, found, remedy, Level.WARNING)

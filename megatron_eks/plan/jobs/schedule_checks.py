@@ -1,0 +1,128 @@
+"""When a run learns, evaluates, logs and saves: what contradicts itself, or comes to nothing.
+
+Sources: `validate_args` and `OptimizerParamScheduler` of Megatron-LM (core_v0.19).
+"""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.plan.jobs.arguments import decay_iters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.config.errors import Path
+    from megatron_eks.config.job import MegatronRun
+    from megatron_eks.config.training import FsdpTraining, MegatronTraining
+
+# Published runs of Adam peak between 1e-5 and 6e-3; a slip of the exponent lands far above.
+_HIGHEST_RATE, _IMPOSSIBLE_RATE = 0.02, 1.0
+_HIGHEST_DECAY = 1.0
+_SHORT_TIMEOUT_MINUTES = 5
+
+
+def check_schedule(job: "MegatronRun") -> "Iterator[Finding]":
+    """Yield what is wrong with learning rate, evaluation, logging, recomputing and saving."""
+    yield from check_optimizer(job.training)
+    yield from _warm_up(job.training)
+    yield from _decay(job.training)
+    yield from _intervals(job)
+    yield from _recompute(job.training)
+    if job.runtime.distributed_timeout_minutes < _SHORT_TIMEOUT_MINUTES:
+        # The first rank builds the index while all others wait in a barrier (core_v0.19,
+        # core/datasets/blended_megatron_dataset_builder.py); Megatron's default is 10 minutes.
+        found = "ranks wait for the first of them to index the data, which takes minutes"
+        path: Path = ("runtime", "distributed_timeout_minutes")
+        remedy = f"use {_SHORT_TIMEOUT_MINUTES} or more"
+        yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
+    if job.checkpoint.format == "torch" and job.checkpoint.async_save:
+        found = "Megatron saves asynchronously in the torch_dist format only"
+        yield Finding(
+            Code.SCHEDULE, ("checkpoint", "async_save"), found, "set it to false, or use torch_dist"
+        )
+
+
+def check_optimizer(training: "MegatronTraining | FsdpTraining") -> "Iterator[Finding]":
+    """Yield rates that no run of Adam survives, and those that look like slips."""
+    rate = training.learning_rate
+    path: Path = ("training", "learning_rate")
+    if rate >= _IMPOSSIBLE_RATE:
+        found = f"{rate:g}: every step would overwrite the weights"
+        yield Finding(Code.OPTIMIZER, path, found, "mind the sign of the exponent: 1e-5")
+    elif rate > _HIGHEST_RATE:
+        found = f"{rate:g} is above what Adam trains transformers with"
+        yield Finding(Code.OPTIMIZER, path, found, "use 1e-5 to 6e-3", Level.WARNING)
+    if training.min_learning_rate > rate:
+        found = f"{training.min_learning_rate} is above learning_rate {rate}"
+        path = ("training", "min_learning_rate")
+        yield Finding(Code.SCHEDULE, path, found, "use a value between 0 and learning_rate")
+    elif training.lr_schedule == "constant" and "min_learning_rate" in training.model_fields_set:
+        found = "a constant rate never falls to it"
+        path = ("training", "min_learning_rate")
+        remedy = "remove it, or use another lr_schedule"
+        yield Finding(Code.NO_MEANING, path, found, remedy, Level.WARNING)
+    if training.weight_decay > _HIGHEST_DECAY:
+        found = f"{training.weight_decay:g} pulls weights to zero faster than they learn"
+        path = ("training", "weight_decay")
+        yield Finding(Code.OPTIMIZER, path, found, "use 0 to 0.2", Level.WARNING)
+    if training.adam_beta2 < training.adam_beta1:
+        found = f"{training.adam_beta2:g} is below adam_beta1 {training.adam_beta1:g}"
+        remedy = "swap them: the second moment is averaged over longer"
+        path = ("training", "adam_beta2")
+        yield Finding(Code.OPTIMIZER, path, found, remedy, Level.WARNING)
+
+
+def _warm_up(training: "MegatronTraining") -> "Iterator[Finding]":
+    decay = decay_iters(training)
+    if training.lr_schedule == "WSD":
+        left = training.train_iters - decay
+        found = f"{training.warmup_iters} warm-up iterations, and the last {decay} are the decay"
+    else:
+        left = decay
+        found = f"{training.warmup_iters} warm-up iterations, and the rate decays until {decay}"
+    if training.warmup_iters >= left:
+        remedy = f"use fewer than {left}" if left > 0 else "shorten training.decay_iters"
+        yield Finding(Code.SCHEDULE, ("training", "warmup_iters"), found, remedy)
+
+
+def _decay(training: "MegatronTraining") -> "Iterator[Finding]":
+    path: Path = ("training", "decay_iters")
+    if training.decay_iters is None or training.lr_schedule == "WSD":
+        return
+    if training.lr_schedule == "constant":
+        found, remedy = "a constant rate never falls", "remove it, or use another lr_schedule"
+        yield Finding(Code.NO_MEANING, path, found, remedy, Level.WARNING)
+    elif training.decay_iters > training.train_iters:
+        found = f"the run ends after {training.train_iters}, above its least learning rate"
+        remedy = f"use {training.train_iters}, unless a later run goes on from here"
+        yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
+
+
+def _intervals(job: "MegatronRun") -> "Iterator[Finding]":
+    training, iterations = job.training, job.training.train_iters
+    if job.checkpoint.interval > iterations:
+        found = f"the run ends after {iterations} iterations, before the first checkpoint"
+        remedy = f"use at most {iterations}"
+        yield Finding(Code.SCHEDULE, ("checkpoint", "interval"), found, remedy, Level.WARNING)
+    if training.log_interval > iterations:
+        found = f"the run ends after {iterations} iterations, before the first line about it"
+        path: Path = ("training", "log_interval")
+        yield Finding(Code.SCHEDULE, path, found, "use 10", Level.WARNING)
+    if training.eval_iters > training.eval_interval:
+        found = (
+            f"{training.eval_iters} iterations of validation for every "
+            f"{training.eval_interval} of training"
+        )
+        path = ("training", "eval_iters")
+        remedy = "use fewer, or raise training.eval_interval"
+        yield Finding(Code.EVALUATION, path, found, remedy, Level.WARNING)
+
+
+def _recompute(training: "MegatronTraining") -> "Iterator[Finding]":
+    if training.recompute == "full":
+        return
+    for name in ("recompute_method", "recompute_layers"):
+        if getattr(training, name) is not None:
+            found = f"{name} has a meaning with recompute: full only"
+            remedy = "remove it, or set recompute: full"
+            yield Finding(Code.RECOMPUTE, ("training", name), found, remedy)

@@ -1,0 +1,122 @@
+"""What the jobs of one cluster do to each other: names, directories, and the file system's room."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code, Finding, Level, has_errors
+from megatron_eks.config.job import (
+    ConvertCheckpointJob,
+    DataPrepJob,
+    DdpJob,
+    FetchJob,
+    GpuJob,
+    MegatronRun,
+    TrainingJob,
+)
+from megatron_eks.plan.jobs.layout import model_shape
+from megatron_eks.plan.jobs.model_checks import check_model
+from megatron_eks.predict import memory, replicas
+from megatron_eks.predict.memory import GIB, parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.errors import Path
+    from megatron_eks.config.job import AnyJob
+
+
+@dataclass
+class Neighbours:
+    """The jobs that were checked before, by what they claim; values name their files."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    services: dict[str, str] = field(default_factory=dict)
+    directories: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+
+    def check(self, job: "AnyJob", file: str) -> "Iterator[Finding]":
+        """Yield what a job takes from those before it, and remember what it claims."""
+        yield from self._names(job, file)
+        if isinstance(job, TrainingJob):
+            yield from self._checkpoints(job)
+            self.directories.setdefault(job.checkpoint.directory, file)
+        for path, output in _outputs(job):
+            if output in self.outputs:
+                found = f"{self.outputs[output]} writes {output} too"
+                remedy = "give each its own place, or never run both"
+                yield Finding(Code.SAME_OUTPUT, path, found, remedy, Level.WARNING)
+            self.outputs.setdefault(output, file)
+
+    def _names(self, job: "AnyJob", file: str) -> "Iterator[Finding]":
+        services = set(_services(job))
+        if job.name in self.names:
+            found = f"{self.names[job.name]} holds a job of the same name"
+            yield Finding(Code.DUPLICATE_JOB, ("name",), found, "give each job its own name")
+        elif clash := sorted(services & self.services.keys()):
+            found = f"{self.services[clash[0]]} has a Service {clash[0]} too"
+            remedy = "use another name: the operator adds -worker-N to a job's"
+            yield Finding(Code.DUPLICATE_JOB, ("name",), found, remedy)
+        self.names.setdefault(job.name, file)
+        self.services |= dict.fromkeys(services, file)
+
+    def _checkpoints(self, job: TrainingJob) -> "Iterator[Finding]":
+        directory = job.checkpoint.directory
+        if directory in self.directories:
+            other = self.directories[directory]
+            found = f"{other} saves to {directory} too: run together, one loses"
+            remedy = "give each job its own directory, or never run both"
+            path: Path = ("checkpoint", "directory")
+            yield Finding(Code.SHARED_CHECKPOINTS, path, found, remedy, Level.WARNING)
+
+
+def check_room(
+    jobs: "Sequence[tuple[AnyJob, str]]", cluster: "ClusterConfig"
+) -> "Iterator[tuple[str, Finding]]":
+    """Yield, with its file, the job whose checkpoints fill what the others leave."""
+    capacity = cluster.storage.lustre.capacity_gib * GIB
+    taken: dict[str, int] = {}
+    for job, file in jobs:
+        if not isinstance(job, TrainingJob) or has_errors(check_model(job.model)):
+            continue
+        needed = _checkpoint_bytes(job)
+        before = sum(taken.values())
+        taken[job.checkpoint.directory] = max(needed, taken.get(job.checkpoint.directory, 0))
+        if before <= capacity < sum(taken.values()) and needed <= capacity:
+            found = (
+                f"the checkpoints of {len(taken)} jobs take {sum(taken.values()) / GIB:.0f} GiB "
+                f"of {cluster.storage.lustre.capacity_gib}"
+            )
+            remedy = "keep fewer, delete those of finished runs, or raise capacity_gib"
+            path: Path = ("checkpoint", "keep_last")
+            code = Code.CHECKPOINTS_TOGETHER
+            yield file, Finding(code, path, found, remedy, Level.WARNING)
+
+
+def _checkpoint_bytes(job: TrainingJob) -> int:
+    each = replicas.CHECKPOINT_BYTES_PER_PARAMETER
+    if isinstance(job, MegatronRun):
+        each = memory.CHECKPOINT_BYTES_PER_PARAMETER
+    return job.checkpoint.keep_last * each * parameters(model_shape(job.model))
+
+
+def _services(job: "AnyJob") -> "Iterator[str]":
+    """Yield the names of the Services that pods of a job find each other by."""
+    if isinstance(job, DdpJob):
+        yield job.name  # of the Indexed Job
+    elif isinstance(job, GpuJob):
+        yield f"{job.name}-master-0"
+        yield from (f"{job.name}-worker-{index}" for index in range(min(job.nodes, 500) - 1))
+
+
+def _outputs(job: "AnyJob") -> "Iterator[tuple[Path, str]]":
+    if isinstance(job, FetchJob):
+        yield ("directory",), job.directory
+    elif isinstance(job, ConvertCheckpointJob):
+        yield ("target",), job.target
+    elif isinstance(job, DataPrepJob):
+        for index, key in enumerate(job.json_keys):
+            path: Path = (
+                ("json_keys", index) if "json_keys" in job.model_fields_set else ("output_prefix",)
+            )
+            yield path, f"{job.output_prefix}_{key}_document"

@@ -1,0 +1,199 @@
+"""What several job files of one cluster do to each other, and to the time that its nodes have."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+import yaml
+
+from megatron_eks.project import check_files
+
+ROOT = Path(__file__).parents[2]
+TODAY = date(2026, 11, 21)
+CLUSTER = (ROOT / "cluster.yaml").read_text()
+RUN = "megatron-cpt-techpulse"
+BLOCK = (
+    "    max_nodes: 2\n    capacity: "
+    "{type: capacity_block, id: cr-0123456789abcdef0, ends_at: '2026-11-25T11:30:00Z'}"
+)
+
+
+def job(file: str, /, **changes: object) -> str:
+    """Return a shipped job file with some of its keys changed, blocks key by key."""
+    values = yaml.safe_load((ROOT / "jobs" / f"{file}.yaml").read_text())
+    values.setdefault("runtime", {})
+    if "learning_rate" in values.get("training", {}):
+        values["training"] |= {"learning_rate": 0.00001, "min_learning_rate": 0.0}
+    for key, value in changes.items():
+        values[key] = values[key] | value if isinstance(value, dict) else value
+    return yaml.safe_dump(values)
+
+
+def findings(folder: Path, *jobs: str, cluster: str = CLUSTER) -> list[str]:
+    """Check the files of a project, and leave out the documentation values of the cluster."""
+    (folder / "cluster.yaml").write_text(cluster)
+    files = [folder / f"job{index}.yaml" for index in range(len(jobs))]
+    for file, text in zip(files, jobs, strict=True):
+        file.write_text(text)
+    found = check_files(folder / "cluster.yaml", files, TODAY).findings
+    lines = [str(each).replace(f"{folder}/", "") for each in found]
+    return [line for line in lines if "MEKS-0212" not in line]
+
+
+def test_two_jobs_of_one_name(tmp_path):
+    """The second one would be the first one, changed."""
+    found = findings(
+        tmp_path, job("fetch-tokenizer"), job("fetch-tokenizer", directory="/shared/b")
+    )
+    assert [line.split(":", 1)[0] for line in found] == ["error MEKS-0327 job1.yaml"]
+
+
+def test_a_name_that_the_operator_gives_a_service(tmp_path):
+    """A Service of an Indexed Job has the job's name; those of a PyTorchJob end with -worker-N."""
+    first, second = job(RUN, name="run"), job("ddp-llama-3-2-1b", name="run-worker-0")
+    (line,) = findings(tmp_path, first, second)
+    assert "MEKS-0327" in line
+    assert "job0.yaml has a Service run-worker-0 too" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("fetch-tokenizer", {"tokenizer": "mistralai/Mistral-7B-v0.3"}),
+        ("data-prep-techpulse", {"input": ["/shared/other.jsonl"]}),
+        ("import-llama-3-1-8b", {"source": "/shared/models/other"}),
+    ],
+)
+def test_two_jobs_that_write_to_one_place(tmp_path, name, changes):
+    """What is there afterwards is a mixture."""
+    (line,) = findings(tmp_path, job(name), job(name, name="other", **changes))
+    assert line.startswith("warning MEKS-0385 job1.yaml")
+
+
+def test_the_prefix_that_data_preparation_was_given(tmp_path):
+    """It adds the key of the JSON objects and a suffix."""
+    run = job(RUN, data={"prefix": "/shared/data/megatron/techpulse"})
+    (line,) = findings(tmp_path, run, job("data-prep-techpulse"))
+    assert line.endswith("- use /shared/data/megatron/techpulse_text_document")
+
+
+def test_weights_that_nobody_has_converted(tmp_path):
+    """Megatron reads its own form, and conversion does not happen in place."""
+    run = job(RUN, checkpoint={"pretrained": "/shared/models/llama-3.1-8b"})
+    (line,) = findings(tmp_path, run, job("fetch-llama-3-1-8b"), job("import-llama-3-1-8b"))
+    assert line.startswith("error MEKS-0334 job0.yaml")
+
+
+def test_weights_of_another_model(tmp_path):
+    """The file of the conversion says which model they are of."""
+    run, bring = job(RUN), job("import-llama-3-1-8b", model="mistral-7b")
+    (line,) = findings(tmp_path, run, bring)
+    assert "MEKS-0334 job0.yaml" in line
+    assert "puts weights of mistral-7b there, and the model is llama-3.1-8b" in line
+
+
+def test_tokens_of_another_tokenizer(tmp_path):
+    """The same numbers would mean other words."""
+    prepare = job("data-prep-techpulse", tokenizer="/shared/tokenizer/mistral")
+    (line,) = findings(tmp_path, job(RUN), prepare)
+    assert line.startswith("warning MEKS-0325 job0.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "other"),
+    [
+        ("import-llama-3-1-8b", {"direction": "export"}, "fetch-llama-3-1-8b"),
+        ("export-techpulse", {"direction": "import"}, "bridge-cpt-techpulse"),
+    ],
+)
+def test_the_wrong_direction(tmp_path, name, changes, other):
+    """The source is in the form that the conversion should make."""
+    (line,) = findings(tmp_path, job(name, **changes), job(other))
+    assert line.startswith("error MEKS-0334 job0.yaml")
+    assert " direction: " in line
+
+
+def test_an_export_of_what_megatron_lm_has_saved(tmp_path):
+    """Its checkpoints lack the configuration that Megatron-Bridge's have."""
+    export = job("export-techpulse", source="/shared/checkpoints/techpulse-cpt")
+    (line,) = findings(tmp_path, export, job(RUN))
+    assert line.startswith("warning MEKS-0334 job0.yaml")
+
+
+def test_spot_without_another_try(tmp_path):
+    """The first node that EC2 takes back ends the job."""
+    cluster = CLUSTER.replace("max_nodes: 2", "max_nodes: 2\n    capacity: {type: spot}")
+    found = findings(tmp_path, job(RUN, runtime={"gang_restarts": 0}), cluster=cluster)
+    assert [line.split()[:2] for line in found] == [["warning", "MEKS-0231"]] * 2
+    assert " runtime.gang_restarts: " in found[1]
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "place"),
+    [
+        ("fetch-tokenizer", {}, "tokenizer"),
+        ("ddp-llama-3-2-1b", {"data": {"dataset": "wikitext"}}, "data.dataset"),
+        (RUN, {"image": f"docker.io/mine/megatron@sha256:{'0' * 64}"}, "image"),
+    ],
+)
+def test_what_no_node_reaches(tmp_path, file, changes, place):
+    """Without NAT and proxy there are AWS's endpoints alone."""
+    network = (
+        "network: {nat_gateways: 0, interface_endpoints: [ec2, ecr.api, ecr.dkr, eks-auth]}\n"
+        "images: {mirror: 111122223333.dkr.ecr.us-east-2.amazonaws.com/mirror}\n"
+    )
+    (line,) = findings(tmp_path, job(file, **changes), cluster=CLUSTER + network)
+    assert line.startswith("error MEKS-0244 job0.yaml")
+    assert f" {place}: " in line
+
+
+def test_a_mirror_that_the_endpoints_do_not_lead_to(tmp_path):
+    """Endpoints of ECR are of their own region."""
+    network = (
+        "network: {nat_gateways: 0, interface_endpoints: [ec2, ecr.api, ecr.dkr, eks-auth]}\n"
+        "images: {mirror: 111122223333.dkr.ecr.us-west-2.amazonaws.com/mirror}\n"
+    )
+    (line,) = findings(tmp_path, cluster=CLUSTER + network)
+    assert "MEKS-0244" in line
+    assert " images.mirror: " in line
+
+
+def test_checkpoints_that_fill_the_file_system_together(tmp_path):
+    """Each of the jobs has room alone."""
+    jobs = [
+        job(RUN, name=f"run-{index}", checkpoint={"directory": f"/shared/run-{index}"})
+        for index in range(4)
+    ]
+    (line,) = findings(tmp_path, *jobs)
+    assert line.startswith("warning MEKS-0379 job3.yaml")
+    assert "the checkpoints of 4 jobs take 1" in line
+
+
+def test_a_run_that_outlasts_its_capacity_block(tmp_path):
+    """Four more days of 16 A100 GPUs do not hold it, at half of their peak."""
+    cluster = CLUSTER.replace("    max_nodes: 2", BLOCK)
+    (line,) = findings(tmp_path, job(RUN, training={"train_iters": 20000}), cluster=cluster)
+    assert line.startswith("warning MEKS-0382 job0.yaml")
+    assert findings(tmp_path, job(RUN, training={"train_iters": 5000}), cluster=cluster) == []
+
+
+def test_a_run_that_saves_nothing_before_its_capacity_block_ends(tmp_path):
+    """It would begin anew in the next block, and in the one after that."""
+    cluster = CLUSTER.replace("    max_nodes: 2", BLOCK)
+    run = job(RUN, training={"train_iters": 20000}, checkpoint={"interval": 15000})
+    (line,) = findings(tmp_path, run, cluster=cluster)
+    assert line.startswith("error MEKS-0382 job0.yaml")
+
+
+def test_an_argument_that_the_dockerfile_does_not_declare(tmp_path):
+    """Docker ignores it but for a line in the build's log."""
+    build = "images: {megatron: {build_args: {EFA_VERSION: '1.49.0'}}}\n"
+    (line,) = findings(tmp_path, cluster=CLUSTER + build)
+    assert line.startswith("warning MEKS-0277")
+    assert "did you mean 'EFA_INSTALLER_VERSION'?" in line
+
+
+def test_an_argument_that_it_declares(tmp_path):
+    """It is what the key is for."""
+    build = "images: {megatron: {build_args: {EFA_INSTALLER_VERSION: '1.49.0'}}}\n"
+    assert findings(tmp_path, cluster=CLUSTER + build) == []
