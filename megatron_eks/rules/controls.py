@@ -141,7 +141,7 @@ def _from_anywhere(resource: Resource, path: Path, rule: "Mapping[str, Json]") -
         port = next((each for each in _LATE_PORTS if first <= each <= last), None)
         if port is not None:
             found = f"TCP {port} from {said}"
-            yield resource.find(Code.OPEN_TO_ALL, path, found, remedy)
+            yield _warn(resource, Code.OPEN_TO_ALL, path, found, remedy)
 
 
 def _everything(resource: Resource) -> Iterator[Finding]:

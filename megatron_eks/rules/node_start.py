@@ -9,7 +9,7 @@ from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
 
 _BOOTSTRAP = "/etc/eks/bootstrap.sh"
-_MIME = re.compile(r"\s*(MIME-Version|Content-Type):", re.IGNORECASE)
+_SCRIPT = re.compile(r"\s*(#!|#cloud-config)")
 _ROOT = "/dev/xvda"
 # EKS User Guide: the disk of an AMI with NVIDIA's driver is 20 GiB; an image of a framework has
 # about 20 GiB itself, unpacked.
@@ -32,7 +32,7 @@ def user_data(templates: TemplateSet) -> Iterator[Finding]:
             found = f"Amazon Linux 2023 has no {_BOOTSTRAP}"
             remedy = "write a NodeConfig (node.eks.aws/v1alpha1), or nothing"
             yield template.resource.find(Code.USER_DATA, path, found, remedy)
-        elif is_absent(template.data.get("ImageId")) and not _MIME.match(data):
+        elif is_absent(template.data.get("ImageId")) and _SCRIPT.match(data):
             found = "user data that is not MIME multi-part: EKS refuses the node group"
             remedy = "put it into a part of a multipart/mixed message"
             yield template.resource.find(Code.USER_DATA, path, found, remedy)
