@@ -12,10 +12,14 @@ Path = tuple[str | int, ...]
 
 
 class Level(StrEnum):
-    """How much a finding weighs: an error stops everything that would act on the file."""
+    """How much a finding weighs: an error stops everything that would act on the file.
+
+    What somebody allows, with a reason, weighs nothing and stays in sight.
+    """
 
     ERROR = "error"
     WARNING = "warning"
+    ALLOWED = "allowed"
 
 
 @unique

@@ -10,7 +10,8 @@ from typing import TextIO
 from megatron_eks.config.errors import Code, Finding, Level, has_errors
 from megatron_eks.config.load import MAX_DEPTH, Document, Json, read_documents, read_json
 from megatron_eks.ops.output import count, structured
-from megatron_eks.rules.manifests import findings_in_manifests, is_manifest
+from megatron_eks.rules.allowances import Allowance, apply, in_comments
+from megatron_eks.rules.manifests import elements, findings_in_manifests, is_manifest
 from megatron_eks.rules.templates import findings_in_templates, is_template
 
 _SUFFIXES = frozenset({".json", ".template", ".yaml", ".yml"})
@@ -31,17 +32,21 @@ def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
         stdout.writelines(f"{finding}\n" for finding in findings)
     else:
         stdout.write(structured([dict(finding.as_json()) for finding in findings], output))
-    errors = sum(finding.level is Level.ERROR for finding in findings)
+    errors, warnings, allowed = (
+        sum(finding.level is level for finding in findings)
+        for level in (Level.ERROR, Level.WARNING, Level.ALLOWED)
+    )
     sys.stderr.write(
         f"checked {count(checked.templates, 'template')} and {count(checked.objects, 'object')}: "
-        f"{count(errors, 'error')}, {count(len(findings) - errors, 'warning')}\n"
+        f"{count(errors, 'error')}, {count(warnings, 'warning')}"
+        + (f", {allowed} allowed\n" if allowed else "\n")
     )
     return _REFUSED if has_errors(findings) else _DONE
 
 
-def _order(finding: Finding) -> tuple[bool, str, int, str, tuple[str, ...]]:
+def _order(finding: Finding) -> tuple[int, str, int, str, tuple[str, ...]]:
     place = tuple(str(part) for part in finding.path)
-    return (finding.level is not Level.ERROR, finding.file, finding.line, finding.code, place)
+    return ([*Level].index(finding.level), finding.file, finding.line, finding.code, place)
 
 
 @dataclass
@@ -79,9 +84,22 @@ class _Checked:
     def findings(self) -> Iterator[Finding]:
         """Judge everything that was read."""
         yield from self._findings
+        found: list[Finding] = []
         for templates in self._templates.values():
-            yield from findings_in_templates(templates, self._texts.__getitem__)
-        yield from findings_in_manifests(self._manifests, self._texts.__getitem__)
+            found += findings_in_templates(templates, self._texts.__getitem__)
+        found += findings_in_manifests(self._manifests, self._texts.__getitem__)
+        placed = [((finding.file, finding.line), finding) for finding in found]
+        yield from (finding for _, finding in apply(placed, self._allowances()))
+
+    def _allowances(self) -> Iterator[Allowance[tuple[str, int]]]:
+        """Return what comments allow; only a file that names the project is looked through."""
+        templates = [each for listed in self._templates.values() for each in listed]
+        starts: dict[str, set[int]] = {}
+        for document in (*templates, *self._manifests):
+            if "meks:" in self._texts[document.file]:
+                starts.setdefault(document.file, set()).update(_starts(document))
+        for file, lines in starts.items():
+            yield from in_comments(self._texts[file], file, sorted(lines))
 
     def _add_file(self, path: Path, *, named: bool) -> bool:
         """Read a file once, and tell whether there was anything to judge or to complain about."""
@@ -149,6 +167,17 @@ class _Checked:
         reason = (error.strerror or type(error).__name__).lower()
         path = Path(str(error.filename))
         self._report(Code.FILE_UNREADABLE, path, reason, "name a directory that can be read")
+
+
+def _starts(document: Document) -> Iterator[int]:
+    """Return the lines on which the objects or resources of a document start."""
+    if is_template(document.value):
+        resources = document.value.get("Resources") if isinstance(document.value, dict) else None
+        for name in resources if isinstance(resources, dict) else ():
+            yield document.line(("Resources", name))
+    else:
+        for path, _ in elements(document.value):
+            yield document.line(path)
 
 
 def _documents(text: str, path: Path) -> list[Document]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from megatron_eks.config.errors import Code, Finding, Path
 from megatron_eks.config.load import Document, Json, read_documents
+from megatron_eks.rules.allowances import apply, in_annotation
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
 from megatron_eks.rules.values import mapping, text
@@ -75,12 +76,22 @@ def findings_in_manifests(
         for path, element in elements(document.value)
         if (body := mapping(element))
     ]
-    found = [(each, finding) for each in placed for finding in _by_itself(each.manifest)]
     by_id = {id(each.manifest): each for each in placed}
     manifests = [each.manifest for each in placed]
-    found += [(by_id[id(manifest)], finding) for manifest, finding in _together(manifests)]
+    found = [
+        (id(each.manifest), finding) for each in placed for finding in _by_itself(each.manifest)
+    ]
+    found += [(id(manifest), finding) for manifest, finding in _together(manifests)]
+    allowances = [
+        allowance
+        for number, each in by_id.items()
+        for allowance in in_annotation(
+            number, dict(each.manifest.body), each.document.file, each.manifest.title
+        )
+    ]
     lines = _Lines(documents, read)
-    return [finding.at(each.document.file, lines.of(each)) for each, finding in found]
+    judged = [(by_id[number], finding) for number, finding in apply(found, allowances)]
+    return [finding.at(each.document.file, lines.of(each)) for each, finding in judged]
 
 
 @dataclass(frozen=True)
