@@ -72,8 +72,9 @@ def ranks_cut_off(together: ManifestSet) -> Iterator[Found]:
         if job.namespace is None or sum(pod.replicas or 1 for pod in job.pods) < 2:  # noqa: PLR2004 -- two ranks make a network
             continue
         for way, peers in (("Ingress", "from"), ("Egress", "to")):
-            applied = _policies(job, way, together)
-            if applied and not any(_admits(each, way, peers, job) for each in applied):
+            applied = _policies(job, way, together, surely=True)
+            perhaps = _policies(job, way, together, surely=False)
+            if applied and not any(_admits(each, way, peers, job) for each in perhaps):
                 names = ", ".join(each.title for each in applied)
                 found = f"{names} lets no {way.lower()} pass between its ranks"
                 remedy = "admit the pods with the same labels, on every port"
@@ -81,18 +82,20 @@ def ranks_cut_off(together: ManifestSet) -> Iterator[Found]:
                 yield job, finding
 
 
-def _policies(job: Manifest, way: str, together: ManifestSet) -> list[Manifest]:
-    """Return the policies that surely select all of a job's pods, in one direction."""
+def _policies(job: Manifest, way: str, together: ManifestSet, *, surely: bool) -> list[Manifest]:
+    """Return the policies that surely, or perhaps, select a job's pods, in one direction."""
     found = []
     for policy in together.of("NetworkPolicy"):
         types = items(policy.spec.get("policyTypes")) or []
         by_default = way == "Ingress" or "egress" in policy.spec
         covers = way in types if types else by_default
         selector = mapping(policy.spec.get("podSelector"))
-        if covers and policy.namespace == job.namespace and selector is not None:
-            surely = is_absent(selector.get("matchExpressions"))
+        if covers and not surely:
+            found.append(policy)
+        elif covers and policy.namespace == job.namespace and selector is not None:
+            plain = is_absent(selector.get("matchExpressions"))
             labels = mapping(selector.get("matchLabels")) or {}
-            if surely and all(_selects(labels, _labels(job, pod)) for pod in job.pods):
+            if plain and all(_selects(labels, _labels(job, pod)) for pod in job.pods):
                 found.append(policy)
     return found
 
