@@ -45,7 +45,7 @@ synth: setup ## Write the CloudFormation templates, the Kubernetes manifests and
 	$(BIN)/cdk8s synth --check-upgrade=false
 	$(BIN)/meks plan
 
-test: lint programs ## Lint, then run every test; the first time builds the local control plane.
+test: lint programs .venv-checkov/.installed ## Lint, then run every test; the first time builds the local control plane.
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 test-local: programs ## Run the tests on a real control plane alone.
@@ -70,6 +70,7 @@ lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade tak
 	$(UV_COMPILE) $(LOCK) -o requirements.txt requirements.in
 	$(UV_COMPILE) $(LOCK) -o requirements-dev.txt requirements-dev.in
 	$(UV_COMPILE) $(LOCK) -o requirements-programs.txt requirements-programs.in
+	$(UV_COMPILE) $(LOCK) -o requirements-checkov.txt requirements-checkov.in
 	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
 	cd assets/images/fsdp && $(CURDIR)/$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) \
 		--python-version 3.12 --python-platform x86_64-manylinux_2_34 --only-binary :all: \
@@ -82,6 +83,7 @@ generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m megatron_eks.config.schema
 	$(BIN)/python -m charts.platform.crd
 	$(BIN)/python -m megatron_eks.ops.guide
+	$(BIN)/python -m megatron_eks.ops.explain
 
 clean: ## Remove what the other targets wrote, except the installed tools.
 	rm -rf cdk.out dist *.egg-info build \
@@ -114,6 +116,11 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 		if "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then break; fi; \
 	done; $(BIN)/uv venv --quiet --clear --python "$$(command -v "$$python")" .venv-programs
 	$(UV_SYNC) --python .venv-programs/bin/python requirements-programs.txt
+	@touch $@
+
+.venv-checkov/.installed: requirements-checkov.txt | .venv/.dev
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-checkov
+	$(UV_SYNC) --python .venv-checkov/bin/python requirements-checkov.txt
 	@touch $@
 
 node_modules/.installed: package-lock.json | .venv/.runtime

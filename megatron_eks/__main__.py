@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks import __version__
 from megatron_eks.config.errors import ConfigError
-from megatron_eks.ops import check, local, plan, validate
+from megatron_eks.ops import check, explain, local, plan, validate
 from megatron_eks.ops.output import FORMATS
 from megatron_eks.project import DEFAULT_CLUSTER
 
@@ -63,6 +63,8 @@ def _run(options: argparse.Namespace) -> int:
             return plan.run(options.cluster, options.output, today())
         case "local":
             return local.run(options.action, options.cluster, options.nodes, options.output)
+        case "explain":
+            return explain.run(options.code, options.output, sys.stdout)
         case _:
             return check.run(options.paths, options.output, sys.stdout)
 
@@ -102,6 +104,10 @@ def _parser() -> argparse.ArgumentParser:
     command = _command(commands, "check", "Apply the rules to templates and manifests on disk.")
     command.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or folders")
     _output(command, "findings one a line, or as a list")
+
+    command = _command(commands, "explain", "Say what a code means, why, and what to do.")
+    command.add_argument("code", metavar="CODE", help="such as MEKS-0502, or 0502")
+    _output(command, "text, or the same as data")
 
     command = _command(
         commands, "local", "Run a Kubernetes control plane on this machine, without any account."

@@ -64,6 +64,10 @@ POLICIES: dict[str, Policy] = {
     "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": Policy(
         Verdict.SET, "dumps go under the job's logs", _REMOVE
     ),
+    **dict.fromkeys(
+        ("TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_ON_TIMEOUT", "TORCH_FR_DUMP_TEMP_FILE"),
+        Policy(Verdict.SET, "the flight recorder's new names; the plan sets the old ones", _REMOVE),
+    ),
     # Refused: they break or slow a run
     "NCCL_PROTO": Policy(Verdict.REFUSED, "it switches the EFA plugin's tuner off", _REMOVE),
     "NCCL_ALGO": Policy(Verdict.REFUSED, "it switches the EFA plugin's tuner off", _REMOVE),
@@ -138,7 +142,29 @@ POLICIES: dict[str, Policy] = {
     "TORCH_NCCL_AVOID_RECORD_STREAMS": Policy(
         Verdict.NO_EFFECT, "torch no longer reads it", _REMOVE
     ),
+    **dict.fromkeys(
+        ("NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_IB_TC", "NCCL_IB_TIMEOUT"),
+        Policy(Verdict.NO_EFFECT, "EFA does not use NCCL's InfiniBand transport", _REMOVE),
+    ),
+    **dict.fromkeys(
+        ("NCCL_NSOCKS_PERTHREAD", "NCCL_SOCKET_NTHREADS"),
+        Policy(Verdict.NO_EFFECT, "they tune TCP, which EFA does not use", _REMOVE),
+    ),
     # Advised against: the plugin chooses better
+    **dict.fromkeys(
+        ("NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ"),
+        Policy(Verdict.ADVISED_AGAINST, "NCCL knows the way from GPU to network card", _REMOVE),
+    ),
+    "NCCL_ASYNC_ERROR_HANDLING": Policy(
+        Verdict.ADVISED_AGAINST,
+        "the old name of TORCH_NCCL_ASYNC_ERROR_HANDLING, on by default",
+        _REMOVE,
+    ),
+    "TORCH_DISTRIBUTED_DEBUG": Policy(
+        Verdict.ADVISED_AGAINST,
+        "DETAIL checks every collective against all other ranks first",
+        "remove it when the error is found",
+    ),
     "FI_EFA_USE_HUGE_PAGE": Policy(
         Verdict.ADVISED_AGAINST,
         "0 costs performance; pods here request huge pages",
@@ -155,10 +181,30 @@ POLICIES: dict[str, Policy] = {
     ),
     # Allowed
     "FI_PROVIDER": Policy(Verdict.ALLOWED, "efa is what the plugin selects anyway", _REMOVE),
+    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": Policy(
+        Verdict.ALLOWED, "how long the watchdog waits before it ends a stuck process", _REMOVE
+    ),
+    "TORCH_NCCL_BLOCKING_WAIT": Policy(
+        Verdict.ALLOWED, "collectives raise their time-out where they are called", _REMOVE
+    ),
+    **dict.fromkeys(
+        ("AWS_DEFAULT_REGION", "AWS_REGION"), Policy(Verdict.ALLOWED, "a name, no right", _REMOVE)
+    ),
 }
+
+NEEDLESS = frozenset(
+    {
+        *("FI_EFA_ENABLE_SHM_TRANSFER", "FI_EFA_FORK_SAFE", "FI_EFA_USE_DEVICE_RDMA"),
+        *("NCCL_TUNER_PLUGIN", "RDMAV_FORK_SAFE"),
+    }
+)
+"""Refused in a job file because the plugin sets them; elsewhere they do no harm by themselves."""
 
 PREFIXES: dict[str, Policy] = {
     "PET_": Policy(Verdict.REFUSED, "the training operator sets torchrun's variables", _REMOVE),
+    "OFI_NCCL_": Policy(
+        Verdict.ADVISED_AGAINST, "the plugin sets its parameters for each platform", _REMOVE
+    ),
 }
 
 # The last words of a name say what its value is: HF_TOKEN is a secret; MAX_TOKENS, HF_TOKEN_PATH
@@ -182,6 +228,7 @@ IMAGE_VARIABLES: dict[str, str] = {
         ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
         "the device plugin decides which GPUs a pod sees, and every rank needs its own",
     ),
+    "AWS_PROFILE": "a pod has no profiles; its role comes by EKS Pod Identity",
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "without it a lost rank leaves all others waiting",
     **dict.fromkeys(("NODE_RANK", "NNODES", "NPROC_PER_NODE"), "torchrun reads PET_ names only"),
 }
@@ -191,10 +238,9 @@ def judge(name: str, value: str, *, host_network: bool) -> Policy:
     """Return the policy for one variable of a job file."""
     if name in {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}:
         return _socket_interface(name, value, host_network=host_network)
-    if name == "FI_PROVIDER" and value != "efa":
-        return Policy(Verdict.REFUSED, f"{value!r} keeps NCCL off EFA", _REMOVE)
-    if name in POLICIES:
-        return POLICIES[name]
+    by_value = _by_value(name, value) or POLICIES.get(name)
+    if by_value is not None:
+        return by_value
     for prefix, policy in PREFIXES.items():
         if name.startswith(prefix):
             return policy
@@ -205,6 +251,14 @@ def judge(name: str, value: str, *, host_network: bool) -> Policy:
             "mount a Kubernetes Secret as a file",
         )
     return Policy(Verdict.ALLOWED, "nothing speaks against it", _REMOVE)
+
+
+def _by_value(name: str, value: str) -> Policy | None:
+    if name == "FI_PROVIDER" and value != "efa":
+        return Policy(Verdict.REFUSED, f"{value!r} keeps NCCL off EFA", _REMOVE)
+    if name.endswith("NCCL_ASYNC_ERROR_HANDLING") and value == "0":
+        return Policy(Verdict.REFUSED, "a lost rank leaves all others waiting", _REMOVE)
+    return None
 
 
 def refused(env: "Mapping[str, str]", *, host_network: bool) -> dict[str, Policy]:

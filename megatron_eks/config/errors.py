@@ -12,10 +12,14 @@ Path = tuple[str | int, ...]
 
 
 class Level(StrEnum):
-    """How much a finding weighs: an error stops everything that would act on the file."""
+    """How much a finding weighs: an error stops everything that would act on the file.
+
+    What somebody allows, with a reason, weighs nothing and stays in sight.
+    """
 
     ERROR = "error"
     WARNING = "warning"
+    ALLOWED = "allowed"
 
 
 @unique
@@ -166,6 +170,18 @@ class Code(StrEnum):
     PROTOCOL_NAME = "MEKS-0518"
     DATA_REPOSITORY = "MEKS-0519"
     MAX_PODS = "MEKS-0520"
+    BUILD_COMPUTE = "MEKS-0540"
+    ROLE_TRUST = "MEKS-0541"
+    NODE_ROLE = "MEKS-0542"
+    USER_DATA = "MEKS-0543"
+    ROOT_VOLUME = "MEKS-0544"
+    SUBNETS = "MEKS-0545"
+    PLACEMENT = "MEKS-0546"
+    ADDON_SETTINGS = "MEKS-0547"
+    CLUSTER_CONTROL = "MEKS-0548"
+    OPEN_TO_ALL = "MEKS-0549"
+    NODE_GROUP_NAME = "MEKS-0550"
+    ENCRYPTION = "MEKS-0551"
     # Rules over manifests
     CONTAINER_NAME = "MEKS-0601"
     RENDEZVOUS_FLAG = "MEKS-0602"
@@ -191,6 +207,30 @@ class Code(StrEnum):
     UNKNOWN_VOLUME = "MEKS-0641"
     REFUSED_IN_POD = "MEKS-0642"
     UNKNOWN_RESOURCE = "MEKS-0643"
+    NOT_A_TEXT = "MEKS-0650"
+    DUPLICATE_IN_POD = "MEKS-0651"
+    UNKNOWN_POD_KEY = "MEKS-0652"
+    SELECTOR = "MEKS-0653"
+    MISSING_OBJECT = "MEKS-0654"
+    CLAIM_AND_VOLUME = "MEKS-0655"
+    ABOVE_QUOTA = "MEKS-0656"
+    POD_ABOVE_NAMESPACE = "MEKS-0657"
+    RANKS_CUT_OFF = "MEKS-0658"
+    SERVICE = "MEKS-0659"
+    API_VERSION = "MEKS-0660"
+    TOLERATION = "MEKS-0661"
+    JOB_FIELDS = "MEKS-0662"
+    SHARED_MEMORY = "MEKS-0663"
+    NEEDLESS_PRIVILEGE = "MEKS-0664"
+    DUPLICATE_OBJECT = "MEKS-0665"
+    FILE_OWNERS = "MEKS-0666"
+    BROAD_RIGHTS = "MEKS-0667"
+    # Dockerfiles, and what is allowed on purpose
+    IMAGE_VARIABLE = "MEKS-0700"
+    IMAGE_VARIABLE_ADVISED_AGAINST = "MEKS-0701"
+    IMAGE_SECRET = "MEKS-0702"  # noqa: S105 -- the number of a finding
+    IMAGE_BASE = "MEKS-0703"
+    SUPPRESSION = "MEKS-0710"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,13 @@ from typing import TextIO
 from megatron_eks.config.errors import Code, Finding, Level, has_errors
 from megatron_eks.config.load import MAX_DEPTH, Document, Json, read_documents, read_json
 from megatron_eks.ops.output import count, structured
-from megatron_eks.rules.manifests import findings_in_manifests, is_manifest
+from megatron_eks.rules.allowances import Allowance, apply, in_comments
+from megatron_eks.rules.dockerfiles import (
+    findings_in_dockerfile,
+    instructions,
+    is_dockerfile,
+)
+from megatron_eks.rules.manifests import elements, findings_in_manifests, is_manifest
 from megatron_eks.rules.templates import findings_in_templates, is_template
 
 _SUFFIXES = frozenset({".json", ".template", ".yaml", ".yml"})
@@ -31,17 +37,21 @@ def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
         stdout.writelines(f"{finding}\n" for finding in findings)
     else:
         stdout.write(structured([dict(finding.as_json()) for finding in findings], output))
-    errors = sum(finding.level is Level.ERROR for finding in findings)
+    errors, warnings, allowed = (
+        sum(finding.level is level for finding in findings)
+        for level in (Level.ERROR, Level.WARNING, Level.ALLOWED)
+    )
     sys.stderr.write(
-        f"checked {count(checked.templates, 'template')} and {count(checked.objects, 'object')}: "
-        f"{count(errors, 'error')}, {count(len(findings) - errors, 'warning')}\n"
+        f"checked {checked.counted()}: "
+        f"{count(errors, 'error')}, {count(warnings, 'warning')}"
+        + (f", {allowed} allowed\n" if allowed else "\n")
     )
     return _REFUSED if has_errors(findings) else _DONE
 
 
-def _order(finding: Finding) -> tuple[bool, str, int, str, tuple[str, ...]]:
+def _order(finding: Finding) -> tuple[int, str, int, str, tuple[str, ...]]:
     place = tuple(str(part) for part in finding.path)
-    return (finding.level is not Level.ERROR, finding.file, finding.line, finding.code, place)
+    return ([*Level].index(finding.level), finding.file, finding.line, finding.code, place)
 
 
 @dataclass
@@ -50,6 +60,7 @@ class _Checked:
 
     templates: int = 0
     objects: int = 0
+    dockerfiles: list[str] = field(default_factory=list)
     _seen: dict[Path, bool] = field(default_factory=dict)
     """Files, and whether there was anything to judge or to complain about."""
     _texts: dict[str, str] = field(default_factory=dict)
@@ -57,6 +68,12 @@ class _Checked:
     """By directory: those of one directory are deployed together."""
     _manifests: list[Document] = field(default_factory=list)
     _findings: list[Finding] = field(default_factory=list)
+
+    def counted(self) -> str:
+        """Say how much was judged."""
+        parts = [count(self.templates, "template"), count(self.objects, "object")]
+        images = [count(len(self.dockerfiles), "Dockerfile")] if self.dockerfiles else []
+        return " and ".join([", ".join(parts), *images] if images else parts)
 
     def add(self, path: Path) -> None:
         """Read a file, or every YAML and JSON file below a directory."""
@@ -71,7 +88,8 @@ class _Checked:
             names[:] = sorted(name for name in names if name not in skipped and name[0] != ".")
             for name in sorted(files):
                 file = Path(folder, name)
-                if file.suffix.lower() in _SUFFIXES and file.is_file():
+                wanted = file.suffix.lower() in _SUFFIXES or is_dockerfile(name)
+                if wanted and file.is_file():
                     found = self._add_file(file, named=False) or found
         if not found and len(self._findings) == before:
             self._report(Code.NOTHING_TO_CHECK, path, "no template and no manifest in it")
@@ -79,9 +97,26 @@ class _Checked:
     def findings(self) -> Iterator[Finding]:
         """Judge everything that was read."""
         yield from self._findings
+        found: list[Finding] = []
         for templates in self._templates.values():
-            yield from findings_in_templates(templates, self._texts.__getitem__)
-        yield from findings_in_manifests(self._manifests, self._texts.__getitem__)
+            found += findings_in_templates(templates, self._texts.__getitem__)
+        found += findings_in_manifests(self._manifests, self._texts.__getitem__)
+        for file in self.dockerfiles:
+            found += findings_in_dockerfile(self._texts[file], file)
+        placed = [((finding.file, finding.line), finding) for finding in found]
+        yield from (finding for _, finding in apply(placed, self._allowances()))
+
+    def _allowances(self) -> Iterator[Allowance[tuple[str, int]]]:
+        """Return what comments allow; only a file that names the project is looked through."""
+        templates = [each for listed in self._templates.values() for each in listed]
+        starts: dict[str, set[int]] = {}
+        for document in (*templates, *self._manifests):
+            if "meks:" in self._texts[document.file]:
+                starts.setdefault(document.file, set()).update(_starts(document))
+        for file in self.dockerfiles:
+            starts[file] = {each.line for each in instructions(self._texts[file])}
+        for file, lines in starts.items():
+            yield from in_comments(self._texts[file], file, sorted(lines))
 
     def _add_file(self, path: Path, *, named: bool) -> bool:
         """Read a file once, and tell whether there was anything to judge or to complain about."""
@@ -93,6 +128,9 @@ class _Checked:
 
     def _add_text(self, text: str, path: Path, *, named: bool) -> bool:
         self._texts[str(path)] = text
+        if is_dockerfile(path.name):
+            self.dockerfiles.append(str(path))
+            return True
         documents = _documents(text, path)
         broken = any(document.findings for document in documents)
         if broken and not named and _is_for_an_engine(text, path):
@@ -149,6 +187,17 @@ class _Checked:
         reason = (error.strerror or type(error).__name__).lower()
         path = Path(str(error.filename))
         self._report(Code.FILE_UNREADABLE, path, reason, "name a directory that can be read")
+
+
+def _starts(document: Document) -> Iterator[int]:
+    """Return the lines on which the objects or resources of a document start."""
+    if is_template(document.value):
+        resources = document.value.get("Resources") if isinstance(document.value, dict) else None
+        for name in resources if isinstance(resources, dict) else ():
+            yield document.line(("Resources", name))
+    else:
+        for path, _ in elements(document.value):
+            yield document.line(path)
 
 
 def _documents(text: str, path: Path) -> list[Document]:

@@ -1,33 +1,47 @@
 """Judges Kubernetes objects, and says on which line of which file a finding is."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from megatron_eks.config.errors import Code, Finding, Path
 from megatron_eks.config.load import Document, Json, read_documents
-from megatron_eks.rules.registry import MANIFEST_RULES
+from megatron_eks.rules.allowances import apply, in_annotation
+from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
 from megatron_eks.rules.values import mapping, text
 from megatron_eks.rules.workloads import Manifest
 
 
 def check_manifests(objects: "Sequence[Json]") -> Iterator[Finding]:
-    """Judge Kubernetes objects; the elements of a List are objects of their own."""
-    for value in objects:
-        for _, element in elements(value):
-            yield from check_manifest(element)
+    """Judge Kubernetes objects by themselves, then together; the elements of a List are objects."""
+    found = [mapping(element) for value in objects for _, element in elements(value)]
+    manifests = [Manifest(body) for body in found if body]
+    for manifest in manifests:
+        yield from _by_itself(manifest)
+    for _, finding in _together(manifests):
+        yield finding
 
 
 def check_manifest(value: Json) -> Iterator[Finding]:
     """Judge one Kubernetes object."""
     body = mapping(value)
-    if not body:
-        return
-    manifest = Manifest(body)
+    if body:
+        yield from _by_itself(Manifest(body))
+
+
+def _by_itself(manifest: Manifest) -> Iterator[Finding]:
     for key in ("apiVersion", "kind"):
-        if text(body.get(key)) is None:
+        if text(manifest.body.get(key)) is None:
             found = f"no {key}: the API server refuses the object"
             yield manifest.find(Code.NOT_AN_OBJECT, (key,), found, f"add its {key}")
     for rule in MANIFEST_RULES:
         yield from rule(manifest)
+
+
+def _together(manifests: "Sequence[Manifest]") -> Iterator[Found]:
+    together = ManifestSet(manifests)
+    for rule in SET_RULES:
+        yield from rule(together)
 
 
 def is_manifest(value: Json) -> bool:
@@ -55,24 +69,58 @@ def findings_in_manifests(
 
     Documents that were never read (objects still in memory) stand in the order of their file.
     """
-    by_file: dict[str, list[Document]] = {}
-    for document in documents:
-        if is_manifest(document.value):
-            by_file.setdefault(document.file, []).append(document)
-    return [each for file, found in by_file.items() for each in _in_file(found, file, read)]
-
-
-def _in_file(
-    documents: "Sequence[Document]", file: str, read: Callable[[str], str]
-) -> Iterator[Finding]:
-    found = [
-        (index, path, finding)
-        for index, document in enumerate(documents)
+    placed = [
+        _Placed(Manifest(body, document.file), document, path)
+        for document in documents
+        if is_manifest(document.value)
         for path, element in elements(document.value)
-        for finding in check_manifest(element)
+        if (body := mapping(element))
     ]
-    if found and not all(document.places for document in documents):
-        again = [each for each in read_documents(read(file), file) if is_manifest(each.value)]
-        documents = again if len(again) == len(documents) else documents
-    for index, path, finding in found:
-        yield finding.at(file, documents[index].line(path))
+    by_id = {id(each.manifest): each for each in placed}
+    manifests = [each.manifest for each in placed]
+    found = [
+        (id(each.manifest), finding) for each in placed for finding in _by_itself(each.manifest)
+    ]
+    found += [(id(manifest), finding) for manifest, finding in _together(manifests)]
+    allowances = [
+        allowance
+        for number, each in by_id.items()
+        for allowance in in_annotation(
+            number, dict(each.manifest.body), each.document.file, each.manifest.title
+        )
+    ]
+    lines = _Lines(documents, read)
+    judged = [(by_id[number], finding) for number, finding in apply(found, allowances)]
+    return [finding.at(each.document.file, lines.of(each)) for each, finding in judged]
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """An object, and where it stands."""
+
+    manifest: Manifest
+    document: Document
+    path: Path
+
+
+class _Lines:
+    """Finds lines; a file whose documents have no places is read once more for it."""
+
+    def __init__(self, documents: "Sequence[Document]", read: Callable[[str], str]) -> None:
+        self._read = read
+        self._documents: dict[str, list[Document]] = {}
+        for document in documents:
+            if is_manifest(document.value):
+                self._documents.setdefault(document.file, []).append(document)
+        self._again: dict[int, Document] = {}
+
+    def of(self, placed: _Placed) -> int:
+        """Return the line where an object starts."""
+        document = placed.document
+        if not document.places and id(document) not in self._again:
+            file, first = document.file, self._documents[document.file]
+            read = read_documents(self._read(file), file)
+            again = [each for each in read if is_manifest(each.value)]
+            pairs = zip(first, again if len(again) == len(first) else first, strict=True)
+            self._again |= {id(one): other for one, other in pairs}
+        return self._again.get(id(document), document).line(placed.path)

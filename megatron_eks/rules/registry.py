@@ -6,18 +6,27 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.rules import (
     capacity,
     clusters,
+    controls,
     interfaces,
     lustre,
     lustre_ports,
+    networks,
     node_groups,
+    node_start,
     pod_addresses,
     pod_fields,
+    pod_runtime,
+    pod_shape,
     pods,
     pytorch_jobs,
+    relations,
     rendezvous,
+    roles,
     security_groups,
     variables,
+    workload_set,
 )
+from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.workloads import Manifest
 
@@ -43,6 +52,18 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     clusters.endpoint,
     clusters.versions,
     clusters.addon_names,
+    controls.build_compute,
+    controls.cluster_controls,
+    controls.encryption,
+    controls.open_to_all,
+    roles.trust,
+    roles.node_policies,
+    node_start.user_data,
+    node_start.root_volume,
+    node_start.fixed_names,
+    networks.subnets,
+    networks.placement,
+    networks.addon_settings,
 )
 
 MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
@@ -66,4 +87,26 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     pod_fields.mounts,
     pod_fields.names,
     pod_fields.resources,
+    pod_shape.api_versions,
+    pod_shape.texts,
+    pod_shape.duplicates,
+    pod_shape.unknown_keys,
+    pod_shape.selectors,
+    pod_shape.tolerations,
+    pod_runtime.job_fields,
+    pod_runtime.shared_memory,
+    pod_runtime.needless_privilege,
+    pod_runtime.file_owners,
+    pod_runtime.broad_rights,
+)
+
+SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
+    relations.named_objects,
+    relations.claims,
+    relations.lustre_volumes,
+    relations.quotas,
+    relations.twice,
+    workload_set.services,
+    workload_set.ranks_cut_off,
+    workload_set.pod_security,
 )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Document, Json, read_documents, read_json
+from megatron_eks.rules.allowances import apply, in_metadata
 from megatron_eks.rules.registry import TEMPLATE_RULES
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import mapping, text
@@ -43,7 +44,15 @@ def findings_for_templates(texts: "Mapping[str, str]") -> list[Finding]:
 def findings_in_templates(documents: "Sequence[Document]", read: Read) -> list[Finding]:
     """Judge templates that are deployed together; read a text only to find a line in it."""
     places = {document.file: document for document in documents}
-    found = list(check_templates({file: each.value for file, each in places.items()}))
+    values = {file: each.value for file, each in places.items()}
+    allowances = [
+        allowance
+        for file, value in values.items()
+        for name, body in (mapping((mapping(value) or {}).get("Resources")) or {}).items()
+        for allowance in in_metadata((file, name), body, file, ("Resources", name))
+    ]
+    placed = [((each.file, str(each.path[1])), each) for each in check_templates(values)]
+    found = [finding for _, finding in apply(placed, allowances)]
     for file in {finding.file for finding in found}:
         if not places[file].places:
             again = read_documents(read(file), file)

@@ -3,22 +3,23 @@
 import re
 from collections.abc import Iterator
 
-from megatron_eks.catalog.environment import PREFIXES, Verdict, is_secret, judge
+from megatron_eks.catalog.environment import NEEDLESS, Verdict, is_secret, judge
 from megatron_eks.config.errors import Code, Finding, Level
 from megatron_eks.rules.values import is_placeholder, mapping, shown, text
 from megatron_eks.rules.workloads import EFA, GPU, Container, Manifest, Pod, Variable
 
 # What the operator or torchrun sets for each rank; outside a PyTorchJob somebody has to.
-_RENDEZVOUS = re.compile(
+RENDEZVOUS = re.compile(
     r"MASTER_(ADDR|PORT)|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME"
     r"|PET_(NNODES|NPROC_PER_NODE|NODE_RANK|MASTER_ADDR|MASTER_PORT|MAX_RESTARTS|STANDALONE|RDZV_.*)"
     r"|TORCHELASTIC_(ERROR_FILE|MAX_RESTARTS|RESTART_COUNT|RUN_ID|USE_AGENT_STORE)"
 )
 
 # These are wrong because of EFA and its plugin, so only where a container has an EFA device.
-_ABOUT_EFA = re.compile(
+ABOUT_EFA = re.compile(
     r"FI_.*|RDMAV_FORK_SAFE|NCCL_(PROTO|ALGO|IB_DISABLE|NET|NET_PLUGIN|TUNER_PLUGIN)"
-    r"|NCCL_(BUFFSIZE|P2P_NET_CHUNKSIZE|MIN_NCHANNELS)"
+    r"|NCCL_(BUFFSIZE|P2P_NET_CHUNKSIZE|MIN_NCHANNELS|IB_\w+|NET_GDR_\w+|SOCKET_NTHREADS"
+    r"|NSOCKS_PERTHREAD|NET_PLUGIN)|OFI_NCCL_.*"
 )
 
 # These are wrong because of NVLink, which GPUs of the G families lack.
@@ -27,7 +28,7 @@ _TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance
 _FEWEST_EFA_WITH_NVLINK = 4
 
 # Written out, but what the library does anyway.
-_AS_BY_DEFAULT = {
+AS_BY_DEFAULT = {
     "CUDA_LAUNCH_BLOCKING": frozenset("0"),
     "NCCL_IB_DISABLE": frozenset("0"),
     "NCCL_NVLS_ENABLE": frozenset("12"),
@@ -65,7 +66,7 @@ def refused_variables(manifest: Manifest) -> Iterator[Finding]:
             if container.is_init or not (operator or container.names(GPU)):
                 continue
             for variable in container.variables:
-                rendezvous = _RENDEZVOUS.fullmatch(variable.name) is not None
+                rendezvous = RENDEZVOUS.fullmatch(variable.name) is not None
                 lone = len(manifest.pods) == 1 and (pod.replicas or 1) == 1
                 local = lone and variable.value == "lo"
                 if (operator or not rendezvous) and not local:
@@ -80,7 +81,8 @@ def _judged(variable: Variable, container: Container, pod: Pod, level: Level) ->
     path = (*container.path, "env", variable.index)
     if policy.verdict in {Verdict.REFUSED, Verdict.NO_EFFECT}:
         found = f"{shown(name)}: {policy.reason}"
-        yield Finding(Code.REFUSED_VARIABLE, path, found, policy.instead, level)
+        weight = Level.WARNING if name in NEEDLESS else level
+        yield Finding(Code.REFUSED_VARIABLE, path, found, policy.instead, weight)
     elif policy.verdict is Verdict.ADVISED_AGAINST:
         found = f"{shown(name)}: {policy.reason}"
         yield Finding(Code.VARIABLE_ADVISED_AGAINST, path, found, policy.instead, Level.WARNING)
@@ -93,12 +95,12 @@ def _is_harmless(variable: Variable, container: Container, pod: Pod) -> bool:
     if name.endswith("_SOCKET_IFNAME"):
         # Names of a node's interfaces differ; that eth0 is none of them holds for every EKS AMI.
         return unknown or (pod.host_network and value not in {"eth0", "=eth0"})
-    if name.startswith(tuple(PREFIXES)):
-        return not _RENDEZVOUS.fullmatch(name)
-    by_default = value in _AS_BY_DEFAULT.get(name, ())
+    if name.startswith("PET_"):
+        return not RENDEZVOUS.fullmatch(name)
+    by_default = value in AS_BY_DEFAULT.get(name, ())
     # Secrets are the business of `secrets`, for every container.
     elsewhere = is_secret(name, value or "?") or (name == "FI_PROVIDER" and unknown)
-    no_efa = _ABOUT_EFA.fullmatch(name) is not None and not container.names(EFA)
+    no_efa = ABOUT_EFA.fullmatch(name) is not None and not container.names(EFA)
     no_nvlink = name in _ABOUT_NVLINK and not _has_nvlink(container, pod)
     return by_default or elsewhere or no_efa or no_nvlink
 
@@ -137,13 +139,13 @@ def secrets(manifest: Manifest) -> Iterator[Finding]:
 
 def _secret_in_variable(variable: Variable) -> str | None:
     value = variable.value or ""
-    kind = _kind_of_secret(value)
+    kind = kind_of_secret(value)
     literal = is_secret(variable.name, value) and not value.startswith("/")
     return kind or ("a secret" if literal and not is_placeholder(value) else None)
 
 
 def _secret_in_word(word: str, next_word: str) -> str | None:
-    kind, flag = _kind_of_secret(word), _TOKEN_FLAG.search(word) if "--" in word else None
+    kind, flag = kind_of_secret(word), _TOKEN_FLAG.search(word) if "--" in word else None
     if kind or not flag:
         return kind
     alone = flag["value"] is None and flag.end() == len(word)
@@ -152,7 +154,8 @@ def _secret_in_word(word: str, next_word: str) -> str | None:
     return f"a secret after {flag['flag']}" if given else None
 
 
-def _kind_of_secret(value: str) -> str | None:
+def kind_of_secret(value: str) -> str | None:
+    """Say what a value surely is by its form: a token or key of a known service."""
     match = _TOKEN.search(value)
     return _TOKENS[match.lastgroup] if match and match.lastgroup else None
 

@@ -31,8 +31,8 @@ _POD_TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
     ("batch", "Job"): ("spec", "template"),
     ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
 }
-_REPLICA_SPECS = {"PyTorchJob": "pytorchReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
-_JOBS = frozenset({"Job", "CronJob", *_REPLICA_SPECS})
+REPLICA_SPECS = {"PyTorchJob": "pytorchReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
+_JOBS = frozenset({"Job", "CronJob", *REPLICA_SPECS})
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Container:
         given = [self.amounts(kind).get(resource) for kind in ("limits", "requests")]
         return any(not is_absent(value) and quantity(value) != 0 for value in given)
 
-    def amounts(self, kind: str) -> "Mapping[str, Json]":
+    def amounts(self, kind: str) -> "dict[str, Json]":
         """Return its requests or limits as they are written."""
         resources = mapping(self.body.get("resources")) or {}
         return mapping(resources.get(kind)) or {}
@@ -138,6 +138,7 @@ class Manifest:
     """One Kubernetes object."""
 
     body: "Mapping[str, Json]"
+    file: str = ""
 
     @cached_property
     def group(self) -> str:
@@ -154,6 +155,16 @@ class Manifest:
     def name(self) -> str | None:
         """Its name; None where the API server makes one up."""
         return text((mapping(self.body.get("metadata")) or {}).get("name"))
+
+    @cached_property
+    def namespace(self) -> str | None:
+        """Its namespace; None where it is said elsewhere, or there is none."""
+        return text((mapping(self.body.get("metadata")) or {}).get("namespace"))
+
+    @cached_property
+    def labels(self) -> "Mapping[str, Json]":
+        """Its own labels."""
+        return mapping((mapping(self.body.get("metadata")) or {}).get("labels")) or {}
 
     @property
     def title(self) -> str:
@@ -175,13 +186,13 @@ class Manifest:
         """The replica types of a PyTorchJob of the training operator; None for other kinds."""
         if (self.group, self.kind) != ("kubeflow.org", "PyTorchJob"):
             return None
-        return mapping(self.spec.get(_REPLICA_SPECS[self.kind])) or {}
+        return mapping(self.spec.get(REPLICA_SPECS[self.kind])) or {}
 
     @cached_property
     def pods(self) -> list[Pod]:
         """Its pod templates."""
-        if self.group == "kubeflow.org" and self.kind in _REPLICA_SPECS:
-            return list(self._replica_pods(_REPLICA_SPECS[self.kind]))
+        if self.group == "kubeflow.org" and self.kind in REPLICA_SPECS:
+            return list(self._replica_pods(REPLICA_SPECS[self.kind]))
         where = _POD_TEMPLATES.get((self.group, self.kind))
         if where is None:
             return []

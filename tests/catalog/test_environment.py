@@ -1,8 +1,17 @@
 """The verdict on variables whose value or spelling decides."""
 
-import pytest
+from pathlib import Path
 
-from megatron_eks.catalog.environment import Verdict, is_secret, judge
+import pytest
+import yaml
+
+from megatron_eks.catalog.environment import (
+    IMAGE_VARIABLES,
+    POLICIES,
+    Verdict,
+    is_secret,
+    judge,
+)
 
 
 @pytest.mark.parametrize(
@@ -76,3 +85,26 @@ def test_names_that_begin_like_torchruns():
     assert (
         judge("TORCHELASTIC_ENABLE_FILE_TIMER", "1", host_network=False).verdict is Verdict.ALLOWED
     )
+
+
+TABLE = yaml.safe_load((Path(__file__).parent / "variables.yaml").read_text())
+
+
+@pytest.mark.parametrize(
+    ("verdict", "name", "value"),
+    [(verdict, *pair) for verdict in Verdict for pair in TABLE[verdict.value].items()],
+)
+def test_every_documented_variable_has_its_verdict(verdict, name, value):
+    """What the guides write is judged by name and value, with a reason and what to do instead."""
+    policy = judge(name, value, host_network=False)
+    assert (policy.verdict, bool(policy.reason), bool(policy.instead)) == (verdict, True, True)
+
+
+def test_every_policy_stands_in_the_table():
+    """No verdict is without a case."""
+    assert set(POLICIES) <= {name for verdict in Verdict for name in TABLE[verdict.value]}
+
+
+def test_what_the_image_sets_is_refused_in_a_job():
+    """Paths of the image and the device plugin's choice are no business of a job file."""
+    assert set(TABLE["of the image"]) <= set(IMAGE_VARIABLES)

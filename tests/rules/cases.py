@@ -56,6 +56,10 @@ def job_of(case: dict[str, Any]) -> dict[str, Any]:
     if "as" in case:
         pod = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
         job = {"metadata": {"name": "own"}, "spec": {"template": {"spec": pod}}} | case["as"]
+        if job["kind"] in {"Job", "CronJob"}:
+            pod["restartPolicy"] = "Never"
+        if job["apiVersion"] == "apps/v1" and "spec" not in case["as"]:
+            job["spec"]["selector"] = {}
         if job["kind"] == "Pod":
             job["spec"] = pod
     change_object(job, case)

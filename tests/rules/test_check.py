@@ -56,7 +56,7 @@ def test_warnings_pass(tmp_path):
 def test_errors_fail(tmp_path, capsys):
     """Errors come first, each at the line where its object starts; the exit code is 2."""
     job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: bad}\n"
-    job += "spec: {template: {spec: {containers: [{image: nginx}]}}}\n"
+    job += "spec: {template: {spec: {restartPolicy: Never, containers: [{image: nginx}]}}}\n"
     (tmp_path / "a.yaml").write_text(f"{BAD_POD}---\n---\n{job}")
     assert check(tmp_path / "a.yaml") == (
         2,
@@ -190,9 +190,10 @@ def test_text_of_other_forms(tmp_path):
         content = (GOOD / f"{stack}.yaml").read_text()
         (tmp_path / f"{stack}.template").write_text(f"\ufeff{content}", encoding="utf-8")
     (tmp_path / "json.template").write_text('{"Resources": {"A": {"Type": "AWS::EKS::Cluster"}}}')
-    code, (line,) = check(tmp_path)
+    code, (line, *warnings) = check(tmp_path)
     assert code == 2
     assert line.startswith(f"error MEKS-0510 {tmp_path}/json.template:1 Resources.A.")
+    assert {warning.split()[1] for warning in warnings} == {"MEKS-0548"}
 
 
 def test_texts_for_template_engines_are_ignored(tmp_path):

@@ -4,17 +4,27 @@ from typing import Any
 
 import pytest
 
-from megatron_eks.rules.manifests import check_manifest, check_manifests, is_manifest
-from megatron_eks.rules.registry import MANIFEST_RULES
+from megatron_eks.config.errors import Code
+from megatron_eks.config.load import Document
+from megatron_eks.rules import relations
+from megatron_eks.rules.manifest_set import ManifestSet
+from megatron_eks.rules.manifests import (
+    check_manifest,
+    check_manifests,
+    findings_in_manifests,
+    is_manifest,
+)
+from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
 from megatron_eks.rules.workloads import Manifest
 from tests.rules import cases
 
 CASES = [
     case
-    for table in ("pods", "pod_fields", "variables")
+    for table in ("pods", "pod_fields", "pod_shape", "variables")
     for case in cases.read(f"tables/{table}.yaml")
 ]
 JOB_CASES = cases.read("tables/pytorch_jobs.yaml")
+SETS = cases.read("tables/sets.yaml")
 
 _MASTER = "PyTorchJob/train.spec.pytorchReplicaSpecs.Master.template.spec"
 _WORKER = "PyTorchJob/train.spec.pytorchReplicaSpecs.Worker.template.spec"
@@ -54,8 +64,29 @@ def test_every_rule_has_a_mistake_and_a_source():
         assert "\n" in (rule.__doc__ or ""), rule.__name__
         assert any(list(rule(manifest)) for manifest in manifests), rule.__name__
     codes = {line.split()[1] for case in [*CASES, *JOB_CASES] for line in case["expect"]}
-    numbers = (*range(1, 21), *range(40, 44))
+    sets = [ManifestSet([Manifest(each, "a.yaml") for each in case["objects"]]) for case in SETS]
+    for together in SET_RULES:
+        assert "\n" in (together.__doc__ or ""), together.__name__
+        known = together is relations.twice or any(list(together(each)) for each in sets)
+        assert known, together.__name__
+    codes |= {line.split()[1] for case in SETS for line in case["expect"]}
+    numbers = (*range(1, 21), *range(40, 44), *range(50, 65), 66, 67)
     assert codes == {f"MEKS-06{number:02}" for number in numbers}
+
+
+@pytest.mark.parametrize("case", SETS, ids=[case["name"] for case in SETS])
+def test_findings_in_sets(case):
+    """Objects that do not fit each other give exactly these findings, correct ones none."""
+    found = [str(each).replace("  ", " ", 1) for each in check_manifests(case["objects"])]
+    assert found == case["expect"]
+
+
+def test_an_object_twice_in_a_file():
+    """A second object of one name is a finding in its own file, and none in an overlay."""
+    one, same, overlay = (Document(file, cases.good_job()) for file in ("a", "a", "b"))
+    text = "apiVersion: v1\nkind: Pod\n"
+    (finding,) = findings_in_manifests([one, same, overlay], lambda _: text)
+    assert (finding.code, finding.file) == (Code.DUPLICATE_OBJECT, "a")
 
 
 def test_elements_of_a_list_are_objects():

@@ -1,0 +1,71 @@
+"""`meks explain CODE`, and docs/rules.md; run by `make generate`, tested fresh."""
+
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from megatron_eks.config.errors import Code
+from megatron_eks.config.explanations import Explanation, explanations
+from megatron_eks.ops.output import structured
+
+RULES = Path(__file__).parents[2] / "docs" / "rules.md"
+
+_DONE, _REFUSED = 0, 2
+_PARTS = {
+    "00": "Files",
+    "01": "The shape of configuration files",
+    "02": "Cluster files",
+    "03": "Job files",
+    "05": "Templates",
+    "06": "Manifests",
+    "07": "Dockerfiles, and what is allowed on purpose",
+}
+_BEGIN, _END = "<!-- generated: codes -->\n", "<!-- end -->\n"
+
+
+def run(code: str, output: str, stdout: TextIO) -> int:
+    """Print the meaning of a code; return the exit code."""
+    wanted = code.upper() if code.upper().startswith("MEKS-") else f"MEKS-{code}"
+    found = next((each for each in Code if each.value == wanted), None)
+    if found is None:
+        sys.stderr.write(f"unknown code {code!r}; docs/rules.md lists all of them\n")
+        return _REFUSED
+    meaning = explanations()[found]
+    if output == "table":
+        stdout.writelines(f"{key:8}{value}\n" for key, value in _rows(found, meaning).items())
+    else:
+        stdout.write(structured({**_rows(found, meaning)}, output))
+    return _DONE
+
+
+def _rows(code: Code, meaning: Explanation) -> dict[str, str]:
+    return {"code": code.value, **vars(meaning)}
+
+
+def rules(text: str) -> str:
+    """Return docs/rules.md with its list of codes made anew."""
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    lines: list[str] = []
+    part = ""
+    for code, meaning in sorted(explanations().items()):
+        number = code.value.removeprefix("MEKS-")
+        if number[:2] != part:
+            part = number[:2]
+            lines += ["", f"## {_PARTS.get(part, part)}", ""]
+            lines += [
+                "| code | level | what | why | remedy | source |",
+                "|---|---|---|---|---|---|",
+            ]
+        cells = (code.value, meaning.level, meaning.what, meaning.why, meaning.remedy)
+        lines.append(f"| {' | '.join((*cells, meaning.source))} |")
+    return "".join((before, _BEGIN, "\n".join(lines).lstrip("\n"), "\n", _END, after))
+
+
+def main() -> None:
+    """Write the list of codes."""
+    RULES.write_text(rules(RULES.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

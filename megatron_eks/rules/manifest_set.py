@@ -1,0 +1,144 @@
+"""Kubernetes objects that are applied together, and what they refer to by name."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.values import is_placeholder, items, mapping, text
+from megatron_eks.rules.workloads import Manifest, Pod
+
+Found = tuple[Manifest, Finding]
+"""A finding, and the object whose line it gets."""
+
+_CLUSTER_WIDE = frozenset(
+    {
+        *("ClusterQueue", "ClusterRole", "PersistentVolume", "PriorityClass", "ResourceFlavor"),
+        "StorageClass",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A name that one object gives another."""
+
+    path: Path
+    """From the object's root."""
+    kind: str
+    name: str
+    keys: tuple[str, ...] = ()
+    """Keys that the other one must have."""
+
+
+class ManifestSet:
+    """Objects by kind."""
+
+    def __init__(self, objects: Sequence[Manifest]) -> None:
+        self.objects = objects
+
+    @cached_property
+    def _by_kind(self) -> dict[str, list[Manifest]]:
+        found: dict[str, list[Manifest]] = {}
+        for each in self.objects:
+            found.setdefault(each.kind, []).append(each)
+        return found
+
+    def of(self, *kinds: str) -> list[Manifest]:
+        """Return the objects of these kinds."""
+        return [each for kind in kinds for each in self._by_kind.get(kind, ())]
+
+    def beside(self, manifest: Manifest, kind: str) -> list[Manifest]:
+        """Return the objects of a kind that one may refer to: in its namespace, or in none."""
+        wide = kind in _CLUSTER_WIDE
+        return [each for each in self.of(kind) if wide or may_share(manifest, each)]
+
+    def named(self, manifest: Manifest, kind: str, name: str) -> Manifest | None:
+        """Return the object of that name that one refers to, if it is at hand."""
+        return next((each for each in self.beside(manifest, kind) if each.name == name), None)
+
+    def makes_namespace(self, name: str | None) -> bool:
+        """Tell whether the set makes a namespace, so that nothing was in it before."""
+        return any(each.name == name for each in self.of("Namespace"))
+
+
+def may_share(one: Manifest, other: Manifest) -> bool:
+    """Tell whether two objects may be in one namespace; without one it is said at the command."""
+    return None in {one.namespace, other.namespace} or one.namespace == other.namespace
+
+
+def references(manifest: Manifest) -> Iterator[Reference]:
+    """Return every name by which an object needs another one."""
+    for pod in manifest.pods:
+        for reference in _of_pod(pod):
+            if not is_placeholder(reference.name):
+                yield reference
+    yield from _others(manifest)
+
+
+def _others(manifest: Manifest) -> Iterator[Reference]:
+    spec = manifest.spec
+    queue = text(manifest.labels.get("kueue.x-k8s.io/queue-name"))
+    if queue is not None:
+        yield Reference(("metadata", "labels"), "LocalQueue", queue)
+    if manifest.kind == "LocalQueue" and (name := text(spec.get("clusterQueue"))) is not None:
+        yield Reference(("spec", "clusterQueue"), "ClusterQueue", name)
+    if manifest.kind == "PersistentVolumeClaim" and (name := text(spec.get("volumeName"))):
+        yield Reference(("spec", "volumeName"), "PersistentVolume", name)
+    if manifest.kind in {"RoleBinding", "ClusterRoleBinding"}:
+        role = mapping(manifest.body.get("roleRef")) or {}
+        kind, name = text(role.get("kind")), text(role.get("name"))
+        if kind in {"Role", "ClusterRole"} and name is not None:
+            yield Reference(("roleRef", "name"), kind, name)
+
+
+def _of_pod(pod: Pod) -> Iterator[Reference]:
+    path = pod.path[1:]
+    account = text(pod.spec.get("serviceAccountName"))
+    if account not in {None, "", "default"}:
+        yield Reference((*path, "serviceAccountName"), "ServiceAccount", account or "")
+    priority = text(pod.spec.get("priorityClassName"))
+    if priority and not priority.startswith("system-"):
+        yield Reference((*path, "priorityClassName"), "PriorityClass", priority)
+    for index, value in enumerate(items(pod.spec.get("imagePullSecrets")) or []):
+        yield from _one((*path, "imagePullSecrets", index, "name"), "Secret", value, "name")
+    for index, value in enumerate(items(pod.spec.get("volumes")) or []):
+        yield from _of_volume((*path, "volumes", index), value)
+    for container in pod.containers:
+        inner = container.path[1:]
+        for index, value in enumerate(items(container.body.get("env")) or []):
+            source = mapping((mapping(value) or {}).get("valueFrom")) or {}
+            for key, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
+                place = (*inner, "env", index, "valueFrom", key)
+                yield from _one(place, kind, source.get(key), "name")
+        for index, value in enumerate(items(container.body.get("envFrom")) or []):
+            body = mapping(value) or {}
+            for key, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
+                yield from _one((*inner, "envFrom", index, key), kind, body.get(key), "name")
+
+
+def _of_volume(path: Path, value: Json) -> Iterator[Reference]:
+    volume = mapping(value) or {}
+    for key, kind, name in (
+        ("persistentVolumeClaim", "PersistentVolumeClaim", "claimName"),
+        ("configMap", "ConfigMap", "name"),
+        ("secret", "Secret", "secretName"),
+    ):
+        yield from _one((*path, key), kind, volume.get(key), name)
+    projected = mapping(volume.get("projected")) or {}
+    for index, source in enumerate(items(projected.get("sources")) or []):
+        for key, kind in (("configMap", "ConfigMap"), ("secret", "Secret")):
+            place = (*path, "projected", "sources", index, key)
+            yield from _one(place, kind, (mapping(source) or {}).get(key), "name")
+
+
+def _one(path: Path, kind: str, value: Json, key: str) -> Iterator[Reference]:
+    body = mapping(value) or {}
+    name = text(body.get(key))
+    if name is None or body.get("optional") is True:
+        return
+    single = text(body.get("key"))
+    listed = [text((mapping(each) or {}).get("key")) for each in items(body.get("items")) or []]
+    keys = tuple(each for each in [single, *listed] if each is not None)
+    yield Reference(path, kind, name, keys)

@@ -1,0 +1,98 @@
+"""Rules over how nodes start: user data, the root volume, names that stand in the way."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.rules.launch_templates import DATA, LaunchTemplate, launch_templates
+from megatron_eks.rules.template_set import TemplateSet
+from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
+
+_BOOTSTRAP = "/etc/eks/bootstrap.sh"
+_SCRIPT = re.compile(r"\s*(#!|#cloud-config)")
+_ROOT = "/dev/xvda"
+# EKS User Guide: the disk of an AMI with NVIDIA's driver is 20 GiB; an image of a framework has
+# about 20 GiB itself, unpacked.
+_SMALL_GIB = 50
+
+
+def user_data(templates: TemplateSet) -> Iterator[Finding]:
+    """Require user data that EKS can merge with its own, for the AMI's way to start.
+
+    EKS User Guide, "Customize managed nodes with launch templates": MIME multi-part where EKS
+    chooses the AMI; Amazon Linux 2023 starts by nodeadm and has no bootstrap.sh.
+    """
+    for template in launch_templates(templates):
+        data = _user_data(template)
+        amis = _amis(template)
+        if not data or not amis or not all(each.startswith("AL2023") for each in amis):
+            continue
+        path = (DATA, "UserData")
+        if _BOOTSTRAP in data:
+            found = f"Amazon Linux 2023 has no {_BOOTSTRAP}"
+            remedy = "write a NodeConfig (node.eks.aws/v1alpha1), or nothing"
+            yield template.resource.find(Code.USER_DATA, path, found, remedy)
+        elif is_absent(template.data.get("ImageId")) and _SCRIPT.match(data):
+            found = "user data that is not MIME multi-part: EKS refuses the node group"
+            remedy = "put it into a part of a multipart/mixed message"
+            yield template.resource.find(Code.USER_DATA, path, found, remedy)
+
+
+def _user_data(template: LaunchTemplate) -> str | None:
+    value = template.data.get("UserData")
+    body = value.get("Fn::Base64") if isinstance(value, dict) else None
+    if isinstance(body, dict):
+        inner = body.get("Fn::Sub")
+        body = inner[0] if isinstance(inner, list) and inner else inner
+    return text(body)
+
+
+def _amis(template: LaunchTemplate) -> list[str]:
+    found = [text(group.properties.get("AmiType")) for group in template.node_groups]
+    return [each or "" for each in found]
+
+
+def root_volume(templates: TemplateSet) -> Iterator[Finding]:
+    """Require the root volume by its name, and large enough for images of frameworks.
+
+    EKS User Guide, "Amazon EKS optimized AMIs": /dev/xvda on Amazon Linux; a mapping of another
+    name adds a second disk, which nothing mounts, and leaves the first at 20 GiB.
+    """
+    for template in launch_templates(templates):
+        amis = _amis(template)
+        mappings = items(template.data.get("BlockDeviceMappings"))
+        linux = bool(amis) and all(each.startswith(("AL2023", "AL2_")) for each in amis)
+        if not mappings or not linux:
+            continue
+        path = (DATA, "BlockDeviceMappings")
+        devices = [text((mapping(each) or {}).get("DeviceName")) for each in mappings]
+        if None not in devices and _ROOT not in devices:
+            found = (
+                f"{shown(devices[0])} is not the root volume of Amazon Linux, so it stays 20 GiB"
+            )
+            remedy = f"name it {_ROOT}"
+            yield template.resource.find(Code.ROOT_VOLUME, path, found, remedy)
+        for index, each in enumerate(mappings):
+            disk = mapping((mapping(each) or {}).get("Ebs")) or {}
+            size = number(disk.get("VolumeSize"))
+            gpus = template.instance is not None
+            if devices[index] == _ROOT and size is not None and size < _SMALL_GIB and gpus:
+                found = f"{size} GiB for the system and all images of a GPU node"
+                remedy = f"use {_SMALL_GIB} GiB or more"
+                yield template.resource.find(
+                    Code.ROOT_VOLUME, (*path, index), found, remedy, Level.WARNING
+                )
+
+
+def fixed_names(templates: TemplateSet) -> Iterator[Finding]:
+    """Warn of a node group by a fixed name, which cannot be replaced.
+
+    aws-cdk issue 26931: CloudFormation makes the new one first, and its name is taken.
+    """
+    for group in templates.resources("AWS::EKS::Nodegroup"):
+        name = text(group.properties.get("NodegroupName"))
+        if name is not None and re.fullmatch(r"[a-z]+([-_][a-z]+)*", name):
+            found = f"{shown(name)}: a change that replaces the group fails, for its name is taken"
+            remedy = "leave the name out, or put a hash of what replaces it there"
+            path = ("NodegroupName",)
+            yield group.find(Code.NODE_GROUP_NAME, path, found, remedy, Level.WARNING)

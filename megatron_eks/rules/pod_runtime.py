@@ -1,0 +1,134 @@
+"""Rules over what makes a job's pods fail or wait when they run."""
+
+from collections.abc import Iterator
+
+from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
+from megatron_eks.rules.workloads import EFA, GPU, Manifest, Pod
+
+_SEVERAL = 2
+_HOST_ROOTS = frozenset({"cluster-admin"})
+
+
+def job_fields(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a Job what the API server demands, and an index where ranks count on one.
+
+    Kubernetes API reference, JobSpec: restartPolicy Never or OnFailure; completions with Indexed.
+    """
+    if (manifest.group, manifest.kind) not in {("batch", "Job"), ("batch", "CronJob")}:
+        return
+    for pod in manifest.pods:
+        policy = pod.spec.get("restartPolicy")
+        if is_absent(policy) or policy == "Always":
+            found = "restartPolicy Always, which a Job refuses; it is what a pod has without any"
+            path = (*pod.path, "restartPolicy")
+            yield Finding(Code.JOB_FIELDS, path, found, "use Never or OnFailure")
+    if manifest.kind == "CronJob":
+        return
+    mode, completions = manifest.spec.get("completionMode"), manifest.spec.get("completions")
+    if mode == "Indexed" and is_absent(completions):
+        found = "Indexed without completions: the API server refuses the Job"
+        yield manifest.find(
+            Code.JOB_FIELDS, ("spec", "completions"), found, "write how many ranks there are"
+        )
+    parallel = number(manifest.spec.get("parallelism"))
+    total = number(completions)
+    together = mode == "Indexed" and any(pod.names(EFA) for pod in manifest.pods)
+    if together and total is not None and parallel is not None and parallel < total:
+        found = f"{parallel} of {total} ranks at a time, and they wait for each other"
+        path = ("spec", "parallelism")
+        yield manifest.find(Code.JOB_FIELDS, path, found, f"use {total}", Level.WARNING)
+
+
+def shared_memory(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of several GPUs in a container with the 64 MiB of shared memory that it gets by default.
+
+    NCCL User Guide, "Shared memory" in Docker; PyTorch's data loaders end with a bus error.
+    """
+    if not manifest.is_job:
+        return
+    for pod in manifest.pods:
+        for container in pod.containers:
+            gpus = container.amount(GPU)
+            mounts = items(container.body.get("volumeMounts"))
+            if container.is_init or gpus is None or gpus < _SEVERAL or mounts is None:
+                continue
+            paths = {text((mapping(each) or {}).get("mountPath")) for each in mounts}
+            if pod.spec.get("hostIPC") is True or not paths.isdisjoint({"/dev/shm", "/dev/shm/"}):  # noqa: S108 -- the path inside a container
+                continue
+            found = f"{gpus} GPUs and nothing at /dev/shm, which is 64 MiB then"
+            remedy = "mount an emptyDir with medium Memory and a sizeLimit there"
+            path = (*container.path, "volumeMounts")
+            yield Finding(Code.SHARED_MEMORY, path, found, remedy, Level.WARNING)
+
+
+def needless_privilege(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of privileges that training with EFA does not need.
+
+    aws-efa-k8s-device-plugin: it passes the devices into an ordinary pod, on the pod network. The
+    host network takes one job's ports from the next, and no network policy holds there.
+    """
+    if not manifest.is_job:
+        return
+    for pod in manifest.pods:
+        if not pod.names(GPU):
+            continue
+        if pod.host_network:
+            found = "the host network, which EFA does not need"
+            yield _needless((*pod.path, "hostNetwork"), found)
+        for container in pod.containers:
+            context = mapping(container.body.get("securityContext")) or {}
+            if context.get("privileged") is True:
+                found = "privileged, which neither GPUs nor EFA need"
+                yield _needless((*container.path, "securityContext", "privileged"), found)
+
+
+def _needless(path: tuple[str | int, ...], found: str) -> Finding:
+    return Finding(Code.NEEDLESS_PRIVILEGE, path, found, "remove it", Level.WARNING)
+
+
+def file_owners(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of fsGroup on a job's claims without OnRootMismatch.
+
+    aws-fsx-csi-driver, docs/troubleshooting.md: the kubelet changes the owner of every file of the
+    volume at each start, and the pod hangs in ContainerCreating.
+    """
+    if not manifest.is_job:
+        return
+    for pod in manifest.pods:
+        context = mapping(pod.spec.get("securityContext")) or {}
+        if is_absent(context.get("fsGroup")) or not _has_claims(pod):
+            continue
+        if context.get("fsGroupChangePolicy") != "OnRootMismatch":
+            found = f"fsGroup {shown(context['fsGroup'])}: every start walks over all files"
+            remedy = "add fsGroupChangePolicy: OnRootMismatch"
+            path = (*pod.path, "securityContext", "fsGroup")
+            yield Finding(Code.FILE_OWNERS, path, found, remedy, Level.WARNING)
+
+
+def _has_claims(pod: Pod) -> bool:
+    volumes = items(pod.spec.get("volumes")) or []
+    return any("persistentVolumeClaim" in (mapping(each) or {}) for each in volumes)
+
+
+def broad_rights(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of service accounts that may do everything.
+
+    CIS EKS Benchmark 4.1.1 and 4.1.3; EKS Best Practices, "Employ least privileged access".
+    """
+    if manifest.kind in {"ClusterRoleBinding", "RoleBinding"}:
+        role = mapping(manifest.body.get("roleRef")) or {}
+        subjects = [mapping(each) or {} for each in items(manifest.body.get("subjects")) or []]
+        accounts = [each for each in subjects if each.get("kind") == "ServiceAccount"]
+        if text(role.get("name")) in _HOST_ROOTS and accounts:
+            found = "a service account with cluster-admin"
+            remedy = "bind a role with the verbs that it needs"
+            yield manifest.find(Code.BROAD_RIGHTS, ("roleRef",), found, remedy, Level.WARNING)
+    if manifest.kind in {"ClusterRole", "Role"}:
+        for index, value in enumerate(items(manifest.body.get("rules")) or []):
+            rule = mapping(value) or {}
+            everything = all("*" in (items(rule.get(key)) or []) for key in ("resources", "verbs"))
+            if everything:
+                found, path = "every verb on every resource", ("rules", index)
+                remedy = "list the verbs and resources"
+                yield manifest.find(Code.BROAD_RIGHTS, path, found, remedy, Level.WARNING)

@@ -1,0 +1,285 @@
+"""Rules over the shape of pods and jobs: keys, texts, names given twice, versions of the API."""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from megatron_eks.config.errors import Code, Finding, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules import pod_keys
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.workloads import REPLICA_SPECS, Container, Manifest, Pod
+
+_CLOSE = 0.75
+
+# Kubernetes, "Deprecated API Migration Guide": groups and versions that 1.31 no longer serves.
+_REMOVED = {
+    ("apps/v1beta1", None): "apps/v1",
+    ("apps/v1beta2", None): "apps/v1",
+    ("extensions/v1beta1", "Deployment"): "apps/v1",
+    ("extensions/v1beta1", "DaemonSet"): "apps/v1",
+    ("extensions/v1beta1", "ReplicaSet"): "apps/v1",
+    ("extensions/v1beta1", "NetworkPolicy"): "networking.k8s.io/v1",
+    ("extensions/v1beta1", "Ingress"): "networking.k8s.io/v1",
+    ("networking.k8s.io/v1beta1", None): "networking.k8s.io/v1",
+    ("batch/v1beta1", None): "batch/v1",
+    ("policy/v1beta1", "PodDisruptionBudget"): "policy/v1",
+    ("policy/v1beta1", "PodSecurityPolicy"): "labels of Pod Security on the namespace",
+    ("rbac.authorization.k8s.io/v1beta1", None): "rbac.authorization.k8s.io/v1",
+    ("storage.k8s.io/v1beta1", "StorageClass"): "storage.k8s.io/v1",
+    ("storage.k8s.io/v1beta1", "CSIDriver"): "storage.k8s.io/v1",
+    ("scheduling.k8s.io/v1beta1", None): "scheduling.k8s.io/v1",
+    ("apiextensions.k8s.io/v1beta1", None): "apiextensions.k8s.io/v1",
+    ("kubeflow.org/v1beta1", "PyTorchJob"): "kubeflow.org/v1",
+    ("kubeflow.org/v1beta2", "PyTorchJob"): "kubeflow.org/v1",
+    ("kubeflow.org/v1alpha1", "PyTorchJob"): "kubeflow.org/v1",
+    ("kubeflow.org/v2beta1", "PyTorchJob"): "kubeflow.org/v1",
+    ("kubeflow.org/v1", "TrainJob"): "trainer.kubeflow.org/v1alpha1",
+}
+# The group that serves each kind which a training cluster is made of.
+_GROUPS = {
+    **dict.fromkeys(
+        (
+            *("ConfigMap", "LimitRange", "Namespace", "PersistentVolume", "PersistentVolumeClaim"),
+            *("Pod", "ResourceQuota", "Secret", "ServiceAccount"),
+        ),
+        "",
+    ),
+    **dict.fromkeys(("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"), "apps"),
+    **dict.fromkeys(("CronJob", "Job"), "batch"),
+    **dict.fromkeys(
+        ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"), "rbac.authorization.k8s.io"
+    ),
+    "PyTorchJob": "kubeflow.org",
+    "StorageClass": "storage.k8s.io",
+    "PriorityClass": "scheduling.k8s.io",
+}
+_VERSIONS = {"batch": "v1", "apps": "v1", "": "v1", "kubeflow.org": "v1"}
+_FOREIGN_JOBS = frozenset({"batch.volcano.sh"})
+"""Groups with a kind of their own that bears the name of one of Kubernetes'."""
+
+
+def api_versions(manifest: Manifest) -> Iterator[Finding]:
+    """Require an API version that serves the kind.
+
+    Kubernetes, "Deprecated API Migration Guide", and API reference 1.35; the training operator
+    v1.9.4 serves kubeflow.org/v1.
+    """
+    version = text(manifest.body.get("apiVersion"))
+    if version is None or is_placeholder(version):
+        return
+    better = _REMOVED.get((version, manifest.kind)) or _REMOVED.get((version, None))
+    if better is not None:
+        found = f"{version} no longer serves {manifest.kind}"
+        yield manifest.find(Code.API_VERSION, ("apiVersion",), found, f"use {better}")
+        return
+    group = _GROUPS.get(manifest.kind)
+    known_as_own = manifest.group in {"", *_GROUPS.values()}
+    if group is not None and manifest.group != group and known_as_own:
+        served = f"{group}/v1".removeprefix("/")
+        found = f"{version} has no kind {manifest.kind}"
+        yield manifest.find(Code.API_VERSION, ("apiVersion",), found, f"use {served}")
+    elif group is None and known_as_own and manifest.group in _VERSIONS:
+        served_kinds = [name for name, of in _GROUPS.items() if of == manifest.group]
+        close = next((name for name in served_kinds if name.lower() == manifest.kind.lower()), None)
+        if close is not None:
+            found = f"{version} has no kind {shown(manifest.kind)}"
+            yield manifest.find(Code.API_VERSION, ("kind",), found, f"did you mean {close}?")
+
+
+def texts(manifest: Manifest) -> Iterator[Finding]:
+    """Require texts where Kubernetes takes nothing else, such as the value of a variable.
+
+    Kubernetes API reference: EnvVar, ObjectMeta, PodSpec.nodeSelector and ConfigMap.data are maps
+    and lists of strings; YAML reads 1, true and 1e3 as something else.
+    """
+    for path, value in _texts(manifest):
+        if isinstance(value, bool | int | float):
+            found = f"{shown(value)} is no text: the API server refuses the object"
+            written = str(value).lower() if isinstance(value, bool) else str(value)
+            yield manifest.find(Code.NOT_A_TEXT, path, found, f'put it in quotes: "{written}"')
+
+
+def _texts(manifest: Manifest) -> Iterator[tuple[Path, Json]]:
+    metadata = mapping(manifest.body.get("metadata")) or {}
+    for key in ("labels", "annotations"):
+        yield from _values(("metadata", key), metadata.get(key))
+    if manifest.kind == "ConfigMap":
+        yield from _values(("data",), manifest.body.get("data"))
+    if manifest.kind == "Secret":
+        yield from _values(("stringData",), manifest.body.get("stringData"))
+    for pod in manifest.pods:
+        path = pod.path[1:]
+        template = (*path[:-1], "metadata", "labels")
+        if path[:-1]:
+            yield from _values(template, dict(pod.labels))
+        yield from _values((*path, "nodeSelector"), pod.spec.get("nodeSelector"))
+        for container in pod.containers:
+            inner = container.path[1:]
+            for variable in container.variables:
+                body = mapping((items(container.body.get("env")) or [])[variable.index]) or {}
+                yield (*inner, "env", variable.index, "value"), body.get("value")
+            for key in ("command", "args"):
+                for index, word in enumerate(items(container.body.get(key)) or []):
+                    yield (*inner, key, index), word
+
+
+def _values(path: Path, value: Json) -> Iterator[tuple[Path, Json]]:
+    for key, each in (mapping(value) or {}).items():
+        yield (*path, key), each
+
+
+def duplicates(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse names and places that a pod gives twice.
+
+    Kubernetes 1.35, pkg/apis/core/validation/validation.go: names of containers and volumes, and
+    the mount paths of a container, must be unique.
+    """
+    for pod in manifest.pods:
+        lists = (
+            *(("containers", "name"), ("volumes", "name")),
+            ("initContainers", "name"),
+        )
+        for key, part in lists:
+            yield from _twice((*pod.path, key), pod.spec.get(key), part)
+        for container in pod.containers:
+            for key, part in (("volumeMounts", "mountPath"), ("ports", "name")):
+                yield from _twice((*container.path, key), container.body.get(key), part)
+
+
+def _twice(path: Path, value: Json, part: str) -> Iterator[Finding]:
+    first: dict[str, int] = {}
+    for index, entry in enumerate(items(value) or []):
+        name = text((mapping(entry) or {}).get(part))
+        if name is None or is_placeholder(name):
+            continue
+        if name in first:
+            found = f"{part} {shown(name)} is already {path[-1]}[{first[name]}]"
+            remedy = "keep one of the two, or give it another"
+            yield Finding(Code.DUPLICATE_IN_POD, (*path, index, part), found, remedy)
+        first.setdefault(name, index)
+
+
+def unknown_keys(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse keys that Kubernetes does not know in a pod, a container or a job.
+
+    Kubernetes, "Server Side Field Validation": kubectl refuses them, and other clients drop them
+    without a word, so that what they should have done is not done.
+    """
+    for path, value, known in _shapes(manifest):
+        for key in mapping(value) or {}:
+            if key in known or is_placeholder(key) or key.startswith(("x-", "$")):
+                continue
+            same = [each for each in known if each.lower() == key.lower()]
+            close = same or get_close_matches(key, sorted(known), 1, _CLOSE)
+            remedy = (
+                f"did you mean {close[0]}?"
+                if close
+                else "remove it, or move it to where it belongs"
+            )
+            found = f"Kubernetes knows no {shown(key)} here"
+            yield manifest.find(Code.UNKNOWN_POD_KEY, (*path, key), found, remedy)
+
+
+def _shapes(manifest: Manifest) -> Iterator[tuple[Path, Json, frozenset[str]]]:
+    if (manifest.group, manifest.kind) == ("batch", "Job"):
+        yield ("spec",), dict(manifest.spec), pod_keys.JOB
+    replicas = manifest.pytorch_replicas
+    if replicas is not None:
+        yield ("spec",), dict(manifest.spec), pod_keys.PYTORCH_JOB
+        yield ("spec", "runPolicy"), manifest.spec.get("runPolicy"), pod_keys.RUN_POLICY
+        yield ("spec", "elasticPolicy"), manifest.spec.get("elasticPolicy"), pod_keys.ELASTIC_POLICY
+        for name, value in replicas.items():
+            yield ("spec", REPLICA_SPECS[manifest.kind], name), value, pod_keys.REPLICA
+    for pod in manifest.pods:
+        yield from _pod_shapes(pod)
+        for container in pod.containers:
+            yield from _container_shapes(container)
+
+
+def _pod_shapes(pod: Pod) -> Iterator[tuple[Path, Json, frozenset[str]]]:
+    path = pod.path[1:]
+    yield path, dict(pod.spec), pod_keys.POD
+    yield (*path, "securityContext"), pod.spec.get("securityContext"), pod_keys.POD_SECURITY
+    for index, value in enumerate(items(pod.spec.get("volumes")) or []):
+        place = (*path, "volumes", index)
+        volume = mapping(value) or {}
+        yield place, value, pod_keys.VOLUME
+        yield (*place, "emptyDir"), volume.get("emptyDir"), pod_keys.EMPTY_DIR
+        claim = volume.get("persistentVolumeClaim")
+        yield (*place, "persistentVolumeClaim"), claim, pod_keys.CLAIM_SOURCE
+    for index, value in enumerate(items(pod.spec.get("tolerations")) or []):
+        yield (*path, "tolerations", index), value, pod_keys.TOLERATION
+
+
+def _container_shapes(container: Container) -> Iterator[tuple[Path, Json, frozenset[str]]]:
+    path, body = container.path[1:], container.body
+    yield path, dict(body), pod_keys.CONTAINER
+    yield (*path, "resources"), body.get("resources"), pod_keys.RESOURCES
+    yield (*path, "securityContext"), body.get("securityContext"), pod_keys.CONTAINER_SECURITY
+    lists: tuple[tuple[str, frozenset[str]], ...] = (
+        ("env", pod_keys.VARIABLE),
+        ("volumeMounts", pod_keys.MOUNT),
+        ("ports", pod_keys.PORT),
+    )
+    for key, known in lists:
+        for index, value in enumerate(items(body.get(key)) or []):
+            yield (*path, key, index), value, known
+            if key == "env":
+                source = (mapping(value) or {}).get("valueFrom")
+                yield (*path, key, index, "valueFrom"), source, pod_keys.VALUE_FROM
+
+
+def selectors(manifest: Manifest) -> Iterator[Finding]:
+    """Require a selector that selects the pods of its own template.
+
+    Kubernetes API reference, DeploymentSpec.selector: the API server refuses anything else.
+    """
+    selector = mapping(manifest.spec.get("selector")) or {}
+    labels = mapping(selector.get("matchLabels")) or {}
+    if manifest.group != "apps" or not manifest.pods:
+        return
+    # A patch of somebody else's object has no image.
+    whole = all(not is_absent(each.body.get("image")) for each in manifest.pods[0].containers)
+    if is_absent(manifest.spec.get("selector")) and whole:
+        yield manifest.find(Code.SELECTOR, ("spec", "selector"), "no selector", "add matchLabels")
+    for key, value in labels.items():
+        given = manifest.pods[0].labels.get(key)
+        if given != value and not _waits(value) and not _waits(given):
+            found = f"selects {key}: {shown(value)}, and its own pods have {_said(given)}"
+            path = ("spec", "selector", "matchLabels", key)
+            yield manifest.find(Code.SELECTOR, path, found, "write the same in both places")
+
+
+def _waits(value: Json) -> bool:
+    return isinstance(value, str) and is_placeholder(value)
+
+
+def _said(value: Json) -> str:
+    return "no such label" if is_absent(value) else shown(value)
+
+
+def tolerations(manifest: Manifest) -> Iterator[Finding]:
+    """Require tolerations that Kubernetes accepts.
+
+    Kubernetes, "Taints and Tolerations": Exists takes no value; three effects.
+    """
+    for pod in manifest.pods:
+        for index, entry in enumerate(items(pod.spec.get("tolerations")) or []):
+            yield from _toleration((*pod.path, "tolerations", index), mapping(entry) or {})
+
+
+def _toleration(path: Path, body: "Mapping[str, Json]") -> Iterator[Finding]:
+    operator, effect = text(body.get("operator")), text(body.get("effect"))
+
+    def wrong(key: str, found: str, remedy: str) -> Finding:
+        return Finding(Code.TOLERATION, (*path, key), found, remedy)
+
+    if operator is not None and operator not in {"Exists", "Equal", "Lt", "Gt", ""}:
+        yield wrong("operator", f"unknown operator {shown(operator)}", "use Exists or Equal")
+    if operator == "Exists" and text(body.get("value")):
+        yield wrong("value", "a value beside Exists", "remove it, or use Equal")
+    if operator in {None, "", "Equal"} and is_absent(body.get("key")):
+        yield wrong("key", "no key, which only Exists takes", "name the key, or use Exists")
+    if effect and effect not in {"NoSchedule", "PreferNoSchedule", "NoExecute"}:
+        remedy = "use NoSchedule, PreferNoSchedule or NoExecute"
+        yield wrong("effect", f"unknown effect {shown(effect)}", remedy)

@@ -1,0 +1,230 @@
+"""Rules over objects that refer to each other: names, keys, claims and volumes, quotas."""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from fractions import Fraction
+
+from megatron_eks.config.errors import Code, Level, Path
+from megatron_eks.rules.manifest_set import Found, ManifestSet, Reference, may_share, references
+from megatron_eks.rules.quantity import quantity
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.workloads import Manifest, Pod
+
+_CLOSE = 0.8
+_FSX = "fsx.csi.aws.com"
+_DRIVERS = (_FSX, "ebs.csi.aws.com", "efs.csi.aws.com", "openzfs.fsx.csi.aws.com", "s3.csi.aws.com")
+_FILE_SYSTEM = re.compile(r"fs-[0-9a-f]{8,17}")
+
+
+def named_objects(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a name that only objects beside it nearly bear, and refuse a key that is missing.
+
+    Kubernetes, "Configure a Pod to Use a ConfigMap": the pod waits for what is not there. What a
+    set does not hold may be in the cluster already, so silence is the rule: a finding needs the
+    name in another namespace, a name much like it, or a namespace that the set itself makes.
+    """
+    for manifest in together.objects:
+        for reference in references(manifest):
+            target = together.named(manifest, reference.kind, reference.name)
+            if target is None:
+                yield from _missing(manifest, reference, together)
+            else:
+                yield from _missing_keys(manifest, reference, target)
+
+
+def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) -> Iterator[Found]:
+    elsewhere = [each for each in together.of(reference.kind) if each.name == reference.name]
+    beside = [each.name for each in together.beside(manifest, reference.kind) if each.name]
+    close = get_close_matches(reference.name, beside, 1, _CLOSE)
+    made_here = bool(beside) and together.makes_namespace(manifest.namespace)
+    kind, name = reference.kind, shown(reference.name)
+    if elsewhere:
+        space = shown(elsewhere[0].namespace)
+        found = f"{kind} {name} is in namespace {space}, and only its own pods reach it"
+        remedy = "put both into one namespace"
+    elif close or made_here:
+        found = f"no {kind} {name} among these objects"
+        remedy = f"did you mean {close[0]}?" if close else f"there: {', '.join(sorted(beside))}"
+    else:
+        return
+    finding = manifest.find(Code.MISSING_OBJECT, reference.path, found, remedy, Level.WARNING)
+    yield manifest, finding
+
+
+def _missing_keys(manifest: Manifest, reference: Reference, target: Manifest) -> Iterator[Found]:
+    parts = [mapping(target.body.get(key)) for key in ("data", "binaryData", "stringData")]
+    known = {key for part in parts for key in part or {}}
+    for key in reference.keys:
+        # A Secret without any data is filled later, by a person or an operator.
+        if key not in known and known and None not in parts:
+            found = f"{target.title} has no key {shown(key)}: the pod does not start"
+            remedy = f"there: {', '.join(sorted(known))}"
+            yield manifest, manifest.find(Code.MISSING_OBJECT, reference.path, found, remedy)
+
+
+def claims(together: ManifestSet) -> Iterator[Found]:
+    """Require of a claim what the volume that it names offers, and the other way round.
+
+    Kubernetes, "Persistent Volumes", binding: otherwise the claim stays Pending.
+    """
+    for claim in together.of("PersistentVolumeClaim"):
+        name = text(claim.spec.get("volumeName"))
+        volume = together.named(claim, "PersistentVolume", name) if name else None
+        if volume is not None:
+            yield from _classes(claim, volume)
+            yield from _amounts(claim, volume)
+            yield from _claim_of(claim, volume)
+
+
+def _wrong(claim: Manifest, path: Path, found: str, remedy: str) -> Found:
+    return claim, claim.find(Code.CLAIM_AND_VOLUME, path, found, remedy)
+
+
+def _classes(claim: Manifest, volume: Manifest) -> Iterator[Found]:
+    wanted, offered = (each.spec.get("storageClassName") for each in (claim, volume))
+    class_of = text(offered) or ""
+    path = ("spec", "storageClassName")
+    if is_absent(wanted):
+        found = f"no storage class, so the cluster's default, and {volume.title} has "
+        found += shown(class_of) if class_of else "none"
+        finding = claim.find(
+            Code.CLAIM_AND_VOLUME,
+            path,
+            found,
+            f'write storageClassName: "{class_of}"',
+            Level.ERROR if class_of else Level.WARNING,
+        )
+        yield claim, finding
+    elif isinstance(wanted, str) and wanted != class_of and not is_placeholder(wanted):
+        found = f"storage class {shown(wanted)}, and {volume.title} has {shown(class_of)}"
+        yield _wrong(claim, path, found, "write the same in both, or leave both empty")
+
+
+def _amounts(claim: Manifest, volume: Manifest) -> Iterator[Found]:
+    modes = [text(each) for each in items(volume.spec.get("accessModes")) or []]
+    for index, each in enumerate(items(claim.spec.get("accessModes")) or []):
+        mode = text(each)
+        if mode is not None and modes and mode not in modes:
+            found = f"{mode}, which {volume.title} does not offer"
+            remedy = f"use {', '.join(sorted(filter(None, modes)))}"
+            yield _wrong(claim, ("spec", "accessModes", index), found, remedy)
+    resources = mapping(claim.spec.get("resources")) or {}
+    written = (mapping(resources.get("requests")) or {}).get("storage")
+    capacity = (mapping(volume.spec.get("capacity")) or {}).get("storage")
+    wanted, offered = quantity(written), quantity(capacity)
+    if wanted is not None and offered is not None and wanted > offered:
+        found = f"{shown(written)} wanted, and {volume.title} has {shown(capacity)}"
+        path = ("spec", "resources", "requests", "storage")
+        yield _wrong(claim, path, found, "ask for no more than the volume has")
+
+
+def _claim_of(claim: Manifest, volume: Manifest) -> Iterator[Found]:
+    kept_for = mapping(volume.spec.get("claimRef")) or {}
+    name, space = text(kept_for.get("name")), text(kept_for.get("namespace"))
+    other_name = name is not None and name != claim.name
+    other_space = space is not None and claim.namespace is not None and space != claim.namespace
+    if other_name or other_space:
+        found = f"{volume.title} is kept for {space or '?'}/{name or '?'}"
+        yield _wrong(claim, ("spec", "volumeName"), found, "name this claim in its claimRef")
+
+
+def lustre_volumes(together: ManifestSet) -> Iterator[Found]:
+    """Require of a volume on FSx for Lustre what its driver reads.
+
+    aws-fsx-csi-driver v1, examples/kubernetes/static_provisioning: the id, dnsname and mountname.
+    """
+    for volume in together.of("PersistentVolume"):
+        csi = mapping(volume.spec.get("csi")) or {}
+        driver = text(csi.get("driver"))
+        path = ("spec", "csi")
+        close = get_close_matches(driver or "", _DRIVERS, 1, _CLOSE)
+        if driver is not None and driver not in _DRIVERS and close:
+            found = f"unknown driver {shown(driver)}"
+            yield _of_lustre(volume, (*path, "driver"), found, f"did you mean {close[0]}?")
+        if driver != _FSX:
+            continue
+        handle = text(csi.get("volumeHandle"))
+        attributes = mapping(csi.get("volumeAttributes"))
+        for key in ("dnsname", "mountname"):
+            if attributes is not None and is_absent(attributes.get(key)):
+                found = f"no {key}, which the driver mounts by"
+                place = (*path, "volumeAttributes", key)
+                yield _of_lustre(volume, place, found, "take it from the file system")
+        address = text((attributes or {}).get("dnsname"))
+        named = address is not None and _FILE_SYSTEM.match(address)
+        known = handle is not None and _FILE_SYSTEM.match(handle)
+        if named and known and named[0] != known[0]:
+            found = f"the address of {named[0]}, and the volume is {shown(handle)}"
+            place = (*path, "volumeAttributes", "dnsname")
+            yield _of_lustre(volume, place, found, "name one file system in both places")
+
+
+def _of_lustre(volume: Manifest, path: Path, found: str, remedy: str) -> Found:
+    return volume, volume.find(Code.CLAIM_AND_VOLUME, path, found, remedy)
+
+
+def quotas(together: ManifestSet) -> Iterator[Found]:
+    """Refuse a workload that alone asks for more than its namespace's quota.
+
+    Kubernetes, "Resource Quotas": the pods above it are never made.
+    """
+    for quota in together.of("ResourceQuota"):
+        hard = mapping(quota.spec.get("hard")) or {}
+        scoped = [quota.spec.get(key) for key in ("scopes", "scopeSelector")]
+        if not all(is_absent(each) for each in scoped):
+            continue
+        for manifest in together.objects:
+            if not manifest.pods or not may_share(quota, manifest) or manifest.namespace is None:
+                continue
+            for name, written in hard.items():
+                most, wanted = quantity(written), _wanted(manifest.pods, name)
+                if most is not None and wanted is not None and wanted > most:
+                    found = f"{wanted} of {name}, and {quota.title} allows {shown(written)}"
+                    remedy = "ask for less, or raise the quota"
+                    yield manifest, manifest.find(Code.ABOVE_QUOTA, ("spec",), found, remedy)
+
+
+def _wanted(pods: list[Pod], name: str) -> Fraction | None:
+    """Return what pods ask for together; None where a quota's name says something else."""
+    if name in {"pods", "count/pods"}:
+        return Fraction(sum(1 if pod.replicas is None else pod.replicas for pod in pods))
+    kind, _, resource = name.partition(".")
+    if name in {"cpu", "memory"}:
+        kind, resource = "requests", name
+    if kind not in {"limits", "requests"} or not resource:
+        return None
+    total = Fraction(0)
+    for pod in pods:
+        running = [each for each in pod.containers if not each.is_init]
+        # Without a request the limit counts as one.
+        written = [
+            each.amounts(kind).get(resource, each.amounts("limits").get(resource))
+            for each in running
+        ]
+        of_one = sum((quantity(each) or Fraction(0) for each in written), Fraction(0))
+        total += of_one * (1 if pod.replicas is None else pod.replicas)
+    return total
+
+
+def twice(together: ManifestSet) -> Iterator[Found]:
+    """Refuse two objects of one kind and name: the second overwrites the first.
+
+    Kubernetes, "Object Names and IDs". Judged within a file only: overlays repeat names.
+    """
+    seen: set[tuple[str, str, str | None, str]] = set()
+    for manifest in together.objects:
+        if manifest.name is None or not manifest.file or is_placeholder(manifest.name):
+            continue
+        key = (
+            manifest.file,
+            f"{manifest.group}/{manifest.kind}",
+            manifest.namespace,
+            manifest.name,
+        )
+        if key in seen:
+            found = f"a second {manifest.title} in this file overwrites the first"
+            path = ("metadata", "name")
+            remedy = "remove it, or give it another name"
+            yield manifest, manifest.find(Code.DUPLICATE_OBJECT, path, found, remedy)
+        seen.add(key)
