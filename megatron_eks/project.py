@@ -13,12 +13,14 @@ from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.cluster_checks import check_cluster
+from megatron_eks.plan.data_access import s3_inputs, s3_outputs
 from megatron_eks.plan.images import REPOSITORIES
+from megatron_eks.plan.jobs.s3_checks import check_policy
 from megatron_eks.plan.jobs.table import check_job, plan_job
 from megatron_eks.plan.jobs.validation import plan_validation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import date
 
     from megatron_eks.config.cluster import ClusterConfig
@@ -57,7 +59,8 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     files = check_files(cluster_file, job_files(cluster_file), today)
     if files.config is None or has_errors(files.findings):
         raise ConfigError(files.findings)
-    cluster = plan_cluster(files.config, image_tags(files.config))
+    wanted = [job for _, job in files.jobs]
+    cluster = plan_cluster(files.config, image_tags(files.config), wanted)
     outputs_file = cluster_file.with_name("outputs.json")
     document = _read(outputs_file) if outputs_file.exists() else None
     repositories: dict[str, str] = {
@@ -72,7 +75,7 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     )
     if has_errors(findings):
         raise ConfigError(findings)
-    jobs = tuple(plan_job(job, cluster, outputs.images) for _, job in files.jobs)
+    jobs = tuple(plan_job(job, cluster, outputs.images) for job in wanted)
     used = [job.image for job in jobs]
     shown = _shown(outputs_file)
     config = "" if shown == "outputs.json" else f" -c config={_shown(cluster_file)}"
@@ -96,6 +99,7 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
     parsed: list[tuple[Document, AnyJob]] = []
     names: dict[str, str] = {}
     directories: dict[str, str] = {}
+    copies: dict[str, tuple[str, str]] = {}
     for path in dict.fromkeys(jobs):
         job_document = _read(path)
         job, job_findings = parse_job(job_document)
@@ -108,6 +112,8 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
         if isinstance(job, TrainingJob):
             findings += job_document.locate(_shared_checkpoints(job, directories))
             directories.setdefault(job.checkpoint.directory, job_document.file)
+            findings += job_document.locate(_shared_copies(job, copies, job_document.file))
+    findings += _s3_policy(parsed)
     return Files(config, tuple(parsed), tuple(sorted(findings, key=_order)))
 
 
@@ -147,6 +153,32 @@ def _shared_checkpoints(job: TrainingJob, directories: dict[str, str]) -> "Itera
         remedy = "give each job its own directory, or never run both"
         path = ("checkpoint", "directory")
         yield Finding(Code.SHARED_CHECKPOINTS, path, found, remedy, Level.WARNING)
+
+
+def _shared_copies(
+    job: TrainingJob, copies: dict[str, tuple[str, str]], file: str
+) -> "Iterable[Finding]":
+    """Refuse one prefix for two runs; jobs of one directory have the same checkpoints."""
+    for path, uri in s3_outputs(job):
+        directory = job.checkpoint.directory
+        other, its_directory = copies.setdefault(uri.rstrip("/"), (file, directory))
+        if its_directory != directory:
+            found = f"{other} copies other checkpoints to {uri} too: neither would be whole there"
+            remedy = f"give each job its own prefix: {uri.rpartition('/')[0]}/{job.name}"
+            yield Finding(Code.SHARED_S3_CHECKPOINTS, path, found, remedy)
+
+
+def _s3_policy(jobs: "Sequence[tuple[Document, AnyJob]]") -> "Iterable[Finding]":
+    """Judge what all jobs name together, at the last place that names anything."""
+    places = [
+        (document, path)
+        for document, job in jobs
+        for path, _ in (*s3_inputs(job), *s3_outputs(job))
+    ]
+    if not places:
+        return ()
+    document, path = places[-1]
+    return document.locate(check_policy((job for _, job in jobs), path))
 
 
 def _read(path: Path) -> Document:
