@@ -164,7 +164,8 @@ def _shared_copies(
         other, its_directory = copies.setdefault(uri.rstrip("/"), (file, directory))
         if its_directory != directory:
             found = f"{other} copies other checkpoints to {uri} too: neither would be whole there"
-            remedy = f"give each job its own prefix: {uri.rpartition('/')[0]}/{job.name}"
+            beside = uri.rstrip("/").rpartition("/")[0]
+            remedy = f"give each job its own prefix: {beside}/{job.name}"
             yield Finding(Code.SHARED_S3_CHECKPOINTS, path, found, remedy)
 
 

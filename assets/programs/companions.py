@@ -5,28 +5,34 @@ import subprocess
 import sys
 from pathlib import Path
 
-_HERE = Path(__file__).resolve().parent
+_SYNC = Path(__file__).resolve().parent / "checkpoint_sync.py"
 
 
-def start_copies(save: Path, uri: str, keep_last: int) -> "subprocess.Popen[bytes]":
-    """Start checkpoint_sync.py, which ends some time after this process; never at its cost."""
-    return subprocess.Popen(  # noqa: S603 -- this directory's own program
-        [
-            sys.executable,
-            str(_HERE / "checkpoint_sync.py"),
-            *("push", str(save), uri, "--watch"),
+class Copies:
+    """checkpoint_sync.py in a process of its own; whatever happens to it costs no training.
+
+    Raises OSError if it cannot be started.
+    """
+
+    def __init__(self, save: Path, uri: str, keep_last: int) -> None:
+        self._push = [
+            *(sys.executable, str(_SYNC), "push", str(save), uri),
             f"--keep-last={keep_last}",
-            f"--parent={os.getpid()}",
-        ],
-        stdin=subprocess.DEVNULL,
-        # Its JSON line is none of the training's.
-        stdout=sys.stderr.fileno(),
-        # It has to outlive the training, whose last checkpoint is the one that matters.
-        start_new_session=True,
-    )
+        ]
+        self._watcher = subprocess.Popen(  # noqa: S603 -- this directory's own program
+            [*self._push, "--watch", f"--parent={os.getpid()}"],
+            stdin=subprocess.DEVNULL,
+            # Its JSON line is none of the training's.
+            stdout=sys.stderr.fileno(),
+            # It has to outlive the training, whose last checkpoint is the one that matters.
+            start_new_session=True,
+        )
 
-
-def finish_copies(copies: "subprocess.Popen[bytes]") -> None:
-    """Wait until the last checkpoint is sent: the container ends with the training."""
-    copies.terminate()
-    copies.wait()
+    def finish(self) -> None:
+        """Wait until the last checkpoint is sent: the container ends with the training."""
+        self._watcher.terminate()
+        if self._watcher.wait() != 0:
+            # It ends with 0 once it watches; the training was over before that.
+            subprocess.run(  # noqa: S603 -- as above
+                self._push, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), check=False
+            )

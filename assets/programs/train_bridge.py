@@ -19,7 +19,6 @@ import argparse
 import difflib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -138,7 +137,7 @@ def main(argv: Sequence[str], report: Report) -> None:
     copies = _start_copies(job.get("checkpoint") or {}, values, report)
     pretrain(config=config, forward_step_func=forward_step)
     if copies is not None:
-        companions.finish_copies(copies)
+        copies.finish()
 
 
 def _point_bridge(load: Path, ckpt_format: str) -> Iterator[Finding]:
@@ -152,14 +151,14 @@ def _point_bridge(load: Path, ckpt_format: str) -> Iterator[Finding]:
 
 def _start_copies(
     checkpoint: Mapping[str, Any], values: Values, report: Report
-) -> "subprocess.Popen[bytes] | None":
+) -> companions.Copies | None:
     """Start what copies checkpoints to S3; the training does without it if it has to."""
     uri, save = checkpoint.get("s3_uri"), values.get("checkpoint.save")
     if not uri or not save or os.environ.get("RANK", "0") != "0":
         return None
     try:
         keep_last = checkpoint.get("keep_last", _KEEP_LAST)
-        return companions.start_copies(Path(str(save)), uri, keep_last)
+        return companions.Copies(Path(str(save)), uri, keep_last)
     except OSError as problem:
         remedy = "copy the checkpoints with checkpoint_sync.py"
         report.findings.append(warning(uri, str(problem), remedy))

@@ -96,7 +96,7 @@ class Start:
                 self._start_retention(self.save)
                 report.facts["keep_last"] = self.keep_last
                 if self.s3_uri is not None:
-                    companions.start_copies(self.save, self.s3_uri, self.keep_last)
+                    companions.Copies(self.save, self.s3_uri, self.keep_last)
                     report.facts["s3_uri"] = self.s3_uri
         except OSError as problem:
             report.findings.append(

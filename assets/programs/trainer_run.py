@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -61,7 +60,7 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
         report.write_findings()
     code = _Rank(program, config, model, options).train(decoder, layout)
     if copies is not None and code == 0:
-        companions.finish_copies(copies)
+        copies.finish()
     return code
 
 
@@ -168,13 +167,13 @@ class _Rank:
             report.write_summary({"program": self.program, "status": "failed"})
 
 
-def _start_copies(checkpoint: Checkpoint, report: Report) -> "subprocess.Popen[bytes] | None":
+def _start_copies(checkpoint: Checkpoint, report: Report) -> companions.Copies | None:
     """Start what copies checkpoints to S3; the training does without it if it has to."""
     if checkpoint.s3_uri is None:
         return None
     directory = Path(checkpoint.directory)
     try:
-        return companions.start_copies(directory, checkpoint.s3_uri, checkpoint.keep_last)
+        return companions.Copies(directory, checkpoint.s3_uri, checkpoint.keep_last)
     except OSError as problem:
         remedy = "copy the checkpoints with checkpoint_sync.py"
         report.findings.append(warning(checkpoint.s3_uri, str(problem), remedy))

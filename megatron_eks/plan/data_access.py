@@ -20,7 +20,7 @@ MOST_POLICY_CHARACTERS = 10_240
 
 # What the policy takes without what jobs name; for each bucket; and for each pattern of a key, at
 # the longest names of partitions. A test compares them with a real policy.
-_POLICY, _A_BUCKET, _A_PATTERN = 700, 420, 32
+_POLICY, _A_BUCKET, _A_PATTERN = 620, 310, 26
 
 # Where a pattern of Python's fnmatch begins.
 _PATTERN = re.compile(r"[*?\[]")

@@ -12,6 +12,7 @@ from megatron_eks.rules import (
     node_groups,
     pod_addresses,
     pod_fields,
+    pod_roles,
     pods,
     pytorch_jobs,
     rendezvous,
@@ -43,6 +44,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     clusters.endpoint,
     clusters.versions,
     clusters.addon_names,
+    pod_roles.every_bucket,
 )
 
 MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
