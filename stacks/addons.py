@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
-from stacks.policies import role_of_managed_policies
+from stacks.policies import POD_IDENTITY, POD_IDENTITY_ACTIONS, role_of_managed_policies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,9 +69,8 @@ class Addons(Construct):
             self,
             f"{plan.name}-role",
             description=f"Add-on {plan.name}",
-            service="pods.eks.amazonaws.com",
-            # EKS User Guide, "Create IAM role with trust policy required by EKS Pod Identity".
-            actions=("sts:AssumeRole", "sts:TagSession"),
+            service=POD_IDENTITY,
+            actions=POD_IDENTITY_ACTIONS,
             policies=[plan.managed_policy],
             reason="AWS keeps this policy in step with the add-on's releases",
         )

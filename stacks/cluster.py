@@ -12,6 +12,7 @@ from stacks.base import BaseStack, log_group
 from stacks.bastion import Bastion
 from stacks.findings import acknowledge
 from stacks.gpu_nodegroup import GpuNodegroup
+from stacks.job_role import associate
 from stacks.launch_template import instance_tags, metadata_options, root_volume
 from stacks.policies import role_of_managed_policies
 from stacks.user_data import system_user_data
@@ -30,13 +31,16 @@ _NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOn
 class ClusterStack(BaseStack):
     """The control plane and everything that lives as long as it does."""
 
-    def __init__(self, scope: Construct, plan: "ClusterPlan", place: "Place") -> None:
+    def __init__(
+        self, scope: Construct, plan: "ClusterPlan", place: "Place", job_role: str
+    ) -> None:
         super().__init__(scope, plan, "Cluster", "EKS control plane and nodes")
         self._plan = plan
         self._place = place
         cluster = self._control_plane()
         self._cluster = cluster.ref
         self._administrators(plan.access)
+        associate(self, plan, cluster=self._cluster, role=job_role)
         self._node_role = self._role("NodeRole", "ec2.amazonaws.com", _NODE_POLICIES)
         self._security_groups = [
             cluster.attr_cluster_security_group_id,

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from stacks.cluster import ClusterStack
 from stacks.images import ImagesStack
+from stacks.job_role import associate
 from stacks.network import NetworkStack
 from stacks.place import existing_place
 from stacks.storage import StorageStack
@@ -21,7 +22,9 @@ def build(app: "cdk.App", plan: "ClusterPlan", contexts: "Mapping[str, ImageCont
     """Add every stack of a cluster to an app."""
     made = "Network" in plan.stacks
     place = NetworkStack(app, plan).place if made else existing_place(plan.network)
-    StorageStack(app, plan, place)
+    storage = StorageStack(app, plan, place)
     ImagesStack(app, plan, contexts)
     if place is not None and "Cluster" in plan.stacks:
-        ClusterStack(app, plan, place)
+        ClusterStack(app, plan, place, storage.job_role)
+    else:
+        associate(storage, plan, cluster=plan.eks_name, role=storage.job_role)

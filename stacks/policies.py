@@ -21,6 +21,10 @@ Statement = dict[str, object]
 Document = dict[str, object]
 Condition = dict[str, dict[str, object]]
 
+# EKS User Guide, "Create IAM role with trust policy required by EKS Pod Identity".
+POD_IDENTITY = "pods.eks.amazonaws.com"
+POD_IDENTITY_ACTIONS = ("sts:AssumeRole", "sts:TagSession")
+
 
 def statement(
     actions: "Sequence[str]",
@@ -57,13 +61,14 @@ def role(
     service: str,
     statements: "Sequence[Statement]",
     condition: Condition,
+    actions: "Sequence[str]" = ("sts:AssumeRole",),
 ) -> iam.CfnRole:
     """Make a role for a service, with permissions of its own."""
     return iam.CfnRole(
         scope,
         construct_id,
         description=description,
-        assume_role_policy_document=_trust(service, ["sts:AssumeRole"], condition),
+        assume_role_policy_document=_trust(service, actions, condition),
         # Inside the role: what uses it then cannot start before it may do its work.
         policies=[
             iam.CfnRole.PolicyProperty(

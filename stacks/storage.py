@@ -8,6 +8,7 @@ from aws_cdk import aws_s3 as s3
 from stacks.base import BaseStack
 from stacks.buckets import bucket_policy, private_bucket
 from stacks.efs import SharedHomes
+from stacks.job_role import job_role
 from stacks.lustre import LustreFileSystems
 from stacks.policies import same_account, statement
 
@@ -39,6 +40,9 @@ class StorageStack(BaseStack):
             )
         bucket = self._bucket(key)
         cdk.CfnOutput(self, "BucketName", value=bucket.ref)
+        # Here and not with the cluster: another job's bucket must not touch a stack with nodes.
+        self.job_role = job_role(self, plan, bucket=bucket.attr_arn, key=key)
+        cdk.CfnOutput(self, "JobRoleArn", value=self.job_role)
         if place is not None and storage.efs:
             homes = SharedHomes(
                 self,

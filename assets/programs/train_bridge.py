@@ -8,7 +8,8 @@ dotted name ("ddp.overlap_grad_reduce": true), which come last. A field that the
 configuration does not have is an error.
 
 The recipe's model configuration is read from the tokenizer's directory where that holds a
-config.json (fetch.py --tokenizer brings it), so that no rank asks Hugging Face for it.
+config.json (fetch.py --tokenizer brings it), so that no rank asks Hugging Face for it. Where
+checkpoint.s3_uri is given, checkpoint_sync.py copies whole checkpoints there meanwhile.
 
 Exit codes: 0 done, 1 failed, 2 the command line or FILE is wrong, 3 Megatron-Bridge or the recipe
 is not there, 4 a check failed, 130 interrupted.
@@ -27,6 +28,7 @@ from typing import Any
 
 import bridge_config
 import checkpoints
+import companions
 import guards
 import program
 from arguments import MegatronArguments
@@ -36,6 +38,7 @@ from indexed_data import DataSet
 from program import StopError
 
 _WAIT_SECONDS = 300.0
+_KEEP_LAST = 3
 _INSTALL = "use an image with megatron-bridge, for example nvcr.io/nvidia/nemo"
 
 
@@ -131,7 +134,10 @@ def main(argv: Sequence[str], report: Report) -> None:
         return
     if os.environ.get("RANK", "0") == "0":
         report.write_summary({"program": "train_bridge", "status": "starting"})
+    copies = _start_copies(job.get("checkpoint") or {}, values, report)
     pretrain(config=config, forward_step_func=forward_step)
+    if copies is not None:
+        copies.finish()
 
 
 def _point_bridge(load: Path, ckpt_format: str) -> Iterator[Finding]:
@@ -141,6 +147,22 @@ def _point_bridge(load: Path, ckpt_format: str) -> Iterator[Finding]:
         if checkpoints.point_bridge(load, tracker.checkpoint) and had:
             name = tracker.checkpoint.name
             yield warning(load, "its train state was another checkpoint's", f"set to {name}'s")
+
+
+def _start_copies(
+    checkpoint: Mapping[str, Any], values: Values, report: Report
+) -> companions.Copies | None:
+    """Start what copies checkpoints to S3; the training does without it if it has to."""
+    uri, save = checkpoint.get("s3_uri"), values.get("checkpoint.save")
+    if not uri or not save or os.environ.get("RANK", "0") != "0":
+        return None
+    try:
+        keep_last = checkpoint.get("keep_last", _KEEP_LAST)
+        return companions.Copies(Path(str(save)), uri, keep_last)
+    except OSError as problem:
+        remedy = "copy the checkpoints with checkpoint_sync.py"
+        report.findings.append(warning(uri, str(problem), remedy))
+        return None
 
 
 def _read(path: Path) -> dict[str, Any]:

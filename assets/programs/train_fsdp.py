@@ -4,7 +4,9 @@ torchrun --nproc-per-node N train_fsdp.py --config FILE
 
 FILE has the blocks model, training, data and checkpoint of a job file, as YAML or JSON. A run
 resumes from the newest whole checkpoint in checkpoint.directory, on any number of ranks; SIGTERM
-makes it save and end. Each step is a line of metrics.jsonl in that directory.
+makes it save and end. Each step is a line of metrics.jsonl in that directory. Where
+checkpoint.s3_uri is given, checkpoint_sync.py copies each whole checkpoint there meanwhile, and
+the last one before the job ends.
 
 Exit codes: 0 done, 1 failed, 2 the configuration is wrong, 4 a check failed (data, weights, or a
 loss that is no number any more), 130 saved and ended before the last step. The last line on stdout

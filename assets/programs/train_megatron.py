@@ -21,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import checkpoints
+import companions
 import guards
 from arguments import MegatronArguments
 from findings import Report, warning
@@ -95,7 +96,7 @@ class Start:
                 self._start_retention(self.save)
                 report.facts["keep_last"] = self.keep_last
                 if self.s3_uri is not None:
-                    self._start_sync(self.save, self.s3_uri)
+                    companions.Copies(self.save, self.s3_uri, self.keep_last)
                     report.facts["s3_uri"] = self.s3_uri
         except OSError as problem:
             report.findings.append(
@@ -133,22 +134,6 @@ class Start:
                 f"--parent={os.getpid()}",
             ],
             stdin=subprocess.DEVNULL,
-        )
-
-    def _start_sync(self, save: Path, uri: str) -> None:
-        subprocess.Popen(  # noqa: S603 -- this directory's own program
-            [
-                sys.executable,
-                str(_HERE / "checkpoint_sync.py"),
-                *("push", str(save), uri, "--watch"),
-                f"--keep-last={self.keep_last}",
-                f"--parent={os.getpid()}",
-            ],
-            stdin=subprocess.DEVNULL,
-            # Its JSON line is no word of Megatron's.
-            stdout=sys.stderr.fileno(),
-            # It has to outlive Megatron, whose last checkpoint is the one that matters.
-            start_new_session=True,
         )
 
 

@@ -77,7 +77,7 @@ class Checkpoint:
     format: Literal["torch_dist"] = "torch_dist"
     async_save: bool = True
     s3_uri: str | None = None
-    """For the program that copies checkpoints; this one only knows directories."""
+    """Where checkpoint_sync.py copies whole ones to, beside the training."""
 
 
 @dataclass(frozen=True)

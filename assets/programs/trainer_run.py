@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import companions
 import torch
 import torch.distributed as dist
-from findings import EXIT_CHECK_FAILED, Report, error
+from findings import EXIT_CHECK_FAILED, Report, error, warning
 from trainer_batches import Batches, open_samples
 from trainer_checkpoint import Checkpointer
-from trainer_config import Config, read_config
+from trainer_config import Checkpoint, Config, read_config
 from trainer_documents import BadDocumentError
 from trainer_loop import Loop, NotFiniteError
 from trainer_metrics import Metrics
@@ -54,9 +55,13 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
             report.collect(check_pretrained(decoder, model.shape, base))
     if report.exit_code or config is None or model is None or decoder is None:
         return _refuse(program, report)
+    copies = _start_copies(config.checkpoint, report) if os.environ["RANK"] == "0" else None
     if os.environ["LOCAL_RANK"] == "0":
         report.write_findings()
-    return _Rank(program, config, model, options).train(decoder, layout)
+    code = _Rank(program, config, model, options).train(decoder, layout)
+    if copies is not None and code == 0:
+        copies.finish()
+    return code
 
 
 class _Rank:
@@ -160,6 +165,19 @@ class _Rank:
         report.write_findings()
         if self.rank == 0:
             report.write_summary({"program": self.program, "status": "failed"})
+
+
+def _start_copies(checkpoint: Checkpoint, report: Report) -> companions.Copies | None:
+    """Start what copies checkpoints to S3; the training does without it if it has to."""
+    if checkpoint.s3_uri is None:
+        return None
+    directory = Path(checkpoint.directory)
+    try:
+        return companions.Copies(directory, checkpoint.s3_uri, checkpoint.keep_last)
+    except OSError as problem:
+        remedy = "copy the checkpoints with checkpoint_sync.py"
+        report.findings.append(warning(checkpoint.s3_uri, str(problem), remedy))
+        return None
 
 
 def _refuse(program: str, report: Report) -> int:

@@ -1,4 +1,7 @@
-"""The namespaces of jobs and of this project's own chores, each with its Pod Security level."""
+"""The namespaces of jobs and of this project's own chores, each with its Pod Security level.
+
+And who the pods of jobs are.
+"""
 
 import cdk8s
 from cdk8s_plus_27 import k8s
@@ -19,6 +22,14 @@ class Namespaces(cdk8s.Chart):
         # The set-up Job is root with three capabilities of the baseline; a warning at every
         # `kubectl apply` that nobody can act on would only teach people to ignore warnings.
         self._namespace(platform.system_namespace, "baseline", "baseline", version)
+        # A name that a role of AWS is bound to; it has no rights in Kubernetes, and no token.
+        account = platform.service_account
+        k8s.KubeServiceAccount(
+            self,
+            "account",
+            metadata=k8s.ObjectMeta(name=account, namespace=platform.namespace),
+            automount_service_account_token=False,
+        )
 
     def _namespace(self, name: str, enforce: str, warn: str, version: str) -> None:
         levels = {"enforce": enforce, "audit": "restricted", "warn": warn}

@@ -106,6 +106,9 @@ def _typed_spec(shape: _Shape) -> k8s.PodSpec:
         # know the master's Service.
         host_network=shape.host_network or None,
         dns_policy="ClusterFirstWithHostNet" if shape.host_network else None,
+        # No token of Kubernetes'; EKS adds one that is good for the role's credentials alone (EKS
+        # User Guide, "Configure pods to use a Kubernetes service account").
+        service_account_name=platform.service_account,
         automount_service_account_token=False,
         # Otherwise each Service of the namespace, one a rank, adds seven variables to each pod.
         enable_service_links=False,

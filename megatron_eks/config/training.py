@@ -93,6 +93,8 @@ class Checkpoint(Model):
     format: Literal["torch_dist", "torch"] = "torch_dist"
     async_save: bool = True
     s3_uri: S3Uri | None = None
+    """Where whole checkpoints are copied to as well, the last `keep_last`: a prefix of this job's
+    own."""
 
 
 class FsdpTraining(Model):

@@ -24,10 +24,7 @@ _CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
     (("observability", "alarm_email"), (None,)),
     (("observability", "monthly_budget_usd"), (None,)),
 )
-_JOB: tuple[tuple[Path, tuple[object, ...]], ...] = (
-    (("checkpoint", "s3_uri"), (None,)),
-    (("runtime", "queue"), (None,)),
-)
+_JOB: tuple[tuple[Path, tuple[object, ...]], ...] = ((("runtime", "queue"), (None,)),)
 
 
 def rendered_values() -> "Iterator[tuple[str, str, str]]":

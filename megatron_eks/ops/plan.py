@@ -59,6 +59,9 @@ def _sections(project: Project) -> "Iterator[str]":
     if "Cluster" in plan.stacks:
         yield f"System nodes: {plan.system_nodes.count} x {plan.system_nodes.instance_type}"
     yield from _storage(plan)
+    for verb, uris in (("read", plan.data_access.reads), ("write", plan.data_access.writes)):
+        for uri in uris:
+            yield f"Jobs {verb} {uri}"
     if plan.image_source is not None:
         yield f"Images from {plan.image_source.url}, branch {plan.image_source.branch}"
     for image in plan.images:

@@ -59,6 +59,10 @@ def _cluster(plan: "ClusterPlan") -> "Json":
             for pool in plan.pools
         ],
         "storage": _storage(plan),
+        "data_access": {
+            "reads": list(plan.data_access.reads),
+            "writes": list(plan.data_access.writes),
+        },
         "images": {image.name: f"{image.repository}:{image.tag}" for image in plan.images},
         "mirrored_images": [plan.platform.egress.image(uri) for uri in THIRD_PARTY_IMAGES]
         if plan.platform.egress.mirror

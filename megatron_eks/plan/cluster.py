@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog import pins
+from megatron_eks.plan.data_access import DataAccess, plan_data_access
 from megatron_eks.plan.images import ImagePlan, SourcePlan, plan_image_source, plan_images
 from megatron_eks.plan.network import NetworkPlan, plan_network
 from megatron_eks.plan.nodes import NodeSetup, plan_node_setup
@@ -14,9 +15,10 @@ from megatron_eks.plan.storage import StoragePlan, plan_storage
 from megatron_eks.plan.subnets import MINIMUM_IPS_PER_NODE, WARM_IPS_PER_NODE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.job import AnyJob
 
 # Bounded warm addresses make the address budget of a subnet exact; network policies are off in the
 # VPC CNI unless asked for (VPC CNI README and EKS User Guide, "Configure network policies").
@@ -72,6 +74,7 @@ class ClusterPlan:
     system_nodes: SystemNodesPlan
     pools: tuple[PoolPlan, ...]
     storage: StoragePlan
+    data_access: DataAccess
     images: tuple[ImagePlan, ...]
     image_source: SourcePlan | None
     """The repository that images are built from; None: this checkout."""
@@ -92,9 +95,12 @@ class ClusterPlan:
         return f"{self.name}-{part}"
 
 
-def plan_cluster(config: "ClusterConfig", image_tags: "Mapping[str, str]") -> ClusterPlan:
-    """Plan a cluster from a configuration that has passed the checks."""
+def plan_cluster(
+    config: "ClusterConfig", image_tags: "Mapping[str, str]", jobs: "Iterable[AnyJob]" = ()
+) -> ClusterPlan:
+    """Plan a cluster for jobs, from a configuration that has passed the checks."""
     brought = config.existing_cluster is not None
+    data_access = plan_data_access(jobs)
     return ClusterPlan(
         name=config.name,
         eks_name=config.existing_cluster or config.name,
@@ -112,6 +118,7 @@ def plan_cluster(config: "ClusterConfig", image_tags: "Mapping[str, str]") -> Cl
         system_nodes=plan_system_nodes(config),
         pools=tuple(plan_pool(pool, config.kubernetes_version) for pool in config.gpu_pools),
         storage=plan_storage(config),
+        data_access=data_access,
         images=plan_images(config, image_tags),
         image_source=plan_image_source(config),
         addons=tuple(
@@ -122,7 +129,7 @@ def plan_cluster(config: "ClusterConfig", image_tags: "Mapping[str, str]") -> Cl
         node_setup=plan_node_setup(config),
         tags=config.tags,
         permissions_boundary_arn=config.permissions_boundary_arn,
-        notes=tuple(plan_notes(config)),
+        notes=tuple(plan_notes(config, data_access)),
     )
 
 

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.plan.data_access import DataAccess
 
 
-def plan_notes(config: "ClusterConfig") -> "Iterator[str]":
+def plan_notes(config: "ClusterConfig", data_access: "DataAccess") -> "Iterator[str]":
     """Yield what somebody must see to before deploying."""
     if config.existing_cluster is not None:
         yield from _existing_cluster(config, config.existing_cluster)
@@ -27,6 +28,12 @@ def plan_notes(config: "ClusterConfig") -> "Iterator[str]":
         yield (
             f"the policy of {config.storage.kms_key_arn} must let this account's IAM policies "
             "grant its use, and FSx make grants on it"
+        )
+    if data_access.buckets:
+        names = ", ".join(each.bucket for each in data_access.buckets)
+        yield (
+            f"the jobs' role (JobRoleArn of {config.name}-Storage) may use {names}; a bucket of "
+            "another account must let it in, and so must a KMS key that encrypts its objects"
         )
     if config.images.mirror is not None:
         yield (
@@ -62,8 +69,11 @@ def _existing_cluster(config: "ClusterConfig", name: str) -> "Iterator[str]":
         "these nodes must come from the AL2023 NVIDIA AMI, whose label nvidia.com/gpu.present the "
         "device plugins look for, with their EFA interfaces in a group that admits itself both ways"
     )
-    drivers = "aws-fsx-csi-driver" + (" and aws-efs-csi-driver" if config.storage.efs else "")
-    yield f"{name} needs the add-on {drivers}, and vpc-cni with enableNetworkPolicy"
+    drivers = "aws-fsx-csi-driver" + (", aws-efs-csi-driver" if config.storage.efs else "")
+    yield (
+        f"{name} needs the add-ons {drivers} and eks-pod-identity-agent, and vpc-cni with "
+        "enableNetworkPolicy"
+    )
     yield (
         f"{name} must run no NVIDIA or EFA device plugin and no training operator of its own: "
         "dist/platform/ brings them"

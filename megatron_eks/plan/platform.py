@@ -16,6 +16,9 @@ GPU_TAINT = "nvidia.com/gpu"
 SYSTEM_NAMESPACE = "megatron-system"
 OPERATOR_NAMESPACE = "kubeflow"
 
+# Every pod of a job runs as it; its role is what they may do in AWS.
+SERVICE_ACCOUNT = "jobs"
+
 # Where ranks of `rendezvous: etcd` meet, and on which port.
 ETCD_SERVICE = "etcd"
 ETCD_PORT = 2379
@@ -56,6 +59,8 @@ class PlatformPlan:
     system_namespace: str = SYSTEM_NAMESPACE
     operator_namespace: str = OPERATOR_NAMESPACE
     gpu_taint: str = GPU_TAINT
+    service_account: str = SERVICE_ACCOUNT
+    """Of the pods of jobs; their credentials for S3 are bound to it."""
 
     def claim_in(self, zone: str) -> str:
         """Return the claim on the file system that pods of a zone mount."""

@@ -15,6 +15,7 @@ from megatron_eks.rules import (
     node_start,
     pod_addresses,
     pod_fields,
+    pod_roles,
     pod_runtime,
     pod_shape,
     pods,
@@ -64,6 +65,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     networks.subnets,
     networks.placement,
     networks.addon_settings,
+    pod_roles.every_bucket,
 )
 
 MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.charts import rendered
-from tests.charts.rendered import Manifest, cluster, only, other_platform
+from tests.charts.rendered import Manifest, cluster, only, other_platform, pods
 
 PREFIX = "pod-security.kubernetes.io"
 
@@ -36,3 +36,24 @@ def test_levels_are_those_of_the_cluster_s_version(platform):
         labels = only(platform, "Namespace", namespace)["metadata"]["labels"]
         versions = {labels[f"{PREFIX}/{mode}-version"] for mode in ("enforce", "audit", "warn")}
         assert versions == {expected}
+
+
+def test_pods_of_jobs_are_somebody_with_no_rights_in_kubernetes(everything):
+    """Their service account is what a role of AWS is bound to; no binding names it here."""
+    account = only(everything, "ServiceAccount", cluster().platform.service_account)
+    assert account["metadata"]["namespace"] == cluster().platform.namespace
+    assert account["automountServiceAccountToken"] is False
+    bound = [
+        subject["name"]
+        for manifest in everything
+        if manifest["kind"] in {"ClusterRoleBinding", "RoleBinding"}
+        for subject in manifest["subjects"]
+    ]
+    assert bound
+    assert cluster().platform.service_account not in bound
+    runs_as = {
+        found.owner["metadata"]["name"]: found.spec.get("serviceAccountName")
+        for found in pods(rendered.jobs(*rendered.shipped_jobs()))
+    }
+    assert len(runs_as) == len(rendered.shipped_jobs())
+    assert set(runs_as.values()) == {cluster().platform.service_account}

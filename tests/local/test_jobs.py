@@ -6,6 +6,7 @@ import pytest
 
 from megatron_eks.local.kubernetes import manifests, nodes
 from megatron_eks.local.kubernetes.client import ApiError, Object, wait_for
+from megatron_eks.plan.platform import SERVICE_ACCOUNT
 from tests.local import jobs
 
 pytestmark = pytest.mark.control_plane
@@ -105,6 +106,13 @@ def test_a_quota_holds_pods_back_with_a_reason(client, submit):
     wait_for(
         "the quota",
         lambda: client.get("v1", "ResourceQuota", "gpus", namespace).get("status", {}).get("hard"),
+    )
+    client.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": SERVICE_ACCOUNT, "namespace": namespace},
+        }
     )
     job = jobs.training_job("too-large")
     job["metadata"]["namespace"] = namespace

@@ -71,6 +71,65 @@ def test_two_jobs_of_one_name_are_refused(project):
     )
 
 
+def copied(name, directory, uri):
+    """Return the shipped job with another name, directory and prefix for copies."""
+    text = JOB.replace("name: megatron-cpt-techpulse", f"name: {name}")
+    text = text.replace("directory: /shared/checkpoints/techpulse-cpt", f"directory: {directory}")
+    return text.replace("  interval: 500", f"  interval: 500\n  s3_uri: {uri}")
+
+
+def test_two_runs_never_copy_to_one_prefix(project):
+    """A slash more does not make another; the same directory has the same checkpoints."""
+    jobs = {
+        "a": copied("one", "/shared/checkpoints/a", "s3://ours/run"),
+        "b": copied("two", "/shared/checkpoints/b", "s3://ours/run/"),
+        "c": copied("three", "/shared/checkpoints/a", "s3://ours/run"),
+    }
+    for name, text in jobs.items():
+        (project / "jobs" / f"{name}.yaml").write_text(text)
+    done = meks("validate", cwd=project)
+    assert [line for line in done.stdout.splitlines() if line.startswith("error")] == [
+        (
+            "error MEKS-0371 jobs/b.yaml:39 checkpoint.s3_uri: jobs/a.yaml copies other "
+            "checkpoints to s3://ours/run/ too: neither would be whole there - give each job its "
+            "own prefix: "
+            "s3://ours/two"
+        )
+    ]
+
+
+def test_more_buckets_than_a_policy_holds_are_refused(project):
+    """Found here, and not by IAM in the middle of a deployment."""
+    for number in range(30):
+        uri = f"s3://bucket-{number}/{'long-' * 20}{number}"
+        text = f"schema_version: 1\nkind: fetch\nname: f{number}\ns3_uri: {uri}\n"
+        file = project / "jobs" / f"fetch-{number:02}.yaml"
+        file.write_text(f"{text}directory: /shared/data/{number}\n")
+    done = meks("validate", cwd=project)
+    (error,) = [line for line in done.stdout.splitlines() if line.startswith("error")]
+    assert error.startswith("error MEKS-0372 jobs/fetch-29.yaml:4 s3_uri: with what the other jobs")
+    assert "and IAM takes 10,240" in error
+
+
+def test_plan_says_what_jobs_reach_in_s3(project):
+    """Reading a bucket of somebody else's is nothing to be found out in a template."""
+    text = copied("one", "/shared/checkpoints/a", "s3://ours/run")
+    (project / "jobs" / "job.yaml").write_text(text)
+    fetch = "schema_version: 1\nkind: fetch\nname: f\ns3_uri: s3://theirs/base\n"
+    (project / "jobs" / "fetch.yaml").write_text(f"{fetch}directory: /shared/data/base\n")
+    lines = meks("plan", cwd=project).stdout.splitlines()
+    assert [line for line in lines if "S3" in line or "s3:" in line][:2] == [
+        "Jobs read s3://theirs/base",
+        "Jobs write s3://ours/run",
+    ]
+    (note,) = [line for line in lines if "JobRoleArn" in line]
+    assert note.startswith(
+        "To see to: the jobs' role (JobRoleArn of techpulse-Storage) may use ours, theirs; "
+    )
+    made = json.loads(meks("plan", "-o", "json", cwd=project).stdout)["cluster"]
+    assert made["data_access"] == {"reads": ["s3://theirs/base"], "writes": ["s3://ours/run"]}
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"\xff\xfe\x00", b"a: [", b"- 1", b"kind: megatron", b"schema_version: 2\n", b"\x00"],

@@ -207,3 +207,21 @@ def test_etcd_is_named_by_its_service(plan):
     assert job.rendezvous is not None
     assert job.rendezvous.endpoint == ("etcd", 2379)
     assert (job.rendezvous.min_nodes, job.rendezvous.max_nodes) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["megatron-cpt-techpulse", "bridge-cpt-techpulse", "fsdp-llama-2-7b", "ddp-llama-3-2-1b"],
+)
+def test_every_training_is_told_where_its_copies_go(plan, name):
+    """Megatron-LM's starter as an option before Megatron's own, the others in their file."""
+    uri = f"s3://checkpoints/{name}"
+    job = plan(name, **{"checkpoint:\n": f"checkpoint:\n  s3_uri: {uri}\n"})
+    if job.kind == "megatron":
+        place = job.args.index("--s3-uri")
+        assert job.args[place + 1] == uri
+        assert place < job.args.index("--")
+        assert "--s3-uri" not in plan(name).args
+    else:
+        [file] = job.files.values()
+        assert json.loads(file)["checkpoint"]["s3_uri"] == uri

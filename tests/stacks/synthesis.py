@@ -1,13 +1,14 @@
 """Synthesises the stacks of a cluster, changed as a test likes, and reads their templates."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 
+from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.parse import parse_cluster
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
@@ -73,11 +74,11 @@ def cluster_file() -> Json:
     return dict(value)
 
 
-def plan_of(cluster: Json) -> ClusterPlan:
+def plan_of(cluster: Json, jobs: Sequence[AnyJob] = ()) -> ClusterPlan:
     """Plan a cluster file that must be without fault."""
     config, findings = parse_cluster(Document("cluster.yaml", value=cluster))
     assert config is not None, findings
-    return plan_cluster(config, TAGS)
+    return plan_cluster(config, TAGS, jobs)
 
 
 def app_of(plan: ClusterPlan, sources: Path, outdir: Path, *, validate: bool = False) -> cdk.App:
@@ -93,9 +94,9 @@ def app_of(plan: ClusterPlan, sources: Path, outdir: Path, *, validate: bool = F
     return app
 
 
-def synthesise(cluster: Json, sources: Path, outdir: Path) -> Assembly:
-    """Write the assembly of a cluster file."""
-    plan = plan_of(cluster)
+def synthesise(cluster: Json, sources: Path, outdir: Path, jobs: Sequence[AnyJob] = ()) -> Assembly:
+    """Write the assembly of a cluster file and its jobs."""
+    plan = plan_of(cluster, jobs)
     app_of(plan, sources, outdir).synth()
     return Assembly(plan, outdir)
 

@@ -71,7 +71,7 @@ def test_an_existing_file_system_is_not_made_again(varied):
     storage = varied("existing_cluster_and_lustre").template("Storage")
     assert storage.of_type("AWS::FSx::FileSystem") == {}
     assert storage.of_type("AWS::EC2::SecurityGroup") == {}
-    assert list(storage.body["Outputs"]) == ["BucketName"]
+    assert list(storage.body["Outputs"]) == ["BucketName", "JobRoleArn"]
 
 
 def test_a_key_that_exists_encrypts_what_the_stack_keeps(varied):

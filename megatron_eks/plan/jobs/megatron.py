@@ -26,6 +26,7 @@ def plan(job: "MegatronJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
             logs,
             "--keep-last",
             str(job.checkpoint.keep_last),
+            *(("--s3-uri", job.checkpoint.s3_uri) if job.checkpoint.s3_uri else ()),
             "--",
             *megatron_arguments(job, training.model, training.layout, logs),
         ),

@@ -1,0 +1,95 @@
+"""What pods of jobs may do in AWS: a role of their own, bound to their service account."""
+
+from typing import TYPE_CHECKING
+
+import aws_cdk as cdk
+from aws_cdk import aws_eks as eks
+
+from stacks.findings import acknowledge
+from stacks.policies import POD_IDENTITY, POD_IDENTITY_ACTIONS, role, statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from constructs import Construct
+
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.data_access import BucketAccess
+    from stacks.policies import Condition, Statement
+
+_READ = ("s3:GetObject",)
+_WRITE = ("s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject")
+# Retention removes old checkpoints; nothing else of a job deletes.
+_KEEP = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject")
+
+
+def job_role(scope: "Construct", plan: "ClusterPlan", *, bucket: str, key: str) -> str:
+    """Make the role for the cluster's bucket and what the jobs name, and return its ARN."""
+    statements = [
+        statement(["s3:ListBucket"], [bucket]),
+        statement(_WRITE, [f"{bucket}/*"]),
+        statement(["kms:Decrypt", "kms:GenerateDataKey"], [key]),
+        *(each for access in plan.data_access.buckets for each in _statements(access)),
+    ]
+    made = role(
+        scope,
+        "JobRole",
+        description=f"Pods of jobs of {plan.name}",
+        service=POD_IDENTITY,
+        actions=POD_IDENTITY_ACTIONS,
+        statements=statements,
+        condition=_only_jobs(plan),
+    )
+    acknowledge(
+        made,
+        "keys of objects are data; buckets and prefixes are named",
+        *(
+            f"AwsSolutions-IAM5[Resource::{resource}]"
+            for resource in (
+                "<Bucket.Arn>/*",
+                *(
+                    f"arn:<AWS::Partition>:s3:::{access.bucket}/{pattern}"
+                    for access in plan.data_access.buckets
+                    for pattern in (*access.read, *access.write)
+                    if "*" in pattern
+                ),
+            )
+        ),
+    )
+    return made.attr_arn
+
+
+def associate(scope: "Construct", plan: "ClusterPlan", *, cluster: str, role: str) -> None:
+    """Give the pods of jobs in an EKS cluster the role."""
+    eks.CfnPodIdentityAssociation(
+        scope,
+        "JobRoleAssociation",
+        cluster_name=cluster,
+        namespace=plan.platform.namespace,
+        service_account=plan.platform.service_account,
+        role_arn=role,
+    )
+
+
+def _only_jobs(plan: "ClusterPlan") -> "Condition":
+    """Let nobody else take the role, whatever associations somebody makes."""
+    tags = {
+        "eks-cluster-name": plan.eks_name,
+        "kubernetes-namespace": plan.platform.namespace,
+        "kubernetes-service-account": plan.platform.service_account,
+    }
+    return {"StringEquals": {f"aws:RequestTag/{name}": value for name, value in tags.items()}}
+
+
+def _statements(access: "BucketAccess") -> "Iterator[Statement]":
+    bucket = f"arn:{cdk.Aws.PARTITION}:s3:::{access.bucket}"
+    if access.read:
+        yield statement(_READ, [f"{bucket}/{pattern}" for pattern in access.read])
+    if access.write:
+        yield statement(_KEEP, [f"{bucket}/{pattern}" for pattern in access.write])
+    # A manifest that is not there yet must be "not found": without the right to list, S3 says
+    # "denied" (S3 API reference, GetObject), and a request for an object has no prefix to judge.
+    limit: Condition | None = (
+        None if access.write else {"StringLike": {"s3:prefix": list(access.read)}}
+    )
+    yield statement(["s3:ListBucket"], [bucket], condition=limit)

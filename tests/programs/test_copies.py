@@ -1,0 +1,114 @@
+"""Trainers that copy checkpoints to S3: the last one too, and never at the training's cost."""
+
+import json
+import shutil
+
+import bridge_config
+import pytest
+
+from tests.programs import saved
+from tests.programs.run_program import run
+from tests.programs.s3_world import BUCKET, URI
+from tests.programs.test_train_bridge import JOB
+from tests.programs.test_train_bridge import config as config  # noqa: PLC0414 -- a fixture
+from tests.programs.trainer_files import Run
+
+# What stands in for Megatron-Bridge, which cannot be imported without CUDA: a recipe with every
+# field that the job's values go to, and a training that saves one checkpoint.
+RECIPES = """
+from types import SimpleNamespace
+
+def llama31_8b_pretrain_config():
+    config = SimpleNamespace()
+    for name in NAMES:
+        place = config
+        *path, last = name.split(".")
+        for part in path:
+            if not hasattr(place, part):
+                setattr(place, part, SimpleNamespace())
+            place = getattr(place, part)
+        setattr(place, last, None)
+    return config
+"""
+PRETRAIN = """
+import json
+from pathlib import Path
+
+def pretrain(config, forward_step_func):
+    directory = Path(config.checkpoint.save) / "iter_0000010"
+    directory.mkdir(parents=True)
+    (directory / ".metadata").write_text("x")
+    (directory / "metadata.json").write_text(json.dumps({"sharded_backend": "torch_dist"}))
+"""
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("program", ["train_fsdp", "train_ddp"])
+def test_last_checkpoint_is_in_s3_when_the_job_ends(s3, programs_python, tmp_path, program):
+    """The container ends with the job, and with it whatever still sends."""
+    trainer = Run(tmp_path, programs_python, program)
+    trainer.config["checkpoint"]["s3_uri"] = URI
+    done = trainer.run(2)
+    assert done.returncode == 0, done.stderr
+    assert s3.json("latest") == {"version": 1, "name": "iter_0000012", "step": 12}
+    whole = {name for name in s3.names() if name.startswith("iter_0000012/")}
+    files = {path.name for path in (trainer.checkpoints / "iter_0000012").iterdir()}
+    assert {name.rpartition("/")[2] for name in whole} == {*files, "manifest.json"}
+    assert json.loads(done.stdout)["status"] == "finished"
+
+
+@pytest.mark.programs
+def test_a_training_whose_s3_is_broken_is_a_good_training(s3, programs_python, tmp_path):
+    """The trouble is on stderr, and the exit code is the training's."""
+    s3.fail(".", "403")
+    trainer = Run(tmp_path, programs_python)
+    trainer.config["checkpoint"]["s3_uri"] = URI
+    done = trainer.run(1)
+    assert done.returncode == 0, done.stderr
+    assert trainer.saved() == ["iter_0000008", "iter_0000012"]
+    assert "S3 refuses" in done.stderr
+    assert s3.names() == []
+
+
+def test_a_recipe_copies_what_it_saves(s3, config, tmp_path):
+    """One process of the job sends, and the program waits for it."""
+    job = json.loads(config.read_text())
+    job["checkpoint"] |= {"s3_uri": URI, "keep_last": 1}
+    config.write_text(json.dumps(job))
+    environment = bridge(tmp_path / "packages")
+    done = recipe(config, RANK="1", **environment)
+    assert (done.code, s3.names()) == (0, [])
+    shutil.rmtree(tmp_path / "save" / "iter_0000010")
+    done = recipe(config, **environment)
+    assert done.code == 0, done.stderr
+    assert s3.json("latest")["name"] == "iter_0000010"
+
+
+def test_what_is_being_saved_is_no_checkpoint(sync, s3, tmp_path):
+    """The trainers save into a directory whose name begins with a dot."""
+    saved.megatron(tmp_path, 100)
+    saved.megatron(tmp_path, 200).rename(tmp_path / ".saving-iter_0000200")
+    assert sync("push", tmp_path, URI, "--all").summary["pushed"] == ["iter_0000100"]
+    listed = sync("ls", tmp_path, URI).summary["checkpoints"]
+    assert [each["name"] for each in listed] == ["iter_0000100"]
+    found = s3.client.list_objects_v2(Bucket=BUCKET)["Contents"]
+    assert not any(".saving" in entry["Key"] for entry in found)
+
+
+def recipe(config, **environment):
+    """Run train_bridge."""
+    words = ("--recipe", "llama31_8b_pretrain_config", "--config", config)
+    return run("train_bridge.py", *words, environment=environment)
+
+
+def bridge(packages):
+    """Write the stand-in, and return the variable that makes it the one that is imported."""
+    values, _ = bridge_config.values_of(JOB)
+    names = [*values, "dataset.blend", "logger.tensorboard_dir"]
+    training = packages / "megatron" / "bridge" / "training"
+    training.mkdir(parents=True)
+    (training.parent / "__init__.py").write_text("class AutoBridge:\n    from_hf_pretrained = 0\n")
+    (training.parent / "recipes.py").write_text(f"NAMES = {names!r}\n{RECIPES}")
+    (training / "gpt_step.py").write_text("forward_step = None\n")
+    (training / "pretrain.py").write_text(PRETRAIN)
+    return {"PYTHONPATH": str(packages)}

@@ -1,0 +1,219 @@
+"""What pods of jobs may do in AWS: exactly what is written here, and in no other stack."""
+
+import json
+
+import pytest
+
+from megatron_eks.config.load import read_mapping
+from megatron_eks.config.parse import parse_job
+from megatron_eks.plan.data_access import MOST_POLICY_CHARACTERS
+from tests.stacks.synthesis import ROOT, app_of, cluster_file, plan_of, synthesise
+from tests.stacks.test_nag import findings as nag_findings
+from tests.variations import BOUNDARY, VARIATIONS
+
+TRAINING = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
+FETCH = "schema_version: 1\nkind: fetch\nname: f\ns3_uri: {}\ndirectory: /shared/data/f\n"
+PREPARE = """
+schema_version: 1
+kind: data_prep
+name: p
+input: [/shared/a.jsonl, s3://corpora/one.jsonl, "s3://corpora/en/part-*.jsonl", s3://corpora/de/]
+output_prefix: /shared/data/p
+tokenizer: /shared/tokenizer/t
+"""
+
+
+def job(text):
+    """Parse a job file."""
+    parsed, found = parse_job(read_mapping(text, "job.yaml"))
+    assert parsed is not None, found
+    return parsed
+
+
+def saving(uri):
+    """Return the default job, which also copies its checkpoints."""
+    return job(TRAINING.replace("  interval: 500", f"  interval: 500\n  s3_uri: {uri}"))
+
+
+def arn(rest):
+    """Return the name of something in S3 in whatever partition the stack is."""
+    return {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, f":s3:::{rest}"]]}
+
+
+BUCKET = {"Fn::GetAtt": ["Bucket", "Arn"]}
+OWN = [
+    {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [BUCKET]},
+    {
+        "Effect": "Allow",
+        "Action": ["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"],
+        "Resource": [{"Fn::Join": ["", [BUCKET, "/*"]]}],
+    },
+    {
+        "Effect": "Allow",
+        "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
+        "Resource": [{"Fn::GetAtt": ["Key", "Arn"]}],
+    },
+]
+JOBS = (
+    job(FETCH.format("s3://models/llama/base")),
+    job(PREPARE),
+    saving("s3://models/runs/cpt/"),
+)
+NAMED = [
+    {
+        "Effect": "Allow",
+        "Action": ["s3:GetObject"],
+        "Resource": [
+            arn("corpora/de/*"),
+            arn("corpora/en/part-*"),
+            arn("corpora/one.jsonl"),
+            arn("corpora/one.jsonl/*"),
+        ],
+    },
+    {
+        "Effect": "Allow",
+        "Action": ["s3:ListBucket"],
+        "Resource": [arn("corpora")],
+        "Condition": {
+            "StringLike": {
+                "s3:prefix": ["de/*", "en/part-*", "one.jsonl", "one.jsonl/*"],
+            }
+        },
+    },
+    {
+        "Effect": "Allow",
+        "Action": ["s3:GetObject"],
+        "Resource": [arn("models/llama/base"), arn("models/llama/base/*")],
+    },
+    {
+        "Effect": "Allow",
+        "Action": [
+            "s3:AbortMultipartUpload",
+            "s3:DeleteObject",
+            "s3:GetObject",
+            "s3:PutObject",
+        ],
+        "Resource": [arn("models/runs/cpt/*")],
+    },
+    {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [arn("models")]},
+]
+
+
+@pytest.fixture(scope="module")
+def with_jobs(sources, tmp_path_factory):
+    """Return the assembly of the default cluster with jobs that name buckets."""
+    return synthesise(cluster_file(), sources, tmp_path_factory.mktemp("jobs"), JOBS)
+
+
+def permissions(template):
+    """Return the statements of the jobs' role."""
+    [policy] = template.resources["JobRole"]["Properties"]["Policies"]
+    return policy["PolicyDocument"]["Statement"]
+
+
+def test_jobs_reach_the_clusters_bucket_and_no_other(storage):
+    """They read and write there, and delete nothing."""
+    assert permissions(storage) == OWN
+
+
+def test_jobs_reach_what_their_files_name(with_jobs):
+    """Inputs to read, checkpoints to keep in order; whole listings only where they are written."""
+    assert permissions(with_jobs.template("Storage")) == [*OWN, *NAMED]
+
+
+def test_a_job_with_another_bucket_changes_the_policy_alone(assembly, with_jobs):
+    """Above all no stack that has nodes in it."""
+    before, after = assembly.templates(), with_jobs.templates()
+    after["Storage"].body["Resources"]["JobRole"]["Properties"]["Policies"] = before[
+        "Storage"
+    ].body["Resources"]["JobRole"]["Properties"]["Policies"]
+    assert {part: each.body for part, each in after.items()} == {
+        part: each.body for part, each in before.items()
+    }
+
+
+def test_only_pods_of_jobs_of_this_cluster_can_take_the_role(storage):
+    """EKS says in session tags whose pod asks."""
+    role = storage.resources["JobRole"]["Properties"]
+    [trust] = role["AssumeRolePolicyDocument"]["Statement"]
+    assert trust == {
+        "Effect": "Allow",
+        "Action": ["sts:AssumeRole", "sts:TagSession"],
+        "Principal": {"Service": "pods.eks.amazonaws.com"},
+        "Condition": {
+            "StringEquals": {
+                "aws:RequestTag/eks-cluster-name": "techpulse",
+                "aws:RequestTag/kubernetes-namespace": "megatron-workshop",
+                "aws:RequestTag/kubernetes-service-account": "jobs",
+            }
+        },
+    }
+
+
+def test_the_role_is_bound_to_the_service_account_of_jobs(assembly, cluster):
+    """In the stack of the cluster, which must be there first."""
+    _, association = cluster.only("AWS::EKS::PodIdentityAssociation")
+    assert association["ClusterName"] == {"Ref": "Cluster"}
+    assert association["Namespace"] == assembly.plan.platform.namespace
+    assert association["ServiceAccount"] == assembly.plan.platform.service_account
+    assert "techpulse-Storage:ExportsOutputFnGetAttJobRole" in str(association["RoleArn"])
+
+
+def test_an_existing_cluster_gets_the_association_from_the_storage_stack(changed):
+    """No other stack of this project knows it."""
+    template = changed(VARIATIONS["existing_cluster"]).template("Storage")
+    _, association = template.only("AWS::EKS::PodIdentityAssociation")
+    assert association["ClusterName"] == "theirs"
+    assert association["RoleArn"] == {"Fn::GetAtt": ["JobRole", "Arn"]}
+    [trust] = template.resources["JobRole"]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Condition"]["StringEquals"]["aws:RequestTag/eks-cluster-name"] == "theirs"
+
+
+def test_a_key_and_a_boundary_of_the_company_hold_for_the_role(changed):
+    """The key that encrypts the bucket, whoever made it."""
+    template = changed(VARIATIONS["company_rules"]).template("Storage")
+    assert permissions(template)[2]["Resource"] == [cluster_key(template)]
+    assert template.resources["JobRole"]["Properties"]["PermissionsBoundary"] == BOUNDARY
+
+
+def cluster_key(template):
+    """Return the key of the data bucket."""
+    encryption = template.resources["Bucket"]["Properties"]["BucketEncryption"]
+    [rule] = encryption["ServerSideEncryptionConfiguration"]
+    return rule["ServerSideEncryptionByDefault"]["KMSMasterKeyID"]
+
+
+def test_nag_accepts_what_is_named(sources, tmp_path):
+    """Every wildcard stands behind a bucket and a prefix, and is acknowledged by its name."""
+    app = app_of(plan_of(cluster_file(), JOBS), sources, tmp_path, validate=True)
+    assert nag_findings(app, tmp_path) == set()
+
+
+def resolved(value):
+    """Write the longest names that AWS may choose in place of references."""
+    if isinstance(value, dict) and "Fn::Join" in value:
+        separator, parts = value["Fn::Join"]
+        return separator.join(map(resolved, parts))
+    if isinstance(value, dict) and len(value) == 1 and {*value} & {"Fn::GetAtt", "Ref"}:
+        [target] = value.values()
+        return LONGEST["".join(target)]
+    if isinstance(value, dict):
+        return {key: resolved(item) for key, item in value.items()}
+    return [resolved(item) for item in value] if isinstance(value, list) else value
+
+
+LONGEST = {
+    "AWS::Partition": "aws-us-gov",
+    "BucketArn": f"arn:aws-us-gov:s3:::{'b' * 63}",
+    "KeyArn": f"arn:aws-us-gov:kms:us-gov-west-1:{'1' * 12}:key/{'k' * 36}",
+}
+
+
+def test_the_policys_length_is_known_before(assembly, with_jobs):
+    """IAM refuses a longer one, in the middle of a deployment."""
+    for each in (assembly, with_jobs):
+        [policy] = each.template("Storage").resources["JobRole"]["Properties"]["Policies"]
+        text = json.dumps(resolved(policy["PolicyDocument"]), separators=(",", ":"))
+        estimate = each.plan.data_access.policy_characters
+        assert len(text) <= estimate < 1.5 * len(text)
+    assert estimate < MOST_POLICY_CHARACTERS
