@@ -29,8 +29,10 @@ import bridge_config
 import checkpoints
 import guards
 import program
+import start_guard
 from arguments import MegatronArguments
 from bridge_config import Values
+from efa_system import System
 from findings import Finding, Report, warning
 from indexed_data import DataSet
 from program import StopError
@@ -111,8 +113,13 @@ def main(argv: Sequence[str], report: Report) -> None:
     values, found = bridge_config.values_of(job)
     report.findings.extend(found)
     check(values, os.environ, report)
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        report.collect(start_guard.check_efa(options, System(Path("/"), os.environ)))
     if report.exit_code:
         return
+    timeout = values.get("dist.distributed_timeout_minutes")
+    minutes = float(str(timeout)) if timeout else None
+    report.collect(start_guard.start_watch(options, os.environ, minutes))
     try:
         from megatron.bridge import AutoBridge, recipes  # noqa: PLC0415 -- the checks come first
         from megatron.bridge.training.gpt_step import forward_step  # noqa: PLC0415 -- as above
@@ -161,6 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = program.parser(__doc__)
     parser.add_argument("--recipe", required=True, help="function of megatron.bridge.recipes")
     parser.add_argument("--config", type=Path, required=True, help="JSON with the job's blocks")
+    start_guard.add_options(parser)
     return parser
 
 

@@ -1,10 +1,12 @@
 """Starts Megatron-LM's pretrain_gpt.py on one GPU, after the checks that save GPU hours.
 
-torchrun train_megatron.py --log-dir DIR --keep-last N [--s3-uri URI] -- MEGATRON ARGUMENTS
+torchrun train_megatron.py --log-dir DIR --keep-last N [OPTIONS] -- MEGATRON ARGUMENTS
 
 torchrun runs it once for each GPU. The first process of a node checks data, tokenizer and
 directories as that node sees them; rank 0 also repairs a bad tracker file and keeps the newest
 checkpoints. Then Megatron takes the process over, so signals and the exit code are Megatron's own.
+
+A watcher beside each node's ranks ends them where they cannot go on (see watch.py).
 
 Exit codes of the checks: 2 the command line is wrong, 4 a check failed. The last line on stdout
 before Megatron starts is one JSON object, from the first process of each node.
@@ -22,7 +24,9 @@ from pathlib import Path
 
 import checkpoints
 import guards
+import start_guard
 from arguments import MegatronArguments
+from efa_system import System
 from findings import Report, warning
 from indexed_data import DataSet
 
@@ -38,6 +42,7 @@ class Start:
     def __init__(
         self, options: argparse.Namespace, words: Sequence[str], environment: Mapping[str, str]
     ) -> None:
+        self.options = options
         self.log_dir: Path = options.log_dir
         self.keep_last: int = options.keep_last
         self.s3_uri: str | None = options.s3_uri
@@ -68,6 +73,8 @@ class Start:
     def _check_node(self, report: Report) -> None:
         """Check what may differ from node to node: the image, and how it sees shared storage."""
         data_sets: list[DataSet] = []
+        system = System(Path("/"), self.environment)
+        report.collect(start_guard.check_efa(self.options, system))
         report.collect(guards.check_program(self.program))
         report.collect(guards.check_data(self.words, data_sets))
         report.collect(guards.check_tokenizer(self.words))
@@ -101,6 +108,9 @@ class Start:
             report.findings.append(
                 warning("log copy, retention and S3", str(problem), "read the pod's log")
             )
+        minutes = self.words.value("--distributed-timeout-minutes")
+        timeout = float(minutes) if minutes else None
+        report.collect(start_guard.start_watch(self.options, self.environment, timeout))
 
     def _start_log_copy(self) -> None:
         ends = {name: os.pipe() for name in ("stdout", "stderr")}
@@ -198,6 +208,7 @@ def _parser() -> argparse.ArgumentParser:
         default=_WAIT_SECONDS,
         help="how long other ranks wait for rank 0's repair (default %(default)s)",
     )
+    start_guard.add_options(parser)
     return parser
 
 

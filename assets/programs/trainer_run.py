@@ -1,15 +1,19 @@
 """One rank of train_fsdp.py or train_ddp.py, from its command line to its exit code."""
 
 import argparse
+import faulthandler
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import start_guard
 import torch
 import torch.distributed as dist
+from efa_system import System
 from findings import EXIT_CHECK_FAILED, Report, error
 from trainer_batches import Batches, open_samples
 from trainer_checkpoint import Checkpointer
@@ -46,6 +50,8 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
     decoder = None
     if config is not None and model is not None:
         report.collect(check_all(config, model, options.device))
+        if os.environ["LOCAL_RANK"] == "0":
+            report.collect(start_guard.check_efa(options, System(Path("/"), os.environ)))
         with torch.device("meta"):
             recompute = config.training.activation_checkpointing
             decoder = Decoder(model.shape, recompute=recompute)
@@ -54,6 +60,10 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
             report.collect(check_pretrained(decoder, model.shape, base))
     if report.exit_code or config is None or model is None or decoder is None:
         return _refuse(program, report)
+    minutes = options.distributed_timeout_minutes or config.timeout_minutes
+    # What a blocked rank shows of itself before the watcher ends it.
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    report.collect(start_guard.start_watch(options, os.environ, minutes))
     if os.environ["LOCAL_RANK"] == "0":
         report.write_findings()
     return _Rank(program, config, model, options).train(decoder, layout)
@@ -195,4 +205,5 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         help="a collective that takes longer ends the processes (default: the file's runtime "
         "block, else 10)",
     )
+    start_guard.add_options(parser)
     return parser
