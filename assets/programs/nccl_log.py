@@ -18,7 +18,7 @@ _PROVIDER = re.compile(
     r"NET/OFI Selected [Pp]rovider is ([^\s,]+)(?:, fabric is \S+)?(?: \(found (\d+) nics\))?"
 )
 _NETWORK = re.compile(r"NCCL INFO Using network (.+?)\s*$", re.MULTILINE)
-_CHANNEL = re.compile(r"\[(?:send|receive)\] via NET/(\S+)")
+_CHANNEL = re.compile(r"\[(?:send|receive)\] via NET/([^\n]*)")
 _NO_PLUGIN = re.compile(r"NET/Plugin: (?:No plugin found|Could not find)[^\n]*")
 _REFUSED = re.compile(r"NET/OFI (?:No eligible providers|aws-ofi-nccl initialization failed)[^\n]*")
 _STARTED = re.compile(r"Init START|NCCL INFO Bootstrap")
