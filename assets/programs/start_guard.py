@@ -49,9 +49,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_efa(options: argparse.Namespace, system: System) -> Iterator[Finding]:
-    """Count the EFA devices that the pod can use."""
+    """Count the EFA devices that the pod can use.
+
+    Ranks without a GPU talk over gloo, which uses TCP wherever it runs: nothing is expected then.
+    """
     expected: int = options.expect_efa
     if not expected or options.watch == "off":
+        return
+    if not any((system.root / "dev").glob("nvidia[0-9]*")):
+        options.expect_efa = 0
+        found = f"no GPU is in this pod, so none of {expected} is looked for"
+        yield warning("EFA devices", found, "right for a trial on CPUs")
         return
     usable = sum(device.usable for device in system.devices())
     if usable < expected:

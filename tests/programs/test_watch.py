@@ -87,8 +87,8 @@ def test_a_stopped_rank_is_ended(rank, watched):
     assert (code, process.wait(timeout=60)) == (watch.EXIT_BLOCKED, -signal.SIGKILL)
     assert findings == [
         (
-            f"error process {process.pid}: it used no CPU time for 2 s - all ranks start again; look "
-            "at the node if it happens again"
+            f"error process {process.pid}: it used no CPU time for 2 s - all ranks start again; "
+            "look at the node if it happens again"
         )
     ]
 

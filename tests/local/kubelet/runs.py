@@ -71,7 +71,6 @@ def gang_job(name: str, nodes: int, *, processes: int = 1) -> Object:
     for pod in jobs.pod_specs(found):
         (container,) = pod["containers"]
         container["args"] = [
-            container["args"][0],
             *("--log-dir", folder, "--keep-last", "1", "--heartbeats", f"{folder}/heartbeats"),
             *("--", "--record", folder),
         ]
