@@ -71,7 +71,7 @@ class Peer:
     """Another node of the gang, as its file shows it round by round.
 
     A node is known from the first change of its count on: before that, its file may be one that
-    an earlier start left, and the node may still be pulling its image.
+    an earlier start left.
     """
 
     def __init__(self, node: int, patience: int) -> None:
@@ -101,8 +101,13 @@ class Peer:
         return "has lost its ranks" if record.state == "failed" else None
 
     def _wait(self) -> str | None:
-        ended = self._last is not None and self._last.state != "running"
-        if not self._known or ended:
-            return None
+        """Take a round in which nothing changed."""
         self._still += 1
+        if not self._known:
+            # All nodes' ranks start together. Where a file is left as it was, they have met only
+            # what was still there of the last start.
+            late = self._last is not None and self._still >= 2 * self._patience
+            return f"has not come back for {self._still} rounds" if late else None
+        if self._last is not None and self._last.state != "running":
+            return None
         return f"is silent for {self._still} rounds" if self._still >= self._patience else None

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_PARENT, _USER, _SYSTEM, _EXIT_CODE = 1, 11, 12, 49
+_PARENT, _USER, _SYSTEM, _STARTED, _EXIT_CODE = 1, 11, 12, 19, 49
 _DUMP_SECONDS = 0.5
 
 
@@ -47,6 +47,15 @@ def cpu_seconds(pid: int) -> float | None:
     """Return what a process and all its threads have computed so far; None if it is gone."""
     fields = _stat(pid)
     return (int(fields[_USER]) + int(fields[_SYSTEM])) / _TICKS if fields else None
+
+
+def started(pid: int) -> float | None:
+    """Return when a process started, in seconds of the system's clock; None if it is gone."""
+    fields = _stat(pid)
+    if not fields:
+        return None
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[_STARTED]) / _TICKS
+    return time.time() - age
 
 
 def end(pids: list[int]) -> None:

@@ -54,7 +54,7 @@ def check_efa(options: argparse.Namespace, system: System) -> Iterator[Finding]:
     Ranks without a GPU talk over gloo, which uses TCP wherever it runs: nothing is expected then.
     """
     expected: int = options.expect_efa
-    if not expected or options.watch == "off":
+    if not expected:
         return
     if not any((system.root / "dev").glob("nvidia[0-9]*")):
         options.expect_efa = 0
@@ -68,15 +68,17 @@ def check_efa(options: argparse.Namespace, system: System) -> Iterator[Finding]:
         yield level("EFA devices", found, "run efa_check on this node, which says why")
 
 
-def start_watch(
+def start(
     options: argparse.Namespace, environment: Mapping[str, str], timeout_minutes: float | None
 ) -> Iterator[Finding]:
-    """Start the watcher beside the first rank of a node; it ends with this process.
+    """Count EFA devices and start the watcher, on the first rank of a node; others do nothing.
 
-    `timeout_minutes` is how long a collective may take.
+    Call it first: the other nodes' watchers wait for this one's. `timeout_minutes` is how long a
+    collective may take.
     """
     if options.watch == "off" or environment.get("LOCAL_RANK", "0") != "0":
         return
+    yield from check_efa(options, System(Path("/"), environment))
     seconds = 60 * (timeout_minutes or _DEFAULT_TIMEOUT_MINUTES)
     words = [
         f"--rank={os.getpid()}",

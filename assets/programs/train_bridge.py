@@ -32,7 +32,6 @@ import program
 import start_guard
 from arguments import MegatronArguments
 from bridge_config import Values
-from efa_system import System
 from findings import Finding, Report, warning
 from indexed_data import DataSet
 from program import StopError
@@ -112,14 +111,12 @@ def main(argv: Sequence[str], report: Report) -> None:
     job = _read(options.config)
     values, found = bridge_config.values_of(job)
     report.findings.extend(found)
-    check(values, os.environ, report)
-    if os.environ.get("LOCAL_RANK", "0") == "0":
-        report.collect(start_guard.check_efa(options, System(Path("/"), os.environ)))
-    if report.exit_code:
-        return
     timeout = values.get("dist.distributed_timeout_minutes")
     minutes = float(str(timeout)) if timeout else None
-    report.collect(start_guard.start_watch(options, os.environ, minutes))
+    report.collect(start_guard.start(options, os.environ, minutes))
+    check(values, os.environ, report)
+    if report.exit_code:
+        return
     try:
         from megatron.bridge import AutoBridge, recipes  # noqa: PLC0415 -- the checks come first
         from megatron.bridge.training.gpt_step import forward_step  # noqa: PLC0415 -- as above

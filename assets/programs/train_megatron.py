@@ -26,7 +26,6 @@ import checkpoints
 import guards
 import start_guard
 from arguments import MegatronArguments
-from efa_system import System
 from findings import Report, warning
 from indexed_data import DataSet
 
@@ -60,6 +59,10 @@ class Start:
     def check(self) -> Report:
         """Run the checks of this process; all of them, whatever the first ones find."""
         report = Report()
+        # First, because the other nodes' watchers wait for it.
+        minutes = self.words.value("--distributed-timeout-minutes")
+        timeout = float(minutes) if minutes else None
+        report.collect(start_guard.start(self.options, self.environment, timeout))
         # These directories are the container's own, and another process may need them first.
         report.collect(guards.check_environment(self.environment))
         if self.first_of_node:
@@ -73,8 +76,6 @@ class Start:
     def _check_node(self, report: Report) -> None:
         """Check what may differ from node to node: the image, and how it sees shared storage."""
         data_sets: list[DataSet] = []
-        system = System(Path("/"), self.environment)
-        report.collect(start_guard.check_efa(self.options, system))
         report.collect(guards.check_program(self.program))
         report.collect(guards.check_data(self.words, data_sets))
         report.collect(guards.check_tokenizer(self.words))
@@ -108,9 +109,6 @@ class Start:
             report.findings.append(
                 warning("log copy, retention and S3", str(problem), "read the pod's log")
             )
-        minutes = self.words.value("--distributed-timeout-minutes")
-        timeout = float(minutes) if minutes else None
-        report.collect(start_guard.start_watch(self.options, self.environment, timeout))
 
     def _start_log_copy(self) -> None:
         ends = {name: os.pipe() for name in ("stdout", "stderr")}

@@ -13,7 +13,6 @@ from pathlib import Path
 import start_guard
 import torch
 import torch.distributed as dist
-from efa_system import System
 from findings import EXIT_CHECK_FAILED, Report, error
 from trainer_batches import Batches, open_samples
 from trainer_checkpoint import Checkpointer
@@ -48,10 +47,13 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
         pretrained = config.checkpoint.pretrained is not None
         model = read_model(config.model, base_weights=pretrained, findings=report.findings)
     decoder = None
+    if config is not None:
+        minutes = options.distributed_timeout_minutes or config.timeout_minutes
+        # What a blocked rank shows of itself before the watcher ends it.
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+        report.collect(start_guard.start(options, os.environ, minutes))
     if config is not None and model is not None:
         report.collect(check_all(config, model, options.device))
-        if os.environ["LOCAL_RANK"] == "0":
-            report.collect(start_guard.check_efa(options, System(Path("/"), os.environ)))
         with torch.device("meta"):
             recompute = config.training.activation_checkpointing
             decoder = Decoder(model.shape, recompute=recompute)
@@ -60,10 +62,6 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
             report.collect(check_pretrained(decoder, model.shape, base))
     if report.exit_code or config is None or model is None or decoder is None:
         return _refuse(program, report)
-    minutes = options.distributed_timeout_minutes or config.timeout_minutes
-    # What a blocked rank shows of itself before the watcher ends it.
-    faulthandler.register(signal.SIGUSR1, all_threads=True)
-    report.collect(start_guard.start_watch(options, os.environ, minutes))
     if os.environ["LOCAL_RANK"] == "0":
         report.write_findings()
     return _Rank(program, config, model, options).train(decoder, layout)

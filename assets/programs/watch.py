@@ -28,17 +28,17 @@ import gang
 import nccl_log
 import program
 from findings import Finding, Report, error, warning
-from rank_processes import Rank, cpu_seconds, end
+from rank_processes import Rank, cpu_seconds, end, started
 
 EXIT_NETWORK = 6
 EXIT_PEER_LOST = 7
 EXIT_BLOCKED = 8
 
-_ROUND_SECONDS = 2.0
-_SILENT_ROUNDS = 15
-# For what a rank that noticed too has to say and to save; less than what a container's restart
-# takes, so that the node that comes back meets nobody of the last start.
-_GRACE_SECONDS = 5.0
+_ROUND_SECONDS = 1.0
+_SILENT_ROUNDS = 30
+# For what a rank that noticed too has to say. A container starts again at once and takes some
+# seconds to import torch: by then nobody of the last start may be left to meet.
+_GRACE_SECONDS = 1.0
 _LOG_BYTES = 4 * 2**20
 # What torch's own threads use in a process that waits is a tenth of this.
 _LEAST_CPU = 0.01
@@ -52,8 +52,6 @@ class NetworkWatch:
         self._gpu_direct: bool = options.expect_gpu_direct
         self._window: float = options.start_seconds
         self._pattern = environment.get("NCCL_DEBUG_FILE", "")
-        # A container's next start has the same process numbers, and the logs of the last one.
-        self._since = time.time() - 1
         self._start = time.monotonic()
         self._settled: set[int] = set()
         self._said = False
@@ -84,8 +82,10 @@ class NetworkWatch:
         pattern = Path(self._pattern.replace("%h", "*").replace("%p", str(rank)))
         if not pattern.is_absolute():
             return ""
+        # A container's next start has the same process numbers, and the logs of the last one.
+        since = started(rank)
         for path in pattern.parent.glob(pattern.name):
-            if path.stat().st_mtime >= self._since:
+            if since is not None and path.stat().st_mtime >= since - 1:
                 with path.open("rb") as file:
                     return file.read(_LOG_BYTES).decode(errors="replace")
         return ""

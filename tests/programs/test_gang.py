@@ -24,7 +24,10 @@ _SILENT = f"is silent for {_PATIENCE} rounds"
     [
         pytest.param(_alive(1, 9), None, id="lives"),
         pytest.param([None] * 9, None, id="pulls its image"),
-        pytest.param([Record("old", 7)] * 9, None, id="left by an earlier start"),
+        pytest.param([Record("old", 7)] * 6, None, id="left by an earlier start"),
+        pytest.param(
+            [Record("old", 7, "failed")] * 7, "has not come back for 6 rounds", id="met the old one"
+        ),
         pytest.param([Record("old", 7), *_alive(1, 3)], None, id="starts after this node"),
         pytest.param([Record("old", 7, "failed"), *_alive(1, 3)], None, id="failed earlier"),
         pytest.param([*_alive(1, 3), *_alive(3, 3) * 2, *_alive(4, 4)], None, id="slow storage"),
