@@ -31,6 +31,7 @@ import checkpoints
 import companions
 import guards
 import program
+import start_guard
 from arguments import MegatronArguments
 from bridge_config import Values
 from findings import Finding, Report, warning
@@ -113,6 +114,9 @@ def main(argv: Sequence[str], report: Report) -> None:
     job = _read(options.config)
     values, found = bridge_config.values_of(job)
     report.findings.extend(found)
+    timeout = values.get("dist.distributed_timeout_minutes")
+    minutes = float(str(timeout)) if timeout else None
+    report.collect(start_guard.start(options, os.environ, minutes))
     check(values, os.environ, report)
     if report.exit_code:
         return
@@ -183,6 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = program.parser(__doc__)
     parser.add_argument("--recipe", required=True, help="function of megatron.bridge.recipes")
     parser.add_argument("--config", type=Path, required=True, help="JSON with the job's blocks")
+    start_guard.add_options(parser)
     return parser
 
 

@@ -1,10 +1,12 @@
 """Starts Megatron-LM's pretrain_gpt.py on one GPU, after the checks that save GPU hours.
 
-torchrun train_megatron.py --log-dir DIR --keep-last N [--s3-uri URI] -- MEGATRON ARGUMENTS
+torchrun train_megatron.py --log-dir DIR --keep-last N [OPTIONS] -- MEGATRON ARGUMENTS
 
 torchrun runs it once for each GPU. The first process of a node checks data, tokenizer and
 directories as that node sees them; rank 0 also repairs a bad tracker file and keeps the newest
 checkpoints. Then Megatron takes the process over, so signals and the exit code are Megatron's own.
+
+A watcher beside each node's ranks ends them where they cannot go on (see watch.py).
 
 Exit codes of the checks: 2 the command line is wrong, 4 a check failed. The last line on stdout
 before Megatron starts is one JSON object, from the first process of each node.
@@ -23,6 +25,7 @@ from pathlib import Path
 import checkpoints
 import companions
 import guards
+import start_guard
 from arguments import MegatronArguments
 from findings import Report, warning
 from indexed_data import DataSet
@@ -39,6 +42,7 @@ class Start:
     def __init__(
         self, options: argparse.Namespace, words: Sequence[str], environment: Mapping[str, str]
     ) -> None:
+        self.options = options
         self.log_dir: Path = options.log_dir
         self.keep_last: int = options.keep_last
         self.s3_uri: str | None = options.s3_uri
@@ -56,6 +60,10 @@ class Start:
     def check(self) -> Report:
         """Run the checks of this process; all of them, whatever the first ones find."""
         report = Report()
+        # First, because the other nodes' watchers wait for it.
+        minutes = self.words.value("--distributed-timeout-minutes")
+        timeout = float(minutes) if minutes else None
+        report.collect(start_guard.start(self.options, self.environment, timeout))
         # These directories are the container's own, and another process may need them first.
         report.collect(guards.check_environment(self.environment))
         if self.first_of_node:
@@ -184,6 +192,7 @@ def _parser() -> argparse.ArgumentParser:
         default=_WAIT_SECONDS,
         help="how long other ranks wait for rank 0's repair (default %(default)s)",
     )
+    start_guard.add_options(parser)
     return parser
 
 

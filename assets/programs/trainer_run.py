@@ -1,14 +1,17 @@
 """One rank of train_fsdp.py or train_ddp.py, from its command line to its exit code."""
 
 import argparse
+import faulthandler
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import companions
+import start_guard
 import torch
 import torch.distributed as dist
 from findings import EXIT_CHECK_FAILED, Report, error, warning
@@ -45,6 +48,11 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
         pretrained = config.checkpoint.pretrained is not None
         model = read_model(config.model, base_weights=pretrained, findings=report.findings)
     decoder = None
+    if config is not None:
+        minutes = options.distributed_timeout_minutes or config.timeout_minutes
+        # What a blocked rank shows of itself before the watcher ends it.
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+        report.collect(start_guard.start(options, os.environ, minutes))
     if config is not None and model is not None:
         report.collect(check_all(config, model, options.device))
         with torch.device("meta"):
@@ -213,4 +221,5 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         help="a collective that takes longer ends the processes (default: the file's runtime "
         "block, else 10)",
     )
+    start_guard.add_options(parser)
     return parser

@@ -40,7 +40,7 @@ def test_fsdp_reads_the_job_files_own_blocks(plan):
     """The program takes model, training, data and checkpoint as they stand there."""
     job = plan("fsdp-llama-2-7b")
     assert job.command == ("torchrun", f"{PROGRAMS}/train_fsdp.py")
-    assert job.args == ("--config", "/etc/megatron-eks/train_fsdp.json")
+    assert job.args[:2] == ("--config", "/etc/megatron-eks/train_fsdp.json")
     config = json.loads(job.files["train_fsdp.json"])
     assert set(config) == {"model", "training", "data", "checkpoint", "runtime"}
     assert config["model"] == "llama-2-7b"
@@ -93,7 +93,7 @@ def test_ddp_tells_torchrun_what_an_operator_would(plan):
 def test_bridge_runs_a_recipe_with_the_files_values(plan):
     """Everything but the recipe's name goes through one file."""
     job = plan("bridge-cpt-techpulse", **{"overrides: {}": "overrides: {ddp.grad_reduce: true}"})
-    assert job.args == (
+    assert job.args[:4] == (
         *("--recipe", "llama31_8b_pretrain_config"),
         *("--config", "/etc/megatron-eks/train_bridge.json"),
     )
@@ -225,3 +225,18 @@ def test_every_training_is_told_where_its_copies_go(plan, name):
     else:
         [file] = job.files.values()
         assert json.loads(file)["checkpoint"]["s3_uri"] == uri
+
+
+def test_nodes_know_their_network_and_where_they_meet(plan):
+    """A job of several nodes has EFA to count, and a place to show that each node lives."""
+    expected = ("--expect-efa", "4", "--expect-gpu-direct", "--heartbeats")
+    for name in ("megatron-gpt-7b", "fsdp-llama-2-7b", "ddp-llama-3-2-1b", "bridge-cpt-techpulse"):
+        job = plan(name)
+        place = job.args.index("--expect-efa")
+        assert job.args[place : place + 5] == (*expected, f"{job.log_directory}/heartbeats")
+
+
+def test_one_node_has_no_network(plan):
+    """Its ranks talk over NVLink, and no other node waits for them."""
+    args = plan("fsdp-llama-2-7b", **{"nodes: 2": "nodes: 1"}).args
+    assert args == ("--config", "/etc/megatron-eks/train_fsdp.json")

@@ -3,7 +3,14 @@
 from typing import TYPE_CHECKING
 
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.common import Images, Program, config_file, log_directory, ranks
+from megatron_eks.plan.jobs.common import (
+    Images,
+    Program,
+    config_file,
+    guard_args,
+    log_directory,
+    ranks,
+)
 from megatron_eks.plan.jobs.megatron import plan_training
 
 if TYPE_CHECKING:
@@ -21,7 +28,7 @@ def plan(job: "MegatronBridgeJob", cluster: "ClusterPlan", images: Images) -> "J
     instance = cluster.pool(job.pool).instance
     program = Program(
         name="train_bridge",
-        args=("--recipe", job.recipe, "--config", path),
+        args=("--recipe", job.recipe, "--config", path, *guard_args(job, cluster)),
         env=environment.environment(
             job,
             environment.collectives(logs),

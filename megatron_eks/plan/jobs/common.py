@@ -61,6 +61,26 @@ def log_directory(job: "Job", cluster: "ClusterPlan") -> str:
     return f"{cluster.storage.lustre.mount_path}/logs/{job.name}"
 
 
+def guard_args(job: "GpuJob", cluster: "ClusterPlan") -> tuple[str, ...]:
+    """Return what a training program on several nodes has to know about network and peers.
+
+    The nodes of a job that meets anew by itself, through c10d or etcd, come and go.
+    """
+    if job.nodes == 1:
+        return ()
+    instance = cluster.pool(job.pool).instance
+    resources = gpu_resources(
+        instance, gpus_per_node(job, instance), nodes=job.nodes, shm_gib=job.runtime.shm_gib
+    )
+    args: tuple[str, ...] = ()
+    if resources.efa:
+        args += ("--expect-efa", str(resources.efa))
+        args += ("--expect-gpu-direct",) if instance.gpu_direct_rdma else ()
+    if job.runtime.rendezvous == "static":
+        args += ("--heartbeats", f"{log_directory(job, cluster)}/heartbeats")
+    return args
+
+
 def gpus_per_node(job: "GpuJob", instance: "InstanceType") -> int:
     """Return how many GPUs of each node a job takes."""
     return job.gpus_per_node or instance.gpus

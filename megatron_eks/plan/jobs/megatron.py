@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 from megatron_eks.plan.job import JobPlan, Training
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.arguments import megatron_arguments
-from megatron_eks.plan.jobs.common import Images, Program, gpus_per_node, log_directory, ranks
+from megatron_eks.plan.jobs.common import (
+    Images,
+    Program,
+    gpus_per_node,
+    guard_args,
+    log_directory,
+    ranks,
+)
 from megatron_eks.plan.jobs.layout import job_layout, job_memory, model_shape
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, parameters
 
@@ -27,6 +34,7 @@ def plan(job: "MegatronJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
             "--keep-last",
             str(job.checkpoint.keep_last),
             *(("--s3-uri", job.checkpoint.s3_uri) if job.checkpoint.s3_uri else ()),
+            *guard_args(job, cluster),
             "--",
             *megatron_arguments(job, training.model, training.layout, logs),
         ),

@@ -9,6 +9,7 @@ from megatron_eks.plan.jobs.common import (
     Program,
     config_file,
     gpus_per_node,
+    guard_args,
     log_directory,
     ranks,
     token_file,
@@ -88,7 +89,7 @@ def _program(name: str, job: "TorchRun", cluster: "ClusterPlan") -> Program:
     token = token_file(job.token_secret)
     return Program(
         name=name,
-        args=("--config", path),
+        args=("--config", path, *guard_args(job, cluster)),
         env=environment.environment(
             job, environment.collectives(logs), environment.hugging_face(token)
         ),

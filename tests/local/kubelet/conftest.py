@@ -5,7 +5,7 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,12 @@ _SMALL = Image(
     "small",
     mounts=[Mount(str(_PROGRAMS / "small"), "/opt/small", read_only=True)],
     environment={"PATH": "/opt/small:/usr/bin:/bin", "PYTHON": str(Path(sys.executable).resolve())},
+)
+
+# The real start of Megatron, with a Megatron whose ranks wait for lost peers.
+_REAL = torch("gang")
+_GANG = replace(
+    _REAL, mounts=[*_REAL.mounts, Mount(str(_PROGRAMS / "megatron"), "/opt/megatron-lm")]
 )
 
 # A lost node is noticed within this; on EKS after 50 s.
@@ -129,7 +135,12 @@ def cluster(programs, emitted, plan, tmp_path_factory) -> Iterator[Cluster]:
     operator.install()
     fleet = Fleet(
         plane,
-        images=[torch("megatron-training", _PROGRAMS / "torch"), megatron(runs.MEGATRON), _SMALL],
+        images=[
+            torch("megatron-training", _PROGRAMS / "torch"),
+            megatron(runs.MEGATRON),
+            _SMALL,
+            _GANG,
+        ],
         back_off_seconds=_BACK_OFF_SECONDS,
         heartbeat_seconds=_HEARTBEAT_SECONDS,
     )

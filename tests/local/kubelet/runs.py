@@ -12,6 +12,8 @@ SMALL = "small"
 
 MEGATRON = "real-megatron"
 """The image that `meks local up` has in the place of `megatron-training`."""
+GANG = "gang"
+"""The image of the real start-up guard and watcher, and a Megatron in miniature."""
 
 # Two cores may have a dozen interpreters to start that all import torch.
 _SECONDS = 240
@@ -61,4 +63,17 @@ def job(name: str, nodes: int, *, processes: int = 1, image: str | None = None) 
         container["image"] = image or container["image"]
         args = container["args"]
         args[args.index("--log-dir") + 1] = f"/shared/logs/{name}"
+    return found
+
+
+def gang_job(name: str, nodes: int, *, processes: int = 1) -> Object:
+    """Return a job of the real train_megatron.py, whose ranks wait for lost peers for ever."""
+    found = job(name, nodes, processes=processes, image=GANG)
+    folder = f"/shared/logs/{name}"
+    for pod in jobs.pod_specs(found):
+        (container,) = pod["containers"]
+        container["args"] = [
+            *("--log-dir", folder, "--keep-last", "1", "--heartbeats", f"{folder}/heartbeats"),
+            *("--", "--record", folder),
+        ]
     return found

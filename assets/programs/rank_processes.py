@@ -1,0 +1,108 @@
+"""The processes of this node's ranks, as Linux shows them: who they are, what they use, their end.
+
+Fields of /proc/PID/stat and /proc/PID/status: proc(5).
+"""
+
+import contextlib
+import os
+import select
+import signal
+import time
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PARENT, _USER, _SYSTEM, _STARTED, _EXIT_CODE = 1, 11, 12, 19, 49
+_DUMP_SECONDS = 0.5
+
+
+class Rank:
+    """The rank that started the watcher; its process keeps its number through an exec."""
+
+    def __init__(self, pid: int) -> None:
+        """Raise ProcessLookupError if it is gone already."""
+        self.pid = pid
+        self.agent = _parent(pid)
+        self._descriptor = os.pidfd_open(pid)
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether it ended, as soon as it does."""
+        ready, _, _ = select.select([self._descriptor], [], [], seconds)
+        return bool(ready)
+
+    def exit_code(self) -> int | None:
+        """Return how it ended, as os.waitpid does; None if its parent has taken that already."""
+        fields = _stat(self.pid)
+        return int(fields[_EXIT_CODE]) if fields and fields[0] in "ZX" else None
+
+    def siblings(self) -> list[int]:
+        """Return all ranks of the node: what the same torchrun has started."""
+        if "TORCHELASTIC_RUN_ID" not in os.environ:
+            return [self.pid]
+        every = [path for path in Path("/proc").iterdir() if path.name.isdigit()]
+        mine = [path for path in every if _parent(int(path.name)) == self.agent]
+        return sorted(int(path.name) for path in mine if _is_rank(path))
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """Return what a process and all its threads have computed so far; None if it is gone."""
+    fields = _stat(pid)
+    return (int(fields[_USER]) + int(fields[_SYSTEM])) / _TICKS if fields else None
+
+
+def started(pid: int) -> float | None:
+    """Return when a process started, in seconds of the system's clock; None if it is gone."""
+    fields = _stat(pid)
+    if not fields:
+        return None
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[_STARTED]) / _TICKS
+    return time.time() - age
+
+
+def end(pids: list[int]) -> None:
+    """Kill ranks, after the stacks of those that can show them.
+
+    Not by SIGTERM: a rank may answer that with a checkpoint and exit code 0, and the job would
+    count as done.
+    """
+    shown = [pid for pid in pids if _catches(pid, signal.SIGUSR1)]
+    for pid in shown:
+        _send(pid, signal.SIGUSR1)
+    if shown:
+        time.sleep(_DUMP_SECONDS)
+    for pid in pids:
+        _send(pid, signal.SIGKILL)
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields from the third, the state, on; the second may hold spaces."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _parent(pid: int) -> int | None:
+    fields = _stat(pid)
+    return int(fields[_PARENT]) if fields else None
+
+
+def _is_rank(path: Path) -> bool:
+    try:
+        variables = (path / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(variable.startswith(b"LOCAL_RANK=") for variable in variables)
+
+
+def _catches(pid: int, number: signal.Signals) -> bool:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:")]
+    return any(mask >> (number - 1) & 1 for mask in masks)

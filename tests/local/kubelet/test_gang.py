@@ -1,0 +1,69 @@
+"""Ranks that wait for a lost peer and raise nothing: the watcher makes all of them start again."""
+
+import os
+import signal
+
+import pytest
+
+from tests.local import jobs
+from tests.local.kubelet import runs
+
+pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
+
+_MEGATRON = "pretrain_gpt.py"
+
+
+@pytest.fixture
+def run(request, start):
+    """Start a job of three nodes, and wait until it steps."""
+    name = request.node.name.removeprefix("test_").replace("_", "-")[:40].strip("-")
+    found = start(runs.gang_job(name, 3))
+    found.wait_for_step(after=10)
+    return found
+
+
+def _finish(cluster, run) -> None:
+    """Let the run step on, then end: who finishes is not taken for lost."""
+    run.wait_for_step(after=len(run.steps()) + 30)
+    again = {step["start"] for step in run.steps()}
+    run.finish()
+    jobs.wait_for_condition(cluster.client, run.job, "Succeeded")
+    assert {step["start"] for step in run.steps()} == again
+
+
+def test_a_lost_rank_restarts_the_gang(cluster, run):
+    """Its node's watcher tells the master's, which tells all; each pod restarts once."""
+    _, _, worker = jobs.pods_of(cluster.client, run.job)
+    (rank,) = cluster.processes_of(worker, _MEGATRON)
+    os.kill(rank, signal.SIGKILL)
+    assert run.wait_for_restart()["start"] >= 10
+    pods = jobs.pods_of(cluster.client, run.job)
+    assert [pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods] == [1, 1, 1]
+    _finish(cluster, run)
+
+
+def test_a_lost_master_restarts_the_gang(cluster, run):
+    """The other nodes read the master's file themselves."""
+    master = jobs.pods_of(cluster.client, run.job)[0]
+    (rank,) = cluster.processes_of(master, _MEGATRON)
+    os.kill(rank, signal.SIGKILL)
+    run.wait_for_restart()
+    _finish(cluster, run)
+
+
+def test_a_deleted_pod_restarts_the_gang(cluster, run):
+    """Its successor finds the others waiting for it anew."""
+    worker = jobs.pods_of(cluster.client, run.job)[1]
+    cluster.client.delete("v1", "Pod", worker["metadata"]["name"], "megatron-workshop")
+    run.wait_for_restart()
+    _finish(cluster, run)
+
+
+def test_a_pod_that_dies_without_a_word_restarts_the_gang(cluster, run):
+    """All its processes go at once, the watcher too: its file stands still, or is another's."""
+    worker = jobs.pods_of(cluster.client, run.job)[1]
+    doomed = cluster.processes_of(worker, "")
+    for process in doomed:
+        os.kill(process, signal.SIGKILL)
+    run.wait_for_restart()
+    _finish(cluster, run)
