@@ -184,7 +184,6 @@ class Code(StrEnum):
     ADDON_SETTINGS = "MEKS-0547"
     CLUSTER_CONTROL = "MEKS-0548"
     OPEN_TO_ALL = "MEKS-0549"
-    NODE_GROUP_NAME = "MEKS-0550"
     ENCRYPTION = "MEKS-0551"
     # Rules over manifests
     CONTAINER_NAME = "MEKS-0601"

@@ -82,17 +82,3 @@ def root_volume(templates: TemplateSet) -> Iterator[Finding]:
                 yield template.resource.find(
                     Code.ROOT_VOLUME, (*path, index), found, remedy, Level.WARNING
                 )
-
-
-def fixed_names(templates: TemplateSet) -> Iterator[Finding]:
-    """Warn of a node group by a fixed name, which cannot be replaced.
-
-    aws-cdk issue 26931: CloudFormation makes the new one first, and its name is taken.
-    """
-    for group in templates.resources("AWS::EKS::Nodegroup"):
-        name = text(group.properties.get("NodegroupName"))
-        if name is not None and re.fullmatch(r"[a-z]+([-_][a-z]+)*", name):
-            found = f"{shown(name)}: a change that replaces the group fails, for its name is taken"
-            remedy = "leave the name out, or put a hash of what replaces it there"
-            path = ("NodegroupName",)
-            yield group.find(Code.NODE_GROUP_NAME, path, found, remedy, Level.WARNING)

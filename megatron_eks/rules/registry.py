@@ -61,7 +61,6 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     roles.node_policies,
     node_start.user_data,
     node_start.root_volume,
-    node_start.fixed_names,
     networks.subnets,
     networks.placement,
     networks.addon_settings,

@@ -31,7 +31,7 @@ def test_every_rule_has_a_mistake_and_a_source():
         assert "\n" in (rule.__doc__ or ""), rule.__name__
         assert any(list(rule(templates)) for templates in sets), rule.__name__
     codes = {line.split()[1] for case in CASES for line in case["expect"]}
-    assert codes == {f"MEKS-05{number:02}" for number in (*range(1, 21), 35, *range(40, 52))}
+    assert codes == {f"MEKS-05{number:02}" for number in (*range(1, 21), 35, *range(40, 50), 51)}
 
 
 def test_exports_of_the_same_name_are_not_followed():
