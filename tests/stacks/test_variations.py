@@ -9,6 +9,9 @@ from tests.stacks.test_cfn_lint import ACCEPTED
 from tests.stacks.test_nag import findings
 from tests.variations import VARIATIONS
 
+# cfn-lint takes half a minute of processor time for all of them.
+pytestmark = pytest.mark.tools
+
 
 @pytest.mark.parametrize("name", VARIATIONS)
 def test_nobody_finds_fault(sources, tmp_path, name):
