@@ -110,8 +110,8 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 	@touch $@
 
 .venv-programs/.installed: requirements-programs.txt | .venv/.dev
-	@beside=$$($(BIN)/python -c 'import sys; print(sys.base_prefix)')/..; \
-	for python in python3.12 "$$HOME"/.pyenv/versions/3.12*/bin/python "$$beside"/3.12*/bin/python \
+	@for python in python3.12 $$(echo "$$PATH:$$HOME/.pyenv/shims" | tr : '\n' | while read -r folder; do \
+			ls -d "$$folder"/../../3.12*/bin/python "$$folder"/../versions/3.12*/bin/python 2>/dev/null; done) \
 			"$$($(BIN)/uv python find --managed-python --no-python-downloads 3.12 2>/dev/null)" $(PYTHON); do \
 		if "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then break; fi; \
 	done; $(BIN)/uv venv --quiet --clear --python "$$(command -v "$$python")" .venv-programs
