@@ -1,5 +1,7 @@
 """The steps of a preparation: what is there already, the run, its sidecars, the join of shards."""
 
+from typing import Any
+
 import prepare_inputs
 import prepare_shards
 import prepare_sidecar
@@ -29,7 +31,8 @@ class Steps:
         self._sources = prepare_inputs.find(options.inputs)
         self._recipe = prepare_sidecar.recipe(options, self._sources, self._tokenizer)
         whole = digest(self._recipe)
-        if self._is_done(options.output_prefix, whole, anyway=options.merge):
+        resumed = options.resume or options.merge
+        if resumed and self._is_done(options.output_prefix, whole):
             self._summarise(options.output_prefix, already=True)
         elif options.shard is None and not options.merge:
             self._one(whole)
@@ -41,7 +44,7 @@ class Steps:
 
     def _shard(self, shard: Shard) -> None:
         own = prepare_shards.shard_recipe(self._recipe, shard)
-        if self._is_done(self._options.prefix, own):
+        if self._options.resume and self._is_done(self._options.prefix, own):
             self._summarise(self._options.prefix, already=True)
             return
         self._one(own)
@@ -50,7 +53,7 @@ class Steps:
     def _one(self, recipe: str) -> None:
         """Prepare a whole, or one shard."""
         options = self._options
-        store = Store(options.prefix, options.json_keys, self._tokenizer.token_type.str)
+        store = self._store(options.prefix)
         with store.locked():
             if not options.resume:
                 store.clear()
@@ -93,44 +96,57 @@ class Steps:
     def _join(self) -> None:
         """Join the shards if they are all there; a process that comes second finds it done."""
         options = self._options
-        store = Store(options.output_prefix, options.json_keys, self._tokenizer.token_type.str)
+        whole = digest(self._recipe)
+        store = self._store(options.output_prefix)
         missing = prepare_shards.missing(options, self._recipe)
         if missing:
             if options.merge:
                 names = ", ".join(map(str, missing))
                 raise failure(options.output_prefix, f"no shard {names}", "run them first")
+            if self._is_there(options.output_prefix, whole):
+                # Another process has joined them already, this one's with them.
+                self._summarise(options.output_prefix)
             return
         with store.locked(wait=True):
-            whole = digest(self._recipe)
             state = store.load(whole)
             if state is not None and state.get("publishing"):
                 store.finish()
-            if not self._is_done(options.output_prefix, whole, anyway=True):
+            # Whoever held the lock before may have joined them.
+            if not self._is_there(options.output_prefix, whole):
                 prepare_shards.merge(options, self._recipe, self._tokenizer, store)
             prepare_shards.remove(options)
         self._summarise(options.output_prefix)
 
-    def _is_done(self, prefix: str, recipe: str, *, anyway: bool = False) -> bool:
-        """Tell whether the data set is there already; only a resumed run asks."""
-        options = self._options
-        if not (options.resume or anyway):
-            return False
-        sidecars = prepare_sidecar.read(prefix, options.json_keys)
-        store = Store(prefix, options.json_keys, self._tokenizer.token_type.str)
-        if sidecars is None or not prepare_sidecar.are_whole(prefix, sidecars):
-            return False
-        if all(sidecar["recipe"] == recipe for sidecar in sidecars):
+    def _is_done(self, prefix: str, recipe: str) -> bool:
+        """Tell whether there is nothing left to do, after removing what an earlier run left."""
+        store = self._store(prefix)
+        if self._is_there(prefix, recipe):
             if store.has_leftovers:
                 with store.locked(wait=True):
                     store.clear()
             return True
-        if store.directory.exists():
+        if self._whole(prefix) is None or store.directory.exists():
             return False
         raise usage(
             prefix,
             "the data set that is there has other inputs, another tokenizer or other options",
             "start without --resume to replace it, or take another --output-prefix",
         )
+
+    def _is_there(self, prefix: str, recipe: str) -> bool:
+        """Tell whether a data set is there already; it takes no lock, so its holder may ask."""
+        sidecars = self._whole(prefix)
+        return sidecars is not None and all(sidecar["recipe"] == recipe for sidecar in sidecars)
+
+    def _whole(self, prefix: str) -> list[dict[str, Any]] | None:
+        """Return the sidecars of a data set of which every file is there."""
+        sidecars = prepare_sidecar.read(prefix, self._options.json_keys)
+        if sidecars is None or not prepare_sidecar.are_whole(prefix, sidecars):
+            return None
+        return sidecars
+
+    def _store(self, prefix: str) -> Store:
+        return Store(prefix, self._options.json_keys, self._tokenizer.token_type.str)
 
     def _check_tokens(self, tokenizer: Tokenizer) -> None:
         """Refuse what the tokenizer cannot do, and say what may surprise."""

@@ -85,6 +85,20 @@ def test_shards_at_once(tmp_path, words, whole):
     assert not list(tmp_path.glob("*shard*"))
 
 
+def test_joined_by_another_meanwhile(tmp_path, words, whole):
+    """Of two processes that both find all shards, the second finds them joined, and ends."""
+    prefix = tmp_path / "out"
+    rest = (*words, "--output-prefix", prefix, "--shards", 2)
+    run(*rest, "--shard-index", 0)
+    first = {path: path.read_bytes() for path in tmp_path.glob("*shard-0*")}
+    assert run(*rest, "--shard-index", 1).code == 0
+    for path, content in first.items():
+        path.write_bytes(content)
+    assert run(*rest, "--shard-index", 1).summary["documents"] == 3699
+    assert data(prefix) == data(whole)
+    assert not list(tmp_path.glob("*shard*"))
+
+
 def test_shard_is_done_once(tmp_path, words, whole):
     """A pod that starts again finds its shard done; when all is joined, it finds that."""
     prefix = tmp_path / "out"
