@@ -26,10 +26,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev programs synth test test-core test-local lint snapshots bench lock generate clean
+.PHONY: help setup setup-dev programs control-plane synth test test-core test-local lint snapshots bench lock generate clean
 
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: .venv/.runtime node_modules/.installed ## Install what synthesis and deployment need.
 	@:
@@ -45,10 +45,13 @@ synth: setup ## Write the CloudFormation templates, the Kubernetes manifests and
 	$(BIN)/cdk8s synth --check-upgrade=false
 	$(BIN)/meks plan
 
-test: lint programs .venv-checkov/.installed ## Lint, then run every test; the first time builds the local control plane.
+control-plane: setup-dev ## Build etcd, Kubernetes and the operator for this machine, once.
+	$(BIN)/python -m megatron_eks.local.kubernetes.build
+
+test: lint programs .venv-checkov/.installed control-plane ## Lint, then run every test.
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-test-local: programs ## Run the tests on a real control plane alone.
+test-local: programs control-plane ## Run the tests on a real control plane alone.
 	$(BIN)/pytest -m control_plane $(PYTEST_ARGS)
 
 test-core: lint ## Lint, then run the tests that need no command line, cluster or upstream code.

@@ -59,7 +59,7 @@ def events_of(client: Client, job: Object) -> list[Object]:
 
 
 def wait_for_pods(
-    client: Client, job: Object, count: int, phase: str, seconds: float = 30
+    client: Client, job: Object, count: int, phase: str, seconds: float = 90
 ) -> list[Object]:
     """Return the pods of a job once all of them are in a phase."""
 

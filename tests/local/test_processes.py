@@ -76,7 +76,7 @@ def killed(script: str, folder: Path) -> list[int]:
 def test_a_killed_parent_leaves_no_process(tmp_path):
     """SIGKILL leaves no time to clean up, so the kernel does it."""
     pids = killed(_PARENT, tmp_path)
-    wait_for("the end of the child", lambda: not alive(pids), 5)
+    wait_for("the end of the child", lambda: not alive(pids), 30)
 
 
 def test_a_program_that_ends_is_reported_with_its_last_words(tmp_path):
@@ -158,7 +158,7 @@ def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(meks):
     client.close()
 
     assert meks("down").returncode == 0
-    assert not alive(pids)
+    wait_for("the end of all processes", lambda: not alive(pids), 30)
     assert meks("down").returncode == 0
     assert meks("status").returncode == 3
 
@@ -184,7 +184,7 @@ def test_meks_local_runs_pods_where_it_is_asked_to(meks, emitted):
     pid = json.loads(meks("status", "-o", "json").stdout)["pid"]
     pids = [pid, *descendants(pid)]
     assert meks("down").returncode == 0
-    wait_for("the end of all processes", lambda: not alive(pids), 5)
+    wait_for("the end of all processes", lambda: not alive(pids), 30)
 
 
 @pytest.mark.control_plane
@@ -193,4 +193,4 @@ def test_a_cluster_ends_with_its_supervisor(tmp_path):
     """Even where the supervisor is killed, which it cannot notice, and with the pods' processes."""
     pids = killed(_CLUSTER, tmp_path)
     assert len(pids) == 13
-    wait_for("the end of the cluster", lambda: not alive(pids), 5)
+    wait_for("the end of the cluster", lambda: not alive(pids), 30)

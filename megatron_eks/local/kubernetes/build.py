@@ -222,3 +222,8 @@ def _go_version(go: str, environment: Mapping[str, str]) -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+if __name__ == "__main__":
+    # So that no test waits for the build.
+    programs(os.environ, lambda line: print(line, flush=True))  # noqa: T201 -- a program here

@@ -263,7 +263,7 @@ class Client:
         return self._resources[key]
 
 
-def wait_for(what: str, condition: "Callable[[], _Found | None]", seconds: float = 30) -> _Found:
+def wait_for(what: str, condition: "Callable[[], _Found | None]", seconds: float = 60) -> _Found:
     """Return what a condition finds as soon as it finds something; raise TimeoutError."""
     deadline = time.monotonic() + seconds
     while True:

@@ -35,7 +35,7 @@ def test_a_deleted_pod_may_end_by_itself(cluster, run_pod):
     _says(cluster, pod, "ready")
     pids = cluster.processes_of(cluster.now(pod), "trap")
     _delete(cluster, pod)
-    wait_for("the pod to be gone", lambda: _gone(cluster, pod), 30)
+    wait_for("the pod to be gone", lambda: _gone(cluster, pod), 60)
     assert pids
     assert not alive(pids)
 
@@ -48,7 +48,7 @@ def test_a_pod_that_does_not_end_is_killed(cluster, run_pod):
     began = time.monotonic()
     _delete(cluster, pod)
     wait_for("the pod to hear", lambda: "told" in cluster.logs(pod, "main"))
-    wait_for("the pod to be gone", lambda: _gone(cluster, pod), 30)
+    wait_for("the pod to be gone", lambda: _gone(cluster, pod), 60)
     assert time.monotonic() - began >= 2
     assert pids
     assert not alive(pids)

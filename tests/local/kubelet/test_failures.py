@@ -85,7 +85,7 @@ def test_a_lost_node_is_replaced(cluster, start):
     name, node = worker["metadata"]["name"], worker["spec"]["nodeName"]
     processes = descendants(cluster.plane.processes.pids[f"kubelet-{node}"])
     cluster.fleet.lose(node)
-    wait_for("the end of its processes", lambda: not alive(processes), 5)
+    wait_for("the end of its processes", lambda: not alive(processes), 30)
     cluster.add_gpu_node()
 
     def evicted() -> bool:
