@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from megatron_eks.config.errors import Code, Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.rules.quantity import quantity
+from megatron_eks.quantity import quantity
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import EFA, GPU, HUGEPAGES, Container, Manifest, Pod
 

@@ -6,8 +6,8 @@ from difflib import get_close_matches
 from fractions import Fraction
 
 from megatron_eks.config.errors import Code, Level, Path
+from megatron_eks.quantity import quantity
 from megatron_eks.rules.manifest_set import Found, ManifestSet, Reference, may_share, references
-from megatron_eks.rules.quantity import quantity
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest, Pod
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from megatron_eks.config.errors import Code, Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.quantity import quantity
+from megatron_eks.quantity import quantity
 from megatron_eks.rules.values import is_absent, items, mapping, number, text
 
 GPU = "nvidia.com/gpu"
