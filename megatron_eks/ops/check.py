@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from megatron_eks.config.allowances import Allowance, apply, in_comments
 from megatron_eks.config.errors import Code, Finding, Level, has_errors
 from megatron_eks.config.load import MAX_DEPTH, Document, Json, read_documents, read_json
-from megatron_eks.ops.output import count, structured
-from megatron_eks.rules.allowances import Allowance, apply, in_comments
+from megatron_eks.ops.output import count, counted, structured
 from megatron_eks.rules.dockerfiles import (
     findings_in_dockerfile,
     instructions,
@@ -29,7 +29,7 @@ _DONE, _REFUSED = 0, 2
 
 def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
     """Check files and directories, print what is found, and return the exit code."""
-    checked = _Checked()
+    checked = Checked()
     for path in paths:
         checked.add(path)
     findings = sorted(checked.findings(), key=_order)
@@ -37,15 +37,7 @@ def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
         stdout.writelines(f"{finding}\n" for finding in findings)
     else:
         stdout.write(structured([dict(finding.as_json()) for finding in findings], output))
-    errors, warnings, allowed = (
-        sum(finding.level is level for finding in findings)
-        for level in (Level.ERROR, Level.WARNING, Level.ALLOWED)
-    )
-    sys.stderr.write(
-        f"checked {checked.counted()}: "
-        f"{count(errors, 'error')}, {count(warnings, 'warning')}"
-        + (f", {allowed} allowed\n" if allowed else "\n")
-    )
+    sys.stderr.write(f"checked {checked.counted()}: {counted(findings)}\n")
     return _REFUSED if has_errors(findings) else _DONE
 
 
@@ -55,7 +47,7 @@ def _order(finding: Finding) -> tuple[int, str, int, str, tuple[str, ...]]:
 
 
 @dataclass
-class _Checked:
+class Checked:
     """Files read so far, by what they hold; each file once, however often it is named."""
 
     templates: int = 0
