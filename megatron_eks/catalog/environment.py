@@ -35,6 +35,7 @@ class Policy:
 
 
 _REMOVE = "remove it"
+_TIMEOUT = "use --distributed-timeout-minutes, in a job file runtime.distributed_timeout_minutes"
 
 POLICIES: dict[str, Policy] = {
     # Set by the plan
@@ -128,14 +129,10 @@ POLICIES: dict[str, Policy] = {
     "NCCL_TIMEOUT": Policy(
         Verdict.NO_EFFECT,
         "neither NCCL nor torch reads it",
-        "use runtime.distributed_timeout_minutes",
+        _TIMEOUT,
     ),
-    "TORCH_DISTRIBUTED_TIMEOUT": Policy(
-        Verdict.NO_EFFECT, "torch does not read it", "use runtime.distributed_timeout_minutes"
-    ),
-    "NCCL_SOCKET_TIMEOUT_MS": Policy(
-        Verdict.NO_EFFECT, "NCCL does not read it", "use runtime.distributed_timeout_minutes"
-    ),
+    "TORCH_DISTRIBUTED_TIMEOUT": Policy(Verdict.NO_EFFECT, "torch does not read it", _TIMEOUT),
+    "NCCL_SOCKET_TIMEOUT_MS": Policy(Verdict.NO_EFFECT, "NCCL does not read it", _TIMEOUT),
     "NCCL_BLOCKING_WAIT": Policy(
         Verdict.NO_EFFECT, "torch no longer reads it", "use TORCH_NCCL_BLOCKING_WAIT"
     ),
@@ -195,10 +192,10 @@ POLICIES: dict[str, Policy] = {
 NEEDLESS = frozenset(
     {
         *("FI_EFA_ENABLE_SHM_TRANSFER", "FI_EFA_FORK_SAFE", "FI_EFA_USE_DEVICE_RDMA"),
-        *("NCCL_TUNER_PLUGIN", "RDMAV_FORK_SAFE"),
+        *("NCCL_TUNER_PLUGIN", "RDMAV_FORK_SAFE", "TORCH_NCCL_AVOID_RECORD_STREAMS"),
     }
 )
-"""Refused in a job file because the plugin sets them; elsewhere they do no harm by themselves."""
+"""Refused in a job file because the plugin or torch does it; elsewhere they do no harm."""
 
 PREFIXES: dict[str, Policy] = {
     "PET_": Policy(Verdict.REFUSED, "the training operator sets torchrun's variables", _REMOVE),

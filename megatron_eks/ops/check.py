@@ -1,6 +1,7 @@
 """`meks check`: applies the rules to templates and manifests on disk."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from megatron_eks.rules.templates import findings_in_templates, is_template
 _SUFFIXES = frozenset({".json", ".template", ".yaml", ".yml"})
 _SKIPPED = frozenset({"node_modules"})
 _RENDERED_BY_HELM = frozenset({"files", "templates"})
+# What envsubst, Terraform, Jinja and Helm replace; a text with such marks need not be YAML yet.
+_ENGINE = re.compile(r"\{\{|[%$]\{|\{%|%[A-Z_]+%")
 _MAX_BYTES = 64 * 1024**2
 
 _DONE, _REFUSED = 0, 2
@@ -201,7 +204,9 @@ def _documents(text: str, path: Path) -> list[Document]:
 
 def _is_for_an_engine(text: str, path: Path) -> bool:
     """Recognise text for some template engine: what comes out of it can be checked, not this."""
-    return "{{" in text or (path.suffix.lower() == ".template" and "AWS::" not in text)
+    return _ENGINE.search(text) is not None or (
+        path.suffix.lower() == ".template" and "AWS::" not in text
+    )
 
 
 def _too_deep(value: Json) -> bool:

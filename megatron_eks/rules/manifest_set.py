@@ -1,5 +1,6 @@
 """Kubernetes objects that are applied together, and what they refer to by name."""
 
+import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,8 +65,18 @@ class ManifestSet:
 
 
 def may_share(one: Manifest, other: Manifest) -> bool:
-    """Tell whether two objects may be in one namespace; without one it is said at the command."""
-    return None in {one.namespace, other.namespace} or one.namespace == other.namespace
+    """Tell whether two objects may be in one namespace; without one it is said at the command.
+
+    Then only those of one folder are meant for one command.
+    """
+    if None in {one.namespace, other.namespace}:
+        return in_one_folder(one, other)
+    return one.namespace == other.namespace
+
+
+def in_one_folder(one: Manifest, other: Manifest) -> bool:
+    """Tell whether two objects stand in one folder; another one may be another example."""
+    return posixpath.dirname(one.file) == posixpath.dirname(other.file)
 
 
 def references(manifest: Manifest) -> Iterator[Reference]:

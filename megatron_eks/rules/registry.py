@@ -81,7 +81,6 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     pods.quantities,
     pods.extended_resources,
     pods.memory_volumes,
-    pods.pinned_images,
     pods.host_network_dns,
     pods.efa_requested,
     pod_fields.labels,
@@ -102,6 +101,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
 )
 
 SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
+    pods.pinned_images,
     relations.named_objects,
     relations.claims,
     relations.lustre_volumes,

@@ -7,7 +7,14 @@ from fractions import Fraction
 
 from megatron_eks.config.errors import Code, Level, Path
 from megatron_eks.quantity import quantity
-from megatron_eks.rules.manifest_set import Found, ManifestSet, Reference, may_share, references
+from megatron_eks.rules.manifest_set import (
+    Found,
+    ManifestSet,
+    Reference,
+    in_one_folder,
+    may_share,
+    references,
+)
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest, Pod
 
@@ -34,7 +41,11 @@ def named_objects(together: ManifestSet) -> Iterator[Found]:
 
 
 def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) -> Iterator[Found]:
-    elsewhere = [each for each in together.of(reference.kind) if each.name == reference.name]
+    elsewhere = [
+        each
+        for each in together.of(reference.kind)
+        if each.name == reference.name and in_one_folder(manifest, each)
+    ]
     beside = [each.name for each in together.beside(manifest, reference.kind) if each.name]
     close = get_close_matches(reference.name, beside, 1, _CLOSE)
     made_here = bool(beside) and together.makes_namespace(manifest.namespace)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from megatron_eks.config.errors import Code, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import is_absent, items, mapping, shown, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest, Pod
 
 Labels = Mapping[str, Json]
@@ -29,7 +29,8 @@ def services(together: ManifestSet) -> Iterator[Found]:
     """
     for service in together.of("Service"):
         selector = mapping(service.spec.get("selector")) or {}
-        if not selector:
+        # What EKS installs there is in no file.
+        if not selector or service.namespace == "kube-system":
             continue
         pods = _pods_beside(service, together)
         chosen = [pod for manifest, pod in pods if _selects(selector, _labels(manifest, pod))]
@@ -55,7 +56,7 @@ def _named_ports(service: Manifest, pods: list[Pod]) -> Iterator[Found]:
     }
     for index, value in enumerate(items(service.spec.get("ports")) or []):
         name = text((mapping(value) or {}).get("targetPort"))
-        if name is not None and not name.isdigit() and name not in known:
+        if name is not None and not (name.isdigit() or is_placeholder(name) or name in known):
             found = f"no container has a port named {shown(name)}"
             names = ", ".join(sorted(filter(None, known))) or "none"
             path = ("spec", "ports", index, "targetPort")

@@ -9,7 +9,7 @@ from functools import cached_property
 from megatron_eks.config.errors import Code, Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
-from megatron_eks.rules.values import is_absent, items, mapping, number, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, text
 
 GPU = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
@@ -159,7 +159,8 @@ class Manifest:
     @cached_property
     def namespace(self) -> str | None:
         """Its namespace; None where it is said elsewhere, or there is none."""
-        return text((mapping(self.body.get("metadata")) or {}).get("namespace"))
+        name = text((mapping(self.body.get("metadata")) or {}).get("namespace"))
+        return None if name is None or is_placeholder(name) else name
 
     @cached_property
     def labels(self) -> "Mapping[str, Json]":

@@ -81,6 +81,16 @@ def test_findings_in_sets(case):
     assert found == case["expect"]
 
 
+def test_another_folder_is_another_example():
+    """Without a namespace only the objects of one folder are meant for each other."""
+    case = next(each for each in SETS if each["name"] == "a key that a ConfigMap lacks")
+    config, pod = case["objects"]
+    text = "apiVersion: v1\nkind: Pod\n"
+    for folder, findings in (("one", 1), ("two", 0)):
+        documents = [Document("one/config.yaml", config), Document(f"{folder}/pod.yaml", pod)]
+        assert len(findings_in_manifests(documents, lambda _: text)) == findings
+
+
 def test_an_object_twice_in_a_file():
     """A second object of one name is a finding in its own file, and none in an overlay."""
     one, same, overlay = (Document(file, cases.good_job()) for file in ("a", "a", "b"))
