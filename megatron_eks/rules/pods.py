@@ -1,15 +1,19 @@
 """Rules over the pods of any workload: resources, memory volumes, images, host network."""
 
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 
 from megatron_eks.config.errors import Code, Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
+from megatron_eks.rules.hardware import instance_types
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import EFA, GPU, HUGEPAGES, Container, Manifest, Pod
 
+# What does not go through NCCL, by the usual flag of a training program.
+_OTHER_BACKEND = re.compile(r"--(?:dist[-_])?backend[= ]+(?:gloo|mpi)\b")
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 
 
@@ -207,8 +211,12 @@ def efa_requested(manifest: Manifest) -> Iterator[Finding]:
     if sum(pod.replicas or 1 for pod in pods) < 2:  # noqa: PLR2004 -- two pods make a network
         return
     for pod in pods:
-        if not pod.names(EFA) and not items(pod.spec.get("resourceClaims")):
-            found = f"GPUs on several nodes and no {EFA}, so NCCL uses TCP between them"
+        types = instance_types(pod)
+        without = bool(types) and not any(each.efa_interfaces for each in types)
+        other = any(_OTHER_BACKEND.search(each.line) for each in pod.containers)
+        claimed = pod.names(EFA) or items(pod.spec.get("resourceClaims"))
+        if not (claimed or without or other):
+            found = f"GPUs of several pods and no {EFA}, so NCCL uses TCP between nodes"
             remedy = "request the node's EFA devices, where the instance type has any"
             yield Finding(Code.EFA_NOT_REQUESTED, pod.path, found, remedy, Level.WARNING)
 

@@ -27,7 +27,8 @@ def processes(manifest: Manifest) -> Iterator[Finding]:
     value = manifest.spec.get("nprocPerNode")
     elastic = (mapping(manifest.spec.get("elasticPolicy")) or {}).get("nProcPerNode")
     if is_absent(value) and is_absent(elastic):
-        if gpus and not _has_count(manifest):
+        launched = all(each.has_launcher for each in _main_containers(manifest))
+        if gpus and launched and not _has_count(manifest):
             found = "not given, so torchrun starts as many processes as it sees GPUs, or else CPUs"
             yield _wrong(manifest, found, gpus, Level.WARNING)
     elif is_absent(value):
@@ -118,8 +119,11 @@ def _flag_found(manifest: Manifest, path: Path, flag: str, value: str, nodes: in
     elif flag == "standalone":
         found, level = "--standalone: every node trains alone", Level.ERROR
     else:
-        # The operator's own variable, or the number that it would write, is right, though idle.
-        same = flag == "nnodes" and number(value) == nodes
+        # The operator's own variable, or what it would write, is right, though idle.
+        elastic = mapping(manifest.spec.get("elasticPolicy")) or {}
+        same = (flag == "nnodes" and number(value) == nodes) or (
+            flag == "rdzv-backend" and value == elastic.get("rdzvBackend")
+        )
         level = Level.WARNING if same or "$" in value else Level.ERROR
         found = f"--{flag} {shown(value)} overrides what the training operator sets for each pod"
     remedy = "remove it: torchrun reads PET_ variables; another rendezvous goes into elasticPolicy"

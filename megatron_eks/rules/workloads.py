@@ -74,6 +74,11 @@ class Container:
         """Tell whether the command line starts torchrun."""
         return any(_LAUNCHER.search(word) for _, word in self.words)
 
+    @cached_property
+    def line(self) -> str:
+        """Command and arguments in one text."""
+        return " ".join(word for _, word in self.words)
+
     def names(self, resource: str) -> bool:
         """Tell whether it asks for a resource, in whatever amount but none."""
         given = [self.amounts(kind).get(resource) for kind in ("limits", "requests")]
