@@ -228,6 +228,7 @@ class Code(StrEnum):
     DUPLICATE_OBJECT = "MEKS-0665"
     FILE_OWNERS = "MEKS-0666"
     BROAD_RIGHTS = "MEKS-0667"
+    VARIABLE_MISSING = "MEKS-0680"
     # Dockerfiles, and what is allowed on purpose
     IMAGE_VARIABLE = "MEKS-0700"
     IMAGE_VARIABLE_ADVISED_AGAINST = "MEKS-0701"
