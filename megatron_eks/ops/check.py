@@ -18,6 +18,8 @@ from megatron_eks.rules.dockerfiles import (
     is_dockerfile,
 )
 from megatron_eks.rules.manifests import elements, findings_in_manifests, is_manifest
+from megatron_eks.rules.node_pools import node_pools
+from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.templates import findings_in_templates, is_template
 
 _SUFFIXES = frozenset({".json", ".template", ".yaml", ".yml"})
@@ -95,7 +97,9 @@ class Checked:
         found: list[Finding] = []
         for templates in self._templates.values():
             found += findings_in_templates(templates, self._texts.__getitem__)
-        found += findings_in_manifests(self._manifests, self._texts.__getitem__)
+        values = {each.file: each.value for every in self._templates.values() for each in every}
+        pools = node_pools(TemplateSet(values)) if self._manifests else []
+        found += findings_in_manifests(self._manifests, self._texts.__getitem__, pools)
         for file in self.dockerfiles:
             found += findings_in_dockerfile(self._texts[file], file)
         placed = [((finding.file, finding.line), finding) for finding in found]

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.node_pools import NodePool
 from megatron_eks.rules.values import is_placeholder, items, mapping, text
 from megatron_eks.rules.workloads import Manifest, Pod
 
@@ -36,8 +37,10 @@ class Reference:
 class ManifestSet:
     """Objects by kind."""
 
-    def __init__(self, objects: Sequence[Manifest]) -> None:
+    def __init__(self, objects: Sequence[Manifest], node_pools: Sequence[NodePool] = ()) -> None:
         self.objects = objects
+        self.node_pools = list(node_pools)
+        """The node groups of templates that were given with them."""
 
     @cached_property
     def _by_kind(self) -> dict[str, list[Manifest]]:

@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.errors import Code, Finding, Level
 from megatron_eks.rules.hardware import instance_types
+from megatron_eks.rules.workloads import EFA, GPU
 
 if TYPE_CHECKING:
-    from megatron_eks.rules.workloads import Container, Manifest
+    from megatron_eks.rules.workloads import Container, Manifest, Pod
 
 _QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 _SPLIT = re.compile(r"--(tensor-model|context)-parallel-size[= ]+(?P<size>[0-9]+)\b")
@@ -35,8 +37,8 @@ def queues(manifest: "Manifest") -> Iterator[Finding]:
     before Blackwell unless the variable is 1. The image may set it, so this is a warning.
     """
     for pod in manifest.pods:
-        types = instance_types(pod)
-        if types and all(each.gpu.cuda_major >= _BLACKWELL for each in types):
+        types = instance_types(pod) or _by_amounts(pod)
+        if not types or any(each.gpu.cuda_major >= _BLACKWELL for each in types):
             continue
         for container in pod.containers:
             named = any(each.name == _QUEUES for each in container.variables)
@@ -46,3 +48,12 @@ def queues(manifest: "Manifest") -> Iterator[Finding]:
                 remedy = f'set {_QUEUES} to "1", here or in the image; Blackwell needs none'
                 path = (*container.path, "env")
                 yield Finding(Code.VARIABLE_MISSING, path, found, remedy, Level.WARNING)
+
+
+def _by_amounts(pod: "Pod") -> list[InstanceType]:
+    """Return the types with NVLink that have as many GPUs and EFA devices as a pod asks for."""
+    asked = [sum(each.requested(name) for each in pod.containers) for name in (GPU, EFA)]
+    if not all(asked):
+        return []
+    every = [each for each in INSTANCES.values() if each.nvlink_gb_s]
+    return [each for each in every if [each.gpus, each.efa_interfaces] == asked]

@@ -61,7 +61,7 @@ def refused_variables(manifest: Manifest) -> Iterator[Finding]:
             if container.is_init or not (operator or container.names(GPU)):
                 # mpirun hands on what its launcher names to pods that have the GPUs.
                 if manifest.kind == "MPIJob" and not container.is_init:
-                    yield from _handed_on(container, manifest, level)
+                    yield from _handed_on(container, manifest)
                 continue
             for path, name, value in (*_listed(container), *_on_the_line(container)):
                 rendezvous = RENDEZVOUS.fullmatch(name) is not None
@@ -96,11 +96,12 @@ def _on_the_line(container: Container) -> Iterator[tuple[Path, str, str | None]]
             yield path, match["name"], match["value"].strip("\"'")
 
 
-def _handed_on(launcher: Container, manifest: Manifest, level: Level) -> Iterator[Finding]:
+def _handed_on(launcher: Container, manifest: Manifest) -> Iterator[Finding]:
     workers = [(each, pod) for pod in manifest.pods for each in pod.containers if each.names(GPU)]
     for path, name, value in _on_the_line(launcher):
         if workers and not RENDEZVOUS.fullmatch(name):
-            yield from _judged(_Set(path, name, value), *workers[0], level)
+            # Benchmarks try things out by this option.
+            yield from _judged(_Set(path, name, value), *workers[0], Level.WARNING)
 
 
 def _judged(variable: _Set, container: Container, pod: Pod, level: Level) -> Iterator[Finding]:

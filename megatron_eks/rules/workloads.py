@@ -89,6 +89,14 @@ class Container:
         resources = mapping(self.body.get("resources")) or {}
         return mapping(resources.get(kind)) or {}
 
+    def requested(self, resource: str) -> Fraction:
+        """Return what it keeps a node's share of; without a request its limit is one."""
+        for kind in ("requests", "limits"):
+            value = self.amounts(kind).get(resource)
+            if not is_absent(value):
+                return quantity(value) or Fraction(0)
+        return Fraction(0)
+
     def amount(self, resource: str) -> Fraction | None:
         """Return how much of a resource it may use; a device's request is its limit."""
         for kind in ("limits", "requests"):
