@@ -233,6 +233,8 @@ class Code(StrEnum):
     UNTOLERATED = "MEKS-0682"
     NODE_ROOM = "MEKS-0683"
     NODES_ENOUGH = "MEKS-0684"
+    SELECTS_NOTHING = "MEKS-0685"
+    LIMIT_RANGE = "MEKS-0686"
     # Dockerfiles, and what is allowed on purpose
     IMAGE_VARIABLE = "MEKS-0700"
     IMAGE_VARIABLE_ADVISED_AGAINST = "MEKS-0701"

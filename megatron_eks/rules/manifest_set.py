@@ -105,16 +105,32 @@ def _others(manifest: Manifest) -> Iterator[Reference]:
         kind, name = text(role.get("kind")), text(role.get("name"))
         if kind in {"Role", "ClusterRole"} and name is not None:
             yield Reference(("roleRef", "name"), kind, name)
+        yield from _subjects(manifest)
+    if manifest.kind == "StatefulSet" and (name := text(spec.get("serviceName"))):
+        yield Reference(("spec", "serviceName"), "Service", name)
+
+
+def _subjects(manifest: Manifest) -> Iterator[Reference]:
+    """Return the service accounts of a binding that are in its own namespace."""
+    for index, value in enumerate(items(manifest.body.get("subjects")) or []):
+        subject = mapping(value) or {}
+        name, space = text(subject.get("name")), text(subject.get("namespace"))
+        own = manifest.namespace is not None and space in {None, manifest.namespace}
+        if subject.get("kind") == "ServiceAccount" and name is not None and own:
+            yield Reference(("subjects", index, "name"), "ServiceAccount", name)
 
 
 def _of_pod(pod: Pod) -> Iterator[Reference]:
     path = pod.path[1:]
-    account = text(pod.spec.get("serviceAccountName"))
-    if account not in {None, "", "default"}:
-        yield Reference((*path, "serviceAccountName"), "ServiceAccount", account or "")
-    priority = text(pod.spec.get("priorityClassName"))
-    if priority and not priority.startswith("system-"):
-        yield Reference((*path, "priorityClassName"), "PriorityClass", priority)
+    # Pods find each other by HOSTNAME.SUBDOMAIN through a headless Service of that name.
+    for key, kind, given in (
+        ("serviceAccountName", "ServiceAccount", ("default",)),
+        ("subdomain", "Service", ()),
+        ("priorityClassName", "PriorityClass", ("system-cluster-critical", "system-node-critical")),
+    ):
+        name = text(pod.spec.get(key))
+        if name and name not in given:
+            yield Reference((*path, key), kind, name)
     for index, value in enumerate(items(pod.spec.get("imagePullSecrets")) or []):
         yield from _one((*path, "imagePullSecrets", index, "name"), "Secret", value, "name")
     for index, value in enumerate(items(pod.spec.get("volumes")) or []):

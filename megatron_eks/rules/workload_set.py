@@ -47,6 +47,28 @@ def services(together: ManifestSet) -> Iterator[Found]:
             yield service, finding
 
 
+def selectors(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a network policy or disruption budget that selects no pod beside it, but nearly.
+
+    Kubernetes, "Network Policies" and "Specifying a Disruption Budget": it protects nothing then.
+    """
+    for each in together.of("NetworkPolicy", "PodDisruptionBudget"):
+        key = "podSelector" if each.kind == "NetworkPolicy" else "selector"
+        body = mapping(each.spec.get(key)) or {}
+        labels = mapping(body.get("matchLabels")) or {}
+        pods = _pods_beside(each, together)
+        if not labels or any(_selects(labels, _labels(manifest, pod)) for manifest, pod in pods):
+            continue
+        near = [
+            (name, pod.labels[name]) for name in labels for _, pod in pods if name in pod.labels
+        ]
+        if near and each.namespace != "kube-system":
+            name, value = near[0]
+            found = f"no pod beside it has these labels; {name} is {shown(value)} there"
+            path, remedy = ("spec", key, "matchLabels"), "select a pod's labels"
+            yield each, each.find(Code.SELECTS_NOTHING, path, found, remedy, Level.WARNING)
+
+
 def _named_ports(service: Manifest, pods: list[Pod]) -> Iterator[Found]:
     known = {
         text((mapping(port) or {}).get("name"))
