@@ -185,6 +185,10 @@ class Code(StrEnum):
     CLUSTER_CONTROL = "MEKS-0548"
     OPEN_TO_ALL = "MEKS-0549"
     ENCRYPTION = "MEKS-0551"
+    UNKNOWN_VALUE = "MEKS-0570"
+    ACCESS_ENTRY = "MEKS-0571"
+    ENDPOINT_NAME = "MEKS-0572"
+    TEMPLATE_SECRET = "MEKS-0573"  # noqa: S105 -- the number of a finding
     # Rules over manifests
     CONTAINER_NAME = "MEKS-0601"
     RENDEZVOUS_FLAG = "MEKS-0602"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from megatron_eks.catalog.environment import NEEDLESS, Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import ABOUT_EFA, Context, judge
 from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import shown
-from megatron_eks.rules.variables import RENDEZVOUS, kind_of_secret
+from megatron_eks.rules.variables import RENDEZVOUS
 
 _NAME = re.compile(r"(docker|container)file([.-].*)?|.*\.(docker|container)file", re.IGNORECASE)
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator
 
 from megatron_eks.config.errors import Finding
 from megatron_eks.rules import (
+    access,
     capacity,
     clusters,
     controls,
     interfaces,
+    listed_values,
     lustre,
     lustre_ports,
     megatron_runs,
@@ -26,6 +28,7 @@ from megatron_eks.rules import (
     roles,
     scheduling,
     security_groups,
+    template_details,
     variables,
     workload_set,
 )
@@ -67,6 +70,20 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     networks.placement,
     networks.addon_settings,
     pod_roles.every_bucket,
+    listed_values.listed,
+    listed_values.one_of_two,
+    listed_values.labels,
+    access.access_entries,
+    access.open_policies,
+    access.open_trust,
+    access.wide_policies,
+    access.identity_agent,
+    template_details.addresses,
+    template_details.endpoints,
+    template_details.builds,
+    template_details.keeping,
+    template_details.lustre_details,
+    template_details.addon_versions,
 )
 
 MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (

@@ -14,6 +14,7 @@ from megatron_eks.catalog.environment_verdicts import (
 from megatron_eks.config.errors import Code, Finding, Level, Path
 from megatron_eks.rules.hardware import instance_types, type_names
 from megatron_eks.rules.megatron_runs import splits_layers, uses_fsdp
+from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import EFA, GPU, Container, Manifest, Pod, Variable
 
@@ -32,15 +33,6 @@ _EXPORTED = re.compile(
     r"(?:\bexport|(?<!\S)-x)\s+(?P<name>[A-Za-z_]\w*)=(?P<value>\"[^\"]*\"|'[^']*'|[^\s\"';&|]*)"
 )
 
-_TOKENS = {
-    "hugging_face": "a Hugging Face token",
-    "aws": "an AWS access key",
-    "github": "a GitHub token",
-}
-_TOKEN = re.compile(
-    r"\b(?:(?P<hugging_face>hf_[A-Za-z0-9]{30,})|(?P<aws>(?:AKIA|ASIA)[A-Z0-9]{16})"
-    r"|(?P<github>gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{60,}))\b"
-)
 _TOKEN_FLAG = re.compile(
     r"(?<![\w-])(?P<flag>--(?:hf|hugging[_-]?face|hub|api)[_-](?:token|key))"
     r"(?:(?:=|[ \t]+)(?P<value>\S+)|$)"
@@ -203,12 +195,6 @@ def _secret_in_word(word: str, next_word: str) -> str | None:
     value = (next_word if alone else flag["value"] or "").strip("\"'")
     given = value and not value.startswith("-") and not is_placeholder(value)
     return f"a secret after {flag['flag']}" if given else None
-
-
-def kind_of_secret(value: str) -> str | None:
-    """Say what a value surely is by its form: a token or key of a known service."""
-    match = _TOKEN.search(value)
-    return _TOKENS[match.lastgroup] if match and match.lastgroup else None
 
 
 def duplicate_variables(manifest: Manifest) -> Iterator[Finding]:
