@@ -185,6 +185,8 @@ class Code(StrEnum):
     CLUSTER_CONTROL = "MEKS-0548"
     OPEN_TO_ALL = "MEKS-0549"
     ENCRYPTION = "MEKS-0551"
+    PROPERTY = "MEKS-0560"
+    REFERENCE = "MEKS-0561"
     # Rules over manifests
     CONTAINER_NAME = "MEKS-0601"
     RENDEZVOUS_FLAG = "MEKS-0602"
@@ -228,6 +230,8 @@ class Code(StrEnum):
     DUPLICATE_OBJECT = "MEKS-0665"
     FILE_OWNERS = "MEKS-0666"
     BROAD_RIGHTS = "MEKS-0667"
+    WRONG_VALUE = "MEKS-0670"
+    MISSING_FIELD = "MEKS-0671"
     # Dockerfiles, and what is allowed on purpose
     IMAGE_VARIABLE = "MEKS-0700"
     IMAGE_VARIABLE_ADVISED_AGAINST = "MEKS-0701"

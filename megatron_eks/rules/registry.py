@@ -7,6 +7,7 @@ from megatron_eks.rules import (
     capacity,
     clusters,
     controls,
+    fields,
     interfaces,
     lustre,
     lustre_ports,
@@ -19,6 +20,7 @@ from megatron_eks.rules import (
     pod_runtime,
     pod_shape,
     pods,
+    properties,
     pytorch_jobs,
     relations,
     rendezvous,
@@ -65,6 +67,8 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     networks.placement,
     networks.addon_settings,
     pod_roles.every_bucket,
+    properties.shapes,
+    properties.references,
 )
 
 MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
@@ -89,9 +93,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     pod_fields.names,
     pod_fields.resources,
     pod_shape.api_versions,
-    pod_shape.texts,
     pod_shape.duplicates,
-    pod_shape.unknown_keys,
     pod_shape.selectors,
     pod_shape.tolerations,
     pod_runtime.job_fields,
@@ -99,6 +101,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     pod_runtime.needless_privilege,
     pod_runtime.file_owners,
     pod_runtime.broad_rights,
+    fields.fields,
 )
 
 SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (

@@ -35,12 +35,22 @@ class Resource:
         return Finding(code, ("Resources", self.id, *path), found, remedy, level, self.file)
 
 
+@dataclass(frozen=True)
+class Names:
+    """What the references of a template may name."""
+
+    known: frozenset[str]
+    whole: bool
+    """Tell whether the template names its version or parameters: it is no fragment of one."""
+
+
 class TemplateSet:
     """Resources by type over all templates, and what a reference points to."""
 
     def __init__(self, templates: "Mapping[str, Json]") -> None:
         self._resources: dict[tuple[str, str], Resource] = {}
         self._types: dict[str, list[Resource]] = defaultdict(list)
+        self._names: dict[str, Names | None] = {}
         # None where two templates export the same name: nobody can tell which one is meant.
         self._exports: dict[str, tuple[str, Json] | None] = {}
         for file, template in templates.items():
@@ -51,6 +61,14 @@ class TemplateSet:
         """Return every resource of these types, template by template."""
         for name in types:
             yield from self._types.get(name, ())
+
+    def everything(self) -> Iterator[Resource]:
+        """Return every resource."""
+        yield from self._resources.values()
+
+    def names(self, file: str) -> Names | None:
+        """Return what a template's references may name; None where a macro may bring more."""
+        return self._names.get(file)
 
     def target(self, value: Json, file: str) -> Resource | None:
         """Return the resource that a reference in a template points to, if it is at hand."""
@@ -87,6 +105,11 @@ class TemplateSet:
     def _read(self, file: str, template: "Mapping[str, Json]") -> None:
         # Beside a loop or a macro anything that seems missing may yet come: then nothing is known.
         resources = mapping(template.get("Resources"))
+        parameters = mapping(template.get("Parameters"))
+        known = resources is not None and parameters is not None and "Transform" not in template
+        whole = bool(parameters) or "AWSTemplateFormatVersion" in template
+        names = Names(frozenset({**(resources or {}), **(parameters or {})}), whole)
+        self._names[file] = names if known else None
         for name, body in (resources or {}).items():
             kind = text(body.get("Type")) if isinstance(body, dict) else None
             if isinstance(body, dict) and kind is not None:

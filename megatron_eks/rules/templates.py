@@ -6,6 +6,7 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Document, Json, read_documents, read_json
 from megatron_eks.rules.allowances import apply, in_metadata
 from megatron_eks.rules.registry import TEMPLATE_RULES
+from megatron_eks.rules.shapes import specific
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import mapping, text
 
@@ -21,8 +22,7 @@ def check_template(template: "Mapping[str, Json]") -> Iterator[Finding]:
 def check_templates(templates: "Mapping[str, Json]") -> Iterator[Finding]:
     """Judge templates that are deployed together, by file name; imports reach their exports."""
     together = TemplateSet(templates)
-    for rule in TEMPLATE_RULES:
-        yield from rule(together)
+    return specific(finding for rule in TEMPLATE_RULES for finding in rule(together))
 
 
 def is_template(value: Json) -> bool:
