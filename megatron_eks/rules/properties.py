@@ -1,7 +1,7 @@
 """Rules over any resource: its keys and the kinds of its values, and what it refers to."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from megatron_eks.config.errors import Code, Finding, Level, Path
@@ -11,6 +11,7 @@ from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import shown, text
 
 _CLOSE = 0.75
+_NEARLY = 0.95
 # CloudFormation User Guide, "Resource attribute reference".
 _ATTRIBUTES = (
     *("Condition", "CreationPolicy", "DeletionPolicy", "DependsOn", "Metadata", "Properties"),
@@ -30,6 +31,9 @@ def shapes(templates: TemplateSet) -> Iterator[Finding]:
     back after minutes.
     """
     known = table(CLOUDFORMATION)
+    for resource in templates.without_type():
+        found, remedy = "a resource without Type", "say what it is: Type: AWS::..."
+        yield resource.find(Code.PROPERTY, ("Type",), found, remedy)
     for resource in templates.everything():
         shape = known.get(resource.type)
         if shape is None:
@@ -42,8 +46,9 @@ def shapes(templates: TemplateSet) -> Iterator[Finding]:
 
 
 def _type(resource: Resource, known: "Mapping[str, object]") -> Iterator[Finding]:
-    same = [name for name in known if name.lower() == resource.type.lower()]
-    close = same or get_close_matches(resource.type, known, 1, 0.95)
+    types = [name for name in known if not name.startswith("@")]
+    same = [name for name in types if name.lower() == resource.type.lower()]
+    close = same or get_close_matches(resource.type, types, 1, _NEARLY)
     if close:
         found = f"{shown(resource.type)} is no resource type"
         yield resource.find(Code.PROPERTY, ("Type",), found, f"did you mean {close[0]}?")
@@ -88,17 +93,49 @@ def references(templates: TemplateSet) -> Iterator[Finding]:
     without a parameter; what is nearly there is misspelt all the same.
     """
     for resource in templates.everything():
-        names = templates.names(resource.file)
-        if names is None:
+        named = (*_named(dict(resource.body), ()), *_after(resource))
+        for path, found, remedy in _unresolved(templates, resource.file, named):
+            yield resource.find(Code.REFERENCE, path, found, remedy)
+    for file, outputs in templates.outputs():
+        for path, found, remedy in _unresolved(templates, file, _named(outputs, ("Outputs",))):
+            yield Finding(Code.REFERENCE, path, found, remedy, file=file)
+
+
+def _unresolved(
+    templates: TemplateSet, file: str, named: "Iterable[tuple[Path, str]]"
+) -> Iterator[tuple[Path, str, str]]:
+    names = templates.names(file)
+    for path, name in named if names is not None else ():
+        if names is None or name in names.known or name.startswith("AWS::"):
             continue
-        for path, name in (*_named(dict(resource.body), ()), *_after(resource)):
-            if name in names.known or name.startswith("AWS::"):
-                continue
-            close = get_close_matches(name, names.known, 1, _CLOSE)
-            if close or names.whole:
-                found = f"no resource and no parameter {shown(name)} in this template"
-                remedy = f"did you mean {close[0]}?" if close else "add it, or import it"
-                yield resource.find(Code.REFERENCE, path, found, remedy)
+        close = get_close_matches(name, names.known, 1, _CLOSE)
+        if close or names.whole:
+            found = f"no resource and no parameter {shown(name)} in this template"
+            remedy = f"did you mean {close[0]}?" if close else "add it, or import it"
+            yield path, found, remedy
+
+
+def imports(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse an import of a name that a template beside it nearly exports.
+
+    CloudFormation User Guide, "Fn::ImportValue": the stack waits for nothing, and is refused.
+    """
+    known = templates.exported()
+    for resource in templates.everything():
+        for path, name in _imported(dict(resource.properties), ()):
+            close = get_close_matches(name, known, 1, _NEARLY) if name not in known else []
+            if close:
+                found = f"nothing here exports {shown(name)}"
+                yield resource.find(Code.REFERENCE, path, found, f"did you mean {close[0]}?")
+
+
+def _imported(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    children = enumerate(value) if isinstance(value, list) else ()
+    for key, each in value.items() if isinstance(value, dict) else children:
+        if key == "Fn::ImportValue" and isinstance(each, str):
+            yield path, each
+        else:
+            yield from _imported(each, (*path, key))
 
 
 def _after(resource: Resource) -> Iterator[tuple[Path, str]]:

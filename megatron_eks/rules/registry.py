@@ -7,8 +7,10 @@ from megatron_eks.rules import (
     capacity,
     clusters,
     controls,
+    defaults,
     fields,
     interfaces,
+    intrinsics,
     lustre,
     lustre_ports,
     networks,
@@ -20,6 +22,7 @@ from megatron_eks.rules import (
     pod_runtime,
     pod_shape,
     pods,
+    policies,
     properties,
     pytorch_jobs,
     relations,
@@ -27,6 +30,7 @@ from megatron_eks.rules import (
     roles,
     security_groups,
     variables,
+    wiring,
     workload_set,
 )
 from megatron_eks.rules.manifest_set import Found, ManifestSet
@@ -67,8 +71,19 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     networks.placement,
     networks.addon_settings,
     pod_roles.every_bucket,
+    defaults.nodes_shut_out,
+    defaults.cluster_group,
+    defaults.left_over,
+    defaults.lustre,
+    intrinsics.functions,
+    policies.documents,
+    wiring.ranges,
+    wiring.zones,
+    wiring.parts,
+    wiring.group_rules,
     properties.shapes,
     properties.references,
+    properties.imports,
 )
 
 MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (

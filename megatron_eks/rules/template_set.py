@@ -51,6 +51,8 @@ class TemplateSet:
         self._resources: dict[tuple[str, str], Resource] = {}
         self._types: dict[str, list[Resource]] = defaultdict(list)
         self._names: dict[str, Names | None] = {}
+        self._untyped: list[Resource] = []
+        self._outputs: dict[str, Json] = {}
         # None where two templates export the same name: nobody can tell which one is meant.
         self._exports: dict[str, tuple[str, Json] | None] = {}
         for file, template in templates.items():
@@ -65,6 +67,18 @@ class TemplateSet:
     def everything(self) -> Iterator[Resource]:
         """Return every resource."""
         yield from self._resources.values()
+
+    def without_type(self) -> Iterator[Resource]:
+        """Return the resources that do not say what they are."""
+        yield from self._untyped
+
+    def outputs(self) -> "Iterator[tuple[str, Json]]":
+        """Return the outputs of each template, by its file."""
+        yield from self._outputs.items()
+
+    def exported(self) -> list[str]:
+        """Return the names that these templates export, where they are plain texts."""
+        return [name for name in self._exports if not name.startswith("{")]
 
     def names(self, file: str) -> Names | None:
         """Return what a template's references may name; None where a macro may bring more."""
@@ -112,10 +126,13 @@ class TemplateSet:
         self._names[file] = names if known else None
         for name, body in (resources or {}).items():
             kind = text(body.get("Type")) if isinstance(body, dict) else None
+            if isinstance(body, dict) and kind is None and not name.startswith("Fn::"):
+                self._untyped.append(Resource(file, name, "", body))
             if isinstance(body, dict) and kind is not None:
                 resource = Resource(file, name, kind, body)
                 self._resources[file, name] = resource
                 self._types[kind].append(resource)
+        self._outputs[file] = template.get("Outputs")
         for output in (mapping(template.get("Outputs")) or {}).values():
             export = mapping(output.get("Export")) if isinstance(output, dict) else None
             if isinstance(output, dict) and export and not is_absent(export.get("Name")):

@@ -1,5 +1,7 @@
 """The tables of properties and fields: as fresh as the linters' schemas, and read as they say."""
 
+from typing import Any
+
 import pytest
 
 from megatron_eks.rules.shapes import CLOUDFORMATION, KUBERNETES, Misfit, misfits, table
@@ -57,7 +59,7 @@ def test_a_value_against_a_shape(value, shape, loose, strict):
 
 def test_keys_of_a_mapping():
     """What is unknown and what is missing, each with its place; a loop may bring the rest."""
-    shape = {"name!": "text", "size": "whole"}
+    shape: Any = {"name!": "text", "size": "whole"}
     found = list(misfits({"sise": 1}, shape, {}, loose=False))
     assert found == [
         Misfit(("sise",), 1, known=("name", "size")),

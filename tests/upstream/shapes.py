@@ -58,16 +58,31 @@ KINDS = {
 # good as empty where they are not given.
 _NOT_NEEDED = {"RoleRef": "apiGroup", "NetworkPolicySpec": "podSelector", "PriorityClass": "value"}
 
+# What the registry leaves open, and the service's own API does not.
+_SETTLED: dict[tuple[str, ...], Json] = {
+    ("AWS::EKS::Cluster", "EncryptionConfig", "Resources"): [{"=": ["secrets"]}],
+    ("AWS::EKS::Nodegroup", "Labels"): {"*": "text"},
+    ("AWS::EKS::Nodegroup", "Tags"): {"*": "text"},
+    ("AWS::FSx::FileSystem", "FileSystemType!"): {"=": ["LUSTRE", "ONTAP", "OPENZFS", "WINDOWS"]},
+    ("AWS::FSx::FileSystem", "LustreConfiguration", "MetadataConfiguration", "Mode"): {
+        "=": ["AUTOMATIC", "USER_PROVISIONED"]
+    },
+    ("AWS::CodeBuild::Project", "Artifacts!", "Type!"): {
+        "=": ["CODEPIPELINE", "NO_ARTIFACTS", "S3"]
+    },
+}
+
 _SCALARS = {"string": "text", "integer": "whole", "number": "number", "boolean": "truth"}
 
 
 def cloudformation() -> dict[str, Json]:
-    """Return the shape of the properties of each resource type."""
+    """Return the shape of each resource type's properties, and as `@TYPE` its attributes."""
     shapes = {}
     for service, names in TYPES.items():
         for name in names:
             kind = f"AWS::{service}::{name}"
-            schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema
+            registered = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind)
+            schema = registered.schema
             written_by_aws = set(schema.get("readOnlyProperties", ()))
             given = {
                 key: each
@@ -75,7 +90,19 @@ def cloudformation() -> dict[str, Json]:
                 if f"/properties/{key}" not in written_by_aws
             }
             shapes[kind] = _inlined({**schema, "properties": given}, schema.get("definitions", {}))
+            _settle(kind, shapes[kind])
+            shapes[f"@{kind}"] = {"=": sorted(registered.get_atts)}
     return shapes
+
+
+def _settle(kind: str, shape: Json) -> None:
+    for (name, *keys, last), settled in _SETTLED.items():
+        if name == kind:
+            part = shape
+            for key in keys:
+                part = part[key][0] if isinstance(part[key], list) else part[key]
+            assert last in part, (kind, last, sorted(part))
+            part[last] = settled
 
 
 def _inlined(schema: Json, definitions: Mapping[str, Json], inside: tuple[str, ...] = ()) -> Json:
@@ -155,7 +182,7 @@ def _shape(schema: Json, inner: Any) -> Json:
     if kind == "object":
         values = schema.get("additionalProperties", next(iter(_patterns(schema)), {}))
         return {"*": inner(values)} if isinstance(values, dict) else "any"
-    if kind == "string" and "enum" in schema:
+    if kind in {"string", "integer"} and "enum" in schema:
         return {"=": sorted(schema["enum"])}
     bounds = [schema.get("minimum", "-"), schema.get("maximum", "-")]
     return " ".join(map(str, [_SCALARS[kind], *(bounds if set(bounds) != {"-"} else [])]))

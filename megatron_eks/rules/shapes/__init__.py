@@ -3,7 +3,8 @@
 The tables beside this file are written by tests/upstream/shapes.py. In them a text names a kind
 of value (`text`, `whole`, `number`, `truth`, `any`), the least and the most after it, or with `#`
 another entry; `[shape]` is a list, `{"=": [...]}` one of these texts, `{"*": shape}` a mapping with
-keys of one's own, and any other mapping has these keys, which `!` marks as needed.
+keys of one's own, and any other mapping has these keys, which `!` marks as needed. An entry with
+`@` holds the attributes of a resource type.
 """
 
 import json
@@ -90,7 +91,7 @@ class _Judge:
         elif isinstance(shape, str):
             yield from self._scalar(value, shape, path)
         elif "=" in shape:
-            yield from self._choice(value, [str(each) for each in shape["="]], path)
+            yield from self._choice(value, list(shape["="]), path)
         elif isinstance(value, dict):
             yield from self._mapping(value, shape, path)
         else:
@@ -148,11 +149,10 @@ class _Judge:
             if size < int(bound) if word == "or more" else size > int(bound):
                 yield Misfit(path, value, f"{bound} {word}")
 
-    def _choice(self, value: Json, known: list[str], path: Path) -> Iterator[Misfit]:
-        if not isinstance(value, str):
-            yield Misfit(path, value, _SAID["text"])
-        elif value not in known:
-            yield Misfit(path, value, f"one of {', '.join(known)}")
+    def _choice(self, value: Json, known: "list[Shape]", path: Path) -> Iterator[Misfit]:
+        texts = [str(each) for each in known]
+        if isinstance(value, dict | list) or str(value) not in texts:
+            yield Misfit(path, value, f"one of {', '.join(texts)}")
 
 
 def _is_text(value: Json, loose: bool) -> bool:  # noqa: FBT001 -- all kinds are asked alike
