@@ -193,6 +193,7 @@ class Code(StrEnum):
     NETWORK_PART = "MEKS-0565"
     GROUP_RULE = "MEKS-0566"
     CLUSTER_GROUP = "MEKS-0567"
+    ARN = "MEKS-0568"
     # Rules over manifests
     CONTAINER_NAME = "MEKS-0601"
     RENDEZVOUS_FLAG = "MEKS-0602"
@@ -238,6 +239,10 @@ class Code(StrEnum):
     BROAD_RIGHTS = "MEKS-0667"
     WRONG_VALUE = "MEKS-0670"
     MISSING_FIELD = "MEKS-0671"
+    PROBE = "MEKS-0672"
+    QUOTA_NAME = "MEKS-0673"
+    TRAINING_FLAG = "MEKS-0674"
+    LOST_OUTPUT = "MEKS-0675"
     # Dockerfiles, and what is allowed on purpose
     IMAGE_VARIABLE = "MEKS-0700"
     IMAGE_VARIABLE_ADVISED_AGAINST = "MEKS-0701"

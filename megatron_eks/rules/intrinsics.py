@@ -1,6 +1,6 @@
 """Rule over CloudFormation's own functions: their names, and what they take."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from megatron_eks.config.errors import Code, Finding, Path
@@ -42,9 +42,22 @@ def functions(templates: TemplateSet) -> Iterator[Finding]:
     """
     for resource in templates.everything():
         for path, name, value in _calls(dict(resource.properties), ()):
-            yield from _call(resource, path, name, value)
-            if name == "Fn::GetAtt":
-                yield from _attribute(resource, path, value, templates)
+            problem = _problem(name, value, resource.file, templates)
+            if problem is not None:
+                yield resource.find(Code.FUNCTION, path, *problem)
+        yield from _condition(resource, templates)
+    for file, outputs in templates.outputs():
+        for path, name, value in _calls(outputs, ("Outputs",)):
+            problem = _problem(name, value, file, templates)
+            if problem is not None:
+                yield Finding(Code.FUNCTION, path, *problem, file=file)
+
+
+def _condition(resource: Resource, templates: TemplateSet) -> Iterator[Finding]:
+    name, known = resource.body.get("Condition"), templates.part(resource.file, "Conditions")
+    if isinstance(name, str) and known is not None and name not in known:
+        found, remedy = _unknown("condition", name, known)
+        yield resource.find(Code.FUNCTION, ("Condition",), found, remedy)
 
 
 def _calls(value: Json, path: Path) -> Iterator[tuple[Path, str, Json]]:
@@ -55,36 +68,64 @@ def _calls(value: Json, path: Path) -> Iterator[tuple[Path, str, Json]]:
             yield path, key, each
 
 
-def _call(resource: Resource, path: Path, name: str, value: Json) -> Iterator[Finding]:
+Problem = tuple[str, str]
+"""What was found, and the remedy."""
+
+
+def _problem(name: str, value: Json, file: str, templates: TemplateSet) -> Problem | None:
     if name not in _FUNCTIONS:
-        close = get_close_matches(name, _FUNCTIONS, 1, _CLOSE)
-        remedy = f"did you mean {close[0]}?" if close else "use one of CloudFormation's"
-        found = f"CloudFormation has no function {shown(name)}"
-        yield resource.find(Code.FUNCTION, path, found, remedy)
-        return
+        return _unknown("function", name, _FUNCTIONS)
+    return _arguments(name, value) or _names(name, value, file, templates)
+
+
+def _arguments(name: str, value: Json) -> Problem | None:
     counts = _FUNCTIONS[name]
     if counts and isinstance(value, list) and len(value) not in counts:
-        found = f"{name} with {len(value)} arguments"
-        remedy = f"give it {' or '.join(map(str, counts))}"
-        yield resource.find(Code.FUNCTION, path, found, remedy)
-    elif name == "Fn::Join" and not (isinstance(value, list) and isinstance(value[0], str)):
-        found, remedy = "Fn::Join without a text between the parts", 'write ["", [PART, PART]]'
-        yield resource.find(Code.FUNCTION, path, found, remedy)
+        return f"{name} with {len(value)} arguments", f"give it {' or '.join(map(str, counts))}"
+    if name == "Fn::Join" and not (isinstance(value, list) and isinstance(value[0], str)):
+        return "Fn::Join without a text between the parts", 'write ["", [PART, PART]]'
+    return None
 
 
-def _attribute(
-    resource: Resource, path: Path, value: Json, templates: TemplateSet
-) -> Iterator[Finding]:
-    target = templates.target({"Fn::GetAtt": value}, resource.file)
+def _names(name: str, value: Json, file: str, templates: TemplateSet) -> Problem | None:
+    """Follow what a function names as far as it is at hand."""
+    if name == "Fn::GetAtt":
+        return _attribute(value, file, templates)
+    if name == "Fn::FindInMap" and isinstance(value, list):
+        return _entry(value, file, templates)
+    known = templates.part(file, "Conditions")
+    condition = text(value[0]) if name == "Fn::If" and isinstance(value, list) else None
+    unknown = condition is not None and known is not None and condition not in known
+    return _unknown("condition", condition or "", known or {}) if unknown else None
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> Problem:
+    close = get_close_matches(name, list(known), 1, _CLOSE)
+    remedy = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(known))}"
+    return f"no {what} {shown(name)}", remedy
+
+
+def _attribute(value: Json, file: str, templates: TemplateSet) -> Problem | None:
+    target = templates.target({"Fn::GetAtt": value}, file)
     written = text(value[1]) if isinstance(value, list) and len(value) > 1 else None
     if isinstance(value, str):
         written = value.partition(".")[2]
-    known = table(CLOUDFORMATION).get(f"@{target.type}") if target is not None else None
-    if written is None or target is None or not isinstance(known, dict):
-        return
-    names = [str(each) for each in known["="]]
-    if written not in names:
-        close = get_close_matches(written, names, 1, _CLOSE)
-        remedy = f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
-        found = f"{target.type} has no attribute {shown(written)}"
-        yield resource.find(Code.FUNCTION, path, found, remedy)
+    shape = table(CLOUDFORMATION).get(f"@{target.type}") if target is not None else None
+    if written is None or target is None or not isinstance(shape, dict):
+        return None
+    names = [str(each) for each in shape["="]]
+    found, remedy = _unknown("attribute", written, names)
+    return None if written in names else (f"{target.type} has {found}", remedy)
+
+
+def _entry(value: list[Json], file: str, templates: TemplateSet) -> Problem | None:
+    """Follow the names of a mapping as far as they are written out."""
+    level: Json = templates.part(file, "Mappings")
+    for what, each in zip(("mapping", "entry", "entry"), value, strict=False):
+        name = text(each)
+        if name is None or not isinstance(level, dict) or "Fn::Transform" in level:
+            return None
+        if name not in level:
+            return _unknown(what, name, level)
+        level = level[name]
+    return None

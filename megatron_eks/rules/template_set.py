@@ -53,6 +53,7 @@ class TemplateSet:
         self._names: dict[str, Names | None] = {}
         self._untyped: list[Resource] = []
         self._outputs: dict[str, Json] = {}
+        self._parts: dict[str, Mapping[str, Json]] = {}
         # None where two templates export the same name: nobody can tell which one is meant.
         self._exports: dict[str, tuple[str, Json] | None] = {}
         for file, template in templates.items():
@@ -75,6 +76,19 @@ class TemplateSet:
     def outputs(self) -> "Iterator[tuple[str, Json]]":
         """Return the outputs of each template, by its file."""
         yield from self._outputs.items()
+
+    def part(self, file: str, name: str) -> "dict[str, Json] | None":
+        """Return a part of a whole template, such as its mappings; None where more may come."""
+        names = self._names.get(file)
+        part = mapping(self._parts.get(file, {}).get(name))
+        loops = any(key.startswith("Fn::") for key in part or {})
+        return None if names is None or not names.whole or loops else part
+
+    def default(self, value: Json, file: str) -> Json:
+        """Return a value, or the default of the parameter that it refers to."""
+        name = text(value.get("Ref")) if isinstance(value, dict) else None
+        parameter = mapping((self.part(file, "Parameters") or {}).get(name or ""))
+        return parameter["Default"] if parameter and "Default" in parameter else value
 
     def exported(self) -> list[str]:
         """Return the names that these templates export, where they are plain texts."""
@@ -132,6 +146,7 @@ class TemplateSet:
                 resource = Resource(file, name, kind, body)
                 self._resources[file, name] = resource
                 self._types[kind].append(resource)
+        self._parts[file] = template
         self._outputs[file] = template.get("Outputs")
         for output in (mapping(template.get("Outputs")) or {}).values():
             export = mapping(output.get("Export")) if isinstance(output, dict) else None

@@ -1,7 +1,7 @@
 """Projects as people might write them, before a real API server."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from megatron_eks.local.kubernetes.client import Client
 from tests.properties.projects import Drawn, projects
@@ -13,6 +13,8 @@ pytestmark = pytest.mark.control_plane
     deadline=None,
     max_examples=4,
     derandomize=True,
+    # To look for a smaller example takes minutes here; tests/properties does it without a server.
+    phases=[Phase.generate],
     # The server is the same for all examples, and a dry run leaves nothing on it.
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -65,10 +65,7 @@ _changes = st.fixed_dictionaries(
         ),
     },
 )
-_cluster = st.fixed_dictionaries(
-    {"gpu_pools": st.lists(_pool, min_size=1, max_size=1)},
-    optional={"name": st.from_regex(r"[a-z][a-z0-9]{1,12}", fullmatch=True)},
-)
+_cluster = st.fixed_dictionaries({"gpu_pools": st.lists(_pool, min_size=1, max_size=1)})
 
 
 class Drawn:

@@ -72,6 +72,63 @@ _SETTLED: dict[tuple[str, ...], Json] = {
     },
 }
 
+_OPERATORS = {"=": ["DoesNotExist", "Exists", "In", "NotIn"]}
+_MODES = [{"=": ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]}]
+_MODE_OF_FILES = "whole 0 511"
+_PORT = "whole 1 65535"
+# pkg/apis/core/validation, apps/validation and batch/validation say this in code alone.
+_CHECKED: dict[tuple[str, str], Json] = {
+    ("CSIDriverSpec", "fsGroupPolicy"): {"=": ["File", "None", "ReadWriteOnceWithFSType"]},
+    ("ConfigMapVolumeSource", "defaultMode"): _MODE_OF_FILES,
+    ("Container", "imagePullPolicy"): {"=": ["Always", "IfNotPresent", "Never"]},
+    ("ContainerPort", "containerPort!"): _PORT,
+    ("ContainerPort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
+    ("CronJobSpec", "concurrencyPolicy"): {"=": ["Allow", "Forbid", "Replace"]},
+    ("DaemonSetUpdateStrategy", "type"): {"=": ["OnDelete", "RollingUpdate"]},
+    ("DeploymentSpec", "replicas"): "whole 0 -",
+    ("DeploymentStrategy", "type"): {"=": ["Recreate", "RollingUpdate"]},
+    ("EmptyDirVolumeSource", "medium"): {
+        "=": ["", "HugePages", "HugePages-1Gi", "HugePages-2Mi", "Memory"]
+    },
+    ("JobSpec", "activeDeadlineSeconds"): "whole 0 -",
+    ("JobSpec", "backoffLimit"): "whole 0 -",
+    ("JobSpec", "completionMode"): {"=": ["Indexed", "NonIndexed"]},
+    ("JobSpec", "completions"): "whole 0 -",
+    ("JobSpec", "parallelism"): "whole 0 -",
+    ("JobSpec", "ttlSecondsAfterFinished"): "whole 0 -",
+    ("KeyToPath", "mode"): _MODE_OF_FILES,
+    ("LabelSelectorRequirement", "operator!"): _OPERATORS,
+    ("NetworkPolicyPort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
+    ("NetworkPolicySpec", "policyTypes"): [{"=": ["Egress", "Ingress"]}],
+    ("NodeSelectorRequirement", "operator!"): {"=": [*_OPERATORS["="], "Gt", "Lt"]},
+    ("PersistentVolumeClaimSpec", "accessModes"): _MODES,
+    ("PersistentVolumeClaimSpec", "volumeMode"): {"=": ["Block", "Filesystem"]},
+    ("PersistentVolumeSpec", "accessModes"): _MODES,
+    ("PersistentVolumeSpec", "persistentVolumeReclaimPolicy"): {
+        "=": ["Delete", "Recycle", "Retain"]
+    },
+    ("PersistentVolumeSpec", "volumeMode"): {"=": ["Block", "Filesystem"]},
+    ("PodSpec", "dnsPolicy"): {"=": ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]},
+    ("PodSpec", "preemptionPolicy"): {"=": ["Never", "PreemptLowerPriority"]},
+    ("PodSpec", "restartPolicy"): {"=": ["Always", "Never", "OnFailure"]},
+    ("PodSpec", "terminationGracePeriodSeconds"): "whole 0 -",
+    ("Probe", "failureThreshold"): "whole 1 -",
+    ("Probe", "initialDelaySeconds"): "whole 0 -",
+    ("Probe", "periodSeconds"): "whole 1 -",
+    ("Probe", "successThreshold"): "whole 1 -",
+    ("Probe", "timeoutSeconds"): "whole 1 -",
+    ("ProjectedVolumeSource", "defaultMode"): _MODE_OF_FILES,
+    ("SeccompProfile", "type!"): {"=": ["Localhost", "RuntimeDefault", "Unconfined"]},
+    ("SecretVolumeSource", "defaultMode"): _MODE_OF_FILES,
+    ("ServicePort", "port!"): _PORT,
+    ("ServicePort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
+    ("ServiceSpec", "type"): {"=": ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]},
+    ("TopologySpreadConstraint", "maxSkew!"): "whole 1 -",
+    ("TopologySpreadConstraint", "whenUnsatisfiable!"): {"=": ["DoNotSchedule", "ScheduleAnyway"]},
+    ("VolumeMount", "mountPropagation"): {"=": ["Bidirectional", "HostToContainer", "None"]},
+    ("WeightedPodAffinityTerm", "weight!"): "whole 1 100",
+}
+
 _SCALARS = {"string": "text", "integer": "whole", "number": "number", "boolean": "truth"}
 
 
@@ -140,6 +197,9 @@ def kubernetes() -> dict[str, Json]:
             schema = json.loads((folder / f"{'-'.join(parts)}.json").read_text())
             shapes[f"{version} {kind}"] = _without(kind, _shape(schema, named))
     job = read_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for (name, key), checked in _CHECKED.items():
+        assert key in shapes[f"#{name}"], (name, key)
+        shapes[f"#{name}"][key] = checked
     shapes["kubeflow.org/v1 PyTorchJob"] = _of_definition(job)
     return shapes
 

@@ -152,7 +152,7 @@ class _Judge:
     def _choice(self, value: Json, known: "list[Shape]", path: Path) -> Iterator[Misfit]:
         texts = [str(each) for each in known]
         if isinstance(value, dict | list) or str(value) not in texts:
-            yield Misfit(path, value, f"one of {', '.join(texts)}")
+            yield Misfit(path, value, f"one of {', '.join(filter(None, texts))}")
 
 
 def _is_text(value: Json, loose: bool) -> bool:  # noqa: FBT001 -- all kinds are asked alike

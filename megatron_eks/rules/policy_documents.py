@@ -26,6 +26,8 @@ _OPERATOR = re.compile(
     r"|Date(Not)?Equals|Date(LessThan|GreaterThan)(Equals)?"
     r"|Bool|BinaryEquals|(Not)?IpAddress|Arn(Not)?(Equals|Like)|Null)(IfExists)?"
 )
+_OF_OBJECTS = re.compile(r"s3:(Get|Put|Delete|Restore)Object|s3:AbortMultipartUpload")
+_BUCKET = re.compile(r"arn:[a-z-]+:s3:::[a-z0-9.-]+")
 _SERVICE = re.compile(r"[a-z0-9.-]+\.(amazonaws\.com(\.cn)?|aws\.internal|aws)")
 
 
@@ -94,6 +96,7 @@ def _statement(
     for key in ("Action", *whom, *what):
         if is_absent(body.get(key)) and is_absent(body.get(f"Not{key}")):
             yield _wrong(resource, (*path, key), f"a statement without {key}", f"add {key}")
+    yield from _resources(resource, (*path, "Resource"), body)
     for key in ("Action", "NotAction"):
         yield from _actions(resource, (*path, key), body.get(key))
     yield from _principals(resource, (*path, "Principal"), mapping(body.get("Principal")) or {})
@@ -108,6 +111,29 @@ def _actions(resource: Resource, path: Path, value: Json) -> Iterator[Finding]:
     for each in [value] if isinstance(value, str) else items(value) or []:
         if isinstance(each, str) and not _ACTION.fullmatch(each) and not is_placeholder(each):
             yield _wrong(resource, path, f"{shown(each)} is no action", "write it as s3:GetObject")
+
+
+def _resources(resource: Resource, path: Path, body: dict[str, Json]) -> Iterator[Finding]:
+    listed, names = _strings(body.get("Resource")), _strings(body.get("Action"))
+    for each in listed:
+        if not each.startswith("arn:") and each != "*" and not is_placeholder(each):
+            remedy = "write an ARN, such as arn:aws:s3:::BUCKET/*"
+            yield _wrong(resource, path, f"{shown(each)} is no ARN", remedy)
+    of_objects = [each for each in names if _OF_OBJECTS.fullmatch(each)]
+    whole = isinstance(body.get("Resource"), str) or len(listed) == len(
+        items(body.get("Resource")) or []
+    )
+    if of_objects and listed and whole and all(_BUCKET.fullmatch(each) for each in listed):
+        found = f"{of_objects[0]} on buckets, and it works on objects"
+        yield _wrong(resource, path, found, f"add {listed[0]}/*")
+
+
+def _strings(value: Json) -> list[str]:
+    return [
+        each
+        for each in ([value] if isinstance(value, str) else items(value) or [])
+        if isinstance(each, str)
+    ]
 
 
 def _principals(resource: Resource, path: Path, body: dict[str, Json]) -> Iterator[Finding]:
