@@ -36,9 +36,11 @@ def _misfits(manifest: Manifest) -> Iterator[tuple[Path, Misfit]]:
 
 
 def _is_whole(manifest: Manifest) -> bool:
-    """Tell an object from a patch of somebody else's, whose containers have no image."""
+    """Tell an object from a patch of somebody else's, which has no containers, or no images."""
     containers = [each for pod in manifest.pods for each in pod.containers]
-    return all(not is_absent(each.body.get("image")) for each in containers)
+    return bool(containers or not manifest.pods) and all(
+        not is_absent(each.body.get("image")) for each in containers
+    )
 
 
 def _finding(manifest: Manifest, path: Path, misfit: Misfit) -> Finding:

@@ -96,13 +96,18 @@ def names(manifest: Manifest) -> Iterator[Finding]:
                     found = f"{shown(variable.name)} is no name of a variable"
                     yield Finding(Code.REFUSED_IN_POD, path, found, "use letters, digits and '_'")
             image = text(container.body.get("image"))
-            if image is not None and not is_placeholder(image) and _NAME.search(image):
+            if image is not None and not is_placeholder(image) and _has_capitals(image):
                 found = f"{shown(image)} has an upper-case letter in its repository"
                 remedy = "write it in lower case, as the registry has it"
                 yield Finding(Code.REFUSED_IN_POD, (*container.path, "image"), found, remedy)
             if image is not None and image != image.strip():
                 found = f"{shown(image)} has a space at its end: the API server refuses the pod"
                 yield Finding(Code.REFUSED_IN_POD, (*container.path, "image"), found, "remove it")
+
+
+def _has_capitals(image: str) -> bool:
+    """Tell whether a repository has capitals, and is no word that a script will replace."""
+    return _NAME.search(image) is not None and any(char.islower() for char in image)
 
 
 def _ports(container: Container) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, shown, t
 
 _ANYWHERE = "0.0.0.0/0"
 _ROLE = "AWS::IAM::Role"
-_ROLE_KEYS = ("NodeRole", "PrincipalArn", "RoleArn", "ServiceRole")
+_ROLE_KEYS = ("NodeRole", "PrincipalArn", "RoleArn", "ServiceAccountRoleArn")
 _ARN = re.compile(r"arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:([0-9]{12}|aws)?:.+")
 
 
@@ -70,7 +70,8 @@ def roles_by_arn(templates: TemplateSet) -> Iterator[Finding]:
     CloudFormation User Guide, AWS::IAM::Role, "Return values"; IAM User Guide, "ARNs".
     """
     for resource in templates.everything():
-        for key in _ROLE_KEYS:
+        # Other services take names as well, such as AWS Batch.
+        for key in _ROLE_KEYS if resource.type.startswith("AWS::EKS::") else ():
             value = resource.properties.get(key)
             target = templates.target(value, resource.file)
             by_name = isinstance(value, dict) and "Ref" in value

@@ -21,6 +21,7 @@ from megatron_eks.rules.values import (
 )
 
 _CLOSE = 0.75
+_ELSEWHERE = ("cn-", "eu-isoe-", "eusc-", "us-iso")
 _RANGES = frozenset(
     {
         *("CidrBlock", "CidrIp", "CidrIpv6", "DestinationCidrBlock", "DestinationIpv6CidrBlock"),
@@ -93,7 +94,7 @@ def zones(templates: TemplateSet) -> Iterator[Finding]:
     """
     for resource in templates.everything():
         zone = text(resource.properties.get("AvailabilityZone"))
-        if zone is None or is_placeholder(zone) or zone.startswith(tuple(PARTITIONS)):
+        if zone is None or is_placeholder(zone) or zone.startswith((*PARTITIONS, *_ELSEWHERE)):
             continue
         close = get_close_matches(zone[:-1], PARTITIONS, 2, _CLOSE)
         if close:
