@@ -73,7 +73,9 @@ def _admits_others(group: Resource, templates: TemplateSet) -> bool:
     bodies = [mapping(each) or {} for each in inline] + [dict(each.properties) for each in separate]
     for body in bodies:
         source = body.get("SourceSecurityGroupId")
-        if is_absent(source) or templates.target(source, group.file) is not group:
+        target = templates.target(source, group.file)
+        # Another group at hand is one of the templates' own, and no part of the control plane.
+        if is_absent(source) or target is None or target.type != GROUP:
             return True
     attached = [
         item

@@ -20,6 +20,7 @@ _FUNCTIONS: dict[str, tuple[int, ...]] = {
     "Fn::FindInMap": (3, 4),
     "Fn::GetAtt": (2,),
     "Fn::GetAZs": (),
+    "Fn::GetStackOutput": (),
     "Fn::If": (3,),
     "Fn::ImportValue": (),
     "Fn::Join": (2,),
@@ -31,7 +32,9 @@ _FUNCTIONS: dict[str, tuple[int, ...]] = {
     "Fn::Sub": (2,),
     "Fn::ToJsonString": (),
     "Fn::Transform": (),
+    "Ref": (),
 }
+_OF_A_TEXT = frozenset({"Fn::Base64", "Fn::ImportValue", "Ref"})
 
 
 def functions(templates: TemplateSet) -> Iterator[Finding]:
@@ -64,8 +67,9 @@ def _calls(value: Json, path: Path) -> Iterator[tuple[Path, str, Json]]:
     children = enumerate(value) if isinstance(value, list) else ()
     for key, each in value.items() if isinstance(value, dict) else children:
         yield from _calls(each, (*path, key))
-        if isinstance(key, str) and key.startswith("Fn::") and ":" not in key[4:]:
-            yield path, key, each
+        named = isinstance(key, str) and key.startswith("Fn::") and ":" not in key[4:]
+        if named or (key == "Ref" and isinstance(value, dict) and len(value) == 1):
+            yield path, str(key), each
 
 
 Problem = tuple[str, str]
@@ -74,12 +78,22 @@ Problem = tuple[str, str]
 
 def _problem(name: str, value: Json, file: str, templates: TemplateSet) -> Problem | None:
     if name not in _FUNCTIONS:
-        return _unknown("function", name, _FUNCTIONS)
+        # CloudFormation gains functions; what is nearly one of these is misspelt.
+        close = get_close_matches(name, _FUNCTIONS, 1, _CLOSE)
+        return _unknown("function", name, _FUNCTIONS) if close else None
     return _arguments(name, value) or _names(name, value, file, templates)
 
 
 def _arguments(name: str, value: Json) -> Problem | None:
     counts = _FUNCTIONS[name]
+    if name in _OF_A_TEXT and not isinstance(value, str | dict):
+        return f"{name} of {shown(value)}", "give it one text"
+    if (
+        name == "Fn::GetAtt"
+        and isinstance(value, list)
+        and any(not isinstance(each, str | dict) for each in value)
+    ):
+        return "Fn::GetAtt of something else than texts", "write [RESOURCE, ATTRIBUTE]"
     if counts and isinstance(value, list) and len(value) not in counts:
         return f"{name} with {len(value)} arguments", f"give it {' or '.join(map(str, counts))}"
     if name == "Fn::Join" and not (isinstance(value, list) and isinstance(value[0], str)):

@@ -6,9 +6,9 @@ from difflib import get_close_matches
 
 from megatron_eks.config.errors import Code, Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.shapes import CLOUDFORMATION, Misfit, misfits, table
+from megatron_eks.rules.shapes import CLOUDFORMATION, Misfit, Shape, misfits, table
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import shown, text
+from megatron_eks.rules.values import is_absent, is_intrinsic, shown
 
 _CLOSE = 0.75
 _NEARLY = 0.95
@@ -21,6 +21,32 @@ _POLICIES = {
     "DeletionPolicy": ("Delete", "Retain", "RetainExceptOnCreate", "Snapshot"),
     "UpdateReplacePolicy": ("Delete", "Retain", "Snapshot"),
 }
+# CloudFormation User Guide, "Template sections"; Globals and Hooks come with a macro.
+_SECTIONS: Shape = {
+    **dict.fromkeys(("Conditions", "Globals", "Hooks", "Mappings", "Metadata", "Rules"), "any"),
+    **dict.fromkeys(("Resources!", "Transform"), "any"),
+    "AWSTemplateFormatVersion": {"=": ["2010-09-09"]},
+    "Description": "text",
+    "Outputs": {
+        "*": {
+            "Condition": "text",
+            "Description": "text",
+            "Value!": "any",
+            "Export": {"Name!": "any"},
+        }
+    },
+    "Parameters": {
+        "*": {
+            **dict.fromkeys(("AllowedPattern", "ConstraintDescription", "Description"), "text"),
+            **dict.fromkeys(("MaxLength", "MaxValue", "MinLength", "MinValue"), "number"),
+            "AllowedValues": ["any"],
+            "Default": "any",
+            "NoEcho": "truth",
+            "Type!": "text",
+        }
+    },
+}
+_PROGRAMS = frozenset({"Args", "Command", "EntryPoint", "Metadata"})
 _SUB = re.compile(r"\$\{([^!$}][^}]*)\}")
 
 
@@ -34,6 +60,9 @@ def shapes(templates: TemplateSet) -> Iterator[Finding]:
     for resource in templates.without_type():
         found, remedy = "a resource without Type", "say what it is: Type: AWS::..."
         yield resource.find(Code.PROPERTY, ("Type",), found, remedy)
+    for file, template in templates.files():
+        for misfit in misfits(template, _SECTIONS, known, loose=True):
+            yield _of_a_section(file, misfit)
     for resource in templates.everything():
         shape = known.get(resource.type)
         if shape is None:
@@ -43,6 +72,20 @@ def shapes(templates: TemplateSet) -> Iterator[Finding]:
         names = templates.names(resource.file)
         for misfit in misfits(dict(resource.properties), shape, known, loose=True):
             yield _finding(resource, misfit, whole=names is not None and names.whole)
+
+
+def _of_a_section(file: str, misfit: Misfit) -> Finding:
+    key = str(misfit.path[-1]) if misfit.path else ""
+    if misfit.missing:
+        found, remedy = f"CloudFormation needs {key} here", f"add {key}"
+    elif misfit.known:
+        close = get_close_matches(key, misfit.known, 1, _CLOSE)
+        found = f"CloudFormation knows no {shown(key)} here"
+        remedy = f"did you mean {close[0]}?" if close else f"known: {', '.join(misfit.known)}"
+    else:
+        found = f"{shown(misfit.value)} is not what CloudFormation takes here"
+        remedy = f"write {misfit.expected}"
+    return Finding(Code.PROPERTY, misfit.path, found, remedy, file=file)
 
 
 def _type(resource: Resource, known: "Mapping[str, object]") -> Iterator[Finding]:
@@ -62,8 +105,8 @@ def _attributes(resource: Resource) -> Iterator[Finding]:
             found = f"a resource has no attribute {shown(key)}"
             yield resource.find(Code.PROPERTY, (key,), found, remedy)
     for key, allowed in _POLICIES.items():
-        policy = text(resource.body.get(key))
-        if policy is not None and policy not in allowed:
+        policy = resource.body.get(key)
+        if not is_absent(policy) and not is_intrinsic(policy) and policy not in allowed:
             found = f"unknown policy {shown(policy)}"
             yield resource.find(Code.PROPERTY, (key,), found, f"use {' or '.join(allowed)}")
 
@@ -175,3 +218,30 @@ def _of_intrinsic(value: Mapping[str, Json], path: Path) -> Iterator[tuple[Path,
             name = match[1].strip().partition(".")[0]
             if not (isinstance(own, dict) and name in own):
                 yield path, name
+
+
+def twice(templates: TemplateSet) -> Iterator[Finding]:
+    """Warn of the same element twice in a list.
+
+    CloudFormation's schemas demand different elements of most lists, and the services refuse the
+    others or take one of the two: subnets, groups, ranges, policies, tags.
+    """
+    for resource in templates.everything():
+        for path, value in _lists(dict(resource.body), ()):
+            seen: list[Json] = []
+            for index, each in enumerate(value):
+                if each in seen:
+                    found, remedy = "the same as an element before it", "remove it"
+                    place = (*path, index)
+                    yield resource.find(Code.PROPERTY, place, found, remedy, Level.WARNING)
+                seen.append(each)
+
+
+def _lists(value: Json, path: Path) -> Iterator[tuple[Path, list[Json]]]:
+    if isinstance(value, list):
+        yield path, value
+    children = enumerate(value) if isinstance(value, list) else ()
+    for key, each in value.items() if isinstance(value, dict) else children:
+        # The arguments of a function, and what programs are given, may well be alike.
+        if key not in _PROGRAMS and not str(key).startswith("Fn::"):
+            yield from _lists(each, () if not path and key == "Properties" else (*path, key))

@@ -89,6 +89,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     properties.shapes,
     properties.references,
     properties.imports,
+    properties.twice,
 )
 
 MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (

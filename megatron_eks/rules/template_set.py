@@ -69,6 +69,10 @@ class TemplateSet:
         """Return every resource."""
         yield from self._resources.values()
 
+    def files(self) -> "Iterator[tuple[str, dict[str, Json]]]":
+        """Return each template that has resources, by its file."""
+        yield from ((file, dict(template)) for file, template in self._parts.items())
+
     def without_type(self) -> Iterator[Resource]:
         """Return the resources that do not say what they are."""
         yield from self._untyped

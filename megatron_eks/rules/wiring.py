@@ -30,7 +30,10 @@ _RANGES = frozenset(
 )
 # What a resource needs one of, beyond what its schema says (CloudFormation User Guide, each type).
 _ONE_OF: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "AWS::EC2::NatGateway": (("SubnetId", "VpcId"),),
+    "AWS::EC2::NatGateway": (
+        ("SubnetId", "VpcId"),
+        ("AllocationId", "ConnectivityType", "AvailabilityZoneAddresses", "AvailabilityMode"),
+    ),
     "AWS::EC2::Route": (
         ("DestinationCidrBlock", "DestinationIpv6CidrBlock", "DestinationPrefixListId"),
         (

@@ -42,7 +42,7 @@ def test_every_rule_has_a_mistake_and_a_source():
 def test_exports_of_the_same_name_are_not_followed():
     """Where two stacks export one name nobody can tell which group is meant."""
     templates = cases.templates_of({"drop": ["ToNodes"]})
-    templates["Copy"] = {"Outputs": templates["Network"]["Outputs"]}
+    templates["Copy"] = {"Resources": {}, "Outputs": templates["Network"]["Outputs"]}
     assert list(check_templates(templates)) == []
 
 

@@ -60,11 +60,16 @@ _NOT_NEEDED = {"RoleRef": "apiGroup", "NetworkPolicySpec": "podSelector", "Prior
 
 # What the registry leaves open, and the service's own API does not.
 _SETTLED: dict[tuple[str, ...], Json] = {
-    ("AWS::EKS::Cluster", "EncryptionConfig", "Resources"): [{"=": ["secrets"]}],
+    ("AWS::EKS::Cluster", "EncryptionConfig", "Resources!"): [{"=": ["secrets"]}],
+    ("AWS::EKS::Cluster", "EncryptionConfig", "Provider!"): {"KeyArn!": "text"},
+    ("AWS::EKS::Nodegroup", "Taints", "Key!"): "text",
+    ("AWS::EKS::Nodegroup", "Taints", "Effect!"): {
+        "=": ["NO_EXECUTE", "NO_SCHEDULE", "PREFER_NO_SCHEDULE"]
+    },
     ("AWS::EKS::Nodegroup", "Labels"): {"*": "text"},
     ("AWS::EKS::Nodegroup", "Tags"): {"*": "text"},
     ("AWS::FSx::FileSystem", "FileSystemType!"): {"=": ["LUSTRE", "ONTAP", "OPENZFS", "WINDOWS"]},
-    ("AWS::FSx::FileSystem", "LustreConfiguration", "MetadataConfiguration", "Mode"): {
+    ("AWS::FSx::FileSystem", "LustreConfiguration", "MetadataConfiguration", "Mode!"): {
         "=": ["AUTOMATIC", "USER_PROVISIONED"]
     },
     ("AWS::CodeBuild::Project", "Artifacts!", "Type!"): {
@@ -158,7 +163,9 @@ def _settle(kind: str, shape: Json) -> None:
             part = shape
             for key in keys:
                 part = part[key][0] if isinstance(part[key], list) else part[key]
-            assert last in part, (kind, last, sorted(part))
+            known = {name.removesuffix("!") for name in part}
+            assert last.removesuffix("!") in known, (kind, last, known)
+            part.pop(last.removesuffix("!"), None)
             part[last] = settled
 
 
