@@ -7,13 +7,11 @@ from megatron_eks.config.errors import Code
 from megatron_eks.ops.aws import outputs
 from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.aws.session import error_code
-from megatron_eks.ops.aws.tools import load_deployable
-from megatron_eks.ops.failure import FAILED, INTERRUPTED, NOT_FOUND, Failure
+from megatron_eks.ops.endings import FAILED, INTERRUPTED, NOT_FOUND
+from megatron_eks.ops.failure import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import date
-    from pathlib import Path
 
     from megatron_eks.ops.aws.tools import Tools
     from megatron_eks.plan.images import ImagePlan
@@ -47,16 +45,9 @@ class _Build:
     log_stream: str
 
 
-def run(
-    cluster_file: "Path",
-    images: "Sequence[str]",
-    tools: "Tools",
-    today: "date",
-    *,
-    wait: bool = True,
-) -> int:
+def run(images: "Sequence[str]", tools: "Tools", *, wait: bool = True) -> int:
     """Build the named images, or all; raise Failure with the last lines of a failed build."""
-    plan = load_deployable(cluster_file, today).cluster
+    plan = tools.plan
     stack = tools.stacks.find(plan.stack("Images"))
     if stack is None or not stack.made:
         found = f"{plan.name} has no repositories and build projects yet"
@@ -88,7 +79,7 @@ def run(
     except KeyboardInterrupt:
         tools.console.say("\nthe build goes on; `meks build` follows it again")
         return INTERRUPTED
-    path = outputs.record(cluster_file, plan, tools)
+    path = outputs.record(tools)
     for failure in failures:
         tools.console.say(str(failure))
     if failures:

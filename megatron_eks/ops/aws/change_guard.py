@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from megatron_eks.config.errors import Code
 from megatron_eks.ops.aws.splitting import NODE_GROUP, node_group_changes
 from megatron_eks.ops.aws.stacks import DATA_TYPES, resources_of
-from megatron_eks.ops.failure import CHECK_FAILED, Failure
+from megatron_eks.ops.endings import CHECK_FAILED
+from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import count
 
 if TYPE_CHECKING:

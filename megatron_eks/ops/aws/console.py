@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from megatron_eks.config.errors import Code
-from megatron_eks.ops.failure import USAGE, Failure
+from megatron_eks.ops.endings import USAGE
+from megatron_eks.ops.failure import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

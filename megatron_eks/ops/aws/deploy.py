@@ -10,14 +10,12 @@ from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.aws.identity import check_administrators
 from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.aws.splitting import keep_launch_templates, steps
-from megatron_eks.ops.aws.tools import load_deployable
-from megatron_eks.ops.failure import FAILED, INTERRUPTED, USAGE, Failure
+from megatron_eks.ops.endings import FAILED, INTERRUPTED, USAGE
+from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cost import cluster_cost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import date
-    from pathlib import Path
 
     from megatron_eks.ops.aws.cdk import Cdk
     from megatron_eks.ops.aws.change_guard import Verdict
@@ -42,17 +40,16 @@ class Wishes:
     """New and empty file systems, buckets and repositories are what is wanted."""
 
 
-def run(cluster_file: "Path", wishes: Wishes, tools: "Tools", cdk: "Cdk", today: "date") -> int:
-    """Deploy; return the exit code, or raise Failure or ConfigError."""
-    project = load_deployable(cluster_file, today)
-    plan = project.cluster
+def run(wishes: Wishes, tools: "Tools", cdk: "Cdk") -> int:
+    """Deploy; return the exit code, or raise Failure."""
+    plan = tools.plan
     names = _chosen(plan, wishes.stacks)
     account = tools.aws.account()
-    check_administrators(plan, account, tools)
-    if not _agreed(plan, names, account, tools):
+    check_administrators(account, tools)
+    if not _agreed(names, account, tools):
         return FAILED
-    deployment = Deployment(plan, wishes, tools, cdk)
-    sizes = tools.node_groups(plan).wanted()
+    deployment = Deployment(wishes, tools, cdk)
+    sizes = tools.node_groups.wanted()
     try:
         _bootstrap(account, tools, cdk)
         tools.console.say("writing the templates")
@@ -62,17 +59,17 @@ def run(cluster_file: "Path", wishes: Wishes, tools: "Tools", cdk: "Cdk", today:
         _say_how_to_come_back(deployment.executing, tools)
         return INTERRUPTED
     except Failure as failure:
-        resized = _resized(sizes, plan, tools)
+        resized = _resized(sizes, tools)
         if resized is not None:
             tools.console.say(str(failure))
             raise resized from failure
         raise
-    resized = _resized(sizes, plan, tools)
+    resized = _resized(sizes, tools)
     if resized is not None:
         raise resized
     if not complete:
         return FAILED
-    file = outputs.record(cluster_file, plan, tools)
+    file = outputs.record(tools)
     tools.console.say(f"wrote {file}; next: meks build")
     return 0
 
@@ -80,8 +77,7 @@ def run(cluster_file: "Path", wishes: Wishes, tools: "Tools", cdk: "Cdk", today:
 class Deployment:
     """One run over some stacks."""
 
-    def __init__(self, plan: "ClusterPlan", wishes: Wishes, tools: "Tools", cdk: "Cdk") -> None:
-        self._plan = plan
+    def __init__(self, wishes: Wishes, tools: "Tools", cdk: "Cdk") -> None:
         self._wishes = wishes
         self._tools = tools
         self._cdk = cdk
@@ -98,7 +94,7 @@ class Deployment:
         if present is None:
             return self._step(name, None, "")
         old, new = self._stacks.template(name), self._cdk.template(name)
-        verdict = judge(old, new, self._tools.node_groups(self._plan))
+        verdict = judge(old, new, self._tools.node_groups)
         if verdict.keep:
             new = keep_launch_templates(old, new, verdict.keep)
         templates = steps(old, new)
@@ -175,8 +171,9 @@ def _chosen(plan: "ClusterPlan", wanted: "Sequence[str]") -> list[str]:
     return [name for part, name in names.items() if not wanted or part in wanted or name in wanted]
 
 
-def _agreed(plan: "ClusterPlan", names: "Sequence[str]", account: str, tools: "Tools") -> bool:
+def _agreed(names: "Sequence[str]", account: str, tools: "Tools") -> bool:
     """Ask once before anything new is made; what changes is asked for stack by stack."""
+    plan = tools.plan
     new = [name for name in names if not _made(name, tools)]
     if not new:
         return True
@@ -207,10 +204,10 @@ def _bootstrap(account: str, tools: "Tools", cdk: "Cdk") -> None:
         cdk.bootstrap(account)
 
 
-def _resized(before: "Mapping[str, int]", plan: "ClusterPlan", tools: "Tools") -> Failure | None:
+def _resized(before: "Mapping[str, int]", tools: "Tools") -> Failure | None:
     """Compare how many nodes each pool is asked to have; CloudFormation must not change that."""
-    after = tools.node_groups(plan).wanted()
-    pools = {pool.name for pool in plan.pools}
+    after = tools.node_groups.wanted()
+    pools = {pool.name for pool in tools.plan.pools}
     changed = [
         (name, nodes, after[name])
         for name, nodes in before.items()

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.config.errors import Code
 from megatron_eks.ops.aws.session import error_code
-from megatron_eks.ops.failure import USAGE, Failure
+from megatron_eks.ops.endings import USAGE
+from megatron_eks.ops.failure import Failure
 
 if TYPE_CHECKING:
     from megatron_eks.ops.aws.session import Aws
     from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.plan.cluster import ClusterPlan
 
 _DENIED = {"AccessDenied", "AccessDeniedException"}
 _SSO_ROLE = "AWSReservedSSO_"
@@ -30,8 +30,9 @@ def caller_role(aws: "Aws") -> str | None:
     return found or f"arn:{partition}:iam::{account}:role/{_sso_path(name)}{name}"
 
 
-def check_administrators(plan: "ClusterPlan", account: str, tools: "Tools") -> None:
+def check_administrators(account: str, tools: "Tools") -> None:
     """Refuse a cluster that nobody could administer; raise Failure."""
+    plan = tools.plan
     if "Cluster" not in plan.stacks:
         return
     for arn in plan.access.admin_role_arns:

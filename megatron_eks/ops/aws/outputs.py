@@ -2,24 +2,22 @@
 
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.errors import Code
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.ops.aws.session import error_code
-from megatron_eks.ops.aws.tools import load_deployable
-from megatron_eks.ops.failure import NOT_FOUND, Failure
+from megatron_eks.ops.endings import NOT_FOUND
+from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import structured, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import date
+    from pathlib import Path
 
     from botocore.client import BaseClient
 
     from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.plan.cluster import ClusterPlan
 
 Values = dict[str, dict[str, str]]
 """Stack to key to value, as `cdk deploy --outputs-file` has them."""
@@ -29,10 +27,9 @@ _IMAGE = "Image"
 _NOT_THERE = {"ImageNotFoundException", "RepositoryNotFoundException"}
 
 
-def run(cluster_file: Path, output: str, tools: "Tools", today: "date") -> int:
+def run(output: str, tools: "Tools") -> int:
     """Write the outputs of all stacks that exist; raise Failure where none does."""
-    plan = load_deployable(cluster_file, today).cluster
-    path = record(cluster_file, plan, tools)
+    path = record(tools)
     values = read(path)
     if output == "table":
         rows = [(key, value) for outputs in values.values() for key, value in outputs.items()]
@@ -43,9 +40,10 @@ def run(cluster_file: Path, output: str, tools: "Tools", today: "date") -> int:
     return 0
 
 
-def record(cluster_file: Path, plan: "ClusterPlan", tools: "Tools") -> Path:
+def record(tools: "Tools") -> "Path":
     """Ask CloudFormation for all outputs and ECR for digests; write them, and return the file."""
-    path = cluster_file.with_name(_FILE)
+    plan = tools.plan
+    path = tools.cluster_file.with_name(_FILE)
     recorded = read(path)
     stacks = tools.stacks
     found = {
@@ -68,7 +66,7 @@ def record(cluster_file: Path, plan: "ClusterPlan", tools: "Tools") -> Path:
     return path
 
 
-def read(path: Path) -> Values:
+def read(path: "Path") -> Values:
     """Return what the file holds, which its cluster file's checks have read before."""
     if not path.exists():
         return {}
@@ -76,7 +74,7 @@ def read(path: Path) -> Values:
     return values
 
 
-def write(path: Path, values: "Mapping[str, Mapping[str, str]]") -> None:
+def write(path: "Path", values: "Mapping[str, Mapping[str, str]]") -> None:
     """Write the file at once or not at all."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

@@ -8,7 +8,8 @@ from botocore import exceptions
 from botocore.config import Config
 
 from megatron_eks.config.errors import Code
-from megatron_eks.ops.failure import FAILED, NOT_REACHABLE, USAGE, Failure
+from megatron_eks.ops.endings import FAILED, NOT_REACHABLE, USAGE
+from megatron_eks.ops.failure import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,14 +46,12 @@ _THROTTLED = {
     "TooManyRequestsException",
 }
 _PERMISSION = re.compile(r"perform: ([\w-]+:\w+)")
-_ERRORS = (exceptions.BotoCoreError, exceptions.ClientError)
+ERRORS = (exceptions.BotoCoreError, exceptions.ClientError)
+"""What any call may raise; `explained` says what it means."""
 
 
 class Aws:
     """Clients of one session in one region, each made when it is first asked for."""
-
-    errors = _ERRORS
-    """What any call may raise; `explained` says what it means."""
 
     def __init__(self, session: boto3.Session, region: str) -> None:
         self._session = session
@@ -90,7 +89,7 @@ def open_session(region: str, environ: "Mapping[str, str]") -> Aws:
             break  # the first wins, as with the AWS CLI
     try:
         return Aws(boto3.Session(region_name=region), region)
-    except _ERRORS as error:
+    except ERRORS as error:
         raise explained(error) from error
 
 

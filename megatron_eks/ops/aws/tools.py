@@ -1,15 +1,18 @@
-"""What every command that acts on AWS is given, and what it refuses before it acts."""
+"""What every command that acts on AWS works with, and what it refuses before it acts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.errors import Code, ConfigError, Level
 from megatron_eks.ops.aws.node_groups import NodeGroups
+from megatron_eks.ops.aws.session import open_session
 from megatron_eks.ops.aws.stacks import Stacks
-from megatron_eks.ops.failure import NOT_FOUND, Failure
+from megatron_eks.ops.endings import NOT_FOUND
+from megatron_eks.ops.failure import Failure
 from megatron_eks.project import load_project
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import date
     from pathlib import Path
 
@@ -22,48 +25,58 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tools:
-    """Ways to AWS and to people; tests hand in others."""
+    """A project, and ways to AWS and to people; tests hand in others."""
 
+    cluster_file: "Path"
+    project: "Project"
     aws: "Aws"
     console: "Console"
+
+    @property
+    def plan(self) -> "ClusterPlan":
+        """The plan of the cluster."""
+        return self.project.cluster
 
     @property
     def stacks(self) -> Stacks:
         """The stacks of the account."""
         return Stacks(self.aws.client("cloudformation"))
 
-    def node_groups(self, plan: "ClusterPlan") -> NodeGroups:
-        """Return the node groups of a cluster."""
-        return NodeGroups(plan.eks_name, self.aws.client("eks"), self.aws.client("autoscaling"))
+    @property
+    def node_groups(self) -> NodeGroups:
+        """The node groups of the cluster."""
+        return NodeGroups(
+            self.plan.eks_name, self.aws.client("eks"), self.aws.client("autoscaling")
+        )
+
+    def pool(self, name: str) -> "PoolPlan":
+        """Return a pool of the cluster file."""
+        known = [pool.name for pool in self.plan.pools]
+        if name not in known:
+            found = f"the cluster file has no pool {name!r}"
+            remedy = f"known: {', '.join(known)}"
+            raise Failure(Code.UNKNOWN_POOL, found, remedy, exit_code=NOT_FOUND)
+        return self.plan.pool(name)
+
+
+def open_tools(
+    cluster_file: "Path", today: "date", console: "Console", environ: "Mapping[str, str]"
+) -> Tools:
+    """Read a project and open a session in its region; raise ConfigError or Failure."""
+    project = load_deployable(cluster_file, today)
+    aws = open_session(project.cluster.region, environ)
+    return Tools(cluster_file, project, aws, console)
 
 
 def load_deployable(cluster_file: "Path", today: "date") -> "Project":
     """Read a project that stands for something real; refuse values of the documentation."""
     project = load_project(cluster_file, today)
+    remedy = "write your own, or run `meks init`, which finds your role and address"
     placeholders = [
-        finding for finding in project.warnings if finding.code is Code.DOCUMENTATION_VALUE
+        replace(finding, remedy=remedy, level=Level.ERROR)
+        for finding in project.warnings
+        if finding.code is Code.DOCUMENTATION_VALUE
     ]
     if placeholders:
-        raise ConfigError(
-            finding.__class__(
-                finding.code,
-                finding.path,
-                finding.found,
-                "write your own: meks init finds your role and address",
-                Level.ERROR,
-                finding.file,
-                finding.line,
-            )
-            for finding in placeholders
-        )
+        raise ConfigError(placeholders)
     return project
-
-
-def find_pool(plan: "ClusterPlan", name: str) -> "PoolPlan":
-    """Return a pool of the cluster file."""
-    known = [pool.name for pool in plan.pools]
-    if name not in known:
-        remedy = f"known: {', '.join(known)}"
-        found = f"the cluster file has no pool {name!r}"
-        raise Failure(Code.UNKNOWN_POOL, found, remedy, exit_code=NOT_FOUND)
-    return plan.pool(name)
