@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from megatron_eks.kubernetes.client import Client, connect, wait_for
 from megatron_eks.local.kubernetes import manifests
 from megatron_eks.local.kubernetes.build import cache_folder
-from megatron_eks.local.kubernetes.client import Client, wait_for
 from megatron_eks.local.kubernetes.processes import ProcessError, Processes
 from megatron_eks.project import ROOT
 from tests.local import jobs
@@ -34,7 +34,8 @@ _CLUSTER = """\
 import json, os, sys, time
 from datetime import date
 from pathlib import Path
-from megatron_eks.local.kubernetes import build, client, control_plane, nodes
+from megatron_eks.kubernetes import client
+from megatron_eks.local.kubernetes import build, control_plane, nodes
 from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.project import ROOT, load_project
 from tests.local.pids import descendants
@@ -132,7 +133,7 @@ def connected(kubeconfig: Path) -> Client:
     """Return a client of what a kubeconfig leads to."""
     config = json.loads(kubeconfig.read_text())
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-    return Client(cluster["server"], Path(cluster["certificate-authority"]), user["token"])
+    return connect(cluster["server"], Path(cluster["certificate-authority"]), user["token"])
 
 
 @pytest.mark.control_plane

@@ -9,8 +9,8 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.local.kubernetes import manifests, nodes
-from megatron_eks.local.kubernetes.client import wait_for
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.local.kubernetes.operator import Operator

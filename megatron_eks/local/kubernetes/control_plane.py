@@ -8,7 +8,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from megatron_eks.local.kubernetes.client import Client
+from megatron_eks.kubernetes.client import Client, connect
 from megatron_eks.local.kubernetes.processes import Processes, free_port, listens
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class ControlPlane:
     @cached_property
     def client(self) -> Client:
         """An administrator's client."""
-        return Client(self.server, self.authority, self.token)
+        return connect(self.server, self.authority, self.token)
 
     def start(self) -> None:
         """Start everything and return when it is ready, after about five seconds."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from megatron_eks.local.kubernetes.client import Object
+from megatron_eks.kubernetes.client import Object
 from megatron_eks.project import ROOT
 
 FOLDERS = ("platform", "validation", "jobs")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import ROUND_CEILING, Decimal
 
-from megatron_eks.local.kubernetes.client import Object
+from megatron_eks.kubernetes.client import Object
 
 # The kubelet does not offer a variable under another kind of name.
 _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
