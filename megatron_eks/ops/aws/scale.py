@@ -152,7 +152,13 @@ def _wait_for_nodes(
     def usable() -> bool:
         nonlocal state
         present = groups.find(pool.name) or group
-        running, ready = groups.instances(present), pool_nodes.usable_nodes(kubernetes, pool)
+        running = groups.instances(present)
+        try:
+            ready = pool_nodes.usable_nodes(kubernetes, pool)
+        except OSError as error:
+            # Nodes take minutes; a network that is away for one of them is no reason to end this.
+            console.say(f"  {duration((console.clock.now() - began).total_seconds())}: {error}")
+            return False
         now = f"{running} of {wish.nodes} instances, {ready} with usable GPUs"
         passed = duration((console.clock.now() - began).total_seconds())
         if now != state:
