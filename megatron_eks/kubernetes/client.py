@@ -96,10 +96,17 @@ class Client:
             raise
 
     def list(
-        self, api_version: str, kind: str, namespace: str | None = None, *, labels: str = ""
+        self,
+        api_version: str,
+        kind: str,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
     ) -> list[Object]:
-        """Return all objects of a kind, of one namespace or of all, by a label selector."""
-        query = {"labelSelector": labels} if labels else {}
+        """Return all objects of a kind, of one namespace or of all, by label and field selector."""
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        query = {key: value for key, value in selectors.items() if value}
         found = self.request("GET", self._path(api_version, kind, namespace), query=query)
         items: list[Object] = found["items"]
         return items

@@ -47,6 +47,9 @@ _CONTROLLERS_OFF = (
 
 _STAGES = Path(__file__).with_name("kwok.yaml")
 
+KUBECONFIG_NAME = "meks-local"
+"""Of cluster and context in the kubeconfig of a local cluster."""
+
 SIMULATED = "megatron-eks/simulated"
 """Label of the nodes that KWOK plays."""
 
@@ -135,12 +138,12 @@ class ControlPlane:
         config = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "meks-local", "cluster": cluster}],
+            "clusters": [{"name": KUBECONFIG_NAME, "cluster": cluster}],
             "users": [{"name": user, "user": {"token": token}}],
             "contexts": [
-                {"name": "meks-local", "context": {"cluster": "meks-local", "user": user}}
+                {"name": KUBECONFIG_NAME, "context": {"cluster": KUBECONFIG_NAME, "user": user}}
             ],
-            "current-context": "meks-local",
+            "current-context": KUBECONFIG_NAME,
         }
         # Every JSON text is YAML.
         file.write_text(json.dumps(config, indent=2))
