@@ -129,7 +129,7 @@ def explained(error: Exception) -> Failure:
         found = "no valid AWS credentials"
         remedy = "set AWS_PROFILE, or run `aws sso login` or `aws configure`"
         return Failure(Code.CREDENTIALS, found, remedy, exit_code=USAGE)
-    if isinstance(error, exceptions.HTTPClientError):
+    if isinstance(error, exceptions.HTTPClientError | exceptions.ConnectionError):
         where = getattr(error, "kwargs", {}).get("endpoint_url", "AWS")
         found = f"no answer ({type(error).__name__})"
         remedy = "check network, proxy and AWS_ENDPOINT_URL, and try again"
