@@ -22,7 +22,8 @@ access:
 gpu_pools:
   - name: {pool}
     instance_type: {instance_type}
-    # EFA traffic cannot leave a zone, so a pool has one. These offer the type: {offers}.
+    # EFA traffic cannot leave a zone, so a pool has one. The type is offered in
+    # {offers}.
     availability_zone: {pool_zone}
     max_nodes: {max_nodes} # `meks scale` goes no further; deploying starts none of them
     # Or {{type: reservation, id: cr-...}}, {{type: spot}}, or a Capacity Block with its end:
