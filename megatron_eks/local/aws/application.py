@@ -49,7 +49,7 @@ def application() -> "Application":
             return _say(start_response, "200 OK", {})
         try:
             found: Iterable[bytes] = services(environ, start_response)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- moto raises whatever it meets
             # An answer that no client tries again, in place of a page in HTML.
             _LOG.exception("a request failed")
             return _refuse(start_response, environ, error)

@@ -18,3 +18,9 @@ def matches(pattern: str, text: str) -> bool:
     """Tell whether a pattern is found in a text, as JSON Schema means it."""
     compiled = _compiled(pattern)
     return compiled is None or compiled.search(text) is not None
+
+
+def matches_all(pattern: str, text: str) -> bool:
+    """Tell whether a pattern describes the whole of a text, as AWS's services mean it."""
+    compiled = _compiled(pattern)
+    return compiled is None or compiled.fullmatch(text) is not None

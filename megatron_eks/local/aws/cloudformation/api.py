@@ -14,7 +14,7 @@ from megatron_eks.local.aws.cloudformation.template import parse
 from megatron_eks.local.aws.values import Object, Value
 
 
-class CloudFormationApi(BaseResponse):  # type: ignore[misc] -- moto ships no types
+class CloudFormationApi(BaseResponse):
     """Answers requests; moto finds the method by the operation's name."""
 
     regions: ClassVar[Regions]
@@ -261,7 +261,7 @@ class CloudFormationApi(BaseResponse):  # type: ignore[misc] -- moto ships no ty
 def _bucket_and_key(host: str, path: str) -> tuple[str, str]:
     """Read an S3 address, with the bucket in the path or in the host's name."""
     if ".s3." in host:
-        return host.split(".s3.")[0], path.lstrip("/")
+        return host.split(".s3.", maxsplit=1)[0], path.lstrip("/")
     bucket, _, key = path.lstrip("/").partition("/")
     return bucket, key
 

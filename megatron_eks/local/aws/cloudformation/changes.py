@@ -125,7 +125,7 @@ def _modification(
     stack: Stack, before: Resource, body: Object, properties: Object
 ) -> Object | None:
     """Return how a resource would change, or None if it would not."""
-    details = [
+    details: list[Object] = [
         {
             "Target": {
                 "Attribute": "Properties",

@@ -11,7 +11,7 @@ from megatron_eks.local.aws.cloudformation import schemas
 from megatron_eks.local.aws.cloudformation.errors import ResourceError, UnknownValueError
 from megatron_eks.local.aws.cloudformation.intrinsics import Made, Resolver
 from megatron_eks.local.aws.cloudformation.stacks import KEEP, Resource, Stack, Target
-from megatron_eks.local.aws.cloudformation.template import in_order
+from megatron_eks.local.aws.cloudformation.template import depends_on, in_order, references
 from megatron_eks.local.aws.resources.handler import Context, Handler, NotSupportedError
 from megatron_eks.local.aws.values import Object
 
@@ -91,11 +91,16 @@ class Operation:
                 f"Export {name} cannot be deleted as it is in use by {' and '.join(users)}",
             )
             return False
-        failed = [
-            each.name
-            for each in self._backwards(stack.resources)
-            if not self._remove(each, keep=each.body.get("DeletionPolicy") in KEEP)
-        ]
+        failed: list[str] = []
+        needed: set[str] = set()
+        for each in self._backwards(stack.resources):
+            # What could not be deleted still needs these.
+            kept = each.name in needed
+            if not kept and self._remove(each, keep=each.body.get("DeletionPolicy") in KEEP):
+                continue
+            needed |= {*references(each.body.get("Properties", {})), *depends_on(each.body)}
+            if not kept:
+                failed.append(each.name)
         if failed:
             stack.say(
                 "DELETE_FAILED",
@@ -112,12 +117,7 @@ class Operation:
         physical_id = before.physical_id if before else ""
         try:
             properties = self._properties(kind, body)
-            if before and before.kind != kind:
-                raise ResourceError(
-                    f"Update of resource type is not permitted. The new template modifies resource "
-                    f"type of the following resources: [{name}]"
-                )
-            self._judge(name, kind, properties)
+            self._judge(name, kind, properties, before)
             if imported is not None:
                 self._import(name, body, properties, imported)
             elif before is None:
@@ -147,8 +147,13 @@ class Operation:
         resolved = self._resolver.resolve(body.get("Properties", {}))
         return schemas.with_types(self._stack.region, kind, resolved)
 
-    def _judge(self, name: str, kind: str, properties: Object) -> None:
+    def _judge(self, name: str, kind: str, properties: Object, before: Resource | None) -> None:
         """Refuse what the type's schema or this project's rules refuse."""
+        if before and before.kind != kind:
+            raise ResourceError(
+                "Update of resource type is not permitted. The new template modifies resource "
+                f"type of the following resources: [{name}]"
+            )
         found = schemas.mistakes(self._stack.region, kind, properties)
         if found:
             raise ResourceError(
@@ -163,9 +168,7 @@ class Operation:
             for path in schemas.changed_paths(before.properties, properties)
         )
 
-    def _create(
-        self, name: str, body: Object, properties: Object, before: Resource | None
-    ) -> None:
+    def _create(self, name: str, body: Object, properties: Object, before: Resource | None) -> None:
         kind, verb = body["Type"], "UPDATE" if before else "CREATE"
         self._stack.event(name, kind, "", f"{verb}_IN_PROGRESS")
         handler, context = self._tools.handler(kind), self._tools.context(name)
@@ -216,9 +219,7 @@ class Operation:
         self._keep(resource)
         self._stack.event(resource.name, resource.kind, resource.physical_id, status)
 
-    def _call(
-        self, action: str, name: str, kind: str, call: Callable[[], _Result]
-    ) -> _Result:
+    def _call(self, action: str, name: str, kind: str, call: Callable[[], _Result]) -> _Result:
         error = self._tools.injected(action, name, kind)
         if error is not None:
             raise ResourceError(error)
@@ -288,9 +289,7 @@ class Operation:
                 "ROLLBACK",
                 name,
                 now.kind,
-                lambda: handler.update(
-                    context, now.physical_id, now.properties, before.properties
-                ),
+                lambda: handler.update(context, now.physical_id, now.properties, before.properties),
             )
         except ResourceError as error:
             self._stack.event(name, now.kind, now.physical_id, "UPDATE_FAILED", str(error))
@@ -300,10 +299,10 @@ class Operation:
 
     def _clean_up(self, before: Target | None, wanted: Mapping[str, Object]) -> None:
         """Delete what was replaced or is no longer asked for; a failure leaves it behind."""
-        old = {step.before.name: step.before for step in self._steps if step.replaced and step.before}
-        gone = {
-            name: each for name, each in self._stack.resources.items() if name not in wanted
+        old = {
+            step.before.name: step.before for step in self._steps if step.replaced and step.before
         }
+        gone = {name: each for name, each in self._stack.resources.items() if name not in wanted}
         for each in self._backwards({**old, **gone}) if before else ():
             if each.name in gone:
                 policy = each.body.get("DeletionPolicy")
@@ -362,6 +361,6 @@ def _in_words(error: ClientError) -> str:
     details = response.get("Error", {})
     return (
         f'Resource handler returned message: "{details.get("Message", error)} '
-        f'(Service: {error.operation_name}, Status Code: {status})" '
+        f'(Operation: {error.operation_name}, Status Code: {status})" '
         f"(HandlerErrorCode: {details.get('Code', 'GeneralServiceException')})"
     )

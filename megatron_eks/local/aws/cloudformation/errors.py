@@ -3,19 +3,19 @@
 from moto.core.exceptions import ServiceException
 
 
-class ValidationError(ServiceException):  # type: ignore[misc] -- moto ships no types
+class ValidationError(ServiceException):
     """A request that CloudFormation refuses at once."""
 
     code = "ValidationError"
 
 
-class ChangeSetNotFoundError(ServiceException):  # type: ignore[misc] -- moto ships no types
+class ChangeSetNotFoundError(ServiceException):
     """A change set of that name is not there."""
 
     code = "ChangeSetNotFound"
 
 
-class AlreadyExistsError(ServiceException):  # type: ignore[misc] -- moto ships no types
+class AlreadyExistsError(ServiceException):
     """A stack of that name is there already."""
 
     code = "AlreadyExistsException"

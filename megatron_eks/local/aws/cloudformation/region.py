@@ -3,7 +3,7 @@
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -13,11 +13,10 @@ from megatron_eks.local.aws.cloudformation.engine import Operation, Tools
 from megatron_eks.local.aws.cloudformation.errors import (
     AlreadyExistsError,
     ChangeSetNotFoundError,
-    ResourceError,
     ValidationError,
 )
 from megatron_eks.local.aws.cloudformation.failures import Failures
-from megatron_eks.local.aws.cloudformation.intrinsics import Made, Resolver
+from megatron_eks.local.aws.cloudformation.intrinsics import Resolver
 from megatron_eks.local.aws.cloudformation.stacks import Stack, Target, stack_arn
 from megatron_eks.local.aws.cloudformation.template import (
     parameter_values,
@@ -63,9 +62,9 @@ class Region:
     def find(self, name: str, *, deleted: bool = False) -> Stack:
         """Return a stack by name or id; a deleted one only by id. Raises ValidationError."""
         for stack in reversed(self.stacks):
-            if stack.id == name or (stack.name == name and stack.deleted is None):
-                if stack.deleted is None or deleted:
-                    return stack
+            gone = stack.deleted is not None
+            if (stack.name == name and not gone) or (stack.id == name and (deleted or not gone)):
+                return stack
         raise ValidationError(f"Stack with id {name} does not exist")
 
     def living(self) -> list[Stack]:
@@ -119,7 +118,12 @@ class Region:
                 description=description,
             )
             same_tags = stack.target is not None and stack.target.tags == target.tags
-            if not found and kind == "UPDATE" and same_tags and not self._outputs_change(stack, target):
+            if (
+                not found
+                and kind == "UPDATE"
+                and same_tags
+                and not self._outputs_change(stack, target)
+            ):
                 change_set.fail(NO_CHANGES)
             if not existing and kind == "CREATE":
                 self.stacks.append(stack)
@@ -210,15 +214,11 @@ class Region:
         previous = before.raw_parameters if before else {}
         raw = raw_parameters(template, request.parameters, previous)
         names = [raw[each] for each in ssm_parameters(template)]
-        parameters = parameter_values(
-            template, request.parameters, previous, self._stored(names)
-        )
+        parameters = parameter_values(template, request.parameters, previous, self._stored(names))
         tags = request.tags
         if tags is None:
             tags = before.tags if before else {}
-        target = Target(
-            template, body, raw, parameters, tags, request.capabilities, request.role
-        )
+        target = Target(template, body, raw, parameters, tags, request.capabilities, request.role)
         self._check_capabilities(target)
         resolver = self._resolver(stack, target)
         resolver.check_rules()
@@ -249,7 +249,8 @@ class Region:
     @staticmethod
     def _check_capabilities(target: Target) -> None:
         kinds = {
-            body["Type"]: body.get("Properties", {}) for body in target.template["Resources"].values()
+            body["Type"]: body.get("Properties", {})
+            for body in target.template["Resources"].values()
         }
         iam = any(kind.startswith("AWS::IAM::") for kind in kinds)
         if iam and not {"CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"} & set(target.capabilities):

@@ -5,7 +5,7 @@ https://docs.aws.amazon.com/cloudformation-cli/latest/userguide/resource-type-sc
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -87,19 +87,20 @@ def _typed(value: Value, wanted: Object, root: Object) -> Value:
         }
     if isinstance(value, list):
         return [_typed(each, wanted.get("items", {}), root) for each in value]
-    kind = wanted.get("type")
+    return _scalar(value, str(wanted.get("type")))
+
+
+def _scalar(value: Value, kind: str) -> Value:
+    """Return a text, number or truth value as a schema's type, where it can be one."""
     if isinstance(value, str) and kind == "boolean" and value.lower() in ("true", "false"):
         return value.lower() == "true"
     if isinstance(value, str) and kind in ("integer", "number"):
-        try:
-            return int(value) if kind == "integer" else float(value)
-        except ValueError:
-            return value
+        # What is no number is left for the schema to refuse.
+        number = value.removeprefix("-").replace(".", "", 1)
+        return (int(value) if kind == "integer" else float(value)) if number.isdecimal() else value
     if kind == "string" and isinstance(value, bool):
         return str(value).lower()
-    if kind == "string" and isinstance(value, int | float):
-        return str(value)
-    return value
+    return str(value) if kind == "string" and isinstance(value, int | float) else value
 
 
 def _followed(wanted: Object, root: Object) -> Object:
@@ -119,9 +120,8 @@ def _pattern(
         yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
-_Validator: Value = jsonschema.validators.extend(
-    jsonschema.Draft7Validator, {"pattern": _pattern}
-)
+_extend: Callable[..., Value] = jsonschema.validators.extend
+_Validator = _extend(jsonschema.Draft7Validator, {"pattern": _pattern})
 
 
 @cache

@@ -63,6 +63,7 @@ class Stack:
     id: str = ""
 
     def __post_init__(self) -> None:
+        """Give every new stack an id, also one of a name that was there before."""
         self.id = stack_arn(self.region, self.name)
 
     @property

@@ -25,7 +25,7 @@ def _short_form(loader: _Loader, suffix: str, node: yaml.Node) -> Object:
             value = value.split(".", 1)
     elif isinstance(node, yaml.SequenceNode):
         value = loader.construct_sequence(node, deep=True)
-    else:
+    elif isinstance(node, yaml.MappingNode):
         value = loader.construct_mapping(node, deep=True)
     return {suffix if suffix in {"Ref", "Condition"} else f"Fn::{suffix}": value}
 
@@ -114,8 +114,7 @@ def in_order(resources: Mapping[str, Object]) -> list[str]:
     """Return the names of resources, each after those that it needs."""
     needs = {
         name: sorted(
-            {each for each in (*references(body.get("Properties", {})), *depends_on(body))}
-            & resources.keys()
+            {*references(body.get("Properties", {})), *depends_on(body)} & resources.keys()
         )
         for name, body in resources.items()
     }

@@ -106,7 +106,10 @@ class Project(Handler):
             context.clients("codebuild").create_webhook(
                 projectName=name,
                 filterGroups=[
-                    [{key[0].lower() + key[1:]: value for key, value in each.items()} for each in group]
+                    [
+                        {key[0].lower() + key[1:]: value for key, value in each.items()}
+                        for each in group
+                    ]
                     for group in filters
                 ],
             )

@@ -38,6 +38,9 @@ class SecurityGroup(Handler):
     def create(self, context: Context, properties: Object) -> str:
         """Make the group and its rules."""
         ec2 = context.clients("ec2")
+        if "VpcId" in properties:
+            # moto does not look; a VPC that is not there is an error here.
+            ec2.describe_vpcs(VpcIds=[properties["VpcId"]])
         answer = ec2.create_security_group(
             GroupName=properties.get("GroupName") or context.new_name(255),
             Description=properties["GroupDescription"],

@@ -79,9 +79,7 @@ class Cluster(Handler):
 
 def _logging(properties: Object) -> Object:
     """Write a template's log types as EKS takes them."""
-    types = [
-        each["Type"] for each in properties.get("ClusterLogging", {}).get("EnabledTypes", [])
-    ]
+    types = [each["Type"] for each in properties.get("ClusterLogging", {}).get("EnabledTypes", [])]
     known = ["api", "audit", "authenticator", "controllerManager", "scheduler"]
     rest = [each for each in known if each not in types]
     found = [{"types": types, "enabled": True}] if types else []
@@ -184,9 +182,7 @@ class PodIdentityAssociation(Handler):
     def create(self, context: Context, properties: Object) -> str:
         """Give the role."""
         plain = {key: value for key, value in properties.items() if key != "Tags"}
-        answer = call(
-            context, "eks", "CreatePodIdentityAssociation", plain, **tags_of(properties)
-        )
+        answer = call(context, "eks", "CreatePodIdentityAssociation", plain, **tags_of(properties))
         return str(answer["association"]["associationId"])
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:

@@ -101,9 +101,7 @@ class Policy(Handler):
         if old.get("PolicyName") != new["PolicyName"]:
             gone = set(old.get("Roles", []))
         for role in gone:
-            context.clients("iam").delete_role_policy(
-                RoleName=role, PolicyName=old["PolicyName"]
-            )
+            context.clients("iam").delete_role_policy(RoleName=role, PolicyName=old["PolicyName"])
         for role in new.get("Roles", []):
             context.clients("iam").put_role_policy(
                 RoleName=role,

@@ -19,11 +19,14 @@ class Key(Handler):
         kms = context.clients("kms")
         optional = ("Description", "KeyUsage", "KeySpec", "MultiRegion")
         tags = [
-            {"TagKey": each["Key"], "TagValue": each["Value"]} for each in properties.get("Tags", [])
+            {"TagKey": each["Key"], "TagValue": each["Value"]}
+            for each in properties.get("Tags", [])
         ]
         answer = kms.create_key(
             **{name: properties[name] for name in optional if name in properties},
-            **({"Policy": json.dumps(properties["KeyPolicy"])} if "KeyPolicy" in properties else {}),
+            **(
+                {"Policy": json.dumps(properties["KeyPolicy"])} if "KeyPolicy" in properties else {}
+            ),
             **({"Tags": tags} if tags else {}),
         )
         key = str(answer["KeyMetadata"]["KeyId"])
@@ -81,9 +84,7 @@ class Alias(Handler):
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Let the alias stand for another key."""
         del old
-        context.clients("kms").update_alias(
-            AliasName=physical_id, TargetKeyId=new["TargetKeyId"]
-        )
+        context.clients("kms").update_alias(AliasName=physical_id, TargetKeyId=new["TargetKeyId"])
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Remove the alias."""

@@ -2,21 +2,21 @@
 
 from typing import ClassVar
 
+from moto.codebuild.responses import CodeBuildResponse
 from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, EmptyResult
-from moto.codebuild.responses import CodeBuildResponse
 
 from megatron_eks.local.aws.services.operation import parameters
 from megatron_eks.local.aws.values import Object
 
 
-class CodeBuildError(ServiceException):  # type: ignore[misc] -- moto ships no types
+class CodeBuildError(ServiceException):
     """What CodeBuild cannot find."""
 
     code = "ResourceNotFoundException"
 
 
-class CodeBuildApi(CodeBuildResponse):  # type: ignore[misc] -- moto ships no types
+class CodeBuildApi(CodeBuildResponse):
     """CodeBuild with changes."""
 
     _KEPT: ClassVar = ("description", "source", "artifacts", "environment", "serviceRole")

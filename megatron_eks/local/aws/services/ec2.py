@@ -10,11 +10,11 @@ from megatron_eks.local.aws.services.operation import kept, parameters, present
 from megatron_eks.local.aws.values import ACCOUNT, Object
 
 
-class Ec2Error(ServiceException):  # type: ignore[misc] -- moto ships no types
+class Ec2Error(ServiceException):
     """An error of EC2, by its code."""
 
 
-class Ec2Api(EC2Response):  # type: ignore[misc] -- moto ships no types
+class Ec2Api(EC2Response):
     """EC2 with placement groups."""
 
     def create_placement_group(self) -> ActionResult:

@@ -26,7 +26,9 @@ class Access(Clusters):
         cluster = self.cluster(given["clusterName"])
         principal = given["principalArn"]
         if principal in kept(cluster, "entries"):
-            raise InUseError("The specified access entry resource is already in use on this cluster.")
+            raise InUseError(
+                "The specified access entry resource is already in use on this cluster."
+            )
         now = datetime.now(tz=UTC)
         place = f"{self.region}:{ACCOUNT}:access-entry/{cluster.name}"
         entry = {

@@ -84,9 +84,7 @@ class Addons(Clusters):
         cluster = self.cluster(given["clusterName"])
         found = kept(cluster, "addons")
         if given["addonName"] not in found:
-            raise NotFoundError(
-                f"No addon: {given['addonName']} found in cluster: {cluster.name}"
-            )
+            raise NotFoundError(f"No addon: {given['addonName']} found in cluster: {cluster.name}")
         addon: Object = found[given["addonName"]]
         return addon
 

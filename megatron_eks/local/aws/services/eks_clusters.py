@@ -25,7 +25,7 @@ _SETTINGS = {
 }
 
 
-class Clusters(EKSResponse):  # type: ignore[misc] -- moto ships no types
+class Clusters(EKSResponse):
     """Operations on clusters."""
 
     regions: ClassVar[Regions]
@@ -46,9 +46,7 @@ class Clusters(EKSResponse):  # type: ignore[misc] -- moto ships no types
         ec2 = self.client("ec2")
         subnets = ec2.describe_subnets(SubnetIds=network["subnetIds"])["Subnets"]
         if len({each["AvailabilityZone"] for each in subnets}) < 2:  # noqa: PLR2004 -- EKS's rule
-            raise InvalidParameterError(
-                "Subnets specified must be in at least two different AZs"
-            )
+            raise InvalidParameterError("Subnets specified must be in at least two different AZs")
         name = given["name"]
         if name in self.eks_backend.clusters:
             raise InvalidParameterError(f"Cluster already exists with name: {name}")
@@ -130,7 +128,7 @@ class Clusters(EKSResponse):  # type: ignore[misc] -- moto ships no types
         return ActionResult({"updateIds": list(self._updates(parameters(self)))})
 
     def _updates(self, given: Object) -> Object:
-        owner = self.cluster(given["name"])
+        owner: Value = self.cluster(given["name"])
         if "nodegroupName" in given:
             owner = self.eks_backend.describe_nodegroup(given["name"], given["nodegroupName"])
         return kept(owner, "updates")

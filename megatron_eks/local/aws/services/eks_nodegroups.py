@@ -47,7 +47,7 @@ class Nodegroups(Clusters):
         group.node_repair_config = given.get("nodeRepairConfig")
         if template and "instanceTypes" not in given:
             # Told by the launch template alone, as EKS does.
-            group.instance_types = None
+            group.instance_types = []
         nodes.adjust(self.client("ec2"), group)
         return ActionResult({"nodegroup": group})
 

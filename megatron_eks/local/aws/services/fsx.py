@@ -11,7 +11,7 @@ from moto.fsx.models import FileSystem
 from moto.fsx.responses import FSxResponse
 
 from megatron_eks.local.aws.services.operation import NotFoundError, kept, parameters, present
-from megatron_eks.local.aws.values import ACCOUNT, Object
+from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 _MOUNT_NAME_LENGTH = 8
 
@@ -28,10 +28,10 @@ class AssociationNotFoundError(NotFoundError):
     code = "DataRepositoryAssociationNotFound"
 
 
-class FsxApi(FSxResponse):  # type: ignore[misc] -- moto ships no types
+class FsxApi(FSxResponse):
     """Operations on file systems and what they are linked with."""
 
-    def create_file_system(self) -> ActionResult:
+    def create_file_system(self) -> Value:
         """CreateFileSystem; AWS chooses the mount name."""
         given = parameters(self)
         answer = json.loads(super().create_file_system())
@@ -40,13 +40,15 @@ class FsxApi(FSxResponse):  # type: ignore[misc] -- moto ships no types
         facts["CreationTime"] = datetime.now(tz=UTC)
         facts["FileSystemTypeVersion"] = given.get("FileSystemTypeVersion")
         if system.lustre_configuration is not None:
-            name = "".join(secrets.choice(string.ascii_lowercase) for _ in range(_MOUNT_NAME_LENGTH))
+            name = "".join(
+                secrets.choice(string.ascii_lowercase) for _ in range(_MOUNT_NAME_LENGTH)
+            )
             # SCRATCH_1 alone is mounted by a fixed name.
             scratch_1 = system.lustre_configuration.get("DeploymentType") == "SCRATCH_1"
             system.lustre_configuration["MountName"] = "fsx" if scratch_1 else name
         return ActionResult({"FileSystem": _described(system)})
 
-    def describe_file_systems(self) -> ActionResult:
+    def describe_file_systems(self) -> Value:
         """DescribeFileSystems; an unknown one is an error."""
         wanted = parameters(self).get("FileSystemIds") or list(self.fsx_backend.file_systems)
         return ActionResult({"FileSystems": [_described(self._system(each)) for each in wanted]})
@@ -117,14 +119,14 @@ class FsxApi(FSxResponse):  # type: ignore[misc] -- moto ships no types
             {"AssociationId": association["AssociationId"], "Lifecycle": "DELETING"}
         )
 
-    def tag_resource(self) -> EmptyResult:
+    def tag_resource(self) -> Value:
         """TagResource."""
         given = parameters(self)
         tags = {each["Key"]: each["Value"] for each in given["Tags"]}
         self.fsx_backend.tag_resource(given["ResourceARN"], tags)
         return EmptyResult()
 
-    def untag_resource(self) -> EmptyResult:
+    def untag_resource(self) -> Value:
         """UntagResource."""
         given = parameters(self)
         self.fsx_backend.untag_resource(given["ResourceARN"], given["TagKeys"])

@@ -10,7 +10,7 @@ from megatron_eks.local.aws.services.operation import parameters
 _AWS = "arn:aws:iam::aws:policy"
 
 
-class IamApi(IamResponse):  # type: ignore[misc] -- moto ships no types
+class IamApi(IamResponse):
     """IAM, whose AWS policies are names without content."""
 
     def attach_role_policy(self) -> ActionResult:

@@ -20,6 +20,8 @@ from megatron_eks.local.aws.services.eks_clusters import Clusters
 from megatron_eks.local.aws.services.eks_nodegroups import Nodegroups
 from megatron_eks.local.aws.services.fsx import FsxApi
 from megatron_eks.local.aws.services.iam import IamApi
+from megatron_eks.local.aws.services.shapes import check_requests
+from megatron_eks.local.aws.values import Value
 
 
 class EksApi(Addons, Access, Nodegroups):
@@ -40,10 +42,11 @@ def install(regions: Regions) -> None:
     _route(eks_urls.url_paths, "{0}/(?P<address>.+)$", EksApi)
     # moto evaluates statements without their conditions: the usual "deny without TLS" would deny
     # everything.
-    FakeBucket.get_permission = _no_opinion
+    setattr(FakeBucket, "get_permission", _no_opinion)  # noqa: B010 -- a method is no attribute to mypy
+    check_requests()
 
 
-def _route(paths: dict[str, object], path: str, answer: type[BaseResponse]) -> None:
+def _route(paths: Value, path: str, answer: type[BaseResponse]) -> None:
     paths[path] = answer.dispatch
 
 

@@ -9,25 +9,25 @@ from moto.core.responses import BaseResponse
 from megatron_eks.local.aws.values import Object, Value
 
 
-class NotFoundError(ServiceException):  # type: ignore[misc] -- moto ships no types
+class NotFoundError(ServiceException):
     """Something that a request names is not there."""
 
     code = "ResourceNotFoundException"
 
 
-class InUseError(ServiceException):  # type: ignore[misc] -- moto ships no types
+class InUseError(ServiceException):
     """Something is there already, or still used."""
 
     code = "ResourceInUseException"
 
 
-class InvalidParameterError(ServiceException):  # type: ignore[misc] -- moto ships no types
+class InvalidParameterError(ServiceException):
     """A parameter that the service refuses."""
 
     code = "InvalidParameterException"
 
 
-class InvalidRequestError(ServiceException):  # type: ignore[misc] -- moto ships no types
+class InvalidRequestError(ServiceException):
     """A request that the state of things forbids."""
 
     code = "InvalidRequestException"
@@ -41,7 +41,8 @@ def parameters(response: BaseResponse) -> Object:
 
 def kept(owner: Value, name: str) -> Object:
     """Return a mapping of ours on an object of moto's, which lives and dies with it."""
-    found: Object = vars(owner).setdefault(f"local_aws_{name}", {})
+    # Not `vars`, whose type is that of a class too.
+    found: Object = owner.__dict__.setdefault(f"local_aws_{name}", {})
     return found
 
 
