@@ -1,6 +1,7 @@
 """What outlives its stack on purpose, and how it goes when somebody names it."""
 
 import copy
+import uuid
 from typing import TYPE_CHECKING
 
 from megatron_eks.ops.aws import following
@@ -25,7 +26,7 @@ def lift_retention(name: str, tools: "Tools") -> None:
     new = _without_retention(old)
     if new == old:
         return
-    change_set = f"meks-delete-{console.clock.now():%Y%m%d-%H%M%S}"
+    change_set = f"meks-{uuid.uuid4().hex[:12]}"
     before = stacks.last_event(name)
     stacks.prepare(name, change_set, new)
     stacks.execute(name, change_set)

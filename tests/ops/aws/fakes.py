@@ -14,6 +14,7 @@ from megatron_eks.project import load_project
 ROOT = Path(__file__).parents[3]
 TODAY = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ACCOUNT = "123456789012"
+NOBODY = {"aws_access_key_id": "x", "aws_secret_access_key": "y"}
 CLUSTER = (
     (ROOT / "cluster.yaml")
     .read_text()

@@ -9,7 +9,7 @@ from botocore.stub import ANY, Stubber
 
 from megatron_eks.ops.aws import build
 from megatron_eks.ops.failure import Failure
-from tests.ops.aws.fakes import ACCOUNT, Clients, clock_of, console, project_in, said, tools
+from tests.ops.aws.fakes import ACCOUNT, NOBODY, Clients, clock_of, console, project_in, said, tools
 
 REGISTRY = f"{ACCOUNT}.dkr.ecr.us-east-2.amazonaws.com"
 DIGEST = "sha256:" + "a" * 64
@@ -21,9 +21,7 @@ class Aws:
 
     def __init__(self) -> None:
         self.clients = {
-            name: boto3.client(
-                name, region_name="us-east-2", aws_access_key_id="x", aws_secret_access_key="y"
-            )
+            name: boto3.client(name, region_name="us-east-2", **NOBODY)
             for name in ("cloudformation", "codebuild", "ecr", "logs")
         }
         self.stubs = {name: Stubber(client) for name, client in self.clients.items()}

@@ -8,7 +8,7 @@ from megatron_eks.ops.aws.change_guard import judge, refuse_data_loss, show_chan
 from megatron_eks.ops.aws.node_groups import NodeGroups
 from megatron_eks.ops.aws.stacks import Change
 from megatron_eks.ops.failure import Failure
-from tests.ops.aws.fakes import console, said
+from tests.ops.aws.fakes import NOBODY, console, said
 from tests.ops.aws.templates import cluster_template
 
 OLD = cluster_template()
@@ -16,9 +16,7 @@ OLD = cluster_template()
 
 def pool_with(nodes):
     """Return node groups of which EKS says so many are wanted."""
-    eks = boto3.client(
-        "eks", region_name="us-east-2", aws_access_key_id="x", aws_secret_access_key="y"
-    )
+    eks = boto3.client("eks", region_name="us-east-2", **NOBODY)
     stub = Stubber(eks)
     group = {"nodegroupName": "p4d", "status": "ACTIVE", "scalingConfig": {"desiredSize": nodes}}
     stub.add_response(
