@@ -1,4 +1,4 @@
-"""A local AWS for a module of tests, and a cluster that is deployed to it."""
+"""One local AWS for all tests of the commands that act on AWS."""
 
 import sys
 
@@ -10,7 +10,7 @@ from megatron_eks.ops.aws.session import Aws
 from tests.ops.aws.quick_cdk import ROLE
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """Run a local AWS, in which the administrators of the test's clusters exist."""
     with local_aws(tmp_path_factory.mktemp("aws"), sys.executable) as server:
@@ -24,4 +24,9 @@ def aws(server, monkeypatch):
     """Return clients of the local AWS, as a command opens them."""
     for name, value in server.environment("us-east-2").items():
         monkeypatch.setenv(name, value)
+    return open_aws()
+
+
+def open_aws() -> Aws:
+    """Open a session with the credentials of the environment."""
     return Aws(boto3.Session(), "us-east-2")

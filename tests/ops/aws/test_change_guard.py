@@ -25,7 +25,12 @@ def pool_with(nodes):
         {"clusterName": "techpulse", "nodegroupName": "p4d"},
     )
     stub.activate()
-    return NodeGroups("techpulse", eks, None)
+    ec2 = boto3.client("ec2", region_name="us-east-2", **NOBODY)
+    stub = Stubber(ec2)
+    instance = {"InstanceId": "i-1"}
+    stub.add_response("describe_instances", {"Reservations": [{"Instances": [instance] * nodes}]})
+    stub.activate()
+    return NodeGroups("techpulse", eks, ec2, None)
 
 
 def change(verb, kind, name="Thing", *properties):
