@@ -110,12 +110,15 @@ def _parser() -> argparse.ArgumentParser:
     _output(command, "text, or the same as data")
 
     command = _command(
-        commands, "local", "Run a Kubernetes control plane on this machine, without any account."
+        commands,
+        "local",
+        "Run a Kubernetes control plane and an AWS on this machine, without any account.",
     )
     command.add_argument(
         "action",
-        choices=("up", "down", "status"),
-        help="start one (the first time builds it, in about six minutes); stop it; describe it",
+        choices=("up", "down", "status", "limits"),
+        help="start one (the first time builds it, in about six minutes); stop it; describe it; "
+        "list what its AWS does not check",
     )
     command.add_argument(
         "--nodes",
