@@ -140,9 +140,10 @@ def test_a_failure_rolls_back_and_says_why(world):
 
 
 def test_the_end_leaves_what_is_to_be_kept(world):
-    """Nothing is left but data, images and keys, and the network that the data is in."""
+    """The file system is kept, and stands in the way of its network, as in AWS."""
     done = world.cdk("destroy", "--all", "--force")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1
+    assert "has dependencies and cannot be deleted" in done.stdout + done.stderr
     assert world.client("eks").list_clusters()["clusters"] == []
     assert (
         world.client("ec2").describe_instances(
@@ -150,6 +151,9 @@ def test_the_end_leaves_what_is_to_be_kept(world):
         )["Reservations"]
         == []
     )
+    stacks = world.client("cloudformation").describe_stacks()["Stacks"]
+    ended = {each["StackName"]: each["StackStatus"] for each in stacks}
+    assert ended == {"CDKToolkit": "CREATE_COMPLETE", "techpulse-Network": "DELETE_FAILED"}
     (system,) = world.client("fsx").describe_file_systems()["FileSystems"]
     subnets = world.client("ec2").describe_subnets(SubnetIds=system["SubnetIds"])["Subnets"]
     assert [each["AvailabilityZone"] for each in subnets] == ["us-east-2b"]

@@ -27,6 +27,11 @@ def logs(name, days=30, **more):
     return {"Type": "AWS::Logs::LogGroup", "Properties": properties, **more}
 
 
+def images(properties):
+    """Return a repository."""
+    return {"Type": "AWS::ECR::Repository", "Properties": properties}
+
+
 def export(value, name):
     """Return an output that others import."""
     return {"Out": {"Value": value, "Export": {"Name": name}}}
@@ -142,16 +147,11 @@ def test_what_is_to_be_kept_outlives_its_stack(aws, stacks):
 def test_a_name_that_is_taken_cannot_be_replaced(stacks):
     """A replacement of a named resource meets the old one, as in AWS."""
     key = {"Type": "AWS::KMS::Key", "Properties": {}}
-    repository = {
-        "Type": "AWS::ECR::Repository",
-        "Properties": {"RepositoryName": "taken"},
-    }
-    stacks.create("named", {"Key": key, "Images": repository})
-    repository["Properties"]["EncryptionConfiguration"] = {
-        "EncryptionType": "KMS",
-        "KmsKey": {"Fn::GetAtt": ["Key", "Arn"]},
-    }
-    assert stacks.update("named", {"Key": key, "Images": repository}) == "UPDATE_ROLLBACK_COMPLETE"
+    named = {"RepositoryName": "taken"}
+    stacks.create("named", {"Key": key, "Images": images(named)})
+    encrypted = {"EncryptionType": "KMS", "KmsKey": {"Fn::GetAtt": ["Key", "Arn"]}}
+    wanted = {"Key": key, "Images": images({**named, "EncryptionConfiguration": encrypted})}
+    assert stacks.update("named", wanted) == "UPDATE_ROLLBACK_COMPLETE"
     assert "already exists" in stacks.reasons("named", "UPDATE_FAILED")["Images"]
 
 
