@@ -35,9 +35,8 @@ def _init(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser = command(
         commands,
         "init",
-        "Write a cluster file for your account: it asks, and proposes an answer to each question.",
-        "  meks init\n"
-        "  meks init --region us-east-2 --instance-type g5.8xlarge --max-nodes 4 --yes\n",
+        "Write a cluster file for your account; each question has an answer proposed.",
+        "  meks init\n  meks init --region us-east-2 --instance-type g5.8xlarge --yes\n",
     )
     parser.add_argument("--region", help="default: AWS_REGION, or the profile's")
     parser.add_argument("--name", help="of the cluster")
@@ -215,7 +214,7 @@ def _cleanup(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser = command(
         commands,
         "cleanup",
-        "Delete a cluster in order, and say what remains and costs; data stay unless named.",
+        "Delete a cluster in order, and say what remains; data stay unless named.",
         "  meks cleanup\n"
         "  meks cleanup --delete-storage    file systems, buckets, keys and network too\n",
     )

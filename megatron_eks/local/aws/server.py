@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import boto3
-
 from megatron_eks.local.aws.values import ACCOUNT, CREDENTIALS, Value
 from megatron_eks.local.kubernetes.processes import Processes, free_port, listens
 
@@ -46,6 +44,9 @@ class LocalAws:
 
     def client(self, service: str, region: str) -> Value:
         """Return a boto3 client of a service."""
+        # Here: every command of `meks` imports this module, and few have use for boto3.
+        import boto3  # noqa: PLC0415 -- see above
+
         return boto3.client(
             service,
             region_name=region,
@@ -67,11 +68,14 @@ class LocalAws:
 
 
 def start(processes: Processes, python: str, port: int) -> LocalAws:
-    """Start a server among other processes and wait for it."""
-    url = f"http://127.0.0.1:{port}"
+    """Start a server among other processes; `wait` for it."""
     processes.start(NAME, python, "-m", "megatron_eks.local.aws", str(port))
+    return LocalAws(f"http://127.0.0.1:{port}")
+
+
+def wait(processes: Processes, port: int) -> None:
+    """Return when the server answers. Raises ProcessError if it does not."""
     processes.wait(NAME, lambda: listens(port), _START_SECONDS)
-    return LocalAws(url)
 
 
 @contextmanager
@@ -79,7 +83,10 @@ def local_aws(folder: Path, python: str) -> Iterator[LocalAws]:
     """Run a local AWS of one's own; its log lies in the folder."""
     processes = Processes(folder)
     try:
-        yield start(processes, python, free_port())
+        port = free_port()
+        running = start(processes, python, port)
+        wait(processes, port)
+        yield running
     finally:
         processes.stop()
 

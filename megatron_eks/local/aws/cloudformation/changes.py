@@ -90,9 +90,8 @@ def changes(stack: Stack, resolver: Resolver, imports: Mapping[str, str]) -> lis
                 attributes = before.attributes
                 if change is not None:
                     attributes = {
-                        key: value
+                        key: AFTER_APPLY if key in _CHANGE_WITH_UPDATES else value
                         for key, value in attributes.items()
-                        if key not in _CHANGE_WITH_UPDATES
                     }
                 resolver.made[name] = Made(before.physical_id, attributes)
             if change is not None:

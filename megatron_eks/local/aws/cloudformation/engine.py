@@ -192,9 +192,13 @@ class Operation:
         now = replace(before, properties=properties, body=body)
 
         def update() -> None:
-            # Undone even if it failed half way.
+            # Undone even if it failed half way, but not if it was refused as a whole.
             self._steps.append(_Step(now, before))
-            handler.update(context, before.physical_id, before.properties, properties)
+            try:
+                handler.update(context, before.physical_id, before.properties, properties)
+            except NotSupportedError:
+                self._steps.pop()
+                raise
             now.attributes = handler.attributes(context, before.physical_id, properties)
 
         self._call("UPDATE", name, kind, update)

@@ -8,8 +8,9 @@ from megatron_eks.local.aws.values import Object, Value
 
 
 def tags_of(properties: Object) -> Object:
-    """Return a template's tags as EKS takes them."""
-    tags = {each["Key"]: each["Value"] for each in properties.get("Tags", [])}
+    """Return a template's tags as EKS takes them; a node group has them in this form already."""
+    given = properties.get("Tags", {})
+    tags = given if isinstance(given, dict) else {each["Key"]: each["Value"] for each in given}
     return {"tags": tags} if tags else {}
 
 

@@ -167,9 +167,42 @@ class MountTarget(Handler):
         return {"Id": physical_id}
 
 
+class AccessPoint(Handler):
+    """A folder of EFS with an owner of its own."""
+
+    kind = "AWS::EFS::AccessPoint"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make the access point."""
+        answer = call(
+            context,
+            "efs",
+            "CreateAccessPoint",
+            properties,
+            {"AccessPointTags": "Tags"},
+            ClientToken=secrets.token_hex(16),
+        )
+        return str(answer["AccessPointId"])
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the access point; the files stay."""
+        del properties
+        context.clients("efs").delete_access_point(AccessPointId=physical_id)
+
+    def attributes(
+        self, context: Context, physical_id: str, properties: Object
+    ) -> Mapping[str, Value]:
+        """Return id and ARN."""
+        del properties
+        context.clients("efs").describe_access_points(AccessPointId=physical_id)
+        arn = f"arn:aws:elasticfilesystem:{context.region}:{ACCOUNT}:access-point/{physical_id}"
+        return {"AccessPointId": physical_id, "Arn": arn}
+
+
 HANDLERS: tuple[Handler, ...] = (
     FileSystem(),
     DataRepositoryAssociation(),
     Efs(),
     MountTarget(),
+    AccessPoint(),
 )

@@ -58,4 +58,4 @@ class Handler:
 
 
 class NotSupportedError(Exception):
-    """AWS can do it and local AWS cannot."""
+    """An update that is refused before anything has changed."""

@@ -5,11 +5,13 @@ import secrets
 import string
 import uuid
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from moto.core.responses import ActionResult, EmptyResult
 from moto.fsx.models import FileSystem
 from moto.fsx.responses import FSxResponse
 
+from megatron_eks.local.aws.cloudformation.regions import Regions
 from megatron_eks.local.aws.services.operation import NotFoundError, kept, parameters, present
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
@@ -31,6 +33,9 @@ class AssociationNotFoundError(NotFoundError):
 class FsxApi(FSxResponse):
     """Operations on file systems and what they are linked with."""
 
+    regions: ClassVar[Regions]
+    """Set once, when the server starts."""
+
     def create_file_system(self) -> Value:
         """CreateFileSystem; AWS chooses the mount name."""
         given = parameters(self)
@@ -46,7 +51,17 @@ class FsxApi(FSxResponse):
             # SCRATCH_1 alone is mounted by a fixed name.
             scratch_1 = system.lustre_configuration.get("DeploymentType") == "SCRATCH_1"
             system.lustre_configuration["MountName"] = "fsx" if scratch_1 else name
+        facts["NetworkInterfaceIds"] = self._interfaces(system)
         return ActionResult({"FileSystem": _described(system)})
+
+    def delete_file_system(self) -> Value:
+        """DeleteFileSystem, and its interfaces."""
+        system = self._system(parameters(self)["FileSystemId"])
+        for each in kept(system, "facts")["NetworkInterfaceIds"]:
+            self.regions.clients(self.region)("ec2").delete_network_interface(
+                NetworkInterfaceId=each
+            )
+        return super().delete_file_system()
 
     def describe_file_systems(self) -> Value:
         """DescribeFileSystems; an unknown one is an error."""
@@ -137,6 +152,19 @@ class FsxApi(FSxResponse):
             raise FileSystemNotFoundError(f"File system '{number}' does not exist.")
         return self.fsx_backend.file_systems[number]
 
+    def _interfaces(self, system: FileSystem) -> list[str]:
+        """Make the interface through which clients reach the servers."""
+        ec2 = self.regions.clients(self.region)("ec2")
+        made = [
+            ec2.create_network_interface(
+                SubnetId=each,
+                Groups=system.security_group_ids,
+                Description=f"Created by Amazon FSx {system.file_system_id}",
+            )
+            for each in system.subnet_ids
+        ]
+        return [each["NetworkInterface"]["NetworkInterfaceId"] for each in made]
+
     def _associations(self) -> Object:
         return kept(self.fsx_backend, "associations")
 
@@ -157,6 +185,5 @@ def _described(system: FileSystem) -> Object:
             **kept(system, "facts"),
             "Lifecycle": "AVAILABLE",
             "OwnerId": ACCOUNT,
-            "NetworkInterfaceIds": [],
         }
     )

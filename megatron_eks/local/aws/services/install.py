@@ -32,6 +32,7 @@ def install(regions: Regions) -> None:
     """Change moto's tables of operations; before the first request, and once in a process."""
     Clusters.regions = regions
     CloudFormationApi.regions = regions
+    FsxApi.regions = regions
     _route(cloudformation_urls.url_paths, "{0}/$", CloudFormationApi)
     _route(codebuild_urls.url_paths, "{0}/$", CodeBuildApi)
     _route(ec2_urls.url_paths, "{0}/", Ec2Api)

@@ -40,6 +40,12 @@ _CODES = {
     "iam": "ValidationError",
     "logs": "InvalidParameterException",
 }
+
+
+class ShapeError(ServiceException):
+    """A request of another shape."""
+
+
 _LIMITED = ("string", "list", "map", "blob")
 
 
@@ -72,7 +78,7 @@ def _refusal(response: BaseResponse) -> ServiceException | None:
     if not found:
         return None
     text = f"{len(found)} validation error{'s' * (len(found) > 1)} detected: {'; '.join(found)}"
-    return ServiceException(_CODES.get(service, "ValidationException"), text)
+    return ShapeError(_CODES.get(service, "ValidationException"), text)
 
 
 def mistakes(value: Value, shape: Value, path: str = "") -> Iterator[str]:

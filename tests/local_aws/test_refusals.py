@@ -1,0 +1,130 @@
+"""Mistakes, one in each template or request, and what is said of them."""
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local_aws.stacks import Stacks
+
+REGION = "us-east-2"
+
+# Name: resource type, its properties, and what the reason says.
+MISTAKES = {
+    "a property that the type does not have": (
+        "AWS::Logs::LogGroup",
+        {"LogGroupName": "/x", "Retention": 30},
+        "Additional properties are not allowed ('Retention' was unexpected)",
+    ),
+    "a value that is not one of several": (
+        "AWS::Logs::LogGroup",
+        {"RetentionInDays": 31},
+        "31 is not one of",
+    ),
+    "a property that must be there": (
+        "AWS::SSM::Parameter",
+        {"Type": "String"},
+        "'Value' is a required property",
+    ),
+    "a number in the place of a text": (
+        "AWS::EC2::VPC",
+        {"CidrBlock": "10.0.0.0/16", "EnableDnsSupport": "perhaps"},
+        "'perhaps' is not of type 'boolean'",
+    ),
+    "a type that nobody knows": (
+        "AWS::EKS::Nodepool",
+        {},
+        "Unrecognized resource type",
+    ),
+    "a rule of this project": (
+        "AWS::EC2::SecurityGroupIngress",
+        {"GroupId": "sg-0123456789abcdef0", "IpProtocol": "all", "CidrIp": "10.0.0.0/8"},
+        "MEKS-0518",
+    ),
+    "what only the service knows": (
+        "AWS::EC2::Subnet",
+        {"VpcId": "vpc-0123456789abcdef0", "CidrBlock": "10.0.0.0/24"},
+        "vpc-0123456789abcdef0 does not exist",
+    ),
+    "what only the model of the service knows": (
+        "AWS::EKS::Cluster",
+        {
+            "Name": "two words",
+            "RoleArn": "arn:aws:iam::000000000000:role/r",
+            "Version": "1.35",
+            "ResourcesVpcConfig": {
+                "SubnetIds": [],
+                "EndpointPublicAccess": False,
+                "EndpointPrivateAccess": True,
+            },
+        },
+        "failed to satisfy constraint: Member must satisfy regular expression pattern",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_the_reason_of_a_rollback(aws, name):
+    """The event of the resource says what is wrong with it."""
+    kind, properties, said = MISTAKES[name]
+    stacks = Stacks(aws.client("cloudformation", REGION))
+    resources = {"Wrong": {"Type": kind, "Properties": properties}}
+    stack = f"mistake-{list(MISTAKES).index(name)}"
+    assert stacks.create(stack, resources) == "ROLLBACK_COMPLETE"
+    assert said in stacks.reasons(stack, "CREATE_FAILED")["Wrong"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "said"),
+    [
+        ({}, "At least one Resources member must be defined"),
+        ({"A": {"Properties": {}}}, "must contain a Type member"),
+        (
+            {"A": {"Type": "AWS::KMS::Key", "Properties": {"Description": {"Ref": "Nobody"}}}},
+            "Unresolved resource dependencies",
+        ),
+        (
+            {
+                "A": {"Type": "AWS::KMS::Key", "DependsOn": "B"},
+                "B": {"Type": "AWS::KMS::Key", "DependsOn": "A"},
+            },
+            "Circular dependency",
+        ),
+    ],
+)
+def test_what_is_no_template_is_refused_at_once(aws, resources, said):
+    """No stack is made of it."""
+    stacks = Stacks(aws.client("cloudformation", REGION))
+    with pytest.raises(ClientError, match=said):
+        stacks.create("nothing", resources)
+
+
+def test_roles_are_made_only_for_who_says_so(aws):
+    """Without CAPABILITY_IAM a template with roles is refused."""
+    client = aws.client("cloudformation", REGION)
+    role = '{"Resources": {"R": {"Type": "AWS::IAM::Role", "Properties": {}}}}'
+    with pytest.raises(ClientError, match="CAPABILITY_IAM"):
+        client.create_stack(StackName="roles", TemplateBody=role)
+
+
+def test_a_client_that_checks_nothing_is_checked(aws):
+    """An enumeration and a limit, which botocore leaves to the service."""
+    eks = aws.client("eks", REGION)
+    with pytest.raises(ClientError, match=r"'amiType' failed .* enum value set") as error:
+        eks.create_nodegroup(
+            clusterName="c", nodegroupName="n", subnets=[], nodeRole="r", amiType="AL2023"
+        )
+    assert error.value.response["Error"]["Code"] == "InvalidParameterException"
+    with pytest.raises(
+        ClientError, match=r"'LustreConfiguration\.PerUnitStorageThroughput' failed"
+    ):
+        aws.client("fsx", REGION).create_file_system(
+            FileSystemType="LUSTRE",
+            StorageCapacity=1200,
+            SubnetIds=["subnet-0123456789abcdef0"],
+            LustreConfiguration={"PerUnitStorageThroughput": 2000},
+        )
+
+
+def test_an_operation_that_is_not_there_is_said_to_be_missing(aws):
+    """No client waits and tries again."""
+    with pytest.raises(ClientError, match="local AWS cannot do this"):
+        aws.client("eks", REGION).describe_addon_versions()
