@@ -24,7 +24,7 @@ from megatron_eks.plan.jobs.together_checks import Neighbours, check_room
 from megatron_eks.plan.jobs.validation import plan_validation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import date
 
     from megatron_eks.config.cluster import ClusterConfig
@@ -94,8 +94,16 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     )
 
 
-def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Files:
-    """Parse and check a cluster file and job files; collect every finding of all of them."""
+def check_files(
+    cluster_file: Path,
+    jobs: "Iterable[Path]",
+    today: "date",
+    edit: "Callable[[Path, Document], Document]" = lambda _, document: document,
+) -> Files:
+    """Parse and check a cluster file and job files; collect every finding of all of them.
+
+    `edit` gets each job file as it was read, and returns what is checked in its place.
+    """
     document = _read(cluster_file)
     config, findings = parse_cluster(document)
     if config is not None:
@@ -106,7 +114,7 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
     neighbours = Neighbours()
     copies: dict[str, tuple[str, str]] = {}
     for path in dict.fromkeys(jobs):
-        job_document = _read(path)
+        job_document = edit(path, _read(path))
         job, job_findings = parse_job(job_document)
         findings += job_findings
         if job is not None:

@@ -184,7 +184,9 @@ def _carry_out(client: Client, changes: Sequence[Change], console: Console, seco
             client.apply(each.manifest)
             console.say(f"{_VERBS[each.verb]} {each.key}")
         if number in _AWAITED and number < last:
-            readiness.wait(client, [each.manifest for each in current], console, seconds)
+            # Nothing that follows asks for the end of a Job.
+            awaited = [each.manifest for each in current if each.key.kind != "Job"]
+            readiness.wait(client, awaited, console, seconds)
     for each in changes:
         if each.verb == "remove":
             version, place = each.manifest["apiVersion"], each.key
