@@ -3,6 +3,7 @@
 import io
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from botocore.client import BaseClient
 
@@ -100,7 +101,7 @@ class FakeKubernetes:
     """An API server that holds some nodes and pods."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, list[dict[str, object]]] = {}
+        self.objects: dict[str, list[dict[str, Any]]] = {}
         self.deleted: list[str] = []
 
     def list(self, api_version, kind, namespace=None, *, labels=""):

@@ -21,8 +21,7 @@ class QuickCdk(Cdk):
 
     def __init__(self, cluster_file: Path, folder: Path, aws: Aws) -> None:
         super().__init__(cluster_file, aws.region, folder / "cdk.out")
-        object.__setattr__(self, "_aws", aws)
-        object.__setattr__(self, "_sources", folder / "sources")
+        self._aws, self._sources = aws, folder / "sources"
 
     def synth(self) -> None:
         """Write the cloud assembly."""

@@ -1,9 +1,7 @@
 """A small Cluster template: one pool with its launch template, and the system nodes."""
 
-from megatron_eks.ops.aws.stacks import Template
 
-
-def cluster_template(**changes: object) -> Template:
+def cluster_template(**changes):
     """Return the template; keys of the node group, or `tags`, `disk` of its launch template."""
     tags, disk = changes.pop("tags", "a"), changes.pop("disk", 500)
     group = {

@@ -88,6 +88,17 @@ def test_a_node_group_that_goes_is_refused_while_it_has_nodes(verb):
     assert f"p4d has 1 node, and this ends them (node group: {verb})" in str(caught.value)
 
 
+def test_what_a_launch_template_names_must_not_be_replaced_either():
+    """Another rack is another launch template, which no comparison of templates shows."""
+    named = cluster_template()
+    data = named["Resources"]["Template"]["Properties"]["LaunchTemplateData"]
+    data["Placement"] = {"GroupName": {"Ref": "Rack"}}
+    verdict = judge(named, named, pool_with(2))
+    verdict.refuse([change("change", "AWS::EC2::PlacementGroup", "Rack")])
+    with pytest.raises(Failure, match=r"this ends them \(launch template: Placement\)"):
+        verdict.refuse([change("replace", "AWS::EC2::PlacementGroup", "Rack")])
+
+
 def test_data_that_would_be_lost_is_refused():
     """A new file system is empty, and jobs look for their data there."""
     changes = [change("replace", "AWS::FSx::FileSystem", "Lustre", "StorageType")]

@@ -26,6 +26,7 @@ def run(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(command, *arguments):
+        code: str | int | None
         try:
             code = main([command, *ARGUMENTS.get(command, ()), *arguments])
         except SystemExit as ended:

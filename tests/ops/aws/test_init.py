@@ -23,14 +23,14 @@ class Place:
     def run(self, answers=None, *, yes=False, address="198.51.100.7", **wish):
         """Run the command."""
         self.console = console(answers, yes=yes)
-        wish = init.Wish(self.file, **({"admin_role_arn": ROLE} | wish))
+        wanted = init.Wish(self.file, **({"admin_role_arn": ROLE} | wish))
 
         def public_address():
             if address is None:
                 raise TimeoutError
             return f"{address}\n"
 
-        return init.run(wish, self.aws, self.console, TODAY.date(), public_address)
+        return init.run(wanted, self.aws, self.console, TODAY.date(), public_address)
 
     def plan(self):
         """Return the plan of what was written."""

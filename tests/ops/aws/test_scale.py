@@ -11,6 +11,7 @@ from megatron_eks.ops.failure import Failure
 from tests.ops.aws.fakes import (
     CLUSTER,
     TODAY,
+    Clients,
     FakeKubernetes,
     clock_of,
     console,
@@ -68,8 +69,8 @@ class Place:
     def run(self, nodes, *, text=SCALED, **wish):
         """Run the command."""
         file = project_in(self.folder, text)
-        wish = scale.Wish("p4d", nodes, **wish)
-        return scale.run(wish, tools(file, self.aws, self.console), lambda: self.kubernetes)
+        wanted = scale.Wish("p4d", nodes, **wish)
+        return scale.run(wanted, tools(file, self.aws, self.console), lambda: self.kubernetes)
 
     def nodes(self, number, *, gpus="8", efa="4", ready="True"):
         """Let nodes be there, as the API server has them."""
@@ -339,7 +340,7 @@ def test_a_block_that_is_over_is_no_capacity(place):
 )
 def test_reasons_are_put_in_plain_words(tmp_path, message, found, waiting):
     """Of EC2, Auto Scaling and EKS alike."""
-    plan = tools(project_in(tmp_path, SCALED), None, console()).plan
+    plan = tools(project_in(tmp_path, SCALED), Clients(), console()).plan
     reason = explain(message, plan.pool("p4d"), 2)
     assert reason.found.startswith(found)
     assert reason.waiting_helps is waiting

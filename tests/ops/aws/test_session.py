@@ -71,7 +71,7 @@ def test_throttling_is_waited_for(aws, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: None)
     eks = aws.client("eks")
     answers = [429, 429, 200]
-    seen = []
+    seen: list[int] = []
 
     def answer(request, **_):
         status = answers[len(seen)]

@@ -3,6 +3,7 @@
 import copy
 
 from megatron_eks.ops.aws.splitting import keep_launch_templates, node_group_changes, steps
+from megatron_eks.ops.aws.stacks import resources_of
 from tests.ops.aws.templates import cluster_template
 
 OLD = cluster_template()
@@ -82,6 +83,6 @@ def test_a_kept_launch_template_is_as_it_was():
     """Everything beside it is new."""
     new = cluster_template(tags="b", Labels={"a": "b"})
     kept = keep_launch_templates(OLD, new, ["Group"])
-    assert kept["Resources"]["Template"] == OLD["Resources"]["Template"]
-    assert kept["Resources"]["Group"] == new["Resources"]["Group"]
+    assert resources_of(kept)["Template"] == OLD["Resources"]["Template"]
+    assert resources_of(kept)["Group"] == new["Resources"]["Group"]
     assert node_group_changes(OLD, kept)[0].template == ()
