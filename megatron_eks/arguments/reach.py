@@ -72,6 +72,9 @@ def on_cluster(given: argparse.Namespace, act: Callable[[Access, Project, Consol
         found = access.open_access(
             project.cluster, given.kubeconfig, given.context, os.environ, Path.home()
         )
-        return act(found, project, console)
+        try:
+            return act(found, project, console)
+        finally:
+            found.client.close()
     except access.ERRORS as error:
         raise access.explained(error) from error

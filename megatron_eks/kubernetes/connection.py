@@ -185,7 +185,7 @@ class Connection:
 
     def _unreachable(self, error: Exception) -> UnreachableError:
         if isinstance(error, TimeoutError):
-            why = f"no answer within {self._timeout:.0f} s"
+            why = f"no answer within {self._timeout:g} s"
         elif isinstance(error, ssl.SSLCertVerificationError):
             why = f"its certificate is not the one of the kubeconfig ({error.verify_message})"
         else:

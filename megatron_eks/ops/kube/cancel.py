@@ -8,6 +8,7 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.status import ranks_of, summary
+from megatron_eks.ops.output import count
 from megatron_eks.plan.cluster import ClusterPlan
 
 JOB_LABEL = "megatron-eks/job"
@@ -24,7 +25,7 @@ def run(client: Client, plan: ClusterPlan, name: str, seconds: float, console: C
     ranks = ranks_of(client, job)
     if "deletionTimestamp" not in job.manifest["metadata"]:
         console.say(summary(job, ranks))
-        if not job.ended:
+        if any(rank.pod and rank.pod.phase == "Running" for rank in ranks):
             grace = max(
                 (spec.get("terminationGracePeriodSeconds", 30) for _, spec in job.pod_specs)
             )
@@ -57,7 +58,7 @@ def wait_until_gone(client: Client, job: RunningJob, seconds: float, console: Co
         elif not pods:
             return False
         if len(pods) != len(left):
-            console.say(f"{len(pods)} pods left" if pods else "no pods left")
+            console.say(f"{count(len(pods), 'pod')} left" if pods else "no pods left")
         left[:] = [
             f"{pod['metadata']['name']} on {pod['spec'].get('nodeName') or 'no node'}"
             for pod in pods
