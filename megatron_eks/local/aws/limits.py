@@ -4,7 +4,7 @@ NOT_CHECKED = (
     "permissions: every client may do everything, roles and policies are kept and never applied",
     "credentials and signatures of requests",
     "quotas and capacity: instances, addresses, reservations and Capacity Blocks are always there",
-    "conditions and effects of bucket, key and repository policies",
+    "conditions and effects of bucket, key and repository policies, and what trust policies say",
     (
         "AMIs, launch template user data and whether a node would join: nodes are instances "
         "that nothing runs on"
