@@ -10,6 +10,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from megatron_eks.config.load import Json
 from megatron_eks.local.aws.limits import NOT_CHECKED
 from megatron_eks.local.kubernetes import build, manifests
 from megatron_eks.local.kubernetes.cluster import STATE_FILE, State, read_state
@@ -148,7 +149,7 @@ def _print_places(state: State | None, output: str) -> int:
     if state is None:
         return _FAILED
     if output != "table":
-        places = {"kubeconfig": state.kubeconfig, "aws_endpoint_url": state.aws_endpoint_url}
+        places: Json = {"kubeconfig": state.kubeconfig, "aws_endpoint_url": state.aws_endpoint_url}
         sys.stdout.write(structured(places, output))
     else:
         _say(f"local AWS at {state.aws_endpoint_url} - docs/local-aws.md says how to reach it")

@@ -1,4 +1,4 @@
-"""One local AWS for the tests of a module, and the real command lines against it."""
+"""One local AWS for all tests here: they keep to stacks, or regions, of their own."""
 
 import sys
 
@@ -7,8 +7,8 @@ import pytest
 from megatron_eks.local.aws.server import local_aws
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def aws(tmp_path_factory):
-    """Return a local AWS that nobody has used."""
+    """Return a running local AWS; its start takes longer than most tests."""
     with local_aws(tmp_path_factory.mktemp("aws"), sys.executable) as running:
         yield running

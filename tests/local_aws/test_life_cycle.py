@@ -83,8 +83,8 @@ def test_the_services_know_what_was_deployed(world):
     assert (pool, system.startswith("techpulse-Cluster-SystemNodegroup-")) == ("p4d", True)
     assert "vpc-cni" in eks.list_addons(clusterName="techpulse")["addons"]
     assert len(eks.list_access_entries(clusterName="techpulse")["accessEntries"]) == 1
-    instances = world.client("ec2").describe_instances()["Reservations"]
-    types = [each["InstanceType"] for one in instances for each in one["Instances"]]
+    nodes = world.client("ec2").describe_instances(InstanceIds=_nodes(world, system))
+    types = [each["InstanceType"] for one in nodes["Reservations"] for each in one["Instances"]]
     assert types == ["c5.2xlarge"] * 2
 
 
@@ -96,6 +96,27 @@ def test_codebuild_finds_its_source(world):
     bucket, key = project["source"]["location"].split("/", 1)
     head = world.client("s3").head_object(Bucket=bucket, Key=key)
     assert head["ContentLength"] > 10_000
+
+
+def test_a_build_pushes_an_image_and_tells_its_digest(world):
+    """Under the deployed tag, with the digest in the log; a failure on demand fails it."""
+    codebuild = world.client("codebuild")
+    (build,) = _builds(codebuild, codebuild.start_build(projectName="techpulse-megatron"))
+    assert build["buildStatus"] == "SUCCEEDED"
+    place = {
+        "logGroupName": build["logs"]["groupName"],
+        "logStreamName": build["logs"]["streamName"],
+    }
+    events = world.client("logs").get_log_events(**place)["events"]
+    outputs = json.loads((world.home / "outputs.json").read_text())["techpulse-Images"]
+    name, tag = outputs["MegatronImage"].partition("/")[2].split(":")
+    found = world.client("ecr").describe_images(repositoryName=name, imageIds=[{"imageTag": tag}])
+    digest = found["imageDetails"][0]["imageDigest"]
+    assert events[-1]["message"] == f"digest: {digest}"
+    world.aws.fail_next("techpulse-fsdp", "no space left on device", action="BUILD")
+    (build,) = _builds(codebuild, codebuild.start_build(projectName="techpulse-fsdp"))
+    assert build["buildStatus"] == "FAILED"
+    assert "no space left" in build["phases"][-1]["contexts"][0]["message"]
 
 
 def test_the_same_again_changes_nothing(world):
@@ -114,9 +135,11 @@ def test_labels_change_in_place_and_sizes_stay(world):
     world.cluster["gpu_pools"][0] |= {"max_nodes": 4, "labels": {"team": "nlp"}}
     world.write()
     diff = world.cdk("diff")
-    assert "[~] AWS::EKS::Nodegroup" in diff.stdout + diff.stderr
-    assert "team" in diff.stdout + diff.stderr
-    assert "replacement" not in diff.stdout + diff.stderr
+    told = (diff.stdout + diff.stderr).splitlines()
+    (changed,) = (line for line in told if line.startswith("[~]"))
+    assert changed.startswith("[~] AWS::EKS::Nodegroup")
+    assert "replace" not in changed
+    assert any("team" in line for line in told)
     done = world.cdk("deploy", "--all", "--require-approval=never")
     assert done.returncode == 0, done.stderr
     assert world.pool()["scalingConfig"]["desiredSize"] == 2
@@ -139,12 +162,31 @@ def test_a_failure_rolls_back_and_says_why(world):
     assert stack["Stacks"][0]["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
 
 
+def test_the_sdk_for_javascript_sees_the_same(world):
+    """Other people's client lists the cluster and the file system, and reads a refusal."""
+    done = run(
+        world.aws, REGION, world.home, "node", str(ROOT / "tests" / "javascript" / "list.js")
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert "p4d" in told["groups"]["techpulse"]
+    outputs = json.loads((world.home / "outputs.json").read_text())["techpulse-Storage"]
+    assert told["fileSystems"] == [
+        {
+            "id": outputs["LustreId"],
+            "mount": outputs["LustreMountName"],
+            "state": "AVAILABLE",
+        }
+    ]
+    assert told["refusal"] == "ResourceNotFoundException"
+
+
 def test_the_end_leaves_what_is_to_be_kept(world):
     """The file system is kept, and stands in the way of its network, as in AWS."""
     done = world.cdk("destroy", "--all", "--force")
     assert done.returncode == 1
     assert "has dependencies and cannot be deleted" in done.stdout + done.stderr
-    assert world.client("eks").list_clusters()["clusters"] == []
+    assert "techpulse" not in world.client("eks").list_clusters()["clusters"]
     assert (
         world.client("ec2").describe_instances(
             Filters=[{"Name": "instance-state-name", "Values": ["running"]}]
@@ -157,6 +199,10 @@ def test_the_end_leaves_what_is_to_be_kept(world):
     (system,) = world.client("fsx").describe_file_systems()["FileSystems"]
     subnets = world.client("ec2").describe_subnets(SubnetIds=system["SubnetIds"])["Subnets"]
     assert [each["AvailabilityZone"] for each in subnets] == ["us-east-2b"]
+
+
+def _builds(codebuild, started):
+    return codebuild.batch_get_builds(ids=[started["build"]["id"]])["builds"]
 
 
 def _nodes(world, group: str) -> list[str]:

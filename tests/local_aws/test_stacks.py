@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 
 from tests.local_aws.stacks import Stacks
 
-REGION = "us-east-2"
+REGION = "eu-west-1"
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ NOT_CHECKED = (
     "permissions: every client may do everything, roles and policies are kept and never applied",
     "credentials and signatures of requests",
     "quotas and capacity: instances, addresses, reservations and Capacity Blocks are always there",
-    "conditions and effects of bucket, key and repository policies",
+    "conditions and effects of bucket, key and repository policies, and what trust policies say",
     (
         "AMIs, launch template user data and whether a node would join: nodes are instances "
         "that nothing runs on"
@@ -18,6 +18,7 @@ NOT_CHECKED = (
     "whether an add-on version, AMI release or engine version exists",
     "names that are taken in another account, such as those of buckets",
     "requests to S3 and STS against their models",
+    "images: a build finds its source and pushes a manifest without layers",
     "GitHub connections and webhooks: they are written down and never called",
     "time: what takes AWS minutes is done when the request is answered, and nothing ends at a date",
     "cost",

@@ -126,7 +126,7 @@ class CloudFormationApi(BaseResponse):
         found = [
             stack.describe_resource(each)
             for stack in stacks
-            for each in stack.resources.values()
+            for each in list(stack.resources.values())
             if wanted in (None, each.name) and physical_id in (None, each.physical_id)
         ]
         return ActionResult({"StackResources": found})
@@ -134,7 +134,7 @@ class CloudFormationApi(BaseResponse):
     def list_stack_resources(self) -> ActionResult:
         """ListStackResources."""
         stack = self._region.find(self._get("StackName"), deleted=True)
-        found = [stack.describe_resource(each) for each in stack.resources.values()]
+        found = [stack.describe_resource(each) for each in list(stack.resources.values())]
         return ActionResult({"StackResourceSummaries": found})
 
     def describe_stack_resource(self) -> ActionResult:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from megatron_eks.local.aws.clients import Clients
 from megatron_eks.local.aws.cloudformation.changes import NO_CHANGES, ChangeSet, changes
-from megatron_eks.local.aws.cloudformation.engine import Operation, Tools
+from megatron_eks.local.aws.cloudformation.engine import Operation
 from megatron_eks.local.aws.cloudformation.errors import (
     AlreadyExistsError,
     ChangeSetNotFoundError,
@@ -24,6 +24,7 @@ from megatron_eks.local.aws.cloudformation.template import (
     raw_parameters,
     ssm_parameters,
 )
+from megatron_eks.local.aws.cloudformation.work import Tools
 from megatron_eks.local.aws.resources.handler import Context
 from megatron_eks.local.aws.resources.table import handler_of
 from megatron_eks.local.aws.values import ACCOUNT, PARTITION, Object, Value

@@ -57,6 +57,8 @@ def parse(body: str) -> Object:
                 "contain a Type member."
             )
     _check_references(template)
+    # Only to refuse a circle.
+    in_order(template["Resources"])
     return template
 
 

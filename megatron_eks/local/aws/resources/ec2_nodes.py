@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from megatron_eks.local.aws.resources.arguments import call, shaped
-from megatron_eks.local.aws.resources.ec2_network import retag
+from megatron_eks.local.aws.resources.ec2 import retag
 from megatron_eks.local.aws.resources.handler import Context, Handler
 from megatron_eks.local.aws.values import Object, Value
 

@@ -24,9 +24,7 @@ class Key(Handler):
         ]
         answer = kms.create_key(
             **{name: properties[name] for name in optional if name in properties},
-            **(
-                {"Policy": json.dumps(properties["KeyPolicy"])} if "KeyPolicy" in properties else {}
-            ),
+            **({"Policy": _document(properties["KeyPolicy"])} if "KeyPolicy" in properties else {}),
             **({"Tags": tags} if tags else {}),
         )
         key = str(answer["KeyMetadata"]["KeyId"])
@@ -39,7 +37,7 @@ class Key(Handler):
         kms = context.clients("kms")
         if new.get("KeyPolicy") != old.get("KeyPolicy") and "KeyPolicy" in new:
             kms.put_key_policy(
-                KeyId=physical_id, PolicyName="default", Policy=json.dumps(new["KeyPolicy"])
+                KeyId=physical_id, PolicyName="default", Policy=_document(new["KeyPolicy"])
             )
         if new.get("Description") != old.get("Description"):
             kms.update_key_description(KeyId=physical_id, Description=new.get("Description", ""))
@@ -69,6 +67,10 @@ class Key(Handler):
         del properties
         found = context.clients("kms").describe_key(KeyId=physical_id)["KeyMetadata"]
         return {"Arn": found["Arn"], "KeyId": found["KeyId"]}
+
+
+def _document(policy: Value) -> str:
+    return policy if isinstance(policy, str) else json.dumps(policy)
 
 
 class Alias(Handler):

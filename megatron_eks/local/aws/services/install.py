@@ -33,6 +33,7 @@ def install(regions: Regions) -> None:
     Clusters.regions = regions
     CloudFormationApi.regions = regions
     FsxApi.regions = regions
+    CodeBuildApi.regions = regions
     _route(cloudformation_urls.url_paths, "{0}/$", CloudFormationApi)
     _route(codebuild_urls.url_paths, "{0}/$", CodeBuildApi)
     _route(ec2_urls.url_paths, "{0}/", Ec2Api)
