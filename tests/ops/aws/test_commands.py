@@ -106,13 +106,21 @@ def meks(*arguments, cwd, environment):
 @pytest.mark.tools
 def test_the_real_cdk_deploys_and_fails(server, tmp_path):
     """Bootstrap, synthesis, uploads and a change set; what it refuses is one line."""
-    cluster = LOCAL_CLUSTER.replace("name: techpulse", "name: really")
+    # Another region: that of the other tests passes for bootstrapped.
+    cluster = LOCAL_CLUSTER.replace("us-east-2", "us-west-2")
+    cluster = cluster.replace("name: techpulse", "name: really")
     project_in(tmp_path, cluster + "images: {prefix: really-}\n")
-    environment = server.environment("us-east-2")
+    environment = server.environment("us-west-2")
     done = meks("deploy", "Images", "--yes", cwd=tmp_path, environment=environment)
     assert done.returncode == 0, done.stderr
     assert "really-Images: CREATE_COMPLETE after" in done.stderr
     assert "really-megatron-training:" in (tmp_path / "outputs.json").read_text()
+    done = meks("build", cwd=tmp_path, environment=environment)
+    assert done.returncode == 0, done.stderr
+    assert "next: make synth, then meks apply" in done.stderr
+    assert "really-megatron-training@sha256:" in (tmp_path / "outputs.json").read_text()
+    done = meks("build", "megatron", cwd=tmp_path, environment=environment)
+    assert "megatron: built already" in done.stderr
     done = meks("deploy", "Storage", "--yes", cwd=tmp_path, environment=environment)
     assert done.returncode == 1
     (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
