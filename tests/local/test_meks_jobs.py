@@ -47,12 +47,17 @@ def console():
 
 
 @pytest.fixture
-def send(client, loaded, small, console, request):
+def job_name(request):
+    """Return the name that `send` gives a job."""
+    return request.node.name.removeprefix("test_").replace("_", "-")[:30].strip("-")
+
+
+@pytest.fixture
+def send(client, loaded, small, console, job_name):
     """Return a function that submits a job under the test's name, cancelled after the test."""
-    name = request.node.name.removeprefix("test_").replace("_", "-")[:30].strip("-")
     made = set()
 
-    def call(job="megatron-gpt-7b", *changes, name=name, **options):
+    def call(job="megatron-gpt-7b", *changes, name=job_name, **options):
         values = [f"name={name}", f"checkpoint.directory=/shared/checkpoints/{name}", *changes]
         if job == "fetch-tokenizer":
             values = [f"name={name}", *changes]
@@ -62,7 +67,6 @@ def send(client, loaded, small, console, request):
         wanted = submit.Options(previews=True, wait_seconds=60)
         return submit.run(access, loaded, wish, replace(wanted, **options), console)
 
-    call.job_name = name
     yield call
     for each in made:
         found = client.find("kubeflow.org/v1", "PyTorchJob", each, _NAMESPACE)
@@ -89,27 +93,27 @@ def state_of(client, loaded, console, name):
     return json.loads(console.stdout.getvalue())
 
 
-def test_submitting_twice_starts_one_job(client, send, console):
+def test_submitting_twice_starts_one_job(client, send, console, job_name):
     """The second time it is found, by its name and a hash of all that was rendered."""
     assert send() == 0
-    first = client.get("kubeflow.org/v1", "PyTorchJob", send.job_name, _NAMESPACE)
-    running(client, send.job_name)
+    first = client.get("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE)
+    running(client, job_name)
     assert send() == 0
-    again = client.get("kubeflow.org/v1", "PyTorchJob", send.job_name, _NAMESPACE)
+    again = client.get("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE)
     assert again["metadata"]["uid"] == first["metadata"]["uid"]
-    assert f"{send.job_name}: Running, 2 of 2 ranks run" in said(console)
+    assert f"{job_name}: Running, 2 of 2 ranks run" in said(console)
 
 
-def test_another_specification_is_refused_with_the_commands_to_run(client, send):
+def test_another_specification_is_refused_with_the_commands_to_run(client, send, job_name):
     """What differs is named; nothing is changed."""
     send()
     with pytest.raises(Failure) as raised:
         send("megatron-gpt-7b", "training.train_iters=9000", command=("meks", "submit", "x"))
     message = str(raised.value)
-    assert message.startswith(f"MEKS-0728 {send.job_name} is there already, with another ")
-    assert f"meks cancel {send.job_name} && meks submit x" in message
+    assert message.startswith(f"MEKS-0728 {job_name} is there already, with another ")
+    assert f"meks cancel {job_name} && meks submit x" in message
     assert raised.value.code == 1
-    live = client.get("kubeflow.org/v1", "PyTorchJob", send.job_name, _NAMESPACE)
+    live = client.get("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE)
     assert "10000" in str(live["spec"])
 
 
@@ -123,14 +127,14 @@ def test_an_override_is_checked_like_the_file(send):
     assert found["MEKS-0101"].line > 1
 
 
-def test_what_a_job_lacks_is_said_before_anything_is_created(client, send):
+def test_what_a_job_lacks_is_said_before_anything_is_created(client, send, job_name):
     """Its pods would wait for the Secret for ever."""
     with pytest.raises(Failure, match="MEKS-0730 there is no Secret hugging-face - kubectl -n"):
         send("fetch-tokenizer")
-    assert client.find("batch/v1", "Job", send.job_name, _NAMESPACE) is None
+    assert client.find("batch/v1", "Job", job_name, _NAMESPACE) is None
 
 
-def test_a_job_that_finds_no_room_says_what_it_waits_for(client, loaded, send, console):
+def test_a_job_that_finds_no_room_says_what_it_waits_for(client, loaded, send, console, job_name):
     """Of its own quota, of nodes in use, of nodes that are not there."""
     send("megatron-gpt-7b", "nodes=4", name="fills-the-pool")
     running(client, "fills-the-pool", 4)
@@ -141,10 +145,10 @@ def test_a_job_that_finds_no_room_says_what_it_waits_for(client, loaded, send, c
     )
 
     def reasons() -> str:
-        return " ".join(state_of(client, loaded, console, send.job_name)["waits_for"])
+        return " ".join(state_of(client, loaded, console, job_name)["waits_for"])
 
     wait_for("the reason", lambda: "exceeded quota: training" in reasons())
-    assert state_of(client, loaded, console, send.job_name)["phase"] == "Pending"
+    assert state_of(client, loaded, console, job_name)["phase"] == "Pending"
 
 
 def test_nodes_that_are_missing_are_taken_with_a_command(client, send, console):
@@ -161,11 +165,11 @@ def test_nodes_that_are_missing_are_taken_with_a_command(client, send, console):
     )
 
 
-def test_status_shows_each_rank_with_its_own_node(client, loaded, send, console):
+def test_status_shows_each_rank_with_its_own_node(client, loaded, send, console, job_name):
     """Ranks are torchrun's: the master's is 0."""
     send()
-    pods = running(client, send.job_name)
-    found = state_of(client, loaded, console, send.job_name)
+    pods = running(client, job_name)
+    found = state_of(client, loaded, console, job_name)
     assert (found["phase"], found["kind"], found["waits_for"]) == ("Running", "PyTorchJob", [])
     assert [(each["rank"], each["pod"], each["node"]) for each in found["ranks"]] == [
         (number, pod["metadata"]["name"], pod["spec"]["nodeName"])
@@ -173,35 +177,35 @@ def test_status_shows_each_rank_with_its_own_node(client, loaded, send, console)
     ]
 
 
-def test_status_of_the_cluster_has_pools_and_jobs(client, loaded, send, console):
+def test_status_of_the_cluster_has_pools_and_jobs(client, loaded, send, console, job_name):
     """GPUs in use are those that pods have asked for."""
     send()
-    running(client, send.job_name)
+    running(client, job_name)
     console.stdout.truncate(0)
     console.stdout.seek(0)
     assert overview.run(client, loaded.cluster, "json", console) == 0
     found = json.loads(console.stdout.getvalue())
     pool = next(each for each in found["pools"] if each["pool"] == "p4d")
     assert (pool["nodes"], pool["gpus"], pool["free_gpus"]) == (4, 32, 16)
-    (job,) = (each for each in found["jobs"] if each["name"] == send.job_name)
+    (job,) = (each for each in found["jobs"] if each["name"] == job_name)
     assert (job["phase"], job["running"], job["ranks"]) == ("Running", 2, 2)
 
 
-def test_cancel_returns_when_the_pods_are_gone(client, loaded, send, console):
+def test_cancel_returns_when_the_pods_are_gone(client, loaded, send, console, job_name):
     """With them goes what was made for them; a second run says that there is none."""
     send("fsdp-llama-2-7b")
-    running(client, send.job_name)
-    assert cancel.run(client, loaded.cluster, send.job_name, 60, console) == 0
-    labels = f"training.kubeflow.org/job-name={send.job_name}"
+    running(client, job_name)
+    assert cancel.run(client, loaded.cluster, job_name, 60, console) == 0
+    labels = f"training.kubeflow.org/job-name={job_name}"
     assert client.list("v1", "Pod", _NAMESPACE, labels=labels) == []
-    beside = f"{cancel.JOB_LABEL}={send.job_name}"
+    beside = f"{cancel.JOB_LABEL}={job_name}"
     assert client.list("v1", "ConfigMap", _NAMESPACE, labels=beside) == []
     with pytest.raises(Failure, match="MEKS-0729 no job") as raised:
-        cancel.run(client, loaded.cluster, send.job_name, 60, console)
+        cancel.run(client, loaded.cluster, job_name, 60, console)
     assert raised.value.code == 3
 
 
-def test_waiting_ends_with_the_job_and_gives_the_nodes_back(client, send, console):
+def test_waiting_ends_with_the_job_and_gives_the_nodes_back(client, send, console, job_name):
     """KWOK ends pods that say so; the pool is the job's own."""
     released = []
 
@@ -210,7 +214,7 @@ def test_waiting_ends_with_the_job_and_gives_the_nodes_back(client, send, consol
         return 0
 
     send()
-    for pod in running(client, send.job_name):
+    for pod in running(client, job_name):
         annotations = {"megatron-eks/complete-after": "1s"}
         client.request(
             "PATCH",
@@ -221,4 +225,4 @@ def test_waiting_ends_with_the_job_and_gives_the_nodes_back(client, send, consol
         )
     assert send(release=release) == 0
     assert released == ["p4d"]
-    assert f"{send.job_name}: Succeeded" in said(console)
+    assert f"{job_name}: Succeeded" in said(console)

@@ -195,7 +195,7 @@ class _Position:
         elif self._pod != uid:
             # Another pod has this rank now: all of its lines are new.
             self._stamp, self._restarts = "", 0
-        missed = restarts > self._restarts
+        missed: bool = restarts > self._restarts
         self._pod, self._restarts = uid, restarts
         return missed
 
