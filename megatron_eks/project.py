@@ -82,8 +82,8 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     jobs = tuple(plan_job(job, cluster, outputs.images) for job in wanted)
     used = [job.image for job in jobs]
     shown = _shown(outputs_file)
-    config = "" if shown == "outputs.json" else f" -c config={_shown(cluster_file)}"
-    deploy = f"cdk deploy --all{config} --outputs-file {shown}"
+    cluster_option = "" if shown == "outputs.json" else f" --cluster {_shown(cluster_file)}"
+    deploy = f"meks deploy{cluster_option}"
     return Project(
         cluster=cluster,
         jobs=jobs,

@@ -9,12 +9,15 @@ from megatron_eks.ops import local
 def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     """Add the commands of this group."""
     parser = command(
-        commands, "local", "Run a Kubernetes control plane on this machine, without any account."
+        commands,
+        "local",
+        "Run a Kubernetes control plane and an AWS on this machine, without any account.",
     )
     parser.add_argument(
         "action",
-        choices=("up", "down", "status"),
-        help="start one (the first time builds it, in about six minutes); stop it; describe it",
+        choices=("up", "down", "status", "limits"),
+        help="start one (the first time builds it, in about six minutes); stop it; describe it; "
+        "list what its AWS does not check",
     )
     parser.add_argument(
         "--nodes",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from megatron_eks.kubernetes.client import Client, connect, wait_for
+from megatron_eks.local.aws.server import LocalAws
 from megatron_eks.local.kubernetes import manifests
 from megatron_eks.local.kubernetes.build import cache_folder
 from megatron_eks.local.kubernetes.processes import ProcessError, Processes
@@ -138,19 +139,23 @@ def connected(kubeconfig: Path) -> Client:
 
 @pytest.mark.control_plane
 def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(meks):
-    """`up` gives a kubeconfig, `status` the processes, `down` takes all of it away; a job runs."""
+    """`up` says where it is, `status` what runs, `down` takes all of it away; a job runs."""
     assert meks("status").returncode == 3
     done = meks("up", "-o", "json")
     assert done.returncode == 0, done.stderr
-    kubeconfig = Path(json.loads(done.stdout)["kubeconfig"])
+    places = json.loads(done.stdout)
+    kubeconfig = Path(places["kubeconfig"])
     assert json.loads(kubeconfig.read_text())["current-context"] == "meks-local"
     assert kubeconfig.stat().st_mode & 0o077 == 0
     again = meks("up")
     assert again.stdout == f"export KUBECONFIG={kubeconfig}\n"
     status = json.loads(meks("status", "-o", "json").stdout)
     pids = [status["pid"], *status["pids"].values()]
-    assert len(alive(pids)) == 7
+    assert len(alive(pids)) == 8
     assert status["ports"]["kube-apiserver"] > 0
+    assert places["aws_endpoint_url"] == f"http://127.0.0.1:{status['ports']['aws']}"
+    aws = LocalAws(places["aws_endpoint_url"])
+    assert aws.client("sts", "us-east-2").get_caller_identity()["Account"] == aws.account
 
     client = connected(kubeconfig)
     job = jobs.training_job("by-hand")

@@ -98,7 +98,7 @@ class Builds:
 
     def start(self, project: str) -> str:
         """Start a build and return its id; one that is under way is taken instead."""
-        newest = self._codebuild.list_builds_for_project(projectName=project)["ids"][:5]
+        newest = self._codebuild.list_builds_for_project(projectName=project).get("ids", [])[:5]
         for running in self._describe(newest) if newest else ():
             if running.status == "IN_PROGRESS":
                 self._console.say(f"{project}: following build {running.number}, under way")

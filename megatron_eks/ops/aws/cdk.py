@@ -25,7 +25,7 @@ _TAIL_LINES = 12
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Cdk:
     """The pinned `cdk`, for one cluster file and region."""
 

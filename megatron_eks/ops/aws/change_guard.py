@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.errors import Code
-from megatron_eks.ops.aws.splitting import NODE_GROUP, node_group_changes
+from megatron_eks.ops.aws.splitting import NODE_GROUP, node_group_changes, references
 from megatron_eks.ops.aws.stacks import DATA_TYPES, resources_of
 from megatron_eks.ops.endings import CHECK_FAILED
 from megatron_eks.ops.failure import Failure
@@ -33,6 +33,8 @@ class Verdict:
     keep: tuple[str, ...]
     """Pools in use whose new launch template differs in tags alone: it waits."""
     notes: tuple[str, ...]
+    references: "Mapping[str, Mapping[str, frozenset[str]]]"
+    """What the launch template of each pool in use names, by key."""
 
     def refuse(self, changes: "Sequence[Change]") -> None:
         """Raise Failure if pools in use would lose their nodes."""
@@ -40,6 +42,11 @@ class Verdict:
         for change in changes:
             if change.logical_id in self.in_use and change.verb in {"remove", "replace"}:
                 reasons[change.logical_id] = f"node group: {change.verb}"
+        replaced = {change.logical_id for change in changes if change.verb == "replace"}
+        for logical_id, names in self.references.items():
+            keys = [key for key, named in names.items() if named & replaced]
+            if keys:
+                reasons.setdefault(logical_id, f"launch template: {', '.join(keys)}")
         if not reasons:
             return
         pools = [(*self.in_use[logical_id], why) for logical_id, why in reasons.items()]
@@ -84,6 +91,7 @@ def judge(old: "Template", new: "Template", groups: "NodeGroups") -> Verdict:
         tuple(change for change in used if not change.only_tags),
         tuple(change.logical_id for change in keep),
         tuple(notes),
+        {logical_id: references(logical_id, new) for logical_id in in_use},
     )
 
 

@@ -1,5 +1,6 @@
 """`meks deploy`: the stacks of a cluster, each change looked at before it is made."""
 
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,9 +83,8 @@ class Deployment:
         self._tools = tools
         self._cdk = cdk
         self._stacks = tools.stacks
-        now = tools.console.clock.now()
         # A name for each run: what an earlier one left behind must not be executed by this one.
-        self._change_set = f"meks-{now:%Y%m%d-%H%M%S}"
+        self._change_set = f"meks-{uuid.uuid4().hex[:12]}"
         self.executing = ""
         """The stack that CloudFormation works on by order of this run."""
 
@@ -92,7 +92,7 @@ class Deployment:
         """Deploy one stack in as many steps as it takes; False where the user declines."""
         present = self._settled(name)
         if present is None:
-            return self._step(name, None, "")
+            return self._step(name, None)
         old, new = self._stacks.template(name), self._cdk.template(name)
         verdict = judge(old, new, self._tools.node_groups)
         if verdict.keep:
@@ -101,8 +101,7 @@ class Deployment:
         for number, template in enumerate(templates, 1):
             if verdict.keep or len(templates) > 1:
                 self._cdk.use(name, template)
-            part = f", step {number} of {len(templates)}" if len(templates) > 1 else ""
-            if not self._step(name, verdict, part):
+            if not self._step(name, verdict, number, len(templates)):
                 return False
         for note in verdict.notes:
             self._tools.console.say(note)
@@ -118,10 +117,11 @@ class Deployment:
         made = stack is not None and stack.made and stack.status != "ROLLBACK_COMPLETE"
         return stack if made else None
 
-    def _step(self, name: str, verdict: "Verdict | None", part: str) -> bool:
+    def _step(self, name: str, verdict: "Verdict | None", step: int = 1, of: int = 1) -> bool:
         console, stacks = self._tools.console, self._stacks
+        part = f", step {step} of {of}" if of > 1 else ""
         console.say(f"{name}{part}: comparing with what is deployed")
-        change_set = f"{self._change_set}{part.replace(', step ', '-').replace(' of ', '-')}"
+        change_set = f"{self._change_set}-{step}"
         self._cdk.prepare(name, change_set, import_existing=self._wishes.import_existing)
         changes = stacks.changes(name, change_set)
         if not changes:

@@ -31,9 +31,12 @@ class NodeGroup:
 class NodeGroups:
     """The node groups of one cluster."""
 
-    def __init__(self, cluster: str, eks: "BaseClient", autoscaling: "BaseClient") -> None:
+    def __init__(
+        self, cluster: str, eks: "BaseClient", ec2: "BaseClient", autoscaling: "BaseClient"
+    ) -> None:
         self.cluster = cluster
         self._eks = eks
+        self._ec2 = ec2
         self._autoscaling = autoscaling
 
     def find(self, name: str) -> NodeGroup | None:
@@ -98,13 +101,15 @@ class NodeGroups:
         )
 
     def instances(self, group: NodeGroup) -> int:
-        """Return how many instances stand in its scaling groups, whatever their state."""
-        if not group.scaling_groups:
-            return 0
-        found = self._autoscaling.describe_auto_scaling_groups(
-            AutoScalingGroupNames=list(group.scaling_groups)
+        """Return how many instances it has that are billed, by the tags that EKS gives them."""
+        pages = self._ec2.get_paginator("describe_instances").paginate(
+            Filters=[
+                {"Name": "tag:eks:cluster-name", "Values": [self.cluster]},
+                {"Name": "tag:eks:nodegroup-name", "Values": [group.name]},
+                {"Name": "instance-state-name", "Values": ["pending", "running"]},
+            ]
         )
-        return sum(len(each["Instances"]) for each in found["AutoScalingGroups"])
+        return sum(len(each["Instances"]) for page in pages for each in page["Reservations"])
 
     def launch_failures(self, group: NodeGroup, since: "datetime") -> list[str]:
         """Return why launches failed since then, the newest first."""

@@ -24,6 +24,8 @@ Values = dict[str, dict[str, str]]
 
 _FILE = "outputs.json"
 _IMAGE = "Image"
+# What the CDK hands from stack to stack is nobody else's business.
+_BETWEEN_STACKS = "ExportsOutput"
 _NOT_THERE = {"ImageNotFoundException", "RepositoryNotFoundException"}
 
 
@@ -57,11 +59,13 @@ def record(tools: "Tools") -> "Path":
     ecr = tools.aws.client("ecr")
     values: Values = {}
     for name, outputs in found.items():
-        values[name] = dict(outputs)
+        values[name] = {}
         for key, value in outputs.items():
-            if key.endswith(_IMAGE):
-                earlier = recorded.get(name, {}).get(key, "")
-                values[name][key] = _pinned(value, earlier, ecr, tools)
+            if key.startswith(_BETWEEN_STACKS):
+                continue
+            earlier = recorded.get(name, {}).get(key, "")
+            pinned = key.endswith(_IMAGE)
+            values[name][key] = _pinned(value, earlier, ecr, tools) if pinned else value
     write(path, values)
     return path
 

@@ -93,6 +93,24 @@ def open_session(region: str, environ: "Mapping[str, str]") -> Aws:
         raise explained(error) from error
 
 
+def region_of(wanted: str | None, environ: "Mapping[str, str]") -> str:
+    """Return the region where there is no cluster file yet: a flag's, a variable's, a profile's."""
+    try:
+        found = (
+            wanted
+            or environ.get("AWS_REGION")
+            or environ.get("AWS_DEFAULT_REGION")
+            or boto3.Session().region_name
+        )
+    except ERRORS as error:
+        raise explained(error) from error
+    if not found:
+        found_out = "no region is known"
+        remedy = "add --region, or set AWS_REGION"
+        raise Failure(Code.NEEDS_ANSWER, found_out, remedy, exit_code=USAGE)
+    return str(found)
+
+
 def explained(error: Exception) -> Failure:
     """Say what an error of boto3 means, without any of its secrets."""
     if isinstance(error, exceptions.ClientError):
@@ -111,7 +129,7 @@ def explained(error: Exception) -> Failure:
         found = "no valid AWS credentials"
         remedy = "set AWS_PROFILE, or run `aws sso login` or `aws configure`"
         return Failure(Code.CREDENTIALS, found, remedy, exit_code=USAGE)
-    if isinstance(error, exceptions.HTTPClientError):
+    if isinstance(error, exceptions.HTTPClientError | exceptions.ConnectionError):
         where = getattr(error, "kwargs", {}).get("endpoint_url", "AWS")
         found = f"no answer ({type(error).__name__})"
         remedy = "check network, proxy and AWS_ENDPOINT_URL, and try again"

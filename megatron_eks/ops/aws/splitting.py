@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.ops.aws.stacks import Template, resources_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from megatron_eks.config.load import Json
 
@@ -103,6 +103,29 @@ def keep_launch_templates(old: Template, new: Template, groups: "Iterable[str]")
         launch_template = _launch_template_of(group, resources)
         resources[launch_template] = copy.deepcopy(before[launch_template])
     return kept
+
+
+def references(group: str, template: Template) -> dict[str, frozenset[str]]:
+    """Return which resources the launch template of a node group names, by key of its data."""
+    resources = resources_of(template)
+    body = resources.get(_launch_template_of(group, resources), {})
+    data = _mapping(_properties(body).get("LaunchTemplateData"))
+    return {key: frozenset(_named(value)) for key, value in data.items()}
+
+
+def _named(value: "Json") -> "Iterator[str]":
+    """Yield the resources that a value refers to; what else it names does not matter."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _named(each)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "Ref":
+                yield str(inner)
+            elif key == "Fn::GetAtt" and isinstance(inner, list):
+                yield str(inner[0])
+            else:
+                yield from _named(inner)
 
 
 def _take_back(step: Template, old: Template, logical_id: str, part: "Iterable[str]") -> None:

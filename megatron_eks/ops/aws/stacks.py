@@ -136,6 +136,19 @@ class Stacks:
                 return changes
             token = {"NextToken": page["NextToken"]}
 
+    def prepare(self, name: str, change_set: str, template: Template) -> None:
+        """Make a change set that gives a stack another template, and wait for it."""
+        self._client.create_change_set(
+            StackName=name,
+            ChangeSetName=change_set,
+            ChangeSetType="UPDATE",
+            TemplateBody=json.dumps(template, separators=(",", ":")),
+            Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
+        )
+        self._client.get_waiter("change_set_create_complete").wait(
+            StackName=name, ChangeSetName=change_set
+        )
+
     def execute(self, name: str, change_set: str) -> None:
         """Start what a change set says."""
         self._client.execute_change_set(

@@ -46,7 +46,10 @@ class Tools:
     def node_groups(self) -> NodeGroups:
         """The node groups of the cluster."""
         return NodeGroups(
-            self.plan.eks_name, self.aws.client("eks"), self.aws.client("autoscaling")
+            self.plan.eks_name,
+            self.aws.client("eks"),
+            self.aws.client("ec2"),
+            self.aws.client("autoscaling"),
         )
 
     def pool(self, name: str) -> "PoolPlan":
