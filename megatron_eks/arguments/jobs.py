@@ -111,12 +111,13 @@ def _logs(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     parser.add_argument("job", metavar="JOB")
     parser.add_argument("--rank", type=_count, metavar="N", help="of this rank alone")
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
         "--follow", "-f", action="store_true", help="go on until the job ends; Ctrl-C leaves it be"
     )
     parser.add_argument("--tail", type=_count, metavar="N", help="the last N lines of each rank")
     parser.add_argument("--since", type=_span, metavar="TIME", help="such as 90s, 10m, 2h or 1d")
-    parser.add_argument(
+    which.add_argument(
         "--previous", action="store_true", help="of the containers before the last restart"
     )
     reach(parser)

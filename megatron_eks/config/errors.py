@@ -247,7 +247,6 @@ class Code(StrEnum):
     JOB_NOT_FOUND = "MEKS-0729"
     PLATFORM_MISSING = "MEKS-0730"
     BAD_SET_OPTION = "MEKS-0731"
-    JOB_FAILED = "MEKS-0732"
     PODS_REMAIN = "MEKS-0733"
     NO_LOGS = "MEKS-0734"
     # Commands that act on AWS

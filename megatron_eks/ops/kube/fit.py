@@ -101,12 +101,13 @@ def _quotas(
         status = each.get("status", {})
         hard, used = (room.amounts(status.get(part) or {}) for part in ("hard", "used"))
         for name, limit in hard.items():
-            amount = wanted.get(name.removeprefix("requests."), Fraction(0))
+            resource = name.removeprefix("requests.")
+            amount = wanted.get(resource, Fraction(0))
             if not amount or amount + used.get(name, Fraction(0)) <= limit:
                 continue
             taken = used.get(name, Fraction(0))
             found = (
-                f"quota {each['metadata']['name']} allows {float(limit):g} {name}, "
+                f"quota {each['metadata']['name']} allows {float(limit):g} {resource}, "
                 f"{float(taken):g} are in use, and the job asks for {float(amount):g}"
             )
             if amount > limit:

@@ -10,11 +10,12 @@ import yaml
 
 from megatron_eks.config.errors import Code
 from megatron_eks.kubernetes import kubeconfig
-from megatron_eks.kubernetes.kubeconfig import Entry
+from megatron_eks.kubernetes.kubeconfig import Entry, KubeconfigError
 from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import DONE, FAILED, NOT_FOUND
 from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube.access import explained
 
 _USABLE = frozenset({"ACTIVE", "UPDATING"})
 _NO_ROLE = "none"
@@ -27,7 +28,10 @@ def run(file: Path, role_arn: str | None, tools: Tools, environ: Mapping[str, st
     if role_arn is None:
         role_arn = _role(tools)
     entries = _entries(cluster, role_arn if role_arn != _NO_ROLE else None, tools, environ)
-    config = kubeconfig.read(file)
+    try:
+        config = kubeconfig.read(file)
+    except KubeconfigError as error:
+        raise explained(error) from error
     for section, entry in entries.items():
         others = [each for each in config.get(section) or () if each["name"] != arn]
         config[section] = [*others, {"name": arn, **entry}]

@@ -4,12 +4,12 @@ import contextlib
 import http.client
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
 from megatron_eks.config.errors import Code
-from megatron_eks.kubernetes.client import ApiError, Client
+from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.kubernetes.kubeconfig import KubeconfigError
 from megatron_eks.ops.aws.console import Console
@@ -23,7 +23,7 @@ from megatron_eks.plan.cluster import ClusterPlan
 _LONGEST_LINE = 64 * 1024
 # A silent stream is opened again after this, in case it is dead.
 _SILENCE_SECONDS = 300
-_RETRY_SECONDS = 2
+_RETRY_SECONDS = 1
 _LOOK_SECONDS = 0.5
 _WAITING_LINES = 1000
 _END_SECONDS = 30
@@ -136,9 +136,14 @@ class _Follower:
         own = [pod for pod in found if jobs.rank_of(self._job, pod) == number]
         if not own:
             return
-        metadata = max(own, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))["metadata"]
-        path = _path(self._job.namespace, metadata["name"])
-        query = position.query(metadata["uid"])
+        pod = max(own, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+        path = _path(self._job.namespace, pod["metadata"]["name"])
+        if position.missed_one(pod):
+            self._put(number, position, path, {"previous": "true"})
+        self._put(number, position, path, {"follow": "true"})
+
+    def _put(self, number: int, position: "_Position", path: str, which: Mapping[str, str]) -> None:
+        query = {**position.query(), **which}
         for raw in self._client.stream(path, query, _SILENCE_SECONDS, _LONGEST_LINE):
             if (text := position.new(raw)) is not None:
                 self._lines.put((number, text))
@@ -172,24 +177,36 @@ class _Position:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._pod = ""
+        self._pod: str | None = None
+        self._restarts = 0
         self._stamp = ""
         self._at_stamp = 0
         self._skip = 0
         self._in_line = False
 
-    def query(self, pod: str) -> dict[str, str]:
-        """Return the query that goes on after the last line."""
-        query = {**_query(self._options), "follow": "true", "timestamps": "true"}
-        self._in_line = False
-        if pod != self._pod and self._pod:
+    def missed_one(self, pod: Object) -> bool:
+        """Say whether a container has come and gone since the last look at this rank."""
+        uid = pod["metadata"]["uid"]
+        statuses = pod.get("status", {}).get("containerStatuses") or ()
+        restarts = sum(each["restartCount"] for each in statuses)
+        if self._pod is None:
+            # What was before the first look, nobody asked for.
+            self._restarts = restarts
+        elif self._pod != uid:
             # Another pod has this rank now: all of its lines are new.
-            self._stamp = ""
-        self._pod = pod
+            self._stamp, self._restarts = "", 0
+        missed: bool = restarts > self._restarts
+        self._pod, self._restarts = uid, restarts
+        return missed
+
+    def query(self) -> dict[str, str]:
+        """Return the query that goes on after the last line."""
+        query = {**_query(self._options), "timestamps": "true"}
+        self._in_line = False
         if self._stamp:
             for each in ("tailLines", "sinceSeconds"):
                 query.pop(each, None)
-            query["sinceTime"] = self._stamp
+            query["sinceTime"] = f"{self._stamp}Z"
             # The server counts whole seconds, and gives lines of that second again.
             self._skip = self._at_stamp
         return query
@@ -202,7 +219,8 @@ class _Position:
             self._in_line = not raw.endswith(b"\n")
             return text
         self._in_line = not raw.endswith(b"\n")
-        stamp, _, rest = text.partition(" ")
+        written, _, rest = text.partition(" ")
+        stamp = _sortable(written)
         if stamp < self._stamp:
             return None
         if stamp == self._stamp:
@@ -213,6 +231,12 @@ class _Position:
         else:
             self._stamp, self._at_stamp, self._skip = stamp, 1, 0
         return rest
+
+
+def _sortable(stamp: str) -> str:
+    """Return a time of RFC 3339 in UTC with nine digits after the point: the server cuts zeros."""
+    seconds, _, fraction = stamp.removesuffix("Z").partition(".")
+    return f"{seconds}.{fraction:0<9}"
 
 
 def _path(namespace: str, pod: str) -> str:
