@@ -78,6 +78,22 @@ def test_a_failed_creation_takes_back_what_it_made(aws, stacks):
         stacks.update("broken", {"First": logs("/broken")})
 
 
+def test_events_are_told_in_their_order(stacks):
+    """The latest first, and no two in one millisecond, by which clients sort them."""
+    stacks.create("told", {"First": parameter("a"), "Second": parameter("b", DependsOn="First")})
+    events = stacks.client.describe_stack_events(StackName="told")["StackEvents"]
+    assert [(each["LogicalResourceId"], each["ResourceStatus"]) for each in events] == [
+        ("told", "CREATE_COMPLETE"),
+        ("Second", "CREATE_COMPLETE"),
+        ("Second", "CREATE_IN_PROGRESS"),
+        ("First", "CREATE_COMPLETE"),
+        ("First", "CREATE_IN_PROGRESS"),
+        ("told", "CREATE_IN_PROGRESS"),
+    ]
+    milliseconds = [int(each["Timestamp"].timestamp() * 1000) for each in events]
+    assert milliseconds == sorted(set(milliseconds), reverse=True)
+
+
 def test_a_failed_update_goes_back_to_what_was(aws, stacks):
     """Values, replaced resources and outputs are those of before."""
     stacks.create("back", {"Logs": logs("/back/one", 30), "Note": parameter("a")})
