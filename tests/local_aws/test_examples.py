@@ -8,6 +8,7 @@ from tests.local_aws.brought import bring
 from tests.local_aws.stacks import Stacks
 from tests.stacks.synthesis import cluster_file, synthesise, write_sources
 
+# No command line runs here, but half a minute is too long for the inner loop.
 pytestmark = pytest.mark.tools
 
 PARTS = ("Network", "Storage", "Images", "Cluster", "Observability")

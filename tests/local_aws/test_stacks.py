@@ -111,6 +111,39 @@ def test_a_failed_update_goes_back_to_what_was(aws, stacks):
     assert value == "a"
 
 
+def test_what_was_half_made_is_taken_back_too(aws, stacks):
+    """A role whose second policy is refused does not stay with its first."""
+    trust = {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Principal": {"Service": "ec2.amazonaws.com"},
+                "Action": "sts:AssumeRole",
+            }
+        ],
+    }
+    read = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}],
+    }
+    role = {
+        "Type": "AWS::IAM::Role",
+        "Properties": {
+            "RoleName": "half-made",
+            "AssumeRolePolicyDocument": trust,
+            "Policies": [
+                {"PolicyName": "good", "PolicyDocument": read},
+                {"PolicyName": "bad", "PolicyDocument": {"Statement": "nothing"}},
+            ],
+        },
+    }
+    assert stacks.create("half", {"Role": role}) == "ROLLBACK_COMPLETE"
+    assert "MalformedPolicyDocument" in stacks.reasons("half", "CREATE_FAILED")["Role"]
+    roles = [each["RoleName"] for each in aws.client("iam", REGION).list_roles()["Roles"]]
+    assert "half-made" not in roles
+
+
 def test_without_rollback_a_failure_is_left_to_be_looked_at(aws, stacks):
     """`cdk deploy --no-rollback` leaves what was made before the failure."""
     aws.fail_next("Second", "out of luck")
