@@ -23,7 +23,7 @@ from megatron_eks.plan.jobs.together_checks import Neighbours, check_together
 from megatron_eks.plan.jobs.validation import plan_validation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import date
 
     from megatron_eks.config.cluster import ClusterConfig
@@ -83,8 +83,8 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     jobs = tuple(plan_job(job, cluster, outputs.images) for job in wanted)
     used = [job.image for job in jobs]
     shown = _shown(outputs_file)
-    config = "" if shown == "outputs.json" else f" -c config={_shown(cluster_file)}"
-    deploy = f"cdk deploy --all{config} --outputs-file {shown}"
+    cluster_option = "" if shown == "outputs.json" else f" --cluster {_shown(cluster_file)}"
+    deploy = f"meks deploy{cluster_option}"
     return Project(
         cluster=cluster,
         jobs=jobs,
@@ -96,8 +96,16 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     )
 
 
-def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Files:
-    """Parse and check a cluster file and job files; collect every finding of all of them."""
+def check_files(
+    cluster_file: Path,
+    jobs: "Iterable[Path]",
+    today: "date",
+    edit: "Callable[[Path, Document], Document]" = lambda _, document: document,
+) -> Files:
+    """Parse and check a cluster file and job files; collect every finding of all of them.
+
+    `edit` gets each job file as it was read, and returns what is checked in its place.
+    """
     document = _read(cluster_file)
     read_files = [document]
     config, findings = parse_cluster(document)
@@ -108,7 +116,7 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
     parsed: list[tuple[Document, AnyJob]] = []
     neighbours = Neighbours()
     for path in dict.fromkeys(jobs):
-        job_document = _read(path)
+        job_document = edit(path, _read(path))
         read_files.append(job_document)
         job, job_findings = parse_job(job_document)
         findings += job_findings

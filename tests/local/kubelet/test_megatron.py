@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_eks.local.kubernetes.client import wait_for
+from megatron_eks.kubernetes.client import wait_for
 from tests.local import jobs
 from tests.local.kubelet import runs
 from tests.programs import prepare_files
