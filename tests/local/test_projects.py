@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from megatron_eks.local.kubernetes.client import Client
+from megatron_eks.kubernetes.client import Client
 from tests.properties.projects import Drawn, projects
 
 pytestmark = pytest.mark.control_plane
