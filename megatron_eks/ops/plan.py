@@ -8,7 +8,8 @@ from megatron_eks.ops.output import structured, table
 from megatron_eks.ops.plan_json import plan_as_json
 from megatron_eks.plan.cost import cluster_cost
 from megatron_eks.plan.storage import CHANGES, EFS_MOUNT_PATH
-from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, parameters
+from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, WORKSPACE_BYTES
+from megatron_eks.predict.parameters import parameters
 from megatron_eks.project import Project, load_project
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from megatron_eks.plan.capacity import CapacityPlan
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.job import JobPlan, Training
-    from megatron_eks.predict.memory import Layout
+    from megatron_eks.predict.layout import Layout
 
 
 def run(cluster_file: "Path", output: str, today: "date") -> int:
@@ -155,8 +156,9 @@ def _jobs(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
     header = ("GIB PER GPU", "LAYOUT", "WEIGHTS", "OPTIM", "ACTIV", "LOGITS", "SUM", "OF")
     memory = [(name, _layout(training.layout), *_memory(training)) for name, training in trained]
     yield from table(header, memory, right=range(2, 8))
-    overhead = _gib(OVERHEAD_BYTES)
-    yield f"The fullest stage; weights with gradients; SUM with {overhead} for CUDA and NCCL."
+    overhead, workspace = _gib(OVERHEAD_BYTES), _gib(WORKSPACE_BYTES)
+    yield f"The fullest stage; weights with gradients; SUM with {workspace} of workspaces;"
+    yield f"OF without the {overhead} that CUDA, NCCL and fragments take of a GPU."
 
 
 def _place(job: "JobPlan") -> str:
@@ -198,7 +200,7 @@ def _layout(layout: "Layout") -> str:
 
 def _memory(training: "Training") -> tuple[str, ...]:
     memory = training.memory
-    stage = max(memory.stages, key=lambda stage: stage.total_bytes)
+    stage = memory.fullest
     return (
         _gib(stage.weights_bytes),
         _gib(stage.optimizer_bytes),

@@ -7,7 +7,8 @@ from megatron_eks.catalog.pins import THIRD_PARTY_IMAGES
 from megatron_eks.catalog.pricing import AS_OF
 from megatron_eks.plan.cost import cluster_cost
 from megatron_eks.plan.storage import CHANGES
-from megatron_eks.predict.memory import OVERHEAD_BYTES, parameters
+from megatron_eks.predict.memory import OVERHEAD_BYTES
+from megatron_eks.predict.parameters import parameters
 
 if TYPE_CHECKING:
     from megatron_eks.config.load import Json
@@ -153,13 +154,9 @@ def _training(training: "Training") -> "dict[str, Json]":
         "memory": {
             "per_gpu_bytes": memory.per_gpu_bytes,
             "capacity_bytes": memory.capacity_bytes,
+            "overhead_bytes": OVERHEAD_BYTES,
             "stages": [
-                {
-                    **asdict(stage),
-                    "other_bytes": OVERHEAD_BYTES,
-                    "total_bytes": stage.total_bytes,
-                }
-                for stage in memory.stages
+                {**asdict(stage), "total_bytes": stage.total_bytes} for stage in memory.stages
             ],
         },
     }

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from megatron_eks.config.outputs import Image
     from megatron_eks.plan.pools import PoolPlan
     from megatron_eks.plan.resources import Resources
-    from megatron_eks.predict.memory import Layout, MemoryEstimate
+    from megatron_eks.predict.layout import Layout
+    from megatron_eks.predict.memory import MemoryEstimate
 
 MIB = 1024**2
 

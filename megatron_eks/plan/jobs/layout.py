@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.plan.job import MIB
-from megatron_eks.predict.memory import Batch, Layout, MemoryEstimate, estimate
+from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.memory import MemoryEstimate, estimate, tensor_capacity_bytes
 
 if TYPE_CHECKING:
     from megatron_eks.catalog.instances import InstanceType
@@ -58,5 +59,11 @@ def job_memory(
         recompute=training.recompute,
         recompute_method=training.recompute_method,
         recompute_layers=training.recompute_layers or 1,
+        fp8=training.precision == "fp8",
     )
-    return estimate(model, layout, batch, instance.gpu.usable_memory_mib * MIB)
+    return estimate(model, layout, batch, capacity_bytes(instance))
+
+
+def capacity_bytes(instance: "InstanceType") -> int:
+    """Return what tensors can have of each GPU."""
+    return tensor_capacity_bytes(instance.gpu.usable_memory_mib * MIB)

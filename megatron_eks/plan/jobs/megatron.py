@@ -14,7 +14,8 @@ from megatron_eks.plan.jobs.common import (
     ranks,
 )
 from megatron_eks.plan.jobs.layout import job_layout, job_memory, model_shape
-from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, parameters
+from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
+from megatron_eks.predict.parameters import parameters
 
 if TYPE_CHECKING:
     from megatron_eks.config.job import MegatronJob, MegatronRun

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.plan.job import MIB, JobPlan, Training
+from megatron_eks.plan.job import JobPlan, Training
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import (
     Images,
@@ -14,8 +14,10 @@ from megatron_eks.plan.jobs.common import (
     ranks,
     token_file,
 )
-from megatron_eks.plan.jobs.layout import model_shape
-from megatron_eks.predict.memory import Batch, Layout, MemoryEstimate, parameters
+from megatron_eks.plan.jobs.layout import capacity_bytes, model_shape
+from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.memory import MemoryEstimate
+from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.replicas import (
     CHECKPOINT_BYTES_PER_PARAMETER,
     estimate_copied,
@@ -49,16 +51,12 @@ def fsdp_memory(job: "TorchRun", model: "ModelShape", instance: "InstanceType") 
     """Estimate the memory of a rank that holds a share of the model."""
     per_node = gpus_per_node(job, instance)
     shards = per_node if job.training.sharding == "hybrid" else per_node * job.nodes
-    return estimate_sharded(model, _batch(job), _capacity(instance), shards=shards)
+    return estimate_sharded(model, _batch(job), capacity_bytes(instance), shards=shards)
 
 
 def ddp_memory(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> MemoryEstimate:
     """Estimate the memory of a rank that holds the whole model."""
-    return estimate_copied(model, _batch(job), _capacity(instance))
-
-
-def _capacity(instance: "InstanceType") -> int:
-    return instance.gpu.usable_memory_mib * MIB
+    return estimate_copied(model, _batch(job), capacity_bytes(instance))
 
 
 def _batch(job: "TorchRun") -> Batch:

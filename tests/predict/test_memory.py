@@ -8,15 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from megatron_eks.catalog.models import PRESETS
-from megatron_eks.predict.memory import (
-    GIB,
-    OVERHEAD_BYTES,
-    Batch,
-    Layout,
-    estimate,
-    padded_vocabulary,
-    parameters,
-)
+from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.memory import GIB, estimate
+from megatron_eks.predict.parameters import padded_vocabulary, parameters
 from megatron_eks.predict.replicas import estimate_copied, estimate_sharded
 
 LLAMA = PRESETS["llama-3.1-8b"]
@@ -24,8 +18,8 @@ BATCH = Batch(1, 4096, 128, "selective")
 
 
 def gib(layout: Layout, batch: Batch = BATCH, model=LLAMA) -> float:
-    """Return what a GPU holds without the fixed overhead."""
-    return (estimate(model, layout, batch, 0).per_gpu_bytes - OVERHEAD_BYTES) / GIB
+    """Return what a GPU holds in tensors."""
+    return (estimate(model, layout, batch, 0).per_gpu_bytes) / GIB
 
 
 @pytest.mark.parametrize(
@@ -56,11 +50,10 @@ def test_parameters_are_those_of_the_model_cards(preset, billions):
         # Megatron-LM `theoretical_memory_usage.py` (core_v0.19), Llama 3.1 8B on 16 GPUs.
         (Layout(4, 1, 1, 4), 21.3),
         (Layout(2, 1, 1, 8), 37.1),
-        (Layout(4, 2, 1, 2), 15.2),
     ],
 )
 def test_agrees_with_megatrons_estimator(layout, expected):
-    """Within 10 %: this model adds the logits' gradient, which Megatron's leaves out."""
+    """Within 10 %, on one stage: of several, Megatron's adds the logits to the first."""
     assert gib(layout) == pytest.approx(expected, rel=0.10)
 
 
@@ -95,7 +88,7 @@ def test_agrees_with_measured_mixtures_of_experts(shape, layout, batch, static, 
     model = replace(PRESETS["mixtral-8x7b"], **shape)
     last = estimate(model, layout, Batch(1, 4096, batch, "none"), 0).stages[-1]
     assert (last.weights_bytes + last.optimizer_bytes) / 1e9 == pytest.approx(static, rel=0.05)
-    assert (last.total_bytes - OVERHEAD_BYTES) / 1e9 == pytest.approx(peak, rel=0.10)
+    assert (last.total_bytes) / 1e9 == pytest.approx(peak, rel=0.10)
 
 
 def test_experts_are_divided_among_their_ranks():
