@@ -2,9 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from megatron_eks.predict.calibration import CALIBRATION, Calibration
+from megatron_eks.predict.hardware import Hardware
 from megatron_eks.predict.memory import estimate
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.replicas import estimate_sharded
+from megatron_eks.predict.throughput import Speed, fsdp_speed, megatron_speed
 
 if TYPE_CHECKING:
     from benchmarks.measured import Measured
@@ -38,3 +41,29 @@ def megatron_bytes(row: "Measured") -> float:
     if layout.pipeline == 1:
         kept += tokens * model.hidden_size * 4 * (1 + model.vocab_size / model.hidden_size)
     return states + kept / layout.tensor
+
+
+# What the rows' names of GPUs stand for: NVIDIA's data sheets, and the network of DGX systems.
+HARDWARE: dict[str, Hardware] = {
+    "a100": Hardware("A100-SXM4-80GB", 312.0, None, 600, 25, 8),
+    "a100-40": Hardware("A100-SXM4-40GB", 312.0, None, 600, 25, 8),
+    "a100-80": Hardware("A100-SXM4-80GB", 312.0, None, 600, 25, 8),
+    "h100": Hardware("H100 80GB HBM3", 989.5, 1979.0, 900, 50, 8),
+    "h100-80": Hardware("H100 80GB HBM3", 989.5, 1979.0, 900, 50, 8),
+    "h200": Hardware("H200", 989.5, 1979.0, 900, 50, 8),
+    "b200": Hardware("B200", 2250.0, 4500.0, 1800, 50, 8),
+    "b300": Hardware("B300", 2250.0, 4500.0, 1800, 100, 8),
+    "gb200": Hardware("GB200", 2500.0, 5000.0, 1800, 50, 72),
+    "gb300": Hardware("GB300", 2500.0, 5000.0, 1800, 100, 72),
+}
+
+
+def predicted_speed(row: "Measured", calibration: Calibration = CALIBRATION) -> Speed:
+    """Return the speed of a measured run."""
+    speed = fsdp_speed if row.framework == "fsdp" else megatron_speed
+    return speed(row.model, row.layout, row.batch, HARDWARE[row.gpu], calibration)
+
+
+def predicted_tokens(row: "Measured", calibration: Calibration = CALIBRATION) -> float:
+    """Return tokens a second of each GPU."""
+    return predicted_speed(row, calibration).tokens_per_second_per_gpu

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from megatron_eks.plan.job import JobPlan, Training
     from megatron_eks.predict.layout import Layout
 
+_UNITS = (("d", 24 * 3600), ("h", 3600), ("min", 60))
+
 
 def run(cluster_file: "Path", output: str, today: "date") -> int:
     """Print the plan of a cluster and its jobs; raise ConfigError when there is none."""
@@ -159,6 +161,12 @@ def _jobs(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
     overhead, workspace = _gib(OVERHEAD_BYTES), _gib(WORKSPACE_BYTES)
     yield f"The fullest stage; weights with gradients; SUM with {workspace} of workspaces;"
     yield f"OF without the {overhead} that CUDA, NCCL and fragments take of a GPU."
+    fast = [(name, *_speed(training)) for name, training in trained if training.speed]
+    if fast:
+        yield ""
+        header = ("SPEED", "STEP", "TOKENS/S", "TFLOP/S", "MFU", "LOW", "HIGH", "TAKES")
+        yield from table(header, fast, right=range(1, 8))
+        yield "Predicted, a GPU; nine of ten runs like these lie between LOW and HIGH."
 
 
 def _place(job: "JobPlan") -> str:
@@ -209,6 +217,29 @@ def _memory(training: "Training") -> tuple[str, ...]:
         _gib(stage.total_bytes),
         f"{_gib(memory.capacity_bytes)} {stage.total_bytes / memory.capacity_bytes:.0%}",
     )
+
+
+def _speed(training: "Training") -> tuple[str, ...]:
+    speed = training.speed
+    assert speed is not None  # noqa: S101 -- only such a training is asked for
+    rate = speed.tokens_per_second_per_gpu
+    return (
+        f"{speed.step_seconds:.3g} s",
+        f"{rate:,.0f}",
+        f"{speed.tflops_per_gpu:.0f}",
+        f"{speed.mfu:.0%}",
+        f"{speed.low:,.0f}",
+        f"{speed.high:,.0f}",
+        _duration(training.tokens / rate / training.layout.gpus),
+    )
+
+
+def _duration(seconds: float) -> str:
+    """Write a time in the largest unit that it fills."""
+    for unit, size in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _gib(count: int) -> str:

@@ -151,6 +151,7 @@ def _training(training: "Training") -> "dict[str, Json]":
         },
         "tokens": training.tokens,
         "checkpoint_bytes": training.checkpoint_bytes,
+        "throughput": dict(asdict(training.speed)) if training.speed else None,
         "memory": {
             "per_gpu_bytes": memory.per_gpu_bytes,
             "capacity_bytes": memory.capacity_bytes,

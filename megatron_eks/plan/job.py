@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from megatron_eks.plan.resources import Resources
     from megatron_eks.predict.layout import Layout
     from megatron_eks.predict.memory import MemoryEstimate
+    from megatron_eks.predict.throughput import Speed
 
 MIB = 1024**2
 
@@ -64,6 +65,8 @@ class Training:
     model: "ModelShape"
     layout: "Layout"
     memory: "MemoryEstimate"
+    speed: "Speed | None"
+    """None where the GPU's peak is unknown."""
     checkpoint_bytes: int
     tokens: int
     """Tokens of the whole run."""

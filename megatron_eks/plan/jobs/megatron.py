@@ -13,9 +13,10 @@ from megatron_eks.plan.jobs.common import (
     log_directory,
     ranks,
 )
-from megatron_eks.plan.jobs.layout import job_layout, job_memory, model_shape
+from megatron_eks.plan.jobs.layout import hardware, job_batch, job_layout, job_memory, model_shape
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
 from megatron_eks.predict.parameters import parameters
+from megatron_eks.predict.throughput import megatron_speed
 
 if TYPE_CHECKING:
     from megatron_eks.config.job import MegatronJob, MegatronRun
@@ -55,10 +56,12 @@ def plan_training(job: "MegatronRun", cluster: "ClusterPlan") -> Training:
     model = model_shape(job.model)
     layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
     training = job.training
+    found = hardware(instance)
     return Training(
         model=model,
         layout=layout,
         memory=job_memory(job, model, layout, instance),
+        speed=megatron_speed(model, layout, job_batch(job, layout), found) if found else None,
         checkpoint_bytes=parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER,
         tokens=training.train_iters * training.global_batch_size * training.sequence_length,
     )

@@ -14,7 +14,7 @@ from megatron_eks.plan.jobs.common import (
     ranks,
     token_file,
 )
-from megatron_eks.plan.jobs.layout import capacity_bytes, model_shape
+from megatron_eks.plan.jobs.layout import capacity_bytes, hardware, model_shape
 from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.memory import MemoryEstimate
 from megatron_eks.predict.parameters import parameters
@@ -23,6 +23,7 @@ from megatron_eks.predict.replicas import (
     estimate_copied,
     estimate_sharded,
 )
+from megatron_eks.predict.throughput import fsdp_speed
 
 if TYPE_CHECKING:
     from megatron_eks.catalog.instances import InstanceType
@@ -66,16 +67,21 @@ def _batch(job: "TorchRun") -> Batch:
         sequence_length=training.sequence_length,
         microbatches=1,
         recompute="full" if training.activation_checkpointing else "none",
+        fp8=training.precision == "fp8",
     )
 
 
 def _training(job: "TorchRun", instance: "InstanceType", memory: MemoryEstimate) -> Training:
     model, training = model_shape(job.model), job.training
     gpus = job.nodes * gpus_per_node(job, instance)
+    layout = Layout(tensor=1, pipeline=1, context=1, data=gpus, sequence_parallel=False)
+    # DDP reduces fp32 gradients once, which travels as far as what FSDP gathers and reduces.
+    found = hardware(instance)
     return Training(
         model=model,
-        layout=Layout(tensor=1, pipeline=1, context=1, data=gpus, sequence_parallel=False),
+        layout=layout,
         memory=memory,
+        speed=fsdp_speed(model, layout, _batch(job), found) if found else None,
         checkpoint_bytes=parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER,
         tokens=training.max_steps * training.train_batch_size * gpus * training.sequence_length,
     )
