@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks import __version__
 from megatron_eks.config.errors import ConfigError
-from megatron_eks.ops import check, explain, local, plan, validate
+from megatron_eks.ops import check, explain, local, plan, predict, validate
 from megatron_eks.ops.output import FORMATS
 from megatron_eks.project import DEFAULT_CLUSTER
 
@@ -61,6 +61,8 @@ def _run(options: argparse.Namespace) -> int:
             return validate.run(options.files, options.cluster, options.output, today())
         case "plan":
             return plan.run(options.cluster, options.output, today())
+        case "predict":
+            return predict.run(options.file, options.output)
         case "local":
             return local.run(options.action, options.cluster, options.nodes, options.output)
         case "explain":
@@ -100,6 +102,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     _cluster(command)
     _output(command, "tables, or everything")
+
+    command = _command(
+        commands, "predict", "Predict memory and speed of a run on hardware of your own."
+    )
+    command.add_argument(
+        "file", type=Path, metavar="FILE", help="GPU, model, layout and batch; docs/predictions.md"
+    )
+    _output(command, "tables, or the same as data")
 
     command = _command(commands, "check", "Apply the rules to templates and manifests on disk.")
     command.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or folders")

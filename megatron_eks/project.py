@@ -64,7 +64,7 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     wanted = [job for _, job in files.jobs]
     cluster = plan_cluster(files.config, image_tags(files.config), wanted)
     outputs_file = cluster_file.with_name("outputs.json")
-    document = _read(outputs_file) if outputs_file.exists() else None
+    document = read_document(outputs_file) if outputs_file.exists() else None
     repositories: dict[str, str] = {
         image.name: f"{image.repository}:{image.tag}" for image in cluster.images
     }
@@ -94,7 +94,7 @@ def load_project(cluster_file: Path, today: "date") -> Project:
 
 def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Files:
     """Parse and check a cluster file and job files; collect every finding of all of them."""
-    document = _read(cluster_file)
+    document = read_document(cluster_file)
     config, findings = parse_cluster(document)
     if config is not None:
         findings += document.locate(check_cluster(config, today))
@@ -103,7 +103,7 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
     parsed: list[tuple[Document, AnyJob]] = []
     neighbours = Neighbours()
     for path in dict.fromkeys(jobs):
-        job_document = _read(path)
+        job_document = read_document(path)
         job, job_findings = parse_job(job_document)
         findings += job_findings
         if job is not None:
@@ -149,7 +149,8 @@ def _check(
         yield from check_window(job, config, today)
 
 
-def _read(path: Path) -> Document:
+def read_document(path: Path) -> Document:
+    """Read a configuration file; what is wrong with it becomes its findings."""
     shown = _shown(path)
     try:
         return read_mapping(path.read_text(encoding="utf-8"), shown)

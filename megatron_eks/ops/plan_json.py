@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from megatron_eks.plan.capacity import CapacityPlan
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.job import JobPlan, Training
+    from megatron_eks.predict.memory import MemoryEstimate
     from megatron_eks.project import Project
 
 
@@ -152,12 +153,15 @@ def _training(training: "Training") -> "dict[str, Json]":
         "tokens": training.tokens,
         "checkpoint_bytes": training.checkpoint_bytes,
         "throughput": dict(asdict(training.speed)) if training.speed else None,
-        "memory": {
-            "per_gpu_bytes": memory.per_gpu_bytes,
-            "capacity_bytes": memory.capacity_bytes,
-            "overhead_bytes": OVERHEAD_BYTES,
-            "stages": [
-                {**asdict(stage), "total_bytes": stage.total_bytes} for stage in memory.stages
-            ],
-        },
+        "memory": memory_as_json(memory),
+    }
+
+
+def memory_as_json(memory: "MemoryEstimate") -> "dict[str, Json]":
+    """Return what a run takes of each GPU, by pipeline stage."""
+    return {
+        "per_gpu_bytes": memory.per_gpu_bytes,
+        "capacity_bytes": memory.capacity_bytes,
+        "overhead_bytes": OVERHEAD_BYTES,
+        "stages": [{**asdict(stage), "total_bytes": stage.total_bytes} for stage in memory.stages],
     }

@@ -26,7 +26,7 @@ def activations(
 ) -> float:
     """Return the bytes that a stage of so many layers keeps, and works on."""
     tokens = batch.rank_tokens(layout)
-    layer = tokens * layer_bytes_per_token(model, layout)
+    layer = tokens * layer_bytes_per_token(model, layout, fp8=batch.fp8)
     shard = layout.tensor if layout.sequence_parallel else 1
     layer_input = tokens * _BF16 * model.hidden_size / shard
     chunk = layers / layout.virtual_pipeline
@@ -45,17 +45,23 @@ def activations(
     return stored * layout.microbatches_in_flight(stage, batch.microbatches) + working
 
 
-def layer_bytes_per_token(model: "ModelShape", layout: "Layout") -> float:
-    """Return what one layer keeps for a token on a rank."""
+def layer_bytes_per_token(model: "ModelShape", layout: "Layout", *, fp8: bool = False) -> float:
+    """Return what one layer keeps for a token on a rank.
+
+    With FP8, Transformer Engine keeps what goes into a matrix product as one byte, and the output
+    of attention both ways, because attention's own backward pass needs it in bf16.
+    """
     hidden = model.hidden_size
+    kept = 1 if fp8 else _BF16
     masks = 2 * hidden if model.hidden_dropout else 0  # a byte each, of two dropouts
-    regional = 4 * _BF16 * hidden + masks  # inputs and outputs of two norms
+    regional = 2 * (_BF16 + kept) * hidden + masks  # inputs and outputs of two norms
     query = model.num_attention_heads * model.kv_channels
     key_value = 2 * max(model.num_query_groups, layout.tensor) * model.kv_channels
     # Query, output of attention, the softmax's fp32 normaliser of each head; key and value.
     attention = _BF16 * (2 * query + key_value) + _FP32 * model.num_attention_heads
+    attention += query if fp8 else 0
     # SwiGLU keeps gate, value and product; GELU keeps its input and output.
-    feed_forward = _BF16 * (3 if model.swiglu else 2) * model.ffn_hidden_size
+    feed_forward = (_BF16 * (2 if model.swiglu else 1) + kept) * model.ffn_hidden_size
     if model.num_experts is not None:
         # A token goes to several experts, and stands before and behind each of them once more, on
         # every rank that shares the expert.

@@ -4,6 +4,7 @@ Zhao et al. 2023, "PyTorch FSDP" (arXiv 2304.11277): of a sharded model a rank h
 weights, gradients and optimizer in fp32, and for a moment whole layers in bf16.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from megatron_eks.predict.activations import LOGITS_BYTES_PER_ENTRY, activations, logits
@@ -67,7 +68,8 @@ def _estimate(
     held: int,
     moment: int,
 ) -> MemoryEstimate:
-    kept = activations(model, layout, batch, model.num_layers, 0)
+    # torchao casts to FP8 in passing, and keeps what comes in as bf16.
+    kept = activations(model, layout, replace(batch, fp8=False), model.num_layers, 0)
     if batch.recompute == "selective":
         kept *= _SELECTIVE
     output = logits(model, layout, batch) / LOGITS_BYTES_PER_ENTRY * _LOGITS_BYTES_PER_ENTRY
