@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks import __version__
 from megatron_eks.config.errors import ConfigError
-from megatron_eks.ops import check, explain, local, plan, predict, validate
+from megatron_eks.ops import check, explain, local, plan, predict, search, validate
 from megatron_eks.ops.output import FORMATS
 from megatron_eks.project import DEFAULT_CLUSTER
 
@@ -60,7 +60,7 @@ def _run(options: argparse.Namespace) -> int:
         case "validate":
             return validate.run(options.files, options.cluster, options.output, today())
         case "plan":
-            return plan.run(options.cluster, options.output, today())
+            return _plan(options)
         case "predict":
             return predict.run(options.file, options.output)
         case "local":
@@ -69,6 +69,12 @@ def _run(options: argparse.Namespace) -> int:
             return explain.run(options.code, options.output, sys.stdout)
         case _:
             return check.run(options.paths, options.output, sys.stdout)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    if options.search is None:
+        return plan.run(options.cluster, options.output, today())
+    return search.run(options.cluster, options.search, options.write, options.output, today())
 
 
 def today() -> "date":
@@ -99,6 +105,16 @@ def _parser() -> argparse.ArgumentParser:
 
     command = _command(
         commands, "plan", "Print what will exist, what it costs, and whether jobs fit."
+    )
+    command.add_argument(
+        "--search",
+        nargs="?",
+        const="",
+        metavar="JOB",
+        help="the fastest layouts that fit, of one Megatron job or of all",
+    )
+    command.add_argument(
+        "--write", type=Path, metavar="FILE", help="with --search JOB: the job with the best layout"
     )
     _cluster(command)
     _output(command, "tables, or everything")
