@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.pins import THIRD_PARTY_IMAGES
 from megatron_eks.catalog.pricing import AS_OF
-from megatron_eks.plan.cost import cluster_cost
+from megatron_eks.plan.cost import cluster_cost, job_cost
 from megatron_eks.plan.storage import CHANGES
 from megatron_eks.predict.memory import OVERHEAD_BYTES
 from megatron_eks.predict.parameters import parameters
@@ -24,7 +24,7 @@ def plan_as_json(project: "Project") -> "Json":
     return {
         "cluster": _cluster(project.cluster),
         "cost": _cost(project.cluster),
-        "jobs": [_job(job) for job in project.jobs],
+        "jobs": [_job(job, project.cluster.region) for job in project.jobs],
         "preview": bool(project.preview),
         "warnings": [dict(finding.as_json()) for finding in (*project.warnings, *project.preview)],
     }
@@ -126,7 +126,8 @@ def _cost(plan: "ClusterPlan") -> "Json":
     }
 
 
-def _job(job: "JobPlan") -> "Json":
+def _job(job: "JobPlan", region: str) -> "Json":
+    cost = job_cost(job, region)
     return {
         "name": job.name,
         "kind": job.kind,
@@ -135,6 +136,7 @@ def _job(job: "JobPlan") -> "Json":
         "gpus": job.gpus,
         "image": job.image.uri,
         **(_training(job.training) if job.training else {}),
+        **({"cost": dict(asdict(cost))} if cost else {}),
         "resources": dict(asdict(job.resources)),
     }
 
@@ -153,6 +155,7 @@ def _training(training: "Training") -> "dict[str, Json]":
         "tokens": training.tokens,
         "checkpoint_bytes": training.checkpoint_bytes,
         "throughput": dict(asdict(training.speed)) if training.speed else None,
+        "goodput": dict(asdict(training.goodput)) if training.goodput else None,
         "memory": memory_as_json(memory),
     }
 

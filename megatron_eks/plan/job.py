@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from megatron_eks.config.outputs import Image
     from megatron_eks.plan.pools import PoolPlan
     from megatron_eks.plan.resources import Resources
+    from megatron_eks.predict.goodput import Goodput
     from megatron_eks.predict.layout import Layout
     from megatron_eks.predict.memory import MemoryEstimate
     from megatron_eks.predict.throughput import Speed
@@ -70,6 +71,8 @@ class Training:
     checkpoint_bytes: int
     tokens: int
     """Tokens of the whole run."""
+    goodput: "Goodput | None" = None
+    """None where the speed is unknown."""
 
 
 @dataclass(frozen=True)

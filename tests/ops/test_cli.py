@@ -173,6 +173,14 @@ def test_plan_as_json_has_the_contract_of_predictions():
         job["memory"]["per_gpu_bytes"] < job["memory"]["capacity_bytes"] == (40346 - 3072) * 1024**2
     )
     assert [stage["stage"] for stage in job["memory"]["stages"]] == [0]
+    throughput = job["throughput"]
+    assert throughput["low"] < throughput["tokens_per_second_per_gpu"] < throughput["high"]
+    tokens = throughput["tokens_per_second_per_gpu"] * 16 * throughput["step_seconds"]
+    assert round(tokens) == 512 * 4096
+    assert 0.99 < job["goodput"]["low"] <= job["goodput"]["expected"] <= job["goodput"]["high"] < 1
+    # Two p4d nodes at 21.957642 USD an hour for 5.6 days.
+    assert job["cost"]["usd_per_hour"] == 43.915284
+    assert job["cost"]["usd_low"] < job["cost"]["usd"] < job["cost"]["usd_high"]
     pool = plan["cluster"]["gpu_pools"][0]
     assert (pool["max_gpus"], pool["efa_interfaces_per_node"]) == (16, 4)
     assert plan["preview"] is True

@@ -10,6 +10,7 @@ from megatron_eks.plan.jobs.common import (
     Program,
     gpus_per_node,
     guard_args,
+    job_goodput,
     log_directory,
     ranks,
 )
@@ -57,11 +58,14 @@ def plan_training(job: "MegatronRun", cluster: "ClusterPlan") -> Training:
     layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
     training = job.training
     found = hardware(instance)
+    speed = megatron_speed(model, layout, job_batch(job, layout), found) if found else None
+    size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
     return Training(
         model=model,
         layout=layout,
         memory=job_memory(job, model, layout, instance),
-        speed=megatron_speed(model, layout, job_batch(job, layout), found) if found else None,
-        checkpoint_bytes=parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER,
+        speed=speed,
+        goodput=job_goodput(job, cluster, layout.gpus, size, speed) if speed else None,
+        checkpoint_bytes=size,
         tokens=training.train_iters * training.global_batch_size * training.sequence_length,
     )

@@ -10,6 +10,7 @@ from megatron_eks.plan.jobs.common import (
     config_file,
     gpus_per_node,
     guard_args,
+    job_goodput,
     log_directory,
     ranks,
     token_file,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 def plan_fsdp(job: "FsdpJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
     instance = cluster.pool(job.pool).instance
-    training = _training(job, instance, fsdp_memory(job, model_shape(job.model), instance))
+    training = _training(job, cluster, fsdp_memory(job, model_shape(job.model), instance))
     program = _program("train_fsdp", job, cluster)
     return ranks(job, cluster, images, program, training=training)
 
@@ -43,7 +44,7 @@ def plan_fsdp(job: "FsdpJob", cluster: "ClusterPlan", images: Images) -> JobPlan
 def plan_ddp(job: "DdpJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
     """Plan a job that has passed the checks; it needs no operator."""
     instance = cluster.pool(job.pool).instance
-    training = _training(job, instance, ddp_memory(job, model_shape(job.model), instance))
+    training = _training(job, cluster, ddp_memory(job, model_shape(job.model), instance))
     program = _program("train_ddp", job, cluster)
     return ranks(job, cluster, images, program, training=training, workload="indexed_job")
 
@@ -71,18 +72,22 @@ def _batch(job: "TorchRun") -> Batch:
     )
 
 
-def _training(job: "TorchRun", instance: "InstanceType", memory: MemoryEstimate) -> Training:
+def _training(job: "TorchRun", cluster: "ClusterPlan", memory: MemoryEstimate) -> Training:
+    instance = cluster.pool(job.pool).instance
     model, training = model_shape(job.model), job.training
     gpus = job.nodes * gpus_per_node(job, instance)
     layout = Layout(tensor=1, pipeline=1, context=1, data=gpus, sequence_parallel=False)
     # DDP reduces fp32 gradients once, which travels as far as what FSDP gathers and reduces.
     found = hardware(instance)
+    speed = fsdp_speed(model, layout, _batch(job), found) if found else None
+    size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
     return Training(
         model=model,
         layout=layout,
         memory=memory,
-        speed=fsdp_speed(model, layout, _batch(job), found) if found else None,
-        checkpoint_bytes=parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER,
+        speed=speed,
+        goodput=job_goodput(job, cluster, gpus, size, speed) if speed else None,
+        checkpoint_bytes=size,
         tokens=training.max_steps * training.train_batch_size * gpus * training.sequence_length,
     )
 
