@@ -2,10 +2,11 @@
 
 import sys
 
-from benchmarks import errors, operator_scale, prepare, search, synth
+from benchmarks import errors, operator_scale, prepare, report, search, synth
 from megatron_eks.ops.output import table
 
 if __name__ == "__main__":
+    report.main()
     rows = [*errors.rows(), *search.rows(), *synth.rows(), *prepare.rows(), *operator_scale.rows()]
     lines = table(("WHAT", "MEDIAN", "BAR", ""), rows)
     sys.stdout.writelines(f"{line}\n" for line in lines)
