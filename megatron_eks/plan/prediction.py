@@ -50,9 +50,11 @@ def check_prediction(wanted: "PredictionFile") -> "Iterator[Finding]":
     if wanted.framework == "fsdp" and parallelism.pipeline > 1:
         found = f"{parallelism.pipeline} pipeline stages, and FSDP has one"
         yield Finding(Code.LAYOUT_LAYERS, (*path, "pipeline"), found, "use framework: megatron")
-    if model.num_layers % (parallelism.pipeline * (parallelism.virtual_pipeline or 1)):
-        found = f"stages and their chunks do not divide {model.num_layers} layers"
-        yield Finding(Code.LAYOUT_LAYERS, (*path, "pipeline"), found, "use divisors")
+    stages = parallelism.pipeline * (parallelism.virtual_pipeline or 1)
+    if stages > model.num_layers:
+        found = f"{stages} stages and chunks, and the model has {model.num_layers} layers"
+        remedy = "use at most one for each layer"
+        yield Finding(Code.LAYOUT_LAYERS, (*path, "pipeline"), found, remedy)
     if model.num_attention_heads % parallelism.tensor:
         found = f"{parallelism.tensor} does not divide {model.num_attention_heads} attention heads"
         yield Finding(Code.LAYOUT_HEADS, (*path, "tensor"), found, "use a divisor")

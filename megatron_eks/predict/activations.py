@@ -63,7 +63,7 @@ def layer_bytes_per_token(model: "ModelShape", layout: "Layout", *, fp8: bool = 
     attention = _BF16 * (2 * query + key_value) + _FP32 * model.num_attention_heads
     attention += query if fp8 else 0
     # SwiGLU keeps gate, value and product; GELU keeps its input and output.
-    feed_forward = (_BF16 * (2 if model.swiglu else 1) + kept) * model.ffn_hidden_size
+    feed_forward: float = (_BF16 * (2 if model.swiglu else 1) + kept) * model.ffn_hidden_size
     if model.num_experts is not None:
         # A token goes to several experts, and stands before and behind each of them once more, on
         # every rank that shares the expert.

@@ -33,6 +33,17 @@ class Layout:
         """Replicas of each expert: experts lie over the same GPUs in a grid of their own."""
         return self.tensor * self.context * self.data // (self.expert * self.expert_tensor)
 
+    def stage_layers(self, layers: int, stage: int) -> int:
+        """Return the layers of a stage.
+
+        Where stages do not divide them, embedding and loss count as a layer each (Megatron-LM's
+        `--account-for-embedding-in-pipeline-split`), or the first stages have one more.
+        """
+        ends = (stage == 0) + (stage == self.pipeline - 1)
+        if layers % self.pipeline and not (layers + 2) % self.pipeline:
+            return (layers + 2) // self.pipeline - ends
+        return layers // self.pipeline + (stage < layers % self.pipeline)
+
     def microbatches_in_flight(self, stage: int, microbatches: int) -> float:
         """Return how many forward passes a stage has done before its first backward pass.
 

@@ -96,7 +96,7 @@ def estimate(
 
 def _stage(model: "ModelShape", layout: "Layout", batch: "Batch", index: int) -> StageMemory:
     first, last = index == 0, index == layout.pipeline - 1
-    layers = model.num_layers // layout.pipeline
+    layers = layout.stage_layers(model.num_layers, index)
     in_layers = layers * layer_parameters(model, layout.tensor)
     table = padded_vocabulary(model.vocab_size, layout.tensor) * model.hidden_size // layout.tensor
     # A tied output layer is the first stage's table on one stage, and a copy of it on several.

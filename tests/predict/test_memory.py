@@ -148,3 +148,48 @@ def test_more_parallelism_never_needs_more_memory(tensor, pipeline, data, micro,
     assert (
         gib(Layout(tensor, pipeline, 1, data), replace(batch, micro_batch_size=micro * 2)) >= base
     )
+
+
+@given(
+    preset=st.sampled_from(sorted(PRESETS)),
+    tensor=st.sampled_from([1, 2, 4]),
+    pipeline=st.sampled_from([1, 2]),
+    recompute=st.sampled_from(["none", "selective", "full"]),
+    sequence_parallel=st.booleans(),
+)
+def test_more_tensor_parallelism_never_needs_more_memory(
+    preset, tensor, pipeline, recompute, *, sequence_parallel
+):
+    """Up to the number of query groups, with vocabularies that are padded alike."""
+    model = replace(PRESETS[preset], vocab_size=131072)
+    batch = Batch(1, 4096, 16, recompute)
+    for held in (True, False):
+        layouts = [
+            Layout(
+                size,
+                pipeline,
+                1,
+                8,
+                sequence_parallel=sequence_parallel,
+                distributed_optimizer=held,
+                expert_tensor=size if model.num_experts else 1,
+            )
+            for size in (tensor, 2 * tensor)
+        ]
+        assert model.num_query_groups % (2 * tensor) == 0
+        assert gib(layouts[1], batch, model) <= gib(layouts[0], batch, model)
+
+
+@pytest.mark.parametrize(
+    ("layers", "pipeline", "expected"),
+    [
+        (126, 8, [15, 16, 16, 16, 16, 16, 16, 15]),
+        (32, 4, [8, 8, 8, 8]),
+        (61, 4, [16, 15, 15, 15]),
+        (5, 1, [5]),
+    ],
+)
+def test_layers_are_divided_among_stages(layers, pipeline, expected):
+    """Embedding and loss count as layers where that divides; otherwise the first have one more."""
+    layout = Layout(1, pipeline, 1, 1)
+    assert [layout.stage_layers(layers, stage) for stage in range(pipeline)] == expected

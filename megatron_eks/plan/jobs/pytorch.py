@@ -68,7 +68,6 @@ def _batch(job: "TorchRun") -> Batch:
         sequence_length=training.sequence_length,
         microbatches=1,
         recompute="full" if training.activation_checkpointing else "none",
-        fp8=training.precision == "fp8",
     )
 
 
