@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from megatron_eks.catalog.models import ModelShape
+    from megatron_eks.config.architecture import ModelSpec
     from megatron_eks.config.errors import Path
     from megatron_eks.config.prediction import PredictionFile
     from megatron_eks.predict.layout import Recompute
@@ -36,11 +37,12 @@ class Prediction:
 
 def check_prediction(wanted: "PredictionFile") -> "Iterator[Finding]":
     """Yield what keeps a run from being one: a model without a shape, a layout that is none."""
-    shapeless = list(check_model(wanted.model))
+    spec = _complete(wanted)
+    shapeless = list(check_model(spec))
     yield from shapeless
     if shapeless:
         return
-    model, parallelism = model_shape(wanted.model), wanted.parallelism
+    model, parallelism = model_shape(spec), wanted.parallelism
     inner = parallelism.tensor * parallelism.pipeline * parallelism.context
     path: Path = ("parallelism",)
     if wanted.gpus % inner:
@@ -83,7 +85,7 @@ def _experts(wanted: "PredictionFile", model: "ModelShape") -> "Iterator[Finding
 
 def predict(wanted: "PredictionFile") -> Prediction:
     """Predict a run that has passed the checks."""
-    model, layout, gpu = model_shape(wanted.model), _layout(wanted), wanted.gpu
+    model, layout, gpu = model_shape(_complete(wanted)), _layout(wanted), wanted.gpu
     batch = _batch(wanted, layout)
     capacity = tensor_capacity_bytes(int(gpu.memory_gib * GIB * _USABLE))
     hardware = Hardware(
@@ -102,6 +104,21 @@ def predict(wanted: "PredictionFile") -> Prediction:
         shards = min(shards, max(1, wanted.gpus_per_node // layout.tensor))
     memory = estimate_sharded(model, batch, capacity, shards=shards, layout=layout)
     return Prediction(model, layout, memory, fsdp_speed(model, layout, batch, hardware))
+
+
+def _complete(wanted: "PredictionFile") -> "str | ModelSpec":
+    """Fill in what Megatron-LM derives from other sizes (`validate_args`)."""
+    spec = wanted.model
+    if isinstance(spec, str) or spec.preset or not (spec.hidden_size and spec.num_attention_heads):
+        return spec
+    derived = {
+        "ffn_hidden_size": 4 * spec.hidden_size,
+        "kv_channels": spec.hidden_size // spec.num_attention_heads,
+        "num_query_groups": spec.num_attention_heads,
+        "max_position_embeddings": wanted.training.sequence_length,
+    }
+    missing = {name: size for name, size in derived.items() if getattr(spec, name) is None}
+    return spec.model_copy(update=missing)
 
 
 def _layout(wanted: "PredictionFile") -> Layout:

@@ -100,6 +100,20 @@ def test_fsdp_takes_its_own_names(predict):
     assert predict(own)[1] == predict(megatron)[1]
 
 
+def test_what_megatron_derives_may_be_left_out(predict):
+    """Feed-forward size, heads' channels, query groups and positions follow from the others."""
+    sizes = {"num_layers": 24, "hidden_size": 2048, "num_attention_heads": 16, "vocab_size": 50304}
+    derived = {
+        "ffn_hidden_size": 8192,
+        "kv_channels": 128,
+        "num_query_groups": 16,
+        "max_position_embeddings": 2048,
+    }
+    base = {key: LLAMA[key] for key in ("gpu", "gpus", "gpus_per_node")}
+    base |= {"training": {"sequence_length": 2048}}
+    assert predict(base | {"model": sizes})[1] == predict(base | {"model": sizes | derived})[1]
+
+
 def test_stages_need_not_divide_the_layers(predict):
     """Llama 3.1 405B has 126 layers; NVIDIA publishes 292 tokens a second on eight stages."""
     published = LLAMA | {
