@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.build_context import build_arguments, content_tag
-from megatron_eks.config.errors import Code, ConfigError, Finding, has_errors
+from megatron_eks.config.allowances import apply, on_lines
+from megatron_eks.config.errors import Code, ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob, MegatronRun
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs
@@ -43,6 +44,8 @@ class Project:
     """What each pool is tested with."""
     outputs: Outputs
     warnings: tuple[Finding, ...]
+    allowed: tuple[Finding, ...]
+    """Warnings that a comment in the files allows, with its reason."""
     preview: tuple[Finding, ...]
     """What rendered manifests lack until the cluster is deployed."""
 
@@ -87,7 +90,8 @@ def load_project(cluster_file: Path, today: "date") -> Project:
         jobs=jobs,
         validation=plan_validation(cluster, outputs.images),
         outputs=outputs,
-        warnings=files.findings,
+        warnings=tuple(each for each in files.findings if each.level is not Level.ALLOWED),
+        allowed=tuple(each for each in files.findings if each.level is Level.ALLOWED),
         preview=tuple(preview_warning(outputs, used, shown, deploy)),
     )
 
@@ -95,6 +99,7 @@ def load_project(cluster_file: Path, today: "date") -> Project:
 def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Files:
     """Parse and check a cluster file and job files; collect every finding of all of them."""
     document = read_document(cluster_file)
+    read_files = [document]
     config, findings = parse_cluster(document)
     if config is not None:
         findings += document.locate(check_cluster(config, today))
@@ -104,6 +109,7 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
     neighbours = Neighbours()
     for path in dict.fromkeys(jobs):
         job_document = read_document(path)
+        read_files.append(job_document)
         job, job_findings = parse_job(job_document)
         findings += job_findings
         if job is not None:
@@ -115,7 +121,11 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
     documents = {each.file: each for each, _ in parsed}
     for file, finding in check_together([(job, each.file) for each, job in parsed], config):
         findings += documents[file].locate([finding])
-    return Files(config, tuple(parsed), tuple(sorted(findings, key=_order)))
+    allowances = [each for read in read_files for each in read.allowances]
+    placed = [((finding.file, finding.line), finding) for finding in findings]
+    # Only warnings: what is an error here, AWS, Kubernetes or Megatron refuses as well.
+    judged = [finding for _, finding in apply(placed, allowances, (Level.WARNING,))]
+    return Files(config, tuple(parsed), tuple(sorted(judged, key=_order)))
 
 
 def job_files(cluster_file: Path) -> list[Path]:
@@ -153,7 +163,9 @@ def read_document(path: Path) -> Document:
     """Read a configuration file; what is wrong with it becomes its findings."""
     shown = _shown(path)
     try:
-        return read_mapping(path.read_text(encoding="utf-8"), shown)
+        text = path.read_text(encoding="utf-8")
+        document = read_mapping(text, shown)
+        document.allowances += on_lines(text, shown)
     except FileNotFoundError:
         found, remedy = "no such file", "check the path, or name another file with CLUSTER_CONFIG"
     except UnicodeDecodeError:
@@ -162,6 +174,8 @@ def read_document(path: Path) -> Document:
         found, remedy = "a folder", "name the files in it"
     except OSError as error:
         found, remedy = f"cannot be read: {error.strerror}", "check the path and its permissions"
+    else:
+        return document
     return Document(shown, findings=[Finding(Code.FILE_UNREADABLE, (), found, remedy).at(shown, 1)])
 
 
@@ -171,5 +185,5 @@ def _shown(path: Path) -> str:
     return str(path) if inside.startswith("..") else inside
 
 
-def _order(finding: Finding) -> tuple[bool, str, int]:
-    return finding.level != "error", finding.file, finding.line
+def _order(finding: Finding) -> tuple[int, str, int]:
+    return [*Level].index(finding.level), finding.file, finding.line

@@ -4,12 +4,15 @@ from collections.abc import Callable, Iterator
 
 from megatron_eks.config.errors import Finding
 from megatron_eks.rules import (
+    access,
     capacity,
     clusters,
     controls,
     interfaces,
+    listed_values,
     lustre,
     lustre_ports,
+    megatron_runs,
     networks,
     node_groups,
     node_start,
@@ -23,7 +26,9 @@ from megatron_eks.rules import (
     relations,
     rendezvous,
     roles,
+    scheduling,
     security_groups,
+    template_details,
     variables,
     workload_set,
 )
@@ -65,6 +70,20 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     networks.placement,
     networks.addon_settings,
     pod_roles.every_bucket,
+    listed_values.listed,
+    listed_values.one_of_two,
+    listed_values.labels,
+    access.access_entries,
+    access.open_policies,
+    access.open_trust,
+    access.wide_policies,
+    access.identity_agent,
+    template_details.addresses,
+    template_details.endpoints,
+    template_details.builds,
+    template_details.keeping,
+    template_details.lustre_details,
+    template_details.addon_versions,
 )
 
 MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
@@ -78,10 +97,10 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     variables.refused_variables,
     variables.secrets,
     variables.duplicate_variables,
+    megatron_runs.queues,
     pods.quantities,
     pods.extended_resources,
     pods.memory_volumes,
-    pods.pinned_images,
     pods.host_network_dns,
     pods.efa_requested,
     pod_fields.labels,
@@ -102,12 +121,19 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
 )
 
 SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
+    pods.pinned_images,
     relations.named_objects,
     relations.claims,
     relations.lustre_volumes,
     relations.quotas,
+    relations.limit_ranges,
     relations.twice,
+    scheduling.selected_nodes,
+    scheduling.taints,
+    scheduling.node_room,
+    scheduling.nodes_enough,
     workload_set.services,
+    workload_set.selectors,
     workload_set.ranks_cut_off,
     workload_set.pod_security,
 )

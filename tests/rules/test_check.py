@@ -206,6 +206,8 @@ def test_texts_for_template_engines_are_ignored(tmp_path):
     (tmp_path / "env.template").write_text("A=1\n: [")
     other = tmp_path / "other.yaml"
     other.write_text("{{ if .Values.on }}\nkind: Pod\n{{ end }}\n")
+    (tmp_path / "envsubst.yaml").write_text("kind: Pod\nmetadata: {name: ${NAME}}\n")
+    (tmp_path / "terraform.yaml").write_text("kind: Pod\n%{ if on }\nmetadata: {}\n%{ endif }\n")
     assert check(tmp_path) == (0, [])
     code, (line,) = check(other)
     assert (code, line.split(":")[0]) == (2, f"error MEKS-0002 {other}")
