@@ -80,6 +80,12 @@ def _too_narrow(groups: list[Resource], templates: TemplateSet) -> Iterator[Find
         if from_groups and not any(rule.peer in names for rule in incoming):
             found = "no rule admits the file servers themselves, and they talk to each other"
             yield groups[0].find(Code.LUSTRE_PORTS, ("SecurityGroupIngress",), found, _REMEDY)
+        alone = from_groups and all(rule.peer in names for rule in incoming)
+        nodes = [each for each in launch_templates(templates) if each.node_groups]
+        if alone and nodes and not any(_on_nodes(group, templates) for group in groups):
+            found = "only the file servers themselves are admitted, and no node carries the group"
+            path = ("SecurityGroupIngress",)
+            yield groups[0].find(Code.LUSTRE_PORTS, path, found, _REMEDY, Level.WARNING)
         for client in {
             rule.group: None for rule in incoming if rule.group and rule.group not in groups
         }:

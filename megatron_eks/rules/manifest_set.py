@@ -87,6 +87,12 @@ def _others(manifest: Manifest) -> Iterator[Reference]:
     if manifest.kind == "PersistentVolumeClaim" and (name := text(spec.get("volumeName"))):
         yield Reference(("spec", "volumeName"), "PersistentVolume", name)
     if manifest.kind in {"RoleBinding", "ClusterRoleBinding"}:
+        for index, value in enumerate(items(manifest.body.get("subjects")) or []):
+            subject = mapping(value) or {}
+            account = text(subject.get("name"))
+            own = subject.get("namespace") in {None, manifest.namespace}
+            if subject.get("kind") == "ServiceAccount" and account and own:
+                yield Reference(("subjects", index, "name"), "ServiceAccount", account)
         role = mapping(manifest.body.get("roleRef")) or {}
         kind, name = text(role.get("kind")), text(role.get("name"))
         if kind in {"Role", "ClusterRole"} and name is not None:

@@ -46,6 +46,14 @@ _SECTIONS: Shape = {
         }
     },
 }
+# CloudFormation User Guide, "Pseudo parameters reference".
+_PSEUDO = frozenset(
+    f"AWS::{name}"
+    for name in (
+        *("AccountId", "NoValue", "NotificationARNs", "Partition", "Region", "StackId"),
+        *("StackName", "URLSuffix"),
+    )
+)
 _PROGRAMS = frozenset({"Args", "Command", "EntryPoint", "Metadata"})
 _SUB = re.compile(r"\$\{([^!$}][^}]*)\}")
 
@@ -98,6 +106,11 @@ def _type(resource: Resource, known: "Mapping[str, object]") -> Iterator[Finding
 
 
 def _attributes(resource: Resource) -> Iterator[Finding]:
+    after = resource.body.get("DependsOn")
+    listed = after if isinstance(after, list) else [after]
+    if not is_absent(after) and not all(isinstance(each, str) for each in listed):
+        found, remedy = "DependsOn of something else than names", "write the names of resources"
+        yield resource.find(Code.PROPERTY, ("DependsOn",), found, remedy)
     for key in resource.body:
         if key not in _ATTRIBUTES and not key.startswith("Fn::"):
             close = get_close_matches(key, _ATTRIBUTES, 1, _CLOSE)
@@ -149,9 +162,9 @@ def _unresolved(
 ) -> Iterator[tuple[Path, str, str]]:
     names = templates.names(file)
     for path, name in named if names is not None else ():
-        if names is None or name in names.known or name.startswith("AWS::"):
+        if names is None or name in names.known or name in _PSEUDO:
             continue
-        close = get_close_matches(name, names.known, 1, _CLOSE)
+        close = get_close_matches(name, [*names.known, *_PSEUDO], 1, _CLOSE)
         if close or names.whole:
             found = f"no resource and no parameter {shown(name)} in this template"
             remedy = f"did you mean {close[0]}?" if close else "add it, or import it"

@@ -32,6 +32,7 @@ from megatron_eks.rules import (
     routes,
     security_groups,
     training_flags,
+    validated,
     variables,
     wiring,
     workload_set,
@@ -82,6 +83,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     policy_documents.documents,
     wiring.ranges,
     wiring.zones,
+    wiring.services,
     wiring.parts,
     wiring.group_rules,
     routes.ways_out,
@@ -126,6 +128,12 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     pod_runtime.needless_privilege,
     pod_runtime.file_owners,
     pod_runtime.broad_rights,
+    validated.volumes,
+    validated.probes,
+    validated.namespaces,
+    validated.networks,
+    validated.names,
+    fields.kinds,
     fields.fields,
 )
 

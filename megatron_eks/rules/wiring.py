@@ -21,6 +21,7 @@ from megatron_eks.rules.values import (
 )
 
 _CLOSE = 0.75
+_SERVICES = ("aws.", "cn.com.amazonaws.", "com.amazonaws.")
 _ELSEWHERE = ("cn-", "eu-isoe-", "eusc-", "us-iso")
 _RANGES = frozenset(
     {
@@ -106,6 +107,24 @@ def zones(templates: TemplateSet) -> Iterator[Finding]:
             yield resource.find(Code.RANGE, ("AvailabilityZone",), found, remedy)
 
 
+def services(templates: TemplateSet) -> Iterator[Finding]:
+    """Require names of services as an endpoint takes them.
+
+    EC2 API, CreateVpcEndpoint.ServiceName.
+    """
+    for endpoint in templates.resources("AWS::EC2::VPCEndpoint"):
+        name = text(endpoint.properties.get("ServiceName"))
+        if name is not None and not is_placeholder(name) and not name.startswith(_SERVICES):
+            found, remedy = f"{shown(name)} is no service", "write it as com.amazonaws.REGION.NAME"
+            yield endpoint.find(Code.NETWORK_PART, ("ServiceName",), found, remedy)
+        gateway = text(endpoint.properties.get("VpcEndpointType")) in {None, "Gateway"}
+        typed = is_absent(endpoint.properties.get("VpcEndpointType"))
+        if (typed or gateway) and is_absent(endpoint.properties.get("RouteTableIds")):
+            found, remedy = "in no route table, so nothing goes through it", "name the route tables"
+            path: Path = ("RouteTableIds",)
+            yield endpoint.find(Code.NETWORK_PART, path, found, remedy, Level.WARNING)
+
+
 def parts(templates: TemplateSet) -> Iterator[Finding]:
     """Require the parts without which a network is none.
 
@@ -116,9 +135,7 @@ def parts(templates: TemplateSet) -> Iterator[Finding]:
     for kind, needs in _ONE_OF.items():
         for resource in templates.resources(kind):
             for names in needs:
-                if resource.body.get("Properties") is not None and all(
-                    is_absent(resource.properties.get(name)) for name in names
-                ):
+                if all(is_absent(resource.properties.get(name)) for name in names):
                     found = f"{kind} needs one of {', '.join(names[:4])}"
                     whole = (names_of := templates.names(resource.file)) and names_of.whole
                     # Something else may complete a fragment.

@@ -83,6 +83,32 @@ _MODE_OF_FILES = "whole 0 511"
 _PORT = "whole 1 65535"
 # pkg/apis/core/validation, apps/validation and batch/validation say this in code alone.
 _CHECKED: dict[tuple[str, str], Json] = {
+    **{
+        (f"{version} {kind}", "spec!"): None  # needed, and of the kind that the schema says
+        for version, kind in (
+            *(("v1", kind) for kind in ("PersistentVolume", "PersistentVolumeClaim", "Service")),
+            *(("apps/v1", kind) for kind in KINDS["apps/v1"]),
+            *(("batch/v1", kind) for kind in KINDS["batch/v1"]),
+        )
+    },
+    ("PodTemplateSpec", "spec!"): None,
+    ("PersistentVolumeSpec", "capacity!"): None,
+    ("PersistentVolumeClaimSpec", "resources!"): {
+        "requests!": {"storage!": "any"},
+        "limits": {"*": "any"},
+    },
+    ("RoleRef", "kind!"): {"=": ["ClusterRole", "Role"]},
+    ("Subject", "kind!"): {"=": ["Group", "ServiceAccount", "User"]},
+    ("PodFailurePolicyRule", "action!"): {"=": ["Count", "FailIndex", "FailJob", "Ignore"]},
+    ("ScopedResourceSelectorRequirement", "operator!"): {
+        "=": ["DoesNotExist", "Exists", "In", "NotIn"]
+    },
+    ("ScopedResourceSelectorRequirement", "scopeName!"): {
+        "=": [
+            *("BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating"),
+            *("PriorityClass", "Terminating", "VolumeAttributesClass"),
+        ]
+    },
     ("CSIDriverSpec", "fsGroupPolicy"): {"=": ["File", "None", "ReadWriteOnceWithFSType"]},
     ("ConfigMapVolumeSource", "defaultMode"): _MODE_OF_FILES,
     ("Container", "imagePullPolicy"): {"=": ["Always", "IfNotPresent", "Never"]},
@@ -106,9 +132,9 @@ _CHECKED: dict[tuple[str, str], Json] = {
     ("NetworkPolicyPort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
     ("NetworkPolicySpec", "policyTypes"): [{"=": ["Egress", "Ingress"]}],
     ("NodeSelectorRequirement", "operator!"): {"=": [*_OPERATORS["="], "Gt", "Lt"]},
-    ("PersistentVolumeClaimSpec", "accessModes"): _MODES,
+    ("PersistentVolumeClaimSpec", "accessModes!"): _MODES,
     ("PersistentVolumeClaimSpec", "volumeMode"): {"=": ["Block", "Filesystem"]},
-    ("PersistentVolumeSpec", "accessModes"): _MODES,
+    ("PersistentVolumeSpec", "accessModes!"): _MODES,
     ("PersistentVolumeSpec", "persistentVolumeReclaimPolicy"): {
         "=": ["Delete", "Recycle", "Retain"]
     },
@@ -205,8 +231,11 @@ def kubernetes() -> dict[str, Json]:
             shapes[f"{version} {kind}"] = _without(kind, _shape(schema, named))
     job = read_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for (name, key), checked in _CHECKED.items():
-        assert key in shapes[f"#{name}"], (name, key)
-        shapes[f"#{name}"][key] = checked
+        part = shapes[f"#{name}"] if f"#{name}" in shapes else shapes[name]
+        old = next(each for each in part if each.removesuffix("!") == key.removesuffix("!"))
+        part[key] = checked or part[old]
+        if old != key:
+            del part[old]
     shapes["kubeflow.org/v1 PyTorchJob"] = _of_definition(job)
     return shapes
 
