@@ -13,6 +13,8 @@ from megatron_eks.config.errors import Code, Finding, Path
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from megatron_eks.config.allowances import Allowance
+
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 # PyYAML's own types of its events know neither their marks nor their values.
@@ -61,6 +63,8 @@ class Document:
     value: Json = None
     places: dict[Path, Place] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    allowances: "list[Allowance[tuple[str, int]]]" = field(default_factory=list)
+    """What its comments allow, where somebody read them."""
 
     def line(self, path: Path) -> int:
         """Return the line of a path, or of its nearest existing parent."""

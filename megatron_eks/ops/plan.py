@@ -1,9 +1,12 @@
 """`meks plan`: what will exist, what it costs, and whether the jobs fit."""
 
 import sys
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.pricing import AS_OF, EFS_USD_PER_GIB_MONTH
+from megatron_eks.config.errors import dotted
+from megatron_eks.ops import carried
 from megatron_eks.ops.output import structured, table
 from megatron_eks.ops.plan_json import plan_as_json
 from megatron_eks.plan.cost import cluster_cost
@@ -16,19 +19,23 @@ if TYPE_CHECKING:
     from datetime import date
     from pathlib import Path
 
+    from megatron_eks.config.errors import Finding
     from megatron_eks.plan.capacity import CapacityPlan
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.job import JobPlan, Training
     from megatron_eks.predict.memory import Layout
 
+_WIDTH = 80
+
 
 def run(cluster_file: "Path", output: str, today: "date") -> int:
     """Print the plan of a cluster and its jobs; raise ConfigError when there is none."""
     project = load_project(cluster_file, today)
+    allowed = carried.allowed(project)
     if output == "table":
-        sys.stdout.write("\n".join(_sections(project)) + "\n")
+        sys.stdout.write("\n".join([*_sections(project), *_allowed(allowed)]) + "\n")
     else:
-        sys.stdout.write(structured(plan_as_json(project), output))
+        sys.stdout.write(structured(plan_as_json(project, allowed), output))
     sys.stderr.writelines(f"{finding}\n" for finding in (*project.warnings, *project.preview))
     return 0
 
@@ -73,6 +80,18 @@ def _sections(project: Project) -> "Iterator[str]":
     if project.jobs:
         yield ""
         yield from _jobs(project.jobs)
+
+
+def _allowed(findings: "Sequence[Finding]") -> "Iterator[str]":
+    """One paragraph for each thing that somebody allows, with the reason given."""
+    if findings:
+        yield ""
+        yield "ALLOWED ON PURPOSE"
+    for each in findings:
+        place = f"{each.code} {each.file}:{each.line} {dotted(each.path)}"
+        for line in (place, each.found, each.remedy):
+            indent = "" if line is place else "  "
+            yield from wrap(line, _WIDTH, initial_indent=indent, subsequent_indent="  ")
 
 
 def _network(plan: "ClusterPlan") -> "Iterator[str]":

@@ -10,6 +10,9 @@ from megatron_eks.plan.storage import CHANGES
 from megatron_eks.predict.memory import OVERHEAD_BYTES, parameters
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from megatron_eks.config.errors import Finding
     from megatron_eks.config.load import Json
     from megatron_eks.plan.capacity import CapacityPlan
     from megatron_eks.plan.cluster import ClusterPlan
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from megatron_eks.project import Project
 
 
-def plan_as_json(project: "Project") -> "Json":
+def plan_as_json(project: "Project", allowed: "Sequence[Finding]") -> "Json":
     """Return the plan as plain JSON values."""
     return {
         "cluster": _cluster(project.cluster),
@@ -25,6 +28,7 @@ def plan_as_json(project: "Project") -> "Json":
         "jobs": [_job(job) for job in project.jobs],
         "preview": bool(project.preview),
         "warnings": [dict(finding.as_json()) for finding in (*project.warnings, *project.preview)],
+        "allowed": [dict(finding.as_json()) for finding in allowed],
     }
 
 

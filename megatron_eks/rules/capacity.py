@@ -108,6 +108,14 @@ def capacity_blocks(templates: TemplateSet) -> Iterator[Finding]:
         )
         if template is not None:
             yield from _block_template(template)
+        sizes = mapping(group.properties.get("ScalingConfig")) or {}
+        for key in ("DesiredSize", "MinSize"):
+            if (number(sizes.get(key)) or 0) > 0:
+                found = "nodes are wanted before the block starts, and the stack fails without them"
+                remedy = "set it to 0, and scale up when the block has started"
+                path = ("ScalingConfig", key)
+                yield group.find(Code.CAPACITY_RESERVATION, path, found, remedy, Level.WARNING)
+                break
         if len(items(group.properties.get("Subnets")) or []) > 1:
             found, remedy = "a Capacity Block is in one zone", "name the one subnet of its zone"
             yield group.find(Code.CAPACITY_RESERVATION, ("Subnets",), found, remedy)

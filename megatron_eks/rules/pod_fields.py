@@ -57,6 +57,10 @@ def _is_label(written: str) -> bool:
     return len(written) <= _LABEL_LENGTH and _LABEL_VALUE.fullmatch(written) is not None
 
 
+# Volumes that the operator adds to every pod (kubeflow/mpi-operator, pkg/controller).
+_OF_THE_MPI_OPERATOR = {"mpi-job-config", "mpi-job-kubectl", "ssh-auth"}
+
+
 def mounts(manifest: Manifest) -> Iterator[Finding]:
     """Require a volume for every mount.
 
@@ -69,6 +73,7 @@ def mounts(manifest: Manifest) -> Iterator[Finding]:
         if volumes is None:
             continue
         known = {text((mapping(volume) or {}).get("name")) for volume in volumes}
+        known |= _OF_THE_MPI_OPERATOR if manifest.kind == "MPIJob" else set()
         for container in pod.containers:
             for index, mount in enumerate(items(container.body.get("volumeMounts")) or []):
                 name = text((mapping(mount) or {}).get("name"))

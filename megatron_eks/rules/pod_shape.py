@@ -50,8 +50,6 @@ _GROUPS = {
     "PriorityClass": "scheduling.k8s.io",
 }
 _VERSIONS = {"batch": "v1", "apps": "v1", "": "v1", "kubeflow.org": "v1"}
-_FOREIGN_JOBS = frozenset({"batch.volcano.sh"})
-"""Groups with a kind of their own that bears the name of one of Kubernetes'."""
 
 
 def api_versions(manifest: Manifest) -> Iterator[Finding]:

@@ -79,7 +79,9 @@ def shapes(templates: TemplateSet) -> Iterator[Finding]:
         yield from _attributes(resource)
         names = templates.names(resource.file)
         for misfit in misfits(dict(resource.properties), shape, known, loose=True):
-            yield _finding(resource, misfit, whole=names is not None and names.whole)
+            # Something else may complete a fragment.
+            if not misfit.missing or (names is not None and names.whole):
+                yield _finding(resource, misfit)
 
 
 def _of_a_section(file: str, misfit: Misfit) -> Finding:
@@ -124,13 +126,10 @@ def _attributes(resource: Resource) -> Iterator[Finding]:
             yield resource.find(Code.PROPERTY, (key,), found, f"use {' or '.join(allowed)}")
 
 
-def _finding(resource: Resource, misfit: Misfit, *, whole: bool) -> Finding:
+def _finding(resource: Resource, misfit: Misfit) -> Finding:
     key = str(misfit.path[-1]) if misfit.path else ""
-    level = Level.ERROR
     if misfit.missing:
         found, remedy = f"{resource.type} needs {key} here", f"add {key}"
-        # Something else may complete a fragment.
-        level = Level.ERROR if whole else Level.WARNING
     elif misfit.known:
         close = get_close_matches(key, misfit.known, 1, _CLOSE)
         found = f"{resource.type} has no {shown(key)} here"
@@ -138,7 +137,7 @@ def _finding(resource: Resource, misfit: Misfit, *, whole: bool) -> Finding:
     else:
         found = f"{shown(misfit.value)} is not what {resource.type} takes here"
         remedy = f"write {misfit.expected}"
-    return resource.find(Code.PROPERTY, misfit.path, found, remedy, level)
+    return resource.find(Code.PROPERTY, misfit.path, found, remedy)
 
 
 def references(templates: TemplateSet) -> Iterator[Finding]:

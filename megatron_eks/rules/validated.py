@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.errors import Code, Finding, Level, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.shapes import KUBERNETES, table
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
 
@@ -155,7 +156,7 @@ def names(manifest: Manifest) -> Iterator[Finding]:
     Kubernetes, "Object Names and IDs".
     """
     metadata = mapping(manifest.body.get("metadata"))
-    known = text(manifest.body.get("apiVersion")) is not None and manifest.kind
+    known = f"{text(manifest.body.get('apiVersion'))} {manifest.kind}" in table(KUBERNETES)
     if not known or metadata is None:
         return
     if is_absent(metadata.get("name")) and is_absent(metadata.get("generateName")):
