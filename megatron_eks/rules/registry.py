@@ -149,6 +149,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     pod_runtime.broad_rights,
     validated.volumes,
     validated.probes,
+    validated.instance_types,
     validated.namespaces,
     validated.networks,
     validated.names,

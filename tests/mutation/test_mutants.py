@@ -20,7 +20,7 @@ CLUSTERS = ("", "lustre_over_efa", "without_a_way_out", "github")
 JOBS = ("megatron-cpt-techpulse", "data-prep-techpulse")
 # The custom resource's definition is upstream's, and the control plane's tests install it.
 SKIPPED = ("CustomResourceDefinition", "ValidatingWebhookConfiguration")
-PART = 2
+PART = 3
 """One of so many mutants is tried, the same ones each time; `--mutants=all` tries all."""
 
 Seen = set[tuple[str, str]]

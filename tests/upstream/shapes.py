@@ -83,19 +83,14 @@ _MODE_OF_FILES = "whole 0 511"
 _PORT = "whole 1 65535"
 # pkg/apis/core/validation, apps/validation and batch/validation say this in code alone.
 _CHECKED: dict[tuple[str, str], Json] = {
-    **{
-        (f"{version} {kind}", "spec!"): None  # needed, and of the kind that the schema says
-        for version, kind in (
-            *(("v1", kind) for kind in ("PersistentVolume", "PersistentVolumeClaim", "Service")),
-            *(("apps/v1", kind) for kind in KINDS["apps/v1"]),
-            *(("batch/v1", kind) for kind in KINDS["batch/v1"]),
-        )
-    },
+    # Needed, and of the kind that the schema says; others without a spec may be patches.
+    ("v1 PersistentVolume", "spec!"): None,
+    ("v1 PersistentVolumeClaim", "spec!"): None,
     ("PodTemplateSpec", "spec!"): None,
     ("PersistentVolumeSpec", "capacity!"): None,
     ("PersistentVolumeClaimSpec", "resources!"): {
-        "requests!": {"storage!": "any"},
-        "limits": {"*": "any"},
+        "requests!": {"storage!": "quantity"},
+        "limits": {"*": "quantity"},
     },
     ("RoleRef", "kind!"): {"=": ["ClusterRole", "Role"]},
     ("Subject", "kind!"): {"=": ["Group", "ServiceAccount", "User"]},
@@ -160,6 +155,7 @@ _CHECKED: dict[tuple[str, str], Json] = {
     ("WeightedPodAffinityTerm", "weight!"): "whole 1 100",
 }
 
+_TYPED = {"IntOrString": "port", "Quantity": "quantity"}
 _SCALARS = {"string": "text", "integer": "whole", "number": "number", "boolean": "truth"}
 
 
@@ -216,6 +212,8 @@ def kubernetes() -> dict[str, Json]:
         if not reference:
             return _shape(schema, named)
         name = reference.rpartition(".")[2]
+        if name in _TYPED:
+            return _TYPED[name]
         if _scalar(definitions[reference]):
             return _shape(definitions[reference], named)
         if f"#{name}" not in shapes:
@@ -252,6 +250,9 @@ def _of_definition(schema: Json) -> Json:
     if "containers" in properties.get("spec", {}).get("properties", {}):
         return "#PodTemplateSpec"
     shape = _shape(schema, _of_definition)
+    if {"replicas", "restartPolicy", "template"} <= {*properties}:
+        # pytorchjob_webhook.go refuses a replica type without containers.
+        return {("template!" if key == "template" else key): each for key, each in shape.items()}
     return shape | {"metadata": "#ObjectMeta"} if "metadata" in properties else shape
 
 
