@@ -136,6 +136,10 @@ def _incomplete(group: Resource, direction: Direction, rules: list[Rule]) -> Ite
     if any(rule.is_range and opened[rule.peer] == _PORTS for rule in rules):
         # A range of addresses with all of the ports may hold every other peer.
         return
+    ranges = {rule.peer for rule in rules if rule.is_range and opened[rule.peer]}
+    # A range that only CloudFormation knows may be the same as another one.
+    if len(ranges) > 1 and any("{" in peer for peer in ranges):
+        return
     if not any(opened.values()):
         found = f"no {direction.lower()} rule opens Lustre's ports, TCP {_RANGES}"
         yield group.find(Code.LUSTRE_PORTS, (f"SecurityGroup{direction}",), found, _REMEDY)
