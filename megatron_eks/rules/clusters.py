@@ -31,7 +31,6 @@ _ADDON_NAMES = frozenset(addon.name for addon in ADDONS) | {
     "snapshot-controller",
 }
 _SURELY_MEANT = 0.85
-_ADDON_VERSION = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+.*-eksbuild\.[0-9]+")
 
 
 def endpoint(templates: TemplateSet) -> Iterator[Finding]:
@@ -86,11 +85,6 @@ def addon_names(templates: TemplateSet) -> Iterator[Finding]:
     EKS User Guide, "Available Amazon EKS add-ons from AWS"; names of the Marketplace are others.
     """
     for addon in templates.resources("AWS::EKS::Addon"):
-        version = text(addon.properties.get("AddonVersion"))
-        if version is not None and not _ADDON_VERSION.fullmatch(version):
-            found = f"{shown(version)} is no version of an add-on"
-            remedy = "write it as v1.20.4-eksbuild.1"
-            yield addon.find(Code.ADDON_NAME, ("AddonVersion",), found, remedy)
         name = text(addon.properties.get("AddonName"))
         if name is None or name in _ADDON_NAMES or "_" in name:
             continue

@@ -9,6 +9,36 @@ from megatron_eks.rules.values import is_absent, shown, text
 from megatron_eks.rules.workloads import Manifest
 
 _CLOSE = 0.75
+_NEARLY = 0.85
+_OTHERS = frozenset({"ControllerRevision", "Endpoints", "Event", "List", "Node", "PodTemplate"})
+# Versions of these are judged by pod_shape.api_versions, or are the affair of others.
+_GROUPS = frozenset(
+    {
+        *("apps", "batch", "extensions", "kubeflow.org", "networking.k8s.io", "policy"),
+        *("rbac.authorization.k8s.io", "scheduling.k8s.io", "storage.k8s.io"),
+    }
+)
+
+
+def kinds(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a kind or a version that is nearly one of Kubernetes'.
+
+    Kubernetes 1.35, API reference; kubectl finds no resource of that name.
+    """
+    version, kind = text(manifest.body.get("apiVersion")) or "", manifest.kind
+    pairs = [name.split(" ") for name in table(KUBERNETES) if not name.startswith("#")]
+    if not kind or [version, kind] in pairs or kind in _OTHERS:
+        return
+    versions = [each for each, name in pairs if name == kind]
+    names = [name for each, name in pairs if each == version]
+    close = get_close_matches(version, versions, 1, _CLOSE)
+    nearly = get_close_matches(kind, names, 1, _NEARLY)
+    if close and version.rpartition("/")[0] not in _GROUPS:
+        found = f"no API {shown(version)} has a kind {kind}"
+        yield manifest.find(Code.API_VERSION, ("apiVersion",), found, f"did you mean {close[0]}?")
+    elif nearly:
+        found = f"{version} has no kind {shown(kind)}"
+        yield manifest.find(Code.API_VERSION, ("kind",), found, f"did you mean {nearly[0]}?")
 
 
 def fields(manifest: Manifest) -> Iterator[Finding]:

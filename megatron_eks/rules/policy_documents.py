@@ -61,7 +61,8 @@ def _document(
     resource: Resource, path: Path, name: str, body: dict[str, Json]
 ) -> Iterator[Finding]:
     version = body.get("Version")
-    if isinstance(version, str) and version not in _VERSIONS and not is_placeholder(version):
+    known = is_absent(version) or is_intrinsic(version) or version in _VERSIONS
+    if not known and not (isinstance(version, str) and is_placeholder(version)):
         remedy = f'use "{_VERSIONS[0]}"'
         yield _wrong(resource, (*path, "Version"), f"{shown(version)} is no version", remedy)
     for key in body:
@@ -109,7 +110,8 @@ def _statement(
 
 def _actions(resource: Resource, path: Path, value: Json) -> Iterator[Finding]:
     for each in [value] if isinstance(value, str) else items(value) or []:
-        if isinstance(each, str) and not _ACTION.fullmatch(each) and not is_placeholder(each):
+        unknown = isinstance(each, dict) or (isinstance(each, str) and is_placeholder(each))
+        if not unknown and not (isinstance(each, str) and _ACTION.fullmatch(each)):
             yield _wrong(resource, path, f"{shown(each)} is no action", "write it as s3:GetObject")
 
 

@@ -46,6 +46,14 @@ _SECTIONS: Shape = {
         }
     },
 }
+# CloudFormation User Guide, "Pseudo parameters reference".
+_PSEUDO = frozenset(
+    f"AWS::{name}"
+    for name in (
+        *("AccountId", "NoValue", "NotificationARNs", "Partition", "Region", "StackId"),
+        *("StackName", "URLSuffix"),
+    )
+)
 _PROGRAMS = frozenset({"Args", "Command", "EntryPoint", "Metadata"})
 _SUB = re.compile(r"\$\{([^!$}][^}]*)\}")
 
@@ -71,7 +79,9 @@ def shapes(templates: TemplateSet) -> Iterator[Finding]:
         yield from _attributes(resource)
         names = templates.names(resource.file)
         for misfit in misfits(dict(resource.properties), shape, known, loose=True):
-            yield _finding(resource, misfit, whole=names is not None and names.whole)
+            # Something else may complete a fragment.
+            if not misfit.missing or (names is not None and names.whole):
+                yield _finding(resource, misfit)
 
 
 def _of_a_section(file: str, misfit: Misfit) -> Finding:
@@ -98,6 +108,11 @@ def _type(resource: Resource, known: "Mapping[str, object]") -> Iterator[Finding
 
 
 def _attributes(resource: Resource) -> Iterator[Finding]:
+    after = resource.body.get("DependsOn")
+    listed = after if isinstance(after, list) else [after]
+    if not is_absent(after) and not all(isinstance(each, str) for each in listed):
+        found, remedy = "DependsOn of something else than names", "write the names of resources"
+        yield resource.find(Code.PROPERTY, ("DependsOn",), found, remedy)
     for key in resource.body:
         if key not in _ATTRIBUTES and not key.startswith("Fn::"):
             close = get_close_matches(key, _ATTRIBUTES, 1, _CLOSE)
@@ -111,13 +126,10 @@ def _attributes(resource: Resource) -> Iterator[Finding]:
             yield resource.find(Code.PROPERTY, (key,), found, f"use {' or '.join(allowed)}")
 
 
-def _finding(resource: Resource, misfit: Misfit, *, whole: bool) -> Finding:
+def _finding(resource: Resource, misfit: Misfit) -> Finding:
     key = str(misfit.path[-1]) if misfit.path else ""
-    level = Level.ERROR
     if misfit.missing:
         found, remedy = f"{resource.type} needs {key} here", f"add {key}"
-        # Something else may complete a fragment.
-        level = Level.ERROR if whole else Level.WARNING
     elif misfit.known:
         close = get_close_matches(key, misfit.known, 1, _CLOSE)
         found = f"{resource.type} has no {shown(key)} here"
@@ -125,7 +137,7 @@ def _finding(resource: Resource, misfit: Misfit, *, whole: bool) -> Finding:
     else:
         found = f"{shown(misfit.value)} is not what {resource.type} takes here"
         remedy = f"write {misfit.expected}"
-    return resource.find(Code.PROPERTY, misfit.path, found, remedy, level)
+    return resource.find(Code.PROPERTY, misfit.path, found, remedy)
 
 
 def references(templates: TemplateSet) -> Iterator[Finding]:
@@ -149,9 +161,9 @@ def _unresolved(
 ) -> Iterator[tuple[Path, str, str]]:
     names = templates.names(file)
     for path, name in named if names is not None else ():
-        if names is None or name in names.known or name.startswith("AWS::"):
+        if names is None or name in names.known or name in _PSEUDO:
             continue
-        close = get_close_matches(name, names.known, 1, _CLOSE)
+        close = get_close_matches(name, [*names.known, *_PSEUDO], 1, _CLOSE)
         if close or names.whole:
             found = f"no resource and no parameter {shown(name)} in this template"
             remedy = f"did you mean {close[0]}?" if close else "add it, or import it"

@@ -52,8 +52,10 @@ def findings_in_templates(documents: "Sequence[Document]", read: Read) -> list[F
         for name, body in (mapping((mapping(value) or {}).get("Resources")) or {}).items()
         for allowance in in_metadata((file, name), body, file, ("Resources", name))
     ]
-    # A finding may be about the whole of a template; what is allowed is allowed for a resource.
-    placed = [((each.file, str((*each.path, "", "")[1])), each) for each in check_templates(values)]
+    placed = [
+        ((each.file, str(each.path[1]) if each.path[1:] else ""), each)
+        for each in check_templates(values)
+    ]
     found = [finding for _, finding in apply(placed, allowances)]
     for file in {finding.file for finding in found}:
         if not places[file].places:

@@ -17,10 +17,10 @@ from megatron_eks.rules.values import (
     mapping,
     shown,
     text,
-    truth,
 )
 
 _CLOSE = 0.75
+_SERVICES = ("aws.", "cn.com.amazonaws.", "com.amazonaws.")
 _ELSEWHERE = ("cn-", "eu-isoe-", "eusc-", "us-iso")
 _RANGES = frozenset(
     {
@@ -106,45 +106,49 @@ def zones(templates: TemplateSet) -> Iterator[Finding]:
             yield resource.find(Code.RANGE, ("AvailabilityZone",), found, remedy)
 
 
+def services(templates: TemplateSet) -> Iterator[Finding]:
+    """Require names of services as an endpoint takes them.
+
+    EC2 API, CreateVpcEndpoint.ServiceName.
+    """
+    for endpoint in templates.resources("AWS::EC2::VPCEndpoint"):
+        name = text(endpoint.properties.get("ServiceName"))
+        if name is not None and not is_placeholder(name) and not name.startswith(_SERVICES):
+            found, remedy = f"{shown(name)} is no service", "write it as com.amazonaws.REGION.NAME"
+            yield endpoint.find(Code.NETWORK_PART, ("ServiceName",), found, remedy)
+        gateway = text(endpoint.properties.get("VpcEndpointType")) in {None, "Gateway"}
+        typed = is_absent(endpoint.properties.get("VpcEndpointType"))
+        if (typed or gateway) and is_absent(endpoint.properties.get("RouteTableIds")):
+            found, remedy = "in no route table, so nothing goes through it", "name the route tables"
+            path: Path = ("RouteTableIds",)
+            yield endpoint.find(Code.NETWORK_PART, path, found, remedy, Level.WARNING)
+
+
 def parts(templates: TemplateSet) -> Iterator[Finding]:
     """Require the parts without which a network is none.
 
     CloudFormation User Guide, AWS::EC2::Route, ::Subnet, ::VPC and others: one of several
-    properties is needed; EKS User Guide, "VPC and subnet considerations": without names of hosts
-    no node registers; EC2 API, CreateSecurityGroup: without a VPC it is the default one.
+    properties is needed; EC2 API, CreateSecurityGroup: without a VPC it is the default one.
     """
     for kind, needs in _ONE_OF.items():
         for resource in templates.resources(kind):
-            for names in needs:
-                if resource.body.get("Properties") is not None and all(
-                    is_absent(resource.properties.get(name)) for name in names
-                ):
+            for names in needs if _is_whole(resource, templates) else ():
+                if all(is_absent(resource.properties.get(name)) for name in names):
                     found = f"{kind} needs one of {', '.join(names[:4])}"
-                    whole = (names_of := templates.names(resource.file)) and names_of.whole
-                    # Something else may complete a fragment.
-                    level = Level.ERROR if whole else Level.WARNING
-                    remedy = f"add {names[0]}"
-                    yield resource.find(Code.NETWORK_PART, (names[0],), found, remedy, level)
+                    yield resource.find(Code.NETWORK_PART, (names[0],), found, f"add {names[0]}")
     vpcs = list(templates.resources("AWS::EC2::VPC"))
-    if any(True for _ in templates.resources("AWS::EKS::Cluster")):
-        for vpc in vpcs:
-            yield from _names_of_hosts(vpc)
     for group in templates.resources(GROUP) if vpcs else ():
-        if is_absent(group.properties.get("VpcId")):
+        if _is_whole(group, templates) and is_absent(group.properties.get("VpcId")):
             found = "no VPC, so the group goes into the account's default one"
             remedy = "name the VPC that the other resources are in"
             yield group.find(Code.NETWORK_PART, ("VpcId",), found, remedy)
     yield from _without_routes(templates)
 
 
-def _names_of_hosts(vpc: Resource) -> Iterator[Finding]:
-    for key, default in (("EnableDnsSupport", True), ("EnableDnsHostnames", False)):
-        value = vpc.properties.get(key)
-        if truth(value) is False or (is_absent(value) and not default):
-            found = f"{key} is {'off' if not is_absent(value) else 'not given, and off'}: "
-            found += "nodes of EKS cannot register"
-            level = Level.WARNING if is_absent(value) else Level.ERROR
-            yield vpc.find(Code.NETWORK_PART, (key,), found, "set it to true", level)
+def _is_whole(resource: Resource, templates: TemplateSet) -> bool:
+    """Tell a template from a fragment, which something else may complete."""
+    names = templates.names(resource.file)
+    return names is not None and names.whole
 
 
 def _without_routes(templates: TemplateSet) -> Iterator[Finding]:

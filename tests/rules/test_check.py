@@ -196,7 +196,7 @@ def test_text_of_other_forms(tmp_path):
     code, (line, *warnings) = check(tmp_path)
     assert code == 2
     assert line.startswith(f"error MEKS-0510 {tmp_path}/json.template:1 Resources.A.")
-    assert {warning.split()[1] for warning in warnings} == {"MEKS-0548", "MEKS-0560"}
+    assert {warning.split()[1] for warning in warnings} == {"MEKS-0548"}
 
 
 def test_texts_for_template_engines_are_ignored(tmp_path):
@@ -264,3 +264,12 @@ def test_a_file_is_read_only_to_find_a_line():
         ["Cluster"],
         read("Cluster").splitlines().index('  "Gpu": {') + 1,
     )
+
+
+def test_what_concerns_no_resource_has_a_line_too(tmp_path):
+    """A section with a slip in its name is found where it stands."""
+    path = tmp_path / "t.yaml"
+    path.write_text("Resources:\n  A: {Type: 'AWS::EC2::InternetGateway'}\nOutput:\n  B: {}\n")
+    code, (line,) = check(path)
+    assert code == 2
+    assert line.startswith(f"error MEKS-0560 {path}:3 Output: ")

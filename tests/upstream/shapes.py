@@ -83,6 +83,27 @@ _MODE_OF_FILES = "whole 0 511"
 _PORT = "whole 1 65535"
 # pkg/apis/core/validation, apps/validation and batch/validation say this in code alone.
 _CHECKED: dict[tuple[str, str], Json] = {
+    # Needed, and of the kind that the schema says; others without a spec may be patches.
+    ("v1 PersistentVolume", "spec!"): None,
+    ("v1 PersistentVolumeClaim", "spec!"): None,
+    ("PodTemplateSpec", "spec!"): None,
+    ("PersistentVolumeSpec", "capacity!"): None,
+    ("PersistentVolumeClaimSpec", "resources!"): {
+        "requests!": {"storage!": "quantity"},
+        "limits": {"*": "quantity"},
+    },
+    ("RoleRef", "kind!"): {"=": ["ClusterRole", "Role"]},
+    ("Subject", "kind!"): {"=": ["Group", "ServiceAccount", "User"]},
+    ("PodFailurePolicyRule", "action!"): {"=": ["Count", "FailIndex", "FailJob", "Ignore"]},
+    ("ScopedResourceSelectorRequirement", "operator!"): {
+        "=": ["DoesNotExist", "Exists", "In", "NotIn"]
+    },
+    ("ScopedResourceSelectorRequirement", "scopeName!"): {
+        "=": [
+            *("BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating"),
+            *("PriorityClass", "Terminating", "VolumeAttributesClass"),
+        ]
+    },
     ("CSIDriverSpec", "fsGroupPolicy"): {"=": ["File", "None", "ReadWriteOnceWithFSType"]},
     ("ConfigMapVolumeSource", "defaultMode"): _MODE_OF_FILES,
     ("Container", "imagePullPolicy"): {"=": ["Always", "IfNotPresent", "Never"]},
@@ -106,9 +127,9 @@ _CHECKED: dict[tuple[str, str], Json] = {
     ("NetworkPolicyPort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
     ("NetworkPolicySpec", "policyTypes"): [{"=": ["Egress", "Ingress"]}],
     ("NodeSelectorRequirement", "operator!"): {"=": [*_OPERATORS["="], "Gt", "Lt"]},
-    ("PersistentVolumeClaimSpec", "accessModes"): _MODES,
+    ("PersistentVolumeClaimSpec", "accessModes!"): _MODES,
     ("PersistentVolumeClaimSpec", "volumeMode"): {"=": ["Block", "Filesystem"]},
-    ("PersistentVolumeSpec", "accessModes"): _MODES,
+    ("PersistentVolumeSpec", "accessModes!"): _MODES,
     ("PersistentVolumeSpec", "persistentVolumeReclaimPolicy"): {
         "=": ["Delete", "Recycle", "Retain"]
     },
@@ -134,6 +155,7 @@ _CHECKED: dict[tuple[str, str], Json] = {
     ("WeightedPodAffinityTerm", "weight!"): "whole 1 100",
 }
 
+_TYPED = {"IntOrString": "port", "Quantity": "quantity"}
 _SCALARS = {"string": "text", "integer": "whole", "number": "number", "boolean": "truth"}
 
 
@@ -190,6 +212,8 @@ def kubernetes() -> dict[str, Json]:
         if not reference:
             return _shape(schema, named)
         name = reference.rpartition(".")[2]
+        if name in _TYPED:
+            return _TYPED[name]
         if _scalar(definitions[reference]):
             return _shape(definitions[reference], named)
         if f"#{name}" not in shapes:
@@ -205,8 +229,11 @@ def kubernetes() -> dict[str, Json]:
             shapes[f"{version} {kind}"] = _without(kind, _shape(schema, named))
     job = read_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for (name, key), checked in _CHECKED.items():
-        assert key in shapes[f"#{name}"], (name, key)
-        shapes[f"#{name}"][key] = checked
+        part = shapes[f"#{name}"] if f"#{name}" in shapes else shapes[name]
+        old = next(each for each in part if each.removesuffix("!") == key.removesuffix("!"))
+        part[key] = checked or part[old]
+        if old != key:
+            del part[old]
     shapes["kubeflow.org/v1 PyTorchJob"] = _of_definition(job)
     return shapes
 
@@ -223,6 +250,9 @@ def _of_definition(schema: Json) -> Json:
     if "containers" in properties.get("spec", {}).get("properties", {}):
         return "#PodTemplateSpec"
     shape = _shape(schema, _of_definition)
+    if {"replicas", "restartPolicy", "template"} <= {*properties}:
+        # pytorchjob_webhook.go refuses a replica type without containers.
+        return {("template!" if key == "template" else key): each for key, each in shape.items()}
     return shape | {"metadata": "#ObjectMeta"} if "metadata" in properties else shape
 
 

@@ -1,10 +1,10 @@
 """What CloudFormation and Kubernetes take where: the keys of each mapping, and kinds of values.
 
 The tables beside this file are written by tests/upstream/shapes.py. In them a text names a kind
-of value (`text`, `whole`, `number`, `truth`, `any`), the least and the most after it, or with `#`
-another entry; `[shape]` is a list, `{"=": [...]}` one of these texts, `{"*": shape}` a mapping with
-keys of one's own, and any other mapping has these keys, which `!` marks as needed. An entry with
-`@` holds the attributes of a resource type.
+of value (`text`, `whole`, `number`, `truth`, `port`, `quantity`, `any`), the least and the most
+after it, or with `#` another entry; `[shape]` is a list, `{"=": [...]}` one of these texts,
+`{"*": shape}` a mapping with keys of one's own, and any other mapping has these keys, which `!`
+marks as needed. An entry with `@` holds the attributes of a resource type.
 """
 
 import json
@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from megatron_eks.config.errors import Code, Finding, Path
 from megatron_eks.config.load import Json
+from megatron_eks.quantity import quantity
 from megatron_eks.rules.values import is_absent, is_intrinsic, is_placeholder, number, truth
 
 CLOUDFORMATION = File(__file__).with_name("cloudformation.json")
@@ -30,6 +31,8 @@ _SAID = {
     "whole": "a whole number",
     "number": "a number",
     "truth": "true or false",
+    "port": "a number or a name",
+    "quantity": "a quantity such as 8, 500m or 64Gi",
     "list": "a list",
     "mapping": "a mapping",
 }
@@ -171,9 +174,19 @@ def _is_truth(value: Json, loose: bool) -> bool:  # noqa: FBT001 -- all kinds ar
     return isinstance(value, bool) or (loose and truth(value) is not None)
 
 
+def _is_port(value: Json, loose: bool) -> bool:  # noqa: FBT001 -- all kinds are asked alike
+    return isinstance(value, str) or _is_whole(value, loose)
+
+
+def _is_quantity(value: Json, _: bool) -> bool:  # noqa: FBT001 -- all kinds are asked alike
+    return quantity(value) is not None
+
+
 _KINDS: Mapping[str, Callable[[Json, bool], bool]] = {
     "text": _is_text,
     "whole": _is_whole,
     "number": _is_number,
     "truth": _is_truth,
+    "port": _is_port,
+    "quantity": _is_quantity,
 }
