@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 120
 _MAX_DIGITS = 20
-_PLACEHOLDER = re.compile(r"\$|\{\{|<[A-Za-z_]|PLACEHOLDER")
+_PLACEHOLDER = re.compile(r"\$|\{\{|<[A-Za-z_]|%[sd]|__[A-Z_]+__|PLACEHOLDER|\bYOUR_[A-Z]")
 
 
 def text(value: "Json") -> str | None:
