@@ -16,12 +16,10 @@ from megatron_eks.rules.workloads import Manifest
 
 def check_manifests(objects: "Sequence[Json]") -> Iterator[Finding]:
     """Judge Kubernetes objects by themselves, then together; the elements of a List are objects."""
-    found = [mapping(element) for value in objects for _, element in elements(value)]
-    manifests = [Manifest(body) for body in found if body]
-    for manifest in manifests:
-        yield from _by_itself(manifest)
-    for _, finding in _together(manifests):
-        yield finding
+    bodies = [mapping(element) for value in objects for _, element in elements(value)]
+    manifests = [Manifest(body) for body in bodies if body]
+    found = [(manifest, each) for manifest in manifests for each in _by_itself(manifest)]
+    yield from (finding for _, finding in _once([*found, *_together(manifests)]))
 
 
 def check_manifest(value: Json) -> Iterator[Finding]:
@@ -38,6 +36,21 @@ def _by_itself(manifest: Manifest) -> Iterator[Finding]:
             yield manifest.find(Code.NOT_AN_OBJECT, (key,), found, f"add its {key}")
     for rule in MANIFEST_RULES:
         yield from rule(manifest)
+
+
+def _once(found: "Sequence[Found]") -> "list[Found]":
+    """Leave out a warning of a needless privilege where the namespace refuses it anyway."""
+    refused = {
+        (id(manifest), finding.path)
+        for manifest, finding in found
+        if finding.code is Code.POD_ABOVE_NAMESPACE
+    }
+    return [
+        (manifest, finding)
+        for manifest, finding in found
+        if finding.code is not Code.NEEDLESS_PRIVILEGE
+        or (id(manifest), finding.path) not in refused
+    ]
 
 
 def _together(
@@ -85,10 +98,9 @@ def findings_in_manifests(
     ]
     by_id = {id(each.manifest): each for each in placed}
     manifests = [each.manifest for each in placed]
-    found = [
-        (id(each.manifest), finding) for each in placed for finding in _by_itself(each.manifest)
-    ]
-    found += [(id(manifest), finding) for manifest, finding in _together(manifests, node_pools)]
+    alone = [(each, finding) for each in manifests for finding in _by_itself(each)]
+    every = _once([*alone, *_together(manifests, node_pools)])
+    found = [(id(manifest), finding) for manifest, finding in every]
     allowances = [
         allowance
         for number, each in by_id.items()
