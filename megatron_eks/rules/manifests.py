@@ -22,13 +22,6 @@ def check_manifests(objects: "Sequence[Json]") -> Iterator[Finding]:
     yield from (finding for _, finding in _once([*found, *_together(manifests)]))
 
 
-def check_manifest(value: Json) -> Iterator[Finding]:
-    """Judge one Kubernetes object."""
-    body = mapping(value)
-    if body:
-        yield from _by_itself(Manifest(body))
-
-
 def _by_itself(manifest: Manifest) -> Iterator[Finding]:
     for key in ("apiVersion", "kind"):
         if text(manifest.body.get(key)) is None:

@@ -9,7 +9,6 @@ from megatron_eks.config.load import Document
 from megatron_eks.rules import relations, scheduling
 from megatron_eks.rules.manifest_set import ManifestSet
 from megatron_eks.rules.manifests import (
-    check_manifest,
     check_manifests,
     findings_in_manifests,
     is_manifest,
@@ -120,7 +119,7 @@ def test_a_secret_is_never_printed():
             }
         }
     )
-    lines = [str(finding) for finding in check_manifest(job)]
+    lines = [str(finding) for finding in check_manifests([job])]
     assert len(lines) > 2
     assert not [line for line in lines if secret in line]
 
