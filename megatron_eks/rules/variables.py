@@ -122,6 +122,9 @@ def _is_harmless(name: str, value: str | None, container: Container, pod: Pod) -
     if name.endswith("_SOCKET_IFNAME"):
         # Names of a node's interfaces differ; that eth0 is none of them holds for every EKS AMI.
         return unknown or (pod.host_network and value not in {"eth0", "=eth0"})
+    if name == "NCCL_NET_PLUGIN":
+        # Only our own images name it already; `none` leaves NCCL with TCP.
+        return value != "none"
     if name.startswith("PET_"):
         return not RENDEZVOUS.fullmatch(name)
     # Secrets are the business of `secrets`, for every container.
