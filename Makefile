@@ -48,7 +48,7 @@ synth: setup ## Write the CloudFormation templates, the Kubernetes manifests and
 control-plane: setup-dev ## Build etcd, Kubernetes and the operator for this machine, once.
 	$(BIN)/python -m megatron_eks.local.kubernetes.build
 
-test: lint programs .venv-checkov/.installed control-plane ## Lint, then run every test.
+test: lint programs .venv-checkov/.installed tests/javascript/node_modules/.installed control-plane ## Lint, then run every test.
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 test-local: programs control-plane ## Run the tests on a real control plane alone.
@@ -75,6 +75,7 @@ lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade tak
 	$(UV_COMPILE) $(LOCK) -o requirements-programs.txt requirements-programs.in
 	$(UV_COMPILE) $(LOCK) -o requirements-checkov.txt requirements-checkov.in
 	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
+	$(NPM) --prefix tests/javascript install --package-lock-only --omit-lockfile-registry-resolved
 	cd assets/images/fsdp && $(CURDIR)/$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) \
 		--python-version 3.12 --python-platform x86_64-manylinux_2_34 --only-binary :all: \
 		--custom-compile-command "make lock" requirements.in -o requirements.txt
@@ -85,6 +86,7 @@ lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade tak
 generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m megatron_eks.config.schema
 	$(BIN)/python -m charts.platform.crd
+	$(BIN)/python -m tests.upstream.shapes
 	$(BIN)/python -m megatron_eks.ops.guide
 	$(BIN)/python -m megatron_eks.ops.explain
 
@@ -124,6 +126,10 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 .venv-checkov/.installed: requirements-checkov.txt | .venv/.dev
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-checkov
 	$(UV_SYNC) --python .venv-checkov/bin/python requirements-checkov.txt
+	@touch $@
+
+tests/javascript/node_modules/.installed: tests/javascript/package-lock.json | .venv/.runtime
+	$(NPM) --prefix tests/javascript ci
 	@touch $@
 
 node_modules/.installed: package-lock.json | .venv/.runtime

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.timing import ROOT, verdict
+from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.local.kubernetes import build, manifests, nodes
-from megatron_eks.local.kubernetes.client import Client, Object, wait_for
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.ops.output import table

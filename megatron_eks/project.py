@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING
 from megatron_eks.build_context import build_arguments, content_tag
 from megatron_eks.config.allowances import apply, on_lines
 from megatron_eks.config.errors import Code, ConfigError, Finding, Level, has_errors
-from megatron_eks.config.job import AnyJob, MegatronRun, TrainingJob
+from megatron_eks.config.job import AnyJob, MegatronRun
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.cluster_checks import check_cluster
-from megatron_eks.plan.data_access import s3_inputs, s3_outputs
 from megatron_eks.plan.image_checks import check_arguments
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.jobs.duration_checks import check_window
-from megatron_eks.plan.jobs.s3_checks import check_policy
 from megatron_eks.plan.jobs.source_checks import check_sources
 from megatron_eks.plan.jobs.table import check_job, plan_job
-from megatron_eks.plan.jobs.together_checks import Neighbours, check_room
+from megatron_eks.plan.jobs.together_checks import Neighbours, check_together
 from megatron_eks.plan.jobs.validation import plan_validation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import date
 
     from megatron_eks.config.cluster import ClusterConfig
@@ -85,8 +83,8 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     jobs = tuple(plan_job(job, cluster, outputs.images) for job in wanted)
     used = [job.image for job in jobs]
     shown = _shown(outputs_file)
-    config = "" if shown == "outputs.json" else f" -c config={_shown(cluster_file)}"
-    deploy = f"cdk deploy --all{config} --outputs-file {shown}"
+    cluster_option = "" if shown == "outputs.json" else f" --cluster {_shown(cluster_file)}"
+    deploy = f"meks deploy{cluster_option}"
     return Project(
         cluster=cluster,
         jobs=jobs,
@@ -98,8 +96,16 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     )
 
 
-def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Files:
-    """Parse and check a cluster file and job files; collect every finding of all of them."""
+def check_files(
+    cluster_file: Path,
+    jobs: "Iterable[Path]",
+    today: "date",
+    edit: "Callable[[Path, Document], Document]" = lambda _, document: document,
+) -> Files:
+    """Parse and check a cluster file and job files; collect every finding of all of them.
+
+    `edit` gets each job file as it was read, and returns what is checked in its place.
+    """
     document = _read(cluster_file)
     read_files = [document]
     config, findings = parse_cluster(document)
@@ -109,27 +115,20 @@ def check_files(cluster_file: Path, jobs: "Iterable[Path]", today: "date") -> Fi
         findings += document.locate(check_arguments(config, arguments))
     parsed: list[tuple[Document, AnyJob]] = []
     neighbours = Neighbours()
-    copies: dict[str, tuple[str, str]] = {}
     for path in dict.fromkeys(jobs):
-        job_document = _read(path)
+        job_document = edit(path, _read(path))
         read_files.append(job_document)
         job, job_findings = parse_job(job_document)
         findings += job_findings
         if job is not None:
             findings += job_document.locate(neighbours.check(job, job_document.file))
             parsed.append((job_document, job))
-            if isinstance(job, TrainingJob):
-                found_copies = _shared_copies(job, copies, job_document.file)
-                findings += job_document.locate(found_copies)
     for job_document, job in parsed:
         found = list(_check(job, config, [other for _, other in parsed], today))
         findings += job_document.locate(found)
-    if config is not None:
-        documents = {each.file: each for each, _ in parsed}
-        together = [(job, each.file) for each, job in parsed]
-        for file, finding in check_room(together, config):
-            findings += documents[file].locate([finding])
-    findings += _s3_policy(parsed)
+    documents = {each.file: each for each, _ in parsed}
+    for file, finding in check_together([(job, each.file) for each, job in parsed], config):
+        findings += documents[file].locate([finding])
     allowances = [each for read in read_files for each in read.allowances]
     placed = [((finding.file, finding.line), finding) for finding in findings]
     # Only warnings: what is an error here, AWS, Kubernetes or Megatron refuses as well.
@@ -166,33 +165,6 @@ def _check(
     yield from found
     if isinstance(job, MegatronRun) and not has_errors(found):
         yield from check_window(job, config, today)
-
-
-def _shared_copies(
-    job: TrainingJob, copies: dict[str, tuple[str, str]], file: str
-) -> "Iterable[Finding]":
-    """Refuse one prefix for two runs; jobs of one directory have the same checkpoints."""
-    for path, uri in s3_outputs(job):
-        directory = job.checkpoint.directory
-        other, its_directory = copies.setdefault(uri.rstrip("/"), (file, directory))
-        if its_directory != directory:
-            found = f"{other} copies other checkpoints to {uri} too: neither would be whole there"
-            beside = uri.rstrip("/").rpartition("/")[0]
-            remedy = f"give each job its own prefix: {beside}/{job.name}"
-            yield Finding(Code.SHARED_S3_CHECKPOINTS, path, found, remedy)
-
-
-def _s3_policy(jobs: "Sequence[tuple[Document, AnyJob]]") -> "Iterable[Finding]":
-    """Judge what all jobs name together, at the last place that names anything."""
-    places = [
-        (document, path)
-        for document, job in jobs
-        for path, _ in (*s3_inputs(job), *s3_outputs(job))
-    ]
-    if not places:
-        return ()
-    document, path = places[-1]
-    return document.locate(check_policy((job for _, job in jobs), path))
 
 
 def _read(path: Path) -> Document:

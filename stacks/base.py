@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 # EKS refuses an update that changes a node group's tags together with its launch template
 # (aws-cdk#16644). The template tags the instances, so a new tag changes the template alone.
-_UNTAGGED = ["AWS::EKS::Nodegroup"]
+# A placement group with another tag is another placement group, and its nodes would be too
+# (CloudFormation User Guide, AWS::EC2::PlacementGroup, Tags).
+_UNTAGGED = ["AWS::EC2::PlacementGroup", "AWS::EKS::Nodegroup"]
 
 _KEEP_LOGS_DAYS = 90
 

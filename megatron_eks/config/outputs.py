@@ -1,4 +1,4 @@
-"""What AWS chose: the file that `cdk deploy --outputs-file outputs.json` writes."""
+"""What AWS chose: the file that `meks deploy` and `cdk deploy --outputs-file` write."""
 
 import re
 from dataclasses import dataclass
@@ -68,6 +68,8 @@ class Outputs:
         return self.file_systems[0]
 
 
+_ANEW = "remove the file, then write it anew: meks outputs"
+
 _IMAGE_KEYS = {"megatron": "MegatronImage", "fsdp": "FsdpImage"}
 _LUSTRE_KEYS = ("LustreId", "LustreDnsName", "LustreMountName")
 _EFS_KEYS = ("EfsId", "EfsAccessPointId")
@@ -98,7 +100,7 @@ def read_outputs(
                 Code.OUTPUTS_OF_ANOTHER_CLUSTER,
                 (foreign[0],),
                 f"this stack is not one of cluster {cluster!r}",
-                "write the file anew: cdk deploy --all --outputs-file outputs.json",
+                _ANEW,
             )
         )
     values: dict[str, str] = {}
@@ -106,10 +108,8 @@ def read_outputs(
         if isinstance(outputs, dict) and all(isinstance(value, str) for value in outputs.values()):
             values |= {key: str(value) for key, value in outputs.items()}
         else:
-            remedy = "write the file anew: cdk deploy --all --outputs-file outputs.json"
-            findings.append(
-                Finding(Code.OUTPUTS_MALFORMED, (stack,), "not a mapping of texts", remedy)
-            )
+            found = "not a mapping of texts"
+            findings.append(Finding(Code.OUTPUTS_MALFORMED, (stack,), found, _ANEW))
     return _outputs(values, fallback, suffixes, existing), list(document.locate(findings))
 
 
@@ -122,7 +122,9 @@ def preview_warning(
         return [Finding(Code.PREVIEW, (), found, f"run: {deploy}", Level.WARNING).at(file, 1)]
     if any(image.preview for image in used):
         found = "images are known by tag only, so jobs stay previews"
-        remedy = "build them, then put their digests (REPOSITORY@sha256:...) into this file"
+        remedy = (
+            "build them: meks build; of images built elsewhere write REPOSITORY@sha256:... here"
+        )
         return [Finding(Code.PREVIEW, (), found, remedy, Level.WARNING).at(file, 1)]
     return []
 

@@ -18,7 +18,7 @@ _PARTS = {
     "03": "Job files",
     "05": "Templates",
     "06": "Manifests",
-    "07": "Dockerfiles, and what is allowed on purpose",
+    "07": "Dockerfiles, what is allowed on purpose, and commands",
 }
 _BEGIN, _END = "<!-- generated: codes -->\n", "<!-- end -->\n"
 

@@ -1,4 +1,4 @@
-"""`meks local`: a real control plane on this machine, started, stopped and described."""
+"""`meks local`: a control plane and an AWS on this machine, started, stopped and described."""
 
 import fcntl
 import os
@@ -10,6 +10,8 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from megatron_eks.config.load import Json
+from megatron_eks.local.aws.limits import NOT_CHECKED
 from megatron_eks.local.kubernetes import build, manifests
 from megatron_eks.local.kubernetes.cluster import STATE_FILE, State, read_state
 from megatron_eks.ops.output import structured
@@ -25,7 +27,7 @@ _NONE = "no local cluster is running - start one with: meks local up"
 
 
 def run(action: str, cluster_file: Path, nodes: int, output: str) -> int:
-    """Carry out `up`, `down` or `status` and return the exit code.
+    """Carry out `up`, `down`, `status` or `limits` and return the exit code.
 
     With `nodes`, so many of each pool run their pods as processes; else all are simulated.
     """
@@ -40,6 +42,8 @@ def run(action: str, cluster_file: Path, nodes: int, output: str) -> int:
                 return _up(folder, cluster_file.resolve(), nodes, output)
         case "down":
             return _down(folder)
+        case "limits":
+            return _limits(output)
         case _:
             return _status(folder, output)
 
@@ -47,7 +51,7 @@ def run(action: str, cluster_file: Path, nodes: int, output: str) -> int:
 def _up(folder: Path, cluster_file: Path, nodes: int, output: str) -> int:
     if _is_running(folder):
         _say("a local cluster is running already")
-        return _print_kubeconfig(_wait(folder, None), output)
+        return _print_places(_wait(folder, None), output)
     try:
         # Here and not in the background: both report on the terminal, and may take minutes or fail.
         build.programs(os.environ, _say)
@@ -75,7 +79,7 @@ def _up(folder: Path, cluster_file: Path, nodes: int, output: str) -> int:
     except BaseException:
         process.terminate()
         raise
-    return _print_kubeconfig(state, output)
+    return _print_places(state, output)
 
 
 def _wait(folder: Path, process: "subprocess.Popen[bytes] | None") -> State | None:
@@ -127,16 +131,28 @@ def _status(folder: Path, output: str) -> int:
     ]
     width = max(len(name) for name, _, _ in rows)
     lines = [f"{name:{width}}  {pid:>8}  {port:>6}".rstrip() for name, pid, port in rows]
-    sys.stdout.write("\n".join([*lines, f"kubeconfig {state.kubeconfig}", ""]))
+    places = [f"kubeconfig {state.kubeconfig}", f"aws_endpoint_url {state.aws_endpoint_url}"]
+    sys.stdout.write("\n".join([*lines, *places, ""]))
     return _DONE
 
 
-def _print_kubeconfig(state: State | None, output: str) -> int:
+def _limits(output: str) -> int:
+    if output != "table":
+        sys.stdout.write(structured(list(NOT_CHECKED), output))
+    else:
+        sys.stdout.write("Local AWS does not check:\n")
+        sys.stdout.writelines(f"- {each}\n" for each in NOT_CHECKED)
+    return _DONE
+
+
+def _print_places(state: State | None, output: str) -> int:
     if state is None:
         return _FAILED
     if output != "table":
-        sys.stdout.write(structured({"kubeconfig": state.kubeconfig}, output))
+        places: Json = {"kubeconfig": state.kubeconfig, "aws_endpoint_url": state.aws_endpoint_url}
+        sys.stdout.write(structured(places, output))
     else:
+        _say(f"local AWS at {state.aws_endpoint_url} - docs/local-aws.md says how to reach it")
         sys.stdout.write(f"export KUBECONFIG={state.kubeconfig}\n")
     return _DONE
 

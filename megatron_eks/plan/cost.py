@@ -7,7 +7,7 @@ from megatron_eks.catalog import pricing
 from megatron_eks.catalog.pricing import Price
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.pools import PoolPlan
@@ -37,10 +37,15 @@ class Cost:
 
 def cluster_cost(plan: "ClusterPlan") -> Cost:
     """Price everything the plan creates that is billed by the hour."""
-    standing = (*_cluster(plan), *_lustre(plan), *_network(plan))
-    billed = tuple(price for price in standing if price.count)
+    billed = tuple(price for prices in stack_costs(plan).values() for price in prices)
     gpu_nodes = tuple(_nodes(pool, plan.region) for pool in plan.pools)
     return Cost(billed, gpu_nodes, tuple(_notes(plan, (*billed, *gpu_nodes))))
+
+
+def stack_costs(plan: "ClusterPlan") -> "Mapping[str, tuple[Price, ...]]":
+    """Price what each stack holds that is billed by the hour, GPU nodes not counted."""
+    parts = {"Cluster": _cluster(plan), "Storage": _lustre(plan), "Network": _network(plan)}
+    return {part: tuple(price for price in prices if price.count) for part, prices in parts.items()}
 
 
 def _nodes(pool: "PoolPlan", region: str) -> Price:

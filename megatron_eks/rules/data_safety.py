@@ -73,15 +73,36 @@ def checkpoints(manifest: Manifest) -> Iterator[Finding]:
             if container.is_init or not container.names(GPU):
                 continue
             match = _SAVED.search(container.line)
-            if (
-                match
-                and not is_placeholder(match["path"])
-                and not _is_kept(match["path"], container, pod)
-            ):
+            # What Megatron writes where nothing is mounted is found with its other options.
+            megatron = "pretrain_" in container.line
+            other = _in_empty(match, container, pod) if megatron else _is_directory(match)
+            known = other and match is not None and not is_placeholder(match["path"])
+            if match and known and not _is_kept(match["path"], container, pod):
                 found = f"--{match['flag']} {match['path']} is in the pod, and goes with it"
                 path = (*container.path, "volumeMounts")
                 remedy = "mount the shared file system's claim there"
                 yield Finding(Code.CHECKPOINTS_LOST, path, found, remedy, Level.WARNING)
+
+
+def _is_directory(match: "re.Match[str] | None") -> bool:
+    """Tell a flag that means a directory in every program; `--save` may mean anything."""
+    return match is not None and match["flag"] != "save"
+
+
+def _in_empty(match: "re.Match[str] | None", container: Container, pod: Pod) -> bool:
+    """Tell whether a path is on a volume that is made for the pod."""
+    empty = {
+        text(body.get("name"))
+        for each in items(pod.spec.get("volumes")) or []
+        if "emptyDir" in (body := mapping(each) or {})
+    }
+    path = f"{match['path']}/" if match else ""
+    for each in items(container.body.get("volumeMounts")) or []:
+        mount = mapping(each) or {}
+        place = text(mount.get("mountPath"))
+        if place and text(mount.get("name")) in empty and path.startswith(f"{place.rstrip('/')}/"):
+            return True
+    return False
 
 
 def _is_kept(path: str, container: Container, pod: Pod) -> bool:
@@ -128,22 +149,17 @@ def tokens(manifest: Manifest) -> Iterator[Finding]:
                 yield manifest.find(Code.SECRET_IN_MANIFEST, (key, name), found, remedy)
 
 
-def quota_names(manifest: Manifest) -> Iterator[Finding]:
-    """Refuse quotas that the API server refuses: devices by their limits, amounts that are none.
+def quota_amounts(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse quotas over amounts that are none.
 
-    Kubernetes, "Resource Quotas", extended resources: only `requests.` is allowed.
+    Kubernetes, "Resource Quotas" and "Quantity".
     """
     if manifest.kind != "ResourceQuota":
         return
     for name, value in (mapping(manifest.spec.get("hard")) or {}).items():
-        path = ("spec", "hard", name)
-        rest = name.removeprefix("limits.")
         written = text(value)
-        if rest != name and "/" in rest:
-            found = f"{name}: a quota of devices is one of requests"
-            yield manifest.find(Code.MANIFEST_VALUE, path, found, f"write requests.{rest}")
-        elif quantity(value) is None and not (written and is_placeholder(written)):
-            remedy = "write a number, or one like 64Gi"
+        if quantity(value) is None and not (written and is_placeholder(written)):
+            remedy, path = "write a number, or one like 64Gi", ("spec", "hard", name)
             yield manifest.find(Code.BAD_QUANTITY, path, f"{shown(value)} is no quantity", remedy)
 
 

@@ -1,4 +1,4 @@
-"""Which values the fields of Kubernetes objects take, and what their lists hold."""
+"""Which of the values of their kind the fields of Kubernetes objects take."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -8,7 +8,6 @@ from megatron_eks.config.load import Json
 from megatron_eks.rules.values import is_placeholder, mapping, shown
 
 ANY = "*"
-_BOOLEAN = "write true or false, unquoted"
 Check = Callable[[Json], tuple[str, str] | None]
 """Returns what is wrong with a value, and what to do; None if nothing is."""
 
@@ -21,10 +20,11 @@ class Field(NamedTuple):
 
 
 def one_of(*names: str) -> Check:
-    """Take the words that the API server takes."""
+    """Take the words that the API server takes; what is no text is another rule's business."""
 
     def check(value: Json) -> tuple[str, str] | None:
-        return None if value in names else (f"{shown(value)} is not one of them", _choice(value))
+        fits = value in names or not isinstance(value, str)
+        return None if fits else (f"{shown(value)} is not one of them", _choice(value))
 
     def _choice(value: Json) -> str:
         return choices(value if isinstance(value, str) else "", [name for name in names if name])
@@ -32,27 +32,19 @@ def one_of(*names: str) -> Check:
     return check
 
 
-def whole(least: int, most: int | None = None) -> Check:
-    """Take a whole number within its bounds, and no text."""
+def whole(least: int, most: int | None = None, *, strict: bool = False) -> Check:
+    """Take a whole number within its bounds; strictly, nothing else."""
     bounds = f"from {least} to {most}" if most is not None else f"from {least}"
 
     def check(value: Json) -> tuple[str, str] | None:
         is_number = isinstance(value, int) and not isinstance(value, bool)
         if is_number and isinstance(value, int) and least <= value <= (most or value):
             return None
+        if not strict and not is_number:
+            return None
         return f"{shown(value)} is no number {bounds}", f"write a whole number {bounds}, unquoted"
 
     return check
-
-
-def truth_value(value: Json) -> tuple[str, str] | None:
-    """Take true and false, unquoted."""
-    return None if isinstance(value, bool) else (f"{shown(value)} is no truth value", _BOOLEAN)
-
-
-def a_list(value: Json) -> tuple[str, str] | None:
-    """Take a list of words, not one text."""
-    return None if isinstance(value, list) else (f"{shown(value)} is no list", "write [...]")
 
 
 def wrong_values(value: Json, fields: "tuple[Field, ...]") -> Iterator[tuple[Path, str, str]]:

@@ -9,9 +9,7 @@ from megatron_eks.quantity import quantity
 from megatron_eks.rules.field_types import (
     ANY,
     Field,
-    a_list,
     one_of,
-    truth_value,
     whole,
     wrong_values,
 )
@@ -27,20 +25,12 @@ _TERM = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecu
 
 # Kubernetes API reference v1.35, PodSpec.
 _POD = (
-    *(
-        Field((name,), truth_value)
-        for name in (
-            *("automountServiceAccountToken", "enableServiceLinks", "hostIPC", "hostNetwork"),
-            *("hostPID", "shareProcessNamespace"),
-        )
-    ),
     Field(("terminationGracePeriodSeconds",), whole(0)),
     Field(("dnsPolicy",), one_of("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")),
     *(
         Field(("securityContext", name), whole(0))
         for name in ("fsGroup", "runAsGroup", "runAsUser")
     ),
-    Field(("securityContext", "runAsNonRoot"), truth_value),
     Field(("securityContext", "fsGroupChangePolicy"), one_of("Always", "OnRootMismatch")),
     Field(("securityContext", "seccompProfile", "type"), _SECCOMP),
     Field(("tolerations", ANY, "tolerationSeconds"), whole(0)),
@@ -57,34 +47,17 @@ _POD = (
         ("affinity", ANY, "preferredDuringSchedulingIgnoredDuringExecution", ANY, "weight"),
         whole(1, 100),
     ),
-    Field(
-        ("volumes", ANY, "emptyDir", "medium"),
-        one_of("", "HugePages", "HugePages-1Gi", "HugePages-2Mi", "Memory"),
-    ),
-    Field(("volumes", ANY, "persistentVolumeClaim", "readOnly"), truth_value),
 )
 _CONTAINER = (
-    Field(("imagePullPolicy",), one_of("Always", "IfNotPresent", "Never")),
-    Field(("command",), a_list),
-    Field(("args",), a_list),
     Field(("ports", ANY, "containerPort"), _PORT),
     Field(("ports", ANY, "hostPort"), _PORT),
     Field(("ports", ANY, "protocol"), _PROTOCOL),
-    *(
-        Field(("securityContext", name), truth_value)
-        for name in (
-            *("allowPrivilegeEscalation", "privileged", "readOnlyRootFilesystem"),
-            "runAsNonRoot",
-        )
-    ),
     *(Field(("securityContext", name), whole(0)) for name in ("runAsGroup", "runAsUser")),
     Field(("securityContext", "seccompProfile", "type"), _SECCOMP),
-    Field(("volumeMounts", ANY, "readOnly"), truth_value),
 )
 _RUN_POLICY = (
     Field(("activeDeadlineSeconds",), whole(1)),
     Field(("backoffLimit",), whole(0)),
-    Field(("suspend",), truth_value),
     Field(("ttlSecondsAfterFinished",), whole(0)),
 )
 _MODES = (
@@ -170,7 +143,8 @@ def container_words(manifest: Manifest) -> Iterator[Finding]:
         for container in pod.containers:
             image = text(container.body.get("image"))
             plain = image and image == image.strip() and not is_placeholder(image)
-            if plain and not _IMAGE.fullmatch(image or ""):
+            # Upper-case letters have a finding of their own.
+            if plain and not _IMAGE.fullmatch((image or "").lower()):
                 found = f"{shown(image)} is no name of an image: the pod does not start"
                 remedy = "write REGISTRY/NAME:TAG in lower case, or ...@sha256:64 digits"
                 yield _refused(container, ("image",), found, remedy)

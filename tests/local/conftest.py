@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.local.kubernetes import build, manifests, nodes
-from megatron_eks.local.kubernetes.client import Client, Object, wait_for
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.plan.cluster import ClusterPlan

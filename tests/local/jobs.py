@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from megatron_eks.local.kubernetes.client import Client, Object, wait_for
+from megatron_eks.kubernetes.client import Client, Object, wait_for
 from tests.charts import rendered
 
 # GPU nodes of the cluster that all tests share.

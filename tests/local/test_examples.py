@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from megatron_eks.kubernetes.client import Client, wait_for
 from megatron_eks.local.kubernetes import manifests
-from megatron_eks.local.kubernetes.client import Client, wait_for
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.operator import Operator
 from tests import examples

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from megatron_eks.kubernetes.client import ApiError, Object, wait_for
 from megatron_eks.local.kubernetes import manifests, nodes
-from megatron_eks.local.kubernetes.client import ApiError, Object, wait_for
 from megatron_eks.plan.platform import SERVICE_ACCOUNT
 from tests.local import jobs
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.local.kubernetes import manifests
-from megatron_eks.local.kubernetes.client import Client, Object, wait_for
 from megatron_eks.plan.job import Rendezvous
 from megatron_eks.project import ROOT
 from tests.charts import rendered

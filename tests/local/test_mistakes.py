@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from megatron_eks.local.kubernetes.client import ApiError, Object, wait_for
+from megatron_eks.kubernetes.client import ApiError, Object, wait_for
 from megatron_eks.rules.manifests import check_manifests
 from tests.local import jobs
 from tests.rules import cases

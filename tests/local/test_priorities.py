@@ -2,8 +2,8 @@
 
 import pytest
 
+from megatron_eks.kubernetes.client import ApiError, Object, wait_for
 from megatron_eks.local.kubernetes import manifests
-from megatron_eks.local.kubernetes.client import ApiError, Object, wait_for
 from tests.local import jobs
 
 pytestmark = pytest.mark.control_plane

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from megatron_eks.kubernetes.client import Client, connect, wait_for
+from megatron_eks.local.aws.server import LocalAws
 from megatron_eks.local.kubernetes import manifests
 from megatron_eks.local.kubernetes.build import cache_folder
-from megatron_eks.local.kubernetes.client import Client, wait_for
 from megatron_eks.local.kubernetes.processes import ProcessError, Processes
 from megatron_eks.project import ROOT
 from tests.local import jobs
@@ -34,7 +35,8 @@ _CLUSTER = """\
 import json, os, sys, time
 from datetime import date
 from pathlib import Path
-from megatron_eks.local.kubernetes import build, client, control_plane, nodes
+from megatron_eks.kubernetes import client
+from megatron_eks.local.kubernetes import build, control_plane, nodes
 from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.project import ROOT, load_project
 from tests.local.pids import descendants
@@ -132,24 +134,28 @@ def connected(kubeconfig: Path) -> Client:
     """Return a client of what a kubeconfig leads to."""
     config = json.loads(kubeconfig.read_text())
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-    return Client(cluster["server"], Path(cluster["certificate-authority"]), user["token"])
+    return connect(cluster["server"], Path(cluster["certificate-authority"]), user["token"])
 
 
 @pytest.mark.control_plane
 def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(meks):
-    """`up` gives a kubeconfig, `status` the processes, `down` takes all of it away; a job runs."""
+    """`up` says where it is, `status` what runs, `down` takes all of it away; a job runs."""
     assert meks("status").returncode == 3
     done = meks("up", "-o", "json")
     assert done.returncode == 0, done.stderr
-    kubeconfig = Path(json.loads(done.stdout)["kubeconfig"])
+    places = json.loads(done.stdout)
+    kubeconfig = Path(places["kubeconfig"])
     assert json.loads(kubeconfig.read_text())["current-context"] == "meks-local"
     assert kubeconfig.stat().st_mode & 0o077 == 0
     again = meks("up")
     assert again.stdout == f"export KUBECONFIG={kubeconfig}\n"
     status = json.loads(meks("status", "-o", "json").stdout)
     pids = [status["pid"], *status["pids"].values()]
-    assert len(alive(pids)) == 7
+    assert len(alive(pids)) == 8
     assert status["ports"]["kube-apiserver"] > 0
+    assert places["aws_endpoint_url"] == f"http://127.0.0.1:{status['ports']['aws']}"
+    aws = LocalAws(places["aws_endpoint_url"])
+    assert aws.client("sts", "us-east-2").get_caller_identity()["Account"] == aws.account
 
     client = connected(kubeconfig)
     job = jobs.training_job("by-hand")

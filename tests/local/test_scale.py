@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.local.kubernetes import nodes
-from megatron_eks.local.kubernetes.client import wait_for
 from megatron_eks.plan.pools import POOL_LABEL
 from tests.local import jobs
 

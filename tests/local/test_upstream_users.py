@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from megatron_eks.local.kubernetes.client import Object, wait_for
+from megatron_eks.kubernetes.client import Object, wait_for
 from tests.local import jobs
 from tests.upstream.modules import module_directory
 

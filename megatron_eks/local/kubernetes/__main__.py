@@ -6,8 +6,8 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from megatron_eks.kubernetes.client import ApiError
 from megatron_eks.local.kubernetes import build, cluster
-from megatron_eks.local.kubernetes.client import ApiError
 from megatron_eks.local.kubernetes.processes import ProcessError
 
 

@@ -3,17 +3,20 @@
 import json
 import os
 import signal
+import sys
 import threading
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.local.aws import server as aws
 from megatron_eks.local.kubernetes import manifests, nodes
-from megatron_eks.local.kubernetes.client import wait_for
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.local.kubernetes.operator import Operator
+from megatron_eks.local.kubernetes.processes import free_port
 from megatron_eks.project import load_project
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ class State:
     pid: int
     """Of the process whose end is the end of the cluster."""
     kubeconfig: str
+    aws_endpoint_url: str
     pids: dict[str, int]
     ports: dict[str, int]
 
@@ -61,9 +65,18 @@ def serve(
     plane = ControlPlane(programs, folder / "cluster")
     plane.start()
     try:
+        plane.ports[aws.NAME] = free_port()
+        local = aws.start(plane.processes, sys.executable, plane.ports[aws.NAME])
         _install(plane, folder / "manifests" / "platform")
         _add_nodes(plane, load_project(cluster_file, today).cluster, process_nodes)
-        state = State(os.getpid(), str(plane.kubeconfig), plane.processes.pids, plane.ports)
+        aws.wait(plane.processes, plane.ports[aws.NAME])
+        state = State(
+            os.getpid(),
+            str(plane.kubeconfig),
+            local.endpoint_url,
+            plane.processes.pids,
+            plane.ports,
+        )
         partial = folder / f"{STATE_FILE}.partial"
         partial.write_text(json.dumps(asdict(state)))
         # Whoever waits for the file finds it complete.

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from megatron_eks.local.kubernetes.client import Client
+from megatron_eks.kubernetes.client import Client, connect
 from megatron_eks.local.kubernetes.processes import Processes, free_port, listens
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ _CONTROLLERS_OFF = (
 )
 
 _STAGES = Path(__file__).with_name("kwok.yaml")
+
+KUBECONFIG_NAME = "meks-local"
+"""Of cluster and context in the kubeconfig of a local cluster."""
 
 SIMULATED = "megatron-eks/simulated"
 """Label of the nodes that KWOK plays."""
@@ -92,7 +95,7 @@ class ControlPlane:
     @cached_property
     def client(self) -> Client:
         """An administrator's client."""
-        return Client(self.server, self.authority, self.token)
+        return connect(self.server, self.authority, self.token)
 
     def start(self) -> None:
         """Start everything and return when it is ready, after about five seconds."""
@@ -135,12 +138,12 @@ class ControlPlane:
         config = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "meks-local", "cluster": cluster}],
+            "clusters": [{"name": KUBECONFIG_NAME, "cluster": cluster}],
             "users": [{"name": user, "user": {"token": token}}],
             "contexts": [
-                {"name": "meks-local", "context": {"cluster": "meks-local", "user": user}}
+                {"name": KUBECONFIG_NAME, "context": {"cluster": KUBECONFIG_NAME, "user": user}}
             ],
-            "current-context": "meks-local",
+            "current-context": KUBECONFIG_NAME,
         }
         # Every JSON text is YAML.
         file.write_text(json.dumps(config, indent=2))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from megatron_eks.local.kubernetes.client import Object
+from megatron_eks.kubernetes.client import Object
 from megatron_eks.project import ROOT
 
 FOLDERS = ("platform", "validation", "jobs")
@@ -35,8 +35,11 @@ class OperatorProcess:
     """The template of the container that holds workers back."""
 
 
-def synthesise(cluster_file: Path, folder: Path) -> None:
-    """Write the manifests of a project, findings going to stderr as `python -m charts` has them."""
+def synthesise(cluster_file: Path, folder: Path, *, quiet: bool = False) -> None:
+    """Write the manifests of a project, findings going to stderr as `python -m charts` has them.
+
+    Quietly, they do so only where the manifests cannot be written.
+    """
     # A process of its own: this package knows no chart, and cdk8s starts a Node.
     done = subprocess.run(
         [sys.executable, "-m", "charts"],
@@ -47,9 +50,11 @@ def synthesise(cluster_file: Path, folder: Path) -> None:
             "CDK8S_OUTDIR": str(folder),
         },
         stdout=sys.stderr,
+        stderr=subprocess.PIPE if quiet else None,
         check=False,
     )
     if done.returncode:
+        sys.stderr.write((done.stderr or b"").decode(errors="replace"))
         raise SynthesisError("the manifests cannot be written")
 
 

@@ -10,7 +10,7 @@ from megatron_eks.plan.platform import GPU_TAINT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from megatron_eks.local.kubernetes.client import Object
+    from megatron_eks.kubernetes.client import Object
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.pools import PoolPlan
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from megatron_eks.local.kubernetes.client import ApiError
+from megatron_eks.kubernetes.client import ApiError
 from megatron_eks.local.kubernetes.control_plane import healthy
 from megatron_eks.local.kubernetes.manifests import operator_process
 from megatron_eks.local.kubernetes.processes import ProcessError
@@ -14,7 +14,7 @@ from megatron_eks.local.kubernetes.processes import ProcessError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from megatron_eks.local.kubernetes.client import Object
+    from megatron_eks.kubernetes.client import Object
     from megatron_eks.local.kubernetes.control_plane import ControlPlane
     from megatron_eks.local.kubernetes.manifests import OperatorProcess
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from megatron_eks.kubernetes.client import ApiError, Client, Object, wait_for
 from megatron_eks.local.kubernetes import manifests, nodes
-from megatron_eks.local.kubernetes.client import ApiError, Client, Object, wait_for
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.local.kubernetes.kubelet.images import Image, megatron, torch

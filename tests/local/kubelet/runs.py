@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from megatron_eks.local.kubernetes.client import Object, wait_for
+from megatron_eks.kubernetes.client import Object, wait_for
 from tests.local import jobs
 
 SMALL = "small"

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from megatron_eks.local.kubernetes.client import Object, wait_for
+from megatron_eks.kubernetes.client import Object, wait_for
 from tests.local.pids import alive
 
 pytestmark = pytest.mark.control_plane

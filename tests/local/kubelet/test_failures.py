@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from megatron_eks.local.kubernetes.client import wait_for
+from megatron_eks.kubernetes.client import wait_for
 from tests.local import jobs
 from tests.local.kubelet import runs
 from tests.local.pids import alive, descendants

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from megatron_eks.kubernetes.client import Object, wait_for
 from megatron_eks.local.kubernetes import manifests
-from megatron_eks.local.kubernetes.client import Object, wait_for
 
 pytestmark = pytest.mark.control_plane
 

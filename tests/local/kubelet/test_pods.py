@@ -2,7 +2,7 @@
 
 import pytest
 
-from megatron_eks.local.kubernetes.client import Object
+from megatron_eks.kubernetes.client import Object
 
 pytestmark = pytest.mark.control_plane
 

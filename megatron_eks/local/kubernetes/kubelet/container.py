@@ -20,7 +20,7 @@ from megatron_eks.local.kubernetes.kubelet import linux, rootfs
 
 if TYPE_CHECKING:
     # Not at run time: it would take 60 ms of each container's start.
-    from megatron_eks.local.kubernetes.client import Object
+    from megatron_eks.kubernetes.client import Object
 
 SIGNALLED = 128
 START_ERROR = 128

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from megatron_eks.local.kubernetes.client import ApiError, Client, Object
+from megatron_eks.kubernetes.client import ApiError, Object, connect
 from megatron_eks.local.kubernetes.kubelet import network
 from megatron_eks.local.kubernetes.kubelet.images import Image
 from megatron_eks.local.kubernetes.kubelet.rootfs import Mount
@@ -60,7 +60,7 @@ class Context:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         # As itself, so that the Node authorizer and NodeRestriction judge it as a real one.
-        self.client = Client(
+        self.client = connect(
             settings.server,
             Path(settings.authority),
             settings.token,

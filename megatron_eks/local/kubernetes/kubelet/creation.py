@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from megatron_eks.local.kubernetes.client import Object
+from megatron_eks.kubernetes.client import Object
 from megatron_eks.local.kubernetes.kubelet import environment, images
 from megatron_eks.local.kubernetes.kubelet.container import Container
 from megatron_eks.local.kubernetes.kubelet.context import Context

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from megatron_eks.local.kubernetes.client import Object
+from megatron_eks.kubernetes.client import Object
 from megatron_eks.quantity import quantity
 
 # The kubelet does not offer a variable under another kind of name.

@@ -3,7 +3,7 @@
 import contextlib
 import http.client
 
-from megatron_eks.local.kubernetes.client import ApiError, Object
+from megatron_eks.kubernetes.client import ApiError, Object
 from megatron_eks.local.kubernetes.kubelet.context import Context
 from megatron_eks.local.kubernetes.kubelet.status import timestamp
 

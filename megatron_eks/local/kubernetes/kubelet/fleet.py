@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from megatron_eks.local.kubernetes.client import Object
+from megatron_eks.kubernetes.client import Object
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.kubelet.context import Settings
 from megatron_eks.local.kubernetes.kubelet.images import Image

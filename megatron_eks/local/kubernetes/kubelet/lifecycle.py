@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from megatron_eks.local.kubernetes.client import ApiError, Object
+from megatron_eks.kubernetes.client import ApiError, Object
 from megatron_eks.local.kubernetes.kubelet import events
 from megatron_eks.local.kubernetes.kubelet.context import Context
 from megatron_eks.local.kubernetes.kubelet.creation import Creation

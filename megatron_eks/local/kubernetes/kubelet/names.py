@@ -8,8 +8,8 @@ import struct
 import threading
 from dataclasses import dataclass, field
 
-from megatron_eks.local.kubernetes.client import Object
-from megatron_eks.local.kubernetes.watch import Change
+from megatron_eks.kubernetes.client import Object
+from megatron_eks.kubernetes.watch import Change
 
 DOMAIN = "cluster.local"
 

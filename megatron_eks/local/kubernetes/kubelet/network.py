@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from megatron_eks.local.kubernetes.client import Client
+from megatron_eks.kubernetes.client import connect
+from megatron_eks.kubernetes.watch import Watch
 from megatron_eks.local.kubernetes.kubelet import linux
 from megatron_eks.local.kubernetes.kubelet.names import Names
 from megatron_eks.local.kubernetes.kubelet.netlink import Network
 from megatron_eks.local.kubernetes.kubelet.sandbox import BRIDGE
-from megatron_eks.local.kubernetes.watch import Watch
 
 # Apart from the range of KWOK's pods. Nothing outside of the namespace sees it.
 GATEWAY = IPv4Address("10.64.0.1")
@@ -50,7 +50,7 @@ def main(file: Path) -> None:
     """Serve until killed."""
     settings = Settings(**json.loads(file.read_text()))
     holder, names_socket, api_socket = _hold()
-    client = Client(settings.server, Path(settings.authority), settings.token)
+    client = connect(settings.server, Path(settings.authority), settings.token)
     names = Names()
     never = threading.Event()
     for path in ("/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices"):

@@ -5,11 +5,11 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from megatron_eks.local.kubernetes.client import ApiError, Object
+from megatron_eks.kubernetes.client import ApiError, Object
+from megatron_eks.kubernetes.watch import Change, Watch
 from megatron_eks.local.kubernetes.kubelet.context import NODE_ADDRESS, Context
 from megatron_eks.local.kubernetes.kubelet.pod import PodWorker
 from megatron_eks.local.kubernetes.kubelet.status import timestamp
-from megatron_eks.local.kubernetes.watch import Change, Watch
 
 _CONFLICT = 409
 _NOT_FOUND = 404

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from megatron_eks.local.kubernetes.client import ApiError, Object
+from megatron_eks.kubernetes.client import ApiError, Object
 from megatron_eks.local.kubernetes.kubelet import events, status
 from megatron_eks.local.kubernetes.kubelet.context import GONE, NODE_ADDRESS, Context
 from megatron_eks.local.kubernetes.kubelet.creation import Creation, host_name

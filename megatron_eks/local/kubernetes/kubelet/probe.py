@@ -13,7 +13,7 @@ import sys
 from http import HTTPStatus
 from pathlib import Path
 
-from megatron_eks.local.kubernetes.client import Object
+from megatron_eks.kubernetes.client import Object
 from megatron_eks.local.kubernetes.kubelet import linux
 
 

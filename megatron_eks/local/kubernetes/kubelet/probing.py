@@ -5,7 +5,7 @@ import subprocess
 import threading
 from collections.abc import Callable
 
-from megatron_eks.local.kubernetes.client import Object
+from megatron_eks.kubernetes.client import Object
 from megatron_eks.local.kubernetes.kubelet.running import (
     ContainerProcess,
     bare_environment,

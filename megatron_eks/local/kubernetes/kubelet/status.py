@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from megatron_eks.local.kubernetes.client import Object
+from megatron_eks.kubernetes.client import Object
 
 
 @dataclass

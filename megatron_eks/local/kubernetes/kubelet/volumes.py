@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from megatron_eks.local.kubernetes.client import Client, Object
+from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.local.kubernetes.kubelet.environment import (
     ConfigError,
     pod_field,

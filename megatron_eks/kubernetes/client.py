@@ -1,37 +1,32 @@
 """A small client of the Kubernetes API over the standard library."""
 
-import http.client
 import json
 import ssl
-import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlencode, urlsplit
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlencode
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+from megatron_eks.kubernetes.connection import (
+    FIRST_ERROR,
+    ApiError,
+    Connection,
+    Credentials,
+    UnreachableError,
+)
+
+__all__ = ["ApiError", "Client", "Object", "connect", "wait_for"]
 
 # An API object is JSON, which has no narrower type.
 Object = dict[str, Any]
 
 _Found = TypeVar("_Found")
 
-_NOT_FOUND = 404
-_FIRST_ERROR = 400
-_TIMEOUT_SECONDS = 60
 _POLL_SECONDS = 0.05
 _MANAGER = "meks"
-
-
-class ApiError(Exception):
-    """The API server refused a request; the message is the server's own."""
-
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -44,46 +39,22 @@ class _Resource:
 
 
 class Client:
-    """One user's requests, on one connection for each thread."""
+    """One user's requests, by kind and name."""
 
-    def __init__(
-        self,
-        server: str,
-        authority: "Path",
-        token: str,
-        *,
-        impersonate: str | None = None,
-        group: str | None = None,
-    ) -> None:
-        address = urlsplit(server)
-        self._host, self._port = address.hostname or "", address.port or 443
-        self._server, self._authority, self._token = server, authority, token
-        self._context = ssl.create_default_context(cafile=str(authority))
-        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
-        if impersonate:
-            self._headers["Impersonate-User"] = impersonate
-        if group:
-            self._headers["Impersonate-Group"] = group
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._resources: dict[tuple[str, str], _Resource] = {}
-        self._local = threading.local()
-        self._connections: list[http.client.HTTPSConnection] = []
+        self.close = connection.close
+        self.close_own = connection.close_own
 
-    def close(self) -> None:
-        """Close the connections of all threads."""
-        for connection in self._connections:
-            connection.close()
-
-    def close_own(self) -> None:
-        """Close the connection of this thread, which needs none any more."""
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._connections.remove(connection)
-            del self._local.connection
+    @property
+    def server(self) -> str:
+        """The address of the API server."""
+        return self._connection.server
 
     def acting_as(self, user: str) -> "Client":
         """Return a client whose requests the server judges as another user's."""
-        return Client(self._server, self._authority, self._token, impersonate=user)
+        return Client(self._connection.acting_as(user))
 
     def apply(
         self,
@@ -120,15 +91,22 @@ class Client:
         try:
             return self.get(api_version, kind, name, namespace)
         except ApiError as error:
-            if error.status == _NOT_FOUND:
+            if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
 
     def list(
-        self, api_version: str, kind: str, namespace: str | None = None, *, labels: str = ""
+        self,
+        api_version: str,
+        kind: str,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
     ) -> list[Object]:
-        """Return all objects of a kind, of one namespace or of all, by a label selector."""
-        query = {"labelSelector": labels} if labels else {}
+        """Return all objects of a kind, of one namespace or of all, by label and field selector."""
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        query = {key: value for key, value in selectors.items() if value}
         found = self.request("GET", self._path(api_version, kind, namespace), query=query)
         items: list[Object] = found["items"]
         return items
@@ -147,7 +125,7 @@ class Client:
         try:
             self.request("DELETE", self._path(api_version, kind, namespace, name), query=query)
         except ApiError as error:
-            if not (missing_ok and error.status == _NOT_FOUND):
+            if not (missing_ok and error.status == HTTPStatus.NOT_FOUND):
                 raise
 
     def service_account_token(self, name: str, namespace: str) -> str:
@@ -173,69 +151,36 @@ class Client:
         method: str,
         path: str,
         body: Object | None = None,
-        query: "Mapping[str, str] | None" = None,
+        query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Object:
         """Send one request and return the object that comes back; raise ApiError if refused."""
         target = f"{path}?{urlencode(query)}" if query else path
         data = None if body is None else json.dumps(body).encode()
-        status, text = self._exchange(method, target, data, {"Content-Type": content_type})
+        status, text = self._connection.exchange(
+            method, target, data, {"Content-Type": content_type}
+        )
         try:
             answer: Object = json.loads(text)
         except ValueError:
             answer = {"message": text.decode(errors="replace")}
-        if status >= _FIRST_ERROR:
+        if status >= FIRST_ERROR:
             raise ApiError(status, answer.get("reason", ""), answer.get("message", ""))
         return answer
 
-    def stream(self, path: str, query: "Mapping[str, str]", timeout: float) -> "Iterator[bytes]":
-        """Yield the lines of an answer as they come, on a connection of their own."""
-        connection = http.client.HTTPSConnection(
-            self._host, self._port, context=self._context, timeout=timeout
-        )
-        try:
-            connection.request("GET", f"{path}?{urlencode(query)}", headers=self._headers)
-            response = connection.getresponse()
-            if response.status >= _FIRST_ERROR:
-                raise ApiError(response.status, response.reason, response.read().decode())
-            yield from response
-        finally:
-            connection.close()
+    def stream(
+        self, path: str, query: Mapping[str, str], timeout: float, longest_line: int = -1
+    ) -> Iterator[bytes]:
+        """Yield the lines of an answer as they come; see `Connection.stream`."""
+        yield from self._connection.stream(f"{path}?{urlencode(query)}", timeout, longest_line)
 
     def ready(self) -> bool:
         """Say whether the server has started completely."""
         try:
-            status, _ = self._exchange("GET", "/readyz", None, {})
-        except (http.client.HTTPException, OSError):
+            status, _ = self._connection.exchange("GET", "/readyz", None, {})
+        except UnreachableError:
             return False
-        return status < _FIRST_ERROR
-
-    def _exchange(
-        self, method: str, target: str, data: bytes | None, headers: "Mapping[str, str]"
-    ) -> tuple[int, bytes]:
-        connection, is_new = self._connection()
-        try:
-            connection.request(method, target, data, {**self._headers, **headers})
-            response = connection.getresponse()
-            return response.status, response.read()
-        except (http.client.HTTPException, OSError) as error:
-            # Closed, a connection opens itself again for the next request.
-            connection.close()
-            # The server closes connections that were idle; a new one says whether it is gone.
-            if is_new or isinstance(error, TimeoutError):
-                raise
-            return self._exchange(method, target, data, headers)
-
-    def _connection(self) -> tuple[http.client.HTTPSConnection, bool]:
-        """Return this thread's connection, and whether its next request opens it."""
-        found: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
-        if found is None:
-            found = http.client.HTTPSConnection(
-                self._host, self._port, context=self._context, timeout=_TIMEOUT_SECONDS
-            )
-            self._local.connection = found
-            self._connections.append(found)
-        return found, found.sock is None
+        return status < FIRST_ERROR
 
     def _path_of(self, manifest: Object, name: str | None = None) -> str:
         namespace = manifest["metadata"].get("namespace")
@@ -259,11 +204,31 @@ class Client:
                     found = _Resource(path, each["name"], each["namespaced"])
                     self._resources[api_version, each["kind"]] = found
         if key not in self._resources:
-            raise ApiError(_NOT_FOUND, "NotFound", f"the server has no kind {kind} {api_version}")
+            raise ApiError(
+                HTTPStatus.NOT_FOUND, "NotFound", f"the server has no kind {kind} {api_version}"
+            )
         return self._resources[key]
 
 
-def wait_for(what: str, condition: "Callable[[], _Found | None]", seconds: float = 60) -> _Found:
+def connect(
+    server: str,
+    authority: Path,
+    token: str,
+    *,
+    impersonate: str | None = None,
+    group: str | None = None,
+) -> Client:
+    """Return a client with a token that does not change, whose user may act as another."""
+    headers = {}
+    if impersonate:
+        headers["Impersonate-User"] = impersonate
+    if group:
+        headers["Impersonate-Group"] = group
+    tls = ssl.create_default_context(cafile=str(authority))
+    return Client(Connection(server, tls, Credentials(token), headers=headers))
+
+
+def wait_for(what: str, condition: Callable[[], _Found | None], seconds: float = 60) -> _Found:
     """Return what a condition finds as soon as it finds something; raise TimeoutError."""
     deadline = time.monotonic() + seconds
     while True:

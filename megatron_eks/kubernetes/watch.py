@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from megatron_eks.local.kubernetes.client import ApiError, Client, Object
+from megatron_eks.kubernetes.client import ApiError, Client, Object
 
 # The server ends a watch after this long; a dead connection is noticed soon after.
 _WATCH_SECONDS = 240

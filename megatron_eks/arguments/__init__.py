@@ -1,0 +1,1 @@
+"""The arguments of `meks`, one module for each group of commands."""

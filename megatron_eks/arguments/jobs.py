@@ -1,0 +1,192 @@
+"""Arguments of the commands about jobs: submit, status, logs and cancel."""
+
+import argparse
+import os
+import subprocess
+import sys
+from functools import partial
+
+from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout, yes
+from megatron_eks.arguments.shared import Commands, command, output, today
+from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.kube import cancel, logs, overrides, overview, status, submit
+from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.kube.rendering import Wish
+from megatron_eks.project import Project
+
+
+def add(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """Add the commands of this group."""
+    _submit(commands)
+    _status(commands)
+    _logs(commands)
+    _cancel(commands)
+
+
+def _submit(commands: "Commands[argparse.ArgumentParser]") -> None:
+    parser = command(
+        commands,
+        "submit",
+        "Start a job, once: the same command again finds it.",
+        "  meks submit megatron-cpt-techpulse --follow\n"
+        "  meks submit jobs/fsdp-llama-2-7b.yaml --nodes 1 --set training.max_steps=20\n"
+        "  meks submit megatron-cpt-techpulse --wait --release-when-done\n",
+    )
+    parser.add_argument("job", metavar="JOB", help="a job file, or the name of a job in jobs/")
+    parser.add_argument("--nodes", metavar="N", help="instead of the file's `nodes`")
+    parser.add_argument("--image", metavar="IMAGE", help="instead of the file's `image`")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="any other value of the file, such as training.train_iters=20; may be repeated",
+    )
+    parser.add_argument("--follow", action="store_true", help="print its logs until it ends")
+    parser.add_argument("--wait", action="store_true", help="wait until it ends")
+    parser.add_argument(
+        "--release-when-done",
+        action="store_true",
+        help="wait, then give all nodes of its pool back (meks scale POOL 0)",
+    )
+    preview(parser)
+    timeout(parser, 14 * 24 * 60)
+    reach(parser)
+
+    def run(given: argparse.Namespace) -> int:
+        chosen = [f"{key}={value}" for key in ("nodes", "image") if (value := getattr(given, key))]
+        changes = overrides.parse([*given.set, *chosen])
+        wish = Wish(given.cluster, given.job, changes, today())
+        options = submit.Options(
+            follow=given.follow,
+            wait=given.wait,
+            previews=given.preview,
+            wait_seconds=given.timeout * 60,
+            command=("meks", *sys.argv[1:]),
+            resolve=_digest,
+            release=partial(_release, given) if given.release_when_done else None,
+        )
+
+        def act(access: Access, project: Project, console: Console) -> int:
+            return submit.run(access, project, wish, options, console)
+
+        return on_cluster(given, act)
+
+    parser.set_defaults(run=run)
+
+
+def _status(commands: "Commands[argparse.ArgumentParser]") -> None:
+    parser = command(
+        commands,
+        "status",
+        "Say how a job or the cluster does, and what it waits for.",
+        "  meks status                             pools, jobs, what is not ready\n"
+        "  meks status megatron-cpt-techpulse      each rank, step and loss\n"
+        "  meks status -o json | jq .jobs\n",
+    )
+    parser.add_argument("job", nargs="?", metavar="JOB", help="default: the cluster")
+    reach(parser)
+    output(parser, "tables, or the same as data")
+
+    def run(given: argparse.Namespace) -> int:
+        def act(access: Access, project: Project, console: Console) -> int:
+            plan = project.cluster
+            if given.job is None:
+                return overview.run(access.client, plan, given.output, console)
+            return status.run(access.client, plan, given.job, given.output, console)
+
+        return on_cluster(given, act)
+
+    parser.set_defaults(run=run)
+
+
+def _logs(commands: "Commands[argparse.ArgumentParser]") -> None:
+    parser = command(
+        commands,
+        "logs",
+        "Print what the ranks of a job write, each line with its rank.",
+        "  meks logs megatron-cpt-techpulse --follow\n"
+        "  meks logs megatron-cpt-techpulse --rank 1 --tail 50\n"
+        "  meks logs megatron-cpt-techpulse --rank 1 --previous\n",
+    )
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("--rank", type=_count, metavar="N", help="of this rank alone")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--follow", "-f", action="store_true", help="go on until the job ends; Ctrl-C leaves it be"
+    )
+    parser.add_argument("--tail", type=_count, metavar="N", help="the last N lines of each rank")
+    parser.add_argument("--since", type=_span, metavar="TIME", help="such as 90s, 10m, 2h or 1d")
+    which.add_argument(
+        "--previous", action="store_true", help="of the containers before the last restart"
+    )
+    reach(parser)
+
+    def run(given: argparse.Namespace) -> int:
+        options = logs.Options(given.rank, given.follow, given.tail, given.since, given.previous)
+
+        def act(access: Access, project: Project, console: Console) -> int:
+            return logs.run(access.client, project.cluster, given.job, options, console)
+
+        return on_cluster(given, act)
+
+    parser.set_defaults(run=run)
+
+
+def _cancel(commands: "Commands[argparse.ArgumentParser]") -> None:
+    parser = command(
+        commands,
+        "cancel",
+        "End a job, and wait until its pods are gone.",
+        "  meks cancel megatron-cpt-techpulse\n",
+    )
+    parser.add_argument("job", metavar="JOB")
+    yes(parser)
+    timeout(parser, 15)
+    reach(parser)
+
+    def run(given: argparse.Namespace) -> int:
+        def act(access: Access, project: Project, console: Console) -> int:
+            seconds = given.timeout * 60
+            return cancel.run(access.client, project.cluster, given.job, seconds, console)
+
+        return on_cluster(given, act)
+
+    parser.set_defaults(run=run)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")
+    return int(text)
+
+
+def _span(text: str) -> int:
+    """Read a time span, in seconds."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if text[-1:] not in units or not text[:-1].isdecimal() or int(text[:-1]) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 10m, 2h or 1d")
+    return int(text[:-1]) * units[text[-1]]
+
+
+def _digest(image: str) -> str | None:
+    """Ask ECR for the digest of an image there; nobody else is asked."""
+    if ".dkr.ecr." not in image:
+        return None
+    from megatron_eks.ops.aws import outputs, session  # noqa: PLC0415 -- boto3, seldom needed
+
+    region = image.split(".dkr.ecr.")[1].split(".", maxsplit=1)[0]
+    try:
+        aws = session.open_session(region, os.environ)
+        return outputs.digest_of(image, aws.client("ecr"))
+    except session.ERRORS as error:
+        raise session.explained(error) from error
+
+
+def _release(given: argparse.Namespace, pool: str) -> int:
+    """Give a pool's nodes back, as a person would."""
+    command = [sys.executable, "-m", "megatron_eks", "scale", pool, "0", "--yes"]
+    environment = {**os.environ, "KUBECONFIG": str(given.kubeconfig)} if given.kubeconfig else None
+    return subprocess.run(  # noqa: S603 -- our own command
+        [*command, "--cluster", str(given.cluster)], env=environment, check=False
+    ).returncode

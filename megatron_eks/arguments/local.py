@@ -1,0 +1,39 @@
+"""Arguments of `meks local`."""
+
+import argparse
+
+from megatron_eks.arguments.shared import Commands, cluster, command, output
+from megatron_eks.ops import local
+
+
+def add(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """Add the commands of this group."""
+    parser = command(
+        commands,
+        "local",
+        "Run a Kubernetes control plane and an AWS on this machine, without any account.",
+    )
+    parser.add_argument(
+        "action",
+        choices=("up", "down", "status", "limits"),
+        help="start one (the first time builds it, in about six minutes); stop it; describe it; "
+        "list what its AWS does not check",
+    )
+    parser.add_argument(
+        "--nodes",
+        type=_node_count,
+        default=0,
+        metavar="N",
+        help="run pods as processes here, on N nodes of each pool; default: simulate all nodes",
+    )
+    cluster(parser)
+    output(parser, "text, or the same as data")
+    parser.set_defaults(
+        run=lambda given: local.run(given.action, given.cluster, given.nodes, given.output)
+    )
+
+
+def _node_count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of nodes, 1 or more")
+    return int(text)

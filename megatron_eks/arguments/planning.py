@@ -1,0 +1,42 @@
+"""Arguments of the commands that read files alone: validate, plan, check and explain."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from megatron_eks.arguments.shared import Commands, cluster, command, output, today
+from megatron_eks.ops import check, explain, plan, validate
+
+
+def add(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """Add the commands of this group."""
+    parser = command(commands, "validate", "Check a cluster file and its job files.")
+    parser.add_argument(
+        "files",
+        nargs="*",
+        type=Path,
+        metavar="FILE",
+        help="cluster or job files; default: all of the project",
+    )
+    cluster(parser)
+    output(parser, "findings one a line, or as a list")
+    parser.set_defaults(
+        run=lambda given: validate.run(given.files, given.cluster, given.output, today())
+    )
+
+    parser = command(
+        commands, "plan", "Print what will exist, what it costs, and whether jobs fit."
+    )
+    cluster(parser)
+    output(parser, "tables, or everything")
+    parser.set_defaults(run=lambda given: plan.run(given.cluster, given.output, today()))
+
+    parser = command(commands, "check", "Apply the rules to templates and manifests on disk.")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or folders")
+    output(parser, "findings one a line, or as a list")
+    parser.set_defaults(run=lambda given: check.run(given.paths, given.output, sys.stdout))
+
+    parser = command(commands, "explain", "Say what a code means, why, and what to do.")
+    parser.add_argument("code", metavar="CODE", help="such as MEKS-0502, or 0502")
+    output(parser, "text, or the same as data")
+    parser.set_defaults(run=lambda given: explain.run(given.code, given.output, sys.stdout))

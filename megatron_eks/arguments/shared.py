@@ -1,0 +1,51 @@
+"""What the commands' arguments have in common."""
+
+import argparse
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from megatron_eks.ops.output import FORMATS
+from megatron_eks.project import DEFAULT_CLUSTER
+
+if TYPE_CHECKING:
+    from datetime import date
+
+Commands = argparse._SubParsersAction  # noqa: SLF001 -- argparse has no public name for it
+
+
+def command(
+    commands: "Commands[argparse.ArgumentParser]", name: str, text: str, examples: str = ""
+) -> argparse.ArgumentParser:
+    """Add a command; `examples` are shown as they stand, below its options."""
+    return commands.add_parser(
+        name,
+        help=text,
+        description=text,
+        epilog=f"examples:\n{examples}" if examples else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def cluster(parser: argparse.ArgumentParser) -> None:
+    """Let a command name the cluster file."""
+    default = Path(os.environ.get("CLUSTER_CONFIG") or DEFAULT_CLUSTER)
+    parser.add_argument(
+        "--cluster",
+        type=Path,
+        default=default,
+        metavar="FILE",
+        help="the cluster file; its jobs stand in jobs/ beside it "
+        "(default: $CLUSTER_CONFIG or cluster.yaml)",
+    )
+
+
+def output(parser: argparse.ArgumentParser, text: str) -> None:
+    """Let a command write tables, JSON or YAML."""
+    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help=text)
+
+
+def today() -> "date":
+    """Return the date, which decides what is still supported."""
+    return datetime.now(tz=UTC).date()

@@ -1,0 +1,1 @@
+"""A small client of the Kubernetes API, for clusters on this machine and on EKS."""

@@ -1,0 +1,208 @@
+"""One user's way to one API server: TLS, tokens that expire, servers that are busy or gone."""
+
+import http.client
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+FIRST_ERROR = 400
+
+_TIMEOUT_SECONDS = 60
+_BUSY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+_BUSY_TRIES = 5
+_LONGEST_PAUSE_SECONDS = 5
+_LONGEST_MESSAGE_BYTES = 64 * 1024
+
+
+class UnreachableError(ConnectionError):
+    """No answer came from the API server; the message says which server and why."""
+
+
+class ApiError(Exception):
+    """The API server refused a request; the message is the server's own."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+class Credentials:
+    """Who asks: a token that stays the same, or nobody where a certificate says it."""
+
+    def __init__(self, token: str = "") -> None:
+        self._token = token
+
+    def token(self) -> str:
+        """Return the token to send."""
+        return self._token
+
+    def renew(self) -> bool:
+        """Get another token after the server refused this one; say whether there is one."""
+        return False
+
+
+class Connection:
+    """Requests to a server, on one connection for each thread."""
+
+    def __init__(
+        self,
+        server: str,
+        tls: ssl.SSLContext,
+        credentials: Credentials,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = _TIMEOUT_SECONDS,
+        server_name: str | None = None,
+    ) -> None:
+        address = urlsplit(server)
+        self._host, self._port = address.hostname or "", address.port or 443
+        self.server = server
+        self._prefix = address.path.rstrip("/")
+        self._tls, self._credentials, self._timeout = tls, credentials, timeout
+        self._server_name = server_name
+        self._headers = {"Accept": "application/json", **(headers or {})}
+        self._local = threading.local()
+        self._connections: list[http.client.HTTPSConnection] = []
+
+    def acting_as(self, user: str) -> "Connection":
+        """Return a connection whose requests the server judges as another user's."""
+        return Connection(
+            self.server,
+            self._tls,
+            self._credentials,
+            headers={"Impersonate-User": user},
+            timeout=self._timeout,
+            server_name=self._server_name,
+        )
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        for connection in self._connections:
+            connection.close()
+
+    def close_own(self) -> None:
+        """Close the connection of this thread, which needs none any more."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._connections.remove(connection)
+            del self._local.connection
+
+    def exchange(
+        self, method: str, target: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        """Send a request and return status and body; a busy server is asked again."""
+        for tries in range(1, _BUSY_TRIES + 1):
+            status, pause, body = self._authorized(method, target, data, headers)
+            # Without that header a 503 is the answer, for example that of a health check.
+            if status not in _BUSY or pause is None or tries == _BUSY_TRIES:
+                break
+            time.sleep(min(pause, _LONGEST_PAUSE_SECONDS))
+        return status, body
+
+    def stream(self, target: str, timeout: float, longest_line: int = -1) -> Iterator[bytes]:
+        """Yield the lines of an answer as they come, on a connection of their own.
+
+        A line longer than `longest_line` bytes comes in pieces. A cut connection raises OSError
+        or HTTPException, or ends the lines.
+        """
+        connection = self._new(timeout)
+        try:
+            response = self._open_stream(connection, target)
+            while line := response.readline(longest_line):
+                yield line
+        finally:
+            connection.close()
+
+    def _open_stream(
+        self, connection: http.client.HTTPSConnection, target: str
+    ) -> http.client.HTTPResponse:
+        for renewed in (False, True):
+            try:
+                connection.request("GET", self._prefix + target, headers=self._all_headers({}))
+                response = connection.getresponse()
+            except (http.client.HTTPException, OSError) as error:
+                raise self._unreachable(error) from error
+            if response.status != HTTPStatus.UNAUTHORIZED or renewed:
+                break
+            response.read()
+            if not self._credentials.renew():
+                break
+        if response.status >= FIRST_ERROR:
+            text = response.read(_LONGEST_MESSAGE_BYTES).decode(errors="replace")
+            raise ApiError(response.status, response.reason, text)
+        return response
+
+    def _authorized(
+        self, method: str, target: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, float | None, bytes]:
+        answer = self._send(method, target, data, headers)
+        # The token may have expired since the last request: one more try with a new one.
+        if answer[0] == HTTPStatus.UNAUTHORIZED and self._credentials.renew():
+            answer = self._send(method, target, data, headers)
+        return answer
+
+    def _send(
+        self, method: str, target: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, float | None, bytes]:
+        """Return status, the seconds after which the server wants to be asked again, and body."""
+        connection, is_new = self._own()
+        try:
+            connection.request(method, self._prefix + target, data, self._all_headers(headers))
+            response = connection.getresponse()
+            pause = response.getheader("Retry-After", "")
+            body = response.read()
+        except (http.client.HTTPException, OSError) as error:
+            # Closed, a connection opens itself again for the next request.
+            connection.close()
+            # The server closes connections that were idle; a new one says whether it is gone.
+            if is_new or isinstance(error, TimeoutError):
+                raise self._unreachable(error) from error
+            return self._send(method, target, data, headers)
+        return response.status, float(pause) if pause.isdecimal() else None, body
+
+    def _all_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        token = self._credentials.token()
+        authorization = {"Authorization": f"Bearer {token}"} if token else {}
+        return {**self._headers, **authorization, **headers}
+
+    def _own(self) -> tuple[http.client.HTTPSConnection, bool]:
+        """Return this thread's connection, and whether its next request opens it."""
+        found: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+        if found is None:
+            found = self._new(self._timeout)
+            self._local.connection = found
+            self._connections.append(found)
+        return found, found.sock is None
+
+    def _new(self, timeout: float) -> http.client.HTTPSConnection:
+        name = self._server_name or self._host
+        return _NamedConnection(self._host, self._port, self._tls, timeout, name)
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        if isinstance(error, TimeoutError):
+            why = f"no answer within {self._timeout:g} s"
+        elif isinstance(error, ssl.SSLCertVerificationError):
+            why = f"its certificate is not the one of the kubeconfig ({error.verify_message})"
+        else:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return UnreachableError(f"{self.server}: {why}")
+
+
+class _NamedConnection(http.client.HTTPSConnection):
+    """Knows the server by its own name, which differs from the address behind a tunnel."""
+
+    def __init__(
+        self, host: str, port: int, tls: ssl.SSLContext, timeout: float, name: str
+    ) -> None:
+        super().__init__(host, port, context=tls, timeout=timeout)
+        self._tls, self._name = tls, name
+
+    def connect(self) -> None:
+        """Open the connection and check the certificate against that name."""
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)

@@ -1,0 +1,236 @@
+"""Reads kubeconfig files as kubectl does: files joined, a context chosen, credentials obtained."""
+
+import base64
+import binascii
+import itertools
+import json
+import os
+import ssl
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from megatron_eks.kubernetes.client import Client
+from megatron_eks.kubernetes.connection import Connection, Credentials
+
+# What stands in a kubeconfig is YAML of other programs, which has no narrower type.
+Entry = dict[str, Any]
+
+_EXEC_SECONDS = 60
+_SECTIONS = ("clusters", "users", "contexts")
+
+
+class KubeconfigError(Exception):
+    """A kubeconfig cannot be used; the message says why, the remedy what to do."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        super().__init__(found)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class Context:
+    """One context of a kubeconfig, with the entries that it names."""
+
+    name: str
+    cluster_name: str
+    cluster: Entry
+    user: Entry
+
+    @property
+    def server(self) -> str:
+        """The address of the API server."""
+        return str(self.cluster.get("server", ""))
+
+    @property
+    def eks_cluster(self) -> tuple[str, str] | None:
+        """Name and region of the EKS cluster that it leads to, where the entries say so."""
+        # `aws eks update-kubeconfig` names the entry by the ARN; the arguments of the program that
+        # gets tokens say it too, ours, the AWS CLI's and aws-iam-authenticator's.
+        match self.cluster_name.split(":", 5):
+            case ["arn", _, "eks", region, _, resource] if resource.startswith("cluster/"):
+                return resource.removeprefix("cluster/"), region
+        plugin = self.user.get("exec") or {}
+        arguments = [str(each) for each in plugin.get("args") or ()]
+        named = dict(itertools.pairwise(arguments))
+        name = named.get("--cluster-name") or named.get("-i") or named.get("--cluster-id")
+        return (name, named.get("--region", "")) if name else None
+
+    def client(self, timeout: float) -> Client:
+        """Return a client whose requests wait for an answer as long as said."""
+        connection = Connection(
+            self.server,
+            self._tls(),
+            self._credentials(),
+            timeout=timeout,
+            server_name=self.cluster.get("tls-server-name"),
+        )
+        return Client(connection)
+
+    def _tls(self) -> ssl.SSLContext:
+        authority = _content(self.cluster, "certificate-authority")
+        try:
+            tls = ssl.create_default_context(cadata=authority.decode() if authority else None)
+        except (ssl.SSLError, ValueError) as error:
+            found = f"the certificate authority of cluster {self.cluster_name} is none: {error}"
+            raise KubeconfigError(found, "write the kubeconfig again") from error
+        certificate = _content(self.user, "client-certificate")
+        key = _content(self.user, "client-key")
+        if certificate and key:
+            # OpenSSL reads both from files alone; nobody else can read this one, and it goes.
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(certificate + b"\n" + key)
+                file.flush()
+                tls.load_cert_chain(file.name)
+        return tls
+
+    def _credentials(self) -> Credentials:
+        if "exec" in self.user:
+            return _ExecCredentials(self.user["exec"])
+        if "tokenFile" in self.user:
+            return _TokenFile(Path(self.user["tokenFile"]))
+        return Credentials(str(self.user.get("token", "")))
+
+
+def files(option: Path | None, environment: Mapping[str, str], home: Path) -> list[Path]:
+    """Return the files to read: the one named, those in KUBECONFIG, or ~/.kube/config."""
+    if option is not None:
+        return [option]
+    named = [part for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
+    return [Path(part) for part in named] or [home / ".kube" / "config"]
+
+
+def load(paths: Sequence[Path]) -> Entry:
+    """Join kubeconfig files; of two entries of one name the first holds."""
+    joined: Entry = {section: [] for section in _SECTIONS}
+    for path in paths:
+        config = read(path)
+        if current := config.get("current-context"):
+            joined.setdefault("current-context", current)
+        for section in _SECTIONS:
+            known = {each["name"] for each in joined[section]}
+            for entry in config.get(section) or ():
+                if entry["name"] not in known:
+                    joined[section].append(_absolute(entry, path.parent))
+    return joined
+
+
+def read(path: Path) -> Entry:
+    """Return one file's content, empty if there is none; raise KubeconfigError if it is no such."""
+    remedy = "name another file with --kubeconfig, or write one: meks kubeconfig"
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not a UTF-8 text"
+        raise KubeconfigError(f"{path} cannot be read: {why}", remedy) from error
+    except yaml.YAMLError as error:
+        raise KubeconfigError(f"{path} is not valid YAML", remedy) from error
+    config = {} if config is None else config
+    if not isinstance(config, dict) or not all(_is_section(config.get(each)) for each in _SECTIONS):
+        raise KubeconfigError(f"{path} is not a kubeconfig", remedy)
+    return config
+
+
+def contexts(config: Entry) -> dict[str, Context]:
+    """Return the contexts whose cluster and user stand in the file too."""
+    clusters, users = (
+        {each["name"]: each.get(kind) or {} for each in config[section]}
+        for section, kind in (("clusters", "cluster"), ("users", "user"))
+    )
+    found = {}
+    for each in config["contexts"]:
+        context = each.get("context") or {}
+        cluster, user = context.get("cluster", ""), context.get("user", "")
+        if cluster in clusters and user in users:
+            found[each["name"]] = Context(each["name"], cluster, clusters[cluster], users[user])
+    return found
+
+
+def _is_section(value: object) -> bool:
+    return value is None or (
+        isinstance(value, list) and all(isinstance(each, dict) and "name" in each for each in value)
+    )
+
+
+def _absolute(entry: Entry, folder: Path) -> Entry:
+    """Return an entry whose files stand where the kubeconfig means: beside itself."""
+    keys = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+    changed = dict(entry)
+    for kind in ("cluster", "user"):
+        if isinstance(inner := entry.get(kind), dict):
+            here = {key: str(folder / inner[key]) for key in keys if inner.get(key)}
+            changed[kind] = {**inner, **here}
+    return changed
+
+
+def _content(entry: Entry, key: str) -> bytes | None:
+    """Return what stands in the entry itself, or in the file that it names."""
+    try:
+        if data := entry.get(f"{key}-data"):
+            return base64.b64decode(data, validate=True)
+        return Path(entry[key]).read_bytes() if entry.get(key) else None
+    except (OSError, binascii.Error) as error:
+        found = f"{key} of the kubeconfig cannot be read: {error}"
+        raise KubeconfigError(found, "write the kubeconfig again") from error
+
+
+class _TokenFile(Credentials):
+    """A token that another program keeps fresh in a file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def token(self) -> str:
+        try:
+            return self._file.read_text().strip()
+        except OSError as error:
+            found = f"the token file {self._file} cannot be read: {error.strerror}"
+            raise KubeconfigError(found, "write the kubeconfig again") from error
+
+
+class _ExecCredentials(Credentials):
+    """Tokens that a program prints (client.authentication.k8s.io, ExecCredential)."""
+
+    def __init__(self, plugin: Entry) -> None:
+        super().__init__()
+        self._plugin = plugin
+
+    def token(self) -> str:
+        if not self._token:
+            self.renew()
+        return self._token
+
+    def renew(self) -> bool:
+        command = [self._plugin["command"], *(self._plugin.get("args") or ())]
+        shown = " ".join(map(str, command))
+        remedy = "run that command to see what it lacks, or write the kubeconfig again"
+        version = self._plugin.get("apiVersion", "client.authentication.k8s.io/v1")
+        request = {
+            "apiVersion": version,
+            "kind": "ExecCredential",
+            "spec": {"interactive": False},
+        }
+        variables = {each["name"]: each["value"] for each in self._plugin.get("env") or ()}
+        environment = {**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(request)}
+        try:
+            done = subprocess.run(  # noqa: S603 -- what the kubeconfig names, as kubectl does
+                command, env=environment, capture_output=True, timeout=_EXEC_SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise KubeconfigError(f"no token from `{shown}`: {error}", remedy) from error
+        if done.returncode:
+            lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
+            raise KubeconfigError(f"no token from `{shown}`: {lines[-1]}", remedy)
+        try:
+            new = str(json.loads(done.stdout)["status"]["token"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise KubeconfigError(f"`{shown}` printed no ExecCredential", remedy) from error
+        changed, self._token = new != self._token, new
+        return changed

@@ -1,0 +1,1 @@
+"""AWS on one machine: moto's services behind a CloudFormation of our own, on loopback."""

@@ -1,0 +1,24 @@
+"""Serves the local AWS: `python -m megatron_eks.local.aws PORT`."""
+
+import logging
+import sys
+
+from moto.moto_server.werkzeug_app import MotoRequestHandler
+from werkzeug.serving import make_server
+
+from megatron_eks.local.aws.application import application
+
+
+def main(port: int) -> None:
+    """Listen on loopback until the process is ended."""
+    logging.basicConfig(level=logging.INFO)
+    # A line for each request would fill the log of a long session.
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    server = make_server(
+        "127.0.0.1", port, application(), threaded=True, request_handler=MotoRequestHandler
+    )
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,28 @@
+"""What the local AWS does not check, so that nobody takes its silence for AWS's consent."""
+
+NOT_CHECKED = (
+    "permissions: every client may do everything, roles and policies are kept and never applied",
+    "credentials and signatures of requests",
+    "quotas and capacity: instances, addresses, reservations and Capacity Blocks are always there",
+    "conditions and effects of bucket, key and repository policies, and what trust policies say",
+    (
+        "AMIs, launch template user data and whether a node would join: nodes are instances "
+        "that nothing runs on"
+    ),
+    "EFA, placement groups and network cards beyond what the rules of this project know",
+    "routes, security groups and endpoints: no packet ever flows",
+    (
+        "combinations of properties that a service refuses and neither its public model, nor "
+        "CloudFormation's public schema, nor a rule of this project describes"
+    ),
+    "whether an add-on version, AMI release or engine version exists",
+    "names that are taken in another account, such as those of buckets",
+    "requests to S3 and STS against their models",
+    "images: a build finds its source and pushes a manifest without layers",
+    "GitHub connections and webhooks: they are written down and never called",
+    "time: what takes AWS minutes is done when the request is answered, and nothing ends at a date",
+    "cost",
+    "drift, stack policies, stack sets, hooks, nested stacks, macros and custom resources",
+    "propagation of a stack's own tags to its resources",
+)
+"""One sentence each; printed by `meks local limits` and copied in docs/local-aws.md."""

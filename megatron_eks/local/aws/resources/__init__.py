@@ -1,0 +1,1 @@
+"""Resource types: what CloudFormation calls to create, change and delete one resource."""

@@ -1,0 +1,217 @@
+"""EKS: clusters, add-ons, access and pod identities."""
+
+from collections.abc import Mapping
+
+from megatron_eks.local.aws.resources.arguments import call
+from megatron_eks.local.aws.resources.handler import Context, Handler
+from megatron_eks.local.aws.values import Object, Value
+
+
+def tags_of(properties: Object) -> Object:
+    """Return a template's tags as EKS takes them; a node group has them in this form already."""
+    given = properties.get("Tags", {})
+    tags = given if isinstance(given, dict) else {each["Key"]: each["Value"] for each in given}
+    return {"tags": tags} if tags else {}
+
+
+def retag(context: Context, arn: str, old: Object, new: Object) -> None:
+    """Give a resource of EKS the tags that it should have."""
+    eks = context.clients("eks")
+    before, after = tags_of(old).get("tags", {}), tags_of(new).get("tags", {})
+    if before.keys() - after.keys():
+        eks.untag_resource(resourceArn=arn, tagKeys=sorted(before.keys() - after.keys()))
+    if after != before and after:
+        eks.tag_resource(resourceArn=arn, tags=after)
+
+
+def changed(old: Object, new: Object, *names: str) -> Object:
+    """Return those of the named properties that have another value now."""
+    return {name: new[name] for name in names if name in new and new[name] != old.get(name)}
+
+
+class Cluster(Handler):
+    """A control plane; its physical id is its name."""
+
+    kind = "AWS::EKS::Cluster"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make the cluster."""
+        plain = {key: value for key, value in properties.items() if key not in ("Tags", "Logging")}
+        plain.setdefault("Name", context.new_name(100))
+        more = tags_of(properties)
+        if "Logging" in properties:
+            more["logging"] = _logging(properties["Logging"])
+        answer = call(context, "eks", "CreateCluster", plain, **more)
+        return str(answer["cluster"]["name"])
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change one thing after the other, as EKS asks for."""
+        eks = context.clients("eks")
+        if new.get("Version") != old.get("Version"):
+            eks.update_cluster_version(name=physical_id, version=new["Version"])
+        for name in ("ResourcesVpcConfig", "AccessConfig", "UpgradePolicy", "DeletionProtection"):
+            if part := changed(old, new, name):
+                call(context, "eks", "UpdateClusterConfig", {**part, "Name": physical_id})
+        if new.get("Logging") != old.get("Logging"):
+            eks.update_cluster_config(name=physical_id, logging=_logging(new.get("Logging", {})))
+        retag(context, str(self.attributes(context, physical_id, new)["Arn"]), old, new)
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the cluster."""
+        del properties
+        context.clients("eks").delete_cluster(name=physical_id)
+
+    def attributes(
+        self, context: Context, physical_id: str, properties: Object
+    ) -> Mapping[str, Value]:
+        """Return how the cluster is reached."""
+        del properties
+        found = context.clients("eks").describe_cluster(name=physical_id)["cluster"]
+        return {
+            "Arn": found["arn"],
+            "Id": physical_id,
+            "Endpoint": found["endpoint"],
+            "CertificateAuthorityData": found["certificateAuthority"]["data"],
+            "ClusterSecurityGroupId": found["resourcesVpcConfig"]["clusterSecurityGroupId"],
+            "OpenIdConnectIssuerUrl": found["identity"]["oidc"]["issuer"],
+            "EncryptionConfigKeyArn": "",
+        }
+
+
+def _logging(properties: Object) -> Object:
+    """Write a template's log types as EKS takes them."""
+    types = [each["Type"] for each in properties.get("ClusterLogging", {}).get("EnabledTypes", [])]
+    known = ["api", "audit", "authenticator", "controllerManager", "scheduler"]
+    rest = [each for each in known if each not in types]
+    found = [{"types": types, "enabled": True}] if types else []
+    return {"clusterLogging": found + ([{"types": rest, "enabled": False}] if rest else [])}
+
+
+class Addon(Handler):
+    """An add-on of a cluster."""
+
+    kind = "AWS::EKS::Addon"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Install the add-on."""
+        plain = {key: value for key, value in properties.items() if key != "Tags"}
+        call(context, "eks", "CreateAddon", plain, **tags_of(properties))
+        return f"{properties['ClusterName']}|{properties['AddonName']}"
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change version, settings and roles."""
+        plain = {key: value for key, value in new.items() if key != "Tags"}
+        call(context, "eks", "UpdateAddon", plain)
+        retag(context, str(self.attributes(context, physical_id, new)["Arn"]), old, new)
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the add-on."""
+        cluster, addon = physical_id.split("|")
+        context.clients("eks").delete_addon(
+            clusterName=cluster,
+            addonName=addon,
+            preserve=properties.get("PreserveOnDelete", False),
+        )
+
+    def attributes(
+        self, context: Context, physical_id: str, properties: Object
+    ) -> Mapping[str, Value]:
+        """Return the ARN."""
+        del properties
+        cluster, addon = physical_id.split("|")
+        found = context.clients("eks").describe_addon(clusterName=cluster, addonName=addon)
+        return {"Arn": found["addon"]["addonArn"]}
+
+
+class AccessEntry(Handler):
+    """Who may use a cluster."""
+
+    kind = "AWS::EKS::AccessEntry"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Let the principal in."""
+        plain = {key: value for key, value in properties.items() if key != "Tags"}
+        call(context, "eks", "CreateAccessEntry", plain, **tags_of(properties))
+        physical_id = f"{properties['PrincipalArn']}|{properties['ClusterName']}"
+        context.note(physical_id)
+        self._policies(context, {}, properties)
+        return physical_id
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change groups, user name and policies."""
+        del physical_id
+        call(
+            context,
+            "eks",
+            "UpdateAccessEntry",
+            {key: value for key, value in new.items() if key != "Tags"},
+        )
+        self._policies(context, old, new)
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Let the principal in no more."""
+        del physical_id
+        context.clients("eks").delete_access_entry(
+            clusterName=properties["ClusterName"], principalArn=properties["PrincipalArn"]
+        )
+
+    def attributes(
+        self, context: Context, physical_id: str, properties: Object
+    ) -> Mapping[str, Value]:
+        """Return the ARN."""
+        del physical_id
+        found = context.clients("eks").describe_access_entry(
+            clusterName=properties["ClusterName"], principalArn=properties["PrincipalArn"]
+        )
+        return {"AccessEntryArn": found["accessEntry"]["accessEntryArn"]}
+
+    @staticmethod
+    def _policies(context: Context, old: Object, new: Object) -> None:
+        eks = context.clients("eks")
+        entry = {"clusterName": new["ClusterName"], "principalArn": new["PrincipalArn"]}
+        wanted = [each["PolicyArn"] for each in new.get("AccessPolicies", [])]
+        for each in old.get("AccessPolicies", []):
+            if each["PolicyArn"] not in wanted:
+                eks.disassociate_access_policy(**entry, policyArn=each["PolicyArn"])
+        for each in new.get("AccessPolicies", []):
+            call(context, "eks", "AssociateAccessPolicy", each, **entry)
+
+
+class PodIdentityAssociation(Handler):
+    """The role of a service account; its physical id is the association's."""
+
+    kind = "AWS::EKS::PodIdentityAssociation"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Give the role."""
+        plain = {key: value for key, value in properties.items() if key != "Tags"}
+        answer = call(context, "eks", "CreatePodIdentityAssociation", plain, **tags_of(properties))
+        return str(answer["association"]["associationId"])
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Give another role."""
+        del old
+        context.clients("eks").update_pod_identity_association(
+            clusterName=new["ClusterName"], associationId=physical_id, roleArn=new["RoleArn"]
+        )
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Take the role back."""
+        context.clients("eks").delete_pod_identity_association(
+            clusterName=properties["ClusterName"], associationId=physical_id
+        )
+
+    def attributes(
+        self, context: Context, physical_id: str, properties: Object
+    ) -> Mapping[str, Value]:
+        """Return the ids."""
+        found = context.clients("eks").describe_pod_identity_association(
+            clusterName=properties["ClusterName"], associationId=physical_id
+        )
+        return {
+            "AssociationArn": found["association"]["associationArn"],
+            "AssociationId": physical_id,
+        }
+
+
+HANDLERS: tuple[Handler, ...] = (Cluster(), Addon(), AccessEntry(), PodIdentityAssociation())

@@ -1,0 +1,195 @@
+"""KMS keys, log groups and parameters."""
+
+import json
+from collections.abc import Mapping
+
+from megatron_eks.local.aws.resources.handler import Context, Handler
+from megatron_eks.local.aws.values import ACCOUNT, Object, Value
+
+_DEFAULT_WAIT_DAYS = 30
+
+
+class Key(Handler):
+    """A key; deleting it waits, as KMS does."""
+
+    kind = "AWS::KMS::Key"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make the key."""
+        kms = context.clients("kms")
+        optional = ("Description", "KeyUsage", "KeySpec", "MultiRegion")
+        tags = [
+            {"TagKey": each["Key"], "TagValue": each["Value"]}
+            for each in properties.get("Tags", [])
+        ]
+        answer = kms.create_key(
+            **{name: properties[name] for name in optional if name in properties},
+            **({"Policy": _document(properties["KeyPolicy"])} if "KeyPolicy" in properties else {}),
+            **({"Tags": tags} if tags else {}),
+        )
+        key = str(answer["KeyMetadata"]["KeyId"])
+        context.note(key)
+        if properties.get("EnableKeyRotation"):
+            kms.enable_key_rotation(KeyId=key)
+        return key
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change policy, description, rotation and tags."""
+        kms = context.clients("kms")
+        if new.get("KeyPolicy") != old.get("KeyPolicy") and "KeyPolicy" in new:
+            kms.put_key_policy(
+                KeyId=physical_id, PolicyName="default", Policy=_document(new["KeyPolicy"])
+            )
+        if new.get("Description") != old.get("Description"):
+            kms.update_key_description(KeyId=physical_id, Description=new.get("Description", ""))
+        if new.get("EnableKeyRotation") != old.get("EnableKeyRotation"):
+            rotate = new.get("EnableKeyRotation")
+            (kms.enable_key_rotation if rotate else kms.disable_key_rotation)(KeyId=physical_id)
+        before, after = (
+            {each["Key"]: each["Value"] for each in one.get("Tags", [])} for one in (old, new)
+        )
+        if before.keys() - after.keys():
+            kms.untag_resource(KeyId=physical_id, TagKeys=sorted(before.keys() - after.keys()))
+        if after != before and after:
+            tags = [{"TagKey": key, "TagValue": value} for key, value in after.items()]
+            kms.tag_resource(KeyId=physical_id, Tags=tags)
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Let the key be deleted when its waiting time is over."""
+        context.clients("kms").schedule_key_deletion(
+            KeyId=physical_id,
+            PendingWindowInDays=properties.get("PendingWindowInDays", _DEFAULT_WAIT_DAYS),
+        )
+
+    def attributes(
+        self, context: Context, physical_id: str, properties: Object
+    ) -> Mapping[str, Value]:
+        """Return ARN and id."""
+        del properties
+        found = context.clients("kms").describe_key(KeyId=physical_id)["KeyMetadata"]
+        return {"Arn": found["Arn"], "KeyId": found["KeyId"]}
+
+
+def _document(policy: Value) -> str:
+    return policy if isinstance(policy, str) else json.dumps(policy)
+
+
+class Alias(Handler):
+    """Another name of a key."""
+
+    kind = "AWS::KMS::Alias"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make the alias."""
+        context.clients("kms").create_alias(**properties)
+        return str(properties["AliasName"])
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Let the alias stand for another key."""
+        del old
+        context.clients("kms").update_alias(AliasName=physical_id, TargetKeyId=new["TargetKeyId"])
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the alias."""
+        del properties
+        context.clients("kms").delete_alias(AliasName=physical_id)
+
+
+class LogGroup(Handler):
+    """A log group."""
+
+    kind = "AWS::Logs::LogGroup"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make the group."""
+        name = str(properties.get("LogGroupName") or context.new_name(512))
+        tags = {each["Key"]: each["Value"] for each in properties.get("Tags", [])}
+        context.clients("logs").create_log_group(
+            logGroupName=name,
+            **({"kmsKeyId": properties["KmsKeyId"]} if "KmsKeyId" in properties else {}),
+            **({"tags": tags} if tags else {}),
+        )
+        context.note(name)
+        self._retention(context, name, {}, properties)
+        return name
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change retention, key and tags."""
+        logs = context.clients("logs")
+        self._retention(context, physical_id, old, new)
+        if new.get("KmsKeyId") != old.get("KmsKeyId"):
+            if "KmsKeyId" in new:
+                logs.associate_kms_key(logGroupName=physical_id, kmsKeyId=new["KmsKeyId"])
+            else:
+                logs.disassociate_kms_key(logGroupName=physical_id)
+        before, after = (
+            {each["Key"]: each["Value"] for each in one.get("Tags", [])} for one in (old, new)
+        )
+        if before.keys() - after.keys():
+            logs.untag_log_group(
+                logGroupName=physical_id, tags=sorted(before.keys() - after.keys())
+            )
+        if after != before and after:
+            logs.tag_log_group(logGroupName=physical_id, tags=after)
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the group and its logs."""
+        del properties
+        context.clients("logs").delete_log_group(logGroupName=physical_id)
+
+    def attributes(
+        self, context: Context, physical_id: str, properties: Object
+    ) -> Mapping[str, Value]:
+        """Return the ARN."""
+        del properties
+        return {"Arn": f"arn:aws:logs:{context.region}:{ACCOUNT}:log-group:{physical_id}:*"}
+
+    @staticmethod
+    def _retention(context: Context, name: str, old: Object, new: Object) -> None:
+        days = new.get("RetentionInDays")
+        if days == old.get("RetentionInDays"):
+            return
+        logs = context.clients("logs")
+        if days is None:
+            logs.delete_retention_policy(logGroupName=name)
+        else:
+            logs.put_retention_policy(logGroupName=name, retentionInDays=days)
+
+
+class Parameter(Handler):
+    """A parameter of the parameter store."""
+
+    kind = "AWS::SSM::Parameter"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Store the value."""
+        name = str(properties.get("Name") or f"CFN-{context.new_name()}")
+        context.clients("ssm").put_parameter(
+            Name=name,
+            Type=properties["Type"],
+            Value=properties["Value"],
+            Description=properties.get("Description", ""),
+        )
+        return name
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Store another value."""
+        del old
+        context.clients("ssm").put_parameter(
+            Name=physical_id, Type=new["Type"], Value=new["Value"], Overwrite=True
+        )
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """Remove the parameter."""
+        del properties
+        context.clients("ssm").delete_parameter(Name=physical_id)
+
+    def attributes(
+        self, context: Context, physical_id: str, properties: Object
+    ) -> Mapping[str, Value]:
+        """Return type and value."""
+        del context, physical_id
+        return {"Type": properties["Type"], "Value": properties["Value"]}
+
+
+HANDLERS: tuple[Handler, ...] = (Key(), Alias(), LogGroup(), Parameter())

@@ -1,0 +1,99 @@
+"""Managed node groups, and what AWS refuses to change together."""
+
+from collections.abc import Mapping
+
+from megatron_eks.local.aws.resources.arguments import call
+from megatron_eks.local.aws.resources.eks import changed, retag, tags_of
+from megatron_eks.local.aws.resources.handler import Context, Handler, NotSupportedError
+from megatron_eks.local.aws.values import Object, Value
+
+_VERSIONS = ("Version", "ReleaseVersion", "LaunchTemplate")
+_SETTINGS = ("ScalingConfig", "UpdateConfig", "NodeRepairConfig")
+
+# aws-cdk#16644 and containers-roadmap#1258 quote it; it speaks of launch templates too.
+TOGETHER = "Version and ReleaseVersion updates cannot be combined with other updates"
+
+
+class Nodegroup(Handler):
+    """A managed node group."""
+
+    kind = "AWS::EKS::Nodegroup"
+
+    def create(self, context: Context, properties: Object) -> str:
+        """Make the group, with the nodes that it wants."""
+        plain = {key: value for key, value in properties.items() if key != "Tags"}
+        plain.setdefault("NodegroupName", context.new_name(63))
+        answer = call(context, "eks", "CreateNodegroup", plain, **tags_of(properties))
+        group = answer["nodegroup"]
+        return f"{group['clusterName']}/{group['nodegroupName']}"
+
+    def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
+        """Change versions, or settings: EKS takes one kind of change at a time.
+
+        A block that is as it was is not sent again; one that differs in any part is sent whole
+        (eksctl#3532).
+        """
+        cluster, group = physical_id.split("/")
+        versions = changed(old, new, *_VERSIONS)
+        others = [
+            name
+            for name in (*_SETTINGS, "Labels", "Taints", "Tags")
+            if new.get(name) != old.get(name)
+        ]
+        if versions and others:
+            raise NotSupportedError(TOGETHER)
+        names = {"ClusterName": cluster, "NodegroupName": group}
+        if versions:
+            forced = {"Force": new["ForceUpdateEnabled"]} if "ForceUpdateEnabled" in new else {}
+            call(context, "eks", "UpdateNodegroupVersion", {**names, **versions, **forced})
+            return
+        settings = changed(old, new, *_SETTINGS)
+        more: Object = {}
+        if "Labels" in others:
+            before, after = old.get("Labels", {}), new.get("Labels", {})
+            more["labels"] = {
+                "addOrUpdateLabels": after,
+                "removeLabels": sorted(before.keys() - after.keys()),
+            }
+        if "Taints" in others:
+            more["taints"] = _taints(old.get("Taints", []), new.get("Taints", []))
+        if settings or more:
+            call(context, "eks", "UpdateNodegroupConfig", {**names, **settings}, **more)
+        if "Tags" in others:
+            retag(context, str(self.attributes(context, physical_id, new)["Arn"]), old, new)
+
+    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
+        """End the nodes and remove the group."""
+        del properties
+        cluster, group = physical_id.split("/")
+        context.clients("eks").delete_nodegroup(clusterName=cluster, nodegroupName=group)
+
+    def attributes(
+        self, context: Context, physical_id: str, properties: Object
+    ) -> Mapping[str, Value]:
+        """Return names and ARN."""
+        del properties
+        cluster, group = physical_id.split("/")
+        found = context.clients("eks").describe_nodegroup(clusterName=cluster, nodegroupName=group)
+        return {
+            "Arn": found["nodegroup"]["nodegroupArn"],
+            "ClusterName": cluster,
+            "NodegroupName": group,
+            "Id": physical_id,
+        }
+
+
+def _taints(old: list[Object], new: list[Object]) -> Object:
+    def lower(taint: Object) -> Object:
+        return {key.lower(): value for key, value in taint.items()}
+
+    gone = [lower(each) for each in old if each not in new]
+    kept = [(each["key"], each["effect"]) for each in map(lower, new)]
+    return {
+        "addOrUpdateTaints": [lower(each) for each in new],
+        # The same key with another value is a change, which EKS refuses to see in both lists.
+        "removeTaints": [each for each in gone if (each["key"], each["effect"]) not in kept],
+    }
+
+
+HANDLERS: tuple[Handler, ...] = (Nodegroup(),)

@@ -1,0 +1,1 @@
+"""What moto's services lack: operations, and AWS's answers to wrong requests."""

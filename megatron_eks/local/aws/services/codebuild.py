@@ -1,0 +1,179 @@
+"""CodeBuild as moto lacks it: projects that change, have webhooks, and push what they build."""
+
+import json
+import time
+import uuid
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from botocore.exceptions import ClientError
+from moto.codebuild.responses import CodeBuildResponse
+from moto.core.exceptions import ServiceException
+from moto.core.responses import ActionResult, EmptyResult
+
+from megatron_eks.local.aws.cloudformation.regions import Regions
+from megatron_eks.local.aws.services.operation import kept, parameters
+from megatron_eks.local.aws.values import ACCOUNT, Object, Value
+
+_DONE, _FAILED = "SUCCEEDED", "FAILED"
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+class CodeBuildError(ServiceException):
+    """What CodeBuild cannot find."""
+
+    code = "ResourceNotFoundException"
+
+
+class CodeBuildApi(CodeBuildResponse):
+    """CodeBuild with changes, and builds that make a manifest without layers."""
+
+    regions: ClassVar[Regions]
+    """Set once, when the server starts."""
+
+    _KEPT: ClassVar = ("description", "source", "artifacts", "environment", "serviceRole")
+    _MORE: ClassVar = ("encryptionKey", "timeoutInMinutes", "logsConfig", "cache", "sourceVersion")
+
+    def create_project(self) -> ActionResult:
+        """CreateProject."""
+        given = parameters(self)
+        super().create_project()
+        return self._changed(given)
+
+    def update_project(self) -> ActionResult:
+        """UpdateProject."""
+        return self._changed(parameters(self))
+
+    def create_webhook(self) -> ActionResult:
+        """CreateWebhook; nobody calls it here."""
+        given = parameters(self)
+        webhook = {
+            "url": f"https://api.github.com/local/{given['projectName']}",
+            "filterGroups": given.get("filterGroups", []),
+        }
+        self._project(given["projectName"])["webhook"] = webhook
+        return ActionResult({"webhook": webhook})
+
+    def delete_webhook(self) -> EmptyResult:
+        """DeleteWebhook."""
+        self._project(parameters(self)["projectName"]).pop("webhook", None)
+        return EmptyResult()
+
+    def start_build(self) -> ActionResult:
+        """StartBuild; it is over at once, and its log says what it did not do."""
+        project = self._project(parameters(self)["projectName"])
+        name = project["name"]
+        history = self.codebuild_backend.build_history[name]
+        number = f"{name}:{uuid.uuid4()}"
+        phases, lines = self._build(project)
+        now = datetime.now(tz=UTC)
+        build = {
+            "id": number,
+            "arn": f"arn:aws:codebuild:{self.region}:{ACCOUNT}:build/{number}",
+            "buildNumber": len(history) + 1,
+            "projectName": name,
+            "startTime": now,
+            "endTime": now,
+            "currentPhase": "COMPLETED",
+            "buildStatus": phases[-1]["phaseStatus"],
+            "phases": [{**each, "startTime": now, "endTime": now} for each in phases],
+            "source": project["source"],
+            "environment": project["environment"],
+            "serviceRole": project["serviceRole"],
+            "buildComplete": True,
+            "logs": self._log(project, number.partition(":")[2], lines),
+        }
+        kept(self.codebuild_backend, "builds")[number] = build
+        history.append(number)
+        return ActionResult({"build": build})
+
+    def batch_get_builds(self) -> ActionResult:
+        """BatchGetBuilds."""
+        wanted, builds = parameters(self)["ids"], kept(self.codebuild_backend, "builds")
+        return ActionResult(
+            {
+                "builds": [builds[each] for each in wanted if each in builds],
+                "buildsNotFound": [each for each in wanted if each not in builds],
+            }
+        )
+
+    def _build(self, project: Object) -> tuple[list[Object], list[str]]:
+        """Return the phases of a build, the last one with its end, and what it logged."""
+        source = project["source"]
+        if source["type"] == "S3":
+            bucket, _, key = source["location"].partition("/")
+            try:
+                self._client("s3").head_object(Bucket=bucket, Key=key)
+            except ClientError as error:
+                return [_phase("DOWNLOAD_SOURCE", str(error))], [f"no source: {error}"]
+        downloaded = _phase("DOWNLOAD_SOURCE")
+        failure = self.regions.failures.take("BUILD", project["name"], "AWS::CodeBuild::Project")
+        if failure is not None:
+            return [downloaded, _phase("BUILD", failure)], [failure]
+        variables = {
+            each["name"]: each["value"]
+            for each in project["environment"].get("environmentVariables", [])
+        }
+        lines = ["local AWS builds no image: it pushes a manifest without layers"]
+        if "REPOSITORY_URI" in variables:
+            lines.append(f"digest: {self._push(variables)}")
+        return [downloaded, _phase("BUILD")], lines
+
+    def _push(self, variables: Object) -> str:
+        """Put an image under the tag that the environment asks for; return its digest."""
+        name, tag = variables["REPOSITORY_URI"].partition("/")[2], variables["IMAGE_TAG"]
+        ecr = self._client("ecr")
+        config = {"mediaType": _MANIFEST, "size": 2, "digest": f"sha256:{'0' * 64}"}
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": _MANIFEST,
+            "config": config,
+            "layers": [],
+            "annotations": {"local-aws": f"{name}:{tag}"},
+        }
+        try:
+            found = ecr.describe_images(repositoryName=name, imageIds=[{"imageTag": tag}])
+            return str(found["imageDetails"][0]["imageDigest"])
+        except ecr.exceptions.ImageNotFoundException:
+            answer = ecr.put_image(
+                repositoryName=name, imageTag=tag, imageManifest=json.dumps(manifest)
+            )
+            return str(answer["image"]["imageId"]["imageDigest"])
+
+    def _log(self, project: Object, stream: str, lines: list[str]) -> Object:
+        group = project.get("logsConfig", {}).get("cloudWatchLogs", {}).get("groupName")
+        if not group:
+            return {}
+        logs = self._client("logs")
+        logs.create_log_stream(logGroupName=group, logStreamName=stream)
+        now = int(time.time() * 1000)
+        logs.put_log_events(
+            logGroupName=group,
+            logStreamName=stream,
+            logEvents=[{"timestamp": now, "message": each} for each in lines],
+        )
+        return {"groupName": group, "streamName": stream}
+
+    def _client(self, service: str) -> Value:
+        return self.regions.clients(self.region)(service)
+
+    def _changed(self, given: Object) -> ActionResult:
+        project = self._project(given["name"])
+        for name in (*self._KEPT, *self._MORE):
+            if name in given:
+                project[name] = given[name]
+        return ActionResult({"project": project})
+
+    def _project(self, name: str) -> Object:
+        projects = self.codebuild_backend.codebuild_projects
+        if name not in projects:
+            raise CodeBuildError(f"Project cannot be found: {name}")
+        metadata: Object = projects[name].project_metadata
+        return metadata
+
+
+def _phase(name: str, failure: str | None = None) -> Object:
+    if failure is None:
+        return {"phaseType": name, "phaseStatus": _DONE, "durationInSeconds": 0, "contexts": []}
+    contexts = [{"statusCode": "LOCAL_AWS", "message": failure}]
+    return {"phaseType": name, "phaseStatus": _FAILED, "durationInSeconds": 0, "contexts": contexts}

@@ -1,0 +1,195 @@
+"""Access entries and pod identity associations of EKS."""
+
+import uuid
+from datetime import UTC, datetime
+
+from moto.core.responses import ActionResult, EmptyResult
+from moto.eks.models import Cluster
+
+from megatron_eks.local.aws.services.eks_clusters import Clusters
+from megatron_eks.local.aws.services.operation import (
+    InUseError,
+    NotFoundError,
+    kept,
+    parameters,
+    present,
+)
+from megatron_eks.local.aws.values import ACCOUNT, Object
+
+
+class Access(Clusters):
+    """Operations on access entries and pod identities."""
+
+    def create_access_entry(self) -> ActionResult:
+        """CreateAccessEntry."""
+        given = parameters(self)
+        cluster = self.cluster(given["clusterName"])
+        principal = given["principalArn"]
+        if principal in kept(cluster, "entries"):
+            raise InUseError(
+                "The specified access entry resource is already in use on this cluster."
+            )
+        now = datetime.now(tz=UTC)
+        place = f"{self.region}:{ACCOUNT}:access-entry/{cluster.name}"
+        entry = {
+            "clusterName": cluster.name,
+            "principalArn": principal,
+            "kubernetesGroups": given.get("kubernetesGroups", []),
+            "accessEntryArn": f"arn:aws:eks:{place}/{uuid.uuid4()}",
+            "createdAt": now,
+            "modifiedAt": now,
+            "tags": given.get("tags", {}),
+            "username": given.get("username", principal),
+            "type": given.get("type", "STANDARD"),
+        }
+        kept(cluster, "entries")[principal] = entry
+        return ActionResult({"accessEntry": entry})
+
+    def describe_access_entry(self) -> ActionResult:
+        """DescribeAccessEntry."""
+        return ActionResult({"accessEntry": self._entry(parameters(self))})
+
+    def list_access_entries(self) -> ActionResult:
+        """ListAccessEntries."""
+        cluster = self.cluster(parameters(self)["clusterName"])
+        return ActionResult({"accessEntries": list(kept(cluster, "entries"))})
+
+    def update_access_entry(self) -> ActionResult:
+        """UpdateAccessEntry."""
+        given = parameters(self)
+        entry = self._entry(given)
+        for name in ("kubernetesGroups", "username"):
+            if name in given:
+                entry[name] = given[name]
+        return ActionResult({"accessEntry": entry})
+
+    def delete_access_entry(self) -> EmptyResult:
+        """DeleteAccessEntry."""
+        given = parameters(self)
+        entry = self._entry(given)
+        cluster = self.cluster(given["clusterName"])
+        kept(cluster, "entries").pop(entry["principalArn"])
+        kept(cluster, "policies").pop(entry["principalArn"], None)
+        return EmptyResult()
+
+    def associate_access_policy(self) -> ActionResult:
+        """AssociateAccessPolicy."""
+        given = parameters(self)
+        entry = self._entry(given)
+        now = datetime.now(tz=UTC)
+        policy = {
+            "policyArn": given["policyArn"],
+            "accessScope": given["accessScope"],
+            "associatedAt": now,
+            "modifiedAt": now,
+        }
+        self._policies(given)[given["policyArn"]] = policy
+        return ActionResult(
+            {
+                "clusterName": given["clusterName"],
+                "principalArn": entry["principalArn"],
+                "associatedAccessPolicy": policy,
+            }
+        )
+
+    def disassociate_access_policy(self) -> EmptyResult:
+        """DisassociateAccessPolicy."""
+        given = parameters(self)
+        self._policies(given).pop(given["policyArn"], None)
+        return EmptyResult()
+
+    def list_associated_access_policies(self) -> ActionResult:
+        """ListAssociatedAccessPolicies."""
+        given = parameters(self)
+        return ActionResult(
+            {
+                "clusterName": given["clusterName"],
+                "principalArn": self._entry(given)["principalArn"],
+                "associatedAccessPolicies": list(self._policies(given).values()),
+            }
+        )
+
+    def create_pod_identity_association(self) -> ActionResult:
+        """CreatePodIdentityAssociation: one role for a service account."""
+        given = parameters(self)
+        cluster = self.cluster(given["clusterName"])
+        account = (given["namespace"], given["serviceAccount"])
+        for each in kept(cluster, "associations").values():
+            if (each["namespace"], each["serviceAccount"]) == account:
+                raise InUseError(
+                    f"Association already exists: {each['associationId']} for service account "
+                    f"{'/'.join(account)}"
+                )
+        number, now = f"a-{uuid.uuid4().hex[:17]}", datetime.now(tz=UTC)
+        place = f"{self.region}:{ACCOUNT}:podidentityassociation/{cluster.name}/{number}"
+        association = present(
+            {
+                "clusterName": cluster.name,
+                "namespace": given["namespace"],
+                "serviceAccount": given["serviceAccount"],
+                "roleArn": given["roleArn"],
+                "associationArn": f"arn:aws:eks:{place}",
+                "associationId": number,
+                "tags": given.get("tags", {}),
+                "createdAt": now,
+                "modifiedAt": now,
+                "targetRoleArn": given.get("targetRoleArn"),
+            }
+        )
+        kept(cluster, "associations")[number] = association
+        return ActionResult({"association": association})
+
+    def describe_pod_identity_association(self) -> ActionResult:
+        """DescribePodIdentityAssociation."""
+        return ActionResult({"association": self._association(parameters(self))})
+
+    def list_pod_identity_associations(self) -> ActionResult:
+        """ListPodIdentityAssociations."""
+        given = parameters(self)
+        cluster = self.cluster(given["clusterName"])
+        found = [
+            each
+            for each in kept(cluster, "associations").values()
+            if all(
+                given.get(name) in (None, each[name]) for name in ("namespace", "serviceAccount")
+            )
+        ]
+        return ActionResult({"associations": found})
+
+    def update_pod_identity_association(self) -> ActionResult:
+        """UpdatePodIdentityAssociation."""
+        given = parameters(self)
+        association = self._association(given)
+        association["roleArn"] = given.get("roleArn", association["roleArn"])
+        return ActionResult({"association": association})
+
+    def delete_pod_identity_association(self) -> ActionResult:
+        """DeletePodIdentityAssociation."""
+        given = parameters(self)
+        association = self._association(given)
+        cluster = self.cluster(given["clusterName"])
+        kept(cluster, "associations").pop(association["associationId"])
+        return ActionResult({"association": association})
+
+    def _entry(self, given: Object) -> Object:
+        found = kept(self.cluster(given["clusterName"]), "entries")
+        if given["principalArn"] not in found:
+            raise NotFoundError(
+                f"The specified principalArn could not be found: {given['principalArn']}"
+            )
+        entry: Object = found[given["principalArn"]]
+        return entry
+
+    def _policies(self, given: Object) -> Object:
+        cluster: Cluster = self.cluster(given["clusterName"])
+        policies: Object = kept(cluster, "policies").setdefault(given["principalArn"], {})
+        return policies
+
+    def _association(self, given: Object) -> Object:
+        found = kept(self.cluster(given["clusterName"]), "associations")
+        if given["associationId"] not in found:
+            raise NotFoundError(
+                f"No association found with associationId: {given['associationId']}"
+            )
+        association: Object = found[given["associationId"]]
+        return association

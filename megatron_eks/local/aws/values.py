@@ -1,0 +1,26 @@
+"""What AWS's requests and templates are made of, and the one account that there is."""
+
+from typing import Any
+
+# JSON, which has no narrower type.
+Value = Any
+Object = dict[str, Any]
+
+# No account has this number.
+ACCOUNT = "000000000000"
+PARTITION = "aws"
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local-aws", "AWS_SECRET_ACCESS_KEY": "not-a-secret"}
+"""What a client signs with; nobody checks it."""
+
+
+def tag_list(tags: "dict[str, str]") -> list[Object]:
+    """Write tags as most services take them."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def pick(value: Value, path: str) -> Value:
+    """Return what stands at a dotted path of nested objects."""
+    for part in path.split("."):
+        value = value[int(part)] if part.isdigit() else value[part]
+    return value

@@ -1,0 +1,201 @@
+"""`meks build`: container images made by CodeBuild, followed until their digest is known."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code
+from megatron_eks.ops.aws import outputs
+from megatron_eks.ops.aws.console import duration
+from megatron_eks.ops.aws.session import error_code
+from megatron_eks.ops.endings import FAILED, INTERRUPTED, NOT_FOUND
+from megatron_eks.ops.failure import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from megatron_eks.ops.aws.tools import Tools
+    from megatron_eks.plan.images import ImagePlan
+
+_POLL_SECONDS = 5
+# The project gives up after two hours, and may have waited for a machine before.
+_LIMIT_SECONDS = 4 * 3600
+_TAIL_LINES = 15
+_LOG_PAGE = 1000
+
+# What CodeBuild does for us is in BUILD; the others fail for reasons of their own.
+_REMEDIES = {
+    "PROVISIONING": "CodeBuild got no machine: look at the quota of concurrent builds",
+    "DOWNLOAD_SOURCE": "the source is gone from the CDK's bucket: run meks deploy Images",
+    "BUILD": "correct it, run meks deploy Images, then meks build again",
+}
+_OTHERWISE = "run meks build again; if it fails again, look at the build in the console"
+
+
+@dataclass(frozen=True)
+class _Build:
+    """One run of a CodeBuild project."""
+
+    id: str
+    number: int
+    status: str
+    phase: str
+    phases: tuple[tuple[str, str, str], ...]
+    """Name, status and messages of each phase."""
+    log_group: str
+    log_stream: str
+
+
+def run(images: "Sequence[str]", tools: "Tools", *, wait: bool = True) -> int:
+    """Build the named images, or all; raise Failure with the last lines of a failed build."""
+    plan = tools.plan
+    stack = tools.stacks.find(plan.stack("Images"))
+    if stack is None or not stack.made:
+        found = f"{plan.name} has no repositories and build projects yet"
+        raise Failure(Code.NOT_DEPLOYED, found, "run: meks deploy Images", exit_code=NOT_FOUND)
+    chosen = [image for image in plan.images if not images or image.name in images]
+    ecr = tools.aws.client("ecr")
+    started = []
+    for image in chosen:
+        uri = stack.outputs[f"{image.name.capitalize()}Image"]
+        if not uri.endswith(f":{image.tag}"):
+            tools.console.say(
+                f"note: this checkout makes {image.repository}:{image.tag}, and what is built is "
+                f"the deployed {uri.rpartition(':')[2]}; meks deploy Images brings the new one"
+            )
+        if outputs.digest_of(uri, ecr) is not None:
+            tools.console.say(f"{image.name}: built already")
+            continue
+        project = stack.outputs[f"{image.name.capitalize()}BuildProject"]
+        started.append((image, Builds(tools).start(project)))
+    if started and not wait:
+        tools.console.say("building; when it is done: meks outputs")
+        return 0
+    try:
+        failures = [
+            failure
+            for image, build in started
+            if (failure := Builds(tools).follow(image, build)) is not None
+        ]
+    except KeyboardInterrupt:
+        tools.console.say("\nthe build goes on; `meks build` follows it again")
+        return INTERRUPTED
+    path = outputs.record(tools)
+    for failure in failures:
+        tools.console.say(str(failure))
+    if failures:
+        return FAILED
+    tools.console.say(f"wrote the digests to {path}; next: {outputs.next_step(path)}")
+    return 0
+
+
+class Builds:
+    """CodeBuild, and the logs of what it does."""
+
+    def __init__(self, tools: "Tools") -> None:
+        self._console = tools.console
+        self._codebuild = tools.aws.client("codebuild")
+        self._logs = tools.aws.client("logs")
+
+    def start(self, project: str) -> str:
+        """Start a build and return its id; one that is under way is taken instead."""
+        newest = self._codebuild.list_builds_for_project(projectName=project).get("ids", [])[:5]
+        for running in self._describe(newest) if newest else ():
+            if running.status == "IN_PROGRESS":
+                self._console.say(f"{project}: following build {running.number}, under way")
+                return running.id
+        build = self._codebuild.start_build(projectName=project)["build"]
+        self._console.say(f"{project}: build {build.get('buildNumber', '')} started")
+        return str(build["id"])
+
+    def follow(self, image: "ImagePlan", build_id: str) -> Failure | None:
+        """Tell how a build goes until it ends; return why it failed."""
+        said: set[str] = set()
+        token = ""
+        began = self._console.clock.now()
+        tail: list[str] = []
+        while True:
+            (build,) = self._describe([build_id])
+            for name, status, _ in build.phases:
+                if status and name not in said:
+                    said.add(name)
+                    self._console.say(f"{image.name}: {name} {status}")
+            lines, token = self._new_lines(build, token)
+            for line in lines:
+                self._console.say(f"  {line}")
+            tail = [*tail, *lines][-_TAIL_LINES:]
+            if build.status != "IN_PROGRESS":
+                break
+            if (self._console.clock.now() - began).total_seconds() > _LIMIT_SECONDS:
+                found = f"build {build.number} of {image.name} does not end"
+                return Failure(Code.WAITED_TOO_LONG, found, "look at it in the CodeBuild console")
+            self._console.clock.sleep(_POLL_SECONDS)
+        took = duration((self._console.clock.now() - began).total_seconds())
+        self._console.say(f"{image.name}: {build.status} after {took}")
+        return None if build.status == "SUCCEEDED" else _failure(image, build, tail)
+
+    def _describe(self, ids: "Sequence[str]") -> "Iterator[_Build]":
+        for each in self._codebuild.batch_get_builds(ids=list(ids))["builds"]:
+            logs = each.get("logs", {})
+            yield _Build(
+                id=str(each["id"]),
+                number=int(each.get("buildNumber", 0)),
+                status=str(each["buildStatus"]),
+                phase=str(each.get("currentPhase", "")),
+                phases=tuple(
+                    (
+                        str(phase.get("phaseType", "")),
+                        str(phase.get("phaseStatus", "")),
+                        "; ".join(
+                            context["message"]
+                            for context in phase.get("contexts", [])
+                            if context.get("message")
+                        ),
+                    )
+                    for phase in each.get("phases", [])
+                ),
+                log_group=str(logs.get("groupName") or ""),
+                log_stream=str(logs.get("streamName") or ""),
+            )
+
+    def _new_lines(self, build: _Build, token: str) -> tuple[list[str], str]:
+        """Return what was logged since the last call, and where to go on."""
+        if not build.log_group or not build.log_stream:
+            return [], token
+        lines: list[str] = []
+        while True:
+            more = {"nextToken": token} if token else {}
+            try:
+                page = self._logs.get_log_events(
+                    logGroupName=build.log_group,
+                    logStreamName=build.log_stream,
+                    startFromHead=True,
+                    limit=_LOG_PAGE,
+                    **more,
+                )
+            except self._logs.exceptions.ClientError as error:
+                # The stream comes with its first line.
+                if error_code(error) == "ResourceNotFoundException":
+                    return lines, token
+                raise
+            lines += [_plain(event["message"]) for event in page["events"]]
+            # The same token again is the end of what there is.
+            if page["nextForwardToken"] == token or not page["events"]:
+                return lines, page["nextForwardToken"]
+            token = page["nextForwardToken"]
+
+
+def _failure(image: "ImagePlan", build: _Build, tail: "Sequence[str]") -> Failure:
+    phases = [phase for phase in build.phases if phase[1] not in {"", "SUCCEEDED"}]
+    name, status, message = phases[0] if phases else (build.phase, build.status, "")
+    last = " | ".join(line for line in tail[-3:] if line)
+    found = f"{name} {status}: {message or last or 'CodeBuild says no more'}"
+    return Failure(
+        Code.BUILD_FAILED,
+        found,
+        _REMEDIES.get(name, _OTHERWISE),
+        where=f"build {build.number} of {image.name}",
+    )
+
+
+def _plain(line: str) -> str:
+    return "".join(char for char in line.rstrip("\n") if char.isprintable() or char == "\t")

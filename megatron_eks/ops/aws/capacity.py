@@ -1,0 +1,101 @@
+"""Why nodes do not come: reasons of EC2, Auto Scaling and EKS in plain words, and remedies."""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from megatron_eks.plan.pools import PoolPlan
+
+# Service Quotas, EC2: quotas count vCPUs by family and by how they are bought.
+_QUOTAS = {
+    ("p", False): ("Running On-Demand P instances", "L-417A185B"),
+    ("g", False): ("Running On-Demand G and VT instances", "L-DB2E81BA"),
+    ("p", True): ("All P5, P4, P3 and P2 Spot Instance Requests", "L-7212CCBC"),
+    ("g", True): ("All G and VT Spot Instance Requests", "L-3819A6DF"),
+}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a launch failed."""
+
+    found: str
+    remedy: str
+    waiting_helps: bool
+    """Whether Auto Scaling may succeed at a later try without anybody doing anything."""
+
+
+_KNOWN: tuple[tuple[str, Reason], ...] = (
+    (
+        r"VcpuLimitExceeded|vCPU capacity|MaxSpotInstanceCount|InstanceLimit",
+        Reason(
+            "the account's quota is too small for {nodes} x {kind}, {vcpus} vCPUs",
+            "ask for {vcpus} or more of {quota!r}: aws service-quotas "
+            "request-service-quota-increase --service-code ec2 --quota-code {quota_code} "
+            "--desired-value {vcpus}",
+            waiting_helps=False,
+        ),
+    ),
+    (
+        r"ReservationCapacityExceeded|[Cc]apacity ?[Rr]eservation",
+        Reason(
+            "the reservation {reservation} has no room: {message}",
+            "look at its state, type, zone and free instances: aws ec2 "
+            "describe-capacity-reservations",
+            waiting_helps=False,
+        ),
+    ),
+    (
+        r"InsufficientInstanceCapacity|sufficient .*capacity|no Spot capacity",
+        Reason(
+            "EC2 has no free {kind} in {zone} now",
+            "Auto Scaling goes on trying; a reservation or Capacity Block is certain, another "
+            "zone takes another pool",
+            waiting_helps=True,
+        ),
+    ),
+    (
+        r"InsufficientFreeAddresses",
+        Reason(
+            "the subnet in {zone} has no free addresses",
+            "give nodes back, or take a larger network.vpc_cidr for a new cluster",
+            waiting_helps=False,
+        ),
+    ),
+    (
+        r"NodeCreationFailure|failed to join",
+        Reason(
+            "nodes started and did not join the cluster",
+            "read what one printed: aws ec2 get-console-output; without a NAT gateway look at "
+            "network.interface_endpoints",
+            waiting_helps=False,
+        ),
+    ),
+    (
+        r"AccessDenied|not authorized|UnauthorizedOperation|service-linked",
+        Reason(
+            "AWS may not start instances for you: {message}",
+            "ask who administers the account for the permission that it names",
+            waiting_helps=False,
+        ),
+    ),
+)
+_UNKNOWN = Reason("{message}", "look at the node group in the EKS console", waiting_helps=True)
+
+
+def explain(message: str, pool: "PoolPlan", nodes: int) -> Reason:
+    """Say what a message of EC2, Auto Scaling or EKS means for a pool."""
+    reason = next((each for pattern, each in _KNOWN if re.search(pattern, message)), _UNKNOWN)
+    quota, code = _QUOTAS[pool.instance.name[0], pool.capacity.kind == "spot"]
+    facts: dict[str, object] = {
+        "kind": pool.instance.name,
+        "message": message,
+        "nodes": nodes,
+        "quota": quota,
+        "quota_code": code,
+        "reservation": pool.capacity.reservation_id,
+        "vcpus": pool.instance.vcpus * nodes,
+        "zone": pool.zone,
+    }
+    return Reason(reason.found.format(**facts), reason.remedy.format(**facts), reason.waiting_helps)

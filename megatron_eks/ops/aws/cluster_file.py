@@ -1,0 +1,77 @@
+"""The cluster file that `meks init` writes: short, and with a reason beside each value."""
+
+from dataclasses import dataclass
+
+_TEMPLATE = """\
+# yaml-language-server: $schema={schema}
+# Written by `meks init`. Every other key and its default: docs/configuration.md.
+schema_version: 1
+name: {name} # prefix of every name; changing it later makes another cluster
+region: {region}
+# EKS demands two; the first pool stands in {pool_zone}.
+availability_zones: [{zones}]
+kubernetes_version: "{kubernetes_version}"
+access:
+  # Who administers the cluster; whoever deploys gets no access by that.
+  admin_role_arns:
+    - {role}
+  # Who reaches the API endpoint from outside the VPC: an office's or VPN's range, or your address.
+  public_cidrs: [{cidrs}]
+  # EKS refuses to delete the cluster while this is true; `meks cleanup` asks for false.
+  deletion_protection: true
+gpu_pools:
+  - name: {pool}
+    instance_type: {instance_type}
+    # EFA traffic cannot leave a zone, so a pool has one. The type is offered in
+    # {offers}.
+    availability_zone: {pool_zone}
+    max_nodes: {max_nodes} # `meks scale` goes no further; deploying starts none of them
+    # Or {{type: reservation, id: cr-...}}, {{type: spot}}, or a Capacity Block with its end:
+    # {{type: capacity_block, id: cr-..., ends_at: 2027-01-31T11:30:00Z}}
+    capacity: {{type: on_demand}}
+storage:
+  lustre:
+    # Holds base weights, data and checkpoints; 1200, 2400, or a multiple of 2400.
+    capacity_gib: {capacity_gib}
+    throughput_mbps_per_tib: 500 # how fast a checkpoint is written; 125, 250, 500 or 1000
+  # File system, bucket and key outlive their stack.
+  retain: true
+"""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What is known of the wanted cluster."""
+
+    name: str
+    region: str
+    zones: tuple[str, ...]
+    kubernetes_version: str
+    role: str
+    cidrs: tuple[str, ...]
+    pool: str
+    instance_type: str
+    pool_zone: str
+    offers: tuple[str, ...]
+    """All zones of the region that have the type."""
+    max_nodes: int
+    capacity_gib: int
+
+
+def render(answers: Answers, schema: str) -> str:
+    """Write the file; `schema` is what editors check it with."""
+    return _TEMPLATE.format(
+        schema=schema,
+        name=answers.name,
+        region=answers.region,
+        zones=", ".join(answers.zones),
+        kubernetes_version=answers.kubernetes_version,
+        role=answers.role,
+        cidrs=", ".join(answers.cidrs),
+        pool=answers.pool,
+        instance_type=answers.instance_type,
+        pool_zone=answers.pool_zone,
+        offers=", ".join(answers.offers),
+        max_nodes=answers.max_nodes,
+        capacity_gib=answers.capacity_gib,
+    )

@@ -1,0 +1,103 @@
+"""How a command talks with people: progress, questions, and the time."""
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from megatron_eks.config.errors import Code
+from megatron_eks.ops.endings import USAGE
+from megatron_eks.ops.failure import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Clock(Protocol):
+    """The time, and how to wait for it."""
+
+    def now(self) -> datetime:
+        """Return the time, in UTC."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        """Return the time, in UTC."""
+        return datetime.now(tz=UTC)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+@dataclass(frozen=True)
+class Console:
+    """The streams of a command; data go to `stdout`, progress and questions to `stderr`."""
+
+    stdin: TextIO
+    stdout: TextIO
+    stderr: TextIO
+    clock: Clock
+    yes: bool = False
+    """Every question has been answered with yes, by a flag."""
+
+    def say(self, line: str = "") -> None:
+        """Tell how it goes."""
+        self.stderr.write(f"{line}\n")
+        self.stderr.flush()
+
+    def write(self, text: str) -> None:
+        """Write data."""
+        self.stdout.write(text)
+        self.stdout.flush()
+
+    def confirm(self, question: str, flag: str = "--yes") -> bool:
+        """Ask a question that `flag` would have answered; without a terminal nobody can."""
+        if self.yes:
+            return True
+        answer = self._read(f"{question} [y/N] ", flag)
+        return answer.lower() in {"y", "yes"}
+
+    def confirm_name(self, question: str, name: str, flag: str) -> bool:
+        """Ask for a name to be typed: what follows cannot be undone, so `--yes` is no answer."""
+        return self._read(f"{question}\nType {name} to go on: ", flag) == name
+
+    def ask(self, question: str, default: str, flag: str) -> str:
+        """Ask for a value; return on its own the default is taken."""
+        shown = f" [{default}]" if default else ""
+        return self._read(f"{question}{shown}: ", flag) or default
+
+    def _read(self, prompt: str, flag: str) -> str:
+        if not self.stdin.isatty():
+            found = f"nobody is there to answer: {prompt.splitlines()[0].strip()}"
+            raise Failure(Code.NEEDS_ANSWER, found, f"add {flag}", exit_code=USAGE)
+        self.stderr.write(prompt)
+        self.stderr.flush()
+        return self.stdin.readline().strip()
+
+    def wait(self, seconds: float, step: float, done: "Callable[[], bool]") -> bool:
+        """Call `done` every `step` seconds; say whether it was true within `seconds`."""
+        ends = self.clock.now().timestamp() + seconds
+        while not done():
+            if self.clock.now().timestamp() >= ends:
+                return False
+            self.clock.sleep(step)
+        return True
+
+
+def duration(seconds: float) -> str:
+    """Write a time span as people say it: `45 s`, `12 min`, `3 h 05 min`, `2 d 4 h`."""
+    minutes = int(seconds) // 60
+    if seconds < 120:  # noqa: PLR2004 -- below two minutes, minutes are too coarse
+        return f"{int(seconds)} s"
+    if minutes < 120:  # noqa: PLR2004 -- and above two hours too fine
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60:02} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"  # noqa: PLR2004 -- two days

@@ -1,0 +1,240 @@
+"""`meks deploy`: the stacks of a cluster, each change looked at before it is made."""
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code
+from megatron_eks.ops.aws import following, outputs
+from megatron_eks.ops.aws.change_guard import judge, refuse_data_loss, show_changes
+from megatron_eks.ops.aws.console import duration
+from megatron_eks.ops.aws.identity import check_administrators
+from megatron_eks.ops.aws.session import error_code
+from megatron_eks.ops.aws.splitting import keep_launch_templates, steps
+from megatron_eks.ops.endings import FAILED, INTERRUPTED, USAGE
+from megatron_eks.ops.failure import Failure
+from megatron_eks.plan.cost import stack_costs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from megatron_eks.ops.aws.cdk import Cdk
+    from megatron_eks.ops.aws.change_guard import Verdict
+    from megatron_eks.ops.aws.stacks import Stack
+    from megatron_eks.ops.aws.tools import Tools
+    from megatron_eks.plan.cluster import ClusterPlan
+
+_BOOTSTRAP_VERSION = "/cdk-bootstrap/hnb659fds/version"
+_AGAIN = "run `meks deploy` again: what is done stays done"
+_GOOD = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user said besides the cluster file."""
+
+    stacks: "Sequence[str]" = ()
+    """Names, or their last parts; empty: all."""
+    import_existing: bool = False
+    """Take over what was kept of an earlier deployment."""
+    replace_data: bool = False
+    """New and empty file systems, buckets and repositories are what is wanted."""
+
+
+def run(wishes: Wishes, tools: "Tools", cdk: "Cdk") -> int:
+    """Deploy; return the exit code, or raise Failure."""
+    plan = tools.plan
+    names = _chosen(plan, wishes.stacks)
+    account = tools.aws.account()
+    check_administrators(account, tools)
+    if not _agreed(names, account, tools):
+        return FAILED
+    deployment = Deployment(wishes, tools, cdk)
+    sizes = tools.node_groups.wanted()
+    try:
+        _bootstrap(account, tools, cdk)
+        tools.console.say("writing the templates")
+        cdk.synth()
+        complete = all(deployment.deploy(name) for name in names)
+    except KeyboardInterrupt:
+        _say_how_to_come_back(deployment.executing, tools)
+        return INTERRUPTED
+    except Failure as failure:
+        resized = _resized(sizes, tools)
+        if resized is not None:
+            tools.console.say(str(failure))
+            raise resized from failure
+        raise
+    resized = _resized(sizes, tools)
+    if resized is not None:
+        raise resized
+    if not complete:
+        return FAILED
+    file = outputs.record(tools)
+    tools.console.say(f"wrote {file}; next: {outputs.next_step(file)}")
+    return 0
+
+
+class Deployment:
+    """One run over some stacks."""
+
+    def __init__(self, wishes: Wishes, tools: "Tools", cdk: "Cdk") -> None:
+        self._wishes = wishes
+        self._tools = tools
+        self._cdk = cdk
+        self._stacks = tools.stacks
+        # A name for each run: what an earlier one left behind must not be executed by this one.
+        self._change_set = f"meks-{uuid.uuid4().hex[:12]}"
+        self.executing = ""
+        """The stack that CloudFormation works on by order of this run."""
+
+    def deploy(self, name: str) -> bool:
+        """Deploy one stack in as many steps as it takes; False where the user declines."""
+        present = self._settled(name)
+        if present is None:
+            return self._step(name, None)
+        old, new = self._stacks.template(name), self._cdk.template(name)
+        verdict = judge(old, new, self._tools.node_groups)
+        if verdict.keep:
+            new = keep_launch_templates(old, new, verdict.keep)
+        templates = steps(old, new)
+        for number, template in enumerate(templates, 1):
+            if verdict.keep or len(templates) > 1:
+                self._cdk.use(name, template)
+            if not self._step(name, verdict, number, len(templates)):
+                return False
+        for note in verdict.notes:
+            self._tools.console.say(note)
+        return True
+
+    def _settled(self, name: str) -> "Stack | None":
+        """Return a stack at rest; None where there is none yet."""
+        stack = self._stacks.find(name)
+        if stack is not None and stack.busy:
+            self._tools.console.say(f"{name} is {stack.status}: waiting for that first")
+            stack = following.follow(self._stacks, name, self._tools.console)
+        # The CDK removes by itself what is left of a stack whose creation failed.
+        made = stack is not None and stack.made and stack.status != "ROLLBACK_COMPLETE"
+        return stack if made else None
+
+    def _step(self, name: str, verdict: "Verdict | None", step: int = 1, of: int = 1) -> bool:
+        console, stacks = self._tools.console, self._stacks
+        part = f", step {step} of {of}" if of > 1 else ""
+        console.say(f"{name}{part}: comparing with what is deployed")
+        change_set = f"{self._change_set}-{step}"
+        self._cdk.prepare(name, change_set, import_existing=self._wishes.import_existing)
+        changes = stacks.changes(name, change_set)
+        if not changes:
+            console.say(f"{name}{part}: no changes")
+            return True
+        show_changes(f"{name}{part}", changes, console)
+        try:
+            if verdict is not None:
+                verdict.refuse(changes)
+                refuse_data_loss(name, changes, allowed=self._wishes.replace_data)
+            agreed = verdict is None or console.confirm(f"Change {name}?")
+        except BaseException:
+            stacks.forget(name, change_set)
+            raise
+        if not agreed:
+            stacks.forget(name, change_set)
+            console.say("nothing was changed")
+            return False
+        self._execute(name, change_set)
+        return True
+
+    def _execute(self, name: str, change_set: str) -> None:
+        console, stacks = self._tools.console, self._stacks
+        before = stacks.last_event(name)
+        started = console.clock.now()
+        stacks.execute(name, change_set)
+        self.executing = name
+        stack = following.follow(stacks, name, console, before)
+        self.executing = ""
+        if stack is None:
+            raise Failure(Code.STACK_FAILED, "somebody deleted it", _AGAIN, where=name)
+        if stack.status not in _GOOD:
+            raise following.failed(stacks, stack, before)
+        took = duration((console.clock.now() - started).total_seconds())
+        console.say(f"{name}: {stack.status} after {took}")
+
+
+def _chosen(plan: "ClusterPlan", wanted: "Sequence[str]") -> list[str]:
+    """Return the stacks to deploy, in the order in which they need each other."""
+    names = {part: plan.stack(part) for part in plan.stacks}
+    known = {*names, *names.values()}
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        found = f"{plan.name} has no stack {unknown[0]!r}"
+        remedy = f"known: {', '.join(names)}"
+        raise Failure(Code.NOT_DEPLOYED, found, remedy, exit_code=USAGE)
+    return [name for part, name in names.items() if not wanted or part in wanted or name in wanted]
+
+
+def _agreed(names: "Sequence[str]", account: str, tools: "Tools") -> bool:
+    """Ask once before anything new is made; what changes is asked for stack by stack."""
+    plan = tools.plan
+    made = [plan.stack(part) for part in plan.stacks if _made(plan.stack(part), tools)]
+    new = [name for name in names if name not in made]
+    if not new:
+        return True
+    tools.console.say(f"to make in account {account}, {plan.region}: {', '.join(new)}")
+    prices = [
+        price.total
+        for part, each in stack_costs(plan).items()
+        if plan.stack(part) in {*made, *new}
+        for price in each
+    ]
+    known = [price for price in prices if price is not None]
+    price = f"{sum(known):.2f} USD" if len(known) == len(prices) else "an unknown sum"
+    tools.console.say(f"{plan.name} then costs {price} an hour, and no GPU node starts")
+    if tools.console.confirm("Go on?"):
+        return True
+    tools.console.say("nothing was made")
+    return False
+
+
+def _made(name: str, tools: "Tools") -> bool:
+    stack = tools.stacks.find(name)
+    return stack is not None and stack.made
+
+
+def _bootstrap(account: str, tools: "Tools", cdk: "Cdk") -> None:
+    """Make the CDK's bucket and roles, where this account and region have none yet."""
+    ssm = tools.aws.client("ssm")
+    try:
+        ssm.get_parameter(Name=_BOOTSTRAP_VERSION)
+    except ssm.exceptions.ClientError as error:
+        if error_code(error) != "ParameterNotFound":
+            raise
+        tools.console.say("cdk bootstrap: the CDK's bucket and roles in this account and region")
+        cdk.bootstrap(account)
+
+
+def _resized(before: "Mapping[str, int]", tools: "Tools") -> Failure | None:
+    """Compare how many nodes each pool is asked to have; CloudFormation must not change that."""
+    after = tools.node_groups.wanted()
+    pools = {pool.name for pool in tools.plan.pools}
+    changed = [
+        (name, nodes, after[name])
+        for name, nodes in before.items()
+        if name in pools and after.get(name, nodes) != nodes
+    ]
+    if not changed:
+        return None
+    return Failure(
+        Code.WANTED_SIZE_CHANGED,
+        "; ".join(f"{name} wanted {old} nodes before and {new} now" for name, old, new in changed),
+        "run: " + "; ".join(f"meks scale {name} {old}" for name, old, _ in changed),
+    )
+
+
+def _say_how_to_come_back(executing: str, tools: "Tools") -> None:
+    if executing:
+        tools.console.say(
+            f"\nAWS goes on with {executing}. `meks deploy` waits for it and does the rest.\n"
+            f"To take an update back: aws cloudformation cancel-update-stack "
+            f"--region {tools.aws.region} --stack-name {executing}"
+        )
+    else:
+        tools.console.say("\nnothing is under way; `meks deploy` goes on where this ended")

@@ -1,0 +1,87 @@
+"""Waiting for CloudFormation: progress in few lines, and why it failed."""
+
+import re
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code
+from megatron_eks.ops.aws.console import duration
+from megatron_eks.ops.failure import Failure
+
+if TYPE_CHECKING:
+    from megatron_eks.ops.aws.console import Console
+    from megatron_eks.ops.aws.stacks import Event, Stack, Stacks
+
+_POLL_SECONDS = 5
+_REPORT_SECONDS = 30
+# An EKS cluster takes 10 minutes, a file system 10, node groups 5 each; CloudFormation itself gives
+# up after hours.
+_LIMIT_SECONDS = 3 * 3600
+_SHOWN = 4
+
+_REMEDIES = (
+    (
+        r"already exists|AlreadyExists",
+        "it was kept from an earlier deployment: add --import-existing-resources, or remove it",
+    ),
+    (
+        r"not authorized|AccessDenied|UnauthorizedOperation",
+        "whoever deploys needs the permission that it names",
+    ),
+    (
+        r"LimitExceeded|limit|quota|maximum number",
+        "ask for a larger quota in Service Quotas, or remove what is not needed",
+    ),
+    (
+        r"InsufficientInstanceCapacity|UnsupportedAvailabilityZone|not supported in",
+        "use another availability zone or instance type",
+    ),
+    (
+        r"[Dd]ependen|in use|cannot be deleted",
+        "remove what still uses it, then run the command again",
+    ),
+)
+_OTHERWISE = "correct it and run the command again: what is done stays done"
+
+
+def follow(stacks: "Stacks", name: str, console: "Console", after: str = "") -> "Stack | None":
+    """Wait until CloudFormation has done with a stack; None where it is gone.
+
+    `after` is the last event of what came before.
+    """
+    started = reported = console.clock.now().timestamp()
+    while True:
+        stack = stacks.find(name)
+        if stack is None or not stack.busy:
+            return stack
+        now = console.clock.now().timestamp()
+        if now - started > _LIMIT_SECONDS:
+            found = f"{name} is {stack.status} for {duration(now - started)}"
+            raise Failure(Code.WAITED_TOO_LONG, found, "look at its events in the AWS console")
+        if now - reported >= _REPORT_SECONDS:
+            reported = now
+            console.say(_progress(stacks.events(name, after), name, now - started))
+        console.clock.sleep(_POLL_SECONDS)
+
+
+def failed(stacks: "Stacks", stack: "Stack", after: str = "") -> Failure:
+    """Say why CloudFormation gave up, in the words of the resource that failed first."""
+    reasons = [event for event in stacks.events(stack.name, after) if event.failed]
+    causes = [event for event in reasons if event.kind != "AWS::CloudFormation::Stack"] or reasons
+    words = [f"{event.logical_id} ({event.kind}): {event.reason}" for event in causes[:_SHOWN]]
+    text = "; ".join(words) or stack.reason or "no resource says why"
+    remedy = next((hint for pattern, hint in _REMEDIES if re.search(pattern, text)), _OTHERWISE)
+    if stack.status == "UPDATE_ROLLBACK_FAILED":
+        remedy += f"; first: aws cloudformation continue-update-rollback --stack-name {stack.name}"
+    return Failure(Code.STACK_FAILED, f"{stack.status}: {text}", remedy, where=stack.name)
+
+
+def _progress(events: "list[Event]", name: str, seconds: float) -> str:
+    state: dict[str, str] = {}
+    for event in events:
+        if event.kind != "AWS::CloudFormation::Stack":
+            state[event.logical_id] = event.status
+    done = sum(status.endswith("_COMPLETE") for status in state.values())
+    busy = [name for name, status in state.items() if status.endswith("_IN_PROGRESS")]
+    shown = ", ".join(busy[:2]) + (f" and {len(busy) - 2} more" if busy[2:] else "")
+    at = f", at {shown}" if busy else ""
+    return f"  {name}: {duration(seconds)}, {done} resources done{at}"

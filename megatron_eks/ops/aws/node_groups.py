@@ -1,0 +1,137 @@
+"""Managed node groups as EKS and Auto Scaling see them."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from megatron_eks.ops.aws.session import error_code
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from botocore.client import BaseClient
+
+_GONE = {"ResourceNotFoundException"}
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """A node group that exists."""
+
+    name: str
+    status: str
+    wanted: int
+    minimum: int
+    maximum: int
+    scaling_groups: tuple[str, ...]
+    issues: tuple[tuple[str, str], ...]
+    """Code and message of what EKS finds wrong with its health."""
+
+
+class NodeGroups:
+    """The node groups of one cluster."""
+
+    def __init__(
+        self, cluster: str, eks: "BaseClient", ec2: "BaseClient", autoscaling: "BaseClient"
+    ) -> None:
+        self.cluster = cluster
+        self._eks = eks
+        self._ec2 = ec2
+        self._autoscaling = autoscaling
+
+    def find(self, name: str) -> NodeGroup | None:
+        """Return a node group; None where it, or its cluster, does not exist."""
+        try:
+            found = self._eks.describe_nodegroup(clusterName=self.cluster, nodegroupName=name)
+        except self._eks.exceptions.ClientError as error:
+            if error_code(error) in _GONE:
+                return None
+            raise
+        group = found["nodegroup"]
+        scaling = group.get("scalingConfig", {})
+        resources = group.get("resources", {})
+        return NodeGroup(
+            name=name,
+            status=str(group.get("status", "")),
+            wanted=int(scaling.get("desiredSize", 0)),
+            minimum=int(scaling.get("minSize", 0)),
+            maximum=int(scaling.get("maxSize", 0)),
+            scaling_groups=tuple(
+                str(each["name"]) for each in resources.get("autoScalingGroups", [])
+            ),
+            issues=tuple(
+                (str(issue.get("code", "")), str(issue.get("message", "")))
+                for issue in group.get("health", {}).get("issues", [])
+            ),
+        )
+
+    def names(self) -> list[str]:
+        """Return the names of all; none where there is no cluster yet."""
+        names: list[str] = []
+        token: dict[str, str] = {}
+        while True:
+            try:
+                page = self._eks.list_nodegroups(clusterName=self.cluster, **token)
+            except self._eks.exceptions.ClientError as error:
+                if error_code(error) in _GONE:
+                    return []
+                raise
+            names += [str(name) for name in page["nodegroups"]]
+            if not page.get("nextToken"):
+                return names
+            token = {"nextToken": page["nextToken"]}
+
+    def wanted(self) -> "Mapping[str, int]":
+        """Return how many nodes each is asked to have."""
+        if not self._exists():
+            return {}
+        groups = (self.find(name) for name in self.names())
+        return {group.name: group.wanted for group in groups if group}
+
+    def resize(self, group: NodeGroup, nodes: int) -> None:
+        """Ask for a number of nodes, and leave the bounds as they are."""
+        self._eks.update_nodegroup_config(
+            clusterName=self.cluster,
+            nodegroupName=group.name,
+            scalingConfig={
+                "minSize": group.minimum,
+                "maxSize": group.maximum,
+                "desiredSize": nodes,
+            },
+        )
+
+    def instances(self, group: NodeGroup) -> int:
+        """Return how many instances it has that are billed, by the tags that EKS gives them."""
+        pages = self._ec2.get_paginator("describe_instances").paginate(
+            Filters=[
+                {"Name": "tag:eks:cluster-name", "Values": [self.cluster]},
+                {"Name": "tag:eks:nodegroup-name", "Values": [group.name]},
+                {"Name": "instance-state-name", "Values": ["pending", "running"]},
+            ]
+        )
+        return sum(len(each["Instances"]) for page in pages for each in page["Reservations"])
+
+    def launch_failures(self, group: NodeGroup, since: "datetime") -> list[str]:
+        """Return why launches failed since then, the newest first."""
+        reasons = []
+        for name in group.scaling_groups:
+            found = self._autoscaling.describe_scaling_activities(
+                AutoScalingGroupName=name, MaxRecords=20
+            )
+            reasons += [
+                str(each.get("StatusMessage", ""))
+                for each in found["Activities"]
+                if each.get("StatusCode") in {"Failed", "Cancelled"} and each["StartTime"] >= since
+            ]
+        return [reason for reason in dict.fromkeys(reasons) if reason]
+
+    def _exists(self) -> bool:
+        # Asked first: on a cluster that is not there a list of its groups is an error of another
+        # kind in some of AWS's stand-ins.
+        try:
+            self._eks.describe_cluster(name=self.cluster)
+        except self._eks.exceptions.ClientError as error:
+            if error_code(error) in _GONE:
+                return False
+            raise
+        return True

@@ -1,0 +1,125 @@
+"""`meks outputs`: what AWS chose, written to outputs.json beside the cluster file."""
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code
+from megatron_eks.config.outputs import is_digest
+from megatron_eks.ops.aws.session import error_code
+from megatron_eks.ops.endings import NOT_FOUND
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.output import structured, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from botocore.client import BaseClient
+
+    from megatron_eks.ops.aws.tools import Tools
+
+Values = dict[str, dict[str, str]]
+"""Stack to key to value, as `cdk deploy --outputs-file` has them."""
+
+_FILE = "outputs.json"
+_IMAGE = "Image"
+# What the CDK hands from stack to stack is nobody else's business.
+_BETWEEN_STACKS = "ExportsOutput"
+_NOT_THERE = {"ImageNotFoundException", "RepositoryNotFoundException"}
+
+
+def run(output: str, tools: "Tools") -> int:
+    """Write the outputs of all stacks that exist; raise Failure where none does."""
+    path = record(tools)
+    values = read(path)
+    if output == "table":
+        rows = [(key, value) for outputs in values.values() for key, value in outputs.items()]
+        tools.console.write("\n".join(table(("OUTPUT", "VALUE"), rows)) + "\n")
+    else:
+        tools.console.write(structured({name: {**each} for name, each in values.items()}, output))
+    tools.console.say(f"wrote {path}")
+    return 0
+
+
+def record(tools: "Tools") -> "Path":
+    """Ask CloudFormation for all outputs and ECR for digests; write them, and return the file."""
+    plan = tools.plan
+    path = tools.cluster_file.with_name(_FILE)
+    recorded = read(path)
+    stacks = tools.stacks
+    found = {
+        plan.stack(part): stack.outputs
+        for part in plan.stacks
+        if (stack := stacks.find(plan.stack(part))) is not None and stack.made
+    }
+    if not found:
+        missing = f"{plan.name} has no stack in {plan.region}"
+        raise Failure(Code.NOT_DEPLOYED, missing, "run: meks deploy", exit_code=NOT_FOUND)
+    ecr = tools.aws.client("ecr")
+    values: Values = {}
+    for name, outputs in found.items():
+        values[name] = {}
+        for key, value in outputs.items():
+            if key.startswith(_BETWEEN_STACKS):
+                continue
+            earlier = recorded.get(name, {}).get(key, "")
+            pinned = key.endswith(_IMAGE)
+            values[name][key] = _pinned(value, earlier, ecr, tools) if pinned else value
+    write(path, values)
+    return path
+
+
+def next_step(path: "Path") -> str:
+    """Say what comes after the file was written."""
+    images = [
+        value
+        for outputs in read(path).values()
+        for key, value in outputs.items()
+        if key.endswith(_IMAGE)
+    ]
+    built = all(is_digest(image) for image in images)
+    return "make synth, then meks apply" if built else "meks build"
+
+
+def read(path: "Path") -> Values:
+    """Return what the file holds, which its cluster file's checks have read before."""
+    if not path.exists():
+        return {}
+    values: Values = json.loads(path.read_text(encoding="utf-8"))
+    return values
+
+
+def write(path: "Path", values: "Mapping[str, Mapping[str, str]]") -> None:
+    """Write the file at once or not at all."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def digest_of(image: str, ecr: "BaseClient") -> str | None:
+    """Return `REPOSITORY@sha256:...` for `REPOSITORY:TAG`; None where nobody built it yet."""
+    repository, _, tag = image.rpartition(":")
+    try:
+        found = ecr.describe_images(
+            repositoryName=repository.partition("/")[2], imageIds=[{"imageTag": tag}]
+        )
+    except ecr.exceptions.ClientError as error:
+        if error_code(error) in _NOT_THERE:
+            return None
+        raise
+    return f"{repository}@{found['imageDetails'][0]['imageDigest']}"
+
+
+def _pinned(image: str, earlier: str, ecr: "BaseClient", tools: "Tools") -> str:
+    """Name an image by its digest; one that is not built yet leaves the earlier one in place."""
+    pinned = digest_of(image, ecr)
+    if pinned is not None:
+        return pinned
+    repository, _, tag = image.rpartition(":")
+    name = repository.rpartition("/")[2]
+    if is_digest(earlier) and earlier.startswith(f"{repository}@"):
+        tools.console.say(f"note: {name}:{tag} is not built, so jobs keep the image before it")
+        return earlier
+    tools.console.say(f"note: {name}:{tag} is not built yet - run: meks build")
+    return image

@@ -1,0 +1,74 @@
+"""What the API server knows of a pool: nodes that offer their devices, and job pods on them."""
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from megatron_eks.plan.pools import POOL_LABEL
+
+if TYPE_CHECKING:
+    from megatron_eks.plan.pools import PoolPlan
+
+_ENDED = {"Succeeded", "Failed"}
+
+
+class Kubernetes(Protocol):
+    """The little of an API client that these commands need; `Client` has it."""
+
+    def list(
+        self, api_version: str, kind: str, namespace: str | None = None, *, labels: str = ""
+    ) -> list[dict[str, Any]]:
+        """Return the objects of a kind, of one namespace or of all."""
+        ...
+
+    def delete(
+        self,
+        api_version: str,
+        kind: str,
+        name: str,
+        namespace: str | None = None,
+        *,
+        missing_ok: bool = False,
+    ) -> None:
+        """Delete one object and what it owns."""
+        ...
+
+
+def usable_nodes(kubernetes: Kubernetes, pool: "PoolPlan") -> int:
+    """Count the nodes that are ready and offer all GPUs and EFA interfaces of their type.
+
+    A node is Ready minutes before its device plugins have told the kubelet of a device.
+    """
+    wanted = {
+        "nvidia.com/gpu": pool.instance.gpus,
+        "vpc.amazonaws.com/efa": pool.instance.efa_interfaces,
+    }
+    return sum(
+        _is_ready(node)
+        and all(
+            int(node["status"].get("allocatable", {}).get(device, "0")) >= number
+            for device, number in wanted.items()
+        )
+        for node in _nodes(kubernetes, pool)
+    )
+
+
+def job_pods(kubernetes: Kubernetes, pool: "PoolPlan", namespace: str) -> list[str]:
+    """Name the pods of jobs that run on a pool, or wait for it."""
+    nodes = {node["metadata"]["name"] for node in _nodes(kubernetes, pool)}
+    return sorted(
+        pod["metadata"]["name"]
+        for pod in kubernetes.list("v1", "Pod", namespace)
+        if pod.get("status", {}).get("phase") not in _ENDED
+        and (
+            pod["spec"].get("nodeName") in nodes
+            or pod["spec"].get("nodeSelector", {}).get(POOL_LABEL) == pool.name
+        )
+    )
+
+
+def _nodes(kubernetes: Kubernetes, pool: "PoolPlan") -> list[dict[str, Any]]:
+    return kubernetes.list("v1", "Node", labels=f"{POOL_LABEL}={pool.name}")
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    conditions = node.get("status", {}).get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

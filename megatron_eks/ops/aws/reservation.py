@@ -1,0 +1,52 @@
+"""When a reservation or Capacity Block starts, and waiting for that."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code
+from megatron_eks.ops.aws.console import duration
+from megatron_eks.ops.aws.session import error_code
+from megatron_eks.ops.endings import NOT_FOUND
+from megatron_eks.ops.failure import Failure
+
+if TYPE_CHECKING:
+    from megatron_eks.ops.aws.console import Console
+    from megatron_eks.ops.aws.tools import Tools
+    from megatron_eks.plan.pools import PoolPlan
+
+# What neither is nor will become usable (EC2 API, CapacityReservation, State).
+_OVER = {"expired", "cancelled", "failed", "payment-failed", "unsupported"}
+_STEPS = ((2 * 3600, 3600), (15 * 60, 300), (120, 60), (0, 15))
+"""How often the time left is told, by how much is left."""
+
+
+def start_of(pool: "PoolPlan", tools: "Tools") -> datetime | None:
+    """Return when a pool's reservation starts; None for one that has no start of its own."""
+    reservation = str(pool.capacity.reservation_id)
+    ec2 = tools.aws.client("ec2")
+    try:
+        found = ec2.describe_capacity_reservations(CapacityReservationIds=[reservation])
+    except ec2.exceptions.ClientError as error:
+        if not error_code(error).startswith("InvalidCapacityReservationId"):
+            raise
+        found = {"CapacityReservations": []}
+    if not found["CapacityReservations"]:
+        text = f"this account has no reservation {reservation} in {tools.aws.region}"
+        remedy = f"correct capacity.id of {pool.name}"
+        raise Failure(Code.NO_CAPACITY, text, remedy, exit_code=NOT_FOUND)
+    first = found["CapacityReservations"][0]
+    state = str(first.get("State", ""))
+    if state in _OVER:
+        text = f"{reservation} is {state}"
+        raise Failure(Code.NO_CAPACITY, text, f"name another in capacity.id of {pool.name}")
+    start = first.get("StartDate")
+    return start.astimezone(UTC) if isinstance(start, datetime) else None
+
+
+def wait_until(moment: datetime, console: "Console") -> None:
+    """Wait, and tell from time to time how long it still takes."""
+    console.say(f"waiting until {moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
+    while (left := (moment - console.clock.now()).total_seconds()) > 0:
+        step = next(step for limit, step in _STEPS if left > limit)
+        console.say(f"  {duration(left)} left")
+        console.clock.sleep(min(left, step))

@@ -1,0 +1,165 @@
+"""Which changes of node groups AWS refuses together, and the templates that part them."""
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from megatron_eks.ops.aws.stacks import Template, resources_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from megatron_eks.config.load import Json
+
+NODE_GROUP = "AWS::EKS::Nodegroup"
+
+# "Version and ReleaseVersion updates cannot be combined with other updates" (aws-cdk#16644,
+# containers-roadmap#1258), and that goes for the launch template too (CloudFormation User Guide,
+# AWS::EKS::Nodegroup, Tags). Each of these is an update of its own; all else is a third.
+_VERSION = frozenset({"Version", "ReleaseVersion"})
+_TEMPLATE = frozenset({"LaunchTemplate"})
+
+
+@dataclass(frozen=True)
+class NodeGroupChange:
+    """What a new template changes in a node group that exists."""
+
+    logical_id: str
+    name: str
+    """Of the pool; empty for the system nodes."""
+    template: tuple[str, ...]
+    """Keys of the launch template's data that change."""
+    version: tuple[str, ...]
+    other: tuple[str, ...]
+
+    @property
+    def renews_nodes(self) -> bool:
+        """Whether EKS ends every node and starts another in its place."""
+        return bool(self.template or self.version)
+
+    @property
+    def only_tags(self) -> bool:
+        """Whether new nodes would differ from the present ones by their tags alone."""
+        return self.template == ("TagSpecifications",) and not self.version
+
+    @property
+    def parts(self) -> tuple[frozenset[str], ...]:
+        """The updates that it takes, each as the node group's properties."""
+        parts = (
+            _TEMPLATE if self.template else None,
+            _VERSION if self.version else None,
+            frozenset(self.other) or None,
+        )
+        return tuple(part for part in parts if part)
+
+
+def node_group_changes(old: Template, new: Template) -> list[NodeGroupChange]:
+    """Compare the node groups that two templates have in common."""
+    before, after = resources_of(old), resources_of(new)
+    changes = []
+    for logical_id, resource in after.items():
+        if resource.get("Type") != NODE_GROUP or logical_id not in before:
+            continue
+        theirs, ours = _properties(before[logical_id]), _properties(resource)
+        changed = {key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key)}
+        template = _template_changes(logical_id, before, after)
+        if changed & _TEMPLATE and not template:
+            template = ("LaunchTemplate",)
+        change = NodeGroupChange(
+            logical_id=logical_id,
+            name=str(ours.get("NodegroupName", "")),
+            template=template,
+            version=tuple(sorted(changed & _VERSION)),
+            other=tuple(sorted(changed - _VERSION - _TEMPLATE)),
+        )
+        if change.parts:
+            changes.append(change)
+    return changes
+
+
+def steps(old: Template, new: Template) -> list[Template]:
+    """Return the templates to deploy one after another; the last is the new one itself.
+
+    A step holds back properties of node groups as they are deployed; everything else is new from
+    the first step on, launch templates included, so no step refers to what it no longer has.
+    """
+    changes = node_group_changes(old, new)
+    count = max((len(change.parts) for change in changes), default=1)
+    templates = []
+    for done in range(1, count):
+        step = copy.deepcopy(new)
+        for change in changes:
+            for part in change.parts[done:]:
+                _take_back(step, old, change.logical_id, part)
+        templates.append(step)
+    return [*templates, new]
+
+
+def keep_launch_templates(old: Template, new: Template, groups: "Iterable[str]") -> Template:
+    """Return the new template with the launch templates of these node groups as they are."""
+    kept = copy.deepcopy(new)
+    before, resources = resources_of(old), resources_of(kept)
+    for group in groups:
+        launch_template = _launch_template_of(group, resources)
+        resources[launch_template] = copy.deepcopy(before[launch_template])
+    return kept
+
+
+def references(group: str, template: Template) -> dict[str, frozenset[str]]:
+    """Return which resources the launch template of a node group names, by key of its data."""
+    resources = resources_of(template)
+    body = resources.get(_launch_template_of(group, resources), {})
+    data = _mapping(_properties(body).get("LaunchTemplateData"))
+    return {key: frozenset(_named(value)) for key, value in data.items()}
+
+
+def _named(value: "Json") -> "Iterator[str]":
+    """Yield the resources that a value refers to; what else it names does not matter."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _named(each)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "Ref":
+                yield str(inner)
+            elif key == "Fn::GetAtt" and isinstance(inner, list):
+                yield str(inner[0])
+            else:
+                yield from _named(inner)
+
+
+def _take_back(step: Template, old: Template, logical_id: str, part: "Iterable[str]") -> None:
+    theirs = _properties(resources_of(old)[logical_id])
+    ours = _properties(resources_of(step)[logical_id])
+    for key in part:
+        if key in theirs:
+            ours[key] = copy.deepcopy(theirs[key])
+        else:
+            ours.pop(key, None)
+
+
+def _template_changes(
+    group: str, before: dict[str, Template], after: dict[str, Template]
+) -> tuple[str, ...]:
+    """Return which data of a node group's launch template change; any makes a new version."""
+    logical_id = _launch_template_of(group, after)
+    if logical_id not in after or logical_id not in before:
+        return ()
+    theirs, ours = (
+        _mapping(_properties(side[logical_id]).get("LaunchTemplateData"))
+        for side in (before, after)
+    )
+    return tuple(sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key)))
+
+
+def _launch_template_of(group: str, resources: dict[str, Template]) -> str:
+    specification = _mapping(_properties(resources[group]).get("LaunchTemplate"))
+    return str(_mapping(specification.get("Id")).get("Ref", ""))
+
+
+def _properties(resource: Template) -> dict[str, "Json"]:
+    return _mapping(resource.get("Properties"))
+
+
+def _mapping(value: "Json") -> dict[str, "Json"]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,213 @@
+"""CloudFormation stacks as commands see them: state, template, change sets and events."""
+
+import json
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from megatron_eks.ops.aws.session import error_code, error_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from botocore.client import BaseClient
+
+    from megatron_eks.config.load import Json
+
+Template = dict[str, "Json"]
+
+DATA_TYPES = frozenset(
+    {
+        "AWS::ECR::Repository",
+        "AWS::EFS::FileSystem",
+        "AWS::FSx::FileSystem",
+        "AWS::KMS::Key",
+        "AWS::S3::Bucket",
+    }
+)
+"""What holds data: a replaced one is new and empty."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack that exists."""
+
+    name: str
+    status: str
+    reason: str
+    outputs: "Mapping[str, str]"
+
+    @property
+    def busy(self) -> bool:
+        """Whether CloudFormation is at work on it."""
+        return self.status.endswith("_IN_PROGRESS") and self.status != "REVIEW_IN_PROGRESS"
+
+    @property
+    def made(self) -> bool:
+        """Whether it holds anything: a change set that nobody executed makes nothing."""
+        return self.status not in {"REVIEW_IN_PROGRESS", "DELETE_COMPLETE"}
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a change set does to one resource."""
+
+    action: str
+    logical_id: str
+    physical_id: str
+    kind: str
+    replacement: str
+    properties: tuple[str, ...]
+
+    @property
+    def verb(self) -> str:
+        """Say it in a word."""
+        if self.action == "Modify":
+            return {"True": "replace", "Conditional": "may replace"}.get(self.replacement, "change")
+        return {"Add": "add", "Remove": "remove", "Import": "take over"}.get(
+            self.action, self.action.lower()
+        )
+
+
+@dataclass(frozen=True)
+class Event:
+    """A line of a stack's history."""
+
+    id: str
+    logical_id: str
+    kind: str
+    status: str
+    reason: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether it says why something failed, and not that the rest was given up for it."""
+        return self.status.endswith("_FAILED") and "cancelled" not in self.reason
+
+
+class Stacks:
+    """The stacks of one account and region."""
+
+    def __init__(self, cloudformation: "BaseClient") -> None:
+        self._client = cloudformation
+
+    def find(self, name: str) -> Stack | None:
+        """Return a stack; None where there is none."""
+        try:
+            found = self._client.describe_stacks(StackName=name)["Stacks"][0]
+        except self._client.exceptions.ClientError as error:
+            if error_code(error) == "ValidationError" and "not exist" in error_message(error):
+                return None
+            raise
+        outputs = {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}
+        stack = Stack(name, found["StackStatus"], found.get("StackStatusReason", ""), outputs)
+        return None if stack.status == "DELETE_COMPLETE" else stack
+
+    def template(self, name: str) -> Template:
+        """Return the template that a stack was last deployed with."""
+        body = self._client.get_template(StackName=name, TemplateStage="Original")["TemplateBody"]
+        return cast("Template", json.loads(body) if isinstance(body, str) else dict(body))
+
+    def resources(self, name: str) -> list[tuple[str, str, str]]:
+        """Return logical id, type and physical id of what a stack holds."""
+        pages = self._client.get_paginator("list_stack_resources").paginate(StackName=name)
+        return [
+            (each["LogicalResourceId"], each["ResourceType"], each.get("PhysicalResourceId", ""))
+            for page in pages
+            for each in page["StackResourceSummaries"]
+            if each["ResourceStatus"] != "DELETE_COMPLETE"
+        ]
+
+    def changes(self, name: str, change_set: str) -> list[Change] | None:
+        """Return what a change set does; None where there is none, because nothing changes."""
+        changes: list[Change] = []
+        token: dict[str, str] = {}
+        while True:
+            try:
+                page = self._client.describe_change_set(
+                    StackName=name, ChangeSetName=change_set, **token
+                )
+            except self._client.exceptions.ClientError as error:
+                if error_code(error) in {"ChangeSetNotFound", "ValidationError"}:
+                    return None
+                raise
+            changes += [_change(each["ResourceChange"]) for each in page.get("Changes", [])]
+            if not page.get("NextToken"):
+                return changes
+            token = {"NextToken": page["NextToken"]}
+
+    def prepare(self, name: str, change_set: str, template: Template) -> None:
+        """Make a change set that gives a stack another template, and wait for it."""
+        self._client.create_change_set(
+            StackName=name,
+            ChangeSetName=change_set,
+            ChangeSetType="UPDATE",
+            TemplateBody=json.dumps(template, separators=(",", ":")),
+            Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
+        )
+        self._client.get_waiter("change_set_create_complete").wait(
+            StackName=name, ChangeSetName=change_set
+        )
+
+    def execute(self, name: str, change_set: str) -> None:
+        """Start what a change set says."""
+        self._client.execute_change_set(
+            StackName=name, ChangeSetName=change_set, ClientRequestToken=f"meks-{uuid.uuid4()}"
+        )
+
+    def forget(self, name: str, change_set: str) -> None:
+        """Remove a change set that nobody wants."""
+        self._client.delete_change_set(StackName=name, ChangeSetName=change_set)
+
+    def delete(self, name: str) -> None:
+        """Start to delete a stack."""
+        self._client.delete_stack(StackName=name)
+
+    def events(self, name: str, after: str = "") -> list[Event]:
+        """Return what happened to a stack after an event, the oldest first."""
+        return list(reversed(list(self._newest(name, after))))
+
+    def last_event(self, name: str) -> str:
+        """Return the id of the newest event; nothing for a stack without a history."""
+        return next((event.id for event in self._newest(name, "")), "")
+
+    def _newest(self, name: str, after: str) -> "Iterator[Event]":
+        pages = self._client.get_paginator("describe_stack_events").paginate(StackName=name)
+        try:
+            for page in pages:
+                for each in page["StackEvents"]:
+                    if each["EventId"] == after:
+                        return
+                    yield Event(
+                        each["EventId"],
+                        each.get("LogicalResourceId", ""),
+                        each.get("ResourceType", ""),
+                        each.get("ResourceStatus", ""),
+                        each.get("ResourceStatusReason", ""),
+                    )
+        except self._client.exceptions.ClientError as error:
+            if error_code(error) != "ValidationError":
+                raise
+
+
+def resources_of(template: Template) -> dict[str, Template]:
+    """Return a template's resources by logical id."""
+    resources = template.get("Resources")
+    return cast("dict[str, Template]", resources) if isinstance(resources, dict) else {}
+
+
+def _change(change: "Mapping[str, Json]") -> Change:
+    details = change.get("Details") or []
+    names = []
+    for detail in details if isinstance(details, list) else []:
+        target = detail.get("Target") if isinstance(detail, dict) else None
+        if isinstance(target, dict):
+            names.append(str(target.get("Name") or target.get("Attribute") or ""))
+    return Change(
+        action=str(change.get("Action", "")),
+        logical_id=str(change.get("LogicalResourceId", "")),
+        physical_id=str(change.get("PhysicalResourceId", "")),
+        kind=str(change.get("ResourceType", "")),
+        replacement=str(change.get("Replacement", "")),
+        properties=tuple(dict.fromkeys(name for name in names if name)),
+    )

@@ -1,0 +1,85 @@
+"""What every command that acts on AWS works with, and what it refuses before it acts."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code, ConfigError, Level
+from megatron_eks.ops.aws.node_groups import NodeGroups
+from megatron_eks.ops.aws.session import open_session
+from megatron_eks.ops.aws.stacks import Stacks
+from megatron_eks.ops.endings import NOT_FOUND
+from megatron_eks.ops.failure import Failure
+from megatron_eks.project import load_project
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import date
+    from pathlib import Path
+
+    from megatron_eks.ops.aws.console import Console
+    from megatron_eks.ops.aws.session import Aws
+    from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.pools import PoolPlan
+    from megatron_eks.project import Project
+
+
+@dataclass(frozen=True)
+class Tools:
+    """A project, and ways to AWS and to people; tests hand in others."""
+
+    cluster_file: "Path"
+    project: "Project"
+    aws: "Aws"
+    console: "Console"
+
+    @property
+    def plan(self) -> "ClusterPlan":
+        """The plan of the cluster."""
+        return self.project.cluster
+
+    @property
+    def stacks(self) -> Stacks:
+        """The stacks of the account."""
+        return Stacks(self.aws.client("cloudformation"))
+
+    @property
+    def node_groups(self) -> NodeGroups:
+        """The node groups of the cluster."""
+        return NodeGroups(
+            self.plan.eks_name,
+            self.aws.client("eks"),
+            self.aws.client("ec2"),
+            self.aws.client("autoscaling"),
+        )
+
+    def pool(self, name: str) -> "PoolPlan":
+        """Return a pool of the cluster file."""
+        known = [pool.name for pool in self.plan.pools]
+        if name not in known:
+            found = f"the cluster file has no pool {name!r}"
+            remedy = f"known: {', '.join(known)}"
+            raise Failure(Code.UNKNOWN_POOL, found, remedy, exit_code=NOT_FOUND)
+        return self.plan.pool(name)
+
+
+def open_tools(
+    cluster_file: "Path", today: "date", console: "Console", environ: "Mapping[str, str]"
+) -> Tools:
+    """Read a project and open a session in its region; raise ConfigError or Failure."""
+    project = load_deployable(cluster_file, today)
+    aws = open_session(project.cluster.region, environ)
+    return Tools(cluster_file, project, aws, console)
+
+
+def load_deployable(cluster_file: "Path", today: "date") -> "Project":
+    """Read a project that stands for something real; refuse values of the documentation."""
+    project = load_project(cluster_file, today)
+    remedy = "write your own, or run `meks init`, which finds your role and address"
+    placeholders = [
+        replace(finding, remedy=remedy, level=Level.ERROR)
+        for finding in project.warnings
+        if finding.code is Code.DOCUMENTATION_VALUE
+    ]
+    if placeholders:
+        raise ConfigError(placeholders)
+    return project

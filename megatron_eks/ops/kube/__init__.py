@@ -1,0 +1,1 @@
+"""The commands that talk to Kubernetes; clients and streams are handed in."""

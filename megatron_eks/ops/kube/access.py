@@ -1,0 +1,118 @@
+"""The way from a kubeconfig to the configured cluster, and to no other; what its errors mean."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from megatron_eks.config.errors import Code
+from megatron_eks.kubernetes import kubeconfig
+from megatron_eks.kubernetes.client import ApiError, Client
+from megatron_eks.kubernetes.connection import UnreachableError
+from megatron_eks.kubernetes.kubeconfig import Context, KubeconfigError
+from megatron_eks.local.kubernetes.control_plane import KUBECONFIG_NAME
+from megatron_eks.ops.endings import FAILED, NOT_REACHABLE, USAGE
+from megatron_eks.ops.failure import Failure
+from megatron_eks.plan.cluster import ClusterPlan
+
+TIMEOUT_SECONDS = 30
+
+ERRORS = (ApiError, UnreachableError, KubeconfigError)
+"""What any request may raise; `explained` says what it means."""
+
+_WRITE_ONE = "write one for it: meks kubeconfig"
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+@dataclass(frozen=True)
+class Access:
+    """A client of the cluster that the cluster file describes."""
+
+    client: Client
+    is_local: bool
+    """Whether it is the one of `meks local up`, where processes stand in for images."""
+
+
+def open_access(
+    plan: ClusterPlan,
+    file: Path | None,
+    wanted: str | None,
+    environment: Mapping[str, str],
+    home: Path,
+) -> Access:
+    """Choose a context and check whose it is; raise Failure if it is another cluster's.
+
+    `file` and `wanted` are what the user named: a kubeconfig, and a context in it.
+    """
+    paths = kubeconfig.files(file, environment, home)
+    config = kubeconfig.load(paths)
+    known = kubeconfig.contexts(config)
+    name = wanted or config.get("current-context", "")
+    if name not in known:
+        raise _no_context(name, paths, known, plan)
+    context = known[name]
+    is_local = _is_local(context)
+    if not is_local:
+        _refuse_others(context, plan, known, named=wanted is not None)
+    return Access(context.client(TIMEOUT_SECONDS), is_local)
+
+
+def explained(error: Exception) -> Failure:
+    """Say what an error of a request means."""
+    if isinstance(error, KubeconfigError):
+        return Failure(Code.KUBECONFIG, str(error), error.remedy, exit_code=USAGE)
+    if isinstance(error, UnreachableError):
+        remedy = "check network, VPN and `access.public_cidrs`, and that the cluster is running"
+        return Failure(Code.KUBERNETES_NOT_REACHABLE, str(error), remedy, exit_code=NOT_REACHABLE)
+    if not isinstance(error, ApiError):
+        raise error
+    remedy = "correct it and run the command again: what is done stays done"
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        found = "the API server does not accept the credentials"
+        remedy = f"check whose they are (`aws sts get-caller-identity`), or {_WRITE_ONE}"
+        return Failure(Code.KUBERNETES_REFUSED, found, remedy)
+    if error.status == HTTPStatus.FORBIDDEN and "forbidden: User" in str(error):
+        remedy = "use a role that `access.admin_role_arns` names, or ask for this right"
+    message = str(error) or f"HTTP status {error.status}"
+    return Failure(Code.KUBERNETES_REFUSED, message, remedy, exit_code=FAILED)
+
+
+def _is_local(context: Context) -> bool:
+    host = urlsplit(context.server).hostname
+    return context.cluster_name == KUBECONFIG_NAME and host in _LOOPBACK
+
+
+def _refuse_others(
+    context: Context, plan: ClusterPlan, known: Mapping[str, Context], *, named: bool
+) -> None:
+    """Refuse a context that leads elsewhere; one that does not say where is taken if named."""
+    cluster = context.eks_cluster
+    if cluster is not None and _is_of(context, plan):
+        return
+    if cluster is None and named:
+        return
+    # EKS writes the region into the address.
+    where = " in ".join(part for part in cluster or () if part) or "a cluster it does not name"
+    found = f"context {context.name} leads to {where}, and the cluster file says"
+    found += f" {plan.eks_name} in {plan.region}"
+    other = next((each.name for each in known.values() if _is_of(each, plan)), None)
+    remedy = f"add --context {other}" if other else _WRITE_ONE
+    if cluster is None and not other:
+        remedy += f"; or, if it is the right one, add --context {context.name}"
+    raise Failure(Code.OTHER_KUBERNETES, found, remedy, exit_code=USAGE)
+
+
+def _is_of(context: Context, plan: ClusterPlan) -> bool:
+    cluster = context.eks_cluster
+    return cluster is not None and cluster[0] == plan.eks_name and cluster[1] in {plan.region, ""}
+
+
+def _no_context(
+    name: str, paths: Sequence[Path], known: Mapping[str, Context], plan: ClusterPlan
+) -> Failure:
+    files = ", ".join(map(str, paths))
+    found = f"no context {name!r} in {files}" if name else f"no current context in {files}"
+    other = next((each.name for each in known.values() if _is_of(each, plan)), None)
+    remedy = f"add --context {other}" if other else _WRITE_ONE
+    return Failure(Code.KUBECONFIG, found, remedy, exit_code=USAGE)

@@ -1,0 +1,212 @@
+"""A job in the cluster: the object that runs it, its ranks, and what becomes of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from http import HTTPStatus
+
+from megatron_eks.config.errors import Code
+from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.ops.endings import NOT_FOUND
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube import pods
+from megatron_eks.ops.kube.pods import PodState
+
+KINDS = {
+    "PyTorchJob": ("kubeflow.org/v1", "training.kubeflow.org/job-name"),
+    "Job": ("batch/v1", "batch.kubernetes.io/job-name"),
+}
+"""Version of each kind that runs a job, and the label of its pods."""
+
+CONTAINER = "pytorch"
+
+_ROLE, _INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
+_COMPLETION = "batch.kubernetes.io/job-completion-index"
+
+# The operator's conditions, and those of a Job; the first that holds says the phase.
+_PHASES = {
+    "Failed": "Failed",
+    "FailureTarget": "Failed",
+    "Succeeded": "Succeeded",
+    "Complete": "Succeeded",
+    "Suspended": "Suspended",
+    "Restarting": "Restarting",
+}
+ENDED = frozenset({"Failed", "Succeeded"})
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One pod of a job, or the place of one that is not there."""
+
+    number: int
+    pod: PodState | None
+    manifest: Object | None
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A PyTorchJob or a Job."""
+
+    manifest: Object
+
+    @property
+    def kind(self) -> str:
+        """The kind of the object."""
+        return str(self.manifest["kind"])
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return str(self.manifest["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        """Where it is."""
+        return str(self.manifest["metadata"]["namespace"])
+
+    @property
+    def uid(self) -> str:
+        """What tells it from an earlier job of its name."""
+        return str(self.manifest["metadata"]["uid"])
+
+    @property
+    def pods_label(self) -> str:
+        """The selector of its pods."""
+        return f"{KINDS[self.kind][1]}={self.name}"
+
+    @cached_property
+    def pod_specs(self) -> list[tuple[int, Object]]:
+        """How many pods there are to be of each specification."""
+        return pod_specs(self.manifest)
+
+    @property
+    def wanted(self) -> int:
+        """How many pods it is to have."""
+        return sum(count for count, _ in self.pod_specs)
+
+    def condition(self, kind: str) -> Object | None:
+        """Return a condition of it that holds."""
+        conditions: Iterable[Object] = self.manifest.get("status", {}).get("conditions") or ()
+        holding = (each for each in conditions if each["status"] == "True")
+        return next((each for each in holding if each["type"] == kind), None)
+
+    @property
+    def ended(self) -> str:
+        """`Failed` or `Succeeded` once it has ended, else nothing."""
+        phase = self.phase([])
+        return phase if phase in ENDED else ""
+
+    def phase(self, ranks: Sequence[Rank]) -> str:
+        """Say in a word how far it is; a job runs when all of its ranks do."""
+        if "deletionTimestamp" in self.manifest["metadata"]:
+            return "Deleting"
+        for kind, phase in _PHASES.items():
+            if self.condition(kind):
+                return phase
+        running = sum(rank.pod is not None and rank.pod.phase == "Running" for rank in ranks)
+        if running:
+            ended = sum(rank.pod is not None and rank.pod.phase == "Succeeded" for rank in ranks)
+            return "Running" if running + ended >= len(ranks) else "Starting"
+        return "Pending"
+
+    def message(self) -> str:
+        """Return what the controller says about its end."""
+        for kind, phase in _PHASES.items():
+            if phase in ENDED and (found := self.condition(kind)):
+                return pods.one_line(found.get("message", "") or found.get("reason", ""))
+        return ""
+
+
+def pod_specs(manifest: Object) -> list[tuple[int, Object]]:
+    """Return how many pods a job is to have of each specification."""
+    spec = manifest["spec"]
+    if manifest["kind"] == "PyTorchJob":
+        replicas = spec["pytorchReplicaSpecs"].values()
+        return [(each.get("replicas", 1), each["template"]["spec"]) for each in replicas]
+    return [(spec.get("parallelism", 1), spec["template"]["spec"])]
+
+
+def find(client: Client, namespace: str, name: str) -> RunningJob | None:
+    """Return the job of a name, whichever kind runs it."""
+    for kind, (version, _) in KINDS.items():
+        found = _found(client, version, kind, namespace, name)
+        if found is not None:
+            return RunningJob(found)
+    return None
+
+
+def get(client: Client, namespace: str, name: str) -> RunningJob:
+    """Return the job of a name; raise Failure if there is none, naming those that there are."""
+    found = find(client, namespace, name)
+    if found is None:
+        names = ", ".join(each.name for each in everything(client, namespace)) or "none"
+        raise Failure(
+            Code.JOB_NOT_FOUND,
+            f"no job {name!r} in namespace {namespace}",
+            f"there: {names}; start it with: meks submit {name}",
+            exit_code=NOT_FOUND,
+        )
+    return found
+
+
+def everything(client: Client, namespace: str) -> list[RunningJob]:
+    """Return all jobs of a namespace, by name."""
+    found = []
+    for kind, (version, _) in KINDS.items():
+        try:
+            items = client.list(version, kind, namespace)
+        except ApiError as error:
+            # Without the operator there is no such kind.
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            items = []
+        found += [RunningJob({**each, "apiVersion": version, "kind": kind}) for each in items]
+    return sorted(found, key=lambda job: job.name)
+
+
+def pods_of(client: Client, job: RunningJob) -> list[Object]:
+    """Return the pods of a job."""
+    return client.list("v1", "Pod", job.namespace, labels=job.pods_label)
+
+
+def ranks(job: RunningJob, found: Iterable[Object], events: Sequence[Object] = ()) -> list[Rank]:
+    """Return a job's ranks in order, those without a pod included; of two pods the newer."""
+    by_number: dict[int, Object] = {}
+    for pod in sorted(found, key=lambda each: str(each["metadata"].get("creationTimestamp"))):
+        by_number[rank_of(job, pod)] = pod
+    about = _by_pod(events)
+    return [
+        Rank(
+            number,
+            pods.state(pod, about.get(pod["metadata"]["uid"], [])) if pod else None,
+            pod,
+        )
+        for number in range(max(job.wanted, len(by_number)))
+        for pod in [by_number.get(number)]
+    ]
+
+
+def rank_of(job: RunningJob, pod: Object) -> int:
+    """Return the number of a pod among those of its job: torchrun's node rank."""
+    labels = pod["metadata"].get("labels") or {}
+    index = int(labels.get(_INDEX) or labels.get(_COMPLETION) or 0)
+    has_master = "Master" in job.manifest["spec"].get("pytorchReplicaSpecs", {})
+    return index + (1 if has_master and labels.get(_ROLE) == "worker" else 0)
+
+
+def _by_pod(events: Sequence[Object]) -> dict[str, list[Object]]:
+    """Sort the events of a namespace to their pods: each is looked at once, not once a pod."""
+    found: dict[str, list[Object]] = {}
+    for each in sorted(events, key=pods.when):
+        found.setdefault(each["involvedObject"].get("uid", ""), []).append(each)
+    return found
+
+
+def _found(client: Client, version: str, kind: str, namespace: str, name: str) -> Object | None:
+    try:
+        return client.find(version, kind, name, namespace)
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise

@@ -1,0 +1,128 @@
+"""`meks kubeconfig`: the way to the configured EKS cluster, for kubectl and for `meks`."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from megatron_eks.config.errors import Code
+from megatron_eks.kubernetes import kubeconfig
+from megatron_eks.kubernetes.kubeconfig import Entry, KubeconfigError
+from megatron_eks.ops.aws.session import error_code
+from megatron_eks.ops.aws.tools import Tools
+from megatron_eks.ops.endings import DONE, FAILED, NOT_FOUND
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube.access import explained
+
+_USABLE = frozenset({"ACTIVE", "UPDATING"})
+_NO_ROLE = "none"
+
+
+def run(file: Path, role_arn: str | None, tools: Tools, environ: Mapping[str, str]) -> int:
+    """Write the cluster's entries into a kubeconfig and make them current; others stay."""
+    cluster = _described(tools)
+    arn = str(cluster["arn"])
+    if role_arn is None:
+        role_arn = _role(tools)
+    entries = _entries(cluster, role_arn if role_arn != _NO_ROLE else None, tools, environ)
+    try:
+        config = kubeconfig.read(file)
+    except KubeconfigError as error:
+        raise explained(error) from error
+    for section, entry in entries.items():
+        others = [each for each in config.get(section) or () if each["name"] != arn]
+        config[section] = [*others, {"name": arn, **entry}]
+    config |= {"apiVersion": "v1", "kind": "Config", "current-context": arn}
+    _write(file, yaml.safe_dump(config, sort_keys=False))
+    who = "as you are" if role_arn in {None, _NO_ROLE} else f"as {role_arn}"
+    tools.console.say(f"wrote context {arn} to {file}, {who}; next: meks status")
+    if not cluster.get("resourcesVpcConfig", {}).get("endpointPublicAccess", True):
+        tools.console.say("note: its address answers inside the VPC only")
+    return DONE
+
+
+def _described(tools: Tools) -> Entry:
+    name, eks = tools.plan.eks_name, tools.aws.client("eks")
+    try:
+        cluster: Entry = eks.describe_cluster(name=name)["cluster"]
+    except eks.exceptions.ClientError as error:
+        if error_code(error) != "ResourceNotFoundException":
+            raise
+        found = f"there is no EKS cluster {name} in {tools.plan.region}"
+        raise Failure(Code.NOT_DEPLOYED, found, "run: meks deploy", exit_code=NOT_FOUND) from error
+    if cluster["status"] not in _USABLE or not cluster.get("endpoint"):
+        found = f"the EKS cluster {name} is {cluster['status']}"
+        raise Failure(Code.NOT_DEPLOYED, found, "wait until it is ACTIVE", exit_code=FAILED)
+    return cluster
+
+
+def _role(tools: Tools) -> str | None:
+    """Choose an administrator's role, unless the caller is one: deploying gives no access."""
+    roles = tools.plan.access.admin_role_arns
+    caller = str(tools.aws.client("sts").get_caller_identity()["Arn"])
+    if not roles or _is_one_of(caller, roles):
+        return None
+    return roles[0]
+
+
+def _is_one_of(caller: str, roles: Sequence[str]) -> bool:
+    """Say whether an assumed role, or a user, is one of some principals."""
+    if caller in roles:
+        return True
+    # arn:aws:sts::ACCOUNT:assumed-role/NAME/SESSION, without the role's path.
+    account, _, resource = caller.partition(":sts::")[2].partition(":")
+    match resource.split("/"):
+        case ["assumed-role", name, *_]:
+            return any(f"::{account}:role/" in role and role.endswith(f"/{name}") for role in roles)
+    return False
+
+
+def _entries(
+    cluster: Entry, role_arn: str | None, tools: Tools, environ: Mapping[str, str]
+) -> dict[str, Entry]:
+    arn = cluster["arn"]
+    place = ["--cluster-name", cluster["name"], "--region", tools.plan.region]
+    # What AWS is asked with later is what it is asked with now; no variable holds a secret.
+    kept = [name for name in ("AWS_PROFILE", "AWS_CONFIG_FILE") if environ.get(name)]
+    plugin: Entry = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        # By its full path: whoever calls kubectl may not have activated the environment.
+        "command": sys.executable,
+        "args": [
+            *("-m", "megatron_eks", "token"),
+            *place,
+            *(("--role-arn", role_arn) if role_arn else ()),
+        ],
+        "env": [{"name": name, "value": environ[name]} for name in kept] or None,
+        "interactiveMode": "Never",
+    }
+    address = {
+        "server": cluster["endpoint"],
+        "certificate-authority-data": cluster["certificateAuthority"]["data"],
+    }
+    return {
+        "clusters": {"cluster": address},
+        "users": {"user": {"exec": plugin}},
+        "contexts": {"context": {"cluster": arn, "user": arn}},
+    }
+
+
+def _write(file: Path, text: str) -> None:
+    """Replace a file at once, readable by its owner alone, as other users' entries may need."""
+    target = file.resolve()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            Path(partial).replace(target)
+        except BaseException:
+            Path(partial).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        found = f"{file} cannot be written: {error.strerror}"
+        raise Failure(Code.KUBECONFIG, found, "name another with --kubeconfig") from error

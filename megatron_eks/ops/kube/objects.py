@@ -1,0 +1,151 @@
+"""Objects on disk and in the cluster: how they are read, named, ordered and compared."""
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from megatron_eks.config.errors import Code
+from megatron_eks.config.outputs import PREVIEW_ANNOTATION
+from megatron_eks.kubernetes.client import Object
+from megatron_eks.local.kubernetes import manifests
+from megatron_eks.ops.endings import NOT_FOUND, USAGE
+from megatron_eks.ops.failure import Failure
+
+CLUSTER_LABEL = "megatron-eks/cluster"
+"""On whatever `meks apply` has put into a cluster: the name in the cluster file."""
+
+# What is left out of a comparison: the server's own book-keeping.
+_SERVERS = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+# What others need goes first; a kind that is not listed is one that a CRD defines.
+_WORKLOADS = ("Deployment", "DaemonSet", "StatefulSet", "Job")
+_STAGES: dict[str, int] = {"Namespace": 0, "CustomResourceDefinition": 1}
+_LAST_STAGE = 4
+
+
+@dataclass(frozen=True)
+class Key:
+    """What names an object in a cluster."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return it as people write it."""
+        place = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {place}{self.name}"
+
+
+def key(manifest: Object) -> Key:
+    """Return what names an object; versions of one group are the same object."""
+    metadata, version = manifest["metadata"], manifest["apiVersion"]
+    group = version.rpartition("/")[0]
+    return Key(group, manifest["kind"], metadata.get("namespace", ""), metadata["name"])
+
+
+def read(paths: Sequence[Path]) -> list[Object]:
+    """Read manifests from files and folders, in the order of application."""
+    found: list[Object] = []
+    for path in paths:
+        files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+        if not path.exists() or not files:
+            what = "no manifest in it" if path.exists() else "no such file or folder"
+            raise Failure(
+                Code.NOT_SYNTHESISED, what, "run: make synth", where=str(path), exit_code=NOT_FOUND
+            )
+        for file in files:
+            found += _read_file(file)
+    return sorted(found, key=stage)
+
+
+def _read_file(file: Path) -> list[Object]:
+    try:
+        objects = manifests.read_file(file)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        why = getattr(error, "strerror", None) or getattr(error, "problem", None) or "not YAML"
+        objects, found = [], str(why)
+    else:
+        found = "not a Kubernetes object"
+    named = [
+        each
+        for each in objects
+        if isinstance(each, dict)
+        and {"apiVersion", "kind", "metadata"} <= each.keys()
+        and "name" in (each["metadata"] or {})
+    ]
+    if len(named) < len(objects) or not named:
+        remedy = "write it again: make synth"
+        raise Failure(Code.NOT_SYNTHESISED, found, remedy, where=str(file), exit_code=USAGE)
+    return named
+
+
+def stage(manifest: Object) -> int:
+    """Return when an object is applied: 0 and 1 before all, 3 what runs, 4 what needs that."""
+    kind, group = manifest["kind"], key(manifest).group
+    if kind in _STAGES:
+        return _STAGES[kind]
+    if kind in _WORKLOADS:
+        return 3
+    # A group with a dot that is not Kubernetes' own comes from a CRD, and may have a webhook.
+    is_custom = "." in group and not group.endswith(".k8s.io") and not group.endswith(".x-k8s.io")
+    return _LAST_STAGE if is_custom else 2
+
+
+def previews(objects: Iterable[Object]) -> list[Object]:
+    """Return those that hold a placeholder for what AWS has not chosen yet."""
+    return [
+        each
+        for each in objects
+        if (each["metadata"].get("annotations") or {}).get(PREVIEW_ANNOTATION) == "true"
+    ]
+
+
+def differences(live: Object, wanted: Object) -> list[str]:
+    """Return a unified diff of two states of an object, without what the server adds."""
+    before, after = _comparable(live), _comparable(wanted)
+    if before == after:
+        return []
+    if live["kind"] == "Secret":
+        hide(before)
+        hide(after)
+    lines = list(difflib.unified_diff(_lines(before), _lines(after), lineterm="", n=2))[2:]
+    return lines or ["+ hidden data of the Secret"]
+
+
+def labelled(live: Object, wanted: Object) -> Object:
+    """Return an object with the cluster's label as another has it."""
+    labels = dict(live["metadata"].get("labels") or {})
+    if owner := (wanted["metadata"].get("labels") or {}).get(CLUSTER_LABEL):
+        labels[CLUSTER_LABEL] = owner
+    return {**live, "metadata": {**live["metadata"], "labels": labels}}
+
+
+def hide(secret: Object) -> None:
+    """Take the values out of a Secret, in place."""
+    for part in ("data", "stringData"):
+        secret[part] = dict.fromkeys(secret.get(part) or {}, "(hidden)")
+
+
+def _comparable(manifest: Object) -> Object:
+    metadata = {k: v for k, v in manifest["metadata"].items() if k not in _SERVERS}
+    annotations = dict(metadata.pop("annotations", None) or {})
+    annotations.pop(_LAST_APPLIED, None)
+    if annotations:
+        metadata["annotations"] = annotations
+    kept = {k: v for k, v in manifest.items() if k not in {"status", "metadata"}}
+    return {**kept, "metadata": metadata}
+
+
+def _lines(manifest: Object) -> list[str]:
+    return list(_plain(yaml.safe_dump(manifest, sort_keys=True, width=1000).splitlines()))
+
+
+def _plain(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        yield "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)

@@ -1,0 +1,121 @@
+"""What state a pod is in, and why it does not run, in one line."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from megatron_eks.kubernetes.client import Client, Object
+
+# Normal steps on the way to a running container: an event may say what holds them up.
+_STARTING = frozenset({"ContainerCreating", "PodInitializing"})
+
+
+@dataclass(frozen=True)
+class PodState:
+    """A pod in a few words."""
+
+    name: str
+    node: str
+    phase: str
+    """Kubernetes' own word, or Deleting."""
+    ready: bool
+    restarts: int
+    reason: str
+    """Why it is not running, or nothing."""
+
+
+def state(pod: Object, events: Sequence[Object] = ()) -> PodState:
+    """Describe a pod; `events` are those of its namespace."""
+    metadata, status = pod["metadata"], pod.get("status", {})
+    containers = [
+        *status.get("initContainerStatuses", ()),
+        *status.get("containerStatuses", ()),
+    ]
+    deleting = "deletionTimestamp" in metadata
+    return PodState(
+        name=metadata["name"],
+        node=pod["spec"].get("nodeName", ""),
+        phase="Deleting" if deleting else status.get("phase", "Pending"),
+        ready=not deleting and _condition(pod, "Ready") == "True",
+        restarts=sum(each.get("restartCount", 0) for each in containers),
+        reason=_reason(pod, containers, events),
+    )
+
+
+def events_of(client: Client, namespace: str, kind: str, name: str) -> list[Object]:
+    """Return the events about one object, the oldest first."""
+    fields = f"involvedObject.kind={kind},involvedObject.name={name}"
+    return sorted(client.list("v1", "Event", namespace, fields=fields), key=when)
+
+
+def when(event: Object) -> str:
+    """Return the time of an event."""
+    first = event.get("eventTime") or event.get("firstTimestamp") or ""
+    return str(
+        (event.get("series") or {}).get("lastObservedTime") or event.get("lastTimestamp") or first
+    )
+
+
+def one_line(text: str) -> str:
+    """Write a message of others on one line, without control characters."""
+    plain = "".join(char if char.isprintable() else " " for char in text)
+    return " ".join(plain.split())
+
+
+def _reason(pod: Object, containers: Sequence[Object], events: Sequence[Object]) -> str:
+    status = pod.get("status", {})
+    if status.get("phase") == "Succeeded":
+        return ""
+    for each in status.get("conditions", ()):
+        if each["type"] == "PodScheduled" and each["status"] == "False":
+            return one_line(f"waits for a node: {each.get('message') or each.get('reason', '')}")
+    for container in containers:
+        if reason := _of_container(container, pod, events):
+            return one_line(reason)
+    if status.get("phase") == "Failed":
+        return one_line(
+            f"{status.get('reason', 'Failed')}: {status.get('message', '')}".rstrip(": ")
+        )
+    return ""
+
+
+def _of_container(container: Object, pod: Object, events: Sequence[Object]) -> str:
+    current = container.get("state", {})
+    name = container["name"]
+    if waiting := current.get("waiting"):
+        reason, message = waiting.get("reason", "waiting"), waiting.get("message", "")
+        if reason in _STARTING:
+            warning = _last_warning(pod, events)
+            return f"{name}: {warning or 'container is being created'}"
+        last = container.get("lastState", {}).get("terminated")
+        if last and reason == "CrashLoopBackOff":
+            message = f"ended with {_end(last)}, starts again later"
+        return f"{name}: {reason}{': ' if message else ''}{message}"
+    ended = current.get("terminated")
+    if ended and ended.get("exitCode"):
+        return f"{name}: {_end(ended)}"
+    is_init = name in {each["name"] for each in pod["spec"].get("initContainers", ())}
+    if is_init and "running" in current:
+        return f"init container {name} runs"
+    return ""
+
+
+def _end(terminated: Object) -> str:
+    reason = terminated.get("reason", "")
+    shown = f" ({reason})" if reason not in {"", "Error"} else ""
+    message = terminated.get("message", "")
+    return f"exit code {terminated.get('exitCode')}{shown}{': ' if message else ''}{message}"
+
+
+def _last_warning(pod: Object, events: Sequence[Object]) -> str:
+    uid = pod["metadata"].get("uid")
+    own = [
+        each
+        for each in events
+        if each.get("type") == "Warning" and each["involvedObject"].get("uid") == uid
+    ]
+    return f"{own[-1].get('reason', '')}: {own[-1].get('message', '')}" if own else ""
+
+
+def _condition(pod: Object, kind: str) -> str:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return next((str(each["status"]) for each in conditions if each["type"] == kind), "Unknown")

@@ -1,0 +1,137 @@
+"""A job file with its overrides, checked and rendered in a folder of its own."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from megatron_eks.config.errors import Code, ConfigError, Finding, Level, has_errors
+from megatron_eks.config.load import Document, Json, read_mapping
+from megatron_eks.kubernetes.client import Object
+from megatron_eks.local.kubernetes import manifests
+from megatron_eks.ops.endings import NOT_FOUND
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube import jobs, overrides
+from megatron_eks.ops.kube.cancel import JOB_LABEL
+from megatron_eks.project import Files, check_files, job_files
+
+HASH_ANNOTATION = "megatron-eks/spec-hash"
+"""Of everything that was rendered for a job, on the object that runs it."""
+
+_OUTPUTS = "outputs.json"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A job that somebody wants, before it is rendered."""
+
+    cluster_file: Path
+    job: str
+    """A file, or the name of a job in jobs/."""
+    changes: overrides.Overrides
+    today: date
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """What a job consists of in the cluster."""
+
+    workload: Object
+    """The PyTorchJob or Job."""
+    beside: tuple[Object, ...]
+    """What its pods mount, and the Service that they find each other by."""
+    warnings: tuple[Finding, ...]
+
+    @property
+    def hash(self) -> str:
+        """What changes with any part of it."""
+        return str(self.workload["metadata"]["annotations"][HASH_ANNOTATION])
+
+
+def render(wish: Wish, images: Mapping[str, str]) -> Rendered:
+    """Check and render a job; raise ConfigError with what `meks validate` would print.
+
+    `images` are entries of outputs.json that are known better by now.
+    """
+    paths = list(dict.fromkeys([*job_files(wish.cluster_file), *_as_file(wish.job)]))
+    file = _file_of(wish.job, paths)
+
+    def edit(path: Path, document: Document) -> Document:
+        return overrides.applied(document, wish.changes) if path == file else document
+
+    files = check_files(wish.cluster_file, paths, wish.today, edit)
+    if has_errors(files.findings):
+        raise ConfigError(files.findings)
+    document, job = files.jobs[paths.index(file)]
+    own = [each for each in files.findings if each.file == document.file]
+    warnings = tuple(each for each in own if each.level is Level.WARNING)
+    return _rendered(_objects(wish.cluster_file, files, job.name, images), job.name, warnings)
+
+
+def _objects(cluster_file: Path, files: Files, job: str, images: Mapping[str, str]) -> list[Object]:
+    outputs = cluster_file.with_name(_OUTPUTS)
+    with tempfile.TemporaryDirectory(prefix="meks-") as name:
+        folder = Path(name)
+        (folder / "jobs").mkdir()
+        shutil.copy(cluster_file, folder / "cluster.yaml")
+        if outputs.exists():
+            (folder / _OUTPUTS).write_text(_with_images(outputs.read_text(), images))
+        for number, (document, _) in enumerate(files.jobs):
+            # Every JSON text is YAML, and keeps the types of its values.
+            (folder / "jobs" / f"{number:05}.yaml").write_text(json.dumps(document.value))
+        try:
+            manifests.synthesise(folder / "cluster.yaml", folder / "dist", quiet=True)
+        except manifests.SynthesisError as error:
+            remedy = "see the findings above, and run: make synth"
+            raise Failure(Code.NOT_SYNTHESISED, str(error), remedy) from error
+        return manifests.read_file(folder / "dist" / "jobs" / f"{job}.k8s.yaml")
+
+
+def _with_images(text: str, images: Mapping[str, str]) -> str:
+    stacks: dict[str, dict[str, Json]] = json.loads(text)
+    changed = {
+        stack: {key: images.get(str(value), value) for key, value in outputs.items()}
+        for stack, outputs in stacks.items()
+    }
+    return json.dumps(changed)
+
+
+def _rendered(found: Sequence[Object], job: str, warnings: tuple[Finding, ...]) -> Rendered:
+    text = json.dumps(found, sort_keys=True)
+    (workload,) = (each for each in found if each["kind"] in jobs.KINDS)
+    for each in found:
+        each["metadata"].setdefault("labels", {})[JOB_LABEL] = job
+    annotations = workload["metadata"].setdefault("annotations", {})
+    annotations[HASH_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:20]
+    beside = tuple(each for each in found if each is not workload)
+    return Rendered(workload, beside, warnings)
+
+
+def _as_file(job: str) -> list[Path]:
+    return [Path(job)] if job.endswith((".yaml", ".yml")) else []
+
+
+def _file_of(job: str, paths: Sequence[Path]) -> Path:
+    """Return the file of a job; a file that is named twice, in two ways, is the first one."""
+    if file := _as_file(job):
+        return next(each for each in paths if each == file[0])
+    names = {_name(path): path for path in reversed(paths)}
+    if job not in names:
+        known = ", ".join(sorted(name for name in names if name)) or "none"
+        found = f"no job file has the name {job!r}"
+        remedy = f"there: {known}; or name a file"
+        raise Failure(Code.JOB_NOT_FOUND, found, remedy, exit_code=NOT_FOUND)
+    return names[job]
+
+
+def _name(path: Path) -> str:
+    try:
+        value = read_mapping(path.read_text(encoding="utf-8"), str(path)).value
+    except (OSError, UnicodeDecodeError):
+        # Checking it says what is wrong with it.
+        return ""
+    return str(value.get("name", "")) if isinstance(value, dict) else ""

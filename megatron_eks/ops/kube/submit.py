@@ -1,0 +1,195 @@
+"""`meks submit`: starts a job once, whatever happens to the command, and says what it waits for."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from megatron_eks.config.errors import Code
+from megatron_eks.config.outputs import PLACEHOLDER_HOST, is_digest
+from megatron_eks.kubernetes.client import ApiError, Client
+from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube import fit, jobs, logs, objects
+from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.kube.apply import refuse_previews
+from megatron_eks.ops.kube.jobs import RunningJob
+from megatron_eks.ops.kube.rendering import HASH_ANNOTATION, Rendered, Wish, render
+from megatron_eks.ops.kube.status import ranks_of, summary, waits
+from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.project import Project
+
+_POLL_SECONDS = 2
+
+Resolve = Callable[[str], str | None]
+"""From `REPOSITORY:TAG` to `REPOSITORY@sha256:...`; None where there is no such image."""
+
+Release = Callable[[str], int]
+"""Gives the nodes of a pool back, and returns an exit code."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for besides the job."""
+
+    follow: bool = False
+    wait: bool = False
+    previews: bool = False
+    wait_seconds: float = 14 * 24 * 3600
+    command: tuple[str, ...] = ("meks", "submit")
+    """What was typed, to be shown where it is to be typed again."""
+    resolve: Resolve = field(default=lambda _: None)
+    release: Release | None = None
+
+
+def run(access: Access, project: Project, wish: Wish, options: Options, console: Console) -> int:
+    """Create a job that is not there yet; follow it or wait for it if asked to."""
+    client = access.client
+    rendered = render(_pinned(wish, options.resolve), _digests(project, options.resolve))
+    for finding in rendered.warnings:
+        console.say(str(finding))
+    created = [*rendered.beside, rendered.workload]
+    refuse_previews(created, access, project, allowed=options.previews)
+    metadata = rendered.workload["metadata"]
+    found = jobs.find(client, metadata["namespace"], metadata["name"])
+    if found is None:
+        _look(client, project, rendered, console)
+        found = _create(client, rendered)
+    if found.manifest["metadata"].get("annotations", {}).get(HASH_ANNOTATION) != rendered.hash:
+        raise _differs(client, found, rendered, options)
+    if "deletionTimestamp" in found.manifest["metadata"]:
+        message = f"{found.name} is being deleted"
+        remedy = f"wait for that: meks cancel {found.name}, then the same command again"
+        raise Failure(Code.JOB_DIFFERS, message, remedy)
+    console.say(summary(found, ranks_of(client, found)))
+    return _stay(client, found, options, console)
+
+
+def _pinned(wish: Wish, resolve: Resolve) -> Wish:
+    """Name an image of the command line by its digest, which never changes."""
+    image = wish.changes.get(("image",))
+    if not isinstance(image, str) or "/" not in image or is_digest(image):
+        return wish
+    pinned = resolve(image)
+    # Without one the file's own check refuses it, and says what is allowed.
+    return (
+        wish
+        if pinned is None
+        else Wish(wish.cluster_file, wish.job, {**wish.changes, ("image",): pinned}, wish.today)
+    )
+
+
+def _digests(project: Project, resolve: Resolve) -> Mapping[str, str]:
+    """Return the digests of built images of which outputs.json has the tag only."""
+    uris = [
+        image.uri
+        for image in project.outputs.images.values()
+        if image.preview and not image.uri.startswith(PLACEHOLDER_HOST)
+    ]
+    found = {uri: resolve(uri) for uri in uris}
+    return {uri: pinned for uri, pinned in found.items() if pinned is not None}
+
+
+def _look(client: Client, project: Project, rendered: Rendered, console: Console) -> None:
+    """Say what the job will wait for; refuse it where waiting does not help."""
+    found = fit.obstacles(client, project.cluster, rendered.workload)
+    final = [each for each in found if each.is_final]
+    if final:
+        message = "; ".join(each.found for each in final)
+        raise Failure(
+            Code.PLATFORM_MISSING, message, "; ".join(dict.fromkeys(each.remedy for each in final))
+        )
+    for each in found:
+        console.say(f"it will wait: {each}")
+
+
+def _create(client: Client, rendered: Rendered) -> RunningJob:
+    for each in rendered.beside:
+        client.apply(each)
+    try:
+        return RunningJob(client.create(rendered.workload))
+    except ApiError as error:
+        if error.status != HTTPStatus.CONFLICT:
+            raise
+        # Somebody else was quicker: whether it is the same job, the caller compares.
+        metadata = rendered.workload["metadata"]
+        return jobs.get(client, metadata["namespace"], metadata["name"])
+
+
+def _differs(client: Client, found: RunningJob, rendered: Rendered, options: Options) -> Failure:
+    try:
+        after = client.apply(rendered.workload, dry_run=True)
+        lines = [each.strip() for each in objects.differences(found.manifest, after)]
+        changed = [each for each in lines if each[:1] in "+-" and HASH_ANNOTATION not in each]
+    except ApiError:
+        # A Job's template cannot be changed, not even to see what would change.
+        changed = []
+    shown = f" ({'; '.join(changed[:4])}{'; ...' if changed[4:] else ''})" if changed else ""
+    again = shlex.join(options.command)
+    message = f"{found.name} is there already, with another specification{shown}"
+    remedy = f"leave it, or replace it: meks cancel {found.name} && {again}"
+    return Failure(Code.JOB_DIFFERS, message, remedy)
+
+
+def _stay(client: Client, job: RunningJob, options: Options, console: Console) -> int:
+    if not (options.follow or options.wait or options.release):
+        if not job.ended:
+            console.say(f"see it: meks status {job.name}; meks logs {job.name} --follow")
+        else:
+            console.say(f"to run it again: meks cancel {job.name} && {shlex.join(options.command)}")
+        return DONE
+    try:
+        if options.follow and not job.ended:
+            _wait(client, job, options.wait_seconds, console, until_running=True)
+            logs.follow(
+                client,
+                job,
+                [rank.number for rank in ranks_of(client, job)],
+                logs.Options(),
+                console,
+            )
+        code = _wait(client, job, options.wait_seconds, console, until_running=False)
+    except KeyboardInterrupt:
+        console.say(
+            f"\nthe job goes on; to look again: meks logs {job.name} --follow; "
+            f"to end it: meks cancel {job.name}"
+        )
+        return INTERRUPTED
+    if options.release is None:
+        return code
+    _, spec = job.pod_specs[0]
+    pool = (spec.get("nodeSelector") or {}).get(POOL_LABEL)
+    return (options.release(pool) or code) if pool else code
+
+
+def _wait(
+    client: Client, job: RunningJob, seconds: float, console: Console, *, until_running: bool
+) -> int:
+    """Say each change of a job until it runs, or has ended; return the exit code of its end."""
+    said: list[str] = []
+    code = DONE
+
+    def done() -> bool:
+        nonlocal code
+        now = jobs.find(client, job.namespace, job.name)
+        if now is None or now.uid != job.uid:
+            message, remedy = f"{job.name} is gone", f"start it again: meks submit {job.name}"
+            raise Failure(Code.JOB_NOT_FOUND, message, remedy)
+        ranks = ranks_of(client, now)
+        lines = [summary(now, ranks)]
+        if not now.ended:
+            lines += waits(now, ranks, client.list("v1", "Event", job.namespace))
+        for line in lines:
+            if line not in said:
+                console.say(line)
+        said[:] = lines
+        code = FAILED if now.ended == "Failed" else DONE
+        return bool(now.ended) or (until_running and now.phase(ranks) == "Running")
+
+    if not console.wait(seconds, _POLL_SECONDS, done):
+        message = f"{job.name} has not come to an end in that time"
+        raise Failure(Code.NOT_READY, message, f"it goes on; see: meks status {job.name}")
+    if code:
+        console.say(f"see why: meks logs {job.name} --tail 50")
+    return code

@@ -1,0 +1,134 @@
+"""`meks logs` and the step in `meks status`, from containers that really run."""
+
+import io
+import os
+import signal
+import threading
+
+import pytest
+
+from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube import jobs as running
+from megatron_eks.ops.kube import logs, progress
+from tests.local import jobs
+from tests.local.kubelet import runs
+
+pytestmark = pytest.mark.control_plane
+
+
+@pytest.fixture
+def console():
+    """Return a console whose streams can be read."""
+    return Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock())
+
+
+@pytest.fixture
+def read(cluster, console):
+    """Return a function that prints logs and returns the lines."""
+
+    def call(name, **options):
+        console.stdout.truncate(0)
+        console.stdout.seek(0)
+        assert logs.run(cluster.client, cluster.plan, name, logs.Options(**options), console) == 0
+        return console.stdout.getvalue().splitlines()
+
+    return call
+
+
+def printing(name, script):
+    """Return a job of one pod that runs a shell script instead of training."""
+    job = runs.job(name, 1, image=runs.SMALL)
+    (pod,) = (each for each in jobs.pod_specs(job)[:1])
+    (container,) = pod["containers"]
+    container |= {"command": ["sh", "-c", script], "args": []}
+    return job
+
+
+def test_all_ranks_are_followed_through_a_restart_to_the_end(cluster, start, read):
+    """Each line once and with its rank, although every container starts twice."""
+    name = "followed"
+    run = start(runs.job(name, 2, image=runs.SMALL))
+    lines: list[str] = []
+    follower = threading.Thread(target=lambda: lines.extend(read(name, follow=True)), daemon=True)
+    follower.start()
+    run.wait_for_step(after=2)
+    master, _ = jobs.pods_of(cluster.client, run.job)
+    (process,) = cluster.processes_of(master, "ranks.py")
+    os.kill(process, signal.SIGKILL)
+    run.wait_for_restart()
+    run.finish()
+    follower.join(90)
+    assert not follower.is_alive()
+    assert lines.count("[0] rank 0 of 2 starts") == 2
+    assert lines.count("[1] rank 1 of 2 starts") >= 2
+    assert lines.count("[0] rank 0 has finished") == 1
+
+
+def test_one_rank_and_the_container_before(cluster, start, read):
+    """What the last one printed before it died is what people look for."""
+    run = start(runs.job("one-rank", 2, image=runs.SMALL))
+    run.wait_for_step(after=2)
+    assert read("one-rank", rank=1) == ["[1] rank 1 of 2 starts"]
+    master, _ = jobs.pods_of(cluster.client, run.job)
+    (process,) = cluster.processes_of(master, "ranks.py")
+    os.kill(process, signal.SIGKILL)
+    run.wait_for_restart()
+    assert read("one-rank", rank=0, previous=True) == ["[0] rank 0 of 2 starts"]
+    run.finish()
+    jobs.wait_for_condition(cluster.client, run.job, "Succeeded")
+
+
+def test_bytes_that_no_terminal_shows_are_escaped(cluster, submit, read):
+    """A log may hold anything; a bar that redraws itself is its last state."""
+    script = r"printf 'a\377b\n'; printf '10%%\r20%%\n'; printf 'bell\007\n'"
+    job = printing("escaped", script)
+    submit(job)
+    jobs.wait_for_condition(cluster.client, job, "Succeeded")
+    *_, bar, bell = read("escaped")
+    assert (bar, bell) == ("[0] 20%", "[0] bell\\x07")
+
+
+def test_the_last_lines_alone(cluster, submit, read):
+    """Of each rank, counted by the kubelet."""
+    job = printing("tail", "seq 1 100")
+    submit(job)
+    jobs.wait_for_condition(cluster.client, job, "Succeeded")
+    assert read("tail", tail=2) == ["[0] 99", "[0] 100"]
+
+
+def test_the_step_is_read_from_the_log(cluster, submit):
+    """Megatron prints it on its last rank."""
+    line = "iteration       30/   10000 | elapsed time (ms): 5 | lm loss: 2.5E+00 | skipped: 0 |"
+    job = printing("stepping", f"echo '{line}'; sleep 60")
+    submit(job)
+    jobs.wait_for_pods(cluster.client, job, 1, "Running")
+    namespace = job["metadata"]["namespace"]
+
+    def found():
+        now = running.get(cluster.client, namespace, "stepping")
+        ranks = running.ranks(now, running.pods_of(cluster.client, now))
+        return progress.progress(cluster.client, namespace, ranks)
+
+    assert str(wait_for("a step", found)) == "30/10000, loss 2.5"
+
+
+def test_a_job_without_pods_says_where_its_logs_are(cluster, submit, read):
+    """On the file system they outlive the pods."""
+    job = printing("podless", "true")
+    submit(job)
+    jobs.wait_for_condition(cluster.client, job, "Succeeded")
+    for pod in jobs.pods_of(cluster.client, job):
+        cluster.force_delete(pod)
+    with pytest.raises(Failure, match=r"MEKS-0734 podless has no pods.*/shared/logs/podless/"):
+        read("podless")
+
+
+def test_a_rank_that_is_not_there_is_named(cluster, submit, read):
+    """With those that are."""
+    job = printing("ranks", "true")
+    submit(job)
+    jobs.wait_for_pods(cluster.client, job, 1, "Succeeded")
+    with pytest.raises(Failure, match="ranks has no rank 7 - ranks are 0 to 0"):
+        read("ranks", rank=7)

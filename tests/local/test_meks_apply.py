@@ -1,0 +1,193 @@
+"""`meks apply` on a real API server: order, diff, pruning, and what it refuses."""
+
+import io
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+import yaml
+
+from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube import apply
+from megatron_eks.ops.kube.access import Access
+from megatron_eks.project import load_project
+
+pytestmark = pytest.mark.control_plane
+
+_CONFIG_MAP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "extra", "namespace": "megatron-workshop"},
+    "data": {"key": "one"},
+}
+
+
+class Terminal(io.StringIO):
+    """Somebody who answers."""
+
+    def isatty(self) -> bool:
+        """Say yes."""
+        return True
+
+
+@pytest.fixture(scope="module")
+def loaded(project):
+    """Load the project of the shared cluster."""
+    return load_project(project / "cluster.yaml", datetime.now(tz=UTC).date())
+
+
+@pytest.fixture(scope="module")
+def access(client):
+    """Reach the shared cluster, in which the operator is a process."""
+    return Access(client, is_local=True)
+
+
+@pytest.fixture
+def platform(emitted, tmp_path):
+    """Copy the platform's manifests."""
+    shutil.copytree(emitted / "platform", tmp_path / "platform")
+    return tmp_path / "platform"
+
+
+@pytest.fixture
+def run(access, loaded, platform):
+    """Return a function that applies, and returns exit code, data and progress."""
+
+    def call(answer: str | None = None, **changes):
+        options = apply.Options(platform=platform, previews=True, wait_seconds=60)
+        out, err = io.StringIO(), io.StringIO()
+        stdin = io.StringIO() if answer is None else Terminal(f"{answer}\n")
+        console = Console(stdin, out, err, SystemClock(), yes=answer is None)
+        code = apply.run(access, loaded, replace(options, **changes), console)
+        return code, out.getvalue(), err.getvalue()
+
+    return call
+
+
+def add(platform, *objects):
+    """Put objects into the platform."""
+    (platform / "90-extra.k8s.yaml").write_text(yaml.safe_dump_all(objects))
+
+
+def test_a_second_run_finds_nothing_to_do(run):
+    """Whatever the first one found."""
+    code, _, err = run()
+    assert (code, err.endswith("the platform is ready\n")) == (0, True)
+    code, out, err = run()
+    assert (code, out) == (0, "")
+    assert err.startswith("no changes, ")
+
+
+def test_a_change_is_shown_line_by_line_and_made(run, platform, client):
+    """The server says what it would make of it; data of others stay."""
+    add(platform, _CONFIG_MAP)
+    assert "create ConfigMap megatron-workshop/extra\n" in run()[1]
+    add(platform, {**_CONFIG_MAP, "data": {"key": "two"}})
+    _, out, err = run()
+    assert out == (
+        "change ConfigMap megatron-workshop/extra\n"
+        "    @@ -1,5 +1,5 @@\n"
+        "     apiVersion: v1\n"
+        "     data:\n"
+        "    -  key: one\n"
+        "    +  key: two\n"
+        "     kind: ConfigMap\n"
+        "     metadata:\n"
+    )
+    assert "1 to change" in err
+    assert client.get("v1", "ConfigMap", "extra", "megatron-workshop")["data"] == {"key": "two"}
+
+
+def test_what_is_no_longer_emitted_is_removed(run, platform, client):
+    """Of what this cluster file's runs have applied, and of nothing else."""
+    add(platform, _CONFIG_MAP)
+    run()
+    (platform / "90-extra.k8s.yaml").unlink()
+    _, out, err = run()
+    assert out == "remove ConfigMap megatron-workshop/extra\n"
+    assert "removed ConfigMap megatron-workshop/extra\n" in err
+    assert client.find("v1", "ConfigMap", "extra", "megatron-workshop") is None
+
+
+def test_what_others_depend_on_is_never_removed(run, platform, client):
+    """A namespace takes its jobs along, and a claim the way to the data."""
+    add(platform, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "extra"}})
+    run()
+    (platform / "90-extra.k8s.yaml").unlink()
+    _, out, err = run()
+    assert out == ""
+    assert "note: Namespace extra is no longer emitted and stays" in err
+    assert client.find("v1", "Namespace", "extra") is not None
+    client.delete("v1", "Namespace", "extra")
+
+
+def test_only_a_diff_changes_nothing(run, platform, client):
+    """`--diff` ends where the question would be."""
+    add(platform, _CONFIG_MAP)
+    code, out, _ = run(only_diff=True)
+    assert (code, out) == (0, "create ConfigMap megatron-workshop/extra\n")
+    assert client.find("v1", "ConfigMap", "extra", "megatron-workshop") is None
+
+
+def test_no_is_an_answer(run, platform, client):
+    """The exit code tells scripts that nothing was done."""
+    add(platform, _CONFIG_MAP)
+    code, _, err = run(answer="n")
+    assert (code, err.splitlines()[-1]) == (1, "nothing was changed") or "[y/N]" in err
+    assert client.find("v1", "ConfigMap", "extra", "megatron-workshop") is None
+
+
+def test_placeholders_are_refused(run, access, loaded, platform):
+    """The remedy is the command that gets what is missing."""
+    with pytest.raises(Failure, match=r"MEKS-0725 placeholders .*cdk deploy --all.*make synth"):
+        run(previews=False)
+    remote = Access(access.client, is_local=False)
+    with pytest.raises(Failure, match="MEKS-0725"):
+        apply.run(
+            remote,
+            loaded,
+            apply.Options(platform=platform, previews=True),
+            Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock()),
+        )
+
+
+def test_another_cluster_files_namespace_is_refused(run, platform, client):
+    """Two files for one cluster would prune each other's objects."""
+    labels = {"megatron-eks/cluster": "other"}
+    theirs = {"name": "theirs", "labels": labels}
+    client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": theirs}, manager="other")
+    add(platform, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "theirs"}})
+    with pytest.raises(Failure, match="MEKS-0724 Namespace theirs belongs to cluster 'other'"):
+        run()
+    client.delete("v1", "Namespace", "theirs")
+
+
+def test_what_does_not_start_is_named_with_its_reason(run, platform):
+    """After the time that was given; going on is the same command."""
+    labels = {"app": "stuck"}
+    container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1000"}}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "stuck", "namespace": "megatron-system"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+    add(platform, deployment)
+    with pytest.raises(
+        Failure, match=r"MEKS-0727 .*stuck: 0 of 1 pods available; .*Insufficient cpu"
+    ):
+        run(wait_seconds=4)
+    (platform / "90-extra.k8s.yaml").unlink()
+    run()
+
+
+def test_a_missing_folder_names_the_command_that_writes_it(run, tmp_path):
+    """It is what everybody forgets."""
+    with pytest.raises(Failure, match="no such file or folder - run: make synth") as raised:
+        run(platform=tmp_path / "none")
+    assert raised.value.code == 3

@@ -1,0 +1,228 @@
+"""`meks submit`, `status` and `cancel` on a real API server, operator and scheduler."""
+
+import io
+import json
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from megatron_eks.config.errors import ConfigError
+from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube import cancel, overrides, overview, status, submit
+from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.kube.rendering import Wish
+from megatron_eks.project import load_project
+from tests.local import jobs
+
+pytestmark = pytest.mark.control_plane
+
+_NAMESPACE = "megatron-workshop"
+
+
+@pytest.fixture(scope="module")
+def small(project, tmp_path_factory):
+    """Copy the shared project with two of its jobs, which render faster than eleven."""
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "jobs").mkdir()
+    shutil.copy(project / "cluster.yaml", folder)
+    for name in ("megatron-gpt-7b", "fsdp-llama-2-7b", "fetch-tokenizer"):
+        shutil.copy(project / "jobs" / f"{name}.yaml", folder / "jobs")
+    return folder / "cluster.yaml"
+
+
+@pytest.fixture(scope="module")
+def loaded(small):
+    """Load it."""
+    return load_project(small, datetime.now(tz=UTC).date())
+
+
+@pytest.fixture
+def console():
+    """Return a console whose streams can be read, and that says yes."""
+    return Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock(), yes=True)
+
+
+@pytest.fixture
+def job_name(request):
+    """Return the name that `send` gives a job."""
+    return request.node.name.removeprefix("test_").replace("_", "-")[:30].strip("-")
+
+
+@pytest.fixture
+def send(client, loaded, small, console, job_name):
+    """Return a function that submits a job under the test's name, cancelled after the test."""
+    made = set()
+
+    def call(job="megatron-gpt-7b", *changes, name=job_name, **options):
+        values = [f"name={name}", f"checkpoint.directory=/shared/checkpoints/{name}", *changes]
+        if job == "fetch-tokenizer":
+            values = [f"name={name}", *changes]
+        wish = Wish(small, job, overrides.parse(values), datetime.now(tz=UTC).date())
+        access = Access(client, is_local=True)
+        made.add(name)
+        wanted = submit.Options(previews=True, wait_seconds=60)
+        return submit.run(access, loaded, wish, replace(wanted, **options), console)
+
+    yield call
+    for each in made:
+        found = client.find("kubeflow.org/v1", "PyTorchJob", each, _NAMESPACE)
+        if found is not None:
+            jobs.delete(client, {**found, "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"})
+
+
+def running(client, name, count=2):
+    """Wait until a job's pods run."""
+    job = client.get("kubeflow.org/v1", "PyTorchJob", name, _NAMESPACE)
+    return jobs.wait_for_pods(client, job, count, "Running")
+
+
+def said(console):
+    """Return what was said so far."""
+    return console.stderr.getvalue()
+
+
+def state_of(client, loaded, console, name):
+    """Return what `meks status JOB -o json` prints."""
+    console.stdout.truncate(0)
+    console.stdout.seek(0)
+    assert status.run(client, loaded.cluster, name, "json", console) == 0
+    return json.loads(console.stdout.getvalue())
+
+
+def test_submitting_twice_starts_one_job(client, send, console, job_name):
+    """The second time it is found, by its name and a hash of all that was rendered."""
+    assert send() == 0
+    first = client.get("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE)
+    running(client, job_name)
+    assert send() == 0
+    again = client.get("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE)
+    assert again["metadata"]["uid"] == first["metadata"]["uid"]
+    assert f"{job_name}: Running, 2 of 2 ranks run" in said(console)
+
+
+def test_another_specification_is_refused_with_the_commands_to_run(client, send, job_name):
+    """What differs is named; nothing is changed."""
+    send()
+    with pytest.raises(Failure) as raised:
+        send("megatron-gpt-7b", "training.train_iters=9000", command=("meks", "submit", "x"))
+    message = str(raised.value)
+    assert message.startswith(f"MEKS-0728 {job_name} is there already, with another ")
+    assert f"meks cancel {job_name} && meks submit x" in message
+    assert raised.value.code == 1
+    live = client.get("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE)
+    assert "10000" in str(live["spec"])
+
+
+def test_an_override_is_checked_like_the_file(send):
+    """The finding has the file and the line of what it replaces."""
+    with pytest.raises(ConfigError) as raised:
+        send("megatron-gpt-7b", "parallelism.tensor=3", "training.nope=1")
+    found = {str(finding.code): finding for finding in raised.value.findings}
+    assert {"MEKS-0101"} <= found.keys()
+    assert found["MEKS-0101"].file.endswith("jobs/megatron-gpt-7b.yaml")
+    assert found["MEKS-0101"].line > 1
+
+
+def test_what_a_job_lacks_is_said_before_anything_is_created(client, send, job_name):
+    """Its pods would wait for the Secret for ever."""
+    with pytest.raises(Failure, match="MEKS-0730 there is no Secret hugging-face - kubectl -n"):
+        send("fetch-tokenizer")
+    assert client.find("batch/v1", "Job", job_name, _NAMESPACE) is None
+
+
+def test_a_job_that_finds_no_room_says_what_it_waits_for(client, loaded, send, console, job_name):
+    """Of its own quota, of nodes in use, of nodes that are not there."""
+    send("megatron-gpt-7b", "nodes=4", name="fills-the-pool")
+    running(client, "fills-the-pool", 4)
+    send()
+    assert "it will wait: quota training allows 32 nvidia.com/gpu, 32 are in use" in said(console)
+    assert "it will wait: pool p4d has room for 0 of 2 pods; the rest of it is in use" in (
+        said(console)
+    )
+
+    def reasons() -> str:
+        return " ".join(state_of(client, loaded, console, job_name)["waits_for"])
+
+    wait_for("the reason", lambda: "exceeded quota: training" in reasons())
+    assert state_of(client, loaded, console, job_name)["phase"] == "Pending"
+
+
+def test_nodes_that_are_missing_are_taken_with_a_command(client, send, console):
+    """A cordoned node counts as none."""
+    path = "/api/v1/nodes/p4d-0"
+    patch = "application/merge-patch+json"
+    client.request("PATCH", path, {"spec": {"unschedulable": True}}, None, patch)
+    try:
+        send("megatron-gpt-7b", "nodes=4")
+    finally:
+        client.request("PATCH", path, {"spec": {"unschedulable": None}}, None, patch)
+    assert "pool p4d has 3 of the 4 nodes that this takes - take them: meks scale p4d 4" in (
+        said(console)
+    )
+
+
+def test_status_shows_each_rank_with_its_own_node(client, loaded, send, console, job_name):
+    """Ranks are torchrun's: the master's is 0."""
+    send()
+    pods = running(client, job_name)
+    found = state_of(client, loaded, console, job_name)
+    assert (found["phase"], found["kind"], found["waits_for"]) == ("Running", "PyTorchJob", [])
+    assert [(each["rank"], each["pod"], each["node"]) for each in found["ranks"]] == [
+        (number, pod["metadata"]["name"], pod["spec"]["nodeName"])
+        for number, pod in enumerate(pods)
+    ]
+
+
+def test_status_of_the_cluster_has_pools_and_jobs(client, loaded, send, console, job_name):
+    """GPUs in use are those that pods have asked for."""
+    send()
+    running(client, job_name)
+    console.stdout.truncate(0)
+    console.stdout.seek(0)
+    assert overview.run(client, loaded.cluster, "json", console) == 0
+    found = json.loads(console.stdout.getvalue())
+    pool = next(each for each in found["pools"] if each["pool"] == "p4d")
+    assert (pool["nodes"], pool["gpus"], pool["free_gpus"]) == (4, 32, 16)
+    (job,) = (each for each in found["jobs"] if each["name"] == job_name)
+    assert (job["phase"], job["running"], job["ranks"]) == ("Running", 2, 2)
+
+
+def test_cancel_returns_when_the_pods_are_gone(client, loaded, send, console, job_name):
+    """With them goes what was made for them; a second run says that there is none."""
+    send("fsdp-llama-2-7b")
+    running(client, job_name)
+    assert cancel.run(client, loaded.cluster, job_name, 60, console) == 0
+    labels = f"training.kubeflow.org/job-name={job_name}"
+    assert client.list("v1", "Pod", _NAMESPACE, labels=labels) == []
+    beside = f"{cancel.JOB_LABEL}={job_name}"
+    assert client.list("v1", "ConfigMap", _NAMESPACE, labels=beside) == []
+    with pytest.raises(Failure, match="MEKS-0729 no job") as raised:
+        cancel.run(client, loaded.cluster, job_name, 60, console)
+    assert raised.value.code == 3
+
+
+def test_waiting_ends_with_the_job_and_gives_the_nodes_back(client, send, console, job_name):
+    """KWOK ends pods that say so; the pool is the job's own."""
+    released = []
+
+    def release(pool: str) -> int:
+        released.append(pool)
+        return 0
+
+    send()
+    for pod in running(client, job_name):
+        annotations = {"megatron-eks/complete-after": "1s"}
+        client.request(
+            "PATCH",
+            f"/api/v1/namespaces/{_NAMESPACE}/pods/{pod['metadata']['name']}",
+            {"metadata": {"annotations": annotations}},
+            None,
+            "application/merge-patch+json",
+        )
+    assert send(release=release) == 0
+    assert released == ["p4d"]
+    assert f"{job_name}: Succeeded" in said(console)

@@ -1,0 +1,254 @@
+"""`meks build` follows CodeBuild, and records a digest only of what was built."""
+
+import json
+from datetime import UTC, datetime
+
+import boto3
+import pytest
+from botocore.stub import ANY, Stubber
+
+from megatron_eks.ops.aws import build
+from megatron_eks.ops.failure import Failure
+from tests.ops.aws.fakes import ACCOUNT, NOBODY, Clients, clock_of, console, project_in, said, tools
+
+REGISTRY = f"{ACCOUNT}.dkr.ecr.us-east-2.amazonaws.com"
+DIGEST = "sha256:" + "a" * 64
+GROUP = "/megatron-eks/techpulse/build/megatron"
+
+
+class Aws:
+    """Stubbed services in which every request is expected, in its order."""
+
+    def __init__(self) -> None:
+        self.clients = {
+            name: boto3.client(name, region_name="us-east-2", **NOBODY)
+            for name in ("cloudformation", "codebuild", "ecr", "logs")
+        }
+        self.stubs = {name: Stubber(client) for name, client in self.clients.items()}
+        for stub in self.stubs.values():
+            stub.activate()
+
+    def stacks(self, *, times=1):
+        """Expect that the stack of images is asked for, alone or with the others."""
+        for _ in range(times):
+            self.stubs["cloudformation"].add_response(
+                "describe_stacks", {"Stacks": [images_stack()]}, {"StackName": "techpulse-Images"}
+            )
+
+    def all_stacks(self):
+        """Expect the question for every stack, of which one exists."""
+        for part in ("Network", "Storage"):
+            self.stubs["cloudformation"].add_client_error(
+                "describe_stacks",
+                "ValidationError",
+                f"Stack with id techpulse-{part} does not exist",
+            )
+        self.stacks()
+        self.stubs["cloudformation"].add_client_error(
+            "describe_stacks", "ValidationError", "Stack with id techpulse-Cluster does not exist"
+        )
+
+    def image(self, digest=None):
+        """Expect that ECR is asked for an image."""
+        if digest is None:
+            self.stubs["ecr"].add_client_error("describe_images", "ImageNotFoundException")
+        else:
+            details = {"imageDetails": [{"imageDigest": digest}]}
+            self.stubs["ecr"].add_response("describe_images", details)
+
+    def build(self, status, *phases, log=True):
+        """Expect that CodeBuild is asked how a build goes."""
+        now = datetime(2026, 11, 21, tzinfo=UTC)
+        self.stubs["codebuild"].add_response(
+            "batch_get_builds",
+            {
+                "builds": [
+                    {
+                        "id": "techpulse-megatron:1",
+                        "buildNumber": 7,
+                        "buildStatus": status,
+                        "phases": [
+                            {
+                                "phaseType": name,
+                                **({"phaseStatus": state} if state else {}),
+                                "startTime": now,
+                                "contexts": [{"message": message}] if message else [],
+                            }
+                            for name, state, message in phases
+                        ],
+                        "logs": {"groupName": GROUP, "streamName": "one"} if log else {},
+                    }
+                ]
+            },
+            {"ids": ["techpulse-megatron:1"]},
+        )
+
+    def lines(self, token, following, *lines):
+        """Expect a page of the log."""
+        more = {"nextToken": token} if token else {}
+        self.stubs["logs"].add_response(
+            "get_log_events",
+            {
+                "events": [{"timestamp": 1, "message": line} for line in lines],
+                "nextForwardToken": following,
+            },
+            {
+                "logGroupName": GROUP,
+                "logStreamName": "one",
+                "startFromHead": True,
+                "limit": ANY,
+                **more,
+            },
+        )
+
+    def done(self):
+        """Say that nothing more was expected."""
+        for stub in self.stubs.values():
+            stub.assert_no_pending_responses()
+
+
+def images_stack():
+    """Return the stack as CloudFormation describes it."""
+    outputs = {
+        "MegatronImage": f"{REGISTRY}/megatron-training:abc",
+        "MegatronBuildProject": "techpulse-megatron",
+        "FsdpImage": f"{REGISTRY}/fsdp:abc",
+        "FsdpBuildProject": "techpulse-fsdp",
+    }
+    return {
+        "StackName": "techpulse-Images",
+        "StackStatus": "CREATE_COMPLETE",
+        "CreationTime": datetime(2026, 11, 21, tzinfo=UTC),
+        "Outputs": [{"OutputKey": key, "OutputValue": value} for key, value in outputs.items()],
+    }
+
+
+@pytest.fixture
+def aws():
+    """Return stubbed services."""
+    return Aws()
+
+
+@pytest.fixture
+def place(tmp_path, aws):
+    """Return what a command works with."""
+    return tools(project_in(tmp_path), Clients(**aws.clients), console())
+
+
+def test_a_build_is_followed_until_its_digest_is_recorded(aws, place, tmp_path):
+    """Phases and log as they come, then the digest in the place of the tag."""
+    aws.stacks()
+    aws.image()
+    aws.stubs["codebuild"].add_response("list_builds_for_project", {})
+    started = {"build": {"id": "techpulse-megatron:1", "buildNumber": 7}}
+    aws.stubs["codebuild"].add_response("start_build", started)
+    aws.build("IN_PROGRESS", ("SUBMITTED", "SUCCEEDED", ""), ("QUEUED", "", ""), log=False)
+    aws.build("IN_PROGRESS", ("SUBMITTED", "SUCCEEDED", ""), ("QUEUED", "SUCCEEDED", ""))
+    aws.lines("", "t1", "Step 1/9\n")
+    aws.lines("t1", "t1")
+    aws.build("SUCCEEDED", ("BUILD", "SUCCEEDED", ""))
+    aws.lines("t1", "t2", "digest: sha256\x1b[0m\n")
+    aws.lines("t2", "t2")
+    aws.all_stacks()
+    aws.image(DIGEST)
+    aws.image()
+    (tmp_path / "outputs.json").write_text(
+        json.dumps({"techpulse-Images": {"FsdpImage": f"{REGISTRY}/fsdp@{DIGEST}"}})
+    )
+    assert build.run(["megatron"], place) == 0
+    aws.done()
+    text = said(place.console)
+    assert "megatron: SUBMITTED SUCCEEDED\nmegatron: QUEUED SUCCEEDED\n  Step 1/9\n" in text
+    assert "megatron: BUILD SUCCEEDED\n  digest: sha256[0m\nmegatron: SUCCEEDED after 10 s" in text
+    assert clock_of(place.console).slept == [5, 5]
+    images = json.loads((tmp_path / "outputs.json").read_text())["techpulse-Images"]
+    assert images["MegatronImage"] == f"{REGISTRY}/megatron-training@{DIGEST}"
+    assert images["FsdpImage"] == f"{REGISTRY}/fsdp@{DIGEST}"
+    assert "note: fsdp:abc is not built, so jobs keep the image before it" in text
+
+
+def test_a_failed_build_says_phase_reason_and_remedy(aws, place):
+    """The last lines are on the screen already; the last of them end the message."""
+    aws.stacks()
+    aws.image()
+    aws.stubs["codebuild"].add_response("list_builds_for_project", {})
+    aws.stubs["codebuild"].add_response("start_build", {"build": {"id": "techpulse-megatron:1"}})
+    aws.build("FAILED", ("SUBMITTED", "SUCCEEDED", ""), ("BUILD", "FAILED", ""))
+    aws.lines("", "t1", "ERROR: no space left on device\n")
+    aws.lines("t1", "t1")
+    aws.all_stacks()
+    aws.image()
+    aws.image()
+    assert build.run(["megatron"], place) == 1
+    aws.done()
+    assert said(place.console).splitlines()[-1] == (
+        "MEKS-0754 build 7 of megatron: BUILD FAILED: ERROR: no space left on device - correct "
+        "it, run meks deploy Images, then meks build again"
+    )
+
+
+def test_a_missing_source_has_a_remedy_of_its_own(aws, place):
+    """CodeBuild's own words come with it."""
+    aws.stacks()
+    aws.image()
+    aws.stubs["codebuild"].add_response("list_builds_for_project", {})
+    aws.stubs["codebuild"].add_response("start_build", {"build": {"id": "techpulse-megatron:1"}})
+    message = "NoSuchKey: The specified key does not exist"
+    aws.build("FAILED", ("DOWNLOAD_SOURCE", "FAILED", message), log=False)
+    aws.all_stacks()
+    aws.image()
+    aws.image()
+    assert build.run(["megatron"], place) == 1
+    assert f"DOWNLOAD_SOURCE FAILED: {message} - the source is gone" in said(place.console)
+
+
+def test_a_build_under_way_is_followed_instead_of_a_second(aws, place):
+    """After Ctrl-C the same command comes back to it."""
+    aws.stacks()
+    aws.image()
+    ids = {"ids": ["techpulse-megatron:1"]}
+    aws.stubs["codebuild"].add_response("list_builds_for_project", ids)
+    aws.build("IN_PROGRESS", log=False)
+    aws.build("SUCCEEDED", log=False)
+    aws.all_stacks()
+    aws.image(DIGEST)
+    aws.image(DIGEST)
+    assert build.run(["megatron"], place) == 0
+    aws.done()
+    assert "techpulse-megatron: following build 7, under way" in said(place.console)
+
+
+def test_what_is_built_already_is_not_built_again(aws, place, tmp_path):
+    """The tag is the hash of the source, so the image is the same."""
+    aws.stacks()
+    aws.image(DIGEST)
+    aws.image(DIGEST)
+    aws.all_stacks()
+    aws.image(DIGEST)
+    aws.image(DIGEST)
+    assert build.run([], place) == 0
+    aws.done()
+    outputs = json.loads((tmp_path / "outputs.json").read_text())
+    assert outputs["techpulse-Images"]["FsdpImage"] == f"{REGISTRY}/fsdp@{DIGEST}"
+    assert outputs["techpulse-Images"]["FsdpBuildProject"] == "techpulse-fsdp"
+
+
+def test_without_waiting_it_only_starts(aws, place):
+    """And says how to go on."""
+    aws.stacks()
+    aws.image()
+    aws.stubs["codebuild"].add_response("list_builds_for_project", {})
+    aws.stubs["codebuild"].add_response("start_build", {"build": {"id": "techpulse-megatron:1"}})
+    assert build.run(["megatron"], place, wait=False) == 0
+    aws.done()
+    assert said(place.console).endswith("building; when it is done: meks outputs\n")
+
+
+def test_before_a_deployment_there_is_nothing_to_build(aws, place):
+    """3 is not found, and the command that makes it is named."""
+    aws.stubs["cloudformation"].add_client_error(
+        "describe_stacks", "ValidationError", "Stack with id techpulse-Images does not exist"
+    )
+    with pytest.raises(Failure, match="run: meks deploy Images") as caught:
+        build.run([], place)
+    assert caught.value.code == 3

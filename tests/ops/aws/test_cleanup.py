@@ -1,0 +1,144 @@
+"""`meks cleanup` ends what costs money in order, keeps data unless named, and converges."""
+
+import json
+
+import pytest
+
+from megatron_eks.ops.aws import cleanup, deploy
+from megatron_eks.ops.failure import Failure
+from tests.ops.aws.fakes import FakeKubernetes, console, project_in, said, tools, written
+from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, QuickCdk
+
+NAME = "gone"
+PROTECTED = LOCAL_CLUSTER.replace("name: techpulse", f"name: {NAME}") + "images: {prefix: gone-}\n"
+CLUSTER = PROTECTED.replace("access:", "access:\n  deletion_protection: false")
+
+
+class Place:
+    """A deployed cluster with a job, nodes and data, and the command that ends it."""
+
+    def __init__(self, folder, aws) -> None:
+        self.aws = aws
+        self.file = project_in(folder, CLUSTER)
+        self.kubernetes = FakeKubernetes()
+        self.console = console(yes=True)
+        cdk = QuickCdk(self.file, folder, aws)
+        assert deploy.run(deploy.Wishes(), tools(self.file, aws, self.console), cdk) == 0
+        outputs = json.loads((folder / "outputs.json").read_text())
+        self.bucket = outputs[f"{NAME}-Storage"]["BucketName"]
+        self.file_system = outputs[f"{NAME}-Storage"]["LustreId"]
+
+    def run(self, *, yes=True, answers=None, **wish):
+        """Run the command."""
+        self.console = console(answers, yes=yes)
+        found = tools(self.file, self.aws, self.console)
+        return cleanup.run(cleanup.Wish(**wish), found, lambda: self.kubernetes)
+
+    def stacks(self):
+        """Return the parts of the cluster that are stacks."""
+        found = self.aws.client("cloudformation").describe_stacks()["Stacks"]
+        names = [each["StackName"] for each in found if "DELETE" not in each["StackStatus"]]
+        return sorted(name.removeprefix(f"{NAME}-") for name in names if name.startswith(NAME))
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory, server):
+    """Deploy once: the tests below take it apart, one after another."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment("us-east-2").items():
+            patch.setenv(name, value)
+        from tests.ops.aws.conftest import open_aws  # noqa: PLC0415 -- beside its fixtures
+
+        yield Place(tmp_path_factory.mktemp("gone"), open_aws())
+
+
+def test_a_protected_cluster_is_left_alone(deployed):
+    """The file says so, and is asked first."""
+    deployed.file.write_text(PROTECTED)
+    with pytest.raises(Failure) as caught:
+        deployed.run()
+    deployed.file.write_text(CLUSTER)
+    assert caught.value.code == 2
+    assert "access.deletion_protection is true - set it to false" in str(caught.value)
+    assert len(deployed.stacks()) == 4
+
+
+def test_no_is_an_answer(deployed):
+    """What would go is shown before."""
+    assert deployed.run(yes=False, answers="n\n") == 1
+    shown = "  all jobs and GPU nodes of gone\n  gone-Cluster\n  gone-Images\nGo on? [y/N] "
+    assert shown in said(deployed.console)
+    assert len(deployed.stacks()) == 4
+
+
+def test_what_fails_is_told_and_the_rest_waits(deployed, server):
+    """Jobs and nodes have gone by then: they cost most."""
+    eks = deployed.aws.client("eks")
+    scaling = {"minSize": 0, "maxSize": 450, "desiredSize": 2}
+    eks.update_nodegroup_config(clusterName=NAME, nodegroupName="p4d", scalingConfig=scaling)
+    job = {"metadata": {"name": "train", "namespace": "megatron-workshop"}}
+    deployed.kubernetes.objects["PyTorchJob"] = [job]
+    server.fail_next("AWS::EKS::AccessEntry", "the entry is in use", "DELETE")
+    with pytest.raises(Failure, match="DELETE_FAILED") as caught:
+        deployed.run()
+    assert "the entry is in use" in str(caught.value)
+    assert " - remove what still uses it, then run the command again" in str(caught.value)
+    assert deployed.kubernetes.deleted == ["PyTorchJob/train"]
+    text = said(deployed.console)
+    assert text.index("ended PyTorchJob train") < text.index("p4d: 2 nodes given back")
+
+
+def test_a_second_run_does_the_rest_and_keeps_what_holds_data(deployed):
+    """And says what that costs a month."""
+    assert deployed.run() == 0
+    assert deployed.stacks() == ["Network", "Storage"]
+    lines = written(deployed.console).splitlines()
+    assert lines[0].split() == ["REMAINS", "WHAT", "USD/MONTH"]
+    assert [line.split()[-1] for line in lines[1:]] == [
+        "408.00",
+        "use",
+        "32.85",
+        "use",
+        "use",
+    ]
+    assert "repository gone-megatron-training" in written(deployed.console)
+    fsx = deployed.aws.client("fsx")
+    assert fsx.describe_file_systems(FileSystemIds=[deployed.file_system])["FileSystems"]
+
+
+def test_a_third_run_finds_nothing_to_do(deployed):
+    """It says again what remains."""
+    assert deployed.run(yes=False) == 0
+    assert "nothing to delete" in said(deployed.console)
+    assert "408.00" in written(deployed.console)
+
+
+def test_storage_is_asked_for_twice(deployed):
+    """`--yes` is no answer to the second question, and another name is none either."""
+    assert deployed.run(yes=False, answers="y\nno\n", delete_storage=True) == 1
+    assert "for good" in said(deployed.console)
+    with pytest.raises(Failure, match="add --confirm gone"):
+        deployed.run(delete_storage=True)
+    assert deployed.run(delete_storage=True, confirm="gome") == 1
+    assert deployed.stacks() == ["Network", "Storage"]
+
+
+def test_storage_goes_with_everything_in_it(deployed):
+    """Full buckets too, with every version; then the network that it stood in."""
+    s3 = deployed.aws.client("s3")
+    for body in (b"1", b"2"):
+        s3.put_object(Bucket=deployed.bucket, Key="checkpoint", Body=body)
+    s3.delete_object(Bucket=deployed.bucket, Key="checkpoint")
+    assert deployed.run(delete_storage=True, confirm="gone") == 0
+    assert deployed.stacks() == []
+    names = [each["Name"] for each in s3.list_buckets()["Buckets"]]
+    assert deployed.bucket not in names
+    found = deployed.aws.client("fsx").describe_file_systems()["FileSystems"]
+    assert deployed.file_system not in [each["FileSystemId"] for each in found]
+
+
+def test_images_go_when_they_are_named(deployed):
+    """Although their stack has been gone for long."""
+    assert deployed.run(delete_images=True) == 0
+    assert "gone-megatron-training, with all images that were built" in said(deployed.console)
+    assert said(deployed.console).endswith("nothing of gone is left\n")

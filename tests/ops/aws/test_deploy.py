@@ -1,0 +1,211 @@
+"""`meks deploy` against a local AWS: what it makes, changes, parts, and refuses."""
+
+import json
+
+import pytest
+
+from megatron_eks.ops.aws import build, deploy
+from megatron_eks.ops.failure import Failure
+from tests.ops.aws.fakes import console, project_in, said, tools
+from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, QuickCdk
+
+
+class Place:
+    """A cluster file and the AWS that it is deployed to."""
+
+    def __init__(self, folder, aws) -> None:
+        self.folder, self.aws = folder, aws
+        self.file = project_in(folder, LOCAL_CLUSTER)
+        self.cdk = QuickCdk(self.file, folder, aws)
+        self.console = console()
+
+    def deploy(self, *stacks, yes=True, answers=None, **wishes):
+        """Run the command."""
+        self.console = console(answers, yes=yes)
+        wish = deploy.Wishes(stacks, **wishes)
+        return deploy.run(wish, tools(self.file, self.aws, self.console), self.cdk)
+
+    def write(self, *changes, base=LOCAL_CLUSTER):
+        """Write the cluster file with other values."""
+        for old, new in changes:
+            assert old in base
+            base = base.replace(old, new)
+        self.file.write_text(base)
+
+    def group(self):
+        """Return the pool's node group as EKS has it."""
+        eks = self.aws.client("eks")
+        return eks.describe_nodegroup(clusterName="techpulse", nodegroupName="p4d")["nodegroup"]
+
+    def scale(self, nodes):
+        """Ask for nodes."""
+        scaling = {"minSize": 0, "maxSize": 450, "desiredSize": nodes}
+        self.aws.client("eks").update_nodegroup_config(
+            clusterName="techpulse", nodegroupName="p4d", scalingConfig=scaling
+        )
+
+
+LABELS = ("    max_nodes: 2", "    max_nodes: 4\n    labels: {team: nlp}")
+TAGS = ("schema_version: 1", "schema_version: 1\ntags: {team: nlp}")
+RELEASE = ("    max_nodes: 2", '    max_nodes: 2\n    ami_release: "1.35.9-20261101"')
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return where the module's project lies."""
+    return tmp_path_factory.mktemp("project")
+
+
+@pytest.fixture
+def place(folder, aws):
+    """Return a cluster that is deployed with the file as it was at first, and has no nodes."""
+    place = Place(folder, aws)
+    if not (folder / "outputs.json").exists():
+        assert place.deploy() == 0
+    else:
+        if place.group()["scalingConfig"]["desiredSize"]:
+            place.scale(0)
+        place.deploy("Cluster")
+    return place
+
+
+def test_a_new_cluster_is_asked_for_once(folder, aws):
+    """Account, stacks and price are shown first; no answer makes nothing."""
+    place = Place(folder, aws)
+    assert place.deploy(yes=False, answers="n\n") == 1
+    assert said(place.console).splitlines()[-2:] == [
+        "techpulse then costs 1.38 USD an hour, and no GPU node starts",
+        "Go on? [y/N] nothing was made",
+    ]
+    with pytest.raises(Failure, match="nobody is there to answer: Go on"):
+        place.deploy(yes=False)
+
+
+def test_all_stacks_are_made_and_their_outputs_written(place):
+    """In the order in which they need each other."""
+    values = json.loads((place.folder / "outputs.json").read_text())
+    assert list(values) == [
+        f"techpulse-{part}" for part in ("Network", "Storage", "Images", "Cluster")
+    ]
+    assert values["techpulse-Storage"]["LustreId"].startswith("fs-")
+    assert not any(key.startswith("Exports") for key in values["techpulse-Network"])
+    assert place.group()["scalingConfig"]["desiredSize"] == 0
+
+
+def test_a_source_that_is_gone_fails_a_build(place):
+    """The bucket of the CDK forgets what is old; the remedy is to upload it again."""
+    assert build.run(["fsdp"], tools(place.file, place.aws, place.console)) == 1
+    last = said(place.console).splitlines()[-1]
+    assert last.startswith("MEKS-0754 build 1 of fsdp: DOWNLOAD_SOURCE ")
+    assert last.endswith(" - the source is gone from the CDK's bucket: run meks deploy Images")
+
+
+def test_nothing_changed_is_nothing_asked(place):
+    """A second run needs no answer."""
+    assert place.deploy("Cluster", yes=False) == 0
+    assert "techpulse-Cluster: no changes" in said(place.console)
+
+
+def test_labels_and_tags_leave_running_nodes_alone(place):
+    """Two nodes before, two after, of the same launch template; tags wait."""
+    place.scale(2)
+    before = place.group()
+    place.write(LABELS, TAGS)
+    assert place.deploy("Cluster") == 0
+    after = place.group()
+    assert after["labels"] == {"megatron-eks/pool": "p4d", "team": "nlp"}
+    assert after["scalingConfig"] == before["scalingConfig"]
+    assert after["launchTemplate"] == before["launchTemplate"]
+    assert "p4d keeps its nodes and their tags" in said(place.console)
+    place.scale(0)
+    assert place.deploy("Cluster") == 0
+    assert place.group()["launchTemplate"]["version"] != before["launchTemplate"]["version"]
+
+
+def test_an_ami_release_is_refused_while_nodes_run(place):
+    """And nothing is left of the change set that said so."""
+    place.scale(2)
+    place.write(RELEASE)
+    with pytest.raises(Failure, match=r"p4d has 2 nodes, and this ends them \(ReleaseVersion\)"):
+        place.deploy("Cluster")
+    cloudformation = place.aws.client("cloudformation")
+    sets = cloudformation.list_change_sets(StackName="techpulse-Cluster")["Summaries"]
+    assert [each for each in sets if each["ExecutionStatus"] == "AVAILABLE"] == []
+    assert place.group()["scalingConfig"]["desiredSize"] == 2
+
+
+def test_what_aws_refuses_together_goes_in_steps(place):
+    """A launch template, a version and labels are three updates."""
+    place.write(
+        (
+            "    max_nodes: 2",
+            (
+                '    max_nodes: 2\n    ami_release: "1.35.9-20261101"\n'
+                "    root_volume_gib: 600\n    labels: {team: vision}"
+            ),
+        )
+    )
+    assert place.deploy("Cluster") == 0
+    text = said(place.console)
+    assert "techpulse-Cluster, step 3 of 3: comparing" in text
+    assert text.count("techpulse-Cluster: UPDATE_COMPLETE") == 3
+    assert place.group()["labels"]["team"] == "vision"
+    assert place.group()["releaseVersion"] == "1.35.9-20261101"
+
+
+def test_a_change_can_be_declined(place):
+    """It is shown, and then nothing of it is left."""
+    place.write(LABELS)
+    assert place.deploy("Cluster", yes=False, answers="n\n") == 1
+    assert "1 to change" in said(place.console)
+    assert said(place.console).endswith("nothing was changed\n")
+    assert "team" not in place.group()["labels"]
+
+
+def test_nodes_that_were_taken_away_are_a_failure(place, monkeypatch):
+    """CloudFormation is not trusted with sizes: somebody may have changed the template by hand."""
+    place.scale(2)
+    place.write(LABELS)
+    prepare = place.cdk.prepare
+
+    def with_a_stale_size(stack, change_set, *, import_existing):
+        template = place.cdk.template(stack)
+        for resource in template["Resources"].values():
+            if resource["Type"] == "AWS::EKS::Nodegroup" and "Taints" in resource["Properties"]:
+                resource["Properties"]["ScalingConfig"]["MaxSize"] = 449
+        place.cdk.use(stack, template)
+        prepare(stack, change_set, import_existing=import_existing)
+
+    monkeypatch.setattr(type(place.cdk), "prepare", staticmethod(with_a_stale_size))
+    with pytest.raises(Failure) as caught:
+        place.deploy("Cluster")
+    assert str(caught.value) == (
+        "MEKS-0752 p4d wanted 2 nodes before and 0 now - run: meks scale p4d 2"
+    )
+
+
+def test_a_failure_is_told_in_the_resources_words(place, server):
+    """With what to do; and the stack is as it was."""
+    server.fail_next("AWS::EKS::Nodegroup", "not authorized to perform: ec2:RunInstances", "UPDATE")
+    place.write(LABELS)
+    with pytest.raises(Failure) as caught:
+        place.deploy("Cluster")
+    text = str(caught.value)
+    assert text.startswith("MEKS-0750 techpulse-Cluster: UPDATE_ROLLBACK_COMPLETE: ")
+    assert "not authorized to perform: ec2:RunInstances" in text
+    assert text.endswith(" - whoever deploys needs the permission that it names")
+
+
+def test_a_stack_of_no_name_is_refused(place):
+    """The names that there are are told."""
+    with pytest.raises(Failure) as caught:
+        place.deploy("Clutser")
+    assert caught.value.code == 2
+    assert "known: Network, Storage, Images, Cluster" in str(caught.value)
+
+
+def test_an_administrator_that_does_not_exist_is_refused(place):
+    """Nobody could administer the cluster."""
+    place.write(("role/Admin", "role/Amdin"))
+    with pytest.raises(Failure, match="has no role Amdin"):
+        place.deploy()

@@ -1,0 +1,75 @@
+"""The pages name commands and flags that there are, and every command has a page."""
+
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+# A command in a block, or in a span of code.
+_USE = re.compile(r"(?:\$ |`|&& )meks ([a-z]+)([^`\n&|#]*)")
+_FLAG = re.compile(r"--[a-z][a-z-]+")
+
+# It is for kubectl, and stands in the section of `meks kubeconfig`.
+_INNER = {"token"}
+
+
+@cache
+def help_of(*command: str) -> str:
+    """Return what `--help` prints on a terminal of 80 columns."""
+    done = subprocess.run(  # noqa: S603 -- our own command
+        [sys.executable, "-m", "megatron_eks", *command, "--help"],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def commands() -> list[str]:
+    """Return the names of all commands."""
+    return re.findall(r"^    ([a-z]+)(?: |$)", help_of(), re.MULTILINE)
+
+
+USES = sorted({(page.name, *use) for page in PAGES for use in _USE.findall(page.read_text())})
+
+
+def test_pages_use_the_commands_and_flags_that_there_are():
+    """Whatever is written after `$ meks` or between backticks."""
+    known = set(commands())
+    wrong = [use for use in USES if use[1] not in known]
+    wrong += [
+        (page, command, flag)
+        for page, command, rest in USES
+        if command in known
+        for flag in _FLAG.findall(rest)
+        if flag not in help_of(command)
+    ]
+    assert not wrong
+
+
+def test_every_command_has_its_line_in_the_readme_or_its_section():
+    """One that nobody reads about is not used."""
+    text = "".join(page.read_text() for page in PAGES)
+    missing = [
+        name
+        for name in commands()
+        if f"`meks {name}" not in text and f"`{name}`" not in text and name not in _INNER
+    ]
+    assert not missing
+
+
+@pytest.mark.parametrize("command", ["apply", "cancel", "kubeconfig", "logs", "status", "submit"])
+def test_help_fits_a_terminal_and_ends_with_examples(command):
+    """80 columns, plain text."""
+    text = help_of(command)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" not in text
+    assert f"  meks {command}" in text.partition("examples:")[2]
