@@ -129,6 +129,8 @@ def _advised_against(reason: str) -> Policy:
 def _by_value(name: str, value: str) -> Policy | None:
     if name == "FI_PROVIDER" and value != "efa":
         return _refused(f"{value!r} keeps NCCL off EFA")
+    if name == "NCCL_NET_PLUGIN" and value == "none":
+        return _refused("without the EFA plugin NCCL uses TCP")
     if name.endswith("NCCL_ASYNC_ERROR_HANDLING") and value == "0":
         return _refused("a lost rank leaves all others waiting")
     return None

@@ -138,7 +138,7 @@ class Checked:
             self.dockerfiles.append(str(path))
             return True
         documents = _documents(text, path)
-        broken = any(document.findings for document in documents)
+        broken = any(document.findings and document.value is None for document in documents)
         if broken and not named and _is_for_an_engine(text, path):
             return False
         found = False

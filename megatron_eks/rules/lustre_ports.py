@@ -6,7 +6,7 @@ from megatron_eks.config.errors import Code, Finding, Level
 from megatron_eks.rules.launch_templates import launch_templates
 from megatron_eks.rules.security_groups import ALL, GROUP, TCP, Direction, Rule, rules_of
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, items
+from megatron_eks.rules.values import is_absent, items, mapping
 
 # FSx for Lustre User Guide, "File system access control with Amazon VPC".
 _PORTS = frozenset((988, *range(1018, 1024)))
@@ -50,6 +50,8 @@ def _too_wide(group: Resource, templates: TemplateSet) -> Iterator[Finding]:
             continue
         # What else a group of the nodes opens is not the file system's affair.
         harmless = shared and not opened & _PORTS
+        # The whole range, which the CDK's own construct opens: it works.
+        harmless = harmless or min(_PORTS) <= rule.first <= rule.last <= max(_PORTS)
         ports = f"{rule.first}-{rule.last}" if rule.first != rule.last else str(rule.first)
         yield rule.resource.find(
             Code.LUSTRE_PORTS,
@@ -66,6 +68,16 @@ def _on_nodes(group: Resource, templates: TemplateSet) -> bool:
         for interface in template.interfaces or []:
             carried += items(interface.body.get("Groups")) or []
         if group in templates.targets(carried, template.resource.file):
+            return True
+    return False
+
+
+def _of_control_plane(group: Resource, templates: TemplateSet) -> bool:
+    """Tell a group of the API servers' interfaces, which mount nothing."""
+    for cluster in templates.resources("AWS::EKS::Cluster"):
+        config = mapping(cluster.properties.get("ResourcesVpcConfig")) or {}
+        listed = items(config.get("SecurityGroupIds")) or []
+        if group in templates.targets(listed, cluster.file):
             return True
     return False
 
@@ -101,6 +113,8 @@ def _client(
     """Check that the servers may call a client back."""
     rules = rules_of(client, "Ingress", templates) if client else None
     if client is None or rules is None or not all(rule.group for rule in rules):
+        return
+    if _of_control_plane(client, templates) and not _on_nodes(client, templates):
         return
     opened: set[int] = set()
     for rule in rules:

@@ -149,12 +149,14 @@ def _resource(container: Container, kind: str, name: str) -> Iterator[Finding]:
         yield Finding(Code.UNKNOWN_RESOURCE, path, found, remedy)
     if is_placeholder(name) or name in _OF_A_CONTAINER or name.startswith((HUGEPAGES, *_PARTS)):
         return
+    if name in (GPU, EFA):
+        return
     close = get_close_matches(name.lower(), (GPU, EFA), 1, _CLOSE)
     did_you_mean = f"did you mean {close[0]}?" if close else "name its domain: nvidia.com/gpu"
     if "/" not in name:
         found = f"Kubernetes has no resource {shown(name)} of a container, and refuses the pod"
         yield Finding(Code.UNKNOWN_RESOURCE, path, found, did_you_mean)
-    elif close and name not in (GPU, EFA):
+    elif close:
         found = f"{shown(name)}, which no plugin of NVIDIA or AWS offers, leaves the pod Pending"
         yield Finding(Code.UNKNOWN_RESOURCE, path, found, did_you_mean, Level.WARNING)
 

@@ -7,6 +7,8 @@ from megatron_eks.rules.values import is_absent, items, mapping, number, shown, 
 from megatron_eks.rules.workloads import EFA, GPU, Manifest, Pod
 
 _SEVERAL = 2
+# A relative path is a mistake of its own.
+_SHARED_MEMORY = frozenset({"/dev/shm", "/dev/shm/", "dev/shm"})  # noqa: S108 -- inside a container
 _HOST_ROOTS = frozenset({"cluster-admin"})
 
 
@@ -54,7 +56,7 @@ def shared_memory(manifest: Manifest) -> Iterator[Finding]:
             if container.is_init or gpus is None or gpus < _SEVERAL or mounts is None:
                 continue
             paths = {text((mapping(each) or {}).get("mountPath")) for each in mounts}
-            if pod.spec.get("hostIPC") is True or not paths.isdisjoint({"/dev/shm", "/dev/shm/"}):  # noqa: S108 -- the path inside a container
+            if pod.spec.get("hostIPC") is True or not paths.isdisjoint(_SHARED_MEMORY):
                 continue
             found = f"{gpus} GPUs and nothing at /dev/shm, which is 64 MiB then"
             remedy = "mount an emptyDir with medium Memory and a sizeLimit there"

@@ -14,6 +14,8 @@ from megatron_eks.rules.workloads import EFA, GPU, HUGEPAGES, Container, Manifes
 
 # What does not go through NCCL, by the usual flag of a training program.
 _OTHER_BACKEND = re.compile(r"--(?:dist[-_])?backend[= ]+(?:gloo|mpi)\b")
+# Less is a slip of the unit, and another finding.
+_LEAST_LIMIT = 2**20
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 
 
@@ -122,7 +124,7 @@ def _memory_limit(
     total = sum(volumes[name][2] for name in mounted if name in volumes)
     written = container.amounts("limits").get("memory")
     limit = quantity(written)
-    if limit is not None and total and total >= limit:
+    if limit is not None and total and total >= limit >= _LEAST_LIMIT:
         yield Finding(
             Code.TMPFS_ABOVE_MEMORY,
             (*container.path, "resources", "limits", "memory"),

@@ -155,5 +155,10 @@ def _main_container(pod: Pod) -> Container | None:
 
 def _gpus(manifest: Manifest) -> int:
     """Return the GPUs of a rank's container; 0 where there are none or nobody can know."""
-    amounts = [container.amount(GPU) for container in _main_containers(manifest)]
+    amounts = [
+        container.amount(GPU)
+        for container in _main_containers(manifest)
+        # Two numbers are a mistake of their own, and nobody can tell which one is meant.
+        if container.requested(GPU) == container.amount(GPU)
+    ]
     return max((int(amount) for amount in amounts if amount is not None and amount > 0), default=0)

@@ -9,7 +9,16 @@ from megatron_eks.config.errors import Code, Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.secret_words import holds_secret
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, truth
+from megatron_eks.rules.values import (
+    is_absent,
+    is_placeholder,
+    items,
+    mapping,
+    number,
+    shown,
+    text,
+    truth,
+)
 
 _CLOSE = 0.8
 # EC2 API, CreateVpc; EKS API, KubernetesNetworkConfigRequest.
@@ -118,7 +127,8 @@ def builds(templates: TemplateSet) -> Iterator[Finding]:
                 places = ("Environment", "EnvironmentVariables", index, "Value")
                 yield _secret(project, places, f"{shown(name)} holds a secret")
     for secret in templates.resources("AWS::SecretsManager::Secret"):
-        if text(secret.properties.get("SecretString")):
+        written = text(secret.properties.get("SecretString"))
+        if written and not is_placeholder(written):
             yield _secret(secret, ("SecretString",), "a secret in plain words")
 
 

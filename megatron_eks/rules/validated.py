@@ -20,7 +20,6 @@ _HANDLERS = frozenset({"exec", "grpc", "httpGet", "tcpSocket"})
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _POD_SECURITY = "pod-security.kubernetes.io/"
 _MODES = frozenset({"audit", "enforce", "warn"})
-_LEVELS = frozenset({"baseline", "privileged", "restricted"})
 _NOT_SOURCES = frozenset(
     {
         *(
@@ -116,21 +115,16 @@ def probes(manifest: Manifest) -> Iterator[Finding]:
 def namespaces(manifest: Manifest) -> Iterator[Finding]:
     """Require labels of Pod Security that have an effect.
 
-    Kubernetes, "Pod Security Admission": another name, or another level, enforces nothing.
+    Kubernetes, "Pod Security Admission": another name enforces nothing.
     """
-    for key, value in manifest.labels.items() if manifest.kind == "Namespace" else ():
+    for key in manifest.labels if manifest.kind == "Namespace" else ():
         if not key.startswith(_POD_SECURITY):
             continue
         mode = key.removeprefix(_POD_SECURITY)
         if mode.removesuffix("-version") not in _MODES:
             found = f"{shown(key)} has no effect"
             remedy = f"use {', '.join(sorted(f'{_POD_SECURITY}{each}' for each in _MODES))}"
-        elif mode in _MODES and isinstance(value, str) and value not in _LEVELS:
-            found = f"{shown(value)} is no level of Pod Security"
-            remedy = f"use {', '.join(sorted(_LEVELS))}"
-        else:
-            continue
-        yield manifest.find(Code.WRONG_VALUE, ("metadata", "labels", key), found, remedy)
+            yield manifest.find(Code.WRONG_VALUE, ("metadata", "labels", key), found, remedy)
 
 
 def networks(manifest: Manifest) -> Iterator[Finding]:

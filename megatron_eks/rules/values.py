@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 120
 _MAX_DIGITS = 20
-_PLACEHOLDER = re.compile(r"\$|\{\{|<[A-Za-z_]|PLACEHOLDER")
+_PLACEHOLDER = re.compile(r"\$|\{\{|<[A-Za-z_]|%[sd]|__[A-Z_]+__|PLACEHOLDER|\bYOUR_[A-Z]")
 
 
 def text(value: "Json") -> str | None:
@@ -46,7 +46,10 @@ def is_intrinsic(value: "Json") -> bool:
         return False
     if len(value) == 1 and not value.keys().isdisjoint(("Ref", "Condition")):
         return True
-    return any(key.startswith("Fn::") for key in value)
+    for key in value:  # noqa: SIM110 -- a loop is twice as fast as any() here, and asked most
+        if key.startswith("Fn::"):
+            return True
+    return False
 
 
 def mapping(value: "Json") -> "dict[str, Json] | None":

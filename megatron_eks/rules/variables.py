@@ -55,12 +55,13 @@ def refused_variables(manifest: Manifest) -> Iterator[Finding]:
                 if manifest.kind == "MPIJob" and not container.is_init:
                     yield from _handed_on(container, manifest)
                 continue
+            contexts = _contexts(container, pod)
             for path, name, value in (*_listed(container), *_on_the_line(container)):
                 rendezvous = RENDEZVOUS.fullmatch(name) is not None
                 lone = len(manifest.pods) == 1 and (pod.replicas or 1) == 1
                 local = lone and value == "lo"
                 if (operator or not rendezvous) and not local:
-                    yield from _judged(_Set(path, name, value), container, pod, level)
+                    yield from _judged(_Set(path, name, value), container, pod, contexts, level)
 
 
 @dataclass(frozen=True)
@@ -93,14 +94,18 @@ def _handed_on(launcher: Container, manifest: Manifest) -> Iterator[Finding]:
     for path, name, value in _on_the_line(launcher):
         if workers and not RENDEZVOUS.fullmatch(name):
             # Benchmarks try things out by this option.
-            yield from _judged(_Set(path, name, value), *workers[0], Level.WARNING)
+            contexts = _contexts(*workers[0])
+            variable = _Set(path, name, value)
+            yield from _judged(variable, *workers[0], contexts, Level.WARNING)
 
 
-def _judged(variable: _Set, container: Container, pod: Pod, level: Level) -> Iterator[Finding]:
+def _judged(
+    variable: _Set, container: Container, pod: Pod, contexts: list[Context], level: Level
+) -> Iterator[Finding]:
     name, value = variable.name, variable.value
     if _is_harmless(name, value, container, pod):
         return
-    policy = judge_any(name, value or "", _contexts(container, pod))
+    policy = judge_any(name, value or "", contexts)
     if policy.verdict in {Verdict.REFUSED, Verdict.NO_EFFECT}:
         found = f"{shown(name)}: {policy.reason}"
         here_alone = policy.verdict is Verdict.NO_EFFECT and policy is not POLICIES.get(name)
@@ -117,6 +122,9 @@ def _is_harmless(name: str, value: str | None, container: Container, pod: Pod) -
     if name.endswith("_SOCKET_IFNAME"):
         # Names of a node's interfaces differ; that eth0 is none of them holds for every EKS AMI.
         return unknown or (pod.host_network and value not in {"eth0", "=eth0"})
+    if name == "NCCL_NET_PLUGIN":
+        # Only our own images name it already; `none` leaves NCCL with TCP.
+        return value != "none"
     if name.startswith("PET_"):
         return not RENDEZVOUS.fullmatch(name)
     # Secrets are the business of `secrets`, for every container.

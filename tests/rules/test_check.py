@@ -212,6 +212,9 @@ def test_texts_for_template_engines_are_ignored(tmp_path):
     (tmp_path / "envsubst.yaml").write_text("kind: Pod\nmetadata: {name: ${NAME}}\n")
     (tmp_path / "terraform.yaml").write_text("kind: Pod\n%{ if on }\nmetadata: {}\n%{ endif }\n")
     assert check(tmp_path) == (0, [])
+    twice = tmp_path / "twice.yaml"
+    twice.write_text("kind: Pod\nmetadata: {name: '${NAME}'}\nkind: Pod\napiVersion: v1\n")
+    assert [line.split()[1] for line in check(tmp_path)[1]] == ["MEKS-0003"]
     code, (line,) = check(other)
     assert (code, line.split(":")[0]) == (2, f"error MEKS-0002 {other}")
 

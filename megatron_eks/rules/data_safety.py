@@ -1,0 +1,182 @@
+"""Rules over what becomes of data and secrets: reclaiming, checkpoints, tokens."""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.quantity import quantity
+from megatron_eks.rules.secret_words import kind_of_secret
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
+
+_FSX = "fsx.csi.aws.com"
+_PROVISIONERS = (_FSX, "ebs.csi.aws.com", "ebs.csi.eks.amazonaws.com", "efs.csi.aws.com")
+_CLOSE = 0.85
+_SAVED = re.compile(
+    r"(?<![\w-])--(?P<flag>save|checkpoint[-_]dir|output[-_]dir)(=|[ \t]+)(?P<path>/[^\s\"';&|]+)"
+)
+# What stays when a pod goes.
+_KEPT = ("persistentVolumeClaim", "csi", "nfs", "hostPath", "ephemeral")
+
+
+def reclaiming(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of volumes whose data go with their claim, and refuse claims without a size.
+
+    Kubernetes, "Persistent Volumes", reclaiming; aws-fsx-csi-driver: a class makes a file system
+    for each claim, and its default policy deletes it again.
+    """
+    if manifest.kind == "PersistentVolumeClaim":
+        requests = mapping((mapping(manifest.spec.get("resources")) or {}).get("requests"))
+        whole = not is_absent(manifest.spec.get("accessModes"))  # and no part of one, for Kustomize
+        if whole and requests is not None and is_absent(requests.get("storage")):
+            found = "no size, which the API server demands of every claim"
+            path = ("spec", "resources", "requests", "storage")
+            yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, "write it, such as 1200Gi")
+    driver = text((mapping(manifest.spec.get("csi")) or {}).get("driver"))
+    deletes = manifest.spec.get("persistentVolumeReclaimPolicy") == "Delete"
+    if manifest.kind == "PersistentVolume" and driver == _FSX and deletes:
+        found = "the file system and all checkpoints on it are deleted with the claim"
+        yield _lost(manifest, ("spec", "persistentVolumeReclaimPolicy"), found)
+    if manifest.kind == "StorageClass":
+        yield from _class(manifest)
+
+
+def _class(manifest: Manifest) -> Iterator[Finding]:
+    provisioner = text(manifest.body.get("provisioner")) or ""
+    close = get_close_matches(provisioner, _PROVISIONERS, 1, _CLOSE)
+    if close and provisioner not in _PROVISIONERS:
+        found, remedy = f"unknown driver {shown(provisioner)}", f"did you mean {close[0]}?"
+        yield manifest.find(Code.CLAIM_AND_VOLUME, ("provisioner",), found, remedy)
+    policy = manifest.body.get("reclaimPolicy")
+    if provisioner == _FSX and (is_absent(policy) or policy == "Delete"):
+        found = "each claim makes a file system, which is deleted with the claim, its data with it"
+        yield _lost(manifest, ("reclaimPolicy",), found)
+
+
+def _lost(manifest: Manifest, path: "tuple[str, ...]", found: str) -> Finding:
+    return manifest.find(Code.RECLAIMED, path, found, "set it to Retain", Level.WARNING)
+
+
+def checkpoints(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of checkpoints in a directory that goes with the pod.
+
+    Kubernetes, "Volumes", emptyDir; Megatron-LM and torchrun start again from the directory they
+    save to, on whichever node.
+    """
+    if not manifest.is_job:
+        return
+    for pod in manifest.pods:
+        for container in pod.containers:
+            if container.is_init or not container.names(GPU):
+                continue
+            match = _SAVED.search(container.line)
+            # What Megatron writes where nothing is mounted is found with its other options.
+            megatron = "pretrain_" in container.line
+            other = _in_empty(match, container, pod) if megatron else _is_directory(match)
+            known = other and match is not None and not is_placeholder(match["path"])
+            if match and known and not _is_kept(match["path"], container, pod):
+                found = f"--{match['flag']} {match['path']} is in the pod, and goes with it"
+                path = (*container.path, "volumeMounts")
+                remedy = "mount the shared file system's claim there"
+                yield Finding(Code.CHECKPOINTS_LOST, path, found, remedy, Level.WARNING)
+
+
+def _is_directory(match: "re.Match[str] | None") -> bool:
+    """Tell a flag that means a directory in every program; `--save` may mean anything."""
+    return match is not None and match["flag"] != "save"
+
+
+def _in_empty(match: "re.Match[str] | None", container: Container, pod: Pod) -> bool:
+    """Tell whether a path is on a volume that is made for the pod."""
+    empty = {
+        text(body.get("name"))
+        for each in items(pod.spec.get("volumes")) or []
+        if "emptyDir" in (body := mapping(each) or {})
+    }
+    path = f"{match['path']}/" if match else ""
+    for each in items(container.body.get("volumeMounts")) or []:
+        mount = mapping(each) or {}
+        place = text(mount.get("mountPath"))
+        if place and text(mount.get("name")) in empty and path.startswith(f"{place.rstrip('/')}/"):
+            return True
+    return False
+
+
+def _is_kept(path: str, container: Container, pod: Pod) -> bool:
+    """Tell whether a path is on a volume that outlives the pod; so may be what nobody can read."""
+    volumes, mounts = items(pod.spec.get("volumes")), items(container.body.get("volumeMounts"))
+    if volumes is None or mounts is None:
+        return True
+    kept = {
+        text(body.get("name"))
+        for each in volumes
+        if any(key in (body := mapping(each) or {}) for key in _KEPT)
+    }
+    for each in mounts:
+        mount = mapping(each) or {}
+        place = text(mount.get("mountPath")) or ""
+        inside = f"{path}/".startswith(f"{place.rstrip('/')}/")
+        if is_placeholder(place) or (inside and text(mount.get("name")) in kept):
+            return True
+    return False
+
+
+def tokens(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse tokens of known services in Secrets and ConfigMaps of a repository, and broken base64.
+
+    EKS Best Practices, "Data encryption and secrets management"; Kubernetes, "Secrets".
+    """
+    if manifest.kind not in {"ConfigMap", "Secret"}:
+        return
+    for key in ("data", "stringData"):
+        for name, value in (mapping(manifest.body.get(key)) or {}).items():
+            written = text(value) or ""
+            if manifest.kind == "Secret" and key == "data" and not is_placeholder(written):
+                try:
+                    written = base64.b64decode(written, validate=True).decode(errors="replace")
+                except (binascii.Error, ValueError):
+                    found = "not base64, which the API server demands under data"
+                    remedy = "write it under stringData, or encode it"
+                    yield manifest.find(Code.MANIFEST_VALUE, (key, name), found, remedy)
+                    continue
+            kind = kind_of_secret(written)
+            if kind:
+                found = f"{shown(name)} holds {kind}"
+                remedy = "make it in the cluster, not in a file, and make this one invalid"
+                yield manifest.find(Code.SECRET_IN_MANIFEST, (key, name), found, remedy)
+
+
+def quota_amounts(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse quotas over amounts that are none.
+
+    Kubernetes, "Resource Quotas" and "Quantity".
+    """
+    if manifest.kind != "ResourceQuota":
+        return
+    for name, value in (mapping(manifest.spec.get("hard")) or {}).items():
+        written = text(value)
+        if quantity(value) is None and not (written and is_placeholder(written)):
+            remedy, path = "write a number, or one like 64Gi", ("spec", "hard", name)
+            yield manifest.find(Code.BAD_QUANTITY, path, f"{shown(value)} is no quantity", remedy)
+
+
+def elastic_bounds(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse elastic bounds that cross, and warn of ranks that an autoscaler adds and takes.
+
+    kubeflow/trainer v1.9.4, pkg/controller.v1/pytorch/hpa.go: metrics make a
+    HorizontalPodAutoscaler, and each change of the number restarts all ranks.
+    """
+    if manifest.pytorch_replicas is None:
+        return
+    elastic = mapping(manifest.spec.get("elasticPolicy")) or {}
+    least, most = elastic.get("minReplicas"), elastic.get("maxReplicas")
+    if isinstance(least, int) and isinstance(most, int) and least > most:
+        found, remedy = f"minReplicas {least} above maxReplicas {most}", "let the first be less"
+        yield manifest.find(Code.ELASTIC_BOUNDS, ("spec", "elasticPolicy"), found, remedy)
+    if items(elastic.get("metrics")) and any(pod.names(GPU) for pod in manifest.pods):
+        found = "an autoscaler adds and takes workers by these, and all ranks start again each time"
+        path = ("spec", "elasticPolicy", "metrics")
+        yield manifest.find(Code.ELASTIC_BOUNDS, path, found, "remove it", Level.WARNING)
