@@ -6,21 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.build_context import build_arguments, content_tag
-from megatron_eks.config.errors import Code, ConfigError, Finding, has_errors
-from megatron_eks.config.job import AnyJob, MegatronRun, TrainingJob
+from megatron_eks.config.allowances import apply, on_lines
+from megatron_eks.config.errors import Code, ConfigError, Finding, Level, has_errors
+from megatron_eks.config.job import AnyJob, MegatronRun
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.cluster_checks import check_cluster
-from megatron_eks.plan.data_access import s3_inputs, s3_outputs
 from megatron_eks.plan.image_checks import check_arguments
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.jobs.duration_checks import check_window
-from megatron_eks.plan.jobs.s3_checks import check_policy
 from megatron_eks.plan.jobs.source_checks import check_sources
 from megatron_eks.plan.jobs.table import check_job, plan_job
-from megatron_eks.plan.jobs.together_checks import Neighbours, check_room
+from megatron_eks.plan.jobs.together_checks import Neighbours, check_together
 from megatron_eks.plan.jobs.validation import plan_validation
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ class Project:
     """What each pool is tested with."""
     outputs: Outputs
     warnings: tuple[Finding, ...]
+    allowed: tuple[Finding, ...]
+    """Warnings that a comment in the files allows, with its reason."""
     preview: tuple[Finding, ...]
     """What rendered manifests lack until the cluster is deployed."""
 
@@ -66,7 +67,7 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     wanted = [job for _, job in files.jobs]
     cluster = plan_cluster(files.config, image_tags(files.config), wanted)
     outputs_file = cluster_file.with_name("outputs.json")
-    document = _read(outputs_file) if outputs_file.exists() else None
+    document = read_document(outputs_file) if outputs_file.exists() else None
     repositories: dict[str, str] = {
         image.name: f"{image.repository}:{image.tag}" for image in cluster.images
     }
@@ -89,7 +90,8 @@ def load_project(cluster_file: Path, today: "date") -> Project:
         jobs=jobs,
         validation=plan_validation(cluster, outputs.images),
         outputs=outputs,
-        warnings=files.findings,
+        warnings=tuple(each for each in files.findings if each.level is not Level.ALLOWED),
+        allowed=tuple(each for each in files.findings if each.level is Level.ALLOWED),
         preview=tuple(preview_warning(outputs, used, shown, deploy)),
     )
 
@@ -104,7 +106,8 @@ def check_files(
 
     `edit` gets each job file as it was read, and returns what is checked in its place.
     """
-    document = _read(cluster_file)
+    document = read_document(cluster_file)
+    read_files = [document]
     config, findings = parse_cluster(document)
     if config is not None:
         findings += document.locate(check_cluster(config, today))
@@ -112,27 +115,25 @@ def check_files(
         findings += document.locate(check_arguments(config, arguments))
     parsed: list[tuple[Document, AnyJob]] = []
     neighbours = Neighbours()
-    copies: dict[str, tuple[str, str]] = {}
     for path in dict.fromkeys(jobs):
-        job_document = edit(path, _read(path))
+        job_document = edit(path, read_document(path))
+        read_files.append(job_document)
         job, job_findings = parse_job(job_document)
         findings += job_findings
         if job is not None:
             findings += job_document.locate(neighbours.check(job, job_document.file))
             parsed.append((job_document, job))
-            if isinstance(job, TrainingJob):
-                found_copies = _shared_copies(job, copies, job_document.file)
-                findings += job_document.locate(found_copies)
     for job_document, job in parsed:
         found = list(_check(job, config, [other for _, other in parsed], today))
         findings += job_document.locate(found)
-    if config is not None:
-        documents = {each.file: each for each, _ in parsed}
-        together = [(job, each.file) for each, job in parsed]
-        for file, finding in check_room(together, config):
-            findings += documents[file].locate([finding])
-    findings += _s3_policy(parsed)
-    return Files(config, tuple(parsed), tuple(sorted(findings, key=_order)))
+    documents = {each.file: each for each, _ in parsed}
+    for file, finding in check_together([(job, each.file) for each, job in parsed], config):
+        findings += documents[file].locate([finding])
+    allowances = [each for read in read_files for each in read.allowances]
+    placed = [((finding.file, finding.line), finding) for finding in findings]
+    # Only warnings: what is an error here, AWS, Kubernetes or Megatron refuses as well.
+    judged = [finding for _, finding in apply(placed, allowances, (Level.WARNING,))]
+    return Files(config, tuple(parsed), tuple(sorted(judged, key=_order)))
 
 
 def job_files(cluster_file: Path) -> list[Path]:
@@ -166,37 +167,13 @@ def _check(
         yield from check_window(job, config, today)
 
 
-def _shared_copies(
-    job: TrainingJob, copies: dict[str, tuple[str, str]], file: str
-) -> "Iterable[Finding]":
-    """Refuse one prefix for two runs; jobs of one directory have the same checkpoints."""
-    for path, uri in s3_outputs(job):
-        directory = job.checkpoint.directory
-        other, its_directory = copies.setdefault(uri.rstrip("/"), (file, directory))
-        if its_directory != directory:
-            found = f"{other} copies other checkpoints to {uri} too: neither would be whole there"
-            beside = uri.rstrip("/").rpartition("/")[0]
-            remedy = f"give each job its own prefix: {beside}/{job.name}"
-            yield Finding(Code.SHARED_S3_CHECKPOINTS, path, found, remedy)
-
-
-def _s3_policy(jobs: "Sequence[tuple[Document, AnyJob]]") -> "Iterable[Finding]":
-    """Judge what all jobs name together, at the last place that names anything."""
-    places = [
-        (document, path)
-        for document, job in jobs
-        for path, _ in (*s3_inputs(job), *s3_outputs(job))
-    ]
-    if not places:
-        return ()
-    document, path = places[-1]
-    return document.locate(check_policy((job for _, job in jobs), path))
-
-
-def _read(path: Path) -> Document:
+def read_document(path: Path) -> Document:
+    """Read a configuration file; what is wrong with it becomes its findings."""
     shown = _shown(path)
     try:
-        return read_mapping(path.read_text(encoding="utf-8"), shown)
+        text = path.read_text(encoding="utf-8")
+        document = read_mapping(text, shown)
+        document.allowances += on_lines(text, shown)
     except FileNotFoundError:
         found, remedy = "no such file", "check the path, or name another file with CLUSTER_CONFIG"
     except UnicodeDecodeError:
@@ -205,6 +182,8 @@ def _read(path: Path) -> Document:
         found, remedy = "a folder", "name the files in it"
     except OSError as error:
         found, remedy = f"cannot be read: {error.strerror}", "check the path and its permissions"
+    else:
+        return document
     return Document(shown, findings=[Finding(Code.FILE_UNREADABLE, (), found, remedy).at(shown, 1)])
 
 
@@ -214,5 +193,5 @@ def _shown(path: Path) -> str:
     return str(path) if inside.startswith("..") else inside
 
 
-def _order(finding: Finding) -> tuple[bool, str, int]:
-    return finding.level != "error", finding.file, finding.line
+def _order(finding: Finding) -> tuple[int, str, int]:
+    return [*Level].index(finding.level), finding.file, finding.line

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -105,10 +105,3 @@ def file_sha256(path: Path) -> str:
     """Return a file's SHA-256."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def one_line(texts: Iterable[str]) -> str:
-    """Join names for a message, a few of many."""
-    names = list(texts)
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""  # noqa: PLR2004 -- a few
-    return ", ".join(names[:5]) + more

@@ -107,6 +107,8 @@ class Steps:
                 # Another process has joined them already, this one's with them.
                 self._summarise(options.output_prefix)
             return
+        # No block is at hand: a signal ends the wait at once.
+        self.run = None
         with store.locked(wait=True):
             state = store.load(whole)
             if state is not None and state.get("publishing"):

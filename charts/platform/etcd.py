@@ -89,7 +89,7 @@ def _pod(platform: PlatformPlan) -> k8s.PodSpec:
     port = k8s.IntOrString.from_number(ETCD_PORT)
     container = k8s.Container(
         name=ETCD_SERVICE,
-        image=pins.ETCD_IMAGE,
+        image=platform.egress.image(pins.ETCD_IMAGE),
         image_pull_policy="IfNotPresent",
         command=["etcd"],
         args=[

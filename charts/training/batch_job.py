@@ -3,8 +3,8 @@
 import cdk8s
 from constructs import Construct
 
+from charts.training.objects import job_object
 from charts.training.pod import CONTAINER, job_pod
-from megatron_eks.config.outputs import PREVIEW_ANNOTATION
 from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.platform import PlatformPlan
 
@@ -31,18 +31,7 @@ def add_indexed_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> N
 def _add_job(
     scope: Construct, job: JobPlan, platform: PlatformPlan, several: dict[str, object]
 ) -> None:
-    resource = cdk8s.ApiObject(
-        scope,
-        "job",
-        api_version="batch/v1",
-        kind="Job",
-        metadata=cdk8s.ApiObjectMetadata(
-            name=job.name,
-            namespace=platform.namespace,
-            labels={"app": job.app},
-            annotations={PREVIEW_ANNOTATION: "true"} if job.image.preview else None,
-        ),
-    )
+    resource = job_object(scope, job, platform, api_version="batch/v1", kind="Job")
     pod = job_pod(job, platform)
     # The Service of that name gives each pod one of its own: JOB-INDEX.JOB.
     named = {"subdomain": job.name} if several and job.resources.gpus else {}

@@ -5,8 +5,8 @@ from functools import cache
 import cdk8s
 from constructs import Construct
 
+from charts.training.objects import job_object
 from charts.training.pod import job_pod
-from megatron_eks.config.outputs import PREVIEW_ANNOTATION
 from megatron_eks.plan.job import JobPlan, Rendezvous
 from megatron_eks.plan.platform import PlatformPlan
 
@@ -18,18 +18,7 @@ _BACKENDS = {"c10d": "c10d", "etcd": "etcd-v2"}
 
 def add_pytorch_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
     """Add the object, with a master where ranks are known beforehand."""
-    resource = cdk8s.ApiObject(
-        scope,
-        "job",
-        api_version="kubeflow.org/v1",
-        kind="PyTorchJob",
-        metadata=cdk8s.ApiObjectMetadata(
-            name=job.name,
-            namespace=platform.namespace,
-            labels={"app": job.app},
-            annotations={PREVIEW_ANNOTATION: "true"} if job.image.preview else None,
-        ),
-    )
+    resource = job_object(scope, job, platform, api_version="kubeflow.org/v1", kind="PyTorchJob")
     workers = _worker(job.workers) if job.workers and not job.rendezvous else ()
     resource.add_json_patch(cdk8s.JsonPatch.add("/spec", _spec(job, platform)), *workers)
 

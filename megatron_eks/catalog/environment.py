@@ -8,10 +8,6 @@ Megatron-LM `megatron/training/arguments.py` (core_v0.19); read 2026-11.
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Verdict(StrEnum):
@@ -34,72 +30,70 @@ class Policy:
     instead: str
 
 
-_REMOVE = "remove it"
+REMOVE = "remove it"
+"""What to do with most of what should not be there."""
+_TIMEOUT = "use --distributed-timeout-minutes, in a job file runtime.distributed_timeout_minutes"
 
 POLICIES: dict[str, Policy] = {
     # Set by the plan
-    "PYTORCH_ALLOC_CONF": Policy(Verdict.SET, "expandable segments reduce fragmentation", _REMOVE),
-    "PYTORCH_CUDA_ALLOC_CONF": Policy(Verdict.SET, "the old name of PYTORCH_ALLOC_CONF", _REMOVE),
+    "PYTORCH_ALLOC_CONF": Policy(Verdict.SET, "expandable segments reduce fragmentation", REMOVE),
+    "PYTORCH_CUDA_ALLOC_CONF": Policy(Verdict.SET, "the old name of PYTORCH_ALLOC_CONF", REMOVE),
     "TRITON_CACHE_DIR": Policy(
         Verdict.SET,
         "on a shared file system all ranks wait for one lock in the first forward pass",
-        _REMOVE,
+        REMOVE,
     ),
     "CUDA_DEVICE_MAX_CONNECTIONS": Policy(
         Verdict.SET,
         "Megatron demands 1 for tensor or context parallelism before Blackwell",
-        _REMOVE,
+        REMOVE,
     ),
     "NCCL_DEBUG": Policy(
-        Verdict.SET, "INFO proves that EFA is in use; it goes to a local file", _REMOVE
+        Verdict.SET, "INFO proves that EFA is in use; it goes to a local file", REMOVE
     ),
     "NCCL_DEBUG_SUBSYS": Policy(
-        Verdict.SET, "INIT and NET are what the start-up guard reads", _REMOVE
+        Verdict.SET, "INIT and NET are what the start-up guard reads", REMOVE
     ),
-    "NCCL_DEBUG_FILE": Policy(Verdict.SET, "the start-up guard reads this file", _REMOVE),
-    "TORCH_NCCL_TRACE_BUFFER_SIZE": Policy(
-        Verdict.SET, "the flight recorder is always on", _REMOVE
-    ),
-    "TORCH_NCCL_DUMP_ON_TIMEOUT": Policy(Verdict.SET, "the flight recorder is always on", _REMOVE),
-    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": Policy(
-        Verdict.SET, "dumps go under the job's logs", _REMOVE
-    ),
+    "NCCL_DEBUG_FILE": Policy(Verdict.SET, "the start-up guard reads this file", REMOVE),
+    "TORCH_NCCL_TRACE_BUFFER_SIZE": Policy(Verdict.SET, "the flight recorder is always on", REMOVE),
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": Policy(Verdict.SET, "the flight recorder is always on", REMOVE),
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": Policy(Verdict.SET, "dumps go under the job's logs", REMOVE),
     **dict.fromkeys(
         ("TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_ON_TIMEOUT", "TORCH_FR_DUMP_TEMP_FILE"),
-        Policy(Verdict.SET, "the flight recorder's new names; the plan sets the old ones", _REMOVE),
+        Policy(Verdict.SET, "the flight recorder's new names; the plan sets the old ones", REMOVE),
     ),
     # Refused: they break or slow a run
-    "NCCL_PROTO": Policy(Verdict.REFUSED, "it switches the EFA plugin's tuner off", _REMOVE),
-    "NCCL_ALGO": Policy(Verdict.REFUSED, "it switches the EFA plugin's tuner off", _REMOVE),
-    "NCCL_P2P_DISABLE": Policy(Verdict.REFUSED, "it takes GPUs of a node off NVLink", _REMOVE),
+    "NCCL_PROTO": Policy(Verdict.REFUSED, "it switches the EFA plugin's tuner off", REMOVE),
+    "NCCL_ALGO": Policy(Verdict.REFUSED, "it switches the EFA plugin's tuner off", REMOVE),
+    "NCCL_P2P_DISABLE": Policy(Verdict.REFUSED, "it takes GPUs of a node off NVLink", REMOVE),
     "NCCL_SHM_DISABLE": Policy(
-        Verdict.REFUSED, "it sends traffic inside a node to the network", _REMOVE
+        Verdict.REFUSED, "it sends traffic inside a node to the network", REMOVE
     ),
     "NCCL_IB_DISABLE": Policy(
-        Verdict.REFUSED, "EFA does not use NCCL's InfiniBand transport", _REMOVE
+        Verdict.REFUSED, "EFA does not use NCCL's InfiniBand transport", REMOVE
     ),
     "NCCL_NET": Policy(
         Verdict.REFUSED,
         "the plugin's name changed between versions; a wrong one ends in TCP or an error",
-        _REMOVE,
+        REMOVE,
     ),
     "NCCL_NVLS_ENABLE": Policy(
-        Verdict.REFUSED, "0 has no effect on A100 and costs bandwidth on H100 and later", _REMOVE
+        Verdict.REFUSED, "0 has no effect on A100 and costs bandwidth on H100 and later", REMOVE
     ),
     "CUDA_LAUNCH_BLOCKING": Policy(
-        Verdict.REFUSED, "every kernel launch waits: 10 to 100 times slower", _REMOVE
+        Verdict.REFUSED, "every kernel launch waits: 10 to 100 times slower", REMOVE
     ),
-    "NCCL_NET_PLUGIN": Policy(Verdict.REFUSED, "our image names the EFA plugin already", _REMOVE),
+    "NCCL_NET_PLUGIN": Policy(Verdict.REFUSED, "our image names the EFA plugin already", REMOVE),
     "FI_EFA_USE_DEVICE_RDMA": Policy(
-        Verdict.REFUSED, "the plugin sets it where the hardware can", _REMOVE
+        Verdict.REFUSED, "the plugin sets it where the hardware can", REMOVE
     ),
-    "FI_EFA_FORK_SAFE": Policy(Verdict.REFUSED, "the plugin manages it", _REMOVE),
-    "RDMAV_FORK_SAFE": Policy(Verdict.REFUSED, "the plugin manages it", _REMOVE),
-    "FI_EFA_ENABLE_SHM_TRANSFER": Policy(Verdict.REFUSED, "the plugin sets it", _REMOVE),
-    "NCCL_TUNER_PLUGIN": Policy(Verdict.REFUSED, "the plugin brings its tuner", _REMOVE),
+    "FI_EFA_FORK_SAFE": Policy(Verdict.REFUSED, "the plugin manages it", REMOVE),
+    "RDMAV_FORK_SAFE": Policy(Verdict.REFUSED, "the plugin manages it", REMOVE),
+    "FI_EFA_ENABLE_SHM_TRANSFER": Policy(Verdict.REFUSED, "the plugin sets it", REMOVE),
+    "NCCL_TUNER_PLUGIN": Policy(Verdict.REFUSED, "the plugin brings its tuner", REMOVE),
     # The rendezvous belongs to the training operator and torchrun
     **{
-        name: Policy(Verdict.REFUSED, "the training operator and torchrun set it", _REMOVE)
+        name: Policy(Verdict.REFUSED, "the training operator and torchrun set it", REMOVE)
         for name in (
             "MASTER_ADDR",
             "MASTER_PORT",
@@ -110,7 +104,7 @@ POLICIES: dict[str, Policy] = {
         )
     },
     **{
-        name: Policy(Verdict.REFUSED, "torchrun sets it", _REMOVE)
+        name: Policy(Verdict.REFUSED, "torchrun sets it", REMOVE)
         for name in (
             "GROUP_RANK",
             "GROUP_WORLD_SIZE",
@@ -128,37 +122,33 @@ POLICIES: dict[str, Policy] = {
     "NCCL_TIMEOUT": Policy(
         Verdict.NO_EFFECT,
         "neither NCCL nor torch reads it",
-        "use runtime.distributed_timeout_minutes",
+        _TIMEOUT,
     ),
-    "TORCH_DISTRIBUTED_TIMEOUT": Policy(
-        Verdict.NO_EFFECT, "torch does not read it", "use runtime.distributed_timeout_minutes"
-    ),
-    "NCCL_SOCKET_TIMEOUT_MS": Policy(
-        Verdict.NO_EFFECT, "NCCL does not read it", "use runtime.distributed_timeout_minutes"
-    ),
+    "TORCH_DISTRIBUTED_TIMEOUT": Policy(Verdict.NO_EFFECT, "torch does not read it", _TIMEOUT),
+    "NCCL_SOCKET_TIMEOUT_MS": Policy(Verdict.NO_EFFECT, "NCCL does not read it", _TIMEOUT),
     "NCCL_BLOCKING_WAIT": Policy(
         Verdict.NO_EFFECT, "torch no longer reads it", "use TORCH_NCCL_BLOCKING_WAIT"
     ),
     "TORCH_NCCL_AVOID_RECORD_STREAMS": Policy(
-        Verdict.NO_EFFECT, "torch no longer reads it", _REMOVE
+        Verdict.NO_EFFECT, "torch no longer reads it", REMOVE
     ),
     **dict.fromkeys(
         ("NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_IB_TC", "NCCL_IB_TIMEOUT"),
-        Policy(Verdict.NO_EFFECT, "EFA does not use NCCL's InfiniBand transport", _REMOVE),
+        Policy(Verdict.NO_EFFECT, "EFA does not use NCCL's InfiniBand transport", REMOVE),
     ),
     **dict.fromkeys(
         ("NCCL_NSOCKS_PERTHREAD", "NCCL_SOCKET_NTHREADS"),
-        Policy(Verdict.NO_EFFECT, "they tune TCP, which EFA does not use", _REMOVE),
+        Policy(Verdict.NO_EFFECT, "they tune TCP, which EFA does not use", REMOVE),
     ),
     # Advised against: the plugin chooses better
     **dict.fromkeys(
         ("NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ"),
-        Policy(Verdict.ADVISED_AGAINST, "NCCL knows the way from GPU to network card", _REMOVE),
+        Policy(Verdict.ADVISED_AGAINST, "NCCL knows the way from GPU to network card", REMOVE),
     ),
     "NCCL_ASYNC_ERROR_HANDLING": Policy(
         Verdict.ADVISED_AGAINST,
         "the old name of TORCH_NCCL_ASYNC_ERROR_HANDLING, on by default",
-        _REMOVE,
+        REMOVE,
     ),
     "TORCH_DISTRIBUTED_DEBUG": Policy(
         Verdict.ADVISED_AGAINST,
@@ -171,39 +161,45 @@ POLICIES: dict[str, Policy] = {
         "remove it unless fork fails",
     ),
     "NCCL_BUFFSIZE": Policy(
-        Verdict.ADVISED_AGAINST, "the plugin sets it for each platform", _REMOVE
+        Verdict.ADVISED_AGAINST, "the plugin sets it for each platform", REMOVE
     ),
     "NCCL_P2P_NET_CHUNKSIZE": Policy(
-        Verdict.ADVISED_AGAINST, "the plugin sets it for each platform", _REMOVE
+        Verdict.ADVISED_AGAINST, "the plugin sets it for each platform", REMOVE
     ),
     "NCCL_MIN_NCHANNELS": Policy(
-        Verdict.ADVISED_AGAINST, "the plugin sets it for each platform", _REMOVE
+        Verdict.ADVISED_AGAINST, "the plugin sets it for each platform", REMOVE
+    ),
+    "NCCL_TOPO_FILE": Policy(
+        Verdict.ADVISED_AGAINST, "the plugin brings the topology of each platform", REMOVE
+    ),
+    "NCCL_CROSS_NIC": Policy(
+        Verdict.ADVISED_AGAINST, "NCCL pairs the network cards by the plugin's topology", REMOVE
     ),
     # Allowed
-    "FI_PROVIDER": Policy(Verdict.ALLOWED, "efa is what the plugin selects anyway", _REMOVE),
+    "FI_PROVIDER": Policy(Verdict.ALLOWED, "efa is what the plugin selects anyway", REMOVE),
     "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": Policy(
-        Verdict.ALLOWED, "how long the watchdog waits before it ends a stuck process", _REMOVE
+        Verdict.ALLOWED, "how long the watchdog waits before it ends a stuck process", REMOVE
     ),
     "TORCH_NCCL_BLOCKING_WAIT": Policy(
-        Verdict.ALLOWED, "collectives raise their time-out where they are called", _REMOVE
+        Verdict.ALLOWED, "collectives raise their time-out where they are called", REMOVE
     ),
     **dict.fromkeys(
-        ("AWS_DEFAULT_REGION", "AWS_REGION"), Policy(Verdict.ALLOWED, "a name, no right", _REMOVE)
+        ("AWS_DEFAULT_REGION", "AWS_REGION"), Policy(Verdict.ALLOWED, "a name, no right", REMOVE)
     ),
 }
 
 NEEDLESS = frozenset(
     {
         *("FI_EFA_ENABLE_SHM_TRANSFER", "FI_EFA_FORK_SAFE", "FI_EFA_USE_DEVICE_RDMA"),
-        *("NCCL_TUNER_PLUGIN", "RDMAV_FORK_SAFE"),
+        *("NCCL_TUNER_PLUGIN", "RDMAV_FORK_SAFE", "TORCH_NCCL_AVOID_RECORD_STREAMS"),
     }
 )
-"""Refused in a job file because the plugin sets them; elsewhere they do no harm by themselves."""
+"""Refused in a job file because the plugin or torch does it; elsewhere they do no harm."""
 
 PREFIXES: dict[str, Policy] = {
-    "PET_": Policy(Verdict.REFUSED, "the training operator sets torchrun's variables", _REMOVE),
+    "PET_": Policy(Verdict.REFUSED, "the training operator sets torchrun's variables", REMOVE),
     "OFI_NCCL_": Policy(
-        Verdict.ADVISED_AGAINST, "the plugin sets its parameters for each platform", _REMOVE
+        Verdict.ADVISED_AGAINST, "the plugin sets its parameters for each platform", REMOVE
     ),
 }
 
@@ -234,66 +230,7 @@ IMAGE_VARIABLES: dict[str, str] = {
 }
 
 
-def judge(name: str, value: str, *, host_network: bool) -> Policy:
-    """Return the policy for one variable of a job file."""
-    if name in {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}:
-        return _socket_interface(name, value, host_network=host_network)
-    by_value = _by_value(name, value) or POLICIES.get(name)
-    if by_value is not None:
-        return by_value
-    for prefix, policy in PREFIXES.items():
-        if name.startswith(prefix):
-            return policy
-    if is_secret(name, value):
-        return Policy(
-            Verdict.REFUSED,
-            "a secret in a file or an environment ends in logs",
-            "mount a Kubernetes Secret as a file",
-        )
-    return Policy(Verdict.ALLOWED, "nothing speaks against it", _REMOVE)
-
-
-def _by_value(name: str, value: str) -> Policy | None:
-    if name == "FI_PROVIDER" and value != "efa":
-        return Policy(Verdict.REFUSED, f"{value!r} keeps NCCL off EFA", _REMOVE)
-    if name.endswith("NCCL_ASYNC_ERROR_HANDLING") and value == "0":
-        return Policy(Verdict.REFUSED, "a lost rank leaves all others waiting", _REMOVE)
-    return None
-
-
-def refused(env: "Mapping[str, str]", *, host_network: bool) -> dict[str, Policy]:
-    """Return the variables of an environment that break a run, each with its policy."""
-    judged = {name: judge(name, value, host_network=host_network) for name, value in env.items()}
-    bad = {Verdict.REFUSED, Verdict.NO_EFFECT}
-    return {name: policy for name, policy in judged.items() if policy.verdict in bad}
-
-
 def is_secret(name: str, value: str) -> bool:
     """Tell whether a variable holds a secret itself, and not a path to it or a switch."""
     named = _SECRET_NAME.fullmatch(name.upper()) is not None
     return named and not _NO_SECRET_VALUE.fullmatch(value)
-
-
-def _socket_interface(name: str, value: str, *, host_network: bool) -> Policy:
-    """Judge an interface list; a pod has eth0 alone, a node has many with other names.
-
-    NCCL takes prefixes, exact names after `=`, and `^` for all but these (NCCL user guide,
-    "NCCL_SOCKET_IFNAME"); Gloo takes exact names only (torch, ProcessGroupGloo).
-    """
-    gloo = name.startswith("GLOO")
-    excludes = value.startswith("^") and not gloo
-    names = value.removeprefix("^").split(",") if excludes else value.split(",")
-    exact = gloo or names[0].startswith("=")
-    names[0] = names[0].removeprefix("=")
-    has_eth0 = "eth0" in names if exact else any("eth0".startswith(each) for each in names)
-    if excludes and has_eth0 and not host_network:
-        return Policy(Verdict.REFUSED, "it excludes eth0, a pod's only interface", _REMOVE)
-    if excludes or (not host_network and has_eth0):
-        return Policy(Verdict.ALLOWED, "it leaves the right interface", _REMOVE)
-    return Policy(
-        Verdict.REFUSED,
-        f"no interface named {value!r} exists on these nodes"
-        if host_network
-        else f"{value!r} leaves out eth0, through which alone a pod reaches others",
-        "remove it, or use ^lo,docker,veth,pod-id-link on the host network",
-    )

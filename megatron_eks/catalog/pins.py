@@ -91,6 +91,7 @@ THIRD_PARTY_IMAGES = (
     TRAINING_OPERATOR_IMAGE,
     BUSYBOX_IMAGE,
     CUDA_IMAGE,
+    ETCD_IMAGE,
 )
 
 # EKS keeps its own images in a registry of each region (EKS User Guide, "View Amazon container

@@ -1,27 +1,39 @@
 """`meks check`: applies the rules to templates and manifests on disk."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from megatron_eks.config.allowances import Allowance, apply, in_comments
 from megatron_eks.config.errors import Code, Finding, Level, has_errors
-from megatron_eks.config.load import MAX_DEPTH, Document, Json, read_documents, read_json
-from megatron_eks.ops.output import count, structured
-from megatron_eks.rules.allowances import Allowance, apply, in_comments
+from megatron_eks.config.load import (
+    MAX_DEPTH,
+    Document,
+    Json,
+    read_documents,
+    read_json,
+    scalar_1_1,
+)
+from megatron_eks.ops.output import count, counted, structured
 from megatron_eks.rules.dockerfiles import (
     findings_in_dockerfile,
     instructions,
     is_dockerfile,
 )
 from megatron_eks.rules.manifests import elements, findings_in_manifests, is_manifest
+from megatron_eks.rules.node_pools import node_pools
+from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.templates import findings_in_templates, is_template
 
 _SUFFIXES = frozenset({".json", ".template", ".yaml", ".yml"})
 _SKIPPED = frozenset({"node_modules"})
 _RENDERED_BY_HELM = frozenset({"files", "templates"})
+# What envsubst, Terraform, Jinja and Helm replace; a text with such marks need not be YAML yet.
+_ENGINE = re.compile(r"\{\{|[%$]\{|\{%|%[A-Z_]+%")
 _MAX_BYTES = 64 * 1024**2
 
 _DONE, _REFUSED = 0, 2
@@ -29,7 +41,7 @@ _DONE, _REFUSED = 0, 2
 
 def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
     """Check files and directories, print what is found, and return the exit code."""
-    checked = _Checked()
+    checked = Checked()
     for path in paths:
         checked.add(path)
     findings = sorted(checked.findings(), key=_order)
@@ -37,15 +49,7 @@ def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
         stdout.writelines(f"{finding}\n" for finding in findings)
     else:
         stdout.write(structured([dict(finding.as_json()) for finding in findings], output))
-    errors, warnings, allowed = (
-        sum(finding.level is level for finding in findings)
-        for level in (Level.ERROR, Level.WARNING, Level.ALLOWED)
-    )
-    sys.stderr.write(
-        f"checked {checked.counted()}: "
-        f"{count(errors, 'error')}, {count(warnings, 'warning')}"
-        + (f", {allowed} allowed\n" if allowed else "\n")
-    )
+    sys.stderr.write(f"checked {checked.counted()}: {counted(findings)}\n")
     return _REFUSED if has_errors(findings) else _DONE
 
 
@@ -55,7 +59,7 @@ def _order(finding: Finding) -> tuple[int, str, int, str, tuple[str, ...]]:
 
 
 @dataclass
-class _Checked:
+class Checked:
     """Files read so far, by what they hold; each file once, however often it is named."""
 
     templates: int = 0
@@ -100,7 +104,9 @@ class _Checked:
         found: list[Finding] = []
         for templates in self._templates.values():
             found += findings_in_templates(templates, self._texts.__getitem__)
-        found += findings_in_manifests(self._manifests, self._texts.__getitem__)
+        values = {each.file: each.value for every in self._templates.values() for each in every}
+        pools = node_pools(TemplateSet(values)) if self._manifests else []
+        found += findings_in_manifests(self._manifests, self._texts.__getitem__, pools)
         for file in self.dockerfiles:
             found += findings_in_dockerfile(self._texts[file], file)
         placed = [((finding.file, finding.line), finding) for finding in found]
@@ -204,12 +210,14 @@ def _documents(text: str, path: Path) -> list[Document]:
     suffix = path.suffix.lower()
     if suffix == ".json" or (suffix == ".template" and text.lstrip().startswith("{")):
         return [read_json(text, str(path))]
-    return read_documents(text, str(path))
+    return read_documents(text, str(path), scalar_1_1)
 
 
 def _is_for_an_engine(text: str, path: Path) -> bool:
     """Recognise text for some template engine: what comes out of it can be checked, not this."""
-    return "{{" in text or (path.suffix.lower() == ".template" and "AWS::" not in text)
+    return _ENGINE.search(text) is not None or (
+        path.suffix.lower() == ".template" and "AWS::" not in text
+    )
 
 
 def _too_deep(value: Json) -> bool:

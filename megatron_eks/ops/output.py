@@ -1,10 +1,12 @@
 """What commands write to stdout: tables for people, JSON or YAML for programs."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import yaml
 
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 
 FORMATS = ("table", "json", "yaml")
@@ -20,6 +22,14 @@ def structured(value: Json, output: str) -> str:
 def count(number: int, noun: str) -> str:
     """Write a number of things."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def counted(findings: Iterable[Finding]) -> str:
+    """Write how many findings there are of each level; of those allowed only where there are."""
+    levels = Counter(finding.level for finding in findings)
+    written = f"{count(levels[Level.ERROR], 'error')}, {count(levels[Level.WARNING], 'warning')}"
+    allowed = levels[Level.ALLOWED]
+    return f"{written}, {allowed} allowed" if allowed else written
 
 
 def table(

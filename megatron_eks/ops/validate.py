@@ -8,7 +8,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.job import Job
 from megatron_eks.config.load import read_mapping
-from megatron_eks.ops.output import count, structured
+from megatron_eks.ops.output import counted, structured
 from megatron_eks.project import check_files, job_files
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def print_findings(findings: "Sequence[Finding]", output: str) -> None:
     else:
         sys.stdout.write(structured([dict(finding.as_json()) for finding in findings], output))
     sys.stdout.flush()
-    errors = sum(finding.level == "error" for finding in findings)
-    sys.stderr.write(f"{count(errors, 'error')}, {count(len(findings) - errors, 'warning')}\n")
+    sys.stderr.write(f"{counted(findings)}\n")
 
 
 def _is_cluster(path: Path) -> bool:

@@ -1,36 +1,13 @@
-"""Findings that somebody allows on purpose, with a reason; they stay in sight."""
+"""What a resource of a template or a Kubernetes object says that it allows."""
 
-import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from collections.abc import Iterator
 
-from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.allowances import Allowance, PlaceT
+from megatron_eks.config.errors import Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.values import mapping, text
 
 ANNOTATION = "megatron-eks/allow"
-
-# Where a finding is, in whatever way a reader tells its objects apart.
-PlaceT = TypeVar("PlaceT", bound=Hashable)
-
-_COMMENT = re.compile(r"(?:^|\s)#\s*meks:\s*allow\b[ \t]*(?P<rest>.*)$")
-_CODE = re.compile(r"MEKS-[0-9]{4}")
-_REASON = 3
-"""The fewest letters of a reason; a dash or a dot is none."""
-
-
-@dataclass(frozen=True)
-class Allowance(Generic[PlaceT]):
-    """What one object, resource or line allows."""
-
-    place: PlaceT
-    """Equal to the place of the findings that it is about."""
-    code: str
-    reason: str
-    file: str
-    line: int
-    path: Path
 
 
 def in_metadata(place: PlaceT, body: Json, file: str, path: Path) -> Iterator[Allowance[PlaceT]]:
@@ -50,60 +27,3 @@ def in_annotation(place: PlaceT, body: Json, file: str, title: str) -> Iterator[
         code, _, reason = entry.strip().partition(" ")
         path = (title, "metadata", "annotations", ANNOTATION)
         yield Allowance(place, code, reason.strip(), file, 0, path)
-
-
-def in_comments(
-    content: str, file: str, starts: Sequence[int]
-) -> Iterator[Allowance[tuple[str, int]]]:
-    """Return what comments allow to the object or resource around them, or below them."""
-    for number, line in enumerate(content.splitlines(), 1):
-        match = _COMMENT.search(line) if "meks:" in line else None
-        if match is None:
-            continue
-        start = (
-            number + 1 if number + 1 in starts else max((0, *(s for s in starts if s <= number)))
-        )
-        code, _, reason = match["rest"].strip().partition(" ")
-        yield Allowance((file, start), code, reason.strip(), file, number, ())
-
-
-def apply(
-    found: Iterable[tuple[PlaceT, Finding]], allowances: Iterable[Allowance[PlaceT]]
-) -> list[tuple[PlaceT, Finding]]:
-    """Return the findings, the allowed ones at their own level, and what is wrong with the rest."""
-    given = list(allowances)
-    valid = {
-        (each.place, each.code): each.reason
-        for each in given
-        if _CODE.fullmatch(each.code) and len(each.reason) >= _REASON
-    }
-    used: set[tuple[PlaceT, str]] = set()
-    result: list[tuple[PlaceT, Finding]] = []
-    for place, finding in found:
-        key = (place, finding.code.value)
-        if key in valid and finding.level is not Level.ALLOWED:
-            used.add(key)
-            allowed = replace(finding, level=Level.ALLOWED, remedy=f"allowed: {valid[key]}")
-            result.append((place, allowed))
-        else:
-            result.append((place, finding))
-    result += [(each.place, each_wrong) for each in given for each_wrong in _wrong(each, used)]
-    return result
-
-
-def _wrong(allowance: Allowance[PlaceT], used: "set[tuple[PlaceT, str]]") -> Iterator[Finding]:
-    code = allowance.code
-    if not _CODE.fullmatch(code):
-        found, level = "no code is allowed", Level.ERROR
-        remedy = "write it: allow MEKS-0609 REASON"
-    elif len(allowance.reason) < _REASON:
-        found, level = f"{code} is allowed without a reason", Level.ERROR
-        remedy = "say why, behind the code"
-    elif (allowance.place, code) not in used:
-        found, level = f"{code} is allowed, and was not found here", Level.WARNING
-        remedy = "remove it"
-    else:
-        return
-    yield Finding(
-        Code.SUPPRESSION, allowance.path, found, remedy, level, allowance.file, allowance.line
-    )

@@ -43,6 +43,10 @@ def metadata_service(templates: TemplateSet) -> Iterator[Finding]:
             remedy = "set HttpEndpoint to enabled"
             yield template.resource.find(Code.NODE_METADATA, (*path, "HttpEndpoint"), found, remedy)
         limit = number(hops)
+        if limit is not None and limit < 1:
+            found, remedy = f"hop limit {limit}: EC2 takes 1 to 64", "use 1"
+            place = (*path, "HttpPutResponseHopLimit")
+            yield template.resource.find(Code.NODE_METADATA, place, found, remedy)
         if is_absent(hops) or (limit is not None and limit > 1):
             found = (
                 "the AMI decides the hop limit, which is 2 on Amazon Linux 2023"
@@ -104,6 +108,14 @@ def capacity_blocks(templates: TemplateSet) -> Iterator[Finding]:
         )
         if template is not None:
             yield from _block_template(template)
+        sizes = mapping(group.properties.get("ScalingConfig")) or {}
+        for key in ("DesiredSize", "MinSize"):
+            if (number(sizes.get(key)) or 0) > 0:
+                found = "nodes are wanted before the block starts, and the stack fails without them"
+                remedy = "set it to 0, and scale up when the block has started"
+                path = ("ScalingConfig", key)
+                yield group.find(Code.CAPACITY_RESERVATION, path, found, remedy, Level.WARNING)
+                break
         if len(items(group.properties.get("Subnets")) or []) > 1:
             found, remedy = "a Capacity Block is in one zone", "name the one subnet of its zone"
             yield group.find(Code.CAPACITY_RESERVATION, ("Subnets",), found, remedy)

@@ -63,8 +63,11 @@ def versions(templates: TemplateSet) -> Iterator[Finding]:
 
     EKS User Guide, "Kubernetes release calendar".
     """
-    for cluster in templates.resources("AWS::EKS::Cluster"):
-        value = text(cluster.properties.get("Version"))
+    for cluster in templates.resources("AWS::EKS::Cluster", "AWS::EKS::Nodegroup"):
+        given = templates.default(cluster.properties.get("Version"), cluster.file)
+        # YAML makes 1.3 of 1.30 without quotes.
+        number_ = isinstance(given, int | float) and not isinstance(given, bool)
+        value = str(given) if number_ else text(given)
         match = _VERSION.fullmatch(value) if value is not None else None
         if value is not None and match is None:
             found = f"{shown(value)} is no Kubernetes version of EKS"

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from megatron_eks.config.errors import Code, Finding, Level, Path, choices
 from megatron_eks.config.load import Json
+from megatron_eks.rules.policies import HOLDERS, granted, of_pods, words
 from megatron_eks.rules.security_groups import ALL, GROUP, protocol_of
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, truth
@@ -118,9 +119,13 @@ def open_to_all(templates: TemplateSet) -> Iterator[Finding]:
             yield from _from_anywhere(group, ("SecurityGroupIngress", index), mapping(value) or {})
     for rule in templates.resources(f"{GROUP}Ingress"):
         yield from _from_anywhere(rule, (), rule.properties)
-    for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::Role"):
-        for resource in templates.resources(kind):
-            yield from _everything(resource)
+    reported = of_pods(templates)  # by the rule about the roles of pods, as an error
+    for holder in templates.resources(*HOLDERS):
+        for path, statement in granted(holder) if holder not in reported else ():
+            if all("*" in words(statement.get(key)) for key in ("Action", "Resource")):
+                found = "every action on every resource of the account"
+                remedy = "list the actions and resources"
+                yield _warn(holder, Code.OPEN_TO_ALL, path, found, remedy)
 
 
 def _from_anywhere(resource: Resource, path: Path, rule: "Mapping[str, Json]") -> Iterator[Finding]:
@@ -142,31 +147,6 @@ def _from_anywhere(resource: Resource, path: Path, rule: "Mapping[str, Json]") -
         if port is not None:
             found = f"TCP {port} from {said}"
             yield _warn(resource, Code.OPEN_TO_ALL, path, found, remedy)
-
-
-def _everything(resource: Resource) -> Iterator[Finding]:
-    """Find statements that allow every action on every resource."""
-    documents: list[tuple[Path, Json]] = [
-        (("PolicyDocument",), resource.properties.get("PolicyDocument"))
-    ]
-    for index, value in enumerate(items(resource.properties.get("Policies")) or []):
-        body = (mapping(value) or {}).get("PolicyDocument")
-        documents.append((("Policies", index, "PolicyDocument"), body))
-    for path, document in documents:
-        statements = (mapping(document) or {}).get("Statement")
-        listed = [statements] if isinstance(statements, dict) else items(statements)
-        for index, value in enumerate(listed or []):
-            body = mapping(value) or {}
-            stars = all(_has_star(body.get(key)) for key in ("Action", "Resource"))
-            if stars and body.get("Effect") == "Allow" and is_absent(body.get("Condition")):
-                place = (*path, "Statement", index)
-                found = "every action on every resource of the account"
-                remedy = "list the actions and resources"
-                yield _warn(resource, Code.OPEN_TO_ALL, place, found, remedy)
-
-
-def _has_star(value: Json) -> bool:
-    return value == "*" or "*" in (items(value) or [] if isinstance(value, list) else [])
 
 
 def _warn(resource: Resource, code: Code, path: Path, found: str, remedy: str) -> Finding:

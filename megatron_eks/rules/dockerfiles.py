@@ -5,10 +5,12 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from megatron_eks.catalog.environment import NEEDLESS, Verdict, is_secret, judge
+from megatron_eks.catalog.environment import NEEDLESS, Verdict, is_secret
+from megatron_eks.catalog.environment_verdicts import ABOUT_EFA, Context, judge
 from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import shown
-from megatron_eks.rules.variables import ABOUT_EFA, AS_BY_DEFAULT, RENDEZVOUS, kind_of_secret
+from megatron_eks.rules.variables import RENDEZVOUS
 
 _NAME = re.compile(r"(docker|container)file([.-].*)?|.*\.(docker|container)file", re.IGNORECASE)
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)
@@ -128,10 +130,10 @@ def _judged(path: tuple[str, str], name: str, value: str, *, efa: bool) -> Itera
     elsewhere = RENDEZVOUS.fullmatch(name) or name in _OF_AN_IMAGE or is_secret(name, value or "?")
     # The names of interfaces are a matter of the pod.
     elsewhere = elsewhere or name.endswith("_SOCKET_IFNAME") or "$" in value
-    idle = value in AS_BY_DEFAULT.get(name, ()) or (ABOUT_EFA.fullmatch(name) and not efa)
+    idle = ABOUT_EFA.fullmatch(name) and not efa
     if elsewhere or idle:
         return
-    policy = judge(name, value, host_network=False)
+    policy = judge(name, value, Context())
     found = f"{shown(name)}: {policy.reason}"
     if policy.verdict in {Verdict.REFUSED, Verdict.NO_EFFECT}:
         level = Level.WARNING if name in NEEDLESS else Level.ERROR

@@ -87,16 +87,20 @@ def retained(templates: TemplateSet) -> Iterator[Finding]:
     owner knows whether checkpoints are on it.
     """
     for system in file_systems(templates):
-        for attribute in ("DeletionPolicy", "UpdateReplacePolicy"):
-            policy = system.resource.body.get(attribute)
-            if not is_intrinsic(policy) and policy not in ("Retain", "RetainExceptOnCreate"):
-                yield system.resource.find(
-                    Code.LUSTRE_RETAINED,
-                    (attribute,),
-                    "the file system and all checkpoints on it are deleted with the resource",
-                    "set it to Retain",
-                    Level.WARNING,
-                )
+        lost = [
+            attribute
+            for attribute in ("DeletionPolicy", "UpdateReplacePolicy")
+            if not is_intrinsic(policy := system.resource.body.get(attribute))
+            and policy not in ("Retain", "RetainExceptOnCreate")
+        ]
+        if lost:
+            yield system.resource.find(
+                Code.LUSTRE_RETAINED,
+                (lost[0],),
+                "the file system and all checkpoints on it are deleted with the resource",
+                f"set {' and '.join(lost)} to Retain",
+                Level.WARNING,
+            )
 
 
 def settings(templates: TemplateSet) -> Iterator[Finding]:

@@ -80,6 +80,12 @@ def _too_narrow(groups: list[Resource], templates: TemplateSet) -> Iterator[Find
         if from_groups and not any(rule.peer in names for rule in incoming):
             found = "no rule admits the file servers themselves, and they talk to each other"
             yield groups[0].find(Code.LUSTRE_PORTS, ("SecurityGroupIngress",), found, _REMEDY)
+        alone = from_groups and all(rule.peer in names for rule in incoming)
+        nodes = [each for each in launch_templates(templates) if each.node_groups]
+        if alone and nodes and not any(_on_nodes(group, templates) for group in groups):
+            found = "only the file servers themselves are admitted, and no node carries the group"
+            path = ("SecurityGroupIngress",)
+            yield groups[0].find(Code.LUSTRE_PORTS, path, found, _REMEDY, Level.WARNING)
         for client in {
             rule.group: None for rule in incoming if rule.group and rule.group not in groups
         }:
@@ -129,6 +135,10 @@ def _incomplete(group: Resource, direction: Direction, rules: list[Rule]) -> Ite
         opened.setdefault(rule.peer, set()).update(ports)
     if any(rule.is_range and opened[rule.peer] == _PORTS for rule in rules):
         # A range of addresses with all of the ports may hold every other peer.
+        return
+    ranges = {rule.peer for rule in rules if rule.is_range and opened[rule.peer]}
+    # A range that only CloudFormation knows may be the same as another one.
+    if len(ranges) > 1 and any("{" in peer for peer in ranges):
         return
     if not any(opened.values()):
         found = f"no {direction.lower()} rule opens Lustre's ports, TCP {_RANGES}"

@@ -1,11 +1,13 @@
 """Kubernetes objects that are applied together, and what they refer to by name."""
 
+import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.node_pools import NodePool
 from megatron_eks.rules.values import is_placeholder, items, mapping, text
 from megatron_eks.rules.workloads import Manifest, Pod
 
@@ -35,8 +37,10 @@ class Reference:
 class ManifestSet:
     """Objects by kind."""
 
-    def __init__(self, objects: Sequence[Manifest]) -> None:
+    def __init__(self, objects: Sequence[Manifest], node_pools: Sequence[NodePool] = ()) -> None:
         self.objects = objects
+        self.node_pools = list(node_pools)
+        """The node groups of templates that were given with them."""
 
     @cached_property
     def _by_kind(self) -> dict[str, list[Manifest]]:
@@ -64,8 +68,18 @@ class ManifestSet:
 
 
 def may_share(one: Manifest, other: Manifest) -> bool:
-    """Tell whether two objects may be in one namespace; without one it is said at the command."""
-    return None in {one.namespace, other.namespace} or one.namespace == other.namespace
+    """Tell whether two objects may be in one namespace; without one it is said at the command.
+
+    Then only those of one folder are meant for one command.
+    """
+    if None in {one.namespace, other.namespace}:
+        return in_one_folder(one, other)
+    return one.namespace == other.namespace
+
+
+def in_one_folder(one: Manifest, other: Manifest) -> bool:
+    """Tell whether two objects stand in one folder; another one may be another example."""
+    return posixpath.dirname(one.file) == posixpath.dirname(other.file)
 
 
 def references(manifest: Manifest) -> Iterator[Reference]:
@@ -91,16 +105,32 @@ def _others(manifest: Manifest) -> Iterator[Reference]:
         kind, name = text(role.get("kind")), text(role.get("name"))
         if kind in {"Role", "ClusterRole"} and name is not None:
             yield Reference(("roleRef", "name"), kind, name)
+        yield from _subjects(manifest)
+    if manifest.kind == "StatefulSet" and (name := text(spec.get("serviceName"))):
+        yield Reference(("spec", "serviceName"), "Service", name)
+
+
+def _subjects(manifest: Manifest) -> Iterator[Reference]:
+    """Return the service accounts of a binding that are in its own namespace."""
+    for index, value in enumerate(items(manifest.body.get("subjects")) or []):
+        subject = mapping(value) or {}
+        name, space = text(subject.get("name")), text(subject.get("namespace"))
+        own = manifest.namespace is not None and space in {None, manifest.namespace}
+        if subject.get("kind") == "ServiceAccount" and name is not None and own:
+            yield Reference(("subjects", index, "name"), "ServiceAccount", name)
 
 
 def _of_pod(pod: Pod) -> Iterator[Reference]:
     path = pod.path[1:]
-    account = text(pod.spec.get("serviceAccountName"))
-    if account not in {None, "", "default"}:
-        yield Reference((*path, "serviceAccountName"), "ServiceAccount", account or "")
-    priority = text(pod.spec.get("priorityClassName"))
-    if priority and not priority.startswith("system-"):
-        yield Reference((*path, "priorityClassName"), "PriorityClass", priority)
+    # Pods find each other by HOSTNAME.SUBDOMAIN through a headless Service of that name.
+    for key, kind, given in (
+        ("serviceAccountName", "ServiceAccount", ("default",)),
+        ("subdomain", "Service", ()),
+        ("priorityClassName", "PriorityClass", ("system-cluster-critical", "system-node-critical")),
+    ):
+        name = text(pod.spec.get(key))
+        if name and name not in given:
+            yield Reference((*path, key), kind, name)
     for index, value in enumerate(items(pod.spec.get("imagePullSecrets")) or []):
         yield from _one((*path, "imagePullSecrets", index, "name"), "Secret", value, "name")
     for index, value in enumerate(items(pod.spec.get("volumes")) or []):

@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from megatron_eks.config.allowances import apply
 from megatron_eks.config.errors import Code, Finding, Path
 from megatron_eks.config.load import Document, Json, read_documents
-from megatron_eks.rules.allowances import apply, in_annotation
+from megatron_eks.rules.allowances import in_annotation
 from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.node_pools import NodePool
 from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
+from megatron_eks.rules.shapes import specific
 from megatron_eks.rules.values import mapping, text
 from megatron_eks.rules.workloads import Manifest
 
@@ -34,12 +37,13 @@ def _by_itself(manifest: Manifest) -> Iterator[Finding]:
         if text(manifest.body.get(key)) is None:
             found = f"no {key}: the API server refuses the object"
             yield manifest.find(Code.NOT_AN_OBJECT, (key,), found, f"add its {key}")
-    for rule in MANIFEST_RULES:
-        yield from rule(manifest)
+    yield from specific(finding for rule in MANIFEST_RULES for finding in rule(manifest))
 
 
-def _together(manifests: "Sequence[Manifest]") -> Iterator[Found]:
-    together = ManifestSet(manifests)
+def _together(
+    manifests: "Sequence[Manifest]", node_pools: "Sequence[NodePool]" = ()
+) -> Iterator[Found]:
+    together = ManifestSet(manifests, node_pools)
     for rule in SET_RULES:
         yield from rule(together)
 
@@ -63,11 +67,14 @@ def elements(value: Json) -> list[tuple[Path, Json]]:
 
 
 def findings_in_manifests(
-    documents: "Sequence[Document]", read: Callable[[str], str]
+    documents: "Sequence[Document]",
+    read: Callable[[str], str],
+    node_pools: "Sequence[NodePool]" = (),
 ) -> list[Finding]:
     """Judge the objects of documents; read a text only to find a line in it.
 
-    Documents that were never read (objects still in memory) stand in the order of their file.
+    They are held against the node groups too, where templates were given with them. Documents that
+    were never read (objects still in memory) stand in the order of their file.
     """
     placed = [
         _Placed(Manifest(body, document.file), document, path)
@@ -81,7 +88,7 @@ def findings_in_manifests(
     found = [
         (id(each.manifest), finding) for each in placed for finding in _by_itself(each.manifest)
     ]
-    found += [(id(manifest), finding) for manifest, finding in _together(manifests)]
+    found += [(id(manifest), finding) for manifest, finding in _together(manifests, node_pools)]
     allowances = [
         allowance
         for number, each in by_id.items()

@@ -23,7 +23,7 @@ _SIZES = ("MinSize", "DesiredSize", "MaxSize")
 # Families whose processors are ARM (EC2 User Guide, "Accelerated computing instances").
 _ARM = re.compile(r"g5g\.|p6e-gb|[a-z]+[0-9]+g[a-z]*\.|a1\.")
 # How EC2 names instance types: family, a dot, a size.
-_TYPE_NAME = re.compile(
+TYPE_NAME = re.compile(
     r"[a-z][a-z0-9-]*\.(nano|micro|small|medium|large|([0-9]+)?xlarge|metal(-[0-9]+xl)?)"
 )
 
@@ -47,6 +47,10 @@ def managed_nodes(templates: TemplateSet) -> Iterator[Finding]:
                 )
         resource = launch_template_of(group, templates)
         data = mapping(resource.properties.get(DATA)) if resource else None
+        used = mapping(group.properties.get("LaunchTemplate")) or {}
+        if used and is_absent(used.get("Id")) and is_absent(used.get("Name")):
+            found = "a launch template without Id and Name"
+            yield group.find(Code.MANAGED_NODES, ("LaunchTemplate",), found, "name it")
         given = not is_absent(group.properties.get("InstanceTypes"))
         if data and given and not is_absent(data.get("InstanceType")):
             found = "instance types here and in the launch template: EKS refuses the node group"
@@ -105,7 +109,7 @@ def instance_type_names(templates: TemplateSet) -> Iterator[Finding]:
 
 
 def _type_name(resource: Resource, path: Path, name: str | None) -> Iterator[Finding]:
-    if name is not None and not _TYPE_NAME.fullmatch(name):
+    if name is not None and not TYPE_NAME.fullmatch(name):
         found = f"{shown(name)} is no instance type"
         yield resource.find(Code.INSTANCE_TYPE_NAME, path, found, "write it like p4d.24xlarge")
 

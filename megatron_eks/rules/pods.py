@@ -1,14 +1,19 @@
 """Rules over the pods of any workload: resources, memory volumes, images, host network."""
 
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 
 from megatron_eks.config.errors import Code, Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.rules.quantity import quantity
+from megatron_eks.quantity import quantity
+from megatron_eks.rules.hardware import instance_types
+from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import EFA, GPU, HUGEPAGES, Container, Manifest, Pod
 
+# What does not go through NCCL, by the usual flag of a training program.
+_OTHER_BACKEND = re.compile(r"--(?:dist[-_])?backend[= ]+(?:gloo|mpi)\b")
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 
 
@@ -138,22 +143,38 @@ def _memory_volumes(pod: Pod) -> "dict[str, tuple[int, Json, Fraction]]":
     return found
 
 
-def pinned_images(manifest: Manifest) -> Iterator[Finding]:
+def pinned_images(together: ManifestSet) -> Iterator[Found]:
     """Require images by digest or by a tag of their own, so that every rank runs the same.
 
-    Kubernetes, "Images": without a tag the kubelet pulls `latest`.
+    Kubernetes, "Images": without a tag the kubelet pulls `latest`. A Kustomization beside them may
+    give the tag.
     """
-    level = Level.ERROR if manifest.is_job else Level.WARNING
-    for container in _containers(manifest):
-        value = container.body.get("image")
-        image = text(value)
-        if image is None or is_placeholder(image) or "@" in image:
-            continue
-        tag = image.rpartition("/")[2].partition(":")[2]
-        if tag in {"", "latest"}:
-            found = f"{shown(image)} is whatever was pushed last"
-            remedy = "name a digest (@sha256:...), or a tag that nobody moves"
-            yield Finding(Code.UNPINNED_IMAGE, (*container.path, "image"), found, remedy, level)
+    tagged = _tagged_by_kustomize(together)
+    for manifest in together.objects:
+        level = Level.ERROR if manifest.is_job else Level.WARNING
+        for container in _containers(manifest):
+            image = text(container.body.get("image"))
+            if image is None or is_placeholder(image) or "@" in image:
+                continue
+            name, _, tag = image.rpartition("/")[2].partition(":")
+            whole = f"{image.rpartition('/')[0]}/{name}".removeprefix("/")
+            if tag in {"", "latest"} and whole not in tagged:
+                found = f"{shown(image)} is whatever was pushed last"
+                remedy = "name a digest (@sha256:...), or a tag that nobody moves"
+                path = (*container.path, "image")
+                yield manifest, Finding(Code.UNPINNED_IMAGE, path, found, remedy, level)
+
+
+def _tagged_by_kustomize(together: ManifestSet) -> set[str]:
+    """Return the images to which a Kustomization gives a tag or digest (Kustomize, "images")."""
+    found = set()
+    for each in together.of("Kustomization"):
+        for value in items(each.body.get("images")) or []:
+            entry = mapping(value) or {}
+            name, tag = text(entry.get("name")), text(entry.get("newTag"))
+            if name is not None and (tag not in {None, "", "latest"} or text(entry.get("digest"))):
+                found.add(name)
+    return found
 
 
 def host_network_dns(manifest: Manifest) -> Iterator[Finding]:
@@ -190,8 +211,12 @@ def efa_requested(manifest: Manifest) -> Iterator[Finding]:
     if sum(pod.replicas or 1 for pod in pods) < 2:  # noqa: PLR2004 -- two pods make a network
         return
     for pod in pods:
-        if not pod.names(EFA) and not items(pod.spec.get("resourceClaims")):
-            found = f"GPUs on several nodes and no {EFA}, so NCCL uses TCP between them"
+        types = instance_types(pod)
+        without = bool(types) and not any(each.efa_interfaces for each in types)
+        other = any(_OTHER_BACKEND.search(each.line) for each in pod.containers)
+        claimed = pod.names(EFA) or items(pod.spec.get("resourceClaims"))
+        if not (claimed or without or other):
+            found = f"GPUs of several pods and no {EFA}, so NCCL uses TCP between nodes"
             remedy = "request the node's EFA devices, where the instance type has any"
             yield Finding(Code.EFA_NOT_REQUESTED, pod.path, found, remedy, Level.WARNING)
 

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from megatron_eks.config.errors import Code, Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
-from megatron_eks.rules.workloads import MAIN_CONTAINER, Manifest, Pod
+from megatron_eks.rules.workloads import GPU, MAIN_CONTAINER, Manifest, Pod
 
 _REPLICAS = ("spec", "pytorchReplicaSpecs")
 _TYPES = ("Master", "Worker")
@@ -118,7 +118,7 @@ def lifecycle(manifest: Manifest) -> Iterator[Finding]:
         found = (
             f"unknown cleanPodPolicy {shown(clean)}"
             if not is_absent(clean) and clean != "None"
-            else "pods of a failed job keep running, and keep their GPUs"
+            else "pods of a failed job keep running, and keep " + _held(manifest)
         )
         path = ("spec", "runPolicy", "cleanPodPolicy")
         yield manifest.find(Code.CLEAN_POD_POLICY, path, found, "set it to Running", Level.WARNING)
@@ -130,6 +130,10 @@ def lifecycle(manifest: Manifest) -> Iterator[Finding]:
             yield manifest.find(
                 Code.RESTART_POLICY, (*_REPLICAS, name, "restartPolicy"), found, remedy
             )
+
+
+def _held(manifest: Manifest) -> str:
+    return "their GPUs" if any(pod.names(GPU) for pod in manifest.pods) else "what they asked for"
 
 
 def names(manifest: Manifest) -> Iterator[Finding]:

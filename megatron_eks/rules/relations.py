@@ -6,10 +6,18 @@ from difflib import get_close_matches
 from fractions import Fraction
 
 from megatron_eks.config.errors import Code, Level, Path
-from megatron_eks.rules.manifest_set import Found, ManifestSet, Reference, may_share, references
-from megatron_eks.rules.quantity import quantity
+from megatron_eks.config.load import Json
+from megatron_eks.quantity import quantity
+from megatron_eks.rules.manifest_set import (
+    Found,
+    ManifestSet,
+    Reference,
+    in_one_folder,
+    may_share,
+    references,
+)
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
-from megatron_eks.rules.workloads import Manifest, Pod
+from megatron_eks.rules.workloads import Container, Manifest, Pod
 
 _CLOSE = 0.8
 _FSX = "fsx.csi.aws.com"
@@ -34,7 +42,11 @@ def named_objects(together: ManifestSet) -> Iterator[Found]:
 
 
 def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) -> Iterator[Found]:
-    elsewhere = [each for each in together.of(reference.kind) if each.name == reference.name]
+    elsewhere = [
+        each
+        for each in together.of(reference.kind)
+        if each.name == reference.name and in_one_folder(manifest, each)
+    ]
     beside = [each.name for each in together.beside(manifest, reference.kind) if each.name]
     close = get_close_matches(reference.name, beside, 1, _CLOSE)
     made_here = bool(beside) and together.makes_namespace(manifest.namespace)
@@ -205,6 +217,40 @@ def _wanted(pods: list[Pod], name: str) -> Fraction | None:
         of_one = sum((quantity(each) or Fraction(0) for each in written), Fraction(0))
         total += of_one * (1 if pod.replicas is None else pod.replicas)
     return total
+
+
+def limit_ranges(together: ManifestSet) -> Iterator[Found]:
+    """Refuse containers above or below what a LimitRange of their namespace allows.
+
+    Kubernetes, "Limit Ranges": the API server refuses the pods, and the job makes none.
+    """
+    for limits in together.of("LimitRange"):
+        bounds = [mapping(each) or {} for each in items(limits.spec.get("limits")) or []]
+        of_containers = [each for each in bounds if each.get("type") == "Container"]
+        for manifest in together.objects if of_containers else ():
+            if manifest.namespace is None or not may_share(limits, manifest):
+                continue
+            for pod in manifest.pods:
+                for container in pod.containers:
+                    for bound in of_containers:
+                        yield from _out_of_bounds(manifest, container, limits, bound)
+
+
+def _out_of_bounds(
+    manifest: Manifest, container: Container, limits: Manifest, bound: "dict[str, Json]"
+) -> Iterator[Found]:
+    for side, kind, word in (("max", "limits", "most"), ("min", "requests", "least")):
+        for name, written in (mapping(bound.get(side)) or {}).items():
+            allowed, given = quantity(written), container.amounts(kind).get(name)
+            asked = quantity(given)
+            if allowed is None or asked is None:
+                continue
+            if (asked > allowed) if side == "max" else (asked < allowed):
+                most = f"allows at {word} {shown(written)}"
+                found = f"{shown(given)} of {name}, and {limits.title} {most}"
+                path = (*container.path[1:], "resources", kind, name)
+                remedy = "stay within it, or change the LimitRange"
+                yield manifest, manifest.find(Code.LIMIT_RANGE, path, found, remedy)
 
 
 def twice(together: ManifestSet) -> Iterator[Found]:

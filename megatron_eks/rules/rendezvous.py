@@ -27,12 +27,13 @@ def processes(manifest: Manifest) -> Iterator[Finding]:
     value = manifest.spec.get("nprocPerNode")
     elastic = (mapping(manifest.spec.get("elasticPolicy")) or {}).get("nProcPerNode")
     if is_absent(value) and is_absent(elastic):
-        if gpus and not _has_count(manifest):
+        launched = all(each.has_launcher for each in _main_containers(manifest))
+        if gpus and launched and not _has_count(manifest):
             found = "not given, so torchrun starts as many processes as it sees GPUs, or else CPUs"
             yield _wrong(manifest, found, gpus, Level.WARNING)
     elif is_absent(value):
         if gpus and number(elastic) not in {None, gpus}:
-            yield _wrong(manifest, f"{number(elastic)} processes for {gpus} GPUs", gpus)
+            yield _wrong(manifest, _uneven(number(elastic), gpus), gpus)
     elif not is_absent(elastic):
         found = "given here and in elasticPolicy: the webhook refuses the two together"
         yield _wrong(manifest, found, gpus)
@@ -66,7 +67,11 @@ def _process_text(
         elif (
             gpus and count != gpus and all(_may_launch(each) for each in _main_containers(manifest))
         ):
-            yield _wrong(manifest, f"{count} processes for {gpus} GPUs", gpus)
+            yield _wrong(manifest, _uneven(count, gpus), gpus)
+
+
+def _uneven(processes: int | None, gpus: int) -> str:
+    return f"{processes} processes for {gpus} GPU{'' if gpus == 1 else 's'}"
 
 
 def _wrong(manifest: Manifest, found: str, gpus: int, level: Level = Level.ERROR) -> Finding:
@@ -91,7 +96,7 @@ def rendezvous_flags(manifest: Manifest) -> Iterator[Finding]:
                 if flag == "nproc-per-node":
                     yield from _other_count(manifest, path, value)
                 elif flag != "standalone" or nodes > 1:
-                    yield _flag_found(manifest, path, flag, value)
+                    yield _flag_found(manifest, path, flag, value, nodes)
 
 
 def _flags(container: Container) -> Iterator[tuple[Path, str, str]]:
@@ -106,7 +111,7 @@ def _flags(container: Container) -> Iterator[tuple[Path, str, str]]:
             yield path, match["name"].replace("_", "-"), value.strip("\"'")
 
 
-def _flag_found(manifest: Manifest, path: Path, flag: str, value: str) -> Finding:
+def _flag_found(manifest: Manifest, path: Path, flag: str, value: str, nodes: int) -> Finding:
     processes = number(manifest.spec.get("nprocPerNode")) or 1
     if flag == "nnodes" and "WORLD_SIZE" in value and processes > 1:
         found = f"--nnodes {shown(value)}: WORLD_SIZE counts processes, {processes} for each node"
@@ -114,8 +119,12 @@ def _flag_found(manifest: Manifest, path: Path, flag: str, value: str) -> Findin
     elif flag == "standalone":
         found, level = "--standalone: every node trains alone", Level.ERROR
     else:
-        # The operator's own variable as the value is right, though idle.
-        level = Level.WARNING if "$" in value else Level.ERROR
+        # The operator's own variable, or what it would write, is right, though idle.
+        elastic = mapping(manifest.spec.get("elasticPolicy")) or {}
+        same = (flag == "nnodes" and number(value) == nodes) or (
+            flag == "rdzv-backend" and value == elastic.get("rdzvBackend")
+        )
+        level = Level.WARNING if same or "$" in value else Level.ERROR
         found = f"--{flag} {shown(value)} overrides what the training operator sets for each pod"
     remedy = "remove it: torchrun reads PET_ variables; another rendezvous goes into elasticPolicy"
     return Finding(Code.RENDEZVOUS_FLAG, path, found, remedy, level)

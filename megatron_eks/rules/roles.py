@@ -5,10 +5,9 @@ from difflib import get_close_matches
 
 from megatron_eks.config.errors import Code, Finding, Level, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.policies import ROLE, statements
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import items, mapping, shown, text
-
-_ROLE = "AWS::IAM::Role"
 
 # Where a role stands, and who takes it there (EKS User Guide, "Amazon EKS cluster IAM role",
 # "Amazon EKS node IAM role", "EKS Pod Identity role").
@@ -48,17 +47,17 @@ def trust(templates: TemplateSet) -> Iterator[Finding]:
     for kind, key, service in _USERS:
         for user in templates.resources(kind):
             role = templates.target(user.properties.get(key), user.file)
-            if role is not None and role.type == _ROLE:
+            if role is not None and role.type == ROLE:
                 yield from _trusts(user, key, role, service)
 
 
 def _trusts(user: Resource, key: str, role: Resource, service: str) -> Iterator[Finding]:
-    statements = _statements(role)
-    if statements is None:
+    listed = statements(role.properties.get("AssumeRolePolicyDocument"))
+    if listed is None:
         return
     trusted: set[str] = set()
     actions: set[str] = set()
-    for statement in statements:
+    for statement in listed:
         principal = statement.get("Principal")
         names = _strings((mapping(principal) or {}).get("Service"))
         granted = _strings(statement.get("Action"))
@@ -78,15 +77,6 @@ def _trusts(user: Resource, key: str, role: Resource, service: str) -> Iterator[
         yield role.find(Code.ROLE_TRUST, path, found, f"allow {missing}")
 
 
-def _statements(role: Resource) -> "list[dict[str, Json]] | None":
-    document = mapping(role.properties.get("AssumeRolePolicyDocument"))
-    value = (document or {}).get("Statement")
-    listed = [value] if isinstance(value, dict) else items(value)
-    bodies = [mapping(each) for each in listed or []]
-    found = [each for each in bodies if each]
-    return found if found and len(found) == len(bodies) else None
-
-
 def _strings(value: Json) -> list[str] | None:
     """Return the texts of a text or a list; None where one cannot be known."""
     listed = [value] if isinstance(value, str) else items(value)
@@ -99,7 +89,7 @@ def node_policies(templates: TemplateSet) -> Iterator[Finding]:
 
     EKS User Guide, "Amazon EKS node IAM role".
     """
-    for role in templates.resources(_ROLE):
+    for role in templates.resources(ROLE):
         for index, value in enumerate(items(role.properties.get("ManagedPolicyArns")) or []):
             name = _policy(value)
             close = get_close_matches(name, _KNOWN, 1, _CLOSE) if name else []
@@ -110,7 +100,7 @@ def node_policies(templates: TemplateSet) -> Iterator[Finding]:
     judged: set[Resource] = set()
     for group in templates.resources("AWS::EKS::Nodegroup"):
         taken = templates.target(group.properties.get("NodeRole"), group.file)
-        if taken is not None and taken.type == _ROLE and taken not in judged:
+        if taken is not None and taken.type == ROLE and taken not in judged:
             judged.add(taken)
             yield from _needed(taken, templates)
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 120
 _MAX_DIGITS = 20
-_PLACEHOLDER = re.compile(r"\$|\{\{|<[A-Za-z_]")
+_PLACEHOLDER = re.compile(r"\$|\{\{|<[A-Za-z_]|PLACEHOLDER")
 
 
 def text(value: "Json") -> str | None:

@@ -2,10 +2,20 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from megatron_eks.catalog.environment import NEEDLESS, Verdict, is_secret, judge
-from megatron_eks.config.errors import Code, Finding, Level
-from megatron_eks.rules.values import is_placeholder, mapping, shown, text
+from megatron_eks.catalog.environment import NEEDLESS, POLICIES, Verdict, is_secret
+from megatron_eks.catalog.environment_verdicts import (
+    ABOUT_EFA,
+    DEPENDS_ON_VALUE,
+    Context,
+    judge_any,
+)
+from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.rules.hardware import instance_types, type_names
+from megatron_eks.rules.megatron_runs import splits_layers, uses_fsdp
+from megatron_eks.rules.secret_words import kind_of_secret
+from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import EFA, GPU, Container, Manifest, Pod, Variable
 
 # What the operator or torchrun sets for each rank; outside a PyTorchJob somebody has to.
@@ -15,37 +25,14 @@ RENDEZVOUS = re.compile(
     r"|TORCHELASTIC_(ERROR_FILE|MAX_RESTARTS|RESTART_COUNT|RUN_ID|USE_AGENT_STORE)"
 )
 
-# These are wrong because of EFA and its plugin, so only where a container has an EFA device.
-ABOUT_EFA = re.compile(
-    r"FI_.*|RDMAV_FORK_SAFE|NCCL_(PROTO|ALGO|IB_DISABLE|NET|NET_PLUGIN|TUNER_PLUGIN)"
-    r"|NCCL_(BUFFSIZE|P2P_NET_CHUNKSIZE|MIN_NCHANNELS|IB_\w+|NET_GDR_\w+|SOCKET_NTHREADS"
-    r"|NSOCKS_PERTHREAD|NET_PLUGIN)|OFI_NCCL_.*"
-)
-
 # These are wrong because of NVLink, which GPUs of the G families lack.
 _ABOUT_NVLINK = frozenset({"NCCL_P2P_DISABLE", "NCCL_NVLS_ENABLE"})
-_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 _FEWEST_EFA_WITH_NVLINK = 4
 
-# Written out, but what the library does anyway.
-AS_BY_DEFAULT = {
-    "CUDA_LAUNCH_BLOCKING": frozenset("0"),
-    "NCCL_IB_DISABLE": frozenset("0"),
-    "NCCL_NVLS_ENABLE": frozenset("12"),
-    "NCCL_P2P_DISABLE": frozenset("0"),
-    "NCCL_SHM_DISABLE": frozenset("0"),
-    "FI_EFA_USE_HUGE_PAGE": frozenset("1"),
-}
-
-_TOKENS = {
-    "hugging_face": "a Hugging Face token",
-    "aws": "an AWS access key",
-    "github": "a GitHub token",
-}
-_TOKEN = re.compile(
-    r"\b(?:(?P<hugging_face>hf_[A-Za-z0-9]{30,})|(?P<aws>(?:AKIA|ASIA)[A-Z0-9]{16})"
-    r"|(?P<github>gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{60,}))\b"
+_EXPORTED = re.compile(
+    r"(?:\bexport|(?<!\S)-x)\s+(?P<name>[A-Za-z_]\w*)=(?P<value>\"[^\"]*\"|'[^']*'|[^\s\"';&|]*)"
 )
+
 _TOKEN_FLAG = re.compile(
     r"(?<![\w-])(?P<flag>--(?:hf|hugging[_-]?face|hub|api)[_-](?:token|key))"
     r"(?:(?:=|[ \t]+)(?P<value>\S+)|$)"
@@ -64,53 +51,109 @@ def refused_variables(manifest: Manifest) -> Iterator[Finding]:
     for pod in manifest.pods:
         for container in pod.containers:
             if container.is_init or not (operator or container.names(GPU)):
+                # mpirun hands on what its launcher names to pods that have the GPUs.
+                if manifest.kind == "MPIJob" and not container.is_init:
+                    yield from _handed_on(container, manifest)
                 continue
-            for variable in container.variables:
-                rendezvous = RENDEZVOUS.fullmatch(variable.name) is not None
+            for path, name, value in (*_listed(container), *_on_the_line(container)):
+                rendezvous = RENDEZVOUS.fullmatch(name) is not None
                 lone = len(manifest.pods) == 1 and (pod.replicas or 1) == 1
-                local = lone and variable.value == "lo"
+                local = lone and value == "lo"
                 if (operator or not rendezvous) and not local:
-                    yield from _judged(variable, container, pod, level)
+                    yield from _judged(_Set(path, name, value), container, pod, level)
 
 
-def _judged(variable: Variable, container: Container, pod: Pod, level: Level) -> Iterator[Finding]:
+@dataclass(frozen=True)
+class _Set:
+    """A variable, where it is set, and to what; None for what comes from elsewhere."""
+
+    path: Path
+    name: str
+    value: str | None
+
+
+def _listed(container: Container) -> Iterator[tuple[Path, str, str | None]]:
+    for each in container.variables:
+        yield (*container.path, "env", each.index), each.name, each.value
+
+
+def _on_the_line(container: Container) -> Iterator[tuple[Path, str, str | None]]:
+    """Return what a shell exports, and what mpirun hands on (its option -x)."""
+    words = container.words
+    for (path, word), (_, before) in zip(words, [((), ""), *words], strict=False):
+        if before == "-x" and "=" in word:
+            name, _, value = word.partition("=")
+            yield path, name, value
+        for match in _EXPORTED.finditer(word) if "=" in word else ():
+            yield path, match["name"], match["value"].strip("\"'")
+
+
+def _handed_on(launcher: Container, manifest: Manifest) -> Iterator[Finding]:
+    workers = [(each, pod) for pod in manifest.pods for each in pod.containers if each.names(GPU)]
+    for path, name, value in _on_the_line(launcher):
+        if workers and not RENDEZVOUS.fullmatch(name):
+            # Benchmarks try things out by this option.
+            yield from _judged(_Set(path, name, value), *workers[0], Level.WARNING)
+
+
+def _judged(variable: _Set, container: Container, pod: Pod, level: Level) -> Iterator[Finding]:
     name, value = variable.name, variable.value
-    if _is_harmless(variable, container, pod):
+    if _is_harmless(name, value, container, pod):
         return
-    policy = judge(name, value or "", host_network=pod.host_network)
-    path = (*container.path, "env", variable.index)
+    policy = judge_any(name, value or "", _contexts(container, pod))
     if policy.verdict in {Verdict.REFUSED, Verdict.NO_EFFECT}:
         found = f"{shown(name)}: {policy.reason}"
-        weight = Level.WARNING if name in NEEDLESS else level
-        yield Finding(Code.REFUSED_VARIABLE, path, found, policy.instead, weight)
+        here_alone = policy.verdict is Verdict.NO_EFFECT and policy is not POLICIES.get(name)
+        weight = Level.WARNING if name in NEEDLESS or here_alone else level
+        yield Finding(Code.REFUSED_VARIABLE, variable.path, found, policy.instead, weight)
     elif policy.verdict is Verdict.ADVISED_AGAINST:
-        found = f"{shown(name)}: {policy.reason}"
-        yield Finding(Code.VARIABLE_ADVISED_AGAINST, path, found, policy.instead, Level.WARNING)
+        found, code = f"{shown(name)}: {policy.reason}", Code.VARIABLE_ADVISED_AGAINST
+        yield Finding(code, variable.path, found, policy.instead, Level.WARNING)
 
 
-def _is_harmless(variable: Variable, container: Container, pod: Pod) -> bool:
+def _is_harmless(name: str, value: str | None, container: Container, pod: Pod) -> bool:
     """Tell whether nothing can be held against a variable here, whatever the catalogue says."""
-    name, value = variable.name, variable.value
     unknown = value is None or is_placeholder(value)
     if name.endswith("_SOCKET_IFNAME"):
         # Names of a node's interfaces differ; that eth0 is none of them holds for every EKS AMI.
         return unknown or (pod.host_network and value not in {"eth0", "=eth0"})
     if name.startswith("PET_"):
         return not RENDEZVOUS.fullmatch(name)
-    by_default = value in AS_BY_DEFAULT.get(name, ())
     # Secrets are the business of `secrets`, for every container.
-    elsewhere = is_secret(name, value or "?") or (name == "FI_PROVIDER" and unknown)
+    elsewhere = is_secret(name, value or "?") or (unknown and name in DEPENDS_ON_VALUE)
     no_efa = ABOUT_EFA.fullmatch(name) is not None and not container.names(EFA)
     no_nvlink = name in _ABOUT_NVLINK and not _has_nvlink(container, pod)
-    return by_default or elsewhere or no_efa or no_nvlink
+    return elsewhere or no_efa or no_nvlink
+
+
+def _contexts(container: Container, pod: Pod) -> list[Context]:
+    """Return where a variable will be: on each type that the pod allows, or on any."""
+    mounts = items(container.body.get("volumeMounts")) or []
+    shared = {
+        text(volume.get("name"))
+        for each in items(pod.spec.get("volumes")) or []
+        if "persistentVolumeClaim" in (volume := mapping(each) or {})
+    }
+    places = tuple(
+        path
+        for each in mounts
+        if text((mount := mapping(each) or {}).get("name")) in shared
+        and (path := text(mount.get("mountPath")))
+    )
+    anywhere = Context(
+        host_network=pod.host_network,
+        splits_layers=splits_layers(container),
+        fsdp=uses_fsdp(container),
+        shared=places,
+    )
+    return [replace(anywhere, instance=each) for each in instance_types(pod)] or [anywhere]
 
 
 def _has_nvlink(container: Container, pod: Pod) -> bool:
     """Tell whether the container's GPUs surely have NVLink: by type, or by many EFA devices."""
-    selector = mapping(pod.spec.get("nodeSelector")) or {}
-    types = [name for label in _TYPE_LABELS if (name := text(selector.get(label))) is not None]
-    if types:
-        return all(name.startswith("p") for name in types)
+    names = type_names(pod)
+    if names:
+        return all(name.startswith("p") for name in names)
     return (container.amount(EFA) or 0) >= _FEWEST_EFA_WITH_NVLINK
 
 
@@ -152,12 +195,6 @@ def _secret_in_word(word: str, next_word: str) -> str | None:
     value = (next_word if alone else flag["value"] or "").strip("\"'")
     given = value and not value.startswith("-") and not is_placeholder(value)
     return f"a secret after {flag['flag']}" if given else None
-
-
-def kind_of_secret(value: str) -> str | None:
-    """Say what a value surely is by its form: a token or key of a known service."""
-    match = _TOKEN.search(value)
-    return _TOKENS[match.lastgroup] if match and match.lastgroup else None
 
 
 def duplicate_variables(manifest: Manifest) -> Iterator[Finding]:

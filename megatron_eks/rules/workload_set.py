@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from megatron_eks.config.errors import Code, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import is_absent, items, mapping, shown, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest, Pod
 
 Labels = Mapping[str, Json]
@@ -29,7 +29,8 @@ def services(together: ManifestSet) -> Iterator[Found]:
     """
     for service in together.of("Service"):
         selector = mapping(service.spec.get("selector")) or {}
-        if not selector:
+        # What EKS installs there is in no file.
+        if not selector or service.namespace == "kube-system":
             continue
         pods = _pods_beside(service, together)
         chosen = [pod for manifest, pod in pods if _selects(selector, _labels(manifest, pod))]
@@ -46,6 +47,28 @@ def services(together: ManifestSet) -> Iterator[Found]:
             yield service, finding
 
 
+def selectors(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a network policy or disruption budget that selects no pod beside it, but nearly.
+
+    Kubernetes, "Network Policies" and "Specifying a Disruption Budget": it protects nothing then.
+    """
+    for each in together.of("NetworkPolicy", "PodDisruptionBudget"):
+        key = "podSelector" if each.kind == "NetworkPolicy" else "selector"
+        body = mapping(each.spec.get(key)) or {}
+        labels = mapping(body.get("matchLabels")) or {}
+        pods = _pods_beside(each, together)
+        if not labels or any(_selects(labels, _labels(manifest, pod)) for manifest, pod in pods):
+            continue
+        near = [
+            (name, pod.labels[name]) for name in labels for _, pod in pods if name in pod.labels
+        ]
+        if near and each.namespace != "kube-system":
+            name, value = near[0]
+            found = f"no pod beside it has these labels; {name} is {shown(value)} there"
+            path, remedy = ("spec", key, "matchLabels"), "select a pod's labels"
+            yield each, each.find(Code.SELECTS_NOTHING, path, found, remedy, Level.WARNING)
+
+
 def _named_ports(service: Manifest, pods: list[Pod]) -> Iterator[Found]:
     known = {
         text((mapping(port) or {}).get("name"))
@@ -55,7 +78,7 @@ def _named_ports(service: Manifest, pods: list[Pod]) -> Iterator[Found]:
     }
     for index, value in enumerate(items(service.spec.get("ports")) or []):
         name = text((mapping(value) or {}).get("targetPort"))
-        if name is not None and not name.isdigit() and name not in known:
+        if name is not None and not (name.isdigit() or is_placeholder(name) or name in known):
             found = f"no container has a port named {shown(name)}"
             names = ", ".join(sorted(filter(None, known))) or "none"
             path = ("spec", "ports", index, "targetPort")
@@ -179,7 +202,7 @@ def _restricted(
     if 0 in (context.get("runAsUser"), outer.get("runAsUser")):
         yield "runAsUser", "user 0"
     profile = mapping(context.get("seccompProfile") or outer.get("seccompProfile")) or {}
-    if profile.get("type") not in {"RuntimeDefault", "Localhost"}:
+    if profile.get("type") not in ("RuntimeDefault", "Localhost"):
         yield "seccompProfile", "no seccompProfile"
 
 

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from megatron_eks.config.errors import Code, Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.quantity import quantity
-from megatron_eks.rules.values import is_absent, items, mapping, number, text
+from megatron_eks.quantity import quantity
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, text
 
 GPU = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
@@ -74,6 +74,11 @@ class Container:
         """Tell whether the command line starts torchrun."""
         return any(_LAUNCHER.search(word) for _, word in self.words)
 
+    @cached_property
+    def line(self) -> str:
+        """Command and arguments in one text."""
+        return " ".join(word for _, word in self.words)
+
     def names(self, resource: str) -> bool:
         """Tell whether it asks for a resource, in whatever amount but none."""
         given = [self.amounts(kind).get(resource) for kind in ("limits", "requests")]
@@ -83,6 +88,14 @@ class Container:
         """Return its requests or limits as they are written."""
         resources = mapping(self.body.get("resources")) or {}
         return mapping(resources.get(kind)) or {}
+
+    def requested(self, resource: str) -> Fraction:
+        """Return what it keeps a node's share of; without a request its limit is one."""
+        for kind in ("requests", "limits"):
+            value = self.amounts(kind).get(resource)
+            if not is_absent(value):
+                return quantity(value) or Fraction(0)
+        return Fraction(0)
 
     def amount(self, resource: str) -> Fraction | None:
         """Return how much of a resource it may use; a device's request is its limit."""
@@ -159,7 +172,8 @@ class Manifest:
     @cached_property
     def namespace(self) -> str | None:
         """Its namespace; None where it is said elsewhere, or there is none."""
-        return text((mapping(self.body.get("metadata")) or {}).get("namespace"))
+        name = text((mapping(self.body.get("metadata")) or {}).get("namespace"))
+        return None if name is None or is_placeholder(name) else name
 
     @cached_property
     def labels(self) -> "Mapping[str, Json]":

@@ -8,7 +8,7 @@ import pytest
 
 from megatron_eks.build_context import context_files
 from megatron_eks.catalog import pins
-from megatron_eks.catalog.environment import refused
+from megatron_eks.catalog.environment_verdicts import Context, refused
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.job import PROGRAMS
 from megatron_eks.plan.platform import POD_UID
@@ -79,7 +79,7 @@ def test_environment_breaks_no_run(image, instructions):
     """Only the plugin's name is set, because the base image's own would keep NCCL off EFA."""
     environment = merged(instructions, "ENV")
     exceptions = {"megatron": {"NCCL_NET_PLUGIN": "ofi"}, "fsdp": {}}[image]
-    flagged = refused(environment, host_network=False)
+    flagged = refused(environment, Context())
     assert {name: environment[name] for name in flagged} == exceptions
     assert environment["HOME"] == "/tmp"  # noqa: S108 -- the one place where a pod may write
 

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from charts import composition
-from megatron_eks.catalog import environment
+from megatron_eks.catalog import environment_verdicts
 from megatron_eks.config.load import read_documents
 from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.resources import Resources
@@ -177,7 +177,7 @@ def test_torchrun_gets_its_rendezvous_from_the_operator(job):
 def test_the_environment_sets_nothing_that_is_refused(job):
     """No variable that breaks a run, and none that the operator sets."""
     env = {entry["name"]: entry["value"] for entry in container(job)["env"]}
-    assert environment.refused(env, host_network=False) == {}
+    assert environment_verdicts.refused(env, environment_verdicts.Context()) == {}
     assert not env.keys() & INJECTED
     assert env == training_job().env
 

@@ -7,7 +7,7 @@ import pytest
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.local.kubernetes import nodes
 from megatron_eks.plan.resources import gpu_resources
-from megatron_eks.rules.quantity import quantity
+from megatron_eks.quantity import quantity
 from tests.charts.rendered import cluster
 
 LAYERS = "topology.k8s.aws/network-node-layer-"

@@ -8,6 +8,7 @@ from tests.local_aws.brought import bring
 from tests.local_aws.stacks import Stacks
 from tests.stacks.synthesis import cluster_file, synthesise, write_sources
 
+# No command line runs here, but half a minute is too long for the inner loop.
 pytestmark = pytest.mark.tools
 
 PARTS = ("Network", "Storage", "Images", "Cluster", "Observability")
@@ -20,13 +21,19 @@ def sources(tmp_path_factory):
 
 
 def everything(cluster):
-    """Two zones, EFS, data repositories and builds from GitHub, which no example has."""
+    """Have two zones, EFS, and no way out but a bastion, which no example has."""
     for edit in (
         variations.two_zones,
         variations.homes,
-        variations.github,
+        variations.without_a_way_out,
     ):
         edit(cluster)
+
+
+def linked(cluster):
+    """Link folders with S3, and build from GitHub."""
+    variations.repositories(cluster)
+    variations.github(cluster)
 
 
 def described(name, folder):
@@ -34,11 +41,11 @@ def described(name, folder):
     if name in examples.NAMES:
         return read_mapping(examples.copy(name, folder).read_text(), "cluster.yaml").value
     cluster = cluster_file()
-    {"everything": everything, "repositories": variations.repositories}[name](cluster)
+    {"everything": everything, "linked": linked}[name](cluster)
     return cluster
 
 
-@pytest.mark.parametrize("name", [*examples.NAMES, "everything", "repositories"])
+@pytest.mark.parametrize("name", [*examples.NAMES, "everything", "linked"])
 def test_a_cluster_comes_and_goes(aws, sources, tmp_path, name):
     """Each stack is made of its template, is the same when asked for again, and is deleted."""
     cluster = bring(aws, described(name, tmp_path / "example"))

@@ -174,7 +174,7 @@ MISTAKES = {
     "an address range that is none": (
         "AWS::EC2::VPC",
         {"CidrBlock": "10.0.0.0/99"},
-        "This is not a valid CIDR block",
+        "MEKS-0564",
     ),
     "a repository's name in capitals": (
         "AWS::ECR::Repository",

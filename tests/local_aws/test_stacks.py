@@ -78,6 +78,22 @@ def test_a_failed_creation_takes_back_what_it_made(aws, stacks):
         stacks.update("broken", {"First": logs("/broken")})
 
 
+def test_events_are_told_in_their_order(stacks):
+    """The latest first, and no two in one millisecond, by which clients sort them."""
+    stacks.create("told", {"First": parameter("a"), "Second": parameter("b", DependsOn="First")})
+    events = stacks.client.describe_stack_events(StackName="told")["StackEvents"]
+    assert [(each["LogicalResourceId"], each["ResourceStatus"]) for each in events] == [
+        ("told", "CREATE_COMPLETE"),
+        ("Second", "CREATE_COMPLETE"),
+        ("Second", "CREATE_IN_PROGRESS"),
+        ("First", "CREATE_COMPLETE"),
+        ("First", "CREATE_IN_PROGRESS"),
+        ("told", "CREATE_IN_PROGRESS"),
+    ]
+    milliseconds = [int(each["Timestamp"].timestamp() * 1000) for each in events]
+    assert milliseconds == sorted(set(milliseconds), reverse=True)
+
+
 def test_a_failed_update_goes_back_to_what_was(aws, stacks):
     """Values, replaced resources and outputs are those of before."""
     stacks.create("back", {"Logs": logs("/back/one", 30), "Note": parameter("a")})
@@ -93,6 +109,39 @@ def test_a_failed_update_goes_back_to_what_was(aws, stacks):
     assert (group["logGroupName"], group["retentionInDays"]) == ("/back/one", 30)
     value = aws.client("ssm", REGION).get_parameter(Name=before["Note"])["Parameter"]["Value"]
     assert value == "a"
+
+
+def test_what_was_half_made_is_taken_back_too(aws, stacks):
+    """A role whose second policy is refused does not stay with its first."""
+    trust = {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Principal": {"Service": "ec2.amazonaws.com"},
+                "Action": "sts:AssumeRole",
+            }
+        ],
+    }
+    read = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}],
+    }
+    role = {
+        "Type": "AWS::IAM::Role",
+        "Properties": {
+            "RoleName": "half-made",
+            "AssumeRolePolicyDocument": trust,
+            "Policies": [
+                {"PolicyName": "good", "PolicyDocument": read},
+                {"PolicyName": "bad", "PolicyDocument": {"Statement": "nothing"}},
+            ],
+        },
+    }
+    assert stacks.create("half", {"Role": role}) == "ROLLBACK_COMPLETE"
+    assert "MalformedPolicyDocument" in stacks.reasons("half", "CREATE_FAILED")["Role"]
+    roles = [each["RoleName"] for each in aws.client("iam", REGION).list_roles()["Roles"]]
+    assert "half-made" not in roles
 
 
 def test_without_rollback_a_failure_is_left_to_be_looked_at(aws, stacks):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from megatron_eks.catalog.environment import POLICIES, Verdict, refused
+from megatron_eks.catalog.environment import POLICIES, Verdict
+from megatron_eks.catalog.environment_verdicts import Context, refused
 from megatron_eks.plan.job import MIB
 
 P4DE = {"instance_type: p4d.24xlarge": "instance_type: p4de.24xlarge"}
@@ -85,7 +86,7 @@ def test_no_rendezvous_option(job):
 def test_environment_is_what_the_policy_sets(job):
     """Nothing refused, and nothing the policy does not know as set."""
     env = job().env
-    assert refused(env, host_network=False) == {}
+    assert refused(env, Context()) == {}
     assert {name for name in env if POLICIES[name].verdict is not Verdict.SET} == set()
     assert env["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
     assert env["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
@@ -118,8 +119,8 @@ def test_memory_is_compared_with_the_pools_gpu(job):
     """The same job has twice the room on p4de."""
     small, large = job().training.memory, job(on=P4DE).training.memory
     assert small.per_gpu_bytes == large.per_gpu_bytes
-    assert small.capacity_bytes == 40346 * MIB
-    assert large.capacity_bytes == 81050 * MIB
+    assert small.capacity_bytes == (40346 - 3072) * MIB
+    assert large.capacity_bytes == (81050 - 3072) * MIB
 
 
 def test_model_mapping_overrides_a_preset(job):

@@ -1,6 +1,6 @@
 """A job's directories, ready to train; the programs' Python; an S3 that can fail."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import checkpoint_sync
@@ -8,9 +8,11 @@ import pytest
 import s3_store
 
 from megatron_eks.project import ROOT
-from tests.programs import prepare_files, s3_world
+from tests.programs import prepare_files, s3_world, saved
 from tests.programs.megatron_files import Job
+from tests.programs.run_program import Ended
 from tests.programs.s3_world import World
+from tests.programs.sync_pair import Pair
 from tests.programs.trainer_files import Run
 
 
@@ -59,6 +61,13 @@ def sync(s3: World, monkeypatch: pytest.MonkeyPatch):
     assert s3.proxy.requests == []
     monkeypatch.setattr(s3_store, "_PAUSE_SECONDS", 0.01)
     return lambda *words: s3_world.call("checkpoint_sync", checkpoint_sync.main, *words)
+
+
+@pytest.fixture
+def pair(sync: Callable[..., Ended], s3: World, tmp_path: Path) -> Pair:
+    """Return two machines and the S3 between them; a training on one has saved once."""
+    saved.megatron(tmp_path / "near", 500, size=200_000)
+    return Pair(sync, s3, tmp_path / "near", tmp_path / "far")
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ import bridge_config
 import pytest
 
 from tests.programs import saved
+from tests.programs.bridge_job import JOB
 from tests.programs.run_program import run
 from tests.programs.s3_world import BUCKET, URI
-from tests.programs.test_train_bridge import JOB
 from tests.programs.test_train_bridge import config as config  # noqa: PLC0414 -- a fixture
 from tests.programs.trainer_files import Run
 

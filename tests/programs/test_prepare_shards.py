@@ -1,8 +1,12 @@
 """Shards, joined by whoever is last, are what one process would have written."""
 
+import fcntl
 import gzip
 import json
+import re
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -97,6 +101,31 @@ def test_joined_by_another_meanwhile(tmp_path, words, whole):
     assert run(*rest, "--shard-index", 1).summary["documents"] == 3699
     assert data(prefix) == data(whole)
     assert not list(tmp_path.glob("*shard*"))
+
+
+def test_signal_ends_the_wait_for_the_join(tmp_path, words):
+    """While another process joins, there is nothing to finish first."""
+    prefix = tmp_path / "out"
+    rest = (*words, "--output-prefix", prefix, "--shards", 2)
+    run(*rest, "--shard-index", 0)
+    with (
+        Path(f"{prefix}.lock").open("a") as lock,
+        subprocess.Popen(  # noqa: S603 -- the program under test
+            command(*rest, "--shard-index", 1), stdout=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        deadline = time.monotonic() + 60
+        while f" -> FLOCK  ADVISORY  WRITE {process.pid} " not in re.sub(
+            r"^\d+:", "", Path("/proc/locks").read_text(), flags=re.MULTILINE
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    last = json.loads(out.splitlines()[-1])["findings"][-1]
+    assert last == "warning a signal: ended the work - continue with --resume"
 
 
 def test_shard_is_done_once(tmp_path, words, whole):

@@ -1,52 +1,17 @@
 """checkpoint_sync where S3, the network or the disk fails: nothing lost, nothing half visible."""
 
 import resource
-import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from tests.programs import saved
-from tests.programs.run_program import Ended, command, run
-from tests.programs.s3_world import URI, World
+from tests.programs.run_program import command
+from tests.programs.s3_world import URI
+from tests.programs.sync_pair import MANIFEST
 
 DATA = r"iter_0000500/[0-9a-f]{16}/"
-MANIFEST = "PUT .*/iter_0000500/manifest.json"
-
-
-@pytest.fixture
-def pair(sync, s3, tmp_path):
-    """Return two machines and the S3 between them; a training on one has saved once."""
-    saved.megatron(tmp_path / "near", 500, size=200_000)
-    return Pair(sync, s3, tmp_path / "near", tmp_path / "far")
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two directories that share a run in S3."""
-
-    sync: Callable[..., Ended]
-    s3: World
-    near: Path
-    far: Path
-
-    def is_whole(self) -> bool:
-        """Tell whether what was pushed can be verified and pulled, byte for byte."""
-        self.s3.heal()
-        assert self.sync("verify", self.near, URI).code == 0
-        assert self.sync("pull", self.far, URI).code == 0
-        pulled, pushed = (path / "iter_0000500" for path in (self.far, self.near))
-        return saved.content(pulled) == saved.content(pushed)
-
-
-def elsewhere(*words):
-    """Return an action of another process."""
-    return lambda: run("checkpoint_sync.py", *words)
 
 
 @pytest.mark.parametrize("how", ["503", "cut request", "cut answer", "lose answer"])
@@ -158,87 +123,6 @@ def test_object_that_vanished_stops_a_pull(pair):
     assert done.code == 4
     assert "__1_0.distcp: this object of the checkpoint is missing" in done.findings[0]
     assert not (pair.far / "iter_0000500").exists()
-
-
-def test_checkpoint_that_is_pruned_during_a_pull_gives_way_to_the_newer(pair):
-    """`latest` moves on and the old one goes while it is fetched: the newer one is pulled."""
-    pair.sync("push", pair.near, URI)
-
-    def prune_meanwhile():
-        saved.megatron(pair.near, 600)
-        run("checkpoint_sync.py", "push", pair.near, URI, "--keep-last", "1")
-
-    pair.s3.before("HEAD .*iter_0000500/.*__1_0.distcp", prune_meanwhile)
-    done = pair.sync("pull", pair.far, URI)
-    assert (done.code, done.summary["pulled"]) == (0, "iter_0000600")
-    assert [path.name for path in pair.far.glob("iter_*")] == ["iter_0000600"]
-
-
-def test_checkpoint_that_retention_removes_during_a_push_is_not_published(pair):
-    """Local retention does not wait for S3."""
-    pair.s3.before("PUT .*__0_0.distcp", lambda: shutil.rmtree(pair.near / "iter_0000500"))
-    done = pair.sync("push", pair.near, URI)
-    assert done.code == 4
-    assert "went away while it was sent" in done.findings[0]
-    assert pair.s3.proxy.seen(MANIFEST) == []
-
-
-def test_file_that_changes_during_a_push_is_not_published(pair):
-    """The checksum was taken before; what S3 then holds is something else."""
-    file = pair.near / "iter_0000500" / "__1_0.distcp"
-    pair.s3.before("PUT .*__0_0.distcp", lambda: file.write_bytes(bytes(200_000)))
-    done = pair.sync("push", pair.near, URI)
-    assert done.code == 4
-    assert "it changed while it was sent" in done.findings[0]
-    assert pair.s3.proxy.seen(MANIFEST) == []
-
-
-def test_two_writers_of_the_same_checkpoint_both_succeed(pair):
-    """The second finds the first one's manifest, written between its look and its own write."""
-    pair.s3.before(MANIFEST, elsewhere("push", pair.near, URI))
-    assert pair.sync("push", pair.near, URI).code == 0
-    assert len(pair.s3.proxy.seen(MANIFEST)) == 2
-    assert pair.is_whole()
-
-
-def test_two_writers_of_different_checkpoints_do_not_mix(pair, tmp_path):
-    """The first manifest stays, its files are untouched, and the other writer is told."""
-    other = tmp_path / "other"
-    saved.megatron(other, 500, seed=1)
-    pair.s3.before(MANIFEST, elsewhere("push", pair.near, URI))
-    done = pair.sync("push", other, URI)
-    assert done.code == 4
-    assert "another checkpoint of this name is there already" in done.findings[0]
-    assert pair.is_whole()
-
-
-def test_two_writers_of_the_pointer_leave_the_newer(pair, tmp_path):
-    """Whoever writes `latest` in between, it ends at the newest checkpoint."""
-    pair.sync("push", pair.near, URI)
-    newer, newest = tmp_path / "newer", tmp_path / "newest"
-    saved.megatron(newer, 600)
-    saved.megatron(newest, 700)
-    pair.s3.before("PUT .*/latest", elsewhere("push", newest, URI))
-    assert pair.sync("push", newer, URI).code == 0
-    assert pair.s3.json("latest")["name"] == "iter_0000700"
-
-
-def test_many_writers_at_once_lose_nothing(pair, tmp_path):
-    """Four at a time: every checkpoint is whole, and the pointer names the newest."""
-    roots = [tmp_path / f"run-{step}" for step in range(100, 500, 100)]
-    for root, step in zip(roots, range(100, 500, 100), strict=True):
-        saved.megatron(root, step)
-    processes = [
-        subprocess.Popen(  # noqa: S603 -- the program under test
-            command("checkpoint_sync.py", "push", root, URI),
-            stdout=subprocess.DEVNULL,
-        )
-        for root in roots
-    ]
-    assert [process.wait(timeout=240) for process in processes] == [0] * 4
-    assert pair.s3.json("latest")["step"] == 400
-    done = pair.sync("verify", tmp_path, URI, "--all")
-    assert (done.code, len(done.summary["verified"])) == (0, 4)
 
 
 def test_full_disk_leaves_nothing_visible_and_a_pull_goes_on(pair):

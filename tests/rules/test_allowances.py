@@ -47,7 +47,7 @@ def test_a_resource_allows_by_its_metadata(tmp_path):
     path.write_text(json.dumps(templates["Storage"]))
     code, lines = check(path)
     assert code == 0
-    assert [line.split()[0] for line in lines] == ["allowed", "allowed"]
+    assert [line.split()[0] for line in lines] == ["allowed"]
 
 
 @pytest.mark.parametrize(

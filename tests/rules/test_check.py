@@ -23,6 +23,7 @@ metadata: {name: bad}
 spec:
   containers:
     - image: nginx
+      name: nginx
 """
 LATEST = (
     "Pod/bad.spec.containers[0].image: 'nginx' is whatever was pushed last - "
@@ -56,12 +57,14 @@ def test_warnings_pass(tmp_path):
 def test_errors_fail(tmp_path, capsys):
     """Errors come first, each at the line where its object starts; the exit code is 2."""
     job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: bad}\n"
-    job += "spec: {template: {spec: {restartPolicy: Never, containers: [{image: nginx}]}}}\n"
+    job += (
+        "spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: nginx}]}}}\n"
+    )
     (tmp_path / "a.yaml").write_text(f"{BAD_POD}---\n---\n{job}")
     assert check(tmp_path / "a.yaml") == (
         2,
         [
-            f"error MEKS-0609 {tmp_path}/a.yaml:10 "
+            f"error MEKS-0609 {tmp_path}/a.yaml:11 "
             + LATEST.replace("Pod/bad.spec", "Job/bad.spec.template.spec"),
             f"warning MEKS-0609 {tmp_path}/a.yaml:2 {LATEST}",
         ],
@@ -176,7 +179,7 @@ def test_names_cannot_break_the_output(tmp_path):
     """Whatever a foreign file calls things, a finding is one printable line."""
     name = "bad\n\x1b[31m\ud800"
     pod: Any = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
-    pod["spec"] = {"containers": [{"image": "nginx"}]}
+    pod["spec"] = {"containers": [{"name": "a", "image": "nginx"}]}
     (tmp_path / "pod.json").write_text(json.dumps(pod))
     _, (line,) = check(tmp_path)
     assert line.isprintable()
@@ -206,6 +209,8 @@ def test_texts_for_template_engines_are_ignored(tmp_path):
     (tmp_path / "env.template").write_text("A=1\n: [")
     other = tmp_path / "other.yaml"
     other.write_text("{{ if .Values.on }}\nkind: Pod\n{{ end }}\n")
+    (tmp_path / "envsubst.yaml").write_text("kind: Pod\nmetadata: {name: ${NAME}}\n")
+    (tmp_path / "terraform.yaml").write_text("kind: Pod\n%{ if on }\nmetadata: {}\n%{ endif }\n")
     assert check(tmp_path) == (0, [])
     code, (line,) = check(other)
     assert (code, line.split(":")[0]) == (2, f"error MEKS-0002 {other}")
@@ -251,7 +256,7 @@ def test_a_file_is_read_only_to_find_a_line():
         findings_in_templates([Document("Network", cases.good_templates()["Network"])], read) == []
     )
     assert reads == []
-    pod["spec"] = {"containers": [{"image": "nginx"}]}
+    pod["spec"] = {"containers": [{"name": "a", "image": "nginx"}]}
     (finding,) = findings_in_manifests([Document("pod.yaml", pod)], read)
     assert (reads, finding.line) == (["pod.yaml"], 2)
     (finding,) = findings_in_templates([Document("Cluster", bad)], read)
@@ -259,3 +264,12 @@ def test_a_file_is_read_only_to_find_a_line():
         ["Cluster"],
         read("Cluster").splitlines().index('  "Gpu": {') + 1,
     )
+
+
+def test_what_concerns_no_resource_has_a_line_too(tmp_path):
+    """A section with a slip in its name is found where it stands."""
+    path = tmp_path / "t.yaml"
+    path.write_text("Resources:\n  A: {Type: 'AWS::EC2::InternetGateway'}\nOutput:\n  B: {}\n")
+    code, (line,) = check(path)
+    assert code == 2
+    assert line.startswith(f"error MEKS-0560 {path}:3 Output: ")

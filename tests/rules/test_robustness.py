@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megatron_eks.config.errors import Finding, Level
@@ -78,6 +78,7 @@ def are_lines(findings: Iterator[Finding]) -> bool:
     return all("\n" not in finding.found + finding.remedy for finding in findings if str(finding))
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_anything_as_a_template(value):
     """Any JSON may stand where a template, its resources or their properties are expected."""
@@ -90,6 +91,7 @@ def test_anything_as_a_template(value):
     assert are_lines(check_template({"Resources": resources}))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(list(places(TEMPLATES))), JSON), min_size=1, max_size=3))
 def test_anything_inside_templates(changes):
     """Any JSON may stand anywhere in templates that are otherwise good."""
@@ -99,12 +101,14 @@ def test_anything_inside_templates(changes):
     assert are_lines(check_templates(templates))
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_anything_as_a_manifest(value):
     """Any JSON may stand where an object or its spec is expected."""
     assert are_lines(check_manifests([value, POD | {"spec": value}, JOB | {"spec": value}]))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(list(places(JOB))), JSON), min_size=1, max_size=3))
 def test_anything_inside_a_job(changes):
     """Any JSON may stand anywhere in a job that is otherwise good."""

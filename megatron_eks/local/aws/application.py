@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
+from botocore.exceptions import ClientError
+
 from megatron_eks.local.aws.values import ACCOUNT, Object
 
 if TYPE_CHECKING:
@@ -15,14 +17,14 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 FAILURES_PATH = "/local-aws/failures"
-_HEALTH_PATH = "/local-aws/health"
 _BAD = "400 Bad Request"
 
 
 def application() -> "Application":
     """Set up the services and return what answers requests; once in a process."""
-    # Before moto is imported, which reads it once.
+    # Before moto is imported, which reads them once. No page in a browser has business here.
     os.environ["MOTO_ACCOUNT_ID"] = ACCOUNT
+    os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"
     from moto.moto_server.werkzeug_app import (  # noqa: PLC0415 -- see above
         DomainDispatcherApplication,
         create_backend_app,
@@ -38,8 +40,6 @@ def application() -> "Application":
 
     def answer(environ: Object, start_response: Callable[..., object]) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
-        if path == _HEALTH_PATH:
-            return _say(start_response, "200 OK", {"status": "running"})
         if path == FAILURES_PATH:
             body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             try:
@@ -47,29 +47,43 @@ def application() -> "Application":
             except (KeyError, TypeError, ValueError) as error:
                 return _say(start_response, _BAD, {"message": repr(error)})
             return _say(start_response, "200 OK", {})
-        try:
-            found: Iterable[bytes] = services(environ, start_response)
-        except Exception as error:  # noqa: BLE001 -- moto raises whatever it meets
-            # An answer that no client tries again, in place of a page in HTML.
-            _LOG.exception("a request failed")
-            return _refuse(start_response, environ, error)
-        return found
+        return _ask(services, environ, start_response)
 
     return answer
 
 
+def _ask(
+    services: "Application", environ: Object, start_response: Callable[..., object]
+) -> Iterable[bytes]:
+    """Let a service answer; one that raises answers so that no client tries again."""
+    try:
+        return services(environ, start_response)
+    except ClientError as error:
+        # One service asked another one, which refused.
+        told = error.response["Error"]
+        return _refuse(start_response, environ, told["Code"], told["Message"])
+    except NotImplementedError as error:
+        message = f"local AWS cannot do this: {error}"
+        return _refuse(start_response, environ, "InvalidAction", message)
+    except Exception as error:  # noqa: BLE001 -- moto raises whatever it meets
+        _LOG.exception("a request failed")
+        message = f"local AWS failed: {error!r}"
+        return _refuse(start_response, environ, "ValidationError", message)
+
+
 def _refuse(
-    start_response: Callable[..., object], environ: Object, error: Exception
+    start_response: Callable[..., object], environ: Object, code: str, message: str
 ) -> list[bytes]:
-    missing = isinstance(error, NotImplementedError)
-    code = "InvalidAction" if missing else "ValidationError"
-    message = f"local AWS cannot do this: {error}" if missing else f"local AWS failed: {error!r}"
     if "json" in environ.get("CONTENT_TYPE", "") or not environ.get("CONTENT_TYPE"):
-        return _say(start_response, _BAD, {"__type": code, "message": message})
-    start_response(_BAD, [("Content-Type", "text/xml")])
-    inner = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
-    # EC2 reads the second form, everybody else the first.
-    return [f"<ErrorResponse>{inner}<Errors>{inner}</Errors></ErrorResponse>".encode()]
+        body = json.dumps({"__type": code, "message": message}).encode()
+        kind = [("Content-Type", "application/json"), ("x-amzn-errortype", code)]
+    else:
+        inner = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
+        # EC2 reads the second form, everybody else the first.
+        body = f"<ErrorResponse>{inner}<Errors>{inner}</Errors></ErrorResponse>".encode()
+        kind = [("Content-Type", "text/xml")]
+    start_response(_BAD, kind)
+    return [body]
 
 
 def _say(start_response: Callable[..., object], status: str, body: Object) -> list[bytes]:

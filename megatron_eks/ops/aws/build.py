@@ -84,7 +84,7 @@ def run(images: "Sequence[str]", tools: "Tools", *, wait: bool = True) -> int:
         tools.console.say(str(failure))
     if failures:
         return FAILED
-    tools.console.say(f"wrote the digests to {path}; next: meks apply")
+    tools.console.say(f"wrote the digests to {path}; next: {outputs.next_step(path)}")
     return 0
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from megatron_eks.ops.aws.stacks import Template
 
 _SECONDS = 1800
-_TAIL_LINES = 12
+_TAIL_LINES = 4
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -114,4 +114,5 @@ def _reason(lines: "Sequence[str]") -> str:
     plain = [_ANSI.sub("", line).strip() for line in lines]
     plain = [line for line in plain if line and not line.startswith("at ")]
     errors = [line for line in plain if re.search(r"error|fail|\u274c", line, re.IGNORECASE)]
-    return "; ".join((errors or plain)[-_TAIL_LINES:]) or "ended without a word"
+    told = list(dict.fromkeys(errors or plain))
+    return "; ".join(told[-_TAIL_LINES:]) or "ended without a word"

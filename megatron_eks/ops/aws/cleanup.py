@@ -44,7 +44,8 @@ def run(wish: Wish, tools: "Tools", connect: "Callable[[], Kubernetes]") -> int:
         if (stack := stacks.find(plan.stack(part))) is not None and stack.made
     ]
     goes = _goes(present, wish, tools)
-    if not goes:
+    repositories = retained.repositories(tools) if wish.delete_images else []
+    if not goes and not repositories:
         console.say("nothing to delete")
         return _remains(present, tools)
     if "Cluster" in goes and plan.access.deletion_protection:
@@ -54,7 +55,7 @@ def run(wish: Wish, tools: "Tools", connect: "Callable[[], Kubernetes]") -> int:
             "set it to false; nothing needs to be deployed for that",
             exit_code=USAGE,
         )
-    if not _agreed(goes, wish, tools):
+    if not _agreed(goes, repositories, wish, tools):
         console.say("nothing was deleted")
         return FAILED
     try:
@@ -64,6 +65,8 @@ def run(wish: Wish, tools: "Tools", connect: "Callable[[], Kubernetes]") -> int:
             _lift_protection(tools)
         for part in goes:
             _delete(part, wish, tools)
+        if wish.delete_images:
+            retained.delete_repositories(tools)
     except KeyboardInterrupt:
         console.say("\nAWS goes on with what it was told; meks cleanup does the rest")
         return INTERRUPTED
@@ -86,13 +89,15 @@ def _goes(present: list[str], wish: Wish, tools: "Tools") -> list[str]:
     return [*goes, *(["Network"] if "Network" in present else [])]
 
 
-def _agreed(goes: list[str], wish: Wish, tools: "Tools") -> bool:
+def _agreed(goes: list[str], repositories: list[str], wish: Wish, tools: "Tools") -> bool:
     plan, console = tools.plan, tools.console
-    account = tools.aws.account()
-    console.say(f"to delete in account {account}, {plan.region}: the jobs and GPU nodes of")
-    console.say(f"{plan.eks_name}, and {', '.join(plan.stack(part) for part in goes)}")
-    if "Images" in goes and wish.delete_images:
-        console.say("with all images that were built")
+    console.say(f"to delete in account {tools.aws.account()}, {plan.region}:")
+    if "Cluster" in goes:
+        console.say(f"  all jobs and GPU nodes of {plan.eks_name}")
+    for part in goes:
+        console.say(f"  {plan.stack(part)}")
+    for name in repositories:
+        console.say(f"  {name}, with all images that were built")
     if not console.confirm("Go on?"):
         return False
     if "Storage" not in goes:
@@ -199,13 +204,18 @@ def _remains(parts: list[str], tools: "Tools") -> int:
             rows.append((plan.stack(part), "bucket and key", "by use"))
         elif not prices:
             rows.append((plan.stack(part), "", "by use"))
-    rows += [("", f"repository {name}", "by use") for name in retained.repositories(tools)]
+    repositories = retained.repositories(tools)
+    rows += [("", f"repository {name}", "by use") for name in repositories]
     if not rows:
         tools.console.say(f"nothing of {plan.name} is left")
         return DONE
     header = ("REMAINS", "WHAT", "USD/MONTH")
     tools.console.write("\n".join(table(header, rows, right=(2,))) + "\n")
-    tools.console.say(f"list prices of {AS_OF}; storage and its network go with --delete-storage")
+    tools.console.say(f"list prices of {AS_OF}")
+    if "Storage" in parts:
+        tools.console.say("storage and the network it stands in go with --delete-storage")
+    if repositories:
+        tools.console.say("repositories go with --delete-images")
     return DONE
 
 

@@ -13,7 +13,7 @@ from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.aws.splitting import keep_launch_templates, steps
 from megatron_eks.ops.endings import FAILED, INTERRUPTED, USAGE
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.cost import cluster_cost
+from megatron_eks.plan.cost import stack_costs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ def run(wishes: Wishes, tools: "Tools", cdk: "Cdk") -> int:
     if not complete:
         return FAILED
     file = outputs.record(tools)
-    tools.console.say(f"wrote {file}; next: meks build")
+    tools.console.say(f"wrote {file}; next: {outputs.next_step(file)}")
     return 0
 
 
@@ -174,12 +174,19 @@ def _chosen(plan: "ClusterPlan", wanted: "Sequence[str]") -> list[str]:
 def _agreed(names: "Sequence[str]", account: str, tools: "Tools") -> bool:
     """Ask once before anything new is made; what changes is asked for stack by stack."""
     plan = tools.plan
-    new = [name for name in names if not _made(name, tools)]
+    made = [plan.stack(part) for part in plan.stacks if _made(plan.stack(part), tools)]
+    new = [name for name in names if name not in made]
     if not new:
         return True
     tools.console.say(f"to make in account {account}, {plan.region}: {', '.join(new)}")
-    cost = cluster_cost(plan).idle_usd_per_hour
-    price = "an unknown sum" if cost is None else f"{cost:.2f} USD"
+    prices = [
+        price.total
+        for part, each in stack_costs(plan).items()
+        if plan.stack(part) in {*made, *new}
+        for price in each
+    ]
+    known = [price for price in prices if price is not None]
+    price = f"{sum(known):.2f} USD" if len(known) == len(prices) else "an unknown sum"
     tools.console.say(f"{plan.name} then costs {price} an hour, and no GPU node starts")
     if tools.console.confirm("Go on?"):
         return True

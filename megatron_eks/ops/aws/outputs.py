@@ -70,6 +70,18 @@ def record(tools: "Tools") -> "Path":
     return path
 
 
+def next_step(path: "Path") -> str:
+    """Say what comes after the file was written."""
+    images = [
+        value
+        for outputs in read(path).values()
+        for key, value in outputs.items()
+        if key.endswith(_IMAGE)
+    ]
+    built = all(is_digest(image) for image in images)
+    return "make synth, then meks apply" if built else "meks build"
+
+
 def read(path: "Path") -> Values:
     """Return what the file holds, which its cluster file's checks have read before."""
     if not path.exists():

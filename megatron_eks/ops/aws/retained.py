@@ -62,6 +62,14 @@ def repositories(tools: "Tools") -> list[str]:
     return found
 
 
+def delete_repositories(tools: "Tools") -> None:
+    """Delete the repositories that no stack has deleted, with all that is in them."""
+    ecr = tools.aws.client("ecr")
+    for name in repositories(tools):
+        ecr.delete_repository(repositoryName=name, force=True)
+        tools.console.say(f"{name}: deleted")
+
+
 def file_systems(tools: "Tools", vpc: str) -> list[str]:
     """Return the FSx file systems in a VPC, whoever made them."""
     pages = tools.aws.client("fsx").get_paginator("describe_file_systems").paginate()

@@ -3,8 +3,7 @@
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.megatron_options import FLAGS, OPTIONS, SINGLE
-from megatron_eks.catalog.megatron_values import NUMBERS, WHOLE, WORDS
+from megatron_eks.catalog.megatron_options import FLAGS, NUMBERS, OPTIONS, SINGLE, WHOLE, WORDS
 from megatron_eks.config.errors import Code, Finding, choices
 from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.layout import job_layout, model_shape

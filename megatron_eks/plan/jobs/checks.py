@@ -77,7 +77,9 @@ def check_runtime(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
         remedy = "name a torchrun, such as /opt/venv/bin/torchrun"
         yield Finding(Code.LAUNCHER, ("runtime", "torchrun_path"), found, remedy)
     yield from _priority(runtime.priority_class, cluster.platform.namespace)
-    yield from check_variables(runtime)
+    pool = gpu_pool(job, cluster)
+    instance = INSTANCES[pool.instance_type] if pool is not None else None
+    yield from check_variables(job, cluster, instance)
 
 
 def _priority(name: str | None, namespace: str) -> "Iterator[Finding]":

@@ -4,14 +4,18 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.environment import IMAGE_VARIABLES, POLICIES, Policy, Verdict, judge
+from megatron_eks.catalog.environment import IMAGE_VARIABLES, POLICIES, Policy, Verdict
+from megatron_eks.catalog.environment_verdicts import Context, judge
 from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.job import FsdpJob, MegatronRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from megatron_eks.catalog.instances import InstanceType
+    from megatron_eks.config.cluster import ClusterConfig
     from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import Runtime
+    from megatron_eks.config.job import Job
 
 # Names that differ by a slip, not by a meaning.
 _CLOSE = 0.9
@@ -27,9 +31,12 @@ _VERDICTS = {
 }
 
 
-def check_variables(runtime: "Runtime") -> "Iterator[Finding]":
-    """Yield what is wrong with `runtime.env`."""
-    for name, value in runtime.env.items():
+def check_variables(
+    job: "Job", cluster: "ClusterConfig", instance: "InstanceType | None"
+) -> "Iterator[Finding]":
+    """Yield what is wrong with `runtime.env`, on nodes of this type if it is known."""
+    context = _context(job, cluster, instance)
+    for name, value in job.runtime.env.items():
         path: Path = ("runtime", "env", name)
         if not _VARIABLE.fullmatch(name):
             remedy = "use letters, digits and '_', not starting with a digit"
@@ -40,17 +47,34 @@ def check_variables(runtime: "Runtime") -> "Iterator[Finding]":
             remedy = "put it into a file on the shared file system"
             yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
             continue
-        policy = _judge(name, value, host_network=runtime.host_network)
+        policy = _judge(name, value, context)
         if policy.verdict in _VERDICTS:
             code, level = _VERDICTS[policy.verdict]
             yield Finding(code, path, f"{name}: {policy.reason}", policy.instead, level)
 
 
-def _judge(name: str, value: str, *, host_network: bool) -> Policy:
+def _context(job: "Job", cluster: "ClusterConfig", instance: "InstanceType | None") -> Context:
+    splits_layers, fsdp = False, isinstance(job, FsdpJob)
+    if isinstance(job, MegatronRun):
+        splits_layers = job.parallelism.tensor > 1 or job.parallelism.context > 1
+        options = {word.partition("=")[0] for word in job.extra_args}
+        fsdp = not options.isdisjoint(("--use-torch-fsdp2", "--use-megatron-fsdp"))
+        # Both want their own number of queues; Megatron leaves the choice to the user.
+        splits_layers = splits_layers and "--overlap-moe-expert-parallel-comm" not in options
+    return Context(
+        instance=instance,
+        host_network=job.runtime.host_network,
+        splits_layers=splits_layers,
+        fsdp=fsdp,
+        shared=(cluster.storage.lustre.mount_path,),
+    )
+
+
+def _judge(name: str, value: str, context: Context) -> Policy:
     """Judge a variable of a job file: stricter than for manifests of any origin."""
     if name in IMAGE_VARIABLES:
         return Policy(Verdict.REFUSED, IMAGE_VARIABLES[name], "remove it")
-    policy = judge(name, value, host_network=host_network)
+    policy = judge(name, value, context)
     known = {*POLICIES, *IMAGE_VARIABLES}
     if name in known or policy.verdict is not Verdict.ALLOWED:
         return policy

@@ -14,9 +14,8 @@ from megatron_eks.plan.data_access import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
-    from megatron_eks.config.errors import Path
     from megatron_eks.config.job import AnyJob
 
 # Amazon S3 User Guide, "General purpose bucket naming rules"; the last four are names of other
@@ -53,16 +52,19 @@ def check_s3(job: "AnyJob") -> "Iterator[Finding]":
             yield Finding(Code.S3_URI, path, found, remedy)
 
 
-def check_policy(jobs: "Iterable[AnyJob]", path: "Path") -> "Iterator[Finding]":
-    """Yield whether all jobs together name more than a role's policy can hold."""
-    size = plan_data_access(jobs).policy_characters
+def check_policy(jobs: "Sequence[tuple[AnyJob, str]]") -> "Iterator[tuple[str, Finding]]":
+    """Yield, with its file, the last URI where all name more than a role's policy can hold."""
+    size = plan_data_access(job for job, _ in jobs).policy_characters
     if size > MOST_POLICY_CHARACTERS:
         found = (
             f"with what the other jobs name, the policy of the jobs' role has {size:,} characters, "
             f"and IAM takes {MOST_POLICY_CHARACTERS:,}"
         )
         remedy = "name folders that several jobs share, or fewer and shorter URIs"
-        yield Finding(Code.S3_POLICY_TOO_LONG, path, found, remedy)
+        file, path = [
+            (file, path) for job, file in jobs for path, _ in (*s3_inputs(job), *s3_outputs(job))
+        ][-1]
+        yield file, Finding(Code.S3_POLICY_TOO_LONG, path, found, remedy)
 
 
 def _plain(char: str) -> bool:

@@ -13,10 +13,13 @@ from megatron_eks.config.job import (
     MegatronRun,
     TrainingJob,
 )
+from megatron_eks.plan.data_access import s3_outputs
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
+from megatron_eks.plan.jobs.s3_checks import check_policy
 from megatron_eks.predict import memory, replicas
-from megatron_eks.predict.memory import GIB, parameters
+from megatron_eks.predict.memory import GIB
+from megatron_eks.predict.parameters import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,6 +37,8 @@ class Neighbours:
     services: dict[str, str] = field(default_factory=dict)
     directories: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
+    copies: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By S3 prefix; with the directory that is copied there."""
 
     def check(self, job: "AnyJob", file: str) -> "Iterator[Finding]":
         """Yield what a job takes from those before it, and remember what it claims."""
@@ -47,6 +52,8 @@ class Neighbours:
                 remedy = "give each its own place, or never run both"
                 yield Finding(Code.SAME_OUTPUT, path, found, remedy, Level.WARNING)
             self.outputs.setdefault(output, file)
+        if isinstance(job, TrainingJob):
+            yield from self._copies(job, file)
 
     def _names(self, job: "AnyJob", file: str) -> "Iterator[Finding]":
         services = set(_services(job))
@@ -69,8 +76,30 @@ class Neighbours:
             path: Path = ("checkpoint", "directory")
             yield Finding(Code.SHARED_CHECKPOINTS, path, found, remedy, Level.WARNING)
 
+    def _copies(self, job: TrainingJob, file: str) -> "Iterator[Finding]":
+        """Refuse one prefix for two runs; jobs of one directory have the same checkpoints."""
+        for path, uri in s3_outputs(job):
+            directory = job.checkpoint.directory
+            other, its_directory = self.copies.setdefault(uri.rstrip("/"), (file, directory))
+            if its_directory != directory:
+                found = (
+                    f"{other} copies other checkpoints to {uri} too: neither would be whole there"
+                )
+                beside = uri.rstrip("/").rpartition("/")[0]
+                remedy = f"give each job its own prefix: {beside}/{job.name}"
+                yield Finding(Code.SHARED_S3_CHECKPOINTS, path, found, remedy)
 
-def check_room(
+
+def check_together(
+    jobs: "Sequence[tuple[AnyJob, str]]", cluster: "ClusterConfig | None"
+) -> "Iterator[tuple[str, Finding]]":
+    """Yield, with their files, what only all jobs together get wrong."""
+    if cluster is not None:
+        yield from _check_room(jobs, cluster)
+    yield from check_policy(jobs)
+
+
+def _check_room(
     jobs: "Sequence[tuple[AnyJob, str]]", cluster: "ClusterConfig"
 ) -> "Iterator[tuple[str, Finding]]":
     """Yield, with its file, the job whose checkpoints fill what the others leave."""

@@ -6,7 +6,6 @@ from megatron_eks.local.kubernetes.kubelet.environment import (
     ConfigError,
     command,
     expand,
-    quantity,
     resource_field,
     variables,
 )
@@ -75,6 +74,7 @@ def test_a_missing_value_is_named(reference, message):
         ("limits.cpu", "1m", "1500"),
         ("requests.memory", "1Mi", "2048"),
         ("limits.memory", "1Gi", "4"),
+        ("limits.memory", "1k", "4294968"),
         ("requests.cpu", None, "0"),
     ],
 )
@@ -83,11 +83,3 @@ def test_a_resource_in_units_of_its_divisor(resource, divisor, value):
     container = {"resources": {"limits": {"cpu": "1500m"}, "requests": {"memory": "2Gi"}}}
     reference = {"resource": resource, "divisor": divisor}
     assert resource_field({}, container, reference, {"memory": "4Gi"}) == value
-
-
-@pytest.mark.parametrize(
-    ("text", "number"), [("1.5", 1.5), ("2k", 2000), ("1Ki", 1024), ("5e3", 5000), ("100m", 0.1)]
-)
-def test_quantities(text, number):
-    """Decimal and binary suffixes, and exponents."""
-    assert float(quantity(text)) == number

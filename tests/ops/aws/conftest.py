@@ -8,6 +8,7 @@ import pytest
 from megatron_eks.local.aws.server import local_aws
 from megatron_eks.ops.aws.session import Aws
 from tests.ops.aws.quick_cdk import ROLE
+from tests.ops.aws.scaling import make_cluster
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +18,12 @@ def server(tmp_path_factory):
         iam = server.client("iam", "us-east-2")
         iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument="{}")
         yield server
+
+
+@pytest.fixture(scope="session")
+def scaled(server):
+    """Return EKS with a cluster whose pool is scaled."""
+    return make_cluster(server)
 
 
 @pytest.fixture

@@ -66,7 +66,8 @@ def test_a_protected_cluster_is_left_alone(deployed):
 def test_no_is_an_answer(deployed):
     """What would go is shown before."""
     assert deployed.run(yes=False, answers="n\n") == 1
-    assert "gone, and gone-Cluster, gone-Images\n" in said(deployed.console)
+    shown = "  all jobs and GPU nodes of gone\n  gone-Cluster\n  gone-Images\nGo on? [y/N] "
+    assert shown in said(deployed.console)
     assert len(deployed.stacks()) == 4
 
 
@@ -134,3 +135,10 @@ def test_storage_goes_with_everything_in_it(deployed):
     assert deployed.bucket not in names
     found = deployed.aws.client("fsx").describe_file_systems()["FileSystems"]
     assert deployed.file_system not in [each["FileSystemId"] for each in found]
+
+
+def test_images_go_when_they_are_named(deployed):
+    """Although their stack has been gone for long."""
+    assert deployed.run(delete_images=True) == 0
+    assert "gone-megatron-training, with all images that were built" in said(deployed.console)
+    assert said(deployed.console).endswith("nothing of gone is left\n")

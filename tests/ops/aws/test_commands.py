@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from megatron_eks.__main__ import main
+from megatron_eks.ops.aws.cdk import Cdk
+from megatron_eks.ops.failure import Failure
 from tests.ops.aws.fakes import ROOT, project_in
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER
 
@@ -104,17 +106,32 @@ def meks(*arguments, cwd, environment):
 
 
 @pytest.mark.tools
-def test_the_real_cdk_deploys_and_fails(server, tmp_path):
-    """Bootstrap, synthesis, uploads and a change set; what it refuses is one line."""
-    cluster = LOCAL_CLUSTER.replace("name: techpulse", "name: really")
+def test_the_real_cdk_deploys_what_is_then_built(server, tmp_path):
+    """Bootstrap, synthesis, uploads and a change set; then the image from what was uploaded."""
+    # Another region: that of the other tests passes for bootstrapped.
+    cluster = LOCAL_CLUSTER.replace("us-east-2", "us-west-2")
+    cluster = cluster.replace("name: techpulse", "name: really")
     project_in(tmp_path, cluster + "images: {prefix: really-}\n")
-    environment = server.environment("us-east-2")
+    environment = server.environment("us-west-2")
     done = meks("deploy", "Images", "--yes", cwd=tmp_path, environment=environment)
     assert done.returncode == 0, done.stderr
     assert "really-Images: CREATE_COMPLETE after" in done.stderr
     assert "really-megatron-training:" in (tmp_path / "outputs.json").read_text()
-    done = meks("deploy", "Storage", "--yes", cwd=tmp_path, environment=environment)
-    assert done.returncode == 1
-    (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert error.startswith("error: MEKS-0749 cdk deploy: ")
-    assert "really-Network" in error
+    done = meks("build", cwd=tmp_path, environment=environment)
+    assert done.returncode == 0, done.stderr
+    assert "next: make synth, then meks apply" in done.stderr
+    assert "really-megatron-training@sha256:" in (tmp_path / "outputs.json").read_text()
+    done = meks("build", "megatron", cwd=tmp_path, environment=environment)
+    assert "megatron: built already" in done.stderr
+
+
+@pytest.mark.tools
+def test_what_the_real_cdk_refuses_is_one_line(tmp_path):
+    """Its own words, without its stack trace and colours."""
+    cdk = Cdk(project_in(tmp_path), "us-east-2", tmp_path / "nothing-here")
+    with pytest.raises(Failure) as caught:
+        cdk.prepare("techpulse-Network", "meks-1", import_existing=False)
+    assert caught.value.finding == "MEKS-0749"
+    assert str(caught.value).startswith("MEKS-0749 cdk deploy: ")
+    assert "nothing-here" in str(caught.value)
+    assert "\x1b" not in str(caught.value)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from megatron_eks.ops.aws import deploy
+from megatron_eks.ops.aws import build, deploy
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.fakes import console, project_in, said, tools
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, QuickCdk
@@ -90,6 +90,14 @@ def test_all_stacks_are_made_and_their_outputs_written(place):
     assert values["techpulse-Storage"]["LustreId"].startswith("fs-")
     assert not any(key.startswith("Exports") for key in values["techpulse-Network"])
     assert place.group()["scalingConfig"]["desiredSize"] == 0
+
+
+def test_a_source_that_is_gone_fails_a_build(place):
+    """The bucket of the CDK forgets what is old; the remedy is to upload it again."""
+    assert build.run(["fsdp"], tools(place.file, place.aws, place.console)) == 1
+    last = said(place.console).splitlines()[-1]
+    assert last.startswith("MEKS-0754 build 1 of fsdp: DOWNLOAD_SOURCE ")
+    assert last.endswith(" - the source is gone from the CDK's bucket: run meks deploy Images")
 
 
 def test_nothing_changed_is_nothing_asked(place):

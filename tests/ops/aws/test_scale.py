@@ -6,101 +6,15 @@ import pytest
 from botocore.stub import Stubber
 
 from megatron_eks.ops.aws import scale
-from megatron_eks.ops.aws.capacity import explain
 from megatron_eks.ops.failure import Failure
-from tests.ops.aws.fakes import (
-    CLUSTER,
-    TODAY,
-    Clients,
-    FakeKubernetes,
-    clock_of,
-    console,
-    project_in,
-    said,
-    tools,
-)
-
-# Its own name: every module of tests deploys to the same local AWS.
-NAME = "scaled"
-SCALED = CLUSTER.replace("name: techpulse", f"name: {NAME}")
-
-
-@pytest.fixture(scope="module")
-def cluster(server):
-    """Make an EKS cluster with one node group, as the Cluster stack does."""
-    eks, ec2 = server.client("eks", "us-east-2"), server.client("ec2", "us-east-2")
-    subnets = [each["SubnetId"] for each in ec2.describe_subnets()["Subnets"]][:2]
-    role = server.client("iam", "us-east-2").get_role(RoleName="Admin")["Role"]["Arn"]
-    eks.create_cluster(
-        name=NAME, roleArn=role, resourcesVpcConfig={"subnetIds": subnets}, version="1.35"
-    )
-    eks.create_nodegroup(
-        clusterName=NAME,
-        nodegroupName="p4d",
-        nodeRole=role,
-        subnets=subnets[:1],
-        scalingConfig={"minSize": 0, "maxSize": 450, "desiredSize": 0},
-    )
-    return eks
-
-
-class Place:
-    """A pool, an API server, and what is said on the way."""
-
-    def __init__(self, folder, aws, eks) -> None:
-        self.eks, self.aws = eks, aws
-        self.folder = folder
-        self.kubernetes = FakeKubernetes()
-        self.console = console(yes=True)
-        self.size(0)
-
-    def size(self, nodes):
-        """Set how many nodes EKS is asked for, beside the command."""
-        scaling = {"minSize": 0, "maxSize": 450, "desiredSize": nodes}
-        self.eks.update_nodegroup_config(
-            clusterName=NAME, nodegroupName="p4d", scalingConfig=scaling
-        )
-
-    def wanted(self):
-        """Return how many nodes EKS is asked for."""
-        group = self.eks.describe_nodegroup(clusterName=NAME, nodegroupName="p4d")
-        return group["nodegroup"]["scalingConfig"]["desiredSize"]
-
-    def run(self, nodes, *, text=SCALED, **wish):
-        """Run the command."""
-        file = project_in(self.folder, text)
-        wanted = scale.Wish("p4d", nodes, **wish)
-        return scale.run(wanted, tools(file, self.aws, self.console), lambda: self.kubernetes)
-
-    def nodes(self, number, *, gpus="8", efa="4", ready="True"):
-        """Let nodes be there, as the API server has them."""
-        self.kubernetes.objects["Node"] = [
-            {
-                "metadata": {"name": f"n{index}", "labels": {"megatron-eks/pool": "p4d"}},
-                "status": {
-                    "conditions": [{"type": "Ready", "status": ready}],
-                    "allocatable": {"nvidia.com/gpu": gpus, "vpc.amazonaws.com/efa": efa},
-                },
-            }
-            for index in range(number)
-        ]
-
-    def pods(self, *names):
-        """Let pods of jobs run on the pool."""
-        self.kubernetes.objects["Pod"] = [
-            {
-                "metadata": {"name": name},
-                "spec": {"nodeSelector": {"megatron-eks/pool": "p4d"}},
-                "status": {"phase": "Running"},
-            }
-            for name in names
-        ]
+from tests.ops.aws.fakes import TODAY, clock_of, console, project_in, said, tools
+from tests.ops.aws.scaling import SCALED, Place
 
 
 @pytest.fixture
-def place(tmp_path, aws, cluster):
+def place(tmp_path, aws, scaled):
     """Return a pool without nodes."""
-    return Place(tmp_path, aws, cluster)
+    return Place(tmp_path, aws, scaled)
 
 
 def test_nodes_are_waited_for_until_their_gpus_can_be_used(place):
@@ -260,87 +174,3 @@ def test_an_api_server_out_of_reach_takes_no_nodes(place):
     with pytest.raises(ConnectionError):
         scale.run(scale.Wish("p4d", 2), found, nobody)
     assert place.wanted() == 0
-
-
-def test_a_time_is_waited_for_with_a_countdown(place):
-    """Hours in hours, the last minute in quarters of it."""
-    place.nodes(1)
-    assert place.run(1, at=TODAY + timedelta(hours=3, seconds=30)) == 0
-    lines = said(place.console).splitlines()
-    assert lines[1] == "waiting until 2026-11-21 15:00:30 UTC"
-    assert lines[2:5] == ["  3 h 00 min left", "  2 h 00 min left", "  60 min left"]
-    assert lines[-1] == "p4d is ready: 1 node"
-    waited = clock_of(place.console).time - TODAY
-    assert waited >= timedelta(hours=3, seconds=30)
-    assert len(lines) < 40
-
-
-BLOCK = SCALED.replace(
-    "    max_nodes: 2",
-    "    max_nodes: 2\n    capacity: {type: capacity_block, id: cr-0123456789abcdef0, "
-    "ends_at: 2026-12-01T11:30:00Z}",
-)
-
-
-def with_reservation(place, start, state="scheduled"):
-    """Let EC2 know the pool's Capacity Block."""
-    stub = Stubber(place.aws.client("ec2"))
-    found = {
-        "CapacityReservationId": "cr-0123456789abcdef0",
-        "StartDate": start,
-        "State": state,
-    }
-    stub.add_response("describe_capacity_reservations", {"CapacityReservations": [found]})
-    instances = {"Reservations": [{"Instances": [{"InstanceId": "i-1"}]}]}
-    for _ in range(9):
-        stub.add_response("describe_instances", instances)
-    stub.activate()
-
-
-def test_a_capacity_block_is_not_asked_for_before_its_start(place):
-    """Its launches would fail, one after another."""
-    with_reservation(place, datetime(2026, 11, 22, 11, 30, tzinfo=UTC))
-    with pytest.raises(Failure) as caught:
-        place.run(1, text=BLOCK)
-    assert str(caught.value) == (
-        "MEKS-0755 cr-0123456789abcdef0 starts at 2026-11-22 11:30 UTC - add --at start, which "
-        "waits for it"
-    )
-
-
-def test_at_start_waits_for_the_block(place):
-    """To the second."""
-    with_reservation(place, datetime(2026, 11, 22, 11, 30, tzinfo=UTC))
-    place.nodes(1)
-    assert place.run(1, text=BLOCK, at_start=True) == 0
-    text = said(place.console)
-    assert "waiting until 2026-11-22 11:30:00 UTC" in text
-    assert clock_of(place.console).time == datetime(2026, 11, 22, 11, 30, tzinfo=UTC)
-    assert "at their own price" in text
-
-
-def test_a_block_that_is_over_is_no_capacity(place):
-    """Another one must be named."""
-    with_reservation(place, datetime(2026, 11, 2, 11, 30, tzinfo=UTC), "expired")
-    with pytest.raises(Failure, match="cr-0123456789abcdef0 is expired"):
-        place.run(1, text=BLOCK)
-
-
-@pytest.mark.parametrize(
-    ("message", "found", "waiting"),
-    [
-        ("MaxSpotInstanceCountExceeded", "the account's quota is too small", False),
-        ("There is no Spot capacity available", "EC2 has no free p4d.24xlarge", True),
-        ("ReservationCapacityExceeded: none left", "the reservation None has no room", False),
-        ("InsufficientFreeAddressesInSubnet", "the subnet in us-east-2b has no free", False),
-        ("NodeCreationFailure: Instances failed to join", "nodes started and did not join", False),
-        ("You are not authorized to use launch template", "AWS may not start instances", False),
-        ("Something new {with braces}", "Something new {with braces}", True),
-    ],
-)
-def test_reasons_are_put_in_plain_words(tmp_path, message, found, waiting):
-    """Of EC2, Auto Scaling and EKS alike."""
-    plan = tools(project_in(tmp_path, SCALED), Clients(), console()).plan
-    reason = explain(message, plan.pool("p4d"), 2)
-    assert reason.found.startswith(found)
-    assert reason.waiting_helps is waiting

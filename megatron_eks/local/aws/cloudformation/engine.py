@@ -93,6 +93,10 @@ class Operation:
     def _bring(self, name: str, body: Object, imported: str | None) -> None:
         kind = body["Type"]
         before = self._stack.resources.get(name)
+        if before is not None and before.status == "CREATE_FAILED":
+            # Left by an operation that did not roll back.
+            self._work.remove(before, keep=False)
+            before = None
         verb = "CREATE" if before is None else "UPDATE"
         physical_id = before.physical_id if before else ""
         try:

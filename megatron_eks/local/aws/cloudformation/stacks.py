@@ -3,11 +3,12 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from megatron_eks.local.aws.values import ACCOUNT, PARTITION, Object, Value, tag_list
 
 STACK_TYPE = "AWS::CloudFormation::Stack"
+_TICK = timedelta(milliseconds=1)
 KEEP = ("Retain", "RetainExceptOnCreate")
 
 
@@ -86,7 +87,10 @@ class Stack:
         status: str,
         reason: str | None = None,
     ) -> None:
-        """Add to the history."""
+        """Add to the history, a millisecond or more after the last: clients sort by that."""
+        now = datetime.now(tz=UTC)
+        if self.events:
+            now = max(now, self.events[-1]["Timestamp"] + _TICK)
         event = {
             "StackId": self.id,
             "StackName": self.name,
@@ -95,7 +99,7 @@ class Stack:
             "PhysicalResourceId": physical_id,
             "ResourceType": kind,
             "ResourceStatus": status,
-            "Timestamp": datetime.now(tz=UTC),
+            "Timestamp": now,
         }
         self.events.append(event | ({"ResourceStatusReason": reason} if reason else {}))
 

@@ -54,19 +54,27 @@ class Work:
         """Make a resource, in the place of another one if there was one."""
         kind, verb = body["Type"], "UPDATE" if before else "CREATE"
         self._stack.event(name, kind, "", f"{verb}_IN_PROGRESS")
-        handler, context = self._tools.handler(kind), self._tools.context(name)
+        handler = self._tools.handler(kind)
+        made: list[Resource] = []
 
-        def create() -> Resource:
+        def note(physical_id: str) -> None:
+            if not made:
+                made.append(
+                    Resource(name, kind, physical_id, properties, body, status="CREATE_FAILED")
+                )
+                self.steps.append(Step(made[0], before, replaced=before is not None))
+                self._stack.resources[name] = made[0]
+
+        context = replace(self._tools.context(name), note=note)
+
+        def create() -> None:
             physical_id = handler.create(context, properties)
-            made = Resource(name, kind, physical_id, properties, body)
-            # Before anything else can fail: what has been made must be undone.
-            self.steps.append(Step(made, before, replaced=before is not None))
-            self._stack.resources[name] = made
-            made.attributes = handler.attributes(context, physical_id, properties)
-            return made
+            note(physical_id)
+            made[0].attributes = handler.attributes(context, physical_id, properties)
+            made[0].status = f"{verb}_COMPLETE"
 
-        made = self._call("CREATE", name, kind, create)
-        self._done(made, f"{verb}_COMPLETE")
+        self._call("CREATE", name, kind, create)
+        self._done(made[0], f"{verb}_COMPLETE")
 
     def update(self, before: Resource, body: Object, properties: Object) -> None:
         """Change a resource in place."""

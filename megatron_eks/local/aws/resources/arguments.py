@@ -3,6 +3,7 @@
 Most of them have the same names, but for the case of their first letters.
 """
 
+import json
 from collections.abc import Mapping
 
 from botocore import xform_name
@@ -56,6 +57,11 @@ def _value(value: Value, shape: Value) -> Value:
         return {key: _value(each, shape.value) for key, each in value.items()}
     if shape.type_name in ("integer", "long") and isinstance(value, str | float):
         return int(value)
-    if shape.type_name == "string" and isinstance(value, int | float):
-        return str(value)
-    return value
+    return _text(value) if shape.type_name == "string" else value
+
+
+def _text(value: Value) -> Value:
+    """Return a number, or a policy that a template has as an object, as a text."""
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return str(value) if isinstance(value, int | float) else value

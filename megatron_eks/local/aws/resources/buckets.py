@@ -23,6 +23,7 @@ class Bucket(Handler):
             else {}
         )
         context.clients("s3").create_bucket(Bucket=name, **place)
+        context.note(name)
         self._settings(context, name, {}, properties)
         return name
 

@@ -24,6 +24,7 @@ class Repository(Handler):
         plain.setdefault("RepositoryName", context.new_name(255).lower())
         call(context, "ecr", "CreateRepository", plain, **_exclusions(properties))
         name = str(plain["RepositoryName"])
+        context.note(name)
         self._lifecycle(context, name, {}, properties)
         return name
 
@@ -101,6 +102,7 @@ class Project(Handler):
         name = str(properties.get("Name") or context.new_name(255))
         plain = {**_without_triggers(properties), "Name": name}
         call(context, "codebuild", "CreateProject", plain)
+        context.note(name)
         if properties.get("Triggers", {}).get("Webhook"):
             filters = properties["Triggers"].get("FilterGroups", [])
             context.clients("codebuild").create_webhook(

@@ -44,6 +44,7 @@ class Ec2(Handler):
         plain = {key: value for key, value in properties.items() if key != "Tags"}
         answer = call(context, "ec2", self.create_operation, plain, self.renamed)
         physical_id: str = pick(answer, self.id_path)
+        context.note(physical_id)
         retag(context, physical_id, {}, properties)
         return physical_id
 

@@ -47,6 +47,7 @@ class SecurityGroup(Handler):
             **({"VpcId": properties["VpcId"]} if "VpcId" in properties else {}),
         )
         group: str = answer["GroupId"]
+        context.note(group)
         retag(context, group, {}, properties)
         self._rules(context, group, {}, properties)
         return group

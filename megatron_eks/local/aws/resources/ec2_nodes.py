@@ -87,7 +87,10 @@ class Instance(Handler):
         plain = {key: value for key, value in properties.items() if key != "Tags"}
         profile = plain.pop("IamInstanceProfile", None)
         template = plain.pop("LaunchTemplate", None)
+        watched = plain.pop("Monitoring", False)
         more: Object = {"IamInstanceProfile": {"Name": profile}} if profile else {}
+        if watched:
+            more["Monitoring"] = {"Enabled": True}
         if template:
             more["LaunchTemplate"] = template
         answer = call(context, "ec2", "RunInstances", plain, MinCount=1, MaxCount=1, **more)

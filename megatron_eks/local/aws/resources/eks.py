@@ -132,8 +132,10 @@ class AccessEntry(Handler):
         """Let the principal in."""
         plain = {key: value for key, value in properties.items() if key != "Tags"}
         call(context, "eks", "CreateAccessEntry", plain, **tags_of(properties))
+        physical_id = f"{properties['PrincipalArn']}|{properties['ClusterName']}"
+        context.note(physical_id)
         self._policies(context, {}, properties)
-        return f"{properties['PrincipalArn']}|{properties['ClusterName']}"
+        return physical_id
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change groups, user name and policies."""

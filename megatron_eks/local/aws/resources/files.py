@@ -116,6 +116,7 @@ class Efs(Handler):
             CreationToken=secrets.token_hex(16),
         )
         physical_id = str(answer["FileSystemId"])
+        context.note(physical_id)
         if "LifecyclePolicies" in properties:
             context.clients("efs").put_lifecycle_configuration(
                 FileSystemId=physical_id, LifecyclePolicies=properties["LifecyclePolicies"]

@@ -2,7 +2,7 @@
 
 import secrets
 import string
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from megatron_eks.local.aws.clients import Clients
@@ -21,6 +21,9 @@ class Context:
     stack: str
     name: str
     """The resource's name in the template."""
+    note: Callable[[str], None] = lambda _: None
+    """Takes the physical id of what is made in several calls, right after the first of them: if a
+    later one fails, it is deleted."""
 
     def new_name(self, limit: int = 128) -> str:
         """Make up a name as CloudFormation does where the template gives none."""

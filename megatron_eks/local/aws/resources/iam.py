@@ -23,6 +23,7 @@ class Role(Handler):
             AssumeRolePolicyDocument=json.dumps(properties["AssumeRolePolicyDocument"]),
             **{key: properties[key] for key in optional if key in properties},
         )
+        context.note(name)
         self._policies(context, name, {}, properties)
         return str(name)
 
@@ -52,8 +53,15 @@ class Role(Handler):
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Remove the role and what belongs to it; a policy of somebody else stands in the way."""
-        self._policies(context, physical_id, properties, {})
-        context.clients("iam").delete_role(RoleName=physical_id)
+        iam = context.clients("iam")
+        # Those that the role has: its creation may have stopped half way.
+        for each in iam.list_role_policies(RoleName=physical_id)["PolicyNames"]:
+            if each in [one["PolicyName"] for one in properties.get("Policies", [])]:
+                iam.delete_role_policy(RoleName=physical_id, PolicyName=each)
+        for each in iam.list_attached_role_policies(RoleName=physical_id)["AttachedPolicies"]:
+            if each["PolicyArn"] in properties.get("ManagedPolicyArns", []):
+                iam.detach_role_policy(RoleName=physical_id, PolicyArn=each["PolicyArn"])
+        iam.delete_role(RoleName=physical_id)
 
     def attributes(
         self, context: Context, physical_id: str, properties: Object
@@ -132,6 +140,7 @@ class ManagedPolicy(Handler):
             Description=properties.get("Description", ""),
         )
         arn = str(answer["Policy"]["Arn"])
+        context.note(arn)
         for role in properties.get("Roles", []):
             iam.attach_role_policy(RoleName=role, PolicyArn=arn)
         return arn
@@ -171,6 +180,7 @@ class InstanceProfile(Handler):
         iam = context.clients("iam")
         name = str(properties.get("InstanceProfileName") or context.new_name())
         iam.create_instance_profile(InstanceProfileName=name, Path=properties.get("Path", "/"))
+        context.note(name)
         for role in properties["Roles"]:
             iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=role)
         return name

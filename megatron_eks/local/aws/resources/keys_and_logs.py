@@ -28,6 +28,7 @@ class Key(Handler):
             **({"Tags": tags} if tags else {}),
         )
         key = str(answer["KeyMetadata"]["KeyId"])
+        context.note(key)
         if properties.get("EnableKeyRotation"):
             kms.enable_key_rotation(KeyId=key)
         return key
@@ -108,6 +109,7 @@ class LogGroup(Handler):
             **({"kmsKeyId": properties["KmsKeyId"]} if "KmsKeyId" in properties else {}),
             **({"tags": tags} if tags else {}),
         )
+        context.note(name)
         self._retention(context, name, {}, properties)
         return name
 

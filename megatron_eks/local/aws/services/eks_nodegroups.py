@@ -43,7 +43,10 @@ class Nodegroups(Clusters):
             version=given.get("version") or cluster.version,
             release_version=given.get("releaseVersion"),
         )
-        group.update_config = given.get("updateConfig")
+        # In the place of moto's defaults, which EKS does not have.
+        group.remote_access = given.get("remoteAccess", {})
+        group.resources = {"autoScalingGroups": [{"name": f"eks-{group.uuid}"}]}
+        group.update_config = given.get("updateConfig", {"maxUnavailable": 1})
         group.node_repair_config = given.get("nodeRepairConfig")
         if template and "instanceTypes" not in given:
             # Told by the launch template alone, as EKS does.

@@ -40,7 +40,7 @@ class FsxApi(FSxResponse):
         """CreateFileSystem; AWS chooses the mount name."""
         given = parameters(self)
         answer = json.loads(super().create_file_system())
-        system = self._system(answer["FileSystem"]["FileSystemId"])
+        system = self._with_long_id(answer["FileSystem"]["FileSystemId"], given.get("Tags", []))
         facts = kept(system, "facts")
         facts["CreationTime"] = datetime.now(tz=UTC)
         facts["FileSystemTypeVersion"] = given.get("FileSystemTypeVersion")
@@ -151,6 +151,19 @@ class FsxApi(FSxResponse):
         if number not in self.fsx_backend.file_systems:
             raise FileSystemNotFoundError(f"File system '{number}' does not exist.")
         return self.fsx_backend.file_systems[number]
+
+    def _with_long_id(self, number: str, tags: list[Object]) -> FileSystem:
+        """Give a file system an id of today's length; moto's are those of ten years ago."""
+        system = self.fsx_backend.file_systems.pop(number)
+        new = f"fs-{uuid.uuid4().hex[:17]}"
+        system.file_system_id = new
+        system.dns_name = system.dns_name.replace(number, new)
+        system.resource_arn = system.resource_arn.replace(number, new)
+        self.fsx_backend.file_systems[new] = system
+        self.fsx_backend.tag_resource(
+            system.resource_arn, {each["Key"]: each["Value"] for each in tags}
+        )
+        return system
 
     def _interfaces(self, system: FileSystem) -> list[str]:
         """Make the interface through which clients reach the servers."""

@@ -1,16 +1,15 @@
 """A container's environment, command and arguments, as a kubelet works them out."""
 
+import math
 import re
 from collections.abc import Callable, Mapping
-from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
 
 from megatron_eks.kubernetes.client import Object
+from megatron_eks.quantity import quantity
 
 # The kubelet does not offer a variable under another kind of name.
 _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
-_QUANTITY = re.compile(r"([+-]?[\d.]+)([eE][+-]?\d+)?([a-zA-Z]*)")
-_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 
 Data = Callable[[str, str], Mapping[str, str] | None]
 """Reads a ConfigMap or Secret by kind and name; None if there is none."""
@@ -121,16 +120,13 @@ def resource_field(
     text = resources.get(group, {}).get(name)
     if text is None:
         text = allocatable.get(name, "0") if group == "limits" else "0"
-    divisor = quantity(str(reference.get("divisor") or "0")) or Decimal(1)
-    return str((quantity(str(text)) / divisor).to_integral_value(ROUND_CEILING))
+    divisor = size(reference.get("divisor") or "0") or Fraction(1)
+    return str(math.ceil(size(text) / divisor))
 
 
-def quantity(text: str) -> Decimal:
-    """Return the number that a Kubernetes quantity stands for."""
-    match = _QUANTITY.fullmatch(text)
-    if match is None:
-        raise ConfigError(f"not a quantity: {text}")
-    number = Decimal(match[1] + (match[2] or ""))
-    if match[3] in _BINARY:
-        return number * Decimal(1024) ** _BINARY[match[3]]
-    return number.scaleb(_SUFFIXES[match[3]])
+def size(written: str) -> Fraction:
+    """Return the number that a quantity stands for; the API server lets no other text pass."""
+    found = quantity(written)
+    if found is None:
+        raise ConfigError(f"not a quantity: {written}")
+    return found

@@ -17,7 +17,6 @@ from megatron_eks.local.kubernetes.kubelet.sandbox import READY, Sandbox
 
 _ROOT = Path(__file__).parents[4]
 _PACKAGE = __package__ or ""
-_REPORT_BYTES = 4096
 
 
 class SandboxError(Exception):

@@ -10,8 +10,8 @@ from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.local.kubernetes.kubelet.environment import (
     ConfigError,
     pod_field,
-    quantity,
     resource_field,
+    size,
 )
 
 _FILE_MODE = 0o644
@@ -63,7 +63,7 @@ class VolumeMaker:
             empty = each.get("emptyDir") or {}
             if empty.get("medium") == "Memory":
                 limit = empty.get("sizeLimit")
-                volumes.memory[str(place)] = str(int(quantity(limit))) if limit else _MEMORY_SIZE
+                volumes.memory[str(place)] = str(int(size(limit))) if limit else _MEMORY_SIZE
         return volumes
 
     def _fill(self, volume: Object, place: Path) -> Path:

@@ -1,0 +1,276 @@
+"""The verdict on a variable where it is set: by its value, the hardware, layout and network.
+
+Sources, besides those of megatron_eks.catalog.environment: libfabric, man fi_efa(7); Megatron-LM
+`megatron/training/arguments.py`, validate_args (core_v0.19); NCCL user guide, "NCCL_NVLS_ENABLE".
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.environment import (
+    POLICIES,
+    PREFIXES,
+    REMOVE,
+    Policy,
+    Verdict,
+    is_secret,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from megatron_eks.catalog.instances import InstanceType
+
+_HOPPER, _BLACKWELL = 9, 10
+
+# Written out, but what the library does anyway.
+_BY_DEFAULT: dict[str, frozenset[str]] = {
+    "CUDA_LAUNCH_BLOCKING": frozenset("0"),
+    "FI_EFA_USE_HUGE_PAGE": frozenset("1"),
+    "NCCL_CROSS_NIC": frozenset("2"),
+    "NCCL_IB_DISABLE": frozenset("0"),
+    "NCCL_P2P_DISABLE": frozenset("0"),
+    "NCCL_SHM_DISABLE": frozenset("0"),
+    "TORCH_DISTRIBUTED_DEBUG": frozenset(("INFO", "OFF", "")),
+}
+ABOUT_EFA = re.compile(
+    r"FI_.*|RDMAV_FORK_SAFE|NCCL_(PROTO|ALGO|NET|NET_PLUGIN|TUNER_PLUGIN|TOPO_FILE|CROSS_NIC)"
+    r"|NCCL_(BUFFSIZE|P2P_NET_CHUNKSIZE|MIN_NCHANNELS|IB_\w+|NET_GDR_\w+|SOCKET_NTHREADS"
+    r"|NSOCKS_PERTHREAD)|OFI_NCCL_.*"
+)
+"""What is judged as it is because of EFA and its plugin."""
+DEPENDS_ON_VALUE = frozenset(
+    {
+        *_BY_DEFAULT,
+        *("CUDA_DEVICE_MAX_CONNECTIONS", "FI_EFA_USE_DEVICE_RDMA", "FI_PROVIDER"),
+        *("NCCL_ASYNC_ERROR_HANDLING", "NCCL_NET", "NCCL_NVLS_ENABLE"),
+    }
+)
+"""What nothing can be said of while nobody knows the value."""
+_CACHES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})
+_TRUE = frozenset({"1", "on", "true", "yes"})
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where a variable is set; what nobody knows is None, and then the usual verdict holds."""
+
+    instance: "InstanceType | None" = None
+    host_network: bool = False
+    splits_layers: bool | None = None
+    """Whether Megatron runs with tensor or context parallelism."""
+    fsdp: bool = False
+    """Whether weights are gathered while kernels run: FSDP2 or Megatron-FSDP."""
+    shared: tuple[str, ...] = ()
+    """Where shared file systems are mounted."""
+
+    @property
+    def is_hopper_or_before(self) -> bool:
+        """Tell whether the GPUs may need one queue for the order of their work."""
+        return self.instance is None or self.instance.gpu.cuda_major < _BLACKWELL
+
+
+def judge(name: str, value: str, context: Context) -> Policy:
+    """Return the policy for one variable at one place."""
+    if value in _BY_DEFAULT.get(name, ()):
+        return _allowed("what the library does anyway")
+    by_place = _by_place(name, value, context)
+    if by_place is not None:
+        return by_place
+    by_value = _by_value(name, value) or POLICIES.get(name)
+    if by_value is not None:
+        return by_value
+    for prefix, policy in PREFIXES.items():
+        if name.startswith(prefix):
+            return policy
+    if is_secret(name, value):
+        return Policy(
+            Verdict.REFUSED,
+            "a secret in a file or an environment ends in logs",
+            "mount a Kubernetes Secret as a file",
+        )
+    return _allowed("nothing speaks against it")
+
+
+def judge_any(name: str, value: str, contexts: Iterable[Context]) -> Policy:
+    """Return the mildest policy of several places, of which one will be the real one."""
+    order = [Verdict.ALLOWED, Verdict.SET, Verdict.ADVISED_AGAINST, Verdict.NO_EFFECT]
+    found = [judge(name, value, context) for context in contexts]
+    return min(
+        found, key=lambda each: order.index(each.verdict) if each.verdict in order else len(order)
+    )
+
+
+def refused(env: "Mapping[str, str]", context: Context) -> dict[str, Policy]:
+    """Return the variables of an environment that break a run, each with its policy."""
+    judged = {name: judge(name, value, context) for name, value in env.items()}
+    bad = {Verdict.REFUSED, Verdict.NO_EFFECT}
+    return {name: policy for name, policy in judged.items() if policy.verdict in bad}
+
+
+def _allowed(reason: str) -> Policy:
+    return Policy(Verdict.ALLOWED, reason, REMOVE)
+
+
+def _refused(reason: str, instead: str = REMOVE) -> Policy:
+    return Policy(Verdict.REFUSED, reason, instead)
+
+
+def _no_effect(reason: str) -> Policy:
+    return Policy(Verdict.NO_EFFECT, reason, REMOVE)
+
+
+def _advised_against(reason: str) -> Policy:
+    return Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)
+
+
+def _by_value(name: str, value: str) -> Policy | None:
+    if name == "FI_PROVIDER" and value != "efa":
+        return _refused(f"{value!r} keeps NCCL off EFA")
+    if name.endswith("NCCL_ASYNC_ERROR_HANDLING") and value == "0":
+        return _refused("a lost rank leaves all others waiting")
+    return None
+
+
+def _by_place(name: str, value: str, context: Context) -> Policy | None:
+    if name in _CACHES:
+        inside = (f"{mount.rstrip('/')}/" for mount in context.shared)
+        if f"{value}/".startswith(tuple(inside)):
+            return _advised_against("on a shared file system all ranks wait for one lock")
+        return None
+    own = _BY_NAME.get(name)
+    if own is not None:
+        return own(name, value, context)
+    instance = context.instance
+    if instance is not None and not instance.efa_interfaces and ABOUT_EFA.fullmatch(name):
+        return _without_efa(name, value, instance)
+    return None
+
+
+def _without_efa(name: str, value: str, instance: "InstanceType") -> Policy | None:
+    """Judge what is about EFA on a type that has none: its nodes talk by TCP."""
+    if name in {"NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"}:
+        return _allowed(f"{instance.name} has no EFA, so NCCL uses TCP")
+    if name in {"NCCL_ALGO", "NCCL_PROTO"}:
+        return _advised_against("NCCL chooses by the size of each message")
+    if name.startswith(("FI_", "OFI_", "RDMAV_", "NCCL_NET_GDR_", "NCCL_IB_")):
+        return _no_effect(f"{instance.name} has no EFA, so NCCL uses TCP")
+    if name == "NCCL_NET":
+        return _allowed("what NCCL uses here anyway") if value == "Socket" else None
+    if name.endswith("_PLUGIN"):
+        return None
+    return _allowed(f"{instance.name} has no EFA, whose plugin would set it")
+
+
+def _device_rdma(_name: str, value: str, context: Context) -> Policy | None:
+    """Judge what libfabric 1.18 and later find out themselves (fi_efa(7))."""
+    instance = context.instance
+    if instance is None:
+        return None
+    if not instance.efa_interfaces:
+        return _no_effect(f"{instance.name} has no EFA, so NCCL uses TCP")
+    on = value.lower() in _TRUE
+    if on and not instance.gpu_direct_rdma:
+        return _refused(f"EFA of {instance.name} has no RDMA, and libfabric ends the program")
+    if not on and instance.gpu_direct_rdma:
+        return _refused("it keeps EFA from reading and writing the GPUs' memory")
+    return None
+
+
+def _gpu_direct(_name: str, _value: str, context: Context) -> Policy | None:
+    instance = context.instance
+    if instance is not None and not instance.gpu_direct_rdma:
+        return _no_effect(f"{instance.name} has no GPUDirect RDMA")
+    return None
+
+
+def _nvls(_name: str, value: str, context: Context) -> Policy | None:
+    """Judge NVLink SHARP, which is in the switches between Hopper GPUs and their successors."""
+    instance = context.instance
+    if instance is not None and (instance.gpu.cuda_major < _HOPPER or not instance.nvlink_gb_s):
+        return _no_effect(f"{instance.name} has no NVLink SHARP")
+    if value != "0":
+        return _allowed("NCCL uses NVLink SHARP where it is")
+    return _refused("it takes NVLink SHARP, and bandwidth, away") if instance is not None else None
+
+
+def _peer_to_peer(name: str, _value: str, context: Context) -> Policy | None:
+    instance = context.instance
+    if instance is None:
+        return None
+    if instance.gpus == 1:
+        return _no_effect(f"{instance.name} has one GPU")
+    if name == "NCCL_P2P_DISABLE" and not instance.nvlink_gb_s:
+        return _advised_against("GPUs of a node then talk through the memory of the host")
+    return None
+
+
+def _cards(_name: str, _value: str, context: Context) -> Policy | None:
+    instance = context.instance
+    if instance is not None and instance.network_cards == 1:
+        return _no_effect(f"{instance.name} has one network card")
+    return None
+
+
+def _connections(_name: str, value: str, context: Context) -> Policy | None:
+    """Judge the number of queues between program and GPU (Megatron-LM, validate_args)."""
+    if context.fsdp:
+        return (
+            _refused("FSDP gathers weights while kernels run, and one queue puts them in a row")
+            if value == "1"
+            else _allowed("FSDP wants more than one queue")
+        )
+    if not context.is_hopper_or_before:
+        return (
+            _advised_against("Blackwell keeps the order without it, and one queue makes work wait")
+            if value == "1"
+            else _allowed("Blackwell keeps the order by itself")
+        )
+    if context.splits_layers and value != "1":
+        return _refused(
+            "Megatron stops at any value but 1 with tensor or context parallelism before Blackwell"
+        )
+    if context.splits_layers is False:
+        return _allowed("without tensor and context parallelism nothing demands a value")
+    return None
+
+
+def _socket_interface(name: str, value: str, context: Context) -> Policy:
+    """Judge an interface list; a pod has eth0 alone, a node has many with other names.
+
+    NCCL takes prefixes, exact names after `=`, and `^` for all but these (NCCL user guide,
+    "NCCL_SOCKET_IFNAME"); Gloo takes exact names only (torch, ProcessGroupGloo).
+    """
+    host_network = context.host_network
+    gloo = name.startswith("GLOO")
+    excludes = value.startswith("^") and not gloo
+    names = value.removeprefix("^").split(",") if excludes else value.split(",")
+    exact = gloo or names[0].startswith("=")
+    names[0] = names[0].removeprefix("=")
+    has_eth0 = "eth0" in names if exact else any("eth0".startswith(each) for each in names)
+    if excludes and has_eth0 and not host_network:
+        return _refused("it excludes eth0, a pod's only interface")
+    if excludes or (not host_network and has_eth0):
+        return _allowed("it leaves the right interface")
+    return _refused(
+        f"no interface named {value!r} exists on these nodes"
+        if host_network
+        else f"{value!r} leaves out eth0, through which alone a pod reaches others",
+        "remove it, or use ^lo,docker,veth,pod-id-link on the host network",
+    )
+
+
+_BY_NAME: dict[str, Callable[[str, str, Context], Policy | None]] = {
+    "CUDA_DEVICE_MAX_CONNECTIONS": _connections,
+    "FI_EFA_USE_DEVICE_RDMA": _device_rdma,
+    "GLOO_SOCKET_IFNAME": _socket_interface,
+    "NCCL_CROSS_NIC": _cards,
+    "NCCL_NET_GDR_LEVEL": _gpu_direct,
+    "NCCL_NET_GDR_READ": _gpu_direct,
+    "NCCL_NVLS_ENABLE": _nvls,
+    "NCCL_P2P_DISABLE": _peer_to_peer,
+    "NCCL_SHM_DISABLE": _peer_to_peer,
+    "NCCL_SOCKET_IFNAME": _socket_interface,
+}

@@ -1,0 +1,41 @@
+"""What the files in use allow on purpose: configuration, what was rendered of it, images."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Level
+from megatron_eks.ops.check import Checked
+from megatron_eks.project import ASSETS
+from megatron_eks.rules.allowances import ANNOTATION
+
+if TYPE_CHECKING:
+    from megatron_eks.config.errors import Finding
+    from megatron_eks.project import Project
+
+# A file is read as a template or manifest only if it holds one of these.
+_MARKS = (ANNOTATION, '"meks"', "meks:")
+
+
+def allowed(project: "Project") -> "list[Finding]":
+    """Return the allowed findings, each with its reason; files are as the last synthesis left them.
+
+    The rendered ones are found where `make synth` writes them, in the current directory.
+    """
+    checked = Checked()
+    for path in _files(project):
+        try:
+            marked = any(mark in path.read_text(encoding="utf-8") for mark in _MARKS)
+        except (OSError, UnicodeDecodeError):
+            continue
+        if marked:
+            checked.add(path)
+    rendered = [each for each in checked.findings() if each.level is Level.ALLOWED]
+    return [*project.allowed, *sorted(rendered, key=lambda each: (each.file, each.line))]
+
+
+def _files(project: "Project") -> Iterator[Path]:
+    yield from sorted(Path("cdk.out").glob(f"{project.cluster.name}-*.template.json"))
+    yield from sorted(Path("dist").glob("*/*.k8s.yaml"))
+    for image in project.cluster.images:
+        yield ASSETS / "images" / image.name / "Dockerfile"

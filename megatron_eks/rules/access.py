@@ -1,0 +1,156 @@
+"""Rules over who may do what: access entries, trust, policies of repositories, buckets and keys."""
+
+import json
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.rules.policies import ROLE, of_pods, statements, words
+from megatron_eks.rules.values import is_absent, items, mapping, shown, text
+
+if TYPE_CHECKING:
+    from megatron_eks.config.load import Json
+    from megatron_eks.rules.template_set import Resource, TemplateSet
+
+_CLOSE = 0.9
+# EKS User Guide, "Review access policy permissions", read 2026-11.
+_ACCESS_POLICIES = (
+    *("AmazonEKSAdminPolicy", "AmazonEKSAdminViewPolicy", "AmazonEKSAutoNodePolicy"),
+    *("AmazonEKSClusterAdminPolicy", "AmazonEKSEditPolicy", "AmazonEKSSecretReaderPolicy"),
+    "AmazonEKSViewPolicy",
+)
+_KEPT_GROUPS = ("system:", "eks:", "aws:", "amazon:", "iam:")
+_POLICY_OF_A_RESOURCE = (
+    ("AWS::ECR::Repository", "RepositoryPolicyText"),
+    ("AWS::KMS::Key", "KeyPolicy"),
+    ("AWS::S3::BucketPolicy", "PolicyDocument"),
+)
+_TOO_WIDE = {
+    "AdministratorAccess": "the whole account",
+    "PowerUserAccess": "nearly the whole account",
+    "AmazonS3FullAccess": "every bucket of the account",
+}
+_AGENT = "eks-pod-identity-agent"
+
+
+def access_entries(templates: "TemplateSet") -> Iterator[Finding]:
+    """Require access policies that exist, with their scope, and groups that EKS lets people use.
+
+    EKS User Guide, "Associate access policies with access entries"; EKS API, CreateAccessEntry.
+    """
+    for entry in templates.resources("AWS::EKS::AccessEntry"):
+        for index, group in enumerate(items(entry.properties.get("KubernetesGroups")) or []):
+            name = text(group) or ""
+            if name.startswith(_KEPT_GROUPS):
+                found = f"{shown(name)} belongs to Kubernetes or AWS: EKS refuses the entry"
+                remedy = "use AmazonEKSClusterAdminPolicy, or a group of your own"
+                path: Path = ("KubernetesGroups", index)
+                yield entry.find(Code.ACCESS_ENTRY, path, found, remedy)
+        for index, value in enumerate(items(entry.properties.get("AccessPolicies")) or []):
+            yield from _access_policy(entry, ("AccessPolicies", index), mapping(value) or {})
+
+
+def _access_policy(entry: "Resource", path: Path, body: "dict[str, Json]") -> Iterator[Finding]:
+    arn = body.get("PolicyArn")
+    written = arn if isinstance(arn, str) else json.dumps(arn)
+    name = written.rpartition("/")[2].strip('"]} ')
+    close = get_close_matches(name, _ACCESS_POLICIES, 1, _CLOSE)
+    if ":iam:" in written and "eks::aws" not in written:
+        found = "a policy of IAM, and an access entry takes those of EKS"
+        remedy = f"write arn:aws:eks::aws:cluster-access-policy/{close[0] if close else name}"
+        yield entry.find(Code.ACCESS_ENTRY, (*path, "PolicyArn"), found, remedy)
+    elif close and name not in _ACCESS_POLICIES:
+        found = f"EKS has no access policy {shown(name)}"
+        yield entry.find(
+            Code.ACCESS_ENTRY, (*path, "PolicyArn"), found, f"did you mean {close[0]}?"
+        )
+    scope = mapping(body.get("AccessScope")) or {}
+    if scope.get("Type") == "namespace" and items(scope.get("Namespaces")) == []:
+        found = "a scope of namespaces that names none"
+        yield entry.find(Code.ACCESS_ENTRY, (*path, "AccessScope"), found, "list the Namespaces")
+
+
+def open_policies(templates: "TemplateSet") -> Iterator[Finding]:
+    """Refuse repositories, buckets and keys that everybody may use.
+
+    AWS Foundational Security Best Practices, S3.2, ECR and KMS; a Condition may narrow it.
+    """
+    for kind, key in _POLICY_OF_A_RESOURCE:
+        for resource in templates.resources(kind):
+            for index, body in enumerate(statements(resource.properties.get(key)) or []):
+                if _allows_everybody(body):
+                    found = "everybody may do this, in any account"
+                    path = (key, "Statement", index)
+                    remedy = "name the account or the roles under Principal"
+                    yield resource.find(Code.OPEN_TO_ALL, path, found, remedy)
+
+
+def open_trust(templates: "TemplateSet") -> Iterator[Finding]:
+    """Refuse roles that everybody may take, and warn of those that any service account may take.
+
+    IAM User Guide, "AWS JSON policy elements: Principal"; EKS User Guide, "IAM roles for service
+    accounts".
+    """
+    for role in templates.resources(ROLE):
+        document = role.properties.get("AssumeRolePolicyDocument")
+        for index, body in enumerate(statements(document) or []):
+            path = ("AssumeRolePolicyDocument", "Statement", index)
+            provider = json.dumps((mapping(body.get("Principal")) or {}).get("Federated"))
+            if _allows_everybody(body):
+                found = "everybody may take this role, from any account"
+                remedy = "name the service, the account or the role under Principal"
+                yield role.find(Code.ROLE_TRUST, path, found, remedy)
+            elif "oidc.eks." in provider and is_absent(body.get("Condition")):
+                found = "every service account of the cluster may take this role"
+                remedy = "add a Condition on :sub, system:serviceaccount:NAMESPACE:NAME"
+                yield role.find(Code.ROLE_TRUST, path, found, remedy, Level.WARNING)
+
+
+def _allows_everybody(body: "dict[str, Json]") -> bool:
+    principal = body.get("Principal")
+    everybody = "*" in (words(principal) or words((mapping(principal) or {}).get("AWS")))
+    return everybody and body.get("Effect") == "Allow" and is_absent(body.get("Condition"))
+
+
+def wide_policies(templates: "TemplateSet") -> Iterator[Finding]:
+    """Refuse AWS's widest policies on roles of pods and of nodes.
+
+    EKS Best Practices, "Identity and access management", least privilege: whoever gets into a pod
+    has them too.
+    """
+    nodes = {
+        templates.target(group.properties.get("NodeRole"), group.file)
+        for group in templates.resources("AWS::EKS::Nodegroup")
+    }
+    pods = of_pods(templates)
+    for role in templates.resources(ROLE):
+        whose = "pods" if role in pods else "nodes" if role in nodes else None
+        for index, arn in enumerate(items(role.properties.get("ManagedPolicyArns")) or []):
+            name = (arn if isinstance(arn, str) else json.dumps(arn)).rpartition("/")[2]
+            wide = _TOO_WIDE.get(name.strip('"]} '))
+            if whose and wide:
+                found = f"{whose} may do anything with {wide}"
+                path = ("ManagedPolicyArns", index)
+                remedy = "name the actions they need, and bucket and prefix of each"
+                yield role.find(Code.POD_ROLE, path, found, remedy)
+
+
+def identity_agent(templates: "TemplateSet") -> Iterator[Finding]:
+    """Warn of pod identities in templates whose add-ons lack the agent that hands them out.
+
+    EKS User Guide, "Set up the Amazon EKS Pod Identity Agent": without it pods get no credentials.
+    """
+    addons = [each.properties.get("AddonName") for each in templates.resources("AWS::EKS::Addon")]
+    named = len(addons) > 1 and all(isinstance(each, str) for each in addons)
+    automatic = any(
+        not is_absent(cluster.properties.get("ComputeConfig"))
+        for cluster in templates.resources("AWS::EKS::Cluster")
+    )
+    # One add-on alone says little about the others; EKS Auto Mode brings the agent.
+    if not named or automatic or _AGENT in addons:
+        return
+    for identity in templates.resources("AWS::EKS::PodIdentityAssociation"):
+        found = f"no add-on {_AGENT} beside it, and without it pods get no credentials"
+        yield identity.find(Code.ROLE_TRUST, (), found, f"add the add-on {_AGENT}", Level.WARNING)
+        return

@@ -1,0 +1,135 @@
+"""Rules over values that a service lists, and over combinations that it refuses."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from megatron_eks.config.errors import Code, Finding, Path, choices
+from megatron_eks.config.load import Json
+from megatron_eks.rules.template_set import Resource, TemplateSet
+from megatron_eks.rules.values import is_absent, items, mapping, shown, text
+
+_ANY = "*"
+
+
+class _Listed(NamedTuple):
+    type: str
+    path: tuple[str, ...]
+    """From the properties; `*` is every element of a list."""
+    values: tuple[str, ...]
+
+
+# EKS API and User Guide; FSx API, CreateFileSystem; ECR API, CreateRepository; EC2 API,
+# CreatePlacementGroup and CreateVpcEndpoint; read 2026-11.
+_TABLE = (
+    _Listed("AWS::EKS::Nodegroup", ("CapacityType",), ("CAPACITY_BLOCK", "ON_DEMAND", "SPOT")),
+    _Listed(
+        "AWS::EKS::Nodegroup",
+        ("Taints", _ANY, "Effect"),
+        ("NO_EXECUTE", "NO_SCHEDULE", "PREFER_NO_SCHEDULE"),
+    ),
+    _Listed(
+        "AWS::EKS::Cluster",
+        ("Logging", "ClusterLogging", "EnabledTypes", _ANY, "Type"),
+        ("api", "audit", "authenticator", "controllerManager", "scheduler"),
+    ),
+    _Listed("AWS::EKS::Cluster", ("EncryptionConfig", _ANY, "Resources", _ANY), ("secrets",)),
+    _Listed(
+        "AWS::EKS::Cluster",
+        ("AccessConfig", "AuthenticationMode"),
+        ("API", "API_AND_CONFIG_MAP", "CONFIG_MAP"),
+    ),
+    _Listed("AWS::EKS::Addon", ("ResolveConflicts",), ("NONE", "OVERWRITE", "PRESERVE")),
+    _Listed(
+        "AWS::EKS::AccessEntry",
+        ("Type",),
+        (
+            *("EC2", "EC2_LINUX", "EC2_WINDOWS", "FARGATE_LINUX", "HYBRID_LINUX"),
+            *("HYPERPOD_LINUX", "STANDARD"),
+        ),
+    ),
+    _Listed(
+        "AWS::EKS::AccessEntry",
+        ("AccessPolicies", _ANY, "AccessScope", "Type"),
+        ("cluster", "namespace"),
+    ),
+    _Listed("AWS::FSx::FileSystem", ("FileSystemType",), ("LUSTRE", "ONTAP", "OPENZFS", "WINDOWS")),
+    _Listed(
+        "AWS::ECR::Repository",
+        ("ImageTagMutability",),
+        ("IMMUTABLE", "IMMUTABLE_WITH_EXCLUSION", "MUTABLE", "MUTABLE_WITH_EXCLUSION"),
+    ),
+    _Listed("AWS::EC2::PlacementGroup", ("Strategy",), ("cluster", "partition", "spread")),
+    _Listed(
+        "AWS::EC2::VPCEndpoint",
+        ("VpcEndpointType",),
+        ("Gateway", "GatewayLoadBalancer", "Interface", "Resource", "ServiceNetwork"),
+    ),
+)
+# Two properties of which a resource takes one.
+_EITHER = (
+    ("AWS::EKS::Nodegroup", ("UpdateConfig",), ("MaxUnavailable", "MaxUnavailablePercentage")),
+    ("AWS::EKS::Nodegroup", ("LaunchTemplate",), ("Id", "Name")),
+)
+# EKS API, CreateNodegroup: keys with these are refused; values as Kubernetes has them.
+_RESERVED_LABEL = re.compile(r"(^|\.)(kubernetes\.io|k8s\.io|eks\.amazonaws\.com)/")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+
+
+def listed(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse a value that the service does not list, with the one that was meant.
+
+    EKS, FSx, ECR and EC2 API references, as cited at the table.
+    """
+    for entry in _TABLE:
+        for resource in templates.resources(entry.type):
+            for path, value in _at(dict(resource.properties), entry.path, ()):
+                name = text(value)
+                if name is not None and name not in entry.values:
+                    found = f"{shown(name)} is unknown to {entry.type.split('::')[1]}"
+                    remedy = choices(name, entry.values)
+                    yield resource.find(Code.UNKNOWN_VALUE, path, found, remedy)
+
+
+def _at(value: Json, path: tuple[str, ...], so_far: Path) -> Iterator[tuple[Path, Json]]:
+    if not path:
+        yield so_far, value
+    elif path[0] == _ANY:
+        for index, each in enumerate(items(value) or []):
+            yield from _at(each, path[1:], (*so_far, index))
+    elif not is_absent(inner := (mapping(value) or {}).get(path[0])):
+        yield from _at(inner, path[1:], (*so_far, path[0]))
+
+
+def one_of_two(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse two properties of which EKS takes one.
+
+    EKS API, NodegroupUpdateConfig and LaunchTemplateSpecification.
+    """
+    for kind, path, names in _EITHER:
+        for resource in templates.resources(kind):
+            for _, value in _at(dict(resource.properties), path, ()):
+                body = mapping(value) or {}
+                if not any(is_absent(body.get(name)) for name in names):
+                    found = f"{' and '.join(names)} together: EKS refuses the node group"
+                    yield resource.find(Code.UNKNOWN_VALUE, path, found, "keep one of them")
+
+
+def labels(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse labels of a node group that EKS or Kubernetes keeps for itself, or cannot hold.
+
+    EKS User Guide, "Create a managed node group"; Kubernetes, "Labels and Selectors".
+    """
+    for group in templates.resources("AWS::EKS::Nodegroup"):
+        for key, value in (mapping(group.properties.get("Labels")) or {}).items():
+            written = text(value)
+            if _RESERVED_LABEL.search(key):
+                found = f"label {shown(key)} belongs to Kubernetes or EKS, which refuses it"
+                yield _label(group, key, found, "use a key of your own")
+            elif written is not None and not _LABEL_VALUE.fullmatch(written):
+                found = f"{shown(written)} is no value of a label"
+                yield _label(group, key, found, "use up to 63 letters, digits, '-', '_' and '.'")
+
+
+def _label(group: Resource, key: str, found: str, remedy: str) -> Finding:
+    return group.find(Code.UNKNOWN_VALUE, ("Labels", key), found, remedy)

@@ -1,0 +1,76 @@
+"""Reads the IAM policies of templates: what they grant without a condition, and to whom."""
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from megatron_eks.rules.values import is_absent, items, mapping
+
+if TYPE_CHECKING:
+    from megatron_eks.config.errors import Path
+    from megatron_eks.config.load import Json
+    from megatron_eks.rules.template_set import Resource, TemplateSet
+
+ROLE = "AWS::IAM::Role"
+_POLICIES = ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy")
+HOLDERS = (*_POLICIES, ROLE)
+
+_PODS = "pods.eks.amazonaws.com"
+# Where the identity providers of EKS clusters are, for roles of service accounts.
+_SERVICE_ACCOUNTS = "oidc.eks."
+
+
+def granted(holder: "Resource") -> "Iterator[tuple[Path, dict[str, Json]]]":
+    """Return the statements by which a role or policy allows something, each with its place."""
+    documents: list[tuple[Path, Json]] = [
+        (("PolicyDocument",), holder.properties.get("PolicyDocument"))
+    ]
+    for index, value in enumerate(items(holder.properties.get("Policies")) or []):
+        inline = (mapping(value) or {}).get("PolicyDocument")
+        documents.append((("Policies", index, "PolicyDocument"), inline))
+    for path, document in documents:
+        for index, body in enumerate(statements(document) or []):
+            if body.get("Effect") == "Allow" and is_absent(body.get("Condition")):
+                yield (*path, "Statement", index), body
+
+
+def of_pods(templates: "TemplateSet") -> "set[Resource]":
+    """Return the roles that pods take, and the policies attached to these.
+
+    Pods take a role by EKS Pod Identity, or by the identity provider of their service accounts.
+    """
+    roles = {role for role in templates.resources(ROLE) if _taken_by_pods(role)}
+    attached = {
+        policy
+        for policy in templates.resources(*_POLICIES)
+        for reference in [
+            *(items(policy.properties.get("Roles")) or []),
+            policy.properties.get("RoleName"),
+        ]
+        if templates.target(reference, policy.file) in roles
+    }
+    return roles | attached
+
+
+def _taken_by_pods(role: "Resource") -> bool:
+    for statement in statements(role.properties.get("AssumeRolePolicyDocument")) or []:
+        principal = mapping(statement.get("Principal")) or {}
+        provider = principal.get("Federated")
+        if _PODS in words(principal.get("Service")) or _SERVICE_ACCOUNTS in json.dumps(provider):
+            return True
+    return False
+
+
+def statements(document: "Json") -> "list[dict[str, Json]] | None":
+    """Return the statements of a policy, one or a list of them; None if one cannot be known."""
+    value = (mapping(document) or {}).get("Statement")
+    listed = [value] if isinstance(value, dict) else items(value)
+    bodies = [mapping(each) for each in listed or []]
+    found = [each for each in bodies if each]
+    return found if found and len(found) == len(bodies) else None
+
+
+def words(value: "Json") -> list[str]:
+    """Return the texts of one text or a list of them."""
+    every = [value] if isinstance(value, str) else items(value) or []
+    return [word for word in every if isinstance(word, str)]

@@ -1,0 +1,207 @@
+"""Rules over smaller settings of networks, builds, keys, repositories and file systems."""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from ipaddress import IPv4Network
+
+from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.load import Json
+from megatron_eks.rules.secret_words import holds_secret
+from megatron_eks.rules.template_set import Resource, TemplateSet
+from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, truth
+
+_CLOSE = 0.8
+# EC2 API, CreateVpc; EKS API, KubernetesNetworkConfigRequest.
+_VPC_PREFIXES = range(16, 29)
+_SERVICE_PREFIXES = range(12, 25)
+_PRIVATE = tuple(IPv4Network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+# What nodes, pods and CodeBuild of a training cluster call (EKS User Guide, "Deploy private
+# clusters with limited internet access").
+_SERVICES = (
+    *("autoscaling", "bedrock", "codebuild", "ec2", "ec2messages", "ecr.api", "ecr.dkr", "eks"),
+    *("eks-auth", "elasticfilesystem", "elasticloadbalancing", "fsx", "kms", "logs"),
+    *("monitoring", "s3", "sagemaker.api", "secretsmanager", "sqs", "ssm", "ssmmessages", "sts"),
+    *("xray", "dynamodb", "sns", "s3express", "aps-workspaces", "codecommit", "git-codecommit"),
+)
+_SERVICE_NAME = re.compile(r"com\.amazonaws\.[a-z0-9-]+\.(?P<service>[a-z0-9.-]+)")
+_DOCKER = re.compile(r"\b(docker|buildx|dockerd|podman|kaniko)\s+(build|push|run|buildx|login)\b")
+_WINDOW = re.compile(r"[1-7]:([01][0-9]|2[0-3]):[0-5][0-9]")
+_ADDON_VERSION = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+(-[a-z0-9.-]+)*-eksbuild\.[0-9]+")
+_ADDONS = frozenset(
+    {"aws-ebs-csi-driver", "aws-efs-csi-driver", "coredns", "kube-proxy", "vpc-cni"}
+)
+
+
+def addresses(templates: TemplateSet) -> Iterator[Finding]:
+    """Require ranges that EC2 and EKS take, and the DNS settings that nodes need to join.
+
+    EC2 API, CreateVpc; EKS API, KubernetesNetworkConfigRequest; EKS User Guide, "VPC and subnet
+    requirements and considerations".
+    """
+    clusters = list(templates.resources("AWS::EKS::Cluster"))
+    for vpc in templates.resources("AWS::EC2::VPC"):
+        network = _network(vpc.properties.get("CidrBlock"))
+        if network is not None and network.prefixlen not in _VPC_PREFIXES:
+            found = f"a VPC cannot be {network}"
+            yield vpc.find(Code.SUBNETS, ("CidrBlock",), found, "use a prefix from /16 to /28")
+        for key in ("EnableDnsHostnames", "EnableDnsSupport"):
+            value = vpc.properties.get(key)
+            off = truth(value) is False or (is_absent(value) and key == "EnableDnsHostnames")
+            if clusters and off:
+                found = f"{key} is off, and nodes cannot register with the cluster"
+                yield vpc.find(Code.SUBNETS, (key,), found, "set it to true")
+    for cluster in clusters:
+        config = mapping(cluster.properties.get("KubernetesNetworkConfig")) or {}
+        network = _network(config.get("ServiceIpv4Cidr"))
+        if network is None:
+            continue
+        path = ("KubernetesNetworkConfig", "ServiceIpv4Cidr")
+        inside = any(network.subnet_of(each) for each in _PRIVATE)
+        if network.prefixlen not in _SERVICE_PREFIXES or not inside:
+            remedy = "use a prefix from /12 to /24 in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
+            yield cluster.find(Code.SUBNETS, path, f"EKS refuses {network} for Services", remedy)
+
+
+def _network(value: Json) -> IPv4Network | None:
+    written = text(value)
+    try:
+        return IPv4Network(written) if written else None
+    except ValueError:
+        return None
+
+
+def endpoints(templates: TemplateSet) -> Iterator[Finding]:
+    """Require endpoints of services that exist, and that names lead to.
+
+    AWS PrivateLink, "AWS services that integrate"; EKS User Guide, "Deploy private clusters".
+    """
+    for endpoint in templates.resources("AWS::EC2::VPCEndpoint"):
+        match = _SERVICE_NAME.fullmatch(text(endpoint.properties.get("ServiceName")) or "")
+        name = match["service"] if match else None
+        close = get_close_matches(name, _SERVICES, 1, _CLOSE) if name else []
+        if name is not None and close and name not in _SERVICES and not _known(name):
+            path, found = ("ServiceName",), f"no service {shown(name)} that this resembles"
+            remedy = f"did you mean {close[0]}?"
+            yield endpoint.find(Code.ENDPOINT_NAME, path, found, remedy, Level.WARNING)
+        kind = text(endpoint.properties.get("VpcEndpointType"))
+        if kind == "Interface" and truth(endpoint.properties.get("PrivateDnsEnabled")) is False:
+            found = "the service's usual name does not lead here, so nothing uses the endpoint"
+            path = ("PrivateDnsEnabled",)
+            yield endpoint.find(Code.ENDPOINT_NAME, path, found, "set it to true", Level.WARNING)
+
+
+def _known(name: str) -> bool:
+    """Tell a longer name of a family, such as `ecs-agent` or `s3-outposts`."""
+    return any(name.startswith((f"{each}-", f"{each}.")) for each in _SERVICES)
+
+
+def builds(templates: TemplateSet) -> Iterator[Finding]:
+    """Require privileges of builds that call docker, and secrets that are not written out.
+
+    CodeBuild User Guide, "Docker sample" and "Environment variables in build environments".
+    """
+    for project in templates.resources("AWS::CodeBuild::Project"):
+        environment = mapping(project.properties.get("Environment")) or {}
+        script = text((mapping(project.properties.get("Source")) or {}).get("BuildSpec")) or ""
+        privileged = environment.get("PrivilegedMode")
+        off = is_absent(privileged) or truth(privileged) is False
+        if off and _DOCKER.search(script):
+            found = "the build calls docker, whose daemon does not start without privileges"
+            path = ("Environment", "PrivilegedMode")
+            yield project.find(Code.BUILD_COMPUTE, path, found, "set it to true")
+        for index, value in enumerate(items(environment.get("EnvironmentVariables")) or []):
+            variable = mapping(value) or {}
+            name, content = text(variable.get("Name")) or "", text(variable.get("Value"))
+            plain = variable.get("Type") in (None, "PLAINTEXT")
+            if plain and content is not None and holds_secret(name, content):
+                places = ("Environment", "EnvironmentVariables", index, "Value")
+                yield _secret(project, places, f"{shown(name)} holds a secret")
+    for secret in templates.resources("AWS::SecretsManager::Secret"):
+        if text(secret.properties.get("SecretString")):
+            yield _secret(secret, ("SecretString",), "a secret in plain words")
+
+
+def _secret(resource: Resource, path: "tuple[str | int, ...]", found: str) -> Finding:
+    remedy = "keep it in Secrets Manager, name it there, and make the value invalid"
+    return resource.find(Code.TEMPLATE_SECRET, path, found, remedy)
+
+
+def keeping(templates: TemplateSet) -> Iterator[Finding]:
+    """Warn of keys that stay the same for ever, of tags that move, and of open file systems.
+
+    AWS Foundational Security Best Practices, KMS.4, ECR.2 and EFS.1.
+    """
+    for key in templates.resources("AWS::KMS::Key"):
+        spec = key.properties.get("KeySpec")
+        symmetric = is_absent(spec) or spec == "SYMMETRIC_DEFAULT"
+        rotates = key.properties.get("EnableKeyRotation")
+        if symmetric and (is_absent(rotates) or truth(rotates) is False):
+            yield _warn(key, ("EnableKeyRotation",), "a key that is never rotated")
+    for repository in templates.resources("AWS::ECR::Repository"):
+        mutable = repository.properties.get("ImageTagMutability")
+        if is_absent(mutable) or mutable == "MUTABLE":
+            found = "a tag can be moved to another image, also while a job restarts"
+            remedy = "set it to IMMUTABLE"
+            path = ("ImageTagMutability",)
+            yield repository.find(Code.ENCRYPTION, path, found, remedy, Level.WARNING)
+    for system in templates.resources("AWS::EFS::FileSystem"):
+        if truth(system.properties.get("Encrypted")) is False:
+            yield _warn(system, ("Encrypted",), "a file system that is not encrypted")
+
+
+def _warn(resource: Resource, path: "tuple[str, ...]", found: str) -> Finding:
+    return resource.find(Code.ENCRYPTION, path, found, "set it to true", Level.WARNING)
+
+
+def lustre_details(templates: TemplateSet) -> Iterator[Finding]:
+    """Require windows, owners and data paths in the form that FSx takes.
+
+    FSx API, LustreConfiguration and CreateDataRepositoryAssociation.
+    """
+    for system in templates.resources("AWS::FSx::FileSystem"):
+        config = mapping(system.properties.get("LustreConfiguration")) or {}
+        window = text(config.get("WeeklyMaintenanceStartTime"))
+        if window is not None and not _WINDOW.fullmatch(window):
+            place = ("LustreConfiguration", "WeeklyMaintenanceStartTime")
+            found = f"{shown(window)} is no weekly time"
+            yield system.find(Code.LUSTRE_SETTINGS, place, found, "write day:hour:minute, 1:05:00")
+        deployment = text(config.get("DeploymentType")) or ""
+        days = config.get("AutomaticBackupRetentionDays")
+        if deployment.startswith("SCRATCH") and number(days) not in {None, 0}:
+            place = ("LustreConfiguration", "AutomaticBackupRetentionDays")
+            found = f"{deployment} has no backups"
+            yield system.find(Code.LUSTRE_SETTINGS, place, found, "remove it, or use PERSISTENT_2")
+        if deployment == "PERSISTENT_2" and system.properties.get("StorageType") == "HDD":
+            found = "PERSISTENT_2 has no HDD"
+            yield system.find(Code.LUSTRE_SETTINGS, ("StorageType",), found, "use SSD")
+    seen: dict[tuple[str, str], str] = {}
+    for link in templates.resources("AWS::FSx::DataRepositoryAssociation"):
+        written = text(link.properties.get("FileSystemPath"))
+        system_of = str(link.properties.get("FileSystemId"))
+        path = f"{written.rstrip('/')}/" if written else None
+        for (other_system, other), name in seen.items():
+            if (
+                path
+                and other_system == system_of
+                and path.startswith(other) | other.startswith(path)
+            ):
+                found = f"{shown(written)} overlaps the path of {name}: FSx refuses one of them"
+                remedy = "give each a directory of its own"
+                yield link.find(Code.DATA_REPOSITORY, ("FileSystemPath",), found, remedy)
+        if path:
+            seen[system_of, path] = link.id
+
+
+def addon_versions(templates: TemplateSet) -> Iterator[Finding]:
+    """Require add-on versions as EKS writes them.
+
+    EKS API, DescribeAddonVersions: v1.20.4-eksbuild.1.
+    """
+    for addon in templates.resources("AWS::EKS::Addon"):
+        version = text(addon.properties.get("AddonVersion"))
+        known = text(addon.properties.get("AddonName")) in _ADDONS
+        if version is not None and known and not _ADDON_VERSION.fullmatch(version):
+            found = f"EKS has no version {shown(version)}"
+            remedy = "write it like v1.20.4-eksbuild.1"
+            yield addon.find(Code.ADDON_NAME, ("AddonVersion",), found, remedy)

@@ -1,0 +1,186 @@
+"""Rules over what the API server's own code checks, and no schema says."""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.hardware import TYPE_LABELS
+from megatron_eks.rules.node_groups import TYPE_NAME
+from megatron_eks.rules.shapes import KUBERNETES, table
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.workloads import Manifest
+
+_FIELDS = re.compile(
+    r"metadata\.(name|namespace|uid|(labels|annotations)(\[.+\])?)"
+    r"|spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?)"
+)
+_HANDLERS = frozenset({"exec", "grpc", "httpGet", "tcpSocket"})
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_POD_SECURITY = "pod-security.kubernetes.io/"
+_MODES = frozenset({"audit", "enforce", "warn"})
+_LEVELS = frozenset({"baseline", "privileged", "restricted"})
+_NOT_SOURCES = frozenset(
+    {
+        *(
+            "accessModes",
+            "capacity",
+            "claimRef",
+            "mountOptions",
+            "nodeAffinity",
+            "storageClassName",
+        ),
+        *("persistentVolumeReclaimPolicy", "volumeAttributesClassName", "volumeMode"),
+    }
+)
+
+
+def volumes(manifest: Manifest) -> Iterator[Finding]:
+    """Require a source of each volume.
+
+    Kubernetes 1.35, pkg/apis/core/v1/defaults.go and validation.go: a volume of a pod without any
+    is an emptyDir, without a word, and a PersistentVolume without any is refused.
+    """
+    for pod in manifest.pods:
+        for index, value in enumerate(items(pod.spec.get("volumes")) or []):
+            volume = mapping(value) or {}
+            path = (*pod.path, "volumes", index)
+            if volume and all(is_absent(each) for key, each in volume.items() if key != "name"):
+                found = "no source, so an empty directory that goes with the pod"
+                remedy = "name the claim, or write emptyDir: {}"
+                yield Finding(Code.UNKNOWN_VOLUME, path, found, remedy, Level.WARNING)
+            for key, name in (("configMap", "name"), ("secret", "secretName")):
+                source = mapping(volume.get(key))
+                if key in volume and source is not None and is_absent(source.get(name)):
+                    found, remedy = f"Kubernetes needs {name} here", f"add {name}"
+                    yield Finding(Code.MISSING_FIELD, (*path, key, name), found, remedy)
+    if (
+        manifest.kind == "PersistentVolume"
+        and manifest.spec
+        and not {*manifest.spec} - _NOT_SOURCES
+    ):
+        found, remedy = "no source: the API server refuses the volume", "say what it is: csi: ..."
+        yield manifest.find(Code.MISSING_FIELD, ("spec",), found, remedy)
+
+
+def instance_types(manifest: Manifest) -> Iterator[Finding]:
+    """Require names of instance types in node selectors as EC2 writes them.
+
+    EC2 User Guide, "Instance type naming conventions": no node has the label, and pods wait.
+    """
+    for pod in manifest.pods:
+        selector = mapping(pod.spec.get("nodeSelector")) or {}
+        for label in TYPE_LABELS:
+            name = text(selector.get(label))
+            if (
+                name is None
+                or is_placeholder(name)
+                or TYPE_NAME.fullmatch(name.removeprefix("ml."))
+            ):
+                continue
+            path = (*pod.path, "nodeSelector", label)
+            found, remedy = f"{shown(name)} is no instance type", "write it like p4d.24xlarge"
+            yield Finding(Code.WRONG_VALUE, path, found, remedy)
+
+
+def probes(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a probe what it asks, and of a variable a field that pods have.
+
+    Kubernetes, "Configure Liveness, Readiness and Startup Probes", and "Downward API".
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            for kind in _PROBES:
+                probe = mapping(container.body.get(kind)) or {}
+                if probe and not _HANDLERS & {*probe}:
+                    found = "a probe that asks nothing: the API server refuses the pod"
+                    remedy = "add httpGet, tcpSocket, exec or grpc"
+                    yield Finding(Code.PROBE, (*container.path, kind), found, remedy)
+                for how in ("httpGet", "tcpSocket"):
+                    port = (mapping(probe.get(how)) or {}).get("port")
+                    if isinstance(port, bool | list | dict):
+                        path = (*container.path, kind, how, "port")
+                        found, remedy = f"{shown(port)} is no port", "write a name or a number"
+                        yield Finding(Code.PROBE, path, found, remedy)
+            for index, value in enumerate(items(container.body.get("env")) or []):
+                source = mapping((mapping(value) or {}).get("valueFrom")) or {}
+                field = text((mapping(source.get("fieldRef")) or {}).get("fieldPath"))
+                if field and not _FIELDS.fullmatch(field) and not is_placeholder(field):
+                    path = (*container.path, "env", index, "valueFrom", "fieldRef", "fieldPath")
+                    found = f"{shown(field)} is no field that a variable may have"
+                    remedy = "write it as metadata.name or status.podIP"
+                    yield Finding(Code.WRONG_VALUE, path, found, remedy)
+
+
+def namespaces(manifest: Manifest) -> Iterator[Finding]:
+    """Require labels of Pod Security that have an effect.
+
+    Kubernetes, "Pod Security Admission": another name, or another level, enforces nothing.
+    """
+    for key, value in manifest.labels.items() if manifest.kind == "Namespace" else ():
+        if not key.startswith(_POD_SECURITY):
+            continue
+        mode = key.removeprefix(_POD_SECURITY)
+        if mode.removesuffix("-version") not in _MODES:
+            found = f"{shown(key)} has no effect"
+            remedy = f"use {', '.join(sorted(f'{_POD_SECURITY}{each}' for each in _MODES))}"
+        elif mode in _MODES and isinstance(value, str) and value not in _LEVELS:
+            found = f"{shown(value)} is no level of Pod Security"
+            remedy = f"use {', '.join(sorted(_LEVELS))}"
+        else:
+            continue
+        yield manifest.find(Code.WRONG_VALUE, ("metadata", "labels", key), found, remedy)
+
+
+def networks(manifest: Manifest) -> Iterator[Finding]:
+    """Require ranges that a network policy can read, and ports of a Service.
+
+    Kubernetes API reference, IPBlock and ServiceSpec.
+    """
+    if manifest.kind == "NetworkPolicy":
+        for path, value in _blocks(dict(manifest.spec), ("spec",)):
+            if not _is_range(value):
+                found = f"{shown(value)} is no range of addresses"
+                yield manifest.find(Code.WRONG_VALUE, path, found, "write it as 10.0.0.0/16")
+    if manifest.kind == "Service" and not manifest.group and manifest.spec:
+        headless = manifest.spec.get("clusterIP") == "None"
+        named = manifest.spec.get("type") == "ExternalName"
+        if items(manifest.spec.get("ports")) == [] and not headless and not named:
+            found, remedy = "no port: the API server refuses the Service", "add one"
+            yield manifest.find(Code.MISSING_FIELD, ("spec", "ports"), found, remedy)
+
+
+def _blocks(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    children = enumerate(value) if isinstance(value, list) else ()
+    for key, each in value.items() if isinstance(value, dict) else children:
+        if key == "ipBlock" and isinstance(each, dict):
+            for name in ("cidr", "except"):
+                given = each.get(name)
+                for one in given if isinstance(given, list) else [given]:
+                    if isinstance(one, str) and not is_placeholder(one):
+                        yield (*path, key, name), one
+        else:
+            yield from _blocks(each, (*path, key))
+
+
+def _is_range(value: str) -> bool:
+    try:
+        ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        return False
+    return "/" in value
+
+
+def names(manifest: Manifest) -> Iterator[Finding]:
+    """Require a name of every object that the API server keeps.
+
+    Kubernetes, "Object Names and IDs".
+    """
+    metadata = mapping(manifest.body.get("metadata"))
+    known = f"{text(manifest.body.get('apiVersion'))} {manifest.kind}" in table(KUBERNETES)
+    if not known or metadata is None:
+        return
+    if is_absent(metadata.get("name")) and is_absent(metadata.get("generateName")):
+        found, remedy = "no name: the API server refuses the object", "add metadata.name"
+        yield manifest.find(Code.MISSING_FIELD, ("metadata", "name"), found, remedy)

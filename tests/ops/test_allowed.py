@@ -1,0 +1,94 @@
+"""What is allowed on purpose stays in sight: in the plan, and in what validate prints."""
+
+import json
+
+import pytest
+
+from tests.ops.test_cli import CLUSTER, meks
+
+REASON = "planned without an account, to compare two designs before anybody pays for one of them"
+POD = """\
+kind: Pod
+apiVersion: v1
+metadata: {name: own}
+spec: {containers: [{name: own, image: nginx}]} # meks: allow MEKS-0609 the registry pins it
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Write a cluster file that allows its two warnings, one above and one beside it."""
+    above = f"  # meks: allow MEKS-0212 {REASON}\n  admin_role_arns:"
+    text = CLUSTER.replace("  admin_role_arns:", above)
+    text = text.replace("203.0.113.0/24]", "203.0.113.0/24] # meks: allow MEKS-0212 as well")
+    (tmp_path / "cluster.yaml").write_text(text)
+    return tmp_path
+
+
+def test_a_comment_allows_a_warning_of_a_configuration(project):
+    """It is listed with its reason, and counts as no warning."""
+    done = meks("validate", cwd=project)
+    lines = done.stdout.splitlines()
+    assert [line.split()[:3] for line in lines] == [
+        ["allowed", "MEKS-0212", "cluster.yaml:11"],
+        ["allowed", "MEKS-0212", "cluster.yaml:12"],
+    ]
+    assert lines[0].endswith(f" - allowed: {REASON}")
+    assert done.stderr == "0 errors, 0 warnings, 2 allowed\n"
+
+
+def test_no_comment_allows_an_error_of_a_configuration(project):
+    """What is an error here is refused later as well, whatever a comment says."""
+    path = project / "cluster.yaml"
+    path.write_text(
+        CLUSTER.replace("capacity_gib: 1200 #", "capacity_gib: 7 # meks: allow MEKS-0210")
+    )
+    done = meks("validate", cwd=project)
+    assert done.returncode == 2
+    assert "error MEKS-0210 cluster.yaml:19 storage.lustre.capacity_gib: " in done.stdout
+    assert "error MEKS-0710 cluster.yaml:19 .: MEKS-0210 is an error here" in done.stdout
+
+
+def test_the_plan_lists_what_is_allowed_within_80_columns(project):
+    """Configuration and rendered files, each with place, finding and reason, last in the plan."""
+    (project / "dist" / "jobs").mkdir(parents=True)
+    (project / "dist" / "jobs" / "own.k8s.yaml").write_text(POD)
+    done = meks("plan", cwd=project)
+    _, _, listed = done.stdout.partition("\nALLOWED ON PURPOSE\n")
+    assert max(map(len, listed.splitlines())) <= 80
+    assert " ".join(listed.split()) == (
+        "MEKS-0212 cluster.yaml:11 access.admin_role_arns[0] arn:aws:iam::111122223333:role/Admin "
+        f"is a documentation value allowed: {REASON} "
+        "MEKS-0212 cluster.yaml:12 access.public_cidrs[0] 203.0.113.0/24 is a documentation value "
+        "allowed: as well "
+        "MEKS-0609 dist/jobs/own.k8s.yaml:1 Pod/own.spec.containers[0].image 'nginx' is whatever "
+        "was pushed last allowed: the registry pins it"
+    )
+
+
+def test_the_plan_as_json_lists_what_is_allowed(project):
+    """The same findings, with level, code, file, line, path and reason; a template's as well."""
+    template = {
+        "Resources": {
+            "Data": {
+                "Type": "AWS::S3::Bucket",
+                "Properties": {"AccessControl": "PublicRead"},
+                "Metadata": {"meks": {"allow": {"MEKS-0549": "open data"}}},
+            }
+        }
+    }
+    (project / "cdk.out").mkdir()
+    for name in ("techpulse-Storage", "another-Storage"):
+        (project / "cdk.out" / f"{name}.template.json").write_text(json.dumps(template))
+    allowed = json.loads(meks("plan", "-o", "json", cwd=project).stdout)["allowed"]
+    assert [(row["code"], row["file"], row["remedy"]) for row in allowed] == [
+        ("MEKS-0212", "cluster.yaml", f"allowed: {REASON}"),
+        ("MEKS-0212", "cluster.yaml", "allowed: as well"),
+        ("MEKS-0549", "cdk.out/techpulse-Storage.template.json", "allowed: open data"),
+    ]
+
+
+def test_a_plan_without_allowances_does_not_mention_them(tmp_path):
+    """The section is there only when it says something."""
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    assert "ALLOWED" not in meks("plan", cwd=tmp_path).stdout

@@ -1,0 +1,60 @@
+"""Pods and the nodes they need, when templates and manifests are given together."""
+
+import json
+
+import pytest
+
+from megatron_eks.rules import scheduling
+from megatron_eks.rules.manifest_set import ManifestSet
+from megatron_eks.rules.node_pools import node_pools
+from megatron_eks.rules.template_set import TemplateSet
+from megatron_eks.rules.workloads import Manifest
+from tests.rules import cases
+from tests.rules.test_check import check
+
+CASES = cases.read("tables/nodes_and_pods.yaml")
+RULES = (
+    scheduling.selected_nodes,
+    scheduling.taints,
+    scheduling.node_room,
+    scheduling.nodes_enough,
+)
+
+
+def found_in(case):
+    """Return what the rules say about the job of a case beside its templates, if it has any."""
+    templates = cases.templates_of(case["templates"]) if "templates" in case else {}
+    pools = node_pools(TemplateSet(templates))
+    together = ManifestSet([Manifest(cases.job_of(case["job"]))], pools)
+    found = [finding for rule in RULES for _, finding in rule(together)]
+    return [str(each).replace("  ", " ", 1) for each in found]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_findings(case):
+    """Each change gives exactly these findings, for each pod template or for the whole object."""
+    replicas = "PyTorchJob/train.spec.pytorchReplicaSpecs"
+    pods = [f"{replicas}.{each}.template.spec" for each in ("Master", "Worker")]
+    if "as" in case["job"]:
+        pods = [f"{case['job']['as']['kind']}/own.spec.template.spec"]
+    expected = [case["expect"].replace(" AT", f" {pod}") for pod in pods if "expect" in case]
+    expected += [case["whole"]] if "whole" in case else []
+    assert found_in(case) == expected
+
+
+def test_every_rule_has_a_mistake_and_a_source():
+    """No rule is without a case that needs it, and none without its reason."""
+    texts = " ".join(line for case in CASES for line in found_in(case))
+    assert all(f"MEKS-068{number}" in texts for number in range(1, 5))
+    assert all("\n" in (rule.__doc__ or "") for rule in RULES)
+
+
+def test_files_of_both_kinds_are_held_against_each_other(tmp_path):
+    """`meks check` of a folder with templates and manifests applies these rules."""
+    templates = cases.templates_of({"set": {"Gpu.Labels": {"pool": "p4d"}}})
+    for name, template in templates.items():
+        (tmp_path / f"{name}.template.json").write_text(json.dumps(template))
+    job = cases.job_of({"set": {"pods.nodeSelector": {"pool": "p5"}}})
+    (tmp_path / "job.yaml").write_text(json.dumps(job))
+    code, lines = check(tmp_path)
+    assert (code, [line.split()[1] for line in lines]) == (0, ["MEKS-0681"] * 2)
