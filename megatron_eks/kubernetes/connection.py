@@ -107,16 +107,22 @@ class Connection:
     def stream(self, target: str, timeout: float, longest_line: int = -1) -> Iterator[bytes]:
         """Yield the lines of an answer as they come, on a connection of their own.
 
-        A line longer than `longest_line` bytes comes in pieces. A cut connection raises OSError
-        or HTTPException, or ends the lines.
+        A line longer than `longest_line` bytes comes in pieces. A cut connection raises
+        UnreachableError, or ends the lines.
         """
         connection = self._new(timeout)
         try:
             response = self._open_stream(connection, target)
-            while line := response.readline(longest_line):
+            while line := self._line(response, longest_line):
                 yield line
         finally:
             connection.close()
+
+    def _line(self, response: http.client.HTTPResponse, longest: int) -> bytes:
+        try:
+            return response.readline(longest)
+        except (http.client.HTTPException, OSError) as error:
+            raise self._unreachable(error) from error
 
     def _open_stream(
         self, connection: http.client.HTTPSConnection, target: str

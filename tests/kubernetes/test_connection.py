@@ -1,5 +1,6 @@
 """Tokens that expire, and servers that are busy, slow, gone, or another's."""
 
+import contextlib
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -110,3 +111,14 @@ def test_a_line_without_end_comes_in_pieces(api, client_of):
     api.answers = [stream(b"x" * 2500 + b"\n")]
     lines = list(client_of(api.url, api.authority).stream("/log", {}, 5, 1000))
     assert [len(line) for line in lines] == [1000, 1000, 501]
+
+
+def test_a_stream_that_is_cut_ends_or_is_an_error_of_its_own(api, client_of):
+    """Never one that no caller expects; what came before it counts."""
+    api.answers = [stream(b"line\n", cut=True)]
+    found = []
+    with contextlib.suppress(UnreachableError):
+        found += client_of(api.url, api.authority).stream("/log", {}, 5)
+    api.answers = [silence(1)]
+    with pytest.raises(UnreachableError):
+        list(client_of(api.url, api.authority).stream("/log", {}, 0.2))

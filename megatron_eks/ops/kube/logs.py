@@ -1,7 +1,6 @@
 """`meks logs`: what the ranks of a job print, interleaved, through cut streams and restarts."""
 
 import contextlib
-import http.client
 import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,8 +22,9 @@ from megatron_eks.plan.cluster import ClusterPlan
 _LONGEST_LINE = 64 * 1024
 # A silent stream is opened again after this, in case it is dead.
 _SILENCE_SECONDS = 300
-_RETRY_SECONDS = 1
+_RETRY_SECONDS = 0.3
 _LOOK_SECONDS = 0.5
+_LOST_SECONDS = 3
 _WAITING_LINES = 1000
 _END_SECONDS = 30
 
@@ -105,6 +105,8 @@ class _Follower:
         self._client, self._job, self._options, self._console = client, job, options, console
         self._lines: queue.Queue[tuple[int, str] | None] = queue.Queue(_WAITING_LINES)
         self._ended = threading.Event()
+        self._pods: dict[int, Object] = {}
+        """The newest pod of each rank; one request for all of them."""
         self._failure: Exception | None = None
 
     def lines(self, numbers: Sequence[int]) -> Iterator[tuple[int, str]]:
@@ -123,24 +125,22 @@ class _Follower:
         position = _Position(self._options)
         while True:
             is_last = self._ended.is_set()
-            # Not started yet, restarting, moved, or cut off: the next try goes on after the last
-            # line. What is wrong for good, the other thread sees as well.
-            with contextlib.suppress(ApiError, http.client.HTTPException, OSError, KubeconfigError):
-                self._read_pod(number, position)
+            pod = self._pods.get(number)
+            if pod is not None:
+                # Restarting, moved, or cut off: the next try goes on after the last line. What is
+                # wrong for good, the other thread sees as well.
+                with contextlib.suppress(ApiError, UnreachableError, KubeconfigError):
+                    self._read_pod(number, position, pod)
             if is_last:
                 return
             self._ended.wait(_RETRY_SECONDS)
 
-    def _read_pod(self, number: int, position: "_Position") -> None:
-        found = jobs.pods_of(self._client, self._job)
-        own = [pod for pod in found if jobs.rank_of(self._job, pod) == number]
-        if not own:
-            return
-        pod = max(own, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+    def _read_pod(self, number: int, position: "_Position", pod: Object) -> None:
         path = _path(self._job.namespace, pod["metadata"]["name"])
         if position.missed_one(pod):
             self._put(number, position, path, {"previous": "true"})
-        self._put(number, position, path, {"follow": "true"})
+        if _has_log(pod):
+            self._put(number, position, path, {"follow": "true"})
 
     def _put(self, number: int, position: "_Position", path: str, which: Mapping[str, str]) -> None:
         query = {**position.query(), **which}
@@ -149,15 +149,20 @@ class _Follower:
                 self._lines.put((number, text))
 
     def _watch(self, readers: Sequence[threading.Thread]) -> None:
-        """Tell the readers when the job has ended, and the printer when the readers have."""
+        """Tell the readers of pods and of the job's end, and the printer when they are done."""
         lost = False
-        while not self._ended.wait(_LOOK_SECONDS):
+        # Lists of many pods are large: of a thousand they are asked for every ten seconds.
+        pause = _LOOK_SECONDS + len(readers) / 100
+        while True:
             try:
+                for pod in sorted(jobs.pods_of(self._client, self._job), key=_age):
+                    self._pods[jobs.rank_of(self._job, pod)] = pod
                 now = jobs.find(self._client, self._job.namespace, self._job.name)
             except UnreachableError as error:
                 if not lost:
                     self._console.say(f"no answer from {error}; trying again")
                 lost = True
+                self._ended.wait(_LOST_SECONDS)
                 continue
             except (ApiError, KubeconfigError) as error:
                 self._failure = error
@@ -165,6 +170,7 @@ class _Follower:
             lost = False
             if now is None or now.ended or now.uid != self._job.uid:
                 break
+            self._ended.wait(pause)
         self._ended.set()
         for each in readers:
             # A stream of a pod that hangs must not hold the end back.
@@ -231,6 +237,16 @@ class _Position:
         else:
             self._stamp, self._at_stamp, self._skip = stamp, 1, 0
         return rest
+
+
+def _has_log(pod: Object) -> bool:
+    """Say whether a pod's container has started by now."""
+    statuses = pod.get("status", {}).get("containerStatuses") or ()
+    return any(each["restartCount"] or "waiting" not in each["state"] for each in statuses)
+
+
+def _age(pod: Object) -> str:
+    return str(pod["metadata"]["creationTimestamp"])
 
 
 def _sortable(stamp: str) -> str:

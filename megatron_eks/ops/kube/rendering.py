@@ -57,8 +57,7 @@ def render(wish: Wish, images: Mapping[str, str]) -> Rendered:
 
     `images` are entries of outputs.json that are known better by now.
     """
-    paths = list(dict.fromkeys([*job_files(wish.cluster_file), *_as_file(wish.job)]))
-    file = _file_of(wish.job, paths)
+    paths, file = _files(wish)
 
     def edit(path: Path, document: Document) -> Document:
         return overrides.applied(document, wish.changes) if path == file else document
@@ -111,21 +110,21 @@ def _rendered(found: Sequence[Object], job: str, warnings: tuple[Finding, ...]) 
     return Rendered(workload, beside, warnings)
 
 
-def _as_file(job: str) -> list[Path]:
-    return [Path(job)] if job.endswith((".yaml", ".yml")) else []
-
-
-def _file_of(job: str, paths: Sequence[Path]) -> Path:
-    """Return the file of a job; a file that is named twice, in two ways, is the first one."""
-    if file := _as_file(job):
-        return next(each for each in paths if each == file[0])
+def _files(wish: Wish) -> tuple[list[Path], Path]:
+    """Return the job files of the project, and the wanted one, which may stand elsewhere."""
+    paths = job_files(wish.cluster_file)
+    if wish.job.endswith((".yaml", ".yml")):
+        file = Path(wish.job)
+        # The same file may be named in two ways.
+        known = next((each for each in paths if each.resolve() == file.resolve()), None)
+        return (paths, known) if known else ([*paths, file], file)
     names = {_name(path): path for path in reversed(paths)}
-    if job not in names:
-        known = ", ".join(sorted(name for name in names if name)) or "none"
-        found = f"no job file has the name {job!r}"
-        remedy = f"there: {known}; or name a file"
+    if wish.job not in names:
+        there = ", ".join(sorted(name for name in names if name)) or "none"
+        found = f"no job file has the name {wish.job!r}"
+        remedy = f"there: {there}; or name a file"
         raise Failure(Code.JOB_NOT_FOUND, found, remedy, exit_code=NOT_FOUND)
-    return names[job]
+    return paths, names[wish.job]
 
 
 def _name(path: Path) -> str:

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from megatron_eks.config.errors import Code
 from megatron_eks.config.outputs import PLACEHOLDER_HOST, is_digest
 from megatron_eks.kubernetes.client import ApiError, Client
+from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED
 from megatron_eks.ops.failure import Failure
@@ -168,28 +169,37 @@ def _wait(
 ) -> int:
     """Say each change of a job until it runs, or has ended; return the exit code of its end."""
     said: list[str] = []
-    code = DONE
+    ended = ""
 
     def done() -> bool:
-        nonlocal code
-        now = jobs.find(client, job.namespace, job.name)
-        if now is None or now.uid != job.uid:
-            message, remedy = f"{job.name} is gone", f"start it again: meks submit {job.name}"
-            raise Failure(Code.JOB_NOT_FOUND, message, remedy)
-        ranks = ranks_of(client, now)
-        lines = [summary(now, ranks)]
-        if not now.ended:
-            lines += waits(now, ranks, client.list("v1", "Event", job.namespace))
+        nonlocal ended
+        try:
+            now, lines = _look_again(client, job)
+        except UnreachableError as error:
+            # The job goes on without us, and a wait of days outlives a lost network.
+            now, lines = job, [f"no answer from {error}; trying again"]
         for line in lines:
             if line not in said:
                 console.say(line)
         said[:] = lines
-        code = FAILED if now.ended == "Failed" else DONE
-        return bool(now.ended) or (until_running and now.phase(ranks) == "Running")
+        ended = now.ended
+        return bool(ended) or (until_running and lines[0].startswith(f"{job.name}: Running"))
 
     if not console.wait(seconds, _POLL_SECONDS, done):
         message = f"{job.name} has not come to an end in that time"
         raise Failure(Code.NOT_READY, message, f"it goes on; see: meks status {job.name}")
-    if code:
+    if ended == "Failed":
         console.say(f"see why: meks logs {job.name} --tail 50")
-    return code
+        return FAILED
+    return DONE
+
+
+def _look_again(client: Client, job: RunningJob) -> tuple[RunningJob, list[str]]:
+    """Return a job as it is now, and what there is to say about it."""
+    now = jobs.find(client, job.namespace, job.name)
+    if now is None or now.uid != job.uid:
+        message, remedy = f"{job.name} is gone", f"start it again: meks submit {job.name}"
+        raise Failure(Code.JOB_NOT_FOUND, message, remedy)
+    events = client.list("v1", "Event", job.namespace)
+    ranks = jobs.ranks(now, jobs.pods_of(client, now), events)
+    return now, [summary(now, ranks), *([] if now.ended else waits(now, ranks, events))]

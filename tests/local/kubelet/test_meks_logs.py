@@ -46,24 +46,55 @@ def printing(name, script):
     return job
 
 
-def test_all_ranks_are_followed_through_a_restart_to_the_end(cluster, start, read):
+@pytest.fixture
+def follow(read, console):
+    """Return a function that follows a job in the background, and one that counts its lines."""
+    threads: list[threading.Thread] = []
+
+    def begin(name):
+        threads.append(threading.Thread(target=lambda: read(name, follow=True), daemon=True))
+        threads[0].start()
+
+    def wait(line, times=1):
+        printed = console.stdout
+        wait_for(line, lambda: printed.getvalue().splitlines().count(line) >= times, 60)
+
+    yield begin, wait
+    threads[0].join(60)
+    assert not threads[0].is_alive()
+
+
+def test_all_ranks_are_followed_through_a_restart_to_the_end(cluster, start, follow, console):
     """Each line once and with its rank, although every container starts twice."""
-    name = "followed"
-    run = start(runs.job(name, 2, image=runs.SMALL))
-    lines: list[str] = []
-    follower = threading.Thread(target=lambda: lines.extend(read(name, follow=True)), daemon=True)
-    follower.start()
+    begin, wait = follow
+    run = start(runs.job("followed", 2, image=runs.SMALL))
+    begin("followed")
+    for rank in (0, 1):
+        wait(f"[{rank}] rank {rank} of 2 starts")
     run.wait_for_step(after=2)
     master, _ = jobs.pods_of(cluster.client, run.job)
     (process,) = cluster.processes_of(master, "ranks.py")
     os.kill(process, signal.SIGKILL)
-    run.wait_for_restart()
+    for rank in (0, 1):
+        wait(f"[{rank}] rank {rank} of 2 starts", times=2)
     run.finish()
-    follower.join(90)
-    assert not follower.is_alive()
-    assert lines.count("[0] rank 0 of 2 starts") == 2
-    assert lines.count("[1] rank 1 of 2 starts") >= 2
-    assert lines.count("[0] rank 0 has finished") == 1
+    wait("[0] rank 0 has finished")
+    assert console.stdout.getvalue().splitlines().count("[0] rank 0 of 2 starts") == 2
+
+
+def test_containers_that_live_for_a_moment_are_followed_too(submit, follow, console):
+    """What they said is asked of the container before."""
+    begin, wait = follow
+    # The first one is still there when somebody begins to look.
+    script = (
+        "file=/shared/logs/moment; [ -e $file ] || sleep 5; echo x >> $file; "
+        "n=$(wc -l < $file); echo run $n; [ $n -ge 3 ]"
+    )
+    job = printing("moment", script)
+    submit(job)
+    begin("moment")
+    wait("[0] run 3")
+    assert console.stdout.getvalue().splitlines() == ["[0] run 1", "[0] run 2", "[0] run 3"]
 
 
 def test_one_rank_and_the_container_before(cluster, start, read):

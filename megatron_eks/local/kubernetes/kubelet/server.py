@@ -58,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.NOT_FOUND, f'pod "{name}" not found')
             return
         folder = self.server.context.logs(pod) / container
-        files = sorted(folder.glob("*.log"), key=lambda file: int(file.stem))
+        files = _log_files(folder)
         if query.get("previous") == "true":
             files = files[:-1]
         if not files:
@@ -69,7 +69,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/plain")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for line in _lines(files[-1], query, lambda: self._is_running(namespace, name, container)):
+
+        def goes_on() -> bool:
+            # The next container of the same name has a file of its own.
+            is_newest = _log_files(folder)[-1:] == files[-1:]
+            return is_newest and self._is_running(namespace, name, container)
+
+        for line in _lines(files[-1], query, goes_on):
             self._chunk(line.encode())
         self._chunk(b"")
 
@@ -98,6 +104,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing: the API server has its own log."""
+
+
+def _log_files(folder: Path) -> list[Path]:
+    """Return the logs of a container's runs, the newest last."""
+    return sorted(folder.glob("*.log"), key=lambda file: int(file.stem))
 
 
 def _lines(file: Path, query: dict[str, str], is_running: Callable[[], bool]) -> Iterator[str]:
