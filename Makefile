@@ -86,8 +86,10 @@ lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade tak
 generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m megatron_eks.config.schema
 	$(BIN)/python -m charts.platform.crd
+	$(BIN)/python -m tests.upstream.shapes
 	$(BIN)/python -m megatron_eks.ops.guide
 	$(BIN)/python -m megatron_eks.ops.explain
+	$(BIN)/python -m benchmarks.report
 
 clean: ## Remove what the other targets wrote, except the installed tools.
 	rm -rf cdk.out dist *.egg-info build \

@@ -2,10 +2,11 @@
 
 import sys
 
-from benchmarks import operator_scale, prepare, synth
+from benchmarks import errors, operator_scale, prepare, report, search, synth
 from megatron_eks.ops.output import table
 
 if __name__ == "__main__":
-    rows = [*synth.rows(), *prepare.rows(), *operator_scale.rows()]
+    report.main()
+    rows = [*errors.rows(), *search.rows(), *synth.rows(), *prepare.rows(), *operator_scale.rows()]
     lines = table(("WHAT", "MEDIAN", "BAR", ""), rows)
     sys.stdout.writelines(f"{line}\n" for line in lines)

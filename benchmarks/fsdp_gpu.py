@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from megatron_eks.catalog.models import PRESETS
-from megatron_eks.predict.memory import parameters
+from megatron_eks.predict.parameters import parameters
 from megatron_eks.project import ROOT
 
 _LENGTH = 8192

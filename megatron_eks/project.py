@@ -67,7 +67,7 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     wanted = [job for _, job in files.jobs]
     cluster = plan_cluster(files.config, image_tags(files.config), wanted)
     outputs_file = cluster_file.with_name("outputs.json")
-    document = _read(outputs_file) if outputs_file.exists() else None
+    document = read_document(outputs_file) if outputs_file.exists() else None
     repositories: dict[str, str] = {
         image.name: f"{image.repository}:{image.tag}" for image in cluster.images
     }
@@ -106,7 +106,7 @@ def check_files(
 
     `edit` gets each job file as it was read, and returns what is checked in its place.
     """
-    document = _read(cluster_file)
+    document = read_document(cluster_file)
     read_files = [document]
     config, findings = parse_cluster(document)
     if config is not None:
@@ -116,7 +116,7 @@ def check_files(
     parsed: list[tuple[Document, AnyJob]] = []
     neighbours = Neighbours()
     for path in dict.fromkeys(jobs):
-        job_document = edit(path, _read(path))
+        job_document = edit(path, read_document(path))
         read_files.append(job_document)
         job, job_findings = parse_job(job_document)
         findings += job_findings
@@ -167,7 +167,8 @@ def _check(
         yield from check_window(job, config, today)
 
 
-def _read(path: Path) -> Document:
+def read_document(path: Path) -> Document:
+    """Read a configuration file; what is wrong with it becomes its findings."""
     shown = _shown(path)
     try:
         text = path.read_text(encoding="utf-8")

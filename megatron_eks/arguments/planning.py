@@ -1,11 +1,11 @@
-"""Arguments of the commands that read files alone: validate, plan, check and explain."""
+"""Arguments of the commands that read files alone: validate, plan, predict, check, explain."""
 
 import argparse
 import sys
 from pathlib import Path
 
 from megatron_eks.arguments.shared import Commands, cluster, command, output, today
-from megatron_eks.ops import check, explain, plan, validate
+from megatron_eks.ops import check, explain, plan, predict, search, validate
 
 
 def add(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -27,9 +27,28 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser = command(
         commands, "plan", "Print what will exist, what it costs, and whether jobs fit."
     )
+    parser.add_argument(
+        "--search",
+        nargs="?",
+        const="",
+        metavar="JOB",
+        help="the fastest layouts that fit, of one Megatron job or of all",
+    )
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="with --search JOB: the job with the best layout"
+    )
     cluster(parser)
     output(parser, "tables, or everything")
-    parser.set_defaults(run=lambda given: plan.run(given.cluster, given.output, today()))
+    parser.set_defaults(run=_plan)
+
+    parser = command(
+        commands, "predict", "Predict memory and speed of a run on hardware of your own."
+    )
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="GPU, model, layout and batch; docs/predictions.md"
+    )
+    output(parser, "tables, or the same as data")
+    parser.set_defaults(run=lambda given: predict.run(given.file, given.output))
 
     parser = command(commands, "check", "Apply the rules to templates and manifests on disk.")
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or folders")
@@ -40,3 +59,9 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser.add_argument("code", metavar="CODE", help="such as MEKS-0502, or 0502")
     output(parser, "text, or the same as data")
     parser.set_defaults(run=lambda given: explain.run(given.code, given.output, sys.stdout))
+
+
+def _plan(given: argparse.Namespace) -> int:
+    if given.search is None:
+        return plan.run(given.cluster, given.output, today())
+    return search.run(given.cluster, given.search, given.write, given.output, today())

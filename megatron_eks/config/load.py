@@ -39,6 +39,10 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 # YAML's own tags (section 10 of the same), written !!str and so on.
 _YAML_TAGS = "tag:yaml.org,2002:"
 _STRING = f"{_YAML_TAGS}str"
+# What YAML 1.1 resolves beside these (yaml.org/type/bool.html and int.html).
+_YES = frozenset({"yes", "Yes", "YES", "on", "On", "ON"})
+_NO = frozenset({"no", "No", "NO", "off", "Off", "OFF"})
+_OCTAL = re.compile(r"[-+]?0[0-7]+")
 _KNOWN_TAGS = {f"{_YAML_TAGS}{name}" for name in ("bool", "float", "int", "map", "null", "seq")}
 _LONG_FORM = {"!Ref": "Ref", "!Condition": "Condition"}
 
@@ -74,15 +78,20 @@ class Document:
             yield finding.at(self.file, self.line(finding.path))
 
 
-def read_documents(text: str, file: str) -> list[Document]:
-    """Parse every document of a text; what is wrong becomes findings, never an exception."""
+def read_documents(
+    text: str, file: str, resolve: "Callable[[str], Json] | None" = None
+) -> list[Document]:
+    """Parse every document of a text; what is wrong becomes findings, never an exception.
+
+    `resolve` says what a plain scalar means; otherwise YAML 1.2 does.
+    """
     documents: list[Document] = []
     try:
         parser = _LOADER(text)
         try:
             while not parser.check_event(yaml.StreamEndEvent):
                 if parser.check_event(yaml.DocumentStartEvent):
-                    documents.append(_Reader(parser, file).document())
+                    documents.append(_Reader(parser, file, resolve or scalar).document())
                 else:
                     parser.get_event()
         finally:
@@ -134,8 +143,11 @@ class _TooLargeError(Exception):
 class _Reader:
     """Turns one document's events into plain JSON values, and remembers where each one stood."""
 
-    def __init__(self, parser: "yaml.SafeLoader", file: str) -> None:
+    def __init__(
+        self, parser: "yaml.SafeLoader", file: str, resolve: "Callable[[str], Json]"
+    ) -> None:
         self._next: Callable[[], _Event] = parser.get_event
+        self._resolve = resolve
         self._document = Document(file)
         self._places = self._document.places
         self._anchors: dict[str, tuple[Json, int]] = {}
@@ -161,7 +173,7 @@ class _Reader:
             self._places[path] = Place(event.start_mark.line + 1, event.value if plain else None)
         value: Json
         if isinstance(event, yaml.ScalarEvent):
-            value = scalar(event.value) if plain else str(event.value)
+            value = self._resolve(event.value) if plain else str(event.value)
         elif isinstance(event, yaml.SequenceStartEvent):
             value = self._sequence(path)
         else:
@@ -285,3 +297,10 @@ def scalar(text: str) -> Json:
     if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
         return float(text)
     return text
+
+
+def scalar_1_1(text: str) -> Json:
+    """Resolve a plain scalar as kubectl and CloudFormation do, by YAML 1.1."""
+    if text in _YES or text in _NO:
+        return text in _YES
+    return int(text, 8) if _OCTAL.fullmatch(text) and len(text) < _LONGEST_INTEGER else scalar(text)

@@ -9,6 +9,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Code, Finding, Path, choices
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.model import FORMATS
+from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ def parse_job(document: "Document") -> tuple[AnyJob | None, list[Finding]]:
             Code.NOT_ALLOWED, ("kind",), f"unknown kind {kind!r}", choices(str(kind), _KINDS)
         )
     return None, [*document.findings, *document.locate([unknown])]
+
+
+def parse_prediction(document: "Document") -> tuple[PredictionFile | None, list[Finding]]:
+    """Return what `meks predict` is asked, or None with the reasons."""
+    return _parse(document, PredictionFile, lambda _: iter(()))
 
 
 def _parse(

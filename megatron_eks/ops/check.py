@@ -10,7 +10,14 @@ from typing import TextIO
 
 from megatron_eks.config.allowances import Allowance, apply, in_comments
 from megatron_eks.config.errors import Code, Finding, Level, has_errors
-from megatron_eks.config.load import MAX_DEPTH, Document, Json, read_documents, read_json
+from megatron_eks.config.load import (
+    MAX_DEPTH,
+    Document,
+    Json,
+    read_documents,
+    read_json,
+    scalar_1_1,
+)
 from megatron_eks.ops.output import count, counted, structured
 from megatron_eks.rules.dockerfiles import (
     findings_in_dockerfile,
@@ -203,7 +210,7 @@ def _documents(text: str, path: Path) -> list[Document]:
     suffix = path.suffix.lower()
     if suffix == ".json" or (suffix == ".template" and text.lstrip().startswith("{")):
         return [read_json(text, str(path))]
-    return read_documents(text, str(path))
+    return read_documents(text, str(path), scalar_1_1)
 
 
 def _is_for_an_engine(text: str, path: Path) -> bool:

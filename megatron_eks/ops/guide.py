@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
 from megatron_eks.catalog.models import PRESETS
-from megatron_eks.predict.memory import Batch, Layout, estimate
+from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.memory import estimate, tensor_capacity_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -94,7 +95,7 @@ def _fit(
     if instance.gpus % tensor or gpus % (tensor * pipeline) or model.num_layers % pipeline:
         return False
     layout = Layout(tensor, pipeline, context=1, data=gpus // (tensor * pipeline))
-    capacity = int(instance.gpu.usable_memory_mib * 1024**2 * _FILLED)
+    capacity = int(tensor_capacity_bytes(instance.gpu.usable_memory_mib * 1024**2) * _FILLED)
     return estimate(model, layout, _BATCH, capacity).per_gpu_bytes <= capacity
 
 

@@ -8,10 +8,10 @@ from megatron_eks.catalog.pricing import AS_OF, EFS_USD_PER_GIB_MONTH
 from megatron_eks.config.errors import dotted
 from megatron_eks.ops import carried
 from megatron_eks.ops.output import structured, table
+from megatron_eks.ops.plan_jobs import job_tables
 from megatron_eks.ops.plan_json import plan_as_json
 from megatron_eks.plan.cost import cluster_cost
 from megatron_eks.plan.storage import CHANGES, EFS_MOUNT_PATH
-from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, parameters
 from megatron_eks.project import Project, load_project
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from megatron_eks.config.errors import Finding
     from megatron_eks.plan.capacity import CapacityPlan
     from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.job import JobPlan, Training
-    from megatron_eks.predict.memory import Layout
 
 _WIDTH = 80
 
@@ -79,7 +77,7 @@ def _sections(project: Project) -> "Iterator[str]":
     yield from _cost(project)
     if project.jobs:
         yield ""
-        yield from _jobs(project.jobs)
+        yield from job_tables(project.jobs, project.cluster.region)
 
 
 def _allowed(findings: "Sequence[Finding]") -> "Iterator[str]":
@@ -153,83 +151,6 @@ def _cost(project: Project) -> "Iterator[str]":
     if project.cluster.storage.efs:
         yield f"EFS: {EFS_USD_PER_GIB_MONTH:.2f} USD a month for each GiB that it holds, in the US."
     yield from cost.notes
-
-
-def _jobs(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
-    """One line a job, and one for the fullest rank of each that trains."""
-    rows = [
-        (
-            job.name,
-            job.kind,
-            _place(job),
-            *(_training(job.training) if job.training else ("", "", "")),
-        )
-        for job in jobs
-    ]
-    yield from table(("JOB", "KIND", "NODES", "MODEL", "TOKENS", "SAVES"), rows, right=(3, 4, 5))
-    trained = [(job.name, job.training) for job in jobs if job.training]
-    if not trained:
-        return
-    yield ""
-    header = ("GIB PER GPU", "LAYOUT", "WEIGHTS", "OPTIM", "ACTIV", "LOGITS", "SUM", "OF")
-    memory = [(name, _layout(training.layout), *_memory(training)) for name, training in trained]
-    yield from table(header, memory, right=range(2, 8))
-    overhead = _gib(OVERHEAD_BYTES)
-    yield f"The fullest stage; weights with gradients; SUM with {overhead} for CUDA and NCCL."
-
-
-def _place(job: "JobPlan") -> str:
-    if job.pool is None:
-        return "system"
-    if not job.gpus:
-        return f"{job.pool.name} (CPU)"
-    part = job.resources.gpus if job.resources.gpus < job.pool.instance.gpus else None
-    return f"{job.nodes} x {job.pool.name}" + (f" ({part} GPUs)" if part else "")
-
-
-def _training(training: "Training") -> tuple[str, str, str]:
-    return (
-        _short(parameters(training.model)),
-        _short(training.tokens),
-        f"{_short(training.checkpoint_bytes)}B",
-    )
-
-
-def _short(count: int) -> str:
-    """Write a large number with three digits or so."""
-    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if count >= size:
-            return f"{count / size:.3g}{unit}"
-    return str(count)
-
-
-def _layout(layout: "Layout") -> str:
-    """Write the sizes that are not 1; what remains is data parallel."""
-    sizes = {
-        "tp": layout.tensor,
-        "pp": layout.pipeline,
-        "cp": layout.context,
-        "ep": layout.expert,
-        "dp": layout.data,
-    }
-    return " ".join(f"{name}{size}" for name, size in sizes.items() if size > 1) or "1 GPU"
-
-
-def _memory(training: "Training") -> tuple[str, ...]:
-    memory = training.memory
-    stage = max(memory.stages, key=lambda stage: stage.total_bytes)
-    return (
-        _gib(stage.weights_bytes),
-        _gib(stage.optimizer_bytes),
-        _gib(stage.activations_bytes),
-        _gib(stage.logits_bytes),
-        _gib(stage.total_bytes),
-        f"{_gib(memory.capacity_bytes)} {stage.total_bytes / memory.capacity_bytes:.0%}",
-    )
-
-
-def _gib(count: int) -> str:
-    return f"{count / GIB:.1f}"
 
 
 def _usd(price: float | None, digits: int = 2) -> str:

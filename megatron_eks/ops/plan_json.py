@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.pins import THIRD_PARTY_IMAGES
 from megatron_eks.catalog.pricing import AS_OF
-from megatron_eks.plan.cost import cluster_cost
+from megatron_eks.plan.cost import cluster_cost, job_cost
 from megatron_eks.plan.storage import CHANGES
-from megatron_eks.predict.memory import OVERHEAD_BYTES, parameters
+from megatron_eks.predict.memory import OVERHEAD_BYTES
+from megatron_eks.predict.parameters import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from megatron_eks.plan.capacity import CapacityPlan
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.job import JobPlan, Training
+    from megatron_eks.predict.memory import MemoryEstimate
     from megatron_eks.project import Project
 
 
@@ -25,7 +27,7 @@ def plan_as_json(project: "Project", allowed: "Sequence[Finding]") -> "Json":
     return {
         "cluster": _cluster(project.cluster),
         "cost": _cost(project.cluster),
-        "jobs": [_job(job) for job in project.jobs],
+        "jobs": [_job(job, project.cluster.region) for job in project.jobs],
         "preview": bool(project.preview),
         "warnings": [dict(finding.as_json()) for finding in (*project.warnings, *project.preview)],
         "allowed": [dict(finding.as_json()) for finding in allowed],
@@ -128,7 +130,8 @@ def _cost(plan: "ClusterPlan") -> "Json":
     }
 
 
-def _job(job: "JobPlan") -> "Json":
+def _job(job: "JobPlan", region: str) -> "Json":
+    cost = job_cost(job, region)
     return {
         "name": job.name,
         "kind": job.kind,
@@ -137,6 +140,7 @@ def _job(job: "JobPlan") -> "Json":
         "gpus": job.gpus,
         "image": job.image.uri,
         **(_training(job.training) if job.training else {}),
+        **({"cost": dict(asdict(cost))} if cost else {}),
         "resources": dict(asdict(job.resources)),
     }
 
@@ -154,16 +158,17 @@ def _training(training: "Training") -> "dict[str, Json]":
         },
         "tokens": training.tokens,
         "checkpoint_bytes": training.checkpoint_bytes,
-        "memory": {
-            "per_gpu_bytes": memory.per_gpu_bytes,
-            "capacity_bytes": memory.capacity_bytes,
-            "stages": [
-                {
-                    **asdict(stage),
-                    "other_bytes": OVERHEAD_BYTES,
-                    "total_bytes": stage.total_bytes,
-                }
-                for stage in memory.stages
-            ],
-        },
+        "throughput": dict(asdict(training.speed)) if training.speed else None,
+        "goodput": dict(asdict(training.goodput)) if training.goodput else None,
+        "memory": memory_as_json(memory),
+    }
+
+
+def memory_as_json(memory: "MemoryEstimate") -> "dict[str, Json]":
+    """Return what a run takes of each GPU, by pipeline stage."""
+    return {
+        "per_gpu_bytes": memory.per_gpu_bytes,
+        "capacity_bytes": memory.capacity_bytes,
+        "overhead_bytes": OVERHEAD_BYTES,
+        "stages": [{**asdict(stage), "total_bytes": stage.total_bytes} for stage in memory.stages],
     }

@@ -10,7 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.plan.job import JobPlan
     from megatron_eks.plan.pools import PoolPlan
+
+
+_HOUR_SECONDS = 3600
+_BILLION = 1e9
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,46 @@ class Cost:
     def full_usd_per_hour(self) -> float | None:
         """None when a price is not known."""
         return _sum((*self.standing, *self.gpu_nodes))
+
+
+@dataclass(frozen=True)
+class JobCost:
+    """What the GPU nodes of a run cost; the rest of the cluster is paid by the hour anyway."""
+
+    usd_per_hour: float | None
+    """None when a price is not known."""
+    hours: float
+    """Until the last token, what failures cost included."""
+    usd: float | None
+    usd_per_billion_tokens: float | None
+    usd_low: float | None
+    """If it is as fast as nearly none exceeds."""
+    usd_high: float | None
+
+
+def job_cost(job: "JobPlan", region: str) -> JobCost | None:
+    """Price a run; None for jobs whose time is not predicted."""
+    training, pool = job.training, job.pool
+    if training is None or training.speed is None or training.goodput is None or pool is None:
+        return None
+    speed, counts = training.speed, training.goodput.expected
+    if not counts:
+        return None
+    rate = speed.tokens_per_second_per_gpu
+    hours = training.tokens / rate / training.layout.gpus / counts / _HOUR_SECONDS
+    each = _nodes(pool, region).usd_per_hour
+    if each is None:
+        return JobCost(None, hours, None, None, None, None)
+    hourly = each * job.nodes
+    usd = hourly * hours
+    return JobCost(
+        usd_per_hour=hourly,
+        hours=hours,
+        usd=usd,
+        usd_per_billion_tokens=usd / training.tokens * _BILLION,
+        usd_low=usd * rate / speed.high,
+        usd_high=usd * rate / speed.low,
+    )
 
 
 def cluster_cost(plan: "ClusterPlan") -> Cost:

@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from megatron_eks.config.outputs import Image
     from megatron_eks.plan.pools import PoolPlan
     from megatron_eks.plan.resources import Resources
-    from megatron_eks.predict.memory import Layout, MemoryEstimate
+    from megatron_eks.predict.goodput import Goodput
+    from megatron_eks.predict.layout import Layout
+    from megatron_eks.predict.memory import MemoryEstimate
+    from megatron_eks.predict.throughput import Speed
 
 MIB = 1024**2
 
@@ -63,9 +66,13 @@ class Training:
     model: "ModelShape"
     layout: "Layout"
     memory: "MemoryEstimate"
+    speed: "Speed | None"
+    """None where the GPU's peak is unknown."""
     checkpoint_bytes: int
     tokens: int
     """Tokens of the whole run."""
+    goodput: "Goodput | None" = None
+    """None where the speed is unknown."""
 
 
 @dataclass(frozen=True)

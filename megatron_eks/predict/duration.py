@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from megatron_eks.predict.memory import parameters
+from megatron_eks.predict.parameters import parameters
 
 if TYPE_CHECKING:
     from megatron_eks.catalog.models import ModelShape

@@ -43,6 +43,10 @@ def metadata_service(templates: TemplateSet) -> Iterator[Finding]:
             remedy = "set HttpEndpoint to enabled"
             yield template.resource.find(Code.NODE_METADATA, (*path, "HttpEndpoint"), found, remedy)
         limit = number(hops)
+        if limit is not None and limit < 1:
+            found, remedy = f"hop limit {limit}: EC2 takes 1 to 64", "use 1"
+            place = (*path, "HttpPutResponseHopLimit")
+            yield template.resource.find(Code.NODE_METADATA, place, found, remedy)
         if is_absent(hops) or (limit is not None and limit > 1):
             found = (
                 "the AMI decides the hop limit, which is 2 on Amazon Linux 2023"

@@ -31,6 +31,7 @@ _ADDON_NAMES = frozenset(addon.name for addon in ADDONS) | {
     "snapshot-controller",
 }
 _SURELY_MEANT = 0.85
+_ADDON_VERSION = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+.*-eksbuild\.[0-9]+")
 
 
 def endpoint(templates: TemplateSet) -> Iterator[Finding]:
@@ -63,8 +64,11 @@ def versions(templates: TemplateSet) -> Iterator[Finding]:
 
     EKS User Guide, "Kubernetes release calendar".
     """
-    for cluster in templates.resources("AWS::EKS::Cluster"):
-        value = text(cluster.properties.get("Version"))
+    for cluster in templates.resources("AWS::EKS::Cluster", "AWS::EKS::Nodegroup"):
+        given = templates.default(cluster.properties.get("Version"), cluster.file)
+        # YAML makes 1.3 of 1.30 without quotes.
+        number_ = isinstance(given, int | float) and not isinstance(given, bool)
+        value = str(given) if number_ else text(given)
         match = _VERSION.fullmatch(value) if value is not None else None
         if value is not None and match is None:
             found = f"{shown(value)} is no Kubernetes version of EKS"
@@ -82,6 +86,11 @@ def addon_names(templates: TemplateSet) -> Iterator[Finding]:
     EKS User Guide, "Available Amazon EKS add-ons from AWS"; names of the Marketplace are others.
     """
     for addon in templates.resources("AWS::EKS::Addon"):
+        version = text(addon.properties.get("AddonVersion"))
+        if version is not None and not _ADDON_VERSION.fullmatch(version):
+            found = f"{shown(version)} is no version of an add-on"
+            remedy = "write it as v1.20.4-eksbuild.1"
+            yield addon.find(Code.ADDON_NAME, ("AddonVersion",), found, remedy)
         name = text(addon.properties.get("AddonName"))
         if name is None or name in _ADDON_NAMES or "_" in name:
             continue

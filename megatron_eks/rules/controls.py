@@ -81,10 +81,10 @@ def _audit_log(cluster: Resource) -> Iterator[Finding]:
 
 
 def encryption(templates: TemplateSet) -> Iterator[Finding]:
-    """Warn of disks without encryption, and of buckets that are opened on purpose.
+    """Warn of disks without encryption, keys without rotation, and buckets opened on purpose.
 
     EKS Best Practices, "Data encryption and secrets management"; AWS Foundational Security Best
-    Practices, S3.8.
+    Practices, KMS.4 and S3.8.
     """
     for template in templates.resources("AWS::EC2::LaunchTemplate"):
         data = mapping(template.properties.get("LaunchTemplateData")) or {}
@@ -96,6 +96,13 @@ def encryption(templates: TemplateSet) -> Iterator[Finding]:
                 yield _warn(
                     template, Code.ENCRYPTION, (*path, "Encrypted"), found, "set it to true"
                 )
+    for master in templates.resources("AWS::KMS::Key"):
+        rotated, spec = master.properties.get("EnableKeyRotation"), master.properties.get("KeySpec")
+        # Keys of another kind than the default cannot be rotated.
+        off = is_absent(rotated) or truth(rotated) is False
+        if off and (is_absent(spec) or spec == "SYMMETRIC_DEFAULT"):
+            found, remedy = "a key that is never rotated", "set it to true"
+            yield _warn(master, Code.ENCRYPTION, ("EnableKeyRotation",), found, remedy)
     for bucket in templates.resources("AWS::S3::Bucket"):
         block = mapping(bucket.properties.get("PublicAccessBlockConfiguration")) or {}
         for key, value in block.items():

@@ -10,6 +10,7 @@ from megatron_eks.rules.allowances import in_annotation
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.node_pools import NodePool
 from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
+from megatron_eks.rules.shapes import specific
 from megatron_eks.rules.values import mapping, text
 from megatron_eks.rules.workloads import Manifest
 
@@ -36,8 +37,7 @@ def _by_itself(manifest: Manifest) -> Iterator[Finding]:
         if text(manifest.body.get(key)) is None:
             found = f"no {key}: the API server refuses the object"
             yield manifest.find(Code.NOT_AN_OBJECT, (key,), found, f"add its {key}")
-    for rule in MANIFEST_RULES:
-        yield from rule(manifest)
+    yield from specific(finding for rule in MANIFEST_RULES for finding in rule(manifest))
 
 
 def _together(

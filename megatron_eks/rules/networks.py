@@ -27,6 +27,7 @@ def subnets(templates: TemplateSet) -> Iterator[Finding]:
     for cluster in templates.resources("AWS::EKS::Cluster"):
         config = mapping(cluster.properties.get("ResourcesVpcConfig")) or {}
         given = items(config.get("SubnetIds"))
+        yield from _without_zone(templates.targets(given or [], cluster.file))
         zones = _zones(templates, given, cluster)
         alone = len(given) == 1 if given is not None else False
         if zones is not None and given and (alone or len(set(zones)) < _FEWEST_ZONES):
@@ -65,6 +66,16 @@ def _zones(templates: TemplateSet, values: object, user: Resource) -> list[str] 
         for each in templates.targets(values, user.file)
     ]
     return None if None in found else [each for each in found if each]
+
+
+def _without_zone(subnets: "list[Resource | None]") -> Iterator[Finding]:
+    for subnet in subnets:
+        if subnet is None or subnet.type != "AWS::EC2::Subnet":
+            continue
+        keys = ("AvailabilityZone", "AvailabilityZoneId")
+        if all(is_absent(subnet.properties.get(key)) for key in keys):
+            found, remedy = "no zone, so EC2 chooses one, and a cluster needs two", "name the zone"
+            yield subnet.find(Code.SUBNETS, keys[:1], found, remedy, Level.WARNING)
 
 
 def _overlaps(templates: TemplateSet) -> Iterator[Finding]:

@@ -47,6 +47,10 @@ def managed_nodes(templates: TemplateSet) -> Iterator[Finding]:
                 )
         resource = launch_template_of(group, templates)
         data = mapping(resource.properties.get(DATA)) if resource else None
+        used = mapping(group.properties.get("LaunchTemplate")) or {}
+        if used and is_absent(used.get("Id")) and is_absent(used.get("Name")):
+            found = "a launch template without Id and Name"
+            yield group.find(Code.MANAGED_NODES, ("LaunchTemplate",), found, "name it")
         given = not is_absent(group.properties.get("InstanceTypes"))
         if data and given and not is_absent(data.get("InstanceType")):
             found = "instance types here and in the launch template: EKS refuses the node group"

@@ -1,12 +1,13 @@
 """Rules over how nodes start: user data, the root volume, names that stand in the way."""
 
+import base64
 import re
 from collections.abc import Iterator
 
 from megatron_eks.config.errors import Code, Finding, Level
 from megatron_eks.rules.launch_templates import DATA, LaunchTemplate, launch_templates
 from megatron_eks.rules.template_set import TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 
 _BOOTSTRAP = "/etc/eks/bootstrap.sh"
 _SCRIPT = re.compile(r"\s*(#!|#cloud-config)")
@@ -23,6 +24,11 @@ def user_data(templates: TemplateSet) -> Iterator[Finding]:
     chooses the AMI; Amazon Linux 2023 starts by nodeadm and has no bootstrap.sh.
     """
     for template in launch_templates(templates):
+        written = text(template.data.get("UserData"))
+        if written is not None and not is_placeholder(written) and not _is_base64(written):
+            found = "a text that is not in Base64: EC2 refuses the template"
+            place = (DATA, "UserData")
+            yield template.resource.find(Code.USER_DATA, place, found, "put Fn::Base64 around it")
         data = _user_data(template)
         amis = _amis(template)
         if not data or not amis or not all(each.startswith("AL2023") for each in amis):
@@ -36,6 +42,14 @@ def user_data(templates: TemplateSet) -> Iterator[Finding]:
             found = "user data that is not MIME multi-part: EKS refuses the node group"
             remedy = "put it into a part of a multipart/mixed message"
             yield template.resource.find(Code.USER_DATA, path, found, remedy)
+
+
+def _is_base64(written: str) -> bool:
+    try:
+        base64.b64decode("".join(written.split()), validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def _user_data(template: LaunchTemplate) -> str | None:

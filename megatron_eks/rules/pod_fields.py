@@ -19,8 +19,11 @@ _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
 _PORT_LENGTH = 15
 # A letter somewhere, and no two dashes in a row.
 _PORT_NAME = re.compile(r"(?=[-0-9]*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+# distribution/reference: a tag and a registry's host may have upper-case letters, a repository not.
+_NAME = re.compile(r"/[^:@]*[A-Z]|^[^:@/]*[A-Z][^:@/]*([:@]|$)")
 _VARIABLE = re.compile(r"[ -<>-~]+")
 
+_PAGES = ("2Mi", "1Gi")
 _OF_A_CONTAINER = frozenset({"cpu", "ephemeral-storage", "memory"})
 # Names that NVIDIA's plugin gives to parts of a GPU.
 _PARTS = ("nvidia.com/gpu.shared", "nvidia.com/mig-")
@@ -98,9 +101,18 @@ def names(manifest: Manifest) -> Iterator[Finding]:
                     found = f"{shown(variable.name)} is no name of a variable"
                     yield Finding(Code.REFUSED_IN_POD, path, found, "use letters, digits and '_'")
             image = text(container.body.get("image"))
+            if image is not None and not is_placeholder(image) and _has_capitals(image):
+                found = f"{shown(image)} has an upper-case letter in its repository"
+                remedy = "write it in lower case, as the registry has it"
+                yield Finding(Code.REFUSED_IN_POD, (*container.path, "image"), found, remedy)
             if image is not None and image != image.strip():
                 found = f"{shown(image)} has a space at its end: the API server refuses the pod"
                 yield Finding(Code.REFUSED_IN_POD, (*container.path, "image"), found, "remove it")
+
+
+def _has_capitals(image: str) -> bool:
+    """Tell whether a repository has capitals, and is no word that a script will replace."""
+    return _NAME.search(image) is not None and any(char.islower() for char in image)
 
 
 def _ports(container: Container) -> Iterator[Finding]:
@@ -131,6 +143,10 @@ def resources(manifest: Manifest) -> Iterator[Finding]:
 
 def _resource(container: Container, kind: str, name: str) -> Iterator[Finding]:
     path = (*container.path, "resources", kind, name)
+    if name.startswith(HUGEPAGES) and name.removeprefix(HUGEPAGES) not in _PAGES:
+        found = f"{shown(name)}, which no node of EC2 has: the pod stays Pending"
+        remedy = f"use {' or '.join(f'{HUGEPAGES}{size}' for size in _PAGES)}"
+        yield Finding(Code.UNKNOWN_RESOURCE, path, found, remedy)
     if is_placeholder(name) or name in _OF_A_CONTAINER or name.startswith((HUGEPAGES, *_PARTS)):
         return
     close = get_close_matches(name.lower(), (GPU, EFA), 1, _CLOSE)
@@ -141,3 +157,24 @@ def _resource(container: Container, kind: str, name: str) -> Iterator[Finding]:
     elif close and name not in (GPU, EFA):
         found = f"{shown(name)}, which no plugin of NVIDIA or AWS offers, leaves the pod Pending"
         yield Finding(Code.UNKNOWN_RESOURCE, path, found, did_you_mean, Level.WARNING)
+
+
+def probes(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a probe a port that its container names.
+
+    Kubernetes, "Configure Liveness, Readiness and Startup Probes": a name is looked up among the
+    ports of the same container.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            ports = items(container.body.get("ports")) or []
+            known = {text((mapping(each) or {}).get("name")) for each in ports}
+            for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
+                probe = mapping(container.body.get(kind)) or {}
+                for how in ("httpGet", "tcpSocket"):
+                    port = text((mapping(probe.get(how)) or {}).get("port"))
+                    if port and not is_placeholder(port) and port not in known:
+                        path = (*container.path, kind, how, "port")
+                        found = f"the container names no port {shown(port)}"
+                        names = ", ".join(sorted(filter(None, known))) or "none"
+                        yield Finding(Code.PROBE, path, found, f"there: {names}; or give a number")

@@ -1,15 +1,11 @@
-"""Rules over the shape of pods and jobs: keys, texts, names given twice, versions of the API."""
+"""Rules over the shape of pods and jobs: names given twice, selectors, versions of the API."""
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 
 from megatron_eks.config.errors import Code, Finding, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules import pod_keys
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
-from megatron_eks.rules.workloads import REPLICA_SPECS, Container, Manifest, Pod
-
-_CLOSE = 0.75
+from megatron_eks.rules.workloads import Manifest
 
 # Kubernetes, "Deprecated API Migration Guide": groups and versions that 1.31 no longer serves.
 _REMOVED = {
@@ -84,48 +80,6 @@ def api_versions(manifest: Manifest) -> Iterator[Finding]:
             yield manifest.find(Code.API_VERSION, ("kind",), found, f"did you mean {close}?")
 
 
-def texts(manifest: Manifest) -> Iterator[Finding]:
-    """Require texts where Kubernetes takes nothing else, such as the value of a variable.
-
-    Kubernetes API reference: EnvVar, ObjectMeta, PodSpec.nodeSelector and ConfigMap.data are maps
-    and lists of strings; YAML reads 1, true and 1e3 as something else.
-    """
-    for path, value in _texts(manifest):
-        if isinstance(value, bool | int | float):
-            found = f"{shown(value)} is no text: the API server refuses the object"
-            written = str(value).lower() if isinstance(value, bool) else str(value)
-            yield manifest.find(Code.NOT_A_TEXT, path, found, f'put it in quotes: "{written}"')
-
-
-def _texts(manifest: Manifest) -> Iterator[tuple[Path, Json]]:
-    metadata = mapping(manifest.body.get("metadata")) or {}
-    for key in ("labels", "annotations"):
-        yield from _values(("metadata", key), metadata.get(key))
-    if manifest.kind == "ConfigMap":
-        yield from _values(("data",), manifest.body.get("data"))
-    if manifest.kind == "Secret":
-        yield from _values(("stringData",), manifest.body.get("stringData"))
-    for pod in manifest.pods:
-        path = pod.path[1:]
-        template = (*path[:-1], "metadata", "labels")
-        if path[:-1]:
-            yield from _values(template, dict(pod.labels))
-        yield from _values((*path, "nodeSelector"), pod.spec.get("nodeSelector"))
-        for container in pod.containers:
-            inner = container.path[1:]
-            for variable in container.variables:
-                body = mapping((items(container.body.get("env")) or [])[variable.index]) or {}
-                yield (*inner, "env", variable.index, "value"), body.get("value")
-            for key in ("command", "args"):
-                for index, word in enumerate(items(container.body.get(key)) or []):
-                    yield (*inner, key, index), word
-
-
-def _values(path: Path, value: Json) -> Iterator[tuple[Path, Json]]:
-    for key, each in (mapping(value) or {}).items():
-        yield (*path, key), each
-
-
 def duplicates(manifest: Manifest) -> Iterator[Finding]:
     """Refuse names and places that a pod gives twice.
 
@@ -155,76 +109,6 @@ def _twice(path: Path, value: Json, part: str) -> Iterator[Finding]:
             remedy = "keep one of the two, or give it another"
             yield Finding(Code.DUPLICATE_IN_POD, (*path, index, part), found, remedy)
         first.setdefault(name, index)
-
-
-def unknown_keys(manifest: Manifest) -> Iterator[Finding]:
-    """Refuse keys that Kubernetes does not know in a pod, a container or a job.
-
-    Kubernetes, "Server Side Field Validation": kubectl refuses them, and other clients drop them
-    without a word, so that what they should have done is not done.
-    """
-    for path, value, known in _shapes(manifest):
-        for key in mapping(value) or {}:
-            if key in known or is_placeholder(key) or key.startswith(("x-", "$")):
-                continue
-            same = [each for each in known if each.lower() == key.lower()]
-            close = same or get_close_matches(key, sorted(known), 1, _CLOSE)
-            remedy = (
-                f"did you mean {close[0]}?"
-                if close
-                else "remove it, or move it to where it belongs"
-            )
-            found = f"Kubernetes knows no {shown(key)} here"
-            yield manifest.find(Code.UNKNOWN_POD_KEY, (*path, key), found, remedy)
-
-
-def _shapes(manifest: Manifest) -> Iterator[tuple[Path, Json, frozenset[str]]]:
-    if (manifest.group, manifest.kind) == ("batch", "Job"):
-        yield ("spec",), dict(manifest.spec), pod_keys.JOB
-    replicas = manifest.pytorch_replicas
-    if replicas is not None:
-        yield ("spec",), dict(manifest.spec), pod_keys.PYTORCH_JOB
-        yield ("spec", "runPolicy"), manifest.spec.get("runPolicy"), pod_keys.RUN_POLICY
-        yield ("spec", "elasticPolicy"), manifest.spec.get("elasticPolicy"), pod_keys.ELASTIC_POLICY
-        for name, value in replicas.items():
-            yield ("spec", REPLICA_SPECS[manifest.kind], name), value, pod_keys.REPLICA
-    for pod in manifest.pods:
-        yield from _pod_shapes(pod)
-        for container in pod.containers:
-            yield from _container_shapes(container)
-
-
-def _pod_shapes(pod: Pod) -> Iterator[tuple[Path, Json, frozenset[str]]]:
-    path = pod.path[1:]
-    yield path, dict(pod.spec), pod_keys.POD
-    yield (*path, "securityContext"), pod.spec.get("securityContext"), pod_keys.POD_SECURITY
-    for index, value in enumerate(items(pod.spec.get("volumes")) or []):
-        place = (*path, "volumes", index)
-        volume = mapping(value) or {}
-        yield place, value, pod_keys.VOLUME
-        yield (*place, "emptyDir"), volume.get("emptyDir"), pod_keys.EMPTY_DIR
-        claim = volume.get("persistentVolumeClaim")
-        yield (*place, "persistentVolumeClaim"), claim, pod_keys.CLAIM_SOURCE
-    for index, value in enumerate(items(pod.spec.get("tolerations")) or []):
-        yield (*path, "tolerations", index), value, pod_keys.TOLERATION
-
-
-def _container_shapes(container: Container) -> Iterator[tuple[Path, Json, frozenset[str]]]:
-    path, body = container.path[1:], container.body
-    yield path, dict(body), pod_keys.CONTAINER
-    yield (*path, "resources"), body.get("resources"), pod_keys.RESOURCES
-    yield (*path, "securityContext"), body.get("securityContext"), pod_keys.CONTAINER_SECURITY
-    lists: tuple[tuple[str, frozenset[str]], ...] = (
-        ("env", pod_keys.VARIABLE),
-        ("volumeMounts", pod_keys.MOUNT),
-        ("ports", pod_keys.PORT),
-    )
-    for key, known in lists:
-        for index, value in enumerate(items(body.get(key)) or []):
-            yield (*path, key, index), value, known
-            if key == "env":
-                source = (mapping(value) or {}).get("valueFrom")
-                yield (*path, key, index, "valueFrom"), source, pod_keys.VALUE_FROM
 
 
 def selectors(manifest: Manifest) -> Iterator[Finding]:

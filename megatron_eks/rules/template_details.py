@@ -27,31 +27,19 @@ _SERVICES = (
 _SERVICE_NAME = re.compile(r"com\.amazonaws\.[a-z0-9-]+\.(?P<service>[a-z0-9.-]+)")
 _DOCKER = re.compile(r"\b(docker|buildx|dockerd|podman|kaniko)\s+(build|push|run|buildx|login)\b")
 _WINDOW = re.compile(r"[1-7]:([01][0-9]|2[0-3]):[0-5][0-9]")
-_ADDON_VERSION = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+(-[a-z0-9.-]+)*-eksbuild\.[0-9]+")
-_ADDONS = frozenset(
-    {"aws-ebs-csi-driver", "aws-efs-csi-driver", "coredns", "kube-proxy", "vpc-cni"}
-)
 
 
 def addresses(templates: TemplateSet) -> Iterator[Finding]:
-    """Require ranges that EC2 and EKS take, and the DNS settings that nodes need to join.
+    """Require ranges that EC2 and EKS take.
 
-    EC2 API, CreateVpc; EKS API, KubernetesNetworkConfigRequest; EKS User Guide, "VPC and subnet
-    requirements and considerations".
+    EC2 API, CreateVpc; EKS API, KubernetesNetworkConfigRequest.
     """
-    clusters = list(templates.resources("AWS::EKS::Cluster"))
     for vpc in templates.resources("AWS::EC2::VPC"):
         network = _network(vpc.properties.get("CidrBlock"))
         if network is not None and network.prefixlen not in _VPC_PREFIXES:
             found = f"a VPC cannot be {network}"
             yield vpc.find(Code.SUBNETS, ("CidrBlock",), found, "use a prefix from /16 to /28")
-        for key in ("EnableDnsHostnames", "EnableDnsSupport"):
-            value = vpc.properties.get(key)
-            off = truth(value) is False or (is_absent(value) and key == "EnableDnsHostnames")
-            if clusters and off:
-                found = f"{key} is off, and nodes cannot register with the cluster"
-                yield vpc.find(Code.SUBNETS, (key,), found, "set it to true")
-    for cluster in clusters:
+    for cluster in templates.resources("AWS::EKS::Cluster"):
         config = mapping(cluster.properties.get("KubernetesNetworkConfig")) or {}
         network = _network(config.get("ServiceIpv4Cidr"))
         if network is None:
@@ -128,16 +116,10 @@ def _secret(resource: Resource, path: "tuple[str | int, ...]", found: str) -> Fi
 
 
 def keeping(templates: TemplateSet) -> Iterator[Finding]:
-    """Warn of keys that stay the same for ever, of tags that move, and of open file systems.
+    """Warn of tags that move, and of file systems that are not encrypted.
 
-    AWS Foundational Security Best Practices, KMS.4, ECR.2 and EFS.1.
+    AWS Foundational Security Best Practices, ECR.2 and EFS.1.
     """
-    for key in templates.resources("AWS::KMS::Key"):
-        spec = key.properties.get("KeySpec")
-        symmetric = is_absent(spec) or spec == "SYMMETRIC_DEFAULT"
-        rotates = key.properties.get("EnableKeyRotation")
-        if symmetric and (is_absent(rotates) or truth(rotates) is False):
-            yield _warn(key, ("EnableKeyRotation",), "a key that is never rotated")
     for repository in templates.resources("AWS::ECR::Repository"):
         mutable = repository.properties.get("ImageTagMutability")
         if is_absent(mutable) or mutable == "MUTABLE":
@@ -147,11 +129,9 @@ def keeping(templates: TemplateSet) -> Iterator[Finding]:
             yield repository.find(Code.ENCRYPTION, path, found, remedy, Level.WARNING)
     for system in templates.resources("AWS::EFS::FileSystem"):
         if truth(system.properties.get("Encrypted")) is False:
-            yield _warn(system, ("Encrypted",), "a file system that is not encrypted")
-
-
-def _warn(resource: Resource, path: "tuple[str, ...]", found: str) -> Finding:
-    return resource.find(Code.ENCRYPTION, path, found, "set it to true", Level.WARNING)
+            found = "a file system that is not encrypted"
+            path = ("Encrypted",)
+            yield system.find(Code.ENCRYPTION, path, found, "set it to true", Level.WARNING)
 
 
 def lustre_details(templates: TemplateSet) -> Iterator[Finding]:
@@ -191,17 +171,3 @@ def lustre_details(templates: TemplateSet) -> Iterator[Finding]:
                 yield link.find(Code.DATA_REPOSITORY, ("FileSystemPath",), found, remedy)
         if path:
             seen[system_of, path] = link.id
-
-
-def addon_versions(templates: TemplateSet) -> Iterator[Finding]:
-    """Require add-on versions as EKS writes them.
-
-    EKS API, DescribeAddonVersions: v1.20.4-eksbuild.1.
-    """
-    for addon in templates.resources("AWS::EKS::Addon"):
-        version = text(addon.properties.get("AddonVersion"))
-        known = text(addon.properties.get("AddonName")) in _ADDONS
-        if version is not None and known and not _ADDON_VERSION.fullmatch(version):
-            found = f"EKS has no version {shown(version)}"
-            remedy = "write it like v1.20.4-eksbuild.1"
-            yield addon.find(Code.ADDON_NAME, ("AddonVersion",), found, remedy)

@@ -35,12 +35,25 @@ class Resource:
         return Finding(code, ("Resources", self.id, *path), found, remedy, level, self.file)
 
 
+@dataclass(frozen=True)
+class Names:
+    """What the references of a template may name."""
+
+    known: frozenset[str]
+    whole: bool
+    """Tell whether the template names its version or parameters: it is no fragment of one."""
+
+
 class TemplateSet:
     """Resources by type over all templates, and what a reference points to."""
 
     def __init__(self, templates: "Mapping[str, Json]") -> None:
         self._resources: dict[tuple[str, str], Resource] = {}
         self._types: dict[str, list[Resource]] = defaultdict(list)
+        self._names: dict[str, Names | None] = {}
+        self._untyped: list[Resource] = []
+        self._outputs: dict[str, Json] = {}
+        self._parts: dict[str, Mapping[str, Json]] = {}
         # None where two templates export the same name: nobody can tell which one is meant.
         self._exports: dict[str, tuple[str, Json] | None] = {}
         for file, template in templates.items():
@@ -51,6 +64,43 @@ class TemplateSet:
         """Return every resource of these types, template by template."""
         for name in types:
             yield from self._types.get(name, ())
+
+    def everything(self) -> Iterator[Resource]:
+        """Return every resource."""
+        yield from self._resources.values()
+
+    def files(self) -> "Iterator[tuple[str, dict[str, Json]]]":
+        """Return each template that has resources, by its file."""
+        yield from ((file, dict(template)) for file, template in self._parts.items())
+
+    def without_type(self) -> Iterator[Resource]:
+        """Return the resources that do not say what they are."""
+        yield from self._untyped
+
+    def outputs(self) -> "Iterator[tuple[str, Json]]":
+        """Return the outputs of each template, by its file."""
+        yield from self._outputs.items()
+
+    def part(self, file: str, name: str) -> "dict[str, Json] | None":
+        """Return a part of a whole template, such as its mappings; None where more may come."""
+        names = self._names.get(file)
+        part = mapping(self._parts.get(file, {}).get(name))
+        loops = any(key.startswith("Fn::") for key in part or {})
+        return None if names is None or not names.whole or loops else part
+
+    def default(self, value: Json, file: str) -> Json:
+        """Return a value, or the default of the parameter that it refers to."""
+        name = text(value.get("Ref")) if isinstance(value, dict) else None
+        parameter = mapping((self.part(file, "Parameters") or {}).get(name or ""))
+        return parameter["Default"] if parameter and "Default" in parameter else value
+
+    def exported(self) -> list[str]:
+        """Return the names that these templates export, where they are plain texts."""
+        return [name for name in self._exports if not name.startswith("{")]
+
+    def names(self, file: str) -> Names | None:
+        """Return what a template's references may name; None where a macro may bring more."""
+        return self._names.get(file)
 
     def target(self, value: Json, file: str) -> Resource | None:
         """Return the resource that a reference in a template points to, if it is at hand."""
@@ -87,12 +137,21 @@ class TemplateSet:
     def _read(self, file: str, template: "Mapping[str, Json]") -> None:
         # Beside a loop or a macro anything that seems missing may yet come: then nothing is known.
         resources = mapping(template.get("Resources"))
+        parameters = mapping(template.get("Parameters"))
+        known = resources is not None and parameters is not None and "Transform" not in template
+        whole = bool(parameters) or "AWSTemplateFormatVersion" in template
+        names = Names(frozenset({**(resources or {}), **(parameters or {})}), whole)
+        self._names[file] = names if known else None
         for name, body in (resources or {}).items():
             kind = text(body.get("Type")) if isinstance(body, dict) else None
+            if isinstance(body, dict) and kind is None and not name.startswith("Fn::"):
+                self._untyped.append(Resource(file, name, "", body))
             if isinstance(body, dict) and kind is not None:
                 resource = Resource(file, name, kind, body)
                 self._resources[file, name] = resource
                 self._types[kind].append(resource)
+        self._parts[file] = template
+        self._outputs[file] = template.get("Outputs")
         for output in (mapping(template.get("Outputs")) or {}).values():
             export = mapping(output.get("Export")) if isinstance(output, dict) else None
             if isinstance(output, dict) and export and not is_absent(export.get("Name")):

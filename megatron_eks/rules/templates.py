@@ -7,6 +7,7 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Document, Json, read_documents, read_json
 from megatron_eks.rules.allowances import in_metadata
 from megatron_eks.rules.registry import TEMPLATE_RULES
+from megatron_eks.rules.shapes import specific
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import mapping, text
 
@@ -22,8 +23,7 @@ def check_template(template: "Mapping[str, Json]") -> Iterator[Finding]:
 def check_templates(templates: "Mapping[str, Json]") -> Iterator[Finding]:
     """Judge templates that are deployed together, by file name; imports reach their exports."""
     together = TemplateSet(templates)
-    for rule in TEMPLATE_RULES:
-        yield from rule(together)
+    return specific(finding for rule in TEMPLATE_RULES for finding in rule(together))
 
 
 def is_template(value: Json) -> bool:
@@ -52,7 +52,8 @@ def findings_in_templates(documents: "Sequence[Document]", read: Read) -> list[F
         for name, body in (mapping((mapping(value) or {}).get("Resources")) or {}).items()
         for allowance in in_metadata((file, name), body, file, ("Resources", name))
     ]
-    placed = [((each.file, str(each.path[1])), each) for each in check_templates(values)]
+    # A finding may be about the whole of a template; what is allowed is allowed for a resource.
+    placed = [((each.file, str((*each.path, "", "")[1])), each) for each in check_templates(values)]
     found = [finding for _, finding in apply(placed, allowances)]
     for file in {finding.file for finding in found}:
         if not places[file].places:

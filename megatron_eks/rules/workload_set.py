@@ -202,7 +202,7 @@ def _restricted(
     if 0 in (context.get("runAsUser"), outer.get("runAsUser")):
         yield "runAsUser", "user 0"
     profile = mapping(context.get("seccompProfile") or outer.get("seccompProfile")) or {}
-    if profile.get("type") not in {"RuntimeDefault", "Localhost"}:
+    if profile.get("type") not in ("RuntimeDefault", "Localhost"):
         yield "seccompProfile", "no seccompProfile"
 
 

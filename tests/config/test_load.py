@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_eks.config.load import read_documents, read_json, read_mapping
+from megatron_eks.config.load import read_documents, read_json, read_mapping, scalar_1_1
 
 
 def messages(text: str) -> list[str]:
@@ -136,3 +136,13 @@ def test_no_text_raises(text):
     """Any text gives a document or findings."""
     document = read_mapping(text, "f")
     assert isinstance(document.value, dict) or document.findings
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0755", 493), ("Yes", True), ("off", False), ("yEs", "yEs"), ("089", 89), ("1.35", 1.35)],
+)
+def test_manifests_and_templates_follow_yaml_1_1(text, value):
+    """As kubectl and CloudFormation read them, which is what counts for their files."""
+    (document,) = read_documents(text, "f", scalar_1_1)
+    assert document.value == value

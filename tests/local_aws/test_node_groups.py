@@ -23,7 +23,10 @@ def template():
     }
     subnet = {"VpcId": {"Ref": "Vpc"}}
     return {
-        "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16"}},
+        "Vpc": {
+            "Type": "AWS::EC2::VPC",
+            "Properties": {"CidrBlock": "10.0.0.0/16", "EnableDnsHostnames": True},
+        },
         "SubnetA": {
             "Type": "AWS::EC2::Subnet",
             "Properties": {

@@ -160,7 +160,7 @@ def test_plan_as_table_fits_80_columns():
     done = meks("plan")
     assert done.returncode == 0
     assert max(map(len, done.stdout.splitlines())) <= 80
-    for expected in ("p4d.24xlarge", "16 x A100-SXM4-40GB", "Sum with all GPU nodes", "39.4 64%"):
+    for expected in ("p4d.24xlarge", "16 x A100-SXM4-40GB", "Sum with all GPU nodes", "36.4 61%"):
         assert expected in done.stdout
     assert "warning MEKS-0009 outputs.json:1 .: no file system in the outputs" in done.stderr
 
@@ -169,8 +169,18 @@ def test_plan_as_json_has_the_contract_of_predictions():
     """Memory of each job by stage, in bytes, with the capacity beside it."""
     plan = json.loads(meks("plan", "-o", "json").stdout)
     (job,) = [each for each in plan["jobs"] if each["name"] == "megatron-cpt-techpulse"]
-    assert job["memory"]["per_gpu_bytes"] < job["memory"]["capacity_bytes"] == 40346 * 1024**2
+    assert (
+        job["memory"]["per_gpu_bytes"] < job["memory"]["capacity_bytes"] == (40346 - 3072) * 1024**2
+    )
     assert [stage["stage"] for stage in job["memory"]["stages"]] == [0]
+    throughput = job["throughput"]
+    assert throughput["low"] < throughput["tokens_per_second_per_gpu"] < throughput["high"]
+    tokens = throughput["tokens_per_second_per_gpu"] * 16 * throughput["step_seconds"]
+    assert round(tokens) == 512 * 4096
+    assert 0.99 < job["goodput"]["low"] <= job["goodput"]["expected"] <= job["goodput"]["high"] < 1
+    # Two p4d nodes at 21.957642 USD an hour for 5.6 days.
+    assert job["cost"]["usd_per_hour"] == 43.915284
+    assert job["cost"]["usd_low"] < job["cost"]["usd"] < job["cost"]["usd_high"]
     pool = plan["cluster"]["gpu_pools"][0]
     assert (pool["max_gpus"], pool["efa_interfaces_per_node"]) == (16, 4)
     assert plan["preview"] is True

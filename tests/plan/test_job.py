@@ -119,8 +119,8 @@ def test_memory_is_compared_with_the_pools_gpu(job):
     """The same job has twice the room on p4de."""
     small, large = job().training.memory, job(on=P4DE).training.memory
     assert small.per_gpu_bytes == large.per_gpu_bytes
-    assert small.capacity_bytes == 40346 * MIB
-    assert large.capacity_bytes == 81050 * MIB
+    assert small.capacity_bytes == (40346 - 3072) * MIB
+    assert large.capacity_bytes == (81050 - 3072) * MIB
 
 
 def test_model_mapping_overrides_a_preset(job):

@@ -55,7 +55,9 @@ def job_of(case: dict[str, Any]) -> dict[str, Any]:
     job = good_job()
     if "as" in case:
         pod = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
-        job = {"metadata": {"name": "own"}, "spec": {"template": {"spec": pod}}} | case["as"]
+        job = {"metadata": {"name": "own"}} | case["as"]
+        if not job["apiVersion"].startswith("rbac."):
+            job.setdefault("spec", {"template": {"spec": pod}})
         if job["kind"] in {"Job", "CronJob"}:
             pod["restartPolicy"] = "Never"
         if job["apiVersion"] == "apps/v1" and "spec" not in case["as"]:

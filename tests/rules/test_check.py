@@ -23,6 +23,7 @@ metadata: {name: bad}
 spec:
   containers:
     - image: nginx
+      name: nginx
 """
 LATEST = (
     "Pod/bad.spec.containers[0].image: 'nginx' is whatever was pushed last - "
@@ -56,12 +57,14 @@ def test_warnings_pass(tmp_path):
 def test_errors_fail(tmp_path, capsys):
     """Errors come first, each at the line where its object starts; the exit code is 2."""
     job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: bad}\n"
-    job += "spec: {template: {spec: {restartPolicy: Never, containers: [{image: nginx}]}}}\n"
+    job += (
+        "spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: nginx}]}}}\n"
+    )
     (tmp_path / "a.yaml").write_text(f"{BAD_POD}---\n---\n{job}")
     assert check(tmp_path / "a.yaml") == (
         2,
         [
-            f"error MEKS-0609 {tmp_path}/a.yaml:10 "
+            f"error MEKS-0609 {tmp_path}/a.yaml:11 "
             + LATEST.replace("Pod/bad.spec", "Job/bad.spec.template.spec"),
             f"warning MEKS-0609 {tmp_path}/a.yaml:2 {LATEST}",
         ],
@@ -176,7 +179,7 @@ def test_names_cannot_break_the_output(tmp_path):
     """Whatever a foreign file calls things, a finding is one printable line."""
     name = "bad\n\x1b[31m\ud800"
     pod: Any = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
-    pod["spec"] = {"containers": [{"image": "nginx"}]}
+    pod["spec"] = {"containers": [{"name": "a", "image": "nginx"}]}
     (tmp_path / "pod.json").write_text(json.dumps(pod))
     _, (line,) = check(tmp_path)
     assert line.isprintable()
@@ -193,7 +196,7 @@ def test_text_of_other_forms(tmp_path):
     code, (line, *warnings) = check(tmp_path)
     assert code == 2
     assert line.startswith(f"error MEKS-0510 {tmp_path}/json.template:1 Resources.A.")
-    assert {warning.split()[1] for warning in warnings} == {"MEKS-0548"}
+    assert {warning.split()[1] for warning in warnings} == {"MEKS-0548", "MEKS-0560"}
 
 
 def test_texts_for_template_engines_are_ignored(tmp_path):
@@ -253,7 +256,7 @@ def test_a_file_is_read_only_to_find_a_line():
         findings_in_templates([Document("Network", cases.good_templates()["Network"])], read) == []
     )
     assert reads == []
-    pod["spec"] = {"containers": [{"image": "nginx"}]}
+    pod["spec"] = {"containers": [{"name": "a", "image": "nginx"}]}
     (finding,) = findings_in_manifests([Document("pod.yaml", pod)], read)
     assert (reads, finding.line) == (["pod.yaml"], 2)
     (finding,) = findings_in_templates([Document("Cluster", bad)], read)

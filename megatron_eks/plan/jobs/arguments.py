@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         MegatronTraining,
         Parallelism,
     )
-    from megatron_eks.predict.memory import Layout
+    from megatron_eks.predict.layout import Layout
 
 Option = tuple[str, ...]
 

@@ -21,18 +21,22 @@ from megatron_eks.plan.job import (
 from megatron_eks.plan.platform import ETCD_PORT, ETCD_SERVICE
 from megatron_eks.plan.quotas import TRAINING_PRIORITY
 from megatron_eks.plan.resources import Resources, gpu_resources
+from megatron_eks.predict.goodput import Saving, goodput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.config.job import GpuJob, Job
+    from megatron_eks.config.job import GpuJob, Job, TrainingJob
     from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.predict.goodput import Goodput
+    from megatron_eks.predict.throughput import Speed
 
 Images = Mapping[str, Image]
 
 # A checkpoint write reaches about half of what the file system is sized for.
 WRITE_EFFICIENCY = 0.5
+_MEGA = 1_000_000
 _GRACE_FLOOR_SECONDS = 120
 _DAY_SECONDS = 24 * 3600
 
@@ -227,6 +231,16 @@ def _rendezvous(job: "GpuJob") -> Rendezvous | None:
 
 def _most_nodes(job: "GpuJob") -> int:
     return job.runtime.elastic.max_nodes if job.runtime.elastic else job.nodes
+
+
+def job_goodput(
+    job: "TrainingJob", cluster: "ClusterPlan", gpus: int, checkpoint_bytes: int, speed: "Speed"
+) -> "Goodput":
+    """Return how much of a run's time counts, saving as it does to the planned file system."""
+    write = cluster.storage.lustre.throughput_mb_s * WRITE_EFFICIENCY * _MEGA
+    checkpoint = job.checkpoint
+    saving = Saving(checkpoint_bytes, checkpoint.interval, checkpoint.async_save, write)
+    return goodput(job.nodes, gpus, speed.step_seconds, saving)
 
 
 def _grace_seconds(checkpoint_bytes: int, cluster: "ClusterPlan") -> int:

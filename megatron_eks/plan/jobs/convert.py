@@ -16,7 +16,7 @@ from megatron_eks.plan.resources import (
     memory_limit_mib,
     system_resources,
 )
-from megatron_eks.predict.memory import parameters
+from megatron_eks.predict.parameters import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,8 @@ from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, gpus_per_node
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.storage import SCRATCH_MBPS_PER_TIB
 from megatron_eks.predict.duration import least_step_seconds, write_seconds
-from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, parameters
+from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
+from megatron_eks.predict.parameters import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

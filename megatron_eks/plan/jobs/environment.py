@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.config.job import Job
     from megatron_eks.plan.job import SecretFile
-    from megatron_eks.predict.memory import Layout
+    from megatron_eks.predict.layout import Layout
 
 NCCL_LOG = "/tmp/nccl/%h.%p.log"  # noqa: S108 -- a path inside the pod, on its own volume
 

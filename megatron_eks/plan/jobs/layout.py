@@ -5,12 +5,16 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.plan.job import MIB
-from megatron_eks.predict.memory import Batch, Layout, MemoryEstimate, estimate
+from megatron_eks.predict.hardware import Hardware
+from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.memory import MemoryEstimate, estimate, tensor_capacity_bytes
 
 if TYPE_CHECKING:
     from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.config.architecture import ModelSpec
     from megatron_eks.config.job import MegatronRun
+
+_BITS = 8
 
 
 def model_shape(model: "str | ModelSpec") -> ModelShape:
@@ -46,17 +50,42 @@ def job_layout(job: "MegatronRun", processes: int) -> Layout:
     )
 
 
-def job_memory(
-    job: "MegatronRun", model: ModelShape, layout: Layout, instance: "InstanceType"
-) -> MemoryEstimate:
-    """Estimate the memory of the job's ranks on its pool's GPUs."""
+def job_batch(job: "MegatronRun", layout: Layout) -> Batch:
+    """Return what a step of the job works on."""
     training = job.training
-    batch = Batch(
+    return Batch(
         micro_batch_size=training.micro_batch_size,
         sequence_length=training.sequence_length,
         microbatches=training.global_batch_size // (training.micro_batch_size * layout.data),
         recompute=training.recompute,
         recompute_method=training.recompute_method,
         recompute_layers=training.recompute_layers or 1,
+        fp8=training.precision == "fp8",
     )
-    return estimate(model, layout, batch, instance.gpu.usable_memory_mib * MIB)
+
+
+def job_memory(
+    job: "MegatronRun", model: ModelShape, layout: Layout, instance: "InstanceType"
+) -> MemoryEstimate:
+    """Estimate the memory of the job's ranks on its pool's GPUs."""
+    return estimate(model, layout, job_batch(job, layout), capacity_bytes(instance))
+
+
+def hardware(instance: "InstanceType") -> Hardware | None:
+    """Return what predictions need of an instance type; None where a GPU's peak is unknown."""
+    gpu = instance.gpu
+    if gpu.tflops_bf16 is None:
+        return None
+    return Hardware(
+        gpu=gpu.name,
+        tflops_bf16=gpu.tflops_bf16,
+        tflops_fp8=gpu.tflops_fp8,
+        nvlink_gb_s=instance.nvlink_gb_s,
+        network_gb_s_per_gpu=instance.network_gbps / _BITS / instance.gpus,
+        gpus_per_node=instance.gpus,
+    )
+
+
+def capacity_bytes(instance: "InstanceType") -> int:
+    """Return what tensors can have of each GPU."""
+    return tensor_capacity_bytes(instance.gpu.usable_memory_mib * MIB)

@@ -10,11 +10,14 @@ from megatron_eks.plan.jobs.common import (
     Program,
     gpus_per_node,
     guard_args,
+    job_goodput,
     log_directory,
     ranks,
 )
-from megatron_eks.plan.jobs.layout import job_layout, job_memory, model_shape
-from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, parameters
+from megatron_eks.plan.jobs.layout import hardware, job_batch, job_layout, job_memory, model_shape
+from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
+from megatron_eks.predict.parameters import parameters
+from megatron_eks.predict.throughput import megatron_speed
 
 if TYPE_CHECKING:
     from megatron_eks.config.job import MegatronJob, MegatronRun
@@ -54,10 +57,15 @@ def plan_training(job: "MegatronRun", cluster: "ClusterPlan") -> Training:
     model = model_shape(job.model)
     layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
     training = job.training
+    found = hardware(instance)
+    speed = megatron_speed(model, layout, job_batch(job, layout), found) if found else None
+    size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
     return Training(
         model=model,
         layout=layout,
         memory=job_memory(job, model, layout, instance),
-        checkpoint_bytes=parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER,
+        speed=speed,
+        goodput=job_goodput(job, cluster, layout.gpus, size, speed) if speed else None,
+        checkpoint_bytes=size,
         tokens=training.train_iters * training.global_batch_size * training.sequence_length,
     )

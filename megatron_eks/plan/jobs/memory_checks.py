@@ -7,12 +7,8 @@ from megatron_eks.config.errors import Code, Finding, Level
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.layout import job_layout, job_memory
 from megatron_eks.plan.jobs.layout_checks import check_layout
-from megatron_eks.predict.memory import (
-    CHECKPOINT_BYTES_PER_PARAMETER,
-    GIB,
-    OVERHEAD_BYTES,
-    parameters,
-)
+from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, GIB
+from megatron_eks.predict.parameters import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,12 +45,15 @@ def verdict(
     """Compare what a rank takes with what its GPU has; a remedy is looked for if one is needed."""
     found = (
         f"{_gib(memory.per_gpu_bytes)} GiB a GPU, and {instance.gpu.name} has "
-        f"{_gib(memory.capacity_bytes)} ({_breakdown(memory)})"
+        f"{_gib(memory.capacity_bytes)} for tensors"
     )
     share = memory.per_gpu_bytes / memory.capacity_bytes
     if share > 1:
+        missing = _gib(memory.per_gpu_bytes - memory.capacity_bytes)
+        found = f"{found}: {missing} are missing ({_breakdown(memory)})"
         yield Finding(Code.DOES_NOT_FIT, path, found, remedy())
     elif share > _TIGHT:
+        found = f"{found} ({_breakdown(memory)})"
         yield Finding(Code.FITS_TIGHTLY, path, found, remedy(), Level.WARNING)
 
 
@@ -82,27 +81,31 @@ def check_disk(
 
 
 def _breakdown(memory: "MemoryEstimate") -> str:
-    worst = max(memory.stages, key=lambda stage: stage.total_bytes)
+    worst = memory.fullest
     return (
         f"weights and gradients {_gib(worst.weights_bytes)}, "
         f"optimizer {_gib(worst.optimizer_bytes)}, "
         f"activations {_gib(worst.activations_bytes)}, logits {_gib(worst.logits_bytes)}, "
-        f"other {_gib(OVERHEAD_BYTES)}"
+        f"workspace {_gib(worst.workspace_bytes)}"
     )
 
 
 def _smaller(job: "MegatronRun", instance: "InstanceType", model: "ModelShape") -> str:
     """Name the single changes that would fit, cheapest in speed first."""
-    options = list(_options(job, instance, model))
-    fitting = [
-        name
-        for name, option in options
-        if not any(True for _ in check_layout(option, model, instance))
-        and fits(_memory(option, model, instance))
-    ]
+    needed = _memory(job, model, instance).per_gpu_bytes
+    saving: list[str] = []
+    for name, option in _options(job, instance, model):
+        if any(True for _ in check_layout(option, model, instance)):
+            continue
+        memory = _memory(option, model, instance)
+        if memory.per_gpu_bytes < needed:
+            less = f"{name} ({_gib(needed - memory.per_gpu_bytes)} less)"
+            saving.append(less if fits(memory) else f"{less[:-1]}, not enough)")
+    fitting = [each for each in saving if not each.endswith(", not enough)")]
     if fitting:
         return f"use {' or '.join(fitting[:3])}"
-    return "use more GPUs, a larger type, or pipeline stages"
+    most = f": {', '.join(saving[:3])}" if saving else ""
+    return f"use more GPUs, a larger type, or pipeline stages{most}"
 
 
 def _options(

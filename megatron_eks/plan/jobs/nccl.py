@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.errors import Code, Finding, Level
-from megatron_eks.plan.job import MIB
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_gpus, check_runtime, gpu_pool, no_meaning
 from megatron_eks.plan.jobs.common import Images, Program, gpus_per_node, log_directory, ranks
-from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES
+from megatron_eks.plan.jobs.layout import capacity_bytes
+from megatron_eks.predict.memory import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ def check(job: "NcclTestJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
             remedy = "give one of your own, or the test passes whatever it measures"
             yield Finding(Code.UNKNOWN_FACT, ("pass_busbw_gb_s",), found, remedy, Level.WARNING)
         gpu = INSTANCES[pool.instance_type].gpu
-        room = gpu.usable_memory_mib * MIB - OVERHEAD_BYTES
+        room = capacity_bytes(INSTANCES[pool.instance_type])
         if job.max_bytes > room:
             found = f"{job.max_bytes / GIB:.1f} GiB do not fit {gpu.name}"
             yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, f"use at most {room}")

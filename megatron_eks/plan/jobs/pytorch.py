@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.plan.job import MIB, JobPlan, Training
+from megatron_eks.plan.job import JobPlan, Training
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import (
     Images,
@@ -10,17 +10,21 @@ from megatron_eks.plan.jobs.common import (
     config_file,
     gpus_per_node,
     guard_args,
+    job_goodput,
     log_directory,
     ranks,
     token_file,
 )
-from megatron_eks.plan.jobs.layout import model_shape
-from megatron_eks.predict.memory import Batch, Layout, MemoryEstimate, parameters
+from megatron_eks.plan.jobs.layout import capacity_bytes, hardware, model_shape
+from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.memory import MemoryEstimate
+from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.replicas import (
     CHECKPOINT_BYTES_PER_PARAMETER,
     estimate_copied,
     estimate_sharded,
 )
+from megatron_eks.predict.throughput import fsdp_speed
 
 if TYPE_CHECKING:
     from megatron_eks.catalog.instances import InstanceType
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 def plan_fsdp(job: "FsdpJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
     instance = cluster.pool(job.pool).instance
-    training = _training(job, instance, fsdp_memory(job, model_shape(job.model), instance))
+    training = _training(job, cluster, fsdp_memory(job, model_shape(job.model), instance))
     program = _program("train_fsdp", job, cluster)
     return ranks(job, cluster, images, program, training=training)
 
@@ -40,7 +44,7 @@ def plan_fsdp(job: "FsdpJob", cluster: "ClusterPlan", images: Images) -> JobPlan
 def plan_ddp(job: "DdpJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
     """Plan a job that has passed the checks; it needs no operator."""
     instance = cluster.pool(job.pool).instance
-    training = _training(job, instance, ddp_memory(job, model_shape(job.model), instance))
+    training = _training(job, cluster, ddp_memory(job, model_shape(job.model), instance))
     program = _program("train_ddp", job, cluster)
     return ranks(job, cluster, images, program, training=training, workload="indexed_job")
 
@@ -49,16 +53,12 @@ def fsdp_memory(job: "TorchRun", model: "ModelShape", instance: "InstanceType") 
     """Estimate the memory of a rank that holds a share of the model."""
     per_node = gpus_per_node(job, instance)
     shards = per_node if job.training.sharding == "hybrid" else per_node * job.nodes
-    return estimate_sharded(model, _batch(job), _capacity(instance), shards=shards)
+    return estimate_sharded(model, _batch(job), capacity_bytes(instance), shards=shards)
 
 
 def ddp_memory(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> MemoryEstimate:
     """Estimate the memory of a rank that holds the whole model."""
-    return estimate_copied(model, _batch(job), _capacity(instance))
-
-
-def _capacity(instance: "InstanceType") -> int:
-    return instance.gpu.usable_memory_mib * MIB
+    return estimate_copied(model, _batch(job), capacity_bytes(instance))
 
 
 def _batch(job: "TorchRun") -> Batch:
@@ -71,14 +71,22 @@ def _batch(job: "TorchRun") -> Batch:
     )
 
 
-def _training(job: "TorchRun", instance: "InstanceType", memory: MemoryEstimate) -> Training:
+def _training(job: "TorchRun", cluster: "ClusterPlan", memory: MemoryEstimate) -> Training:
+    instance = cluster.pool(job.pool).instance
     model, training = model_shape(job.model), job.training
     gpus = job.nodes * gpus_per_node(job, instance)
+    layout = Layout(tensor=1, pipeline=1, context=1, data=gpus, sequence_parallel=False)
+    # DDP reduces fp32 gradients once, which travels as far as what FSDP gathers and reduces.
+    found = hardware(instance)
+    speed = fsdp_speed(model, layout, _batch(job), found) if found else None
+    size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
     return Training(
         model=model,
-        layout=Layout(tensor=1, pipeline=1, context=1, data=gpus, sequence_parallel=False),
+        layout=layout,
         memory=memory,
-        checkpoint_bytes=parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER,
+        speed=speed,
+        goodput=job_goodput(job, cluster, gpus, size, speed) if speed else None,
+        checkpoint_bytes=size,
         tokens=training.max_steps * training.train_batch_size * gpus * training.sequence_length,
     )
 

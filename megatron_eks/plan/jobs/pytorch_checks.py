@@ -22,6 +22,7 @@ from megatron_eks.plan.jobs.model_checks import check_meaning, check_model, chec
 from megatron_eks.plan.jobs.path_checks import check_checkpoint_paths
 from megatron_eks.plan.jobs.pytorch import ddp_memory, fsdp_memory
 from megatron_eks.plan.jobs.schedule_checks import check_optimizer
+from megatron_eks.predict.memory import GIB
 from megatron_eks.predict.replicas import CHECKPOINT_BYTES_PER_PARAMETER
 
 if TYPE_CHECKING:
@@ -158,8 +159,12 @@ def _smaller(
         ("training.sharding: full", {"sharding": "full"}),
         ("training.activation_checkpointing: true", {"activation_checkpointing": True}),
     ]
+    needed = memory(job, model, instance).per_gpu_bytes
+    found = [(name, memory(_changed(job, change), model, instance)) for name, change in changes]
     fitting = [
-        name for name, change in changes if fits(memory(_changed(job, change), model, instance))
+        f"{name} ({(needed - option.per_gpu_bytes) / GIB:.1f} less)"
+        for name, option in found
+        if fits(option)
     ]
     if fitting:
         return f"use {' or '.join(fitting)}"

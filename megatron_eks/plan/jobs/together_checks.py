@@ -18,7 +18,8 @@ from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
 from megatron_eks.plan.jobs.s3_checks import check_policy
 from megatron_eks.predict import memory, replicas
-from megatron_eks.predict.memory import GIB, parameters
+from megatron_eks.predict.memory import GIB
+from megatron_eks.predict.parameters import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

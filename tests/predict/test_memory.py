@@ -8,15 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from megatron_eks.catalog.models import PRESETS
-from megatron_eks.predict.memory import (
-    GIB,
-    OVERHEAD_BYTES,
-    Batch,
-    Layout,
-    estimate,
-    padded_vocabulary,
-    parameters,
-)
+from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.memory import GIB, estimate
+from megatron_eks.predict.parameters import padded_vocabulary, parameters
 from megatron_eks.predict.replicas import estimate_copied, estimate_sharded
 
 LLAMA = PRESETS["llama-3.1-8b"]
@@ -24,8 +18,8 @@ BATCH = Batch(1, 4096, 128, "selective")
 
 
 def gib(layout: Layout, batch: Batch = BATCH, model=LLAMA) -> float:
-    """Return what a GPU holds without the fixed overhead."""
-    return (estimate(model, layout, batch, 0).per_gpu_bytes - OVERHEAD_BYTES) / GIB
+    """Return what a GPU holds in tensors."""
+    return (estimate(model, layout, batch, 0).per_gpu_bytes) / GIB
 
 
 @pytest.mark.parametrize(
@@ -56,11 +50,10 @@ def test_parameters_are_those_of_the_model_cards(preset, billions):
         # Megatron-LM `theoretical_memory_usage.py` (core_v0.19), Llama 3.1 8B on 16 GPUs.
         (Layout(4, 1, 1, 4), 21.3),
         (Layout(2, 1, 1, 8), 37.1),
-        (Layout(4, 2, 1, 2), 15.2),
     ],
 )
 def test_agrees_with_megatrons_estimator(layout, expected):
-    """Within 10 %: this model adds the logits' gradient, which Megatron's leaves out."""
+    """Within 10 %, on one stage: of several, Megatron's adds the logits to the first."""
     assert gib(layout) == pytest.approx(expected, rel=0.10)
 
 
@@ -95,7 +88,7 @@ def test_agrees_with_measured_mixtures_of_experts(shape, layout, batch, static, 
     model = replace(PRESETS["mixtral-8x7b"], **shape)
     last = estimate(model, layout, Batch(1, 4096, batch, "none"), 0).stages[-1]
     assert (last.weights_bytes + last.optimizer_bytes) / 1e9 == pytest.approx(static, rel=0.05)
-    assert (last.total_bytes - OVERHEAD_BYTES) / 1e9 == pytest.approx(peak, rel=0.10)
+    assert (last.total_bytes) / 1e9 == pytest.approx(peak, rel=0.10)
 
 
 def test_experts_are_divided_among_their_ranks():
@@ -155,3 +148,48 @@ def test_more_parallelism_never_needs_more_memory(tensor, pipeline, data, micro,
     assert (
         gib(Layout(tensor, pipeline, 1, data), replace(batch, micro_batch_size=micro * 2)) >= base
     )
+
+
+@given(
+    preset=st.sampled_from(sorted(PRESETS)),
+    tensor=st.sampled_from([1, 2, 4]),
+    pipeline=st.sampled_from([1, 2]),
+    recompute=st.sampled_from(["none", "selective", "full"]),
+    sequence_parallel=st.booleans(),
+)
+def test_more_tensor_parallelism_never_needs_more_memory(
+    preset, tensor, pipeline, recompute, *, sequence_parallel
+):
+    """Up to the number of query groups, with vocabularies that are padded alike."""
+    model = replace(PRESETS[preset], vocab_size=131072)
+    batch = Batch(1, 4096, 16, recompute)
+    for held in (True, False):
+        layouts = [
+            Layout(
+                size,
+                pipeline,
+                1,
+                8,
+                sequence_parallel=sequence_parallel,
+                distributed_optimizer=held,
+                expert_tensor=size if model.num_experts else 1,
+            )
+            for size in (tensor, 2 * tensor)
+        ]
+        assert model.num_query_groups % (2 * tensor) == 0
+        assert gib(layouts[1], batch, model) <= gib(layouts[0], batch, model)
+
+
+@pytest.mark.parametrize(
+    ("layers", "pipeline", "expected"),
+    [
+        (126, 8, [15, 16, 16, 16, 16, 16, 16, 15]),
+        (32, 4, [8, 8, 8, 8]),
+        (61, 4, [16, 15, 15, 15]),
+        (5, 1, [5]),
+    ],
+)
+def test_layers_are_divided_among_stages(layers, pipeline, expected):
+    """Embedding and loss count as layers where that divides; otherwise the first have one more."""
+    layout = Layout(1, pipeline, 1, 1)
+    assert [layout.stage_layers(layers, stage) for stage in range(pipeline)] == expected

@@ -1,0 +1,69 @@
+"""Predictions beside what others measured, and beside simpler predictors."""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.predict.calibration import CALIBRATION, Calibration
+from megatron_eks.predict.hardware import Hardware
+from megatron_eks.predict.memory import estimate
+from megatron_eks.predict.parameters import parameters
+from megatron_eks.predict.replicas import estimate_sharded
+from megatron_eks.predict.throughput import Speed, fsdp_speed, megatron_speed
+
+if TYPE_CHECKING:
+    from benchmarks.measured import Measured
+
+
+def predicted_bytes(row: "Measured") -> int:
+    """Return the peak of the rank that was measured."""
+    if row.framework == "fsdp":
+        shards = row.layout.data * row.layout.context
+        memory = estimate_sharded(row.model, row.batch, 0, shards=shards, layout=row.layout)
+        return memory.per_gpu_bytes
+    return estimate(row.model, row.layout, row.batch, 0).stages[-1].total_bytes
+
+
+def megatron_bytes(row: "Measured") -> float:
+    """Return Megatron's own estimate, which knows neither experts' layout nor overheads.
+
+    `theoretical_memory_usage.py` of Megatron-LM: parameters over tensor and pipeline,
+    activations of 34 bytes or so for each token and hidden unit, logits only of one stage.
+    """
+    model, layout = row.model, row.layout
+    held = parameters(model) / (layout.tensor * layout.pipeline)
+    states = held * (6 + 12 / layout.data)
+    tokens = row.batch.micro_batch_size * row.batch.sequence_length
+    wide = model.ffn_hidden_size / model.hidden_size * (1.5 if model.swiglu else 1)
+    layer = tokens * model.hidden_size * (18 + 4 * wide)
+    chunks = layout.virtual_pipeline
+    penalty = 1 + (layout.pipeline - 1) / (layout.pipeline * chunks) if chunks > 1 else 1.0
+    kept = layer * model.num_layers * penalty
+    kept += 8 * tokens * layout.pipeline + tokens * model.hidden_size * layout.pipeline
+    if layout.pipeline == 1:
+        kept += tokens * model.hidden_size * 4 * (1 + model.vocab_size / model.hidden_size)
+    return states + kept / layout.tensor
+
+
+# What the rows' names of GPUs stand for: NVIDIA's data sheets, and the network of DGX systems.
+HARDWARE: dict[str, Hardware] = {
+    "a100": Hardware("A100-SXM4-80GB", 312.0, None, 600, 25, 8),
+    "a100-40": Hardware("A100-SXM4-40GB", 312.0, None, 600, 25, 8),
+    "a100-80": Hardware("A100-SXM4-80GB", 312.0, None, 600, 25, 8),
+    "h100": Hardware("H100 80GB HBM3", 989.5, 1979.0, 900, 50, 8),
+    "h100-80": Hardware("H100 80GB HBM3", 989.5, 1979.0, 900, 50, 8),
+    "h200": Hardware("H200", 989.5, 1979.0, 900, 50, 8),
+    "b200": Hardware("B200", 2250.0, 4500.0, 1800, 50, 8),
+    "b300": Hardware("B300", 2250.0, 4500.0, 1800, 100, 8),
+    "gb200": Hardware("GB200", 2500.0, 5000.0, 1800, 50, 72),
+    "gb300": Hardware("GB300", 2500.0, 5000.0, 1800, 100, 72),
+}
+
+
+def predicted_speed(row: "Measured", calibration: Calibration = CALIBRATION) -> Speed:
+    """Return the speed of a measured run."""
+    speed = fsdp_speed if row.framework == "fsdp" else megatron_speed
+    return speed(row.model, row.layout, row.batch, HARDWARE[row.gpu], calibration)
+
+
+def predicted_tokens(row: "Measured", calibration: Calibration = CALIBRATION) -> float:
+    """Return tokens a second of each GPU."""
+    return predicted_speed(row, calibration).tokens_per_second_per_gpu

@@ -1,0 +1,150 @@
+"""The tables of `meks plan` about jobs: what they are, need, reach, take and cost."""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.ops.output import table
+from megatron_eks.plan.cost import job_cost
+from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, WORKSPACE_BYTES
+from megatron_eks.predict.parameters import parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from megatron_eks.plan.job import JobPlan, Training
+    from megatron_eks.predict.layout import Layout
+
+_UNITS = (("d", 24 * 3600), ("h", 3600), ("min", 60))
+
+
+def job_tables(jobs: "Sequence[JobPlan]", region: str) -> "Iterator[str]":
+    """Yield one line a job; of those that train memory, speed, and what time and money it takes."""
+    rows = [
+        (
+            job.name,
+            job.kind,
+            _place(job),
+            *(_training(job.training) if job.training else ("", "", "")),
+        )
+        for job in jobs
+    ]
+    yield from table(("JOB", "KIND", "NODES", "MODEL", "TOKENS", "SAVES"), rows, right=(3, 4, 5))
+    trained = [(job.name, job.training) for job in jobs if job.training]
+    if not trained:
+        return
+    yield ""
+    header = ("GIB PER GPU", "LAYOUT", "WEIGHTS", "OPTIM", "ACTIV", "LOGITS", "SUM", "OF")
+    memory = [(name, _layout(training.layout), *_memory(training)) for name, training in trained]
+    yield from table(header, memory, right=range(2, 8))
+    overhead, workspace = _gib(OVERHEAD_BYTES), _gib(WORKSPACE_BYTES)
+    yield f"The fullest stage; weights with gradients; SUM with {workspace} of workspaces;"
+    yield f"OF without the {overhead} that CUDA, NCCL and fragments take of a GPU."
+    fast = [(name, *_speed(training)) for name, training in trained if training.speed]
+    if fast:
+        yield ""
+        header = ("SPEED", "STEP", "TOKENS/S", "TFLOP/S", "MFU", "LOW", "HIGH", "TAKES")
+        yield from table(header, fast, right=range(1, 8))
+        yield "Predicted, a GPU; nine of ten runs like these lie between LOW and HIGH."
+        yield ""
+        yield from _outlook(jobs, region)
+
+
+def _outlook(jobs: "Sequence[JobPlan]", region: str) -> "Iterator[str]":
+    rows = []
+    for job in jobs:
+        cost = job_cost(job, region)
+        if cost is None or job.training is None or job.training.goodput is None:
+            continue
+        found = job.training.goodput
+        rows.append(
+            (
+                job.name,
+                _duration(found.failure_seconds),
+                _duration(found.save_seconds),
+                _duration(found.interval_seconds),
+                f"{found.best_interval_steps}",
+                _duration(found.lost_seconds),
+                f"{found.expected:.1%}",
+                "unknown" if cost.usd is None else f"{cost.usd:,.0f}",
+            )
+        )
+    header = ("OUTLOOK", "FAILS", "SAVE", "EVERY", "BEST", "LOSES", "COUNTS", "USD")
+    yield from table(header, rows, right=range(1, 8))
+    yield "FAILS: mean time to a failure; SAVE: writing a checkpoint, now EVERY so often;"
+    yield "BEST: checkpoint.interval; LOSES: by a failure; USD: GPU nodes at list prices."
+
+
+def _place(job: "JobPlan") -> str:
+    if job.pool is None:
+        return "system"
+    if not job.gpus:
+        return f"{job.pool.name} (CPU)"
+    part = job.resources.gpus if job.resources.gpus < job.pool.instance.gpus else None
+    return f"{job.nodes} x {job.pool.name}" + (f" ({part} GPUs)" if part else "")
+
+
+def _training(training: "Training") -> tuple[str, str, str]:
+    return (
+        _short(parameters(training.model)),
+        _short(training.tokens),
+        f"{_short(training.checkpoint_bytes)}B",
+    )
+
+
+def _short(count: int) -> str:
+    """Write a large number with three digits or so."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return str(count)
+
+
+def _layout(layout: "Layout") -> str:
+    """Write the sizes that are not 1; what remains is data parallel."""
+    sizes = {
+        "tp": layout.tensor,
+        "pp": layout.pipeline,
+        "cp": layout.context,
+        "ep": layout.expert,
+        "dp": layout.data,
+    }
+    return " ".join(f"{name}{size}" for name, size in sizes.items() if size > 1) or "1 GPU"
+
+
+def _memory(training: "Training") -> tuple[str, ...]:
+    memory = training.memory
+    stage = memory.fullest
+    return (
+        _gib(stage.weights_bytes),
+        _gib(stage.optimizer_bytes),
+        _gib(stage.activations_bytes),
+        _gib(stage.logits_bytes),
+        _gib(stage.total_bytes),
+        f"{_gib(memory.capacity_bytes)} {stage.total_bytes / memory.capacity_bytes:.0%}",
+    )
+
+
+def _speed(training: "Training") -> tuple[str, ...]:
+    speed = training.speed
+    assert speed is not None  # noqa: S101 -- only such a training is asked for
+    rate = speed.tokens_per_second_per_gpu
+    return (
+        f"{speed.step_seconds:.3g} s",
+        f"{rate:,.0f}",
+        f"{speed.tflops_per_gpu:.0f}",
+        f"{speed.mfu:.0%}",
+        f"{speed.low:,.0f}",
+        f"{speed.high:,.0f}",
+        _duration(training.tokens / rate / training.layout.gpus),
+    )
+
+
+def _duration(seconds: float) -> str:
+    """Write a time in the largest unit that it fills."""
+    for unit, size in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.{0 if seconds >= 10 * size else 1}f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _gib(count: int) -> str:
+    return f"{count / GIB:.1f}"

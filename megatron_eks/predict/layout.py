@@ -1,0 +1,75 @@
+"""How a run lies over GPUs, and what it makes of one batch."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Recompute = Literal["none", "selective", "full"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a run is laid over the GPUs."""
+
+    tensor: int
+    pipeline: int
+    context: int
+    data: int
+    virtual_pipeline: int = 1
+    """Model chunks of a pipeline rank."""
+    sequence_parallel: bool = True
+    distributed_optimizer: bool = True
+    expert: int = 1
+    """GPUs that divide the experts of a layer among themselves."""
+    expert_tensor: int = 1
+    """GPUs that share each expert; of no meaning without experts."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole run."""
+        return self.tensor * self.pipeline * self.context * self.data
+
+    @property
+    def expert_data(self) -> int:
+        """Replicas of each expert: experts lie over the same GPUs in a grid of their own."""
+        return self.tensor * self.context * self.data // (self.expert * self.expert_tensor)
+
+    def stage_layers(self, layers: int, stage: int) -> int:
+        """Return the layers of a stage.
+
+        Where stages do not divide them, embedding and loss count as a layer each (Megatron-LM's
+        `--account-for-embedding-in-pipeline-split`), or the first stages have one more.
+        """
+        ends = (stage == 0) + (stage == self.pipeline - 1)
+        if layers % self.pipeline and not (layers + 2) % self.pipeline:
+            return (layers + 2) // self.pipeline - ends
+        return layers // self.pipeline + (stage < layers % self.pipeline)
+
+    def microbatches_in_flight(self, stage: int, microbatches: int) -> float:
+        """Return how many forward passes a stage has done before its first backward pass.
+
+        1F1B starts one more for each later stage. Interleaving starts 2 (p - r - 1) + (v - 1) p
+        chunks first, each 1/v of a microbatch (Narayanan et al. 2021, arXiv 2104.04473, section
+        2.2; Megatron-LM `schedules.py`, `num_warmup_microbatches`).
+        """
+        later, chunks = self.pipeline - stage - 1, self.virtual_pipeline
+        if chunks == 1:
+            return min(microbatches, later + 1)
+        started = 2 * later + (chunks - 1) * self.pipeline + 1
+        return min(microbatches * chunks, started) / chunks
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One microbatch, how many of them a step has, and what is recomputed."""
+
+    micro_batch_size: int
+    sequence_length: int
+    microbatches: int
+    recompute: Recompute
+    recompute_method: Literal["uniform", "block"] | None = None
+    recompute_layers: int = 1
+    fp8: bool = False
+
+    def rank_tokens(self, layout: Layout) -> float:
+        """Return the tokens of a microbatch that one context parallel rank works on."""
+        return self.micro_batch_size * self.sequence_length / layout.context

@@ -1,0 +1,64 @@
+"""Rule over any Kubernetes object: its keys, and the kinds of its values."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from megatron_eks.config.errors import Code, Finding, Path
+from megatron_eks.rules.shapes import KUBERNETES, Misfit, misfits, table
+from megatron_eks.rules.values import is_absent, shown, text
+from megatron_eks.rules.workloads import Manifest
+
+_CLOSE = 0.75
+
+
+def fields(manifest: Manifest) -> Iterator[Finding]:
+    """Require the fields that Kubernetes describes, with values of their kind.
+
+    Kubernetes 1.35, API reference, and "Server Side Field Validation": kubectl refuses what it
+    does not know, and other clients drop it without a word, so that what it should have done is
+    not done. Nobody checks the pods inside a custom resource before they are made.
+    """
+    for path, misfit in _misfits(manifest):
+        if not misfit.missing or _is_whole(manifest):
+            yield _finding(manifest, (*path, *misfit.path), misfit)
+
+
+def _misfits(manifest: Manifest) -> Iterator[tuple[Path, Misfit]]:
+    shapes = table(KUBERNETES)
+    shape = shapes.get(f"{text(manifest.body.get('apiVersion'))} {manifest.kind}")
+    if shape is not None:
+        for misfit in misfits(dict(manifest.body), shape, shapes, loose=False):
+            yield (), misfit
+        return
+    for pod in manifest.pods:
+        for misfit in misfits(dict(pod.spec), "#PodSpec", shapes, loose=False):
+            yield pod.path[1:], misfit
+
+
+def _is_whole(manifest: Manifest) -> bool:
+    """Tell an object from a patch of somebody else's, which has no containers, or no images."""
+    containers = [each for pod in manifest.pods for each in pod.containers]
+    return bool(containers or not manifest.pods) and all(
+        not is_absent(each.body.get("image")) for each in containers
+    )
+
+
+def _finding(manifest: Manifest, path: Path, misfit: Misfit) -> Finding:
+    key, value = str(path[-1]) if path else "", misfit.value
+    if misfit.missing:
+        code, found, remedy = Code.MISSING_FIELD, f"Kubernetes needs {key} here", f"add {key}"
+    elif misfit.known:
+        same = [each for each in misfit.known if each.lower() == key.lower()]
+        close = same or get_close_matches(key, misfit.known, 1, _CLOSE)
+        code, found = Code.UNKNOWN_POD_KEY, f"Kubernetes knows no {shown(key)} here"
+        other = "remove it, or move it to where it belongs"
+        remedy = f"did you mean {close[0]}?" if close else other
+    elif misfit.expected == "a text" and isinstance(value, bool | int | float):
+        code = Code.NOT_A_TEXT
+        found = f"{shown(value)} is no text: the API server refuses the object"
+        written = str(value).lower() if isinstance(value, bool) else str(value)
+        remedy = f'put it in quotes: "{written}"'
+    else:
+        code, found = Code.WRONG_VALUE, f"{shown(value)} is not what Kubernetes takes here"
+        remedy = f"write {misfit.expected}"
+    return manifest.find(code, path, found, remedy)

@@ -1,0 +1,149 @@
+"""Rule over IAM policy documents, wherever a template writes one."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.errors import Code, Finding, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.template_set import Resource, TemplateSet
+from megatron_eks.rules.values import is_absent, is_intrinsic, is_placeholder, items, mapping, shown
+
+_DOCUMENTS = frozenset({"AssumeRolePolicyDocument", "KeyPolicy", "PolicyDocument"})
+_TRUST = "AssumeRolePolicyDocument"
+_KEYS = frozenset(
+    {
+        *("Action", "Condition", "Effect", "NotAction", "NotPrincipal", "NotResource", "Principal"),
+        *("Resource", "Sid"),
+    }
+)
+_PRINCIPALS = frozenset({"AWS", "CanonicalUser", "Federated", "Service"})
+_VERSIONS = ("2012-10-17", "2008-10-17")
+# IAM User Guide, "IAM JSON policy elements: Action" and "Condition operators".
+_ACTION = re.compile(r"\*|[a-z0-9-]+:[A-Za-z0-9*?]+")
+_OPERATOR = re.compile(
+    r"(For(AllValues|AnyValue):)?(String(Not)?(Equals|EqualsIgnoreCase|Like)"
+    r"|Numeric(Not)?Equals|Numeric(LessThan|GreaterThan)(Equals)?"
+    r"|Date(Not)?Equals|Date(LessThan|GreaterThan)(Equals)?"
+    r"|Bool|BinaryEquals|(Not)?IpAddress|Arn(Not)?(Equals|Like)|Null)(IfExists)?"
+)
+_OF_OBJECTS = re.compile(r"s3:(Get|Put|Delete|Restore)Object|s3:AbortMultipartUpload")
+_BUCKET = re.compile(r"arn:[a-z-]+:s3:::[a-z0-9.-]+")
+_SERVICE = re.compile(r"[a-z0-9.-]+\.(amazonaws\.com(\.cn)?|aws\.internal|aws)")
+
+
+def documents(templates: TemplateSet) -> Iterator[Finding]:
+    """Require policies that IAM can read.
+
+    IAM User Guide, "IAM JSON policy element reference"; IAM answers MalformedPolicyDocument when
+    the stack is under way.
+    """
+    for resource in templates.everything():
+        for path, name, value in _documents(dict(resource.properties), ()):
+            body = mapping(value)
+            if body is not None and not is_absent(value):
+                yield from _document(resource, path, name, body)
+
+
+def _documents(value: Json, path: Path) -> Iterator[tuple[Path, str, Json]]:
+    children = enumerate(value) if isinstance(value, list) else ()
+    for key, each in value.items() if isinstance(value, dict) else children:
+        if key in _DOCUMENTS:
+            yield (*path, key), str(key), each
+        else:
+            yield from _documents(each, (*path, key))
+
+
+def _wrong(resource: Resource, path: Path, found: str, remedy: str) -> Finding:
+    return resource.find(Code.POLICY, path, found, remedy)
+
+
+def _document(
+    resource: Resource, path: Path, name: str, body: dict[str, Json]
+) -> Iterator[Finding]:
+    version = body.get("Version")
+    if isinstance(version, str) and version not in _VERSIONS and not is_placeholder(version):
+        remedy = f'use "{_VERSIONS[0]}"'
+        yield _wrong(resource, (*path, "Version"), f"{shown(version)} is no version", remedy)
+    for key in body:
+        if key not in {"Id", "Statement", "Version"} and not key.startswith("Fn::"):
+            remedy = "known: Id, Statement, Version"
+            yield _wrong(resource, (*path, key), f"a policy has no {shown(key)}", remedy)
+    statements = body.get("Statement")
+    if is_absent(statements):
+        yield _wrong(resource, (*path, "Statement"), "no statement", "add one")
+    listed = [statements] if isinstance(statements, dict) else items(statements)
+    for index, value in enumerate(listed or []):
+        statement = mapping(value)
+        if statement:
+            yield from _statement(resource, (*path, "Statement", index), name, statement)
+
+
+def _statement(
+    resource: Resource, path: Path, name: str, body: dict[str, Json]
+) -> Iterator[Finding]:
+    if any(key.startswith("Fn::") for key in body):
+        return
+    for key in body:
+        if key not in _KEYS:
+            remedy = f"known: {', '.join(sorted(_KEYS))}"
+            yield _wrong(resource, (*path, key), f"a statement has no {shown(key)}", remedy)
+    effect = body.get("Effect")
+    if effect not in ("Allow", "Deny") and not is_intrinsic(effect):
+        found = "no effect" if is_absent(effect) else f"{shown(effect)} is no effect"
+        yield _wrong(resource, (*path, "Effect"), found, "write Allow or Deny")
+    whom = () if name == "PolicyDocument" else ("Principal",)
+    what = () if name == _TRUST else ("Resource",)
+    for key in ("Action", *whom, *what):
+        if is_absent(body.get(key)) and is_absent(body.get(f"Not{key}")):
+            yield _wrong(resource, (*path, key), f"a statement without {key}", f"add {key}")
+    yield from _resources(resource, (*path, "Resource"), body)
+    for key in ("Action", "NotAction"):
+        yield from _actions(resource, (*path, key), body.get(key))
+    yield from _principals(resource, (*path, "Principal"), mapping(body.get("Principal")) or {})
+    for operator in mapping(body.get("Condition")) or {}:
+        if not _OPERATOR.fullmatch(operator) and not is_placeholder(operator):
+            found = f"IAM has no condition {shown(operator)}"
+            place = (*path, "Condition", operator)
+            yield _wrong(resource, place, found, "use one of IAM's, such as StringEquals")
+
+
+def _actions(resource: Resource, path: Path, value: Json) -> Iterator[Finding]:
+    for each in [value] if isinstance(value, str) else items(value) or []:
+        if isinstance(each, str) and not _ACTION.fullmatch(each) and not is_placeholder(each):
+            yield _wrong(resource, path, f"{shown(each)} is no action", "write it as s3:GetObject")
+
+
+def _resources(resource: Resource, path: Path, body: dict[str, Json]) -> Iterator[Finding]:
+    listed, names = _strings(body.get("Resource")), _strings(body.get("Action"))
+    for each in listed:
+        if not each.startswith("arn:") and each != "*" and not is_placeholder(each):
+            remedy = "write an ARN, such as arn:aws:s3:::BUCKET/*"
+            yield _wrong(resource, path, f"{shown(each)} is no ARN", remedy)
+    of_objects = [each for each in names if _OF_OBJECTS.fullmatch(each)]
+    whole = isinstance(body.get("Resource"), str) or len(listed) == len(
+        items(body.get("Resource")) or []
+    )
+    if of_objects and listed and whole and all(_BUCKET.fullmatch(each) for each in listed):
+        found = f"{of_objects[0]} on buckets, and it works on objects"
+        yield _wrong(resource, path, found, f"add {listed[0]}/*")
+
+
+def _strings(value: Json) -> list[str]:
+    return [
+        each
+        for each in ([value] if isinstance(value, str) else items(value) or [])
+        if isinstance(each, str)
+    ]
+
+
+def _principals(resource: Resource, path: Path, body: dict[str, Json]) -> Iterator[Finding]:
+    for key, value in body.items():
+        if key not in _PRINCIPALS:
+            remedy = f"known: {', '.join(sorted(_PRINCIPALS))}"
+            yield _wrong(resource, (*path, key), f"a principal has no {shown(key)}", remedy)
+        if key != "Service":
+            continue
+        for each in [value] if isinstance(value, str) else items(value) or []:
+            if isinstance(each, str) and not _SERVICE.fullmatch(each) and not is_placeholder(each):
+                found = f"{shown(each)} is no service of AWS"
+                yield _wrong(resource, (*path, key), found, "write it as eks.amazonaws.com")

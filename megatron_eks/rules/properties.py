@@ -1,0 +1,247 @@
+"""Rules over any resource: its keys and the kinds of its values, and what it refers to."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+
+from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.shapes import CLOUDFORMATION, Misfit, Shape, misfits, table
+from megatron_eks.rules.template_set import Resource, TemplateSet
+from megatron_eks.rules.values import is_absent, is_intrinsic, shown
+
+_CLOSE = 0.75
+_NEARLY = 0.95
+# CloudFormation User Guide, "Resource attribute reference".
+_ATTRIBUTES = (
+    *("Condition", "CreationPolicy", "DeletionPolicy", "DependsOn", "Metadata", "Properties"),
+    *("Type", "UpdatePolicy", "UpdateReplacePolicy"),
+)
+_POLICIES = {
+    "DeletionPolicy": ("Delete", "Retain", "RetainExceptOnCreate", "Snapshot"),
+    "UpdateReplacePolicy": ("Delete", "Retain", "Snapshot"),
+}
+# CloudFormation User Guide, "Template sections"; Globals and Hooks come with a macro.
+_SECTIONS: Shape = {
+    **dict.fromkeys(("Conditions", "Globals", "Hooks", "Mappings", "Metadata", "Rules"), "any"),
+    **dict.fromkeys(("Resources!", "Transform"), "any"),
+    "AWSTemplateFormatVersion": {"=": ["2010-09-09"]},
+    "Description": "text",
+    "Outputs": {
+        "*": {
+            "Condition": "text",
+            "Description": "text",
+            "Value!": "any",
+            "Export": {"Name!": "any"},
+        }
+    },
+    "Parameters": {
+        "*": {
+            **dict.fromkeys(("AllowedPattern", "ConstraintDescription", "Description"), "text"),
+            **dict.fromkeys(("MaxLength", "MaxValue", "MinLength", "MinValue"), "number"),
+            "AllowedValues": ["any"],
+            "Default": "any",
+            "NoEcho": "truth",
+            "Type!": "text",
+        }
+    },
+}
+_PROGRAMS = frozenset({"Args", "Command", "EntryPoint", "Metadata"})
+_SUB = re.compile(r"\$\{([^!$}][^}]*)\}")
+
+
+def shapes(templates: TemplateSet) -> Iterator[Finding]:
+    """Require the properties that AWS's registry of resource types describes.
+
+    CloudFormation User Guide, "Template reference"; CloudFormation refuses the stack, or rolls it
+    back after minutes.
+    """
+    known = table(CLOUDFORMATION)
+    for resource in templates.without_type():
+        found, remedy = "a resource without Type", "say what it is: Type: AWS::..."
+        yield resource.find(Code.PROPERTY, ("Type",), found, remedy)
+    for file, template in templates.files():
+        for misfit in misfits(template, _SECTIONS, known, loose=True):
+            yield _of_a_section(file, misfit)
+    for resource in templates.everything():
+        shape = known.get(resource.type)
+        if shape is None:
+            yield from _type(resource, known)
+            continue
+        yield from _attributes(resource)
+        names = templates.names(resource.file)
+        for misfit in misfits(dict(resource.properties), shape, known, loose=True):
+            yield _finding(resource, misfit, whole=names is not None and names.whole)
+
+
+def _of_a_section(file: str, misfit: Misfit) -> Finding:
+    key = str(misfit.path[-1]) if misfit.path else ""
+    if misfit.missing:
+        found, remedy = f"CloudFormation needs {key} here", f"add {key}"
+    elif misfit.known:
+        close = get_close_matches(key, misfit.known, 1, _CLOSE)
+        found = f"CloudFormation knows no {shown(key)} here"
+        remedy = f"did you mean {close[0]}?" if close else f"known: {', '.join(misfit.known)}"
+    else:
+        found = f"{shown(misfit.value)} is not what CloudFormation takes here"
+        remedy = f"write {misfit.expected}"
+    return Finding(Code.PROPERTY, misfit.path, found, remedy, file=file)
+
+
+def _type(resource: Resource, known: "Mapping[str, object]") -> Iterator[Finding]:
+    types = [name for name in known if not name.startswith("@")]
+    same = [name for name in types if name.lower() == resource.type.lower()]
+    close = same or get_close_matches(resource.type, types, 1, _NEARLY)
+    if close:
+        found = f"{shown(resource.type)} is no resource type"
+        yield resource.find(Code.PROPERTY, ("Type",), found, f"did you mean {close[0]}?")
+
+
+def _attributes(resource: Resource) -> Iterator[Finding]:
+    for key in resource.body:
+        if key not in _ATTRIBUTES and not key.startswith("Fn::"):
+            close = get_close_matches(key, _ATTRIBUTES, 1, _CLOSE)
+            remedy = f"did you mean {close[0]}?" if close else "put it under Properties"
+            found = f"a resource has no attribute {shown(key)}"
+            yield resource.find(Code.PROPERTY, (key,), found, remedy)
+    for key, allowed in _POLICIES.items():
+        policy = resource.body.get(key)
+        if not is_absent(policy) and not is_intrinsic(policy) and policy not in allowed:
+            found = f"unknown policy {shown(policy)}"
+            yield resource.find(Code.PROPERTY, (key,), found, f"use {' or '.join(allowed)}")
+
+
+def _finding(resource: Resource, misfit: Misfit, *, whole: bool) -> Finding:
+    key = str(misfit.path[-1]) if misfit.path else ""
+    level = Level.ERROR
+    if misfit.missing:
+        found, remedy = f"{resource.type} needs {key} here", f"add {key}"
+        # Something else may complete a fragment.
+        level = Level.ERROR if whole else Level.WARNING
+    elif misfit.known:
+        close = get_close_matches(key, misfit.known, 1, _CLOSE)
+        found = f"{resource.type} has no {shown(key)} here"
+        remedy = f"did you mean {close[0]}?" if close else f"known: {', '.join(misfit.known)}"
+    else:
+        found = f"{shown(misfit.value)} is not what {resource.type} takes here"
+        remedy = f"write {misfit.expected}"
+    return resource.find(Code.PROPERTY, misfit.path, found, remedy, level)
+
+
+def references(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of every reference that its template has the resource or parameter.
+
+    CloudFormation User Guide, "Ref", "Fn::GetAtt", "Fn::Sub", "DependsOn attribute": the stack is
+    refused otherwise ("Unresolved resource dependencies"). Something else may complete a template
+    without a parameter; what is nearly there is misspelt all the same.
+    """
+    for resource in templates.everything():
+        named = (*_named(dict(resource.body), ()), *_after(resource))
+        for path, found, remedy in _unresolved(templates, resource.file, named):
+            yield resource.find(Code.REFERENCE, path, found, remedy)
+    for file, outputs in templates.outputs():
+        for path, found, remedy in _unresolved(templates, file, _named(outputs, ("Outputs",))):
+            yield Finding(Code.REFERENCE, path, found, remedy, file=file)
+
+
+def _unresolved(
+    templates: TemplateSet, file: str, named: "Iterable[tuple[Path, str]]"
+) -> Iterator[tuple[Path, str, str]]:
+    names = templates.names(file)
+    for path, name in named if names is not None else ():
+        if names is None or name in names.known or name.startswith("AWS::"):
+            continue
+        close = get_close_matches(name, names.known, 1, _CLOSE)
+        if close or names.whole:
+            found = f"no resource and no parameter {shown(name)} in this template"
+            remedy = f"did you mean {close[0]}?" if close else "add it, or import it"
+            yield path, found, remedy
+
+
+def imports(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse an import of a name that a template beside it nearly exports.
+
+    CloudFormation User Guide, "Fn::ImportValue": the stack waits for nothing, and is refused.
+    """
+    known = templates.exported()
+    for resource in templates.everything():
+        for path, name in _imported(dict(resource.properties), ()):
+            close = get_close_matches(name, known, 1, _NEARLY) if name not in known else []
+            if close:
+                found = f"nothing here exports {shown(name)}"
+                yield resource.find(Code.REFERENCE, path, found, f"did you mean {close[0]}?")
+
+
+def _imported(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    children = enumerate(value) if isinstance(value, list) else ()
+    for key, each in value.items() if isinstance(value, dict) else children:
+        if key == "Fn::ImportValue" and isinstance(each, str):
+            yield path, each
+        else:
+            yield from _imported(each, (*path, key))
+
+
+def _after(resource: Resource) -> Iterator[tuple[Path, str]]:
+    value = resource.body.get("DependsOn")
+    for name in value if isinstance(value, list) else [value]:
+        if isinstance(name, str):
+            yield ("DependsOn",), name
+
+
+def _named(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    """Return the names that a value refers to, each with its place below the properties."""
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _named(each, (*path, index))
+    if not isinstance(value, dict):
+        return
+    if len(value) == 1:
+        yield from _of_intrinsic(value, path)
+    for key, each in value.items():
+        if key not in {"Metadata", "Fn::Transform"} and not key.startswith("Fn::ForEach"):
+            below = () if not path and key == "Properties" else (*path, key)
+            yield from _named(each, below)
+
+
+def _of_intrinsic(value: Mapping[str, Json], path: Path) -> Iterator[tuple[Path, str]]:
+    ((key, inner),) = value.items()
+    if key == "Ref" and isinstance(inner, str):
+        yield path, inner
+    elif key == "Fn::GetAtt":
+        first = inner[0] if isinstance(inner, list) and inner else inner
+        if isinstance(first, str):
+            yield path, first.partition(".")[0]
+    elif key == "Fn::Sub":
+        own: Json = inner[1] if isinstance(inner, list) and len(inner) > 1 else {}
+        written = inner[0] if isinstance(inner, list) and inner else inner
+        for match in _SUB.finditer(written) if isinstance(written, str) else ():
+            name = match[1].strip().partition(".")[0]
+            if not (isinstance(own, dict) and name in own):
+                yield path, name
+
+
+def twice(templates: TemplateSet) -> Iterator[Finding]:
+    """Warn of the same element twice in a list.
+
+    CloudFormation's schemas demand different elements of most lists, and the services refuse the
+    others or take one of the two: subnets, groups, ranges, policies, tags.
+    """
+    for resource in templates.everything():
+        for path, value in _lists(dict(resource.body), ()):
+            seen: list[Json] = []
+            for index, each in enumerate(value):
+                if each in seen:
+                    found, remedy = "the same as an element before it", "remove it"
+                    place = (*path, index)
+                    yield resource.find(Code.PROPERTY, place, found, remedy, Level.WARNING)
+                seen.append(each)
+
+
+def _lists(value: Json, path: Path) -> Iterator[tuple[Path, list[Json]]]:
+    if isinstance(value, list):
+        yield path, value
+    children = enumerate(value) if isinstance(value, list) else ()
+    for key, each in value.items() if isinstance(value, dict) else children:
+        # The arguments of a function, and what programs are given, may well be alike.
+        if key not in _PROGRAMS and not str(key).startswith("Fn::"):
+            yield from _lists(each, () if not path and key == "Properties" else (*path, key))

@@ -1,0 +1,44 @@
+"""Rule over the names that a ResourceQuota counts."""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.rules.values import is_placeholder, mapping, shown
+from megatron_eks.rules.workloads import Manifest
+
+# Kubernetes, "Resource Quotas".
+_NAMES = (
+    *("configmaps", "cpu", "ephemeral-storage", "memory", "persistentvolumeclaims", "pods"),
+    *("replicationcontrollers", "resourcequotas", "secrets", "services", "requests.storage"),
+    *("services.loadbalancers", "services.nodeports", "requests.cpu", "requests.memory"),
+    *("requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage"),
+)
+_OTHERS = re.compile(
+    r"count/[a-z0-9.-]+|(requests\.)?hugepages-[0-9A-Za-z]+"
+    r"|requests\.[a-z0-9.-]+/[A-Za-z0-9._-]+|.+\.storageclass\.storage\.k8s\.io/[a-z.]+"
+    r"|.+\.deviceclass\.resource\.k8s\.io/devices"
+)
+_CLOSE = 0.8
+
+
+def quota_names(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of names in a quota that Kubernetes does not count.
+
+    Kubernetes, "Resource Quotas": devices can be counted by their requests alone, which equal
+    their limits.
+    """
+    if manifest.kind != "ResourceQuota" or manifest.group:
+        return
+    for name in mapping(manifest.spec.get("hard")) or {}:
+        if name in _NAMES or _OTHERS.fullmatch(name) or is_placeholder(name):
+            continue
+        device = name.partition(".")[2] if "/" in name else ""
+        close = get_close_matches(name, _NAMES, 1, _CLOSE)
+        remedy = f"did you mean {close[0]}?" if close else "write it as requests.nvidia.com/gpu"
+        if device and name.split(".", 1)[0] in {"limit", "limits", "request"}:
+            remedy = f"write requests.{device}"
+        found = f"{shown(name)} counts nothing"
+        path = ("spec", "hard", name)
+        yield manifest.find(Code.QUOTA_NAME, path, found, remedy, Level.WARNING)

@@ -1,0 +1,92 @@
+"""Rules over routes, and over what is named by an ARN."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.rules.template_set import Resource, TemplateSet
+from megatron_eks.rules.values import is_absent, is_placeholder, items, shown, text, truth
+
+_ANYWHERE = "0.0.0.0/0"
+_ROLE = "AWS::IAM::Role"
+_ROLE_KEYS = ("NodeRole", "PrincipalArn", "RoleArn", "ServiceAccountRoleArn")
+_ARN = re.compile(r"arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:([0-9]{12}|aws)?:.+")
+
+
+def ways_out(templates: TemplateSet) -> Iterator[Finding]:
+    """Require a way out of the subnets of nodes, and of a NAT gateway.
+
+    EKS User Guide, "VPC and subnet considerations" and "Deploy private clusters with limited
+    internet access"; VPC User Guide, "NAT gateways": a public one stands in a public subnet.
+    """
+    for gateway in templates.resources("AWS::EC2::NatGateway"):
+        subnet = templates.target(gateway.properties.get("SubnetId"), gateway.file)
+        private = text(gateway.properties.get("ConnectivityType")) == "private"
+        outward = _default_routes(subnet, templates) if subnet and not private else None
+        if outward is not None and not any(
+            not is_absent(each.properties.get("GatewayId")) for each in outward
+        ):
+            found = "in a subnet without a route to an internet gateway"
+            yield gateway.find(Code.NETWORK_PART, ("SubnetId",), found, "name a public subnet")
+    endpoints = any(True for _ in templates.resources("AWS::EC2::VPCEndpoint"))
+    for group in templates.resources("AWS::EKS::Nodegroup"):
+        for subnet in templates.targets(items(group.properties.get("Subnets")) or [], group.file):
+            outward = _default_routes(subnet, templates) if subnet is not None else None
+            if subnet is None or outward is None:
+                continue
+            public = truth(subnet.properties.get("MapPublicIpOnLaunch")) is True
+            by_gateway = any(not is_absent(each.properties.get("GatewayId")) for each in outward)
+            if not outward and not endpoints:
+                found = f"{subnet.id} has no route out, and no endpoint is at hand: no node joins"
+                remedy = "route 0.0.0.0/0 to a NAT gateway, or add interface endpoints"
+            elif by_gateway and not public:
+                found = f"{subnet.id} routes to an internet gateway, and gives no public address"
+                remedy = "route 0.0.0.0/0 to a NAT gateway"
+            else:
+                continue
+            yield group.find(Code.NETWORK_PART, ("Subnets",), found, remedy, Level.WARNING)
+
+
+def _default_routes(subnet: Resource, templates: TemplateSet) -> list[Resource] | None:
+    """Return the routes to everywhere of a subnet's own table; None where they are not at hand."""
+    for each in templates.resources("AWS::EC2::SubnetRouteTableAssociation"):
+        if templates.target(each.properties.get("SubnetId"), each.file) is subnet:
+            table = templates.target(each.properties.get("RouteTableId"), each.file)
+            routes = list(templates.resources("AWS::EC2::Route"))
+            owners = [templates.target(r.properties.get("RouteTableId"), r.file) for r in routes]
+            if table is None or None in owners:
+                return None
+            own = [r for r, owner in zip(routes, owners, strict=True) if owner is table]
+            given = [r.properties.get("DestinationCidrBlock") for r in own]
+            if any(not is_absent(each) and text(each) is None for each in given):
+                return None
+            return [r for r, to in zip(own, given, strict=True) if to == _ANYWHERE]
+    return None
+
+
+def roles_by_arn(templates: TemplateSet) -> Iterator[Finding]:
+    """Require an ARN where one is needed; Ref of a role gives its name.
+
+    CloudFormation User Guide, AWS::IAM::Role, "Return values"; IAM User Guide, "ARNs".
+    """
+    for resource in templates.everything():
+        # Other services take names as well, such as AWS Batch.
+        for key in _ROLE_KEYS if resource.type.startswith("AWS::EKS::") else ():
+            value = resource.properties.get(key)
+            target = templates.target(value, resource.file)
+            by_name = isinstance(value, dict) and "Ref" in value
+            if target is not None and target.type == _ROLE and by_name:
+                found = f"Ref {target.id} is the role's name, and not its ARN"
+                remedy = f"write Fn::GetAtt [{target.id}, Arn]"
+                yield resource.find(Code.ARN, (key,), found, remedy)
+            if isinstance(value, str) and not _is_arn(value):
+                found = f"{shown(value)} is no ARN"
+                yield resource.find(Code.ARN, (key,), found, "write arn:aws:iam::ACCOUNT:role/NAME")
+        for index, value in enumerate(items(resource.properties.get("ManagedPolicyArns")) or []):
+            if isinstance(value, str) and not _is_arn(value):
+                found, path = f"{shown(value)} is no ARN", ("ManagedPolicyArns", index)
+                yield resource.find(Code.ARN, path, found, "write arn:aws:iam::aws:policy/NAME")
+
+
+def _is_arn(value: str) -> bool:
+    return is_placeholder(value) or _ARN.fullmatch(value) is not None

@@ -1,0 +1,179 @@
+"""What CloudFormation and Kubernetes take where: the keys of each mapping, and kinds of values.
+
+The tables beside this file are written by tests/upstream/shapes.py. In them a text names a kind
+of value (`text`, `whole`, `number`, `truth`, `any`), the least and the most after it, or with `#`
+another entry; `[shape]` is a list, `{"=": [...]}` one of these texts, `{"*": shape}` a mapping with
+keys of one's own, and any other mapping has these keys, which `!` marks as needed. An entry with
+`@` holds the attributes of a resource type.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path as File
+from typing import TypeAlias
+
+from megatron_eks.config.errors import Code, Finding, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.values import is_absent, is_intrinsic, is_placeholder, number, truth
+
+CLOUDFORMATION = File(__file__).with_name("cloudformation.json")
+KUBERNETES = File(__file__).with_name("kubernetes.json")
+
+Shape: TypeAlias = "str | list[Shape] | dict[str, Shape]"
+Shapes = Mapping[str, Shape]
+
+_MAX_DEPTH = 100
+_SAID = {
+    "text": "a text",
+    "whole": "a whole number",
+    "number": "a number",
+    "truth": "true or false",
+    "list": "a list",
+    "mapping": "a mapping",
+}
+
+
+GENERAL = frozenset({Code.MISSING_FIELD, Code.NOT_A_TEXT, Code.PROPERTY, Code.WRONG_VALUE})
+
+
+def specific(findings: "Iterable[Finding]") -> Iterator[Finding]:
+    """Drop what a table says of a place where a rule before it knew more."""
+    judged: set[tuple[str, Path]] = set()
+    for finding in findings:
+        place = (finding.file, finding.path)
+        if finding.code not in GENERAL or place not in judged:
+            yield finding
+        judged.add(place)
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """One place where a value is not what its reader takes."""
+
+    path: Path
+    value: Json
+    expected: str = ""
+    """What is taken instead, in words; empty for a key that is unknown or missing."""
+    missing: bool = False
+    known: tuple[str, ...] = ()
+    """For an unknown key, the keys that are known there."""
+
+
+@cache
+def table(file: File) -> Shapes:
+    """Return a table."""
+    shapes: Shapes = json.loads(file.read_text(encoding="utf-8"))
+    return shapes
+
+
+def misfits(value: Json, shape: Shape, shapes: Shapes, *, loose: bool) -> Iterator[Misfit]:
+    """Compare a value with a shape.
+
+    `loose` lets texts stand for numbers and the other way round, as CloudFormation does.
+    """
+    yield from _Judge(shapes, loose=loose).of(value, shape, ())
+
+
+@dataclass(frozen=True)
+class _Judge:
+    shapes: Shapes
+    loose: bool
+
+    def of(self, value: Json, shape: Shape, path: Path) -> Iterator[Misfit]:
+        if self._unknown(value) or len(path) > _MAX_DEPTH:
+            return
+        if isinstance(shape, str) and shape.startswith("#"):
+            shape = self.shapes[shape]
+        if isinstance(shape, list):
+            yield from self._list(value, shape[0], path)
+        elif isinstance(shape, str):
+            yield from self._scalar(value, shape, path)
+        elif "=" in shape:
+            yield from self._choice(value, list(shape["="]), path)
+        elif isinstance(value, dict):
+            yield from self._mapping(value, shape, path)
+        else:
+            yield Misfit(path, value, _SAID["mapping"])
+
+    def _unknown(self, value: Json) -> bool:
+        """Tell whether nothing can be said: absent, or known to somebody else only."""
+        if isinstance(value, str):
+            return is_placeholder(value)
+        return is_absent(value) or (self.loose and is_intrinsic(value))
+
+    def _list(self, value: Json, shape: Shape, path: Path) -> Iterator[Misfit]:
+        if isinstance(value, list):
+            for index, each in enumerate(value):
+                yield from self.of(each, shape, (*path, index))
+        # CloudFormation takes a single mapping for a list of one.
+        elif self.loose and isinstance(value, dict) and not isinstance(shape, str):
+            yield from self.of(value, shape, path)
+        else:
+            yield Misfit(path, value, _SAID["list"])
+
+    def _mapping(
+        self, value: Mapping[str, Json], shape: Mapping[str, Shape], path: Path
+    ) -> Iterator[Misfit]:
+        if "*" in shape:
+            for key, each in value.items():
+                yield from self.of(each, shape["*"], (*path, key))
+            return
+        for key, each in value.items():
+            inner = shape.get(key, shape.get(f"{key}!"))
+            if inner is not None:
+                yield from self.of(each, inner, (*path, key))
+            elif not is_placeholder(key) and not key.startswith(("x-", "$", "Fn::")):
+                known = tuple(sorted(name.removesuffix("!") for name in shape))
+                yield Misfit((*path, key), each, known=known)
+        # A loop or a macro may bring what is missing.
+        if any(key.startswith(("Fn::", "$")) for key in value):
+            return
+        for name in shape:
+            key = name.removesuffix("!")
+            if name != key and is_absent(value.get(key)):
+                yield Misfit((*path, key), None, missing=True)
+
+    def _scalar(self, value: Json, shape: str, path: Path) -> Iterator[Misfit]:
+        kind, *bounds = shape.split()
+        if kind == "any":
+            return
+        if not _KINDS[kind](value, self.loose):
+            yield Misfit(path, value, _SAID[kind])
+            return
+        for bound, word in zip(bounds, ("or more", "or less"), strict=False):
+            size = number(value)
+            if bound == "-" or size is None:
+                continue
+            if size < int(bound) if word == "or more" else size > int(bound):
+                yield Misfit(path, value, f"{bound} {word}")
+
+    def _choice(self, value: Json, known: "list[Shape]", path: Path) -> Iterator[Misfit]:
+        texts = [str(each) for each in known]
+        if isinstance(value, dict | list) or str(value) not in texts:
+            yield Misfit(path, value, f"one of {', '.join(filter(None, texts))}")
+
+
+def _is_text(value: Json, loose: bool) -> bool:  # noqa: FBT001 -- all kinds are asked alike
+    return isinstance(value, str) or (loose and isinstance(value, bool | int | float))
+
+
+def _is_whole(value: Json, loose: bool) -> bool:  # noqa: FBT001 -- all kinds are asked alike
+    return number(value) is not None and (loose or not isinstance(value, str))
+
+
+def _is_number(value: Json, loose: bool) -> bool:  # noqa: FBT001 -- all kinds are asked alike
+    return _is_whole(value, loose) or isinstance(value, float)
+
+
+def _is_truth(value: Json, loose: bool) -> bool:  # noqa: FBT001 -- all kinds are asked alike
+    return isinstance(value, bool) or (loose and truth(value) is not None)
+
+
+_KINDS: Mapping[str, Callable[[Json, bool], bool]] = {
+    "text": _is_text,
+    "whole": _is_whole,
+    "number": _is_number,
+    "truth": _is_truth,
+}

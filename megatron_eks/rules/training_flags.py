@@ -1,0 +1,97 @@
+"""Rules over command lines of training programs: Megatron-LM's options, and where they write."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from megatron_eks.catalog.megatron_options import OPTIONS, VERSION
+from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.rules.values import is_placeholder, items, mapping, number, shown, text
+from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
+
+_PROGRAM = re.compile(r"(^|/)pretrain_(gpt|mamba|t5|bert|vlm)\.py$")
+_SEPARATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "2>&1"})
+_TENSOR = "--tensor-model-parallel-size"
+_WRITTEN = frozenset({"--save", "--checkpoint-dir", "--checkpoint_dir", "--tensorboard-dir"})
+_CLOSE = 0.8
+
+
+def megatron_options(manifest: Manifest) -> Iterator[Finding]:
+    """Require options that Megatron-LM's training program has, and tensor parallelism in a node.
+
+    Megatron-LM, megatron/training/arguments.py at the version of the catalogue; argparse ends the
+    program, and a program of one's own may add options, so what is not nearly one is not judged.
+    """
+    for container in _containers(manifest):
+        for path, flag, value in _flags(container):
+            usual = flag.replace("_", "-").lower()
+            close = get_close_matches(usual, OPTIONS, 1, _CLOSE)
+            if flag not in OPTIONS and close and not _abbreviates(flag):
+                found = f"Megatron-LM {VERSION} has no option {shown(flag)}"
+                # Another version may have what is only like one of these.
+                level = Level.ERROR if usual in OPTIONS else Level.WARNING
+                yield Finding(Code.TRAINING_FLAG, path, found, f"did you mean {close[0]}?", level)
+            gpus, size = container.amount(GPU), number(value)
+            if flag == _TENSOR and gpus and size is not None and size > gpus:
+                found = f"tensor parallelism over {size} GPUs, and the container has {gpus}"
+                remedy = "keep it inside a node, where NVLink is"
+                yield Finding(Code.TRAINING_FLAG, path, found, remedy, Level.WARNING)
+
+
+def _abbreviates(flag: str) -> bool:
+    """Tell whether argparse takes the flag for the one option that begins so."""
+    return sum(option.startswith(flag) for option in OPTIONS) == 1
+
+
+def outputs(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of checkpoints and logs that are written where the container mounts nothing.
+
+    Kubernetes, "Volumes": on-disk files in a container are lost with it.
+    """
+    for container in _containers(manifest):
+        mounts = items(container.body.get("volumeMounts"))
+        paths = [text((mapping(each) or {}).get("mountPath")) for each in mounts or []]
+        if mounts is None or None in paths:
+            continue
+        for path, flag, value in _flags(container):
+            unknown = not value.startswith("/") or is_placeholder(value)
+            if flag not in _WRITTEN or unknown:
+                continue
+            if not any(_inside(value, mount or "") for mount in paths):
+                found = f"{flag} {shown(value)}, where nothing is mounted: it goes with the pod"
+                names = ", ".join(sorted(filter(None, paths))) or "none"
+                remedy = f"write to a mounted claim; mounted: {names}"
+                yield Finding(Code.LOST_OUTPUT, path, found, remedy, Level.WARNING)
+
+
+def _inside(value: str, mount: str) -> bool:
+    return f"{value.rstrip('/')}/".startswith(f"{mount.rstrip('/')}/")
+
+
+def _containers(manifest: Manifest) -> Iterator[Container]:
+    pods: list[Pod] = manifest.pods if manifest.is_job or manifest.kind == "Pod" else []
+    for pod in pods:
+        yield from (each for each in pod.containers if not each.is_init)
+
+
+def _flags(container: Container) -> Iterator[tuple[Path, str, str]]:
+    """Return the options after the name of Megatron's program, with their first value."""
+    seen = False
+    words = [(path, part) for path, word in container.words for part in _parts(word)]
+    following = [*(word for _, word in words[1:]), ""]
+    for (path, word), after in zip(words, following, strict=False):
+        seen = (seen or _PROGRAM.search(word) is not None) and word not in _SEPARATORS
+        if seen and word.startswith("--"):
+            flag, _, value = word.partition("=")
+            yield path, flag, value or after
+
+
+def _parts(word: str) -> list[str]:
+    """Split a shell's script into words; a single word stays one."""
+    if not any(char.isspace() for char in word):
+        return [word]
+    try:
+        return shlex.split(word.replace("\\\n", " "), comments=True)
+    except ValueError:
+        return word.split()

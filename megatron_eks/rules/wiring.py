@@ -1,0 +1,194 @@
+"""Rules over how a network is put together: ranges, names, routes, and the rules of groups."""
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from megatron_eks.catalog.regions import PARTITIONS
+from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.security_groups import GROUP, TCP, protocol_of
+from megatron_eks.rules.template_set import Resource, TemplateSet
+from megatron_eks.rules.values import (
+    is_absent,
+    is_intrinsic,
+    is_placeholder,
+    items,
+    mapping,
+    shown,
+    text,
+    truth,
+)
+
+_CLOSE = 0.75
+_ELSEWHERE = ("cn-", "eu-isoe-", "eusc-", "us-iso")
+_RANGES = frozenset(
+    {
+        *("CidrBlock", "CidrIp", "CidrIpv6", "DestinationCidrBlock", "DestinationIpv6CidrBlock"),
+        *("Ipv6CidrBlock", "PublicAccessCidrs", "ServiceIpv4Cidr"),
+    }
+)
+# What a resource needs one of, beyond what its schema says (CloudFormation User Guide, each type).
+_ONE_OF: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "AWS::EC2::NatGateway": (
+        ("SubnetId", "VpcId"),
+        ("AllocationId", "ConnectivityType", "AvailabilityZoneAddresses", "AvailabilityMode"),
+    ),
+    "AWS::EC2::Route": (
+        ("DestinationCidrBlock", "DestinationIpv6CidrBlock", "DestinationPrefixListId"),
+        (
+            *("GatewayId", "NatGatewayId", "TransitGatewayId", "VpcPeeringConnectionId"),
+            *("NetworkInterfaceId", "InstanceId", "VpcEndpointId", "EgressOnlyInternetGatewayId"),
+            *("CarrierGatewayId", "CoreNetworkArn", "LocalGatewayId"),
+        ),
+    ),
+    "AWS::EC2::Subnet": (("CidrBlock", "Ipv4IpamPoolId", "Ipv6CidrBlock", "Ipv6IpamPoolId"),),
+    "AWS::EC2::VPC": (("CidrBlock", "Ipv4IpamPoolId"),),
+    "AWS::EC2::VPCEndpoint": (("ServiceName", "ResourceConfigurationArn", "ServiceNetworkArn"),),
+    "AWS::EC2::VPCGatewayAttachment": (("InternetGatewayId", "VpnGatewayId"),),
+}
+_WITH_PORTS = frozenset({TCP, "udp"})
+_PEERS = {
+    "Ingress": (
+        *("CidrIp", "CidrIpv6", "SourcePrefixListId", "SourceSecurityGroupId"),
+        "SourceSecurityGroupName",
+    ),
+    "Egress": ("CidrIp", "CidrIpv6", "DestinationPrefixListId", "DestinationSecurityGroupId"),
+}
+
+
+def ranges(templates: TemplateSet) -> Iterator[Finding]:
+    """Require ranges of addresses that EC2 can read.
+
+    EC2 API, CreateVpc, CreateSubnet, IpRange; EKS API, VpcConfigRequest: always with the length.
+    """
+    for resource in templates.everything():
+        for path, value in _ranges(dict(resource.properties), ()):
+            if not _is_range(value) and not is_placeholder(value):
+                found = f"{shown(value)} is no range of addresses"
+                yield resource.find(Code.RANGE, path, found, "write it as 10.0.0.0/16")
+
+
+def _ranges(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    children = enumerate(value) if isinstance(value, list) else ()
+    for key, each in value.items() if isinstance(value, dict) else children:
+        named = key in _RANGES
+        for index, one in enumerate(each) if named and isinstance(each, list) else ():
+            if isinstance(one, str):
+                yield (*path, key, index), one
+        if named and isinstance(each, str):
+            yield (*path, key), each
+        elif isinstance(each, dict | list) and not is_intrinsic(each):
+            yield from _ranges(each, (*path, key))
+
+
+def _is_range(value: str) -> bool:
+    try:
+        ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        return False
+    return "/" in value
+
+
+def zones(templates: TemplateSet) -> Iterator[Finding]:
+    """Require zones of regions that exist.
+
+    AWS General Reference, "AWS regions and endpoints"; a local zone's name starts with its region.
+    """
+    for resource in templates.everything():
+        zone = text(resource.properties.get("AvailabilityZone"))
+        if zone is None or is_placeholder(zone) or zone.startswith((*PARTITIONS, *_ELSEWHERE)):
+            continue
+        close = get_close_matches(zone[:-1], PARTITIONS, 2, _CLOSE)
+        if close:
+            found = f"{shown(zone)} is in no region"
+            remedy = f"did you mean {' or '.join(f'{each}{zone[-1:]}' for each in close)}?"
+            yield resource.find(Code.RANGE, ("AvailabilityZone",), found, remedy)
+
+
+def parts(templates: TemplateSet) -> Iterator[Finding]:
+    """Require the parts without which a network is none.
+
+    CloudFormation User Guide, AWS::EC2::Route, ::Subnet, ::VPC and others: one of several
+    properties is needed; EKS User Guide, "VPC and subnet considerations": without names of hosts
+    no node registers; EC2 API, CreateSecurityGroup: without a VPC it is the default one.
+    """
+    for kind, needs in _ONE_OF.items():
+        for resource in templates.resources(kind):
+            for names in needs:
+                if resource.body.get("Properties") is not None and all(
+                    is_absent(resource.properties.get(name)) for name in names
+                ):
+                    found = f"{kind} needs one of {', '.join(names[:4])}"
+                    whole = (names_of := templates.names(resource.file)) and names_of.whole
+                    # Something else may complete a fragment.
+                    level = Level.ERROR if whole else Level.WARNING
+                    remedy = f"add {names[0]}"
+                    yield resource.find(Code.NETWORK_PART, (names[0],), found, remedy, level)
+    vpcs = list(templates.resources("AWS::EC2::VPC"))
+    if any(True for _ in templates.resources("AWS::EKS::Cluster")):
+        for vpc in vpcs:
+            yield from _names_of_hosts(vpc)
+    for group in templates.resources(GROUP) if vpcs else ():
+        if is_absent(group.properties.get("VpcId")):
+            found = "no VPC, so the group goes into the account's default one"
+            remedy = "name the VPC that the other resources are in"
+            yield group.find(Code.NETWORK_PART, ("VpcId",), found, remedy)
+    yield from _without_routes(templates)
+
+
+def _names_of_hosts(vpc: Resource) -> Iterator[Finding]:
+    for key, default in (("EnableDnsSupport", True), ("EnableDnsHostnames", False)):
+        value = vpc.properties.get(key)
+        if truth(value) is False or (is_absent(value) and not default):
+            found = f"{key} is {'off' if not is_absent(value) else 'not given, and off'}: "
+            found += "nodes of EKS cannot register"
+            level = Level.WARNING if is_absent(value) else Level.ERROR
+            yield vpc.find(Code.NETWORK_PART, (key,), found, "set it to true", level)
+
+
+def _without_routes(templates: TemplateSet) -> Iterator[Finding]:
+    """Find subnets of nodes that have only the VPC's main routes, beside others that have more."""
+    joined = {
+        templates.target(each.properties.get("SubnetId"), each.file)
+        for each in templates.resources("AWS::EC2::SubnetRouteTableAssociation")
+    }
+    if not joined or None in joined:
+        return
+    for group in templates.resources("AWS::EKS::Nodegroup"):
+        for subnet in templates.targets(items(group.properties.get("Subnets")) or [], group.file):
+            if subnet is not None and subnet.type == "AWS::EC2::Subnet" and subnet not in joined:
+                joined.add(subnet)
+                found = "no route table, so its nodes reach neither EKS nor a registry"
+                remedy = "add an AWS::EC2::SubnetRouteTableAssociation"
+                yield subnet.find(Code.NETWORK_PART, (), found, remedy, Level.WARNING)
+
+
+def group_rules(templates: TemplateSet) -> Iterator[Finding]:
+    """Require the other side, and ports where a protocol has any, of each rule of a group.
+
+    EC2 API, IpPermission; CloudFormation User Guide, AWS::EC2::SecurityGroupIngress.
+    """
+    for way, peers in _PEERS.items():
+        for group in templates.resources(GROUP):
+            key = f"SecurityGroup{way}"
+            for index, value in enumerate(items(group.properties.get(key)) or []):
+                yield from _rule(group, (key, index), mapping(value) or {}, peers)
+        for rule in templates.resources(f"{GROUP}{way}"):
+            yield from _rule(rule, (), rule.properties, peers)
+
+
+def _rule(
+    resource: Resource, path: Path, body: Mapping[str, Json], peers: tuple[str, ...]
+) -> Iterator[Finding]:
+    if not body or any(key.startswith("Fn::") for key in body):
+        return
+    given = [peer for peer in peers if not is_absent(body.get(peer))]
+    if len(given) != 1:
+        found = f"{' and '.join(given)} in one rule" if given else "a rule without another side"
+        yield resource.find(Code.GROUP_RULE, path, found, f"give one of {', '.join(peers)}")
+    missing = [key for key in ("FromPort", "ToPort") if is_absent(body.get(key))]
+    protocol = protocol_of(body.get("IpProtocol"))
+    if protocol in _WITH_PORTS and missing:
+        found = f"{protocol} without {' and '.join(missing)}: EC2 refuses the rule"
+        yield resource.find(Code.GROUP_RULE, path, found, "name the first and the last port")

@@ -1,0 +1,163 @@
+"""`meks predict`: a run on hardware that the catalogue does not have."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from megatron_eks.__main__ import main
+
+LLAMA: dict[str, Any] = {
+    "gpu": {
+        "name": "H100",
+        "memory_gib": 80,
+        "tflops_bf16": 989,
+        "tflops_fp8": 1979,
+        "nvlink_gb_s": 900,
+        "network_gb_s_per_gpu": 50,
+    },
+    "gpus": 64,
+    "gpus_per_node": 8,
+    "framework": "megatron",
+    "model": "llama-3.1-70b",
+    "parallelism": {"tensor": 4, "pipeline": 8, "virtual_pipeline": 5},
+    "training": {
+        "micro_batch_size": 1,
+        "global_batch_size": 128,
+        "sequence_length": 8192,
+        "precision": "fp8",
+        "recompute": "none",
+    },
+}
+
+
+@pytest.fixture
+def predict(tmp_path, capsys):
+    """Run the command on a mapping; return the exit code, stdout and stderr."""
+
+    def run(document: dict[str, Any], output: str = "json"):
+        file = tmp_path / "run.yaml"
+        file.write_text(yaml.safe_dump(document))
+        code = main(["predict", str(file), "-o", output])
+        done = capsys.readouterr()
+        return code, done.out, done.err
+
+    return run
+
+
+def test_gives_both_blocks_of_the_contract(predict):
+    """The keys that programs rely on, and a speed near the published 1,602 tokens a second."""
+    code, out, _ = predict(LLAMA)
+    found = json.loads(out)
+    assert code == 0
+    assert found.keys() == {"memory", "throughput"}
+    assert {"per_gpu_bytes", "capacity_bytes", "stages"} <= found["memory"].keys()
+    names = {"step_seconds", "tokens_per_second_per_gpu", "tflops_per_gpu", "mfu", "low", "high"}
+    assert names <= found["throughput"].keys()
+    assert len(found["memory"]["stages"]) == 8
+    assert found["throughput"]["tokens_per_second_per_gpu"] == pytest.approx(1602, rel=0.15)
+    assert found["throughput"]["low"] < 1602 < found["throughput"]["high"]
+
+
+def test_table_fits_80_columns(predict):
+    """One screen: stages, the step and its parts, the range."""
+    code, out, _ = predict(LLAMA, "table")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert "70.6 B parameters on 64 x H100, megatron" in out
+    assert "MFU" in out
+
+
+def test_many_stages_are_shown_in_one_screen(predict):
+    """Of many stages the first, the fullest and the last."""
+    deep = LLAMA | {
+        "gpus": 80,
+        "parallelism": {"tensor": 1, "pipeline": 40},
+        "training": {"global_batch_size": 160},
+    }
+    _, out, _ = predict(deep, "table")
+    assert len(out.splitlines()) < 15
+
+
+def test_what_is_too_large_is_answered_and_warned_about(predict):
+    """The question is what it would take, so the numbers come with a warning."""
+    small = LLAMA | {"gpu": LLAMA["gpu"] | {"memory_gib": 40}}
+    code, out, err = predict(small)
+    memory = json.loads(out)["memory"]
+    assert code == 0
+    assert memory["per_gpu_bytes"] > memory["capacity_bytes"]
+    assert "warning MEKS-0312" in err
+    assert "GiB a GPU are missing" in err
+
+
+def test_fsdp_takes_its_own_names(predict):
+    """`train_batch_size` and `activation_checkpointing` are the job file's words for it."""
+    base = {key: LLAMA[key] for key in ("gpu", "gpus", "gpus_per_node")}
+    shared = base | {"framework": "fsdp", "model": "llama-3.1-8b"}
+    own = shared | {"training": {"train_batch_size": 2, "activation_checkpointing": True}}
+    megatron = shared | {"training": {"micro_batch_size": 2, "recompute": "full"}}
+    assert predict(own)[1] == predict(megatron)[1]
+
+
+def test_what_megatron_derives_may_be_left_out(predict):
+    """Feed-forward size, heads' channels, query groups and positions follow from the others."""
+    sizes = {"num_layers": 24, "hidden_size": 2048, "num_attention_heads": 16, "vocab_size": 50304}
+    derived = {
+        "ffn_hidden_size": 8192,
+        "kv_channels": 128,
+        "num_query_groups": 16,
+        "max_position_embeddings": 2048,
+    }
+    base = {key: LLAMA[key] for key in ("gpu", "gpus", "gpus_per_node")}
+    base |= {"training": {"sequence_length": 2048}}
+    assert predict(base | {"model": sizes})[1] == predict(base | {"model": sizes | derived})[1]
+
+
+def test_stages_need_not_divide_the_layers(predict):
+    """Llama 3.1 405B has 126 layers; NVIDIA publishes 292 tokens a second on eight stages."""
+    published = LLAMA | {
+        "gpus": 1024,
+        "model": "llama-3.1-405b",
+        "parallelism": {"tensor": 8, "pipeline": 8, "virtual_pipeline": 8, "context": 2},
+        "training": LLAMA["training"] | {"global_batch_size": 512},
+    }
+    found = json.loads(predict(published)[1])
+    speed = found["throughput"]
+    assert speed["low"] < 292 < speed["high"]
+    held = [stage["weights_bytes"] for stage in found["memory"]["stages"]]
+    # The ends have a layer less, and a table of the vocabulary each.
+    assert len(set(held[1:-1])) == 1
+    assert abs(held[0] / held[1] - 1) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"gpus": 60}, "MEKS-0306"),
+        ({"model": "llama-9"}, "MEKS-0305"),
+        ({"model": {"num_layers": 2}}, "MEKS-0305"),
+        ({"framework": "fsdp"}, "MEKS-0308"),
+        ({"parallelism": {"tensor": 4, "pipeline": 8, "virtual_pipeline": 11}}, "MEKS-0308"),
+        ({"parallelism": {"tensor": 64}}, None),
+        ({"parallelism": {"tensor": 16, "pipeline": 4, "expert": 3}}, "MEKS-0331"),
+        ({"training": {"global_batch_size": 127}}, "MEKS-0309"),
+        ({"training": {"global_batch_sise": 128}}, "MEKS-0101"),
+        ({"gpu": {"name": "X"}}, "MEKS-0102"),
+    ],
+    ids=str,
+)
+def test_what_is_no_run_is_refused(predict, change, expected):
+    """Every mistake is a finding with its place, never a traceback."""
+    code, out, _ = predict(LLAMA | change)
+    if expected is None:
+        assert code == 0
+    else:
+        assert code == 2
+        assert expected in {finding["code"] for finding in json.loads(out)}
+
+
+def test_a_missing_file_is_a_finding(capsys, tmp_path):
+    """As with every other file."""
+    assert main(["predict", str(tmp_path / "none.yaml")]) == 2
+    assert "no such file" in capsys.readouterr().out

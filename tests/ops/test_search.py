@@ -1,0 +1,59 @@
+"""`meks plan --search`: the table, the file it writes, and what it refuses."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from megatron_eks.__main__ import main
+
+JOB = "megatron-cpt-techpulse"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Copy the default cluster with one job, which may be changed."""
+    shutil.copy("cluster.yaml", tmp_path)
+    (tmp_path / "jobs").mkdir()
+    shutil.copy(f"jobs/{JOB}.yaml", tmp_path / "jobs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "jobs" / f"{JOB}.yaml"
+
+
+@pytest.mark.usefixtures("project")
+def test_shows_the_ten_best_and_the_own(capsys):
+    """In 80 columns, with the reason for the difference."""
+    assert main(["plan", "--search", "--cluster", "cluster.yaml"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines[2:13]] == [*map(str, range(1, 11)), "yours"]
+    assert "Yours takes" in lines[13]
+
+
+def test_finds_a_layout_for_a_job_that_does_not_fit(project, capsys):
+    """What the checks refuse is what the search is for."""
+    project.write_text(project.read_text().replace("tensor: 4", "tensor: 2"))
+    assert main(["plan", "--search", JOB, "--cluster", "cluster.yaml"]) == 0
+    assert "Yours does not fit." in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("project")
+def test_writes_a_job_that_is_accepted(capsys):
+    """The best layout in a file of its own; the rest of the job stays."""
+    best = Path("best.yaml")
+    options = ["plan", "--search", JOB, "--cluster", "cluster.yaml"]
+    assert main([*options, "--write", str(best), "-o", "json"]) == 0
+    first = json.loads(capsys.readouterr().out)[JOB][0]
+    assert f"micro_batch_size: {first['micro_batch_size']}" in best.read_text()
+    assert main(["validate", str(best), "--cluster", "cluster.yaml"]) == 0
+    capsys.readouterr()
+    assert main([*options, "--write", str(best)]) == 2
+    assert "does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+def test_an_unknown_job_is_not_found(capsys):
+    """Exit code 3, as for everything that is not there."""
+    assert main(["plan", "--search", "other", "--cluster", "cluster.yaml"]) == 3
+    assert "other" in capsys.readouterr().err

@@ -1,0 +1,271 @@
+"""Writes the tables in `megatron_eks/rules/shapes/` from the schemas that the linters carry.
+
+`make generate` runs it. CloudFormation's come from AWS's registry by way of cfn-lint, Kubernetes'
+from its OpenAPI description by way of kubernetes-validate, a PyTorchJob's from our own definition.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
+
+from charts.platform.crd import read_definition
+from megatron_eks.entry import prepare
+from megatron_eks.rules.shapes import CLOUDFORMATION, KUBERNETES
+
+# A JSON schema or a shape made of one, which have no narrower type.
+Json = Any
+
+_VERSION = "1.35"
+_SCHEMAS = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
+
+TYPES = {
+    "AutoScaling": ("AutoScalingGroup",),
+    "CodeBuild": ("Project",),
+    "EC2": (
+        *("CapacityReservation", "EIP", "FlowLog", "Instance", "InternetGateway", "LaunchTemplate"),
+        *("NatGateway", "PlacementGroup", "Route", "RouteTable", "SecurityGroup"),
+        *("SecurityGroupEgress", "SecurityGroupIngress", "Subnet", "SubnetRouteTableAssociation"),
+        *("VPC", "VPCEndpoint", "VPCGatewayAttachment"),
+    ),
+    "ECR": ("Repository",),
+    "EFS": ("AccessPoint", "FileSystem", "MountTarget"),
+    "EKS": ("AccessEntry", "Addon", "Cluster", "Nodegroup", "PodIdentityAssociation"),
+    "FSx": ("DataRepositoryAssociation", "FileSystem"),
+    "IAM": ("InstanceProfile", "ManagedPolicy", "OIDCProvider", "Policy", "Role"),
+    "KMS": ("Alias", "Key"),
+    "Logs": ("LogGroup",),
+    "S3": ("Bucket", "BucketPolicy"),
+}
+KINDS = {
+    "v1": (
+        *("ConfigMap", "LimitRange", "Namespace", "PersistentVolume", "PersistentVolumeClaim"),
+        *("Pod", "ReplicationController", "ResourceQuota", "Secret", "Service", "ServiceAccount"),
+    ),
+    "apps/v1": ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
+    "batch/v1": ("CronJob", "Job"),
+    "networking.k8s.io/v1": ("NetworkPolicy",),
+    "policy/v1": ("PodDisruptionBudget",),
+    "rbac.authorization.k8s.io/v1": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+    "scheduling.k8s.io/v1": ("PriorityClass",),
+    "storage.k8s.io/v1": ("CSIDriver", "StorageClass"),
+}
+
+# Needed by the schemas, but filled in by the API server (pkg/apis/rbac/v1/defaults.go), or as
+# good as empty where they are not given.
+_NOT_NEEDED = {"RoleRef": "apiGroup", "NetworkPolicySpec": "podSelector", "PriorityClass": "value"}
+
+# What the registry leaves open, and the service's own API does not.
+_SETTLED: dict[tuple[str, ...], Json] = {
+    ("AWS::EKS::Cluster", "EncryptionConfig", "Resources!"): [{"=": ["secrets"]}],
+    ("AWS::EKS::Cluster", "EncryptionConfig", "Provider!"): {"KeyArn!": "text"},
+    ("AWS::EKS::Nodegroup", "Taints", "Key!"): "text",
+    ("AWS::EKS::Nodegroup", "Taints", "Effect!"): {
+        "=": ["NO_EXECUTE", "NO_SCHEDULE", "PREFER_NO_SCHEDULE"]
+    },
+    ("AWS::EKS::Nodegroup", "Labels"): {"*": "text"},
+    ("AWS::EKS::Nodegroup", "Tags"): {"*": "text"},
+    ("AWS::FSx::FileSystem", "FileSystemType!"): {"=": ["LUSTRE", "ONTAP", "OPENZFS", "WINDOWS"]},
+    ("AWS::FSx::FileSystem", "LustreConfiguration", "MetadataConfiguration", "Mode!"): {
+        "=": ["AUTOMATIC", "USER_PROVISIONED"]
+    },
+    ("AWS::CodeBuild::Project", "Artifacts!", "Type!"): {
+        "=": ["CODEPIPELINE", "NO_ARTIFACTS", "S3"]
+    },
+}
+
+_OPERATORS = {"=": ["DoesNotExist", "Exists", "In", "NotIn"]}
+_MODES = [{"=": ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]}]
+_MODE_OF_FILES = "whole 0 511"
+_PORT = "whole 1 65535"
+# pkg/apis/core/validation, apps/validation and batch/validation say this in code alone.
+_CHECKED: dict[tuple[str, str], Json] = {
+    ("CSIDriverSpec", "fsGroupPolicy"): {"=": ["File", "None", "ReadWriteOnceWithFSType"]},
+    ("ConfigMapVolumeSource", "defaultMode"): _MODE_OF_FILES,
+    ("Container", "imagePullPolicy"): {"=": ["Always", "IfNotPresent", "Never"]},
+    ("ContainerPort", "containerPort!"): _PORT,
+    ("ContainerPort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
+    ("CronJobSpec", "concurrencyPolicy"): {"=": ["Allow", "Forbid", "Replace"]},
+    ("DaemonSetUpdateStrategy", "type"): {"=": ["OnDelete", "RollingUpdate"]},
+    ("DeploymentSpec", "replicas"): "whole 0 -",
+    ("DeploymentStrategy", "type"): {"=": ["Recreate", "RollingUpdate"]},
+    ("EmptyDirVolumeSource", "medium"): {
+        "=": ["", "HugePages", "HugePages-1Gi", "HugePages-2Mi", "Memory"]
+    },
+    ("JobSpec", "activeDeadlineSeconds"): "whole 0 -",
+    ("JobSpec", "backoffLimit"): "whole 0 -",
+    ("JobSpec", "completionMode"): {"=": ["Indexed", "NonIndexed"]},
+    ("JobSpec", "completions"): "whole 0 -",
+    ("JobSpec", "parallelism"): "whole 0 -",
+    ("JobSpec", "ttlSecondsAfterFinished"): "whole 0 -",
+    ("KeyToPath", "mode"): _MODE_OF_FILES,
+    ("LabelSelectorRequirement", "operator!"): _OPERATORS,
+    ("NetworkPolicyPort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
+    ("NetworkPolicySpec", "policyTypes"): [{"=": ["Egress", "Ingress"]}],
+    ("NodeSelectorRequirement", "operator!"): {"=": [*_OPERATORS["="], "Gt", "Lt"]},
+    ("PersistentVolumeClaimSpec", "accessModes"): _MODES,
+    ("PersistentVolumeClaimSpec", "volumeMode"): {"=": ["Block", "Filesystem"]},
+    ("PersistentVolumeSpec", "accessModes"): _MODES,
+    ("PersistentVolumeSpec", "persistentVolumeReclaimPolicy"): {
+        "=": ["Delete", "Recycle", "Retain"]
+    },
+    ("PersistentVolumeSpec", "volumeMode"): {"=": ["Block", "Filesystem"]},
+    ("PodSpec", "dnsPolicy"): {"=": ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]},
+    ("PodSpec", "preemptionPolicy"): {"=": ["Never", "PreemptLowerPriority"]},
+    ("PodSpec", "restartPolicy"): {"=": ["Always", "Never", "OnFailure"]},
+    ("PodSpec", "terminationGracePeriodSeconds"): "whole 0 -",
+    ("Probe", "failureThreshold"): "whole 1 -",
+    ("Probe", "initialDelaySeconds"): "whole 0 -",
+    ("Probe", "periodSeconds"): "whole 1 -",
+    ("Probe", "successThreshold"): "whole 1 -",
+    ("Probe", "timeoutSeconds"): "whole 1 -",
+    ("ProjectedVolumeSource", "defaultMode"): _MODE_OF_FILES,
+    ("SeccompProfile", "type!"): {"=": ["Localhost", "RuntimeDefault", "Unconfined"]},
+    ("SecretVolumeSource", "defaultMode"): _MODE_OF_FILES,
+    ("ServicePort", "port!"): _PORT,
+    ("ServicePort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
+    ("ServiceSpec", "type"): {"=": ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]},
+    ("TopologySpreadConstraint", "maxSkew!"): "whole 1 -",
+    ("TopologySpreadConstraint", "whenUnsatisfiable!"): {"=": ["DoNotSchedule", "ScheduleAnyway"]},
+    ("VolumeMount", "mountPropagation"): {"=": ["Bidirectional", "HostToContainer", "None"]},
+    ("WeightedPodAffinityTerm", "weight!"): "whole 1 100",
+}
+
+_SCALARS = {"string": "text", "integer": "whole", "number": "number", "boolean": "truth"}
+
+
+def cloudformation() -> dict[str, Json]:
+    """Return the shape of each resource type's properties, and as `@TYPE` its attributes."""
+    shapes = {}
+    for service, names in TYPES.items():
+        for name in names:
+            kind = f"AWS::{service}::{name}"
+            registered = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind)
+            schema = registered.schema
+            written_by_aws = set(schema.get("readOnlyProperties", ()))
+            given = {
+                key: each
+                for key, each in schema["properties"].items()
+                if f"/properties/{key}" not in written_by_aws
+            }
+            shapes[kind] = _inlined({**schema, "properties": given}, schema.get("definitions", {}))
+            _settle(kind, shapes[kind])
+            shapes[f"@{kind}"] = {"=": sorted(registered.get_atts)}
+    return shapes
+
+
+def _settle(kind: str, shape: Json) -> None:
+    for (name, *keys, last), settled in _SETTLED.items():
+        if name == kind:
+            part = shape
+            for key in keys:
+                part = part[key][0] if isinstance(part[key], list) else part[key]
+            known = {name.removesuffix("!") for name in part}
+            assert last.removesuffix("!") in known, (kind, last, known)
+            part.pop(last.removesuffix("!"), None)
+            part[last] = settled
+
+
+def _inlined(schema: Json, definitions: Mapping[str, Json], inside: tuple[str, ...] = ()) -> Json:
+    """Return the shape of a schema; definitions within themselves are left open."""
+    reference = schema.get("$ref", "").rpartition("/")[2]
+    if reference in inside:
+        return "any"
+    if reference:
+        return _inlined(definitions[reference], definitions, (*inside, reference))
+    return _shape(schema, lambda each: _inlined(each, definitions, inside))
+
+
+def kubernetes() -> dict[str, Json]:
+    """Return the shape of each kind as `VERSION KIND`, and of the parts that they share."""
+    folder = _SCHEMAS / f"v{_VERSION}.0-local"
+    definitions = json.loads((folder / "_definitions.json").read_text())["$defs"]
+    shapes: dict[str, Json] = {}
+
+    def named(schema: Json) -> Json:
+        reference = schema.get("$ref", "").rpartition("/")[2]
+        if not reference:
+            return _shape(schema, named)
+        name = reference.rpartition(".")[2]
+        if _scalar(definitions[reference]):
+            return _shape(definitions[reference], named)
+        if f"#{name}" not in shapes:
+            shapes[f"#{name}"] = None  # parts within themselves end here
+            shapes[f"#{name}"] = _without(name, _shape(definitions[reference], named))
+        return f"#{name}"
+
+    for version, kinds in KINDS.items():
+        for kind in kinds:
+            group = version.rpartition("/")[0].split(".")[0]
+            parts = [kind.lower(), *([group] if group else []), "v1"]
+            schema = json.loads((folder / f"{'-'.join(parts)}.json").read_text())
+            shapes[f"{version} {kind}"] = _without(kind, _shape(schema, named))
+    job = read_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for (name, key), checked in _CHECKED.items():
+        assert key in shapes[f"#{name}"], (name, key)
+        shapes[f"#{name}"][key] = checked
+    shapes["kubeflow.org/v1 PyTorchJob"] = _of_definition(job)
+    return shapes
+
+
+def _without(name: str, shape: Json) -> Json:
+    """Return a shape whose key is not needed, if it is listed so."""
+    key = _NOT_NEEDED.get(name)
+    return {each.replace(f"{key}!", f"{key}"): inner for each, inner in shape.items()}
+
+
+def _of_definition(schema: Json) -> Json:
+    """Return a custom resource's shape, with the pods of the cluster's version in it."""
+    properties = schema.get("properties", {})
+    if "containers" in properties.get("spec", {}).get("properties", {}):
+        return "#PodTemplateSpec"
+    shape = _shape(schema, _of_definition)
+    return shape | {"metadata": "#ObjectMeta"} if "metadata" in properties else shape
+
+
+def _scalar(schema: Json) -> bool:
+    return not schema.get("properties") and "additionalProperties" not in schema
+
+
+def _shape(schema: Json, inner: Any) -> Json:
+    """Return what a schema demands; what it says in words or by patterns is left out."""
+    given = schema.get("type", [])
+    types = {given} if isinstance(given, str) else set(given)
+    types -= {"null"}
+    if "properties" in schema and schema["properties"] and types <= {"object"}:
+        needed = set(schema.get("required", ()))
+        return {
+            f"{key}!" if key in needed else key: inner(each)
+            for key, each in sorted(schema["properties"].items())
+        }
+    if len(types) != 1:
+        return "any"
+    (kind,) = types
+    if kind == "array":
+        return [inner(schema.get("items", {}))]
+    if kind == "object":
+        values = schema.get("additionalProperties", next(iter(_patterns(schema)), {}))
+        return {"*": inner(values)} if isinstance(values, dict) else "any"
+    if kind in {"string", "integer"} and "enum" in schema:
+        return {"=": sorted(schema["enum"])}
+    bounds = [schema.get("minimum", "-"), schema.get("maximum", "-")]
+    return " ".join(map(str, [_SCALARS[kind], *(bounds if set(bounds) != {"-"} else [])]))
+
+
+def _patterns(schema: Json) -> list[Json]:
+    return list(schema.get("patternProperties", {}).values())
+
+
+def written(shapes: Mapping[str, Json]) -> str:
+    """Write a table, one shape on a line."""
+    lines = (f"{json.dumps(name)}: {json.dumps(shapes[name])}" for name in sorted(shapes))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+if __name__ == "__main__":
+    prepare()
+    CLOUDFORMATION.write_text(written(cloudformation()), encoding="utf-8")
+    KUBERNETES.write_text(written(kubernetes()), encoding="utf-8")
