@@ -166,6 +166,12 @@ def test_nodes_stand_close_together_where_the_plan_says_so(cluster, changed):
     assert "Placement" not in pool(apart, "p4d")[1]
 
 
+def test_a_tag_makes_no_other_placement_group(changed):
+    """For CloudFormation another tag is another group, and its nodes would go with it."""
+    tagged = changed(lambda cluster: cluster.update(tags={"team": "nlp"})).template("Cluster")
+    assert tagged.only("AWS::EC2::PlacementGroup")[1] == {"Strategy": "cluster"}
+
+
 def test_updates_end_a_node_before_they_ask_for_another(cluster):
     """Nobody has a spare GPU node for the time of an update."""
     nodegroup, _ = pool(cluster, "p4d")

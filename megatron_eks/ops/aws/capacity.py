@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from megatron_eks.plan.pools import PoolPlan
 
-# Service Quotas, EC2: quotas count vCPUs by family and by how they are bought.
-_QUOTAS = {
-    ("p", False): ("Running On-Demand P instances", "L-417A185B"),
-    ("g", False): ("Running On-Demand G and VT instances", "L-DB2E81BA"),
-    ("p", True): ("All P5, P4, P3 and P2 Spot Instance Requests", "L-7212CCBC"),
-    ("g", True): ("All G and VT Spot Instance Requests", "L-3819A6DF"),
+# Service Quotas, EC2: quotas count vCPUs by the first letters of the type. Sources disagree about
+# p6 on spot, so its quota has no code here.
+_ON_DEMAND = {
+    "p": ("Running On-Demand P instances", "L-417A185B"),
+    "g": ("Running On-Demand G and VT instances", "L-DB2E81BA"),
+}
+_SPOT = {
+    "p4": ("All P4, P3 and P2 Spot Instance Requests", "L-7212CCBC"),
+    "p5": ("All P5 Spot Instance Requests", "L-C4BD4855"),
+    "p6": ("P6 Spot Instance Requests", "CODE"),
+    "g": ("All G and VT Spot Instance Requests", "L-3819A6DF"),
 }
 
 
@@ -87,7 +92,10 @@ _UNKNOWN = Reason("{message}", "look at the node group in the EKS console", wait
 def explain(message: str, pool: "PoolPlan", nodes: int) -> Reason:
     """Say what a message of EC2, Auto Scaling or EKS means for a pool."""
     reason = next((each for pattern, each in _KNOWN if re.search(pattern, message)), _UNKNOWN)
-    quota, code = _QUOTAS[pool.instance.name[0], pool.capacity.kind == "spot"]
+    quotas = _SPOT if pool.capacity.kind == "spot" else _ON_DEMAND
+    quota, code = next(
+        found for letters, found in quotas.items() if pool.instance.name.startswith(letters)
+    )
     facts: dict[str, object] = {
         "kind": pool.instance.name,
         "message": message,

@@ -38,11 +38,8 @@ class Wish:
 def run(wish: Wish, tools: "Tools", connect: "Callable[[], Kubernetes]") -> int:
     """Delete a cluster; run again after an interruption, it goes on where it ended."""
     plan, console, stacks = tools.plan, tools.console, tools.stacks
-    present = [
-        part
-        for part in reversed(plan.stacks)
-        if (stack := stacks.find(plan.stack(part))) is not None and stack.made
-    ]
+    # Also what is left of a creation that failed.
+    present = [part for part in reversed(plan.stacks) if stacks.find(plan.stack(part))]
     goes = _goes(present, wish, tools)
     repositories = retained.repositories(tools) if wish.delete_images else []
     if not goes and not repositories:

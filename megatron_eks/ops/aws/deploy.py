@@ -114,8 +114,7 @@ class Deployment:
             self._tools.console.say(f"{name} is {stack.status}: waiting for that first")
             stack = following.follow(self._stacks, name, self._tools.console)
         # The CDK removes by itself what is left of a stack whose creation failed.
-        made = stack is not None and stack.made and stack.status != "ROLLBACK_COMPLETE"
-        return stack if made else None
+        return stack if stack is not None and stack.made else None
 
     def _step(self, name: str, verdict: "Verdict | None", step: int = 1, of: int = 1) -> bool:
         console, stacks = self._tools.console, self._stacks
@@ -125,6 +124,8 @@ class Deployment:
         self._cdk.prepare(name, change_set, import_existing=self._wishes.import_existing)
         changes = stacks.changes(name, change_set)
         if not changes:
+            if changes is not None:
+                stacks.forget(name, change_set)
             console.say(f"{name}{part}: no changes")
             return True
         show_changes(f"{name}{part}", changes, console)
@@ -147,8 +148,8 @@ class Deployment:
         console, stacks = self._tools.console, self._stacks
         before = stacks.last_event(name)
         started = console.clock.now()
-        stacks.execute(name, change_set)
         self.executing = name
+        stacks.execute(name, change_set)
         stack = following.follow(stacks, name, console, before)
         self.executing = ""
         if stack is None:

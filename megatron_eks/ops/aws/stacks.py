@@ -44,8 +44,8 @@ class Stack:
 
     @property
     def made(self) -> bool:
-        """Whether it holds anything: a change set that nobody executed makes nothing."""
-        return self.status not in {"REVIEW_IN_PROGRESS", "DELETE_COMPLETE"}
+        """Whether it holds anything; a mere change set, or a failed creation, does not."""
+        return self.status not in {"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE"}
 
 
 @dataclass(frozen=True)

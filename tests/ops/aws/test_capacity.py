@@ -1,7 +1,10 @@
 """Why nodes do not come, whoever says it."""
 
+from dataclasses import replace
+
 import pytest
 
+from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.ops.aws.capacity import explain
 from tests.ops.aws.fakes import Clients, console, project_in, tools
 
@@ -24,3 +27,15 @@ def test_reasons_are_put_in_plain_words(tmp_path, message, found, waiting):
     reason = explain(message, plan.pool("p4d"), 2)
     assert reason.found.startswith(found)
     assert reason.waiting_helps is waiting
+
+
+@pytest.mark.parametrize("kind", sorted(INSTANCES))
+@pytest.mark.parametrize("capacity", ["on_demand", "spot"])
+def test_every_type_has_a_quota(tmp_path, kind, capacity):
+    """However its nodes are bought."""
+    plan = tools(project_in(tmp_path), Clients(), console()).plan
+    pool = plan.pool("p4d")
+    pool = replace(pool, instance=INSTANCES[kind], capacity=replace(pool.capacity, kind=capacity))
+    reason = explain("VcpuLimitExceeded", pool, 2)
+    assert f"2 x {kind}, {2 * INSTANCES[kind].vcpus} vCPUs" in reason.found
+    assert ("Spot" in reason.remedy) is (capacity == "spot")

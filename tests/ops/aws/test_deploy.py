@@ -5,6 +5,7 @@ import json
 import pytest
 
 from megatron_eks.ops.aws import build, deploy
+from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.fakes import console, project_in, said, tools
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, QuickCdk
@@ -209,3 +210,33 @@ def test_an_administrator_that_does_not_exist_is_refused(place):
     place.write(("role/Admin", "role/Amdin"))
     with pytest.raises(Failure, match="has no role Amdin"):
         place.deploy()
+
+
+def test_ctrl_c_says_how_to_come_back(place, monkeypatch):
+    """AWS goes on with what it was told; 130 is interrupted."""
+    place.write(LABELS)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Stacks, "execute", interrupted)
+    assert place.deploy("Cluster") == 130
+    text = said(place.console)
+    assert "AWS goes on with techpulse-Cluster. `meks deploy` waits for it" in text
+    assert "cancel-update-stack --region us-east-2 --stack-name techpulse-Cluster" in text
+
+
+def test_a_creation_that_failed_is_asked_for_again(tmp_path, aws, server):
+    """What is left of it is no stack, and the next try needs its own answer."""
+    place = Place(tmp_path, aws)
+    named = (
+        ("name: techpulse", "name: again"),
+        ("schema_version: 1", "schema_version: 1\nimages: {prefix: again-}"),
+    )
+    place.write(*named)
+    server.fail_next("AWS::KMS::Key", "no such role", "CREATE")
+    with pytest.raises(Failure, match=r"ROLLBACK_COMPLETE: .*no such role"):
+        place.deploy("Images")
+    assert place.deploy("Images", yes=False, answers="n\n") == 1
+    assert "to make in account 000000000000, us-east-2: again-Images" in said(place.console)
+    assert place.deploy("Images") == 0
