@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from megatron_eks.kubernetes.client import ApiError, Object, wait_for
-from megatron_eks.rules.manifests import check_manifest
+from megatron_eks.rules.manifests import check_manifests
 from tests.local import jobs
 from tests.rules import cases
 
@@ -40,7 +40,7 @@ def test_no_mistake_goes_unnoticed():
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[each["name"] for each in MISTAKES])
 def test_what_the_rules_find(mistake):
     """Exactly these, and nothing in what only a cluster can know."""
-    codes = {str(finding.code) for finding in check_manifest(wrong_job(mistake))}
+    codes = {str(finding.code) for finding in check_manifests([wrong_job(mistake)])}
     assert codes == set(mistake.get("check", ()))
 
 
