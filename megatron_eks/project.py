@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.build_context import build_arguments, content_tag
 from megatron_eks.config.allowances import apply, on_lines
-from megatron_eks.config.errors import Code, ConfigError, Finding, Level, has_errors
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob, MegatronRun
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs

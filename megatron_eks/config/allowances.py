@@ -5,7 +5,8 @@ from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
 
 # Where a finding is, in whatever way a reader tells its objects apart.
 PlaceT = TypeVar("PlaceT", bound=Hashable)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from megatron_eks.config.cluster import ClusterConfig
-from megatron_eks.config.errors import Code, Finding, Path, choices
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.model import FORMATS
 from megatron_eks.config.prediction import PredictionFile

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code, Finding, Path, dotted
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, dotted
 from megatron_eks.config.job import AnyJob
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TextIO
 
 from megatron_eks.config.allowances import Allowance, apply, in_comments
-from megatron_eks.config.errors import Code, Finding, Level, has_errors
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, has_errors
 from megatron_eks.config.load import (
     MAX_DEPTH,
     Document,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.ops.endings import FAILED, CommandError
 
 if TYPE_CHECKING:
-    from megatron_eks.config.errors import Code
+    from megatron_eks.config.codes import Code
 
 
 class Failure(CommandError):  # noqa: N818 -- it reads as what happened, like Finding

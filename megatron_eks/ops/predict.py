@@ -4,7 +4,8 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code, ConfigError, Finding, Level, has_errors
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.parse import parse_prediction
 from megatron_eks.ops.output import structured, table
 from megatron_eks.ops.plan_json import memory_as_json

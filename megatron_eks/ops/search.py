@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import yaml
 
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.config.errors import Code, ConfigError, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import ConfigError, Level
 from megatron_eks.config.job import MegatronRun
 from megatron_eks.ops.output import structured, table
 from megatron_eks.plan.jobs.checks import gpu_pool

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.regions import PARTITIONS, ZONE_LETTERS
-from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.plan.capacity_checks import check_capacity
 from megatron_eks.plan.egress_checks import check_egress
 from megatron_eks.plan.existing_checks import check_existing

@@ -5,7 +5,8 @@ import binascii
 import re
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code, Finding
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
 from megatron_eks.plan.egress import REQUIRED_ENDPOINTS, certificates, proxy_port
 from megatron_eks.plan.network import makes_vpc
 

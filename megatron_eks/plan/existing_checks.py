@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.regions import PARTITIONS
-from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.plan.network import makes_vpc
 from megatron_eks.plan.storage import file_system_zones
 

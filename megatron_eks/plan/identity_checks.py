@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.cluster import GithubSource
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

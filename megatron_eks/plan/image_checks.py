@@ -3,7 +3,8 @@
 import re
 from typing import TYPE_CHECKING, Literal
 
-from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, choices
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

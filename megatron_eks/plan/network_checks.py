@@ -3,7 +3,8 @@
 from ipaddress import IPv4Network, ip_network
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.plan.network import makes_vpc
 from megatron_eks.plan.subnets import addresses, carve, node_addresses, smallest_prefix
 

@@ -5,7 +5,8 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES, REFUSED_FAMILIES, SYSTEM_INSTANCE_TYPES
-from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.plan.pools import NODE_GROUPS_PER_CLUSTER, POOL_LABEL
 
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.storage import (
     EFS_MOUNT_PATH,
     SCRATCH_MBPS_PER_TIB,

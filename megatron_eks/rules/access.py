@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.policies import ROLE, of_pods, statements, words
 from megatron_eks.rules.values import is_absent, items, mapping, shown, text
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from megatron_eks.catalog.pins import ADDONS
-from megatron_eks.config.errors import Code, Finding
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth
 

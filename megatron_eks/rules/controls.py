@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from megatron_eks.config.errors import Code, Finding, Level, Path, choices
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path, choices
 from megatron_eks.config.load import Json
 from megatron_eks.rules.policies import HOLDERS, granted, of_pods, words
 from megatron_eks.rules.security_groups import ALL, GROUP, protocol_of

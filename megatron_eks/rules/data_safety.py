@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import LaunchTemplate, launch_templates
 from megatron_eks.rules.lustre import file_systems

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from megatron_eks.catalog.environment import NEEDLESS, Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import ABOUT_EFA, Context, judge
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import shown
 from megatron_eks.rules.variables import RENDEZVOUS

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from megatron_eks.config.errors import Code, Finding, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path
 from megatron_eks.rules.shapes import KUBERNETES, Misfit, misfits, table
 from megatron_eks.rules.values import is_absent, shown, text
 from megatron_eks.rules.workloads import Manifest

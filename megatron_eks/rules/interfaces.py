@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from megatron_eks.catalog.instances import InstanceType
-from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.launch_templates import (
     DATA,
     EFA_TYPES,

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
-from megatron_eks.config.errors import Code, Finding, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.shapes import CLOUDFORMATION, table
 from megatron_eks.rules.template_set import Resource, TemplateSet

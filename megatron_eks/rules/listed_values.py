@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from megatron_eks.config.errors import Code, Finding, Path, choices
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.load import Json
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, shown, text

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from megatron_eks.config.errors import Code, Finding, Level, Path, choices
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path, choices
 from megatron_eks.config.load import Json
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.launch_templates import launch_templates
 from megatron_eks.rules.security_groups import ALL, GROUP, TCP, Direction, Rule, rules_of
 from megatron_eks.rules.template_set import Resource, TemplateSet

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from megatron_eks.config.allowances import apply
-from megatron_eks.config.errors import Code, Finding, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Document, Json, read_documents
 from megatron_eks.rules.allowances import in_annotation
 from megatron_eks.rules.manifest_set import Found, ManifestSet

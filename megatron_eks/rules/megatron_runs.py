@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.hardware import instance_types
 from megatron_eks.rules.workloads import EFA, GPU
 

@@ -5,7 +5,8 @@ import json
 from collections.abc import Iterator
 from itertools import combinations
 
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.launch_templates import DATA, launch_templates
 from megatron_eks.rules.lustre import file_systems
 from megatron_eks.rules.template_set import Resource, TemplateSet

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import (
     DATA,

@@ -4,7 +4,8 @@ import base64
 import re
 from collections.abc import Iterator
 
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.launch_templates import DATA, LaunchTemplate, launch_templates
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import DATA, LaunchTemplate, launch_templates
 from megatron_eks.rules.template_set import TemplateSet

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code, Finding
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
 from megatron_eks.rules.policies import granted, of_pods, words
 
 if TYPE_CHECKING:

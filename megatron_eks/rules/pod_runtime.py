@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import EFA, GPU, Manifest, Pod
 

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.hardware import instance_types

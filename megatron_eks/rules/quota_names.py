@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.values import is_placeholder, mapping, shown
 from megatron_eks.rules.workloads import Manifest
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from fractions import Fraction
 
-from megatron_eks.config.errors import Code, Level, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.manifest_set import (

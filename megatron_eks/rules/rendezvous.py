@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.values import is_absent, is_placeholder, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, MAIN_CONTAINER, Container, Manifest, Pod
 

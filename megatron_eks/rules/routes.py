@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, is_placeholder, items, shown, text, truth
 

@@ -6,7 +6,8 @@ from difflib import get_close_matches
 from fractions import Fraction
 
 from megatron_eks.catalog.instances import InstanceType
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.hardware import TYPE_LABELS, instance_types
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.node_pools import NodePool, wanted_labels

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from megatron_eks.config.errors import Code, Finding, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import launch_templates
 from megatron_eks.rules.template_set import Resource, TemplateSet

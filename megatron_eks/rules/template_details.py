@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from ipaddress import IPv4Network
 
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.secret_words import holds_secret
 from megatron_eks.rules.template_set import Resource, TemplateSet

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from megatron_eks.catalog.megatron_options import OPTIONS, VERSION
-from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.values import is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 

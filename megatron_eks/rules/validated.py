@@ -4,7 +4,8 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
-from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.hardware import TYPE_LABELS
 from megatron_eks.rules.node_groups import TYPE_NAME

@@ -11,7 +11,8 @@ from megatron_eks.catalog.environment_verdicts import (
     Context,
     judge_any,
 )
-from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.hardware import instance_types, type_names
 from megatron_eks.rules.megatron_runs import splits_layers, uses_fsdp
 from megatron_eks.rules.secret_words import kind_of_secret

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from megatron_eks.catalog.regions import PARTITIONS
-from megatron_eks.config.errors import Code, Finding, Level, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.security_groups import GROUP, TCP, protocol_of
 from megatron_eks.rules.template_set import Resource, TemplateSet

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from megatron_eks.config.errors import Code, Level, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.config.explanations import explanations
 from megatron_eks.ops import explain
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Document
 from megatron_eks.rules import relations, scheduling
 from megatron_eks.rules.manifest_set import ManifestSet

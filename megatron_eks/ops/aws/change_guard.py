@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws.splitting import NODE_GROUP, node_group_changes, references
 from megatron_eks.ops.aws.stacks import DATA_TYPES, resources_of
 from megatron_eks.ops.endings import CHECK_FAILED

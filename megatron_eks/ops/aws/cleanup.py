@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.pricing import AS_OF, HOURS_PER_MONTH
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.connection import ApiError
 from megatron_eks.ops.aws import following, retained
 from megatron_eks.ops.aws.console import duration

@@ -4,7 +4,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import following, outputs
 from megatron_eks.ops.aws.change_guard import judge, refuse_data_loss, show_changes
 from megatron_eks.ops.aws.console import duration

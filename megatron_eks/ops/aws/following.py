@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.failure import Failure
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.endings import USAGE
 from megatron_eks.ops.failure import Failure

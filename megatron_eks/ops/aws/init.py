@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig
-from megatron_eks.config.errors import Code, Finding, choices, has_errors
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, choices, has_errors
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster
 from megatron_eks.ops.aws.cluster_file import Answers, render

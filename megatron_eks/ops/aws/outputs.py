@@ -4,7 +4,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.endings import NOT_FOUND

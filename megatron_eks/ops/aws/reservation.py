@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.endings import NOT_FOUND

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog import pricing
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import pool_nodes
 from megatron_eks.ops.aws.capacity import explain
 from megatron_eks.ops.aws.console import duration

@@ -7,7 +7,7 @@ import boto3
 from botocore import exceptions
 from botocore.config import Config
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.ops.endings import FAILED, NOT_REACHABLE, USAGE
 from megatron_eks.ops.failure import Failure
 

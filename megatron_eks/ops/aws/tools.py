@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code, ConfigError, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import ConfigError, Level
 from megatron_eks.ops.aws.node_groups import NodeGroups
 from megatron_eks.ops.aws.session import open_session
 from megatron_eks.ops.aws.stacks import Stacks

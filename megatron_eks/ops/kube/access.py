@@ -6,7 +6,7 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.kubernetes.connection import UnreachableError

@@ -1,6 +1,6 @@
 """`meks cancel`: ends a job, and returns when its nodes are free."""
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import Client
 from megatron_eks.ops.aws.console import Console, duration
 from megatron_eks.ops.endings import DONE, FAILED

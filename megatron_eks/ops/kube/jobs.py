@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.kubeconfig import Entry, KubeconfigError
 from megatron_eks.ops.aws.session import error_code

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.kubernetes.kubeconfig import KubeconfigError

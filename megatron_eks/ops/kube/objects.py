@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.config.outputs import PREVIEW_ANNOTATION
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.local.kubernetes import manifests

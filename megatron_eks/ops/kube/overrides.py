@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
-from megatron_eks.config.errors import Code, Path, dotted
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Path, dotted
 from megatron_eks.config.load import Document, Json, Place, read_documents
 from megatron_eks.ops.endings import USAGE
 from megatron_eks.ops.failure import Failure

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from megatron_eks.config.errors import Code
+from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.aws.console import Console, duration
 from megatron_eks.ops.failure import Failure

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from megatron_eks.config.errors import Code, ConfigError, Finding, Level, has_errors
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.load import Document, Json, read_mapping
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.local.kubernetes import manifests

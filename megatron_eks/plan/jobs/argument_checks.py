@@ -4,7 +4,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.megatron_options import FLAGS, NUMBERS, OPTIONS, SINGLE, WHOLE, WORDS
-from megatron_eks.config.errors import Code, Finding, choices
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, choices
 from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.layout import job_layout, model_shape
 from megatron_eks.plan.jobs.option_checks import Option, check_combinations

@@ -4,7 +4,8 @@ import re
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.architecture import ModelSpec
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

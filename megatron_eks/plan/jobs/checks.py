@@ -4,7 +4,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
-from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.egress import has_no_way_out
 from megatron_eks.plan.hardware_checks import check_capacity

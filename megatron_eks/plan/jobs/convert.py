@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
 from megatron_eks.catalog.models import PRESETS
-from megatron_eks.config.errors import Code, Finding, Level, choices
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.plan.job import MIB
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_task, gpu_pool, outside

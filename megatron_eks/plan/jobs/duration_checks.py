@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import CapacityBlock
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs.checks import gpu_pool
 from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, gpus_per_node
 from megatron_eks.plan.jobs.layout import model_shape

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.environment import IMAGE_VARIABLES, POLICIES, Policy, Verdict
 from megatron_eks.catalog.environment_verdicts import Context, judge
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.job import FsdpJob, MegatronRun
 
 if TYPE_CHECKING:

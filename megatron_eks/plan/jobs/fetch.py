@@ -4,7 +4,8 @@ import re
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
-from megatron_eks.config.errors import Code, Finding
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_task, from_the_hub, gated, outside
 from megatron_eks.plan.jobs.common import Images, Program, task, token_file

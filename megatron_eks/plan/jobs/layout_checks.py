@@ -6,7 +6,8 @@ The rules are those that Megatron-LM's `validate_args`, `TransformerConfig` and
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code, Finding
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
 from megatron_eks.plan.jobs.common import gpus_per_node
 
 if TYPE_CHECKING:

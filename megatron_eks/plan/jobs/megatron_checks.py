@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.config.errors import Code, Finding, has_errors
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.plan.hardware_checks import check_tensor_parallelism, check_workers
 from megatron_eks.plan.jobs.argument_checks import check_extra_arguments
 from megatron_eks.plan.jobs.bridge_checks import check_recipe

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.architecture import ModelSpec
-from megatron_eks.config.errors import Code, Finding, choices
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, choices
 from megatron_eks.plan.jobs.layout import model_shape
 
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_gpus, check_runtime, gpu_pool, no_meaning
 from megatron_eks.plan.jobs.common import Images, Program, gpus_per_node, log_directory, ranks

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.megatron_conflicts import ALWAYS, NEEDS_EXPERTS
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code, Finding
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

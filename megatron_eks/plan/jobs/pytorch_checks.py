@@ -5,7 +5,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.config.errors import Code, Finding, Level, has_errors
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, has_errors
 from megatron_eks.config.unsupported import unsupported_value
 from megatron_eks.plan.jobs.checks import (
     check_gpus,

@@ -3,7 +3,8 @@
 import re
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code, Finding
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import DataPrepJob
 from megatron_eks.plan.data_access import (
     MOST_POLICY_CHARACTERS,

@@ -5,7 +5,8 @@ Sources: `validate_args` and `OptimizerParamScheduler` of Megatron-LM (core_v0.1
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code, Finding, Level
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs.arguments import decay_iters
 
 if TYPE_CHECKING:

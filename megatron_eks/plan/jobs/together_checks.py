@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Code, Finding, Level, has_errors
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, has_errors
 from megatron_eks.config.job import (
     ConvertCheckpointJob,
     DataPrepJob,

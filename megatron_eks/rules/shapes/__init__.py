@@ -14,7 +14,8 @@ from functools import cache
 from pathlib import Path as File
 from typing import TypeAlias
 
-from megatron_eks.config.errors import Code, Finding, Path
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.values import is_absent, is_intrinsic, is_placeholder, number, truth
