@@ -1,8 +1,6 @@
 """The one YAML and JSON reader: YAML 1.2 scalars, and the line of every value."""
 
 import json
-import math
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -10,6 +8,7 @@ import yaml
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.scalars import scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,25 +24,11 @@ MAX_NODES = 2_000_000
 """A file that expands to more values than this is refused (YAML alias bombs)."""
 MAX_DEPTH = 100
 
-# Python refuses to parse integers of more than 4300 digits; no field here takes one.
-_LONGEST_INTEGER = 100
-
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# YAML 1.2 core schema (yaml.org/spec/1.2.2, section 10.3.2): `yes` and `1:30` are strings and
-# 1e-5 is a number, unlike in YAML 1.1, which PyYAML resolves by default.
-_NULL = frozenset({"", "~", "null", "Null", "NULL"})
-_TRUE = frozenset({"true", "True", "TRUE"})
-_FALSE = frozenset({"false", "False", "FALSE"})
-_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-# YAML's own tags (section 10 of the same), written !!str and so on.
+# YAML's own tags (yaml.org/spec/1.2.2, section 10), written !!str and so on.
 _YAML_TAGS = "tag:yaml.org,2002:"
 _STRING = f"{_YAML_TAGS}str"
-# What YAML 1.1 resolves beside these (yaml.org/type/bool.html and int.html).
-_YES = frozenset({"yes", "Yes", "YES", "on", "On", "ON"})
-_NO = frozenset({"no", "No", "NO", "off", "Off", "OFF"})
-_OCTAL = re.compile(r"[-+]?0[0-7]+")
 _KNOWN_TAGS = {f"{_YAML_TAGS}{name}" for name in ("bool", "float", "int", "map", "null", "seq")}
 _LONG_FORM = {"!Ref": "Ref", "!Condition": "Condition"}
 
@@ -284,24 +269,3 @@ def _intrinsic(tag: str | None, value: Json) -> Json:
     if tag == "!GetAtt" and isinstance(value, str):
         return {name: list(value.split(".", 1))}
     return {name: value}
-
-
-def scalar(text: str) -> Json:
-    """Resolve a plain scalar by YAML 1.2's core schema."""
-    if text in _NULL:
-        return None
-    if text in _TRUE or text in _FALSE:
-        return text in _TRUE
-    if _INTEGER.fullmatch(text):
-        base = {"0o": 8, "0x": 16}.get(text[:2], 10)
-        return int(text, base) if len(text) < _LONGEST_INTEGER else text
-    if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
-        return float(text)
-    return text
-
-
-def scalar_1_1(text: str) -> Json:
-    """Resolve a plain scalar as kubectl and CloudFormation do, by YAML 1.1."""
-    if text in _YES or text in _NO:
-        return text in _YES
-    return int(text, 8) if _OCTAL.fullmatch(text) and len(text) < _LONGEST_INTEGER else scalar(text)

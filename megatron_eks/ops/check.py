@@ -17,8 +17,8 @@ from megatron_eks.config.load import (
     Json,
     read_documents,
     read_json,
-    scalar_1_1,
 )
+from megatron_eks.config.scalars import scalar_1_1
 from megatron_eks.ops.output import count, counted, structured
 from megatron_eks.rules.dockerfiles import (
     findings_in_dockerfile,

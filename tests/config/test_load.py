@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megatron_eks.config.load import read_documents, read_json, read_mapping, scalar_1_1
+from megatron_eks.config.load import read_documents, read_json, read_mapping
+from megatron_eks.config.scalars import scalar_1_1
 
 
 def messages(text: str) -> list[str]:
