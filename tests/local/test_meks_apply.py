@@ -141,7 +141,7 @@ def test_no_is_an_answer(run, platform, client):
 
 def test_placeholders_are_refused(run, access, loaded, platform):
     """The remedy is the command that gets what is missing."""
-    with pytest.raises(Failure, match=r"MEKS-0725 placeholders .*cdk deploy --all.*make synth"):
+    with pytest.raises(Failure, match=r"MEKS-0725 placeholders .*meks deploy.*make synth"):
         run(previews=False)
     remote = Access(access.client, is_local=False)
     with pytest.raises(Failure, match="MEKS-0725"):
