@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.allocator import ALLOCATOR, misspelt_option
 from megatron_eks.catalog.environment import (
     POLICIES,
     PREFIXES,
@@ -133,6 +134,9 @@ def _by_value(name: str, value: str) -> Policy | None:
         return _refused("without the EFA plugin NCCL uses TCP")
     if name.endswith("NCCL_ASYNC_ERROR_HANDLING") and value == "0":
         return _refused("a lost rank leaves all others waiting")
+    if name in ALLOCATOR and (slip := misspelt_option(value)):
+        wrong, right = slip
+        return _refused(f"torch has no option {wrong!r}", f"did you mean {right}?")
     return None
 
 

@@ -4,11 +4,13 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.environment import IMAGE_VARIABLES, POLICIES, Policy, Verdict
+from megatron_eks.catalog.allocator import ALLOCATOR, options
+from megatron_eks.catalog.environment import IMAGE_VARIABLES, POLICIES, REMOVE, Policy, Verdict
 from megatron_eks.catalog.environment_verdicts import Context, judge
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.config.job import FsdpJob, MegatronRun
+from megatron_eks.config.job import FsdpJob, GpuJob, MegatronRun
+from megatron_eks.plan.jobs.environment import collectives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +25,18 @@ _CLOSE = 0.9
 # MAX_ARG_STRLEN of Linux, less the sign between name and value and the final zero: execve(2).
 _LONGEST = 131072 - 2
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# What the plan sets, by every name that the programs know it by.
+_SEGMENTS = "expandable_segments:True"
+_BUFFERS = frozenset({"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"})
+_PLANNED = {
+    **collectives(""),
+    **dict.fromkeys(_BUFFERS, collectives("")["TORCH_NCCL_TRACE_BUFFER_SIZE"]),
+    "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+    "TORCH_FR_DUMP_ON_TIMEOUT": "1",
+}
+# NCCL user guide, "NCCL_DEBUG"; NCCL compares without regard to case.
+_TALKATIVE, _QUIET = frozenset({"INFO", "TRACE"}), frozenset({"VERSION", "WARN"})
 
 _VERDICTS = {
     Verdict.SET: (Code.ENVIRONMENT_REFUSED, Level.ERROR),
@@ -49,6 +63,8 @@ def check_variables(
             yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
             continue
         policy = _judge(name, value, context)
+        if policy.verdict is Verdict.SET:
+            policy = _beside_plan(job, name, value, instance) or policy
         if policy.verdict in _VERDICTS:
             code, level = _VERDICTS[policy.verdict]
             yield Finding(code, path, f"{name}: {policy.reason}", policy.instead, level)
@@ -84,3 +100,37 @@ def _judge(name: str, value: str, context: Context) -> Policy:
     remedy = f"did you mean {close[0]}?" if close else ""
     wrong = Policy(Verdict.ADVISED_AGAINST, "no library reads this name", remedy)
     return wrong if close else policy
+
+
+def _beside_plan(
+    job: "Job", name: str, value: str, instance: "InstanceType | None"
+) -> Policy | None:
+    """Judge what the plan sets too, where the job file's value breaks nothing."""
+    if not isinstance(job, GpuJob):
+        return None
+    if _PLANNED.get(name) == value or (name in ALLOCATOR and options(value) == options(_SEGMENTS)):
+        return _harmless("the plan sets it to this already")
+    if name in _BUFFERS and value.isdigit() and int(value) > 0:
+        return _harmless(f"the plan sets it to {_PLANNED[name]}, which shows what ranks did last")
+    if name == "NCCL_DEBUG":
+        return _log_level(job, value, instance)
+    return None
+
+
+def _log_level(job: GpuJob, value: str, instance: "InstanceType | None") -> Policy | None:
+    """Judge how much NCCL logs: `assets/programs/watch.py` reads there that EFA is in use.
+
+    It ends ranks that say nothing, and looks only where a job on several nodes has EFA.
+    """
+    if value.upper() in _TALKATIVE:
+        return _harmless("INFO says all that the start-up guard reads")
+    if value.upper() not in _QUIET:
+        return None
+    if job.nodes > 1 and (instance is None or instance.efa_interfaces):
+        reason = f"at {value} NCCL does not say that it uses EFA, and the start-up guard ends ranks"
+        return Policy(Verdict.REFUSED, reason, REMOVE)
+    return _harmless(f"at {value} NCCL's log does not say which network it uses")
+
+
+def _harmless(reason: str) -> Policy:
+    return Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)

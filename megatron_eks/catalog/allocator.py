@@ -1,0 +1,40 @@
+"""The options of torch's allocator of GPU memory, which one environment variable holds.
+
+Sources: PyTorch, "CUDA semantics", "Optimizing memory usage with PYTORCH_CUDA_ALLOC_CONF"; the
+strings of libc10 2.15, which ends the program at any other option ("Unrecognized key"). Read
+2026-11.
+"""
+
+import re
+from difflib import get_close_matches
+
+ALLOCATOR = frozenset({"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"})
+"""The variable and its old name."""
+
+_OPTIONS = (
+    *("backend", "expandable_segments", "garbage_collection_threshold"),
+    *("graph_capture_record_stream_reuse", "large_segment_size_mb", "max_non_split_rounding_mb"),
+    *("max_split_size_mb", "per_process_memory_fraction", "pinned_free_catch_all"),
+    *("pinned_max_cached_size_mb", "pinned_max_round_threshold_mb", "pinned_num_register_threads"),
+    *("pinned_reserve_segment_size_mb", "pinned_use_background_threads"),
+    *("pinned_use_cuda_host_register", "release_lock_on_cudamalloc", "roundup_power2_divisions"),
+    "throw_on_cudamalloc_oom",
+)
+# Options that differ by a slip; another torch may have options that this one has not.
+_CLOSE = 0.9
+
+
+def options(value: str) -> dict[str, str]:
+    """Split `a:1,b:[256:1,512:2]` into its options; commas in brackets belong to a value."""
+    words = re.split(r",(?![^\[]*\])", value)
+    pairs = (word.partition(":") for word in words if word.strip())
+    return {name.strip(): chosen.strip() for name, _, chosen in pairs}
+
+
+def misspelt_option(value: str) -> tuple[str, str] | None:
+    """Return the first option that torch does not have, and the one that was meant."""
+    for name in options(value):
+        close = [] if name in _OPTIONS else get_close_matches(name, _OPTIONS, 1, _CLOSE)
+        if close:
+            return name, close[0]
+    return None
