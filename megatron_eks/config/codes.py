@@ -71,6 +71,7 @@ class Code(StrEnum):
     LUSTRE_REPOSITORY = "MEKS-0250"
     LUSTRE_PER_ZONE = "MEKS-0251"
     ANOTHER_REGION = "MEKS-0252"
+    TOKEN_IN_FILE = "MEKS-0253"  # noqa: S105 -- the number of a finding
     UNKNOWN_ZONE = "MEKS-0273"
     TOO_MANY_RANGES = "MEKS-0274"
     ROLE = "MEKS-0275"

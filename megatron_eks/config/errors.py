@@ -1,5 +1,6 @@
 """Findings: every problem the project can report, with its place and a remedy."""
 
+import re
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 Path = tuple[str | int, ...]
+
+TOKEN = re.compile(r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}")
+"""A token of Hugging Face; theirs have 34 letters and digits."""
 
 
 class Level(StrEnum):
@@ -35,6 +39,12 @@ class Finding:
     level: Level = Level.ERROR
     file: str = ""
     line: int = 0
+
+    def __post_init__(self) -> None:
+        """Keep tokens out of every message: findings end in logs and reviews."""
+        if "hf_" in f"{self.found}{self.remedy}":
+            object.__setattr__(self, "found", TOKEN.sub("hf_…", self.found))
+            object.__setattr__(self, "remedy", TOKEN.sub("hf_…", self.remedy))
 
     def at(self, file: str, line: int) -> "Finding":
         """Return the same finding placed in a file."""

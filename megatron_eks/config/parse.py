@@ -7,7 +7,7 @@ from pydantic import BaseModel, ValidationError
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices
+from megatron_eks.config.errors import TOKEN, Finding, Path, choices
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.model import FORMATS
 from megatron_eks.config.prediction import PredictionFile
@@ -60,6 +60,9 @@ def _parse(
     findings = list(document.findings)
     if not isinstance(document.value, dict):
         return None, findings
+    tokens = list(_tokens(document.value))
+    findings += document.locate(tokens)
+    places = {finding.path for finding in tokens}
     try:
         # JSON mode: a list may become a tuple and a string a date, and nothing else is coerced.
         parsed = model.model_validate_json(json.dumps(document.value))
@@ -69,8 +72,23 @@ def _parse(
             for detail in error.errors(include_url=False)
             if not _only_invalid_items(detail)
         )
-        return None, [*findings, *document.locate(translated)]
+        others = (finding for finding in translated if finding.path not in places)
+        return None, [*findings, *document.locate(others)]
     return parsed, [*findings, *document.locate(refused(parsed))]
+
+
+def _tokens(value: "Json", path: Path = ()) -> "Iterator[Finding]":
+    """Yield where a token itself stands, instead of the name of the Secret that holds it."""
+    if isinstance(value, str) and TOKEN.search(value):
+        found = "a token of Hugging Face stands in this file: hf_…"
+        remedy = "revoke it, put a new one into a Kubernetes Secret, and name that in token_secret"
+        yield Finding(Code.TOKEN_IN_FILE, path, found, remedy)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _tokens(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _tokens(item, (*path, index))
 
 
 def _translate(

@@ -9,7 +9,7 @@ from megatron_eks.catalog.environment import IMAGE_VARIABLES, POLICIES, REMOVE, 
 from megatron_eks.catalog.environment_verdicts import Context, judge
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.config.job import FsdpJob, GpuJob, MegatronRun
+from megatron_eks.config.job import FsdpJob, GpuJob, MegatronRun, NcclTestJob
 from megatron_eks.plan.jobs.environment import collectives
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ def _log_level(job: GpuJob, value: str, instance: "InstanceType | None") -> Poli
         return _harmless("INFO says all that the start-up guard reads")
     if value.upper() not in _QUIET:
         return None
-    if job.nodes > 1 and (instance is None or instance.efa_interfaces):
+    guarded = job.nodes > 1 and not isinstance(job, NcclTestJob)
+    if guarded and (instance is None or instance.efa_interfaces):
         reason = f"at {value} NCCL does not say that it uses EFA, and the start-up guard ends ranks"
         return Policy(Verdict.REFUSED, reason, REMOVE)
     return _harmless(f"at {value} NCCL's log does not say which network it uses")
