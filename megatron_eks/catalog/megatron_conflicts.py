@@ -30,6 +30,13 @@ ALWAYS: dict[str, Conflict] = {
     "lr_decay_samples": _SAMPLES,
     "lr_warmup_samples": _SAMPLES,
     "step_batch_size_schedule": Conflict("global_batch_size is set", "remove it"),
+    # megatron/core/num_microbatches_calculator.py warns that it is deprecated, and drops it.
+    "rampup_batch_size": Conflict(
+        "this Megatron ignores it, and the batch never grows", "remove it"
+    ),
+    "yaml_cfg": Conflict(
+        "Megatron takes the file instead of the plan's arguments", "use the job file's keys"
+    ),
     "mock_data": _DATA,
     "train_data_path": _DATA,
     "valid_data_path": _DATA,

@@ -1,5 +1,6 @@
 """Whether Megatron's parser would take the arguments that a job file adds."""
 
+from difflib import get_close_matches
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
     from megatron_eks.config.job import MegatronJob
 
+
+# Names that differ by a slip: most of Megatron's have words in common.
+_CLOSE = 0.8
 
 # What only some job files lead to, so that it does not stand among the arguments of the others.
 BY_KEY = (
@@ -89,5 +93,6 @@ def _planned(job: "MegatronJob") -> "Iterator[str]":
 
 
 def _similar(name: str) -> str:
-    hint, _, _ = choices(name, OPTIONS).partition("known: ")
-    return hint.strip() or "see `pretrain_gpt.py --help`"
+    longer = sorted(option for option in OPTIONS if option.startswith(name))
+    close = longer or get_close_matches(name, OPTIONS, 1, _CLOSE)
+    return f"did you mean {close[0]!r}?" if close else "see `pretrain_gpt.py --help`"

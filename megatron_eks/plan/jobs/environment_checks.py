@@ -68,6 +68,22 @@ def check_variables(
         if policy.verdict in _VERDICTS:
             code, level = _VERDICTS[policy.verdict]
             yield Finding(code, path, f"{name}: {policy.reason}", policy.instead, level)
+    if isinstance(job, GpuJob) and instance is not None:
+        yield from _threads(job, instance)
+
+
+def _threads(job: GpuJob, instance: "InstanceType") -> "Iterator[Finding]":
+    """Yield more OpenMP threads of all ranks than the node runs at once."""
+    value = job.runtime.env.get("OMP_NUM_THREADS", "")
+    ranks = job.gpus_per_node or instance.gpus
+    if value.isdecimal() and int(value) * ranks > instance.vcpus:
+        found = (
+            f"OMP_NUM_THREADS: {value} for each of {ranks} ranks, and a {instance.name} has "
+            f"{instance.vcpus} vCPUs"
+        )
+        path: Path = ("runtime", "env", "OMP_NUM_THREADS")
+        remedy = f"use at most {max(1, instance.vcpus // ranks)}"
+        yield Finding(Code.ENVIRONMENT_ADVISED_AGAINST, path, found, remedy, Level.WARNING)
 
 
 def _context(job: "Job", cluster: "ClusterConfig", instance: "InstanceType | None") -> Context:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.job import JobPlan
 
+_BITS = 8
+_HOPPER = 9
+
 
 def check(job: "NcclTestJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     """Yield what keeps the test from measuring anything."""
@@ -37,11 +40,37 @@ def check(job: "NcclTestJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
             found = f"no published all-reduce of {pool.instance_type} to take a pass mark from"
             remedy = "give one of your own, or the test passes whatever it measures"
             yield Finding(Code.UNKNOWN_FACT, ("pass_busbw_gb_s",), found, remedy, Level.WARNING)
+        yield from _reachable(job, INSTANCES[pool.instance_type])
         gpu = INSTANCES[pool.instance_type].gpu
         room = capacity_bytes(INSTANCES[pool.instance_type])
         if job.max_bytes > room:
             found = f"{job.max_bytes / GIB:.1f} GiB do not fit {gpu.name}"
             yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, f"use at most {room}")
+
+
+def _reachable(job: "NcclTestJob", instance: "InstanceType") -> "Iterator[Finding]":
+    """Yield a mark that no all-reduce can reach, whatever algorithm NCCL chooses.
+
+    Each byte goes to other nodes 2 (n-1)/n times at least, and is counted 2 (r-1)/r times for r
+    ranks (nccl-tests, doc/PERFORMANCE.md). Inside a node NVLink SHARP, since Hopper, sends once.
+    """
+    mark, ranks = job.pass_busbw_gb_s, job.nodes * gpus_per_node(job, instance)
+    if mark is None or ranks == 1:
+        return
+    counted = 2 * (ranks - 1) / ranks
+    if job.nodes > 1:
+        if not instance.efa_interfaces:
+            return  # Small types have bursts above what is written of them.
+        name, speed = "network", instance.network_gbps / _BITS
+        limit = speed * counted / (2 * (job.nodes - 1) / job.nodes)
+    else:
+        name, speed = "NVLink", instance.nvlink_gb_s / 2
+        limit = speed * (counted if instance.gpu.cuda_major >= _HOPPER else 1)
+    if 0 < limit < mark:
+        of = f"{speed:g} GB/s of {name} of {instance.name}"
+        found = f"{mark:g} GB/s, and {of} make {limit:.0f} at most"
+        remedy = "use about three quarters of that, or leave it out"
+        yield Finding(Code.OUT_OF_RANGE, ("pass_busbw_gb_s",), found, remedy)
 
 
 def plan(job: "NcclTestJob", cluster: "ClusterPlan", images: Images) -> "JobPlan":
