@@ -1,8 +1,11 @@
 """Whether a recipe of Megatron-Bridge and its overrides agree with the rest of the job file."""
 
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.bridge_fields import FIELDS
+from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -49,11 +52,19 @@ Other values that the job file sets may be overridden. Names: `assets/programs/b
 # `model.cross_entropy_fusion_impl: te` is what Megatron-LM's validate_args calls unstable.
 _UNSTABLE = ("model.cross_entropy_fusion_impl", "te")
 
+# Recipes that differ by a slip. An image of one's own may have later ones: a warning.
+_CLOSE, _CLOSE_FIELD = 0.85, 0.9
+
 
 def check_recipe(job: "MegatronBridgeJob") -> "Iterator[Finding]":
     """Yield a recipe of another model, and overrides that the plan does not know of."""
     preset = job.model.preset if isinstance(job.model, ModelSpec) else job.model
-    if preset and not _plain(job.recipe).startswith(_plain(preset)):
+    if job.recipe not in RECIPES:
+        close = get_close_matches(job.recipe, RECIPES, 1, _CLOSE)
+        found = f"Megatron-Bridge 0.5 to 0.7 has no recipe {job.recipe}"
+        remedy = f"did you mean {close[0]}?" if close else "see megatron.bridge.recipes"
+        yield Finding(Code.RECIPE, ("recipe",), found, remedy, Level.WARNING)
+    elif preset and not _plain(job.recipe).startswith(_plain(preset)):
         found = f"{job.recipe} is no recipe of {preset} by its name"
         remedy = "name the recipe of this model; the program compares them before it trains"
         yield Finding(Code.RECIPE, ("recipe",), found, remedy, Level.WARNING)
@@ -68,6 +79,20 @@ def check_recipe(job: "MegatronBridgeJob") -> "Iterator[Finding]":
         elif (name, value) == _UNSTABLE:
             found = "Megatron refuses it as unstable"
             yield Finding(Code.OVERRIDE, path, found, "use native")
+        else:
+            yield from _field(name)
+
+
+def _field(name: str) -> "Iterator[Finding]":
+    """Yield a field that looks like a slip of another; an image may have later ones."""
+    block, _, field = name.partition(".")
+    known = FIELDS.get(block, frozenset())
+    close = [] if field in known else get_close_matches(field, known, 1, _CLOSE_FIELD)
+    if close:
+        path: Path = ("overrides", name)
+        remedy = f"did you mean {block}.{close[0]}?"
+        found = f"{block} has no {field}"
+        yield Finding(Code.OVERRIDE, path, found, remedy, Level.WARNING)
 
 
 def _plain(name: str) -> str:

@@ -1,0 +1,104 @@
+"""The fields of the blocks of a Megatron-Bridge configuration that overrides name.
+
+Sources: megatron/bridge/training/config.py of NVIDIA-NeMo/Megatron-Bridge (v0.6.0 and 067f987) and
+the classes of NVIDIA/Megatron-LM (core_v0.19.0 and d98e8a6) below it; generated, do not edit. Not
+here: model and dataset, whose classes differ from recipe to recipe.
+"""
+
+_TABLE = """
+checkpoint: also_save_hf_checkpoint async_ckpt_cpu_priority async_ckpt_io_priority
+  async_ckpt_use_cpu_shm async_save async_strategy async_write_results_mp_mode
+  auto_detect_ckpt_format ckpt_assume_constant_structure ckpt_convert_format ckpt_convert_save
+  ckpt_convert_update_legacy_dist_opt_format ckpt_format ckpt_fully_parallel_load_exchange_algo
+  ckpt_fully_parallel_load_per_rank_objects ckpt_fully_parallel_load_process_group
+  ckpt_fully_parallel_save_process_group ckpt_load_validate_sharding_integrity
+  ckpt_pg_tensors_cache_create ckpt_pg_tensors_cache_path ckpt_step custom_manager_class
+  dist_ckpt_optim_fully_reshardable dist_ckpt_save_pre_mcore_014 dist_ckpt_strictness
+  dist_ckpt_workers distrib_optim_fully_reshardable_mem_efficient exit_on_missing_checkpoint
+  finetune fully_parallel_load fully_parallel_save hf_distributed_save hf_save_every_n_ranks
+  hf_source_path hf_trust_remote_code load load_main_params_from_ckpt load_optim load_rng
+  most_recent_k non_persistent_ckpt_type non_persistent_global_ckpt_dir
+  non_persistent_local_ckpt_algo non_persistent_local_ckpt_dir non_persistent_save_interval
+  pretrained_checkpoint replication replication_factor replication_jump save
+  save_activations_interval save_dgrads_interval save_interval save_optim save_params_interval
+  save_retain_interval save_rng save_tokenizer_assets save_tokens_per_expert_interval
+  save_wgrads_interval storage_writers_per_rank stream_ckpt_dequant strict_fsdp_dtensor_load
+  use_checkpoint_args use_mp_args_from_checkpoint_args use_persistent_ckpt_worker
+  use_tokenizer_model_from_checkpoint_args verify_integrity
+ddp: align_param_gather average_in_collective bucket_size check_for_large_grads
+  check_for_nan_in_grad data_parallel_sharding_strategy delay_wgrad_compute
+  disable_symmetric_registration fp4_param_gather fp8_param_gather
+  fsdp_all_gather_in_start_param_sync fsdp_db_use_persist_buf_on_alloc_fail fsdp_double_buffer
+  fsdp_manual_registration grad_reduce_in_fp32 gradient_reduce_div_fusion keep_fp8_transpose_cache
+  megatron_fsdp_cuda_graph_mode megatron_fsdp_enable_fine_grained_param_gather
+  megatron_fsdp_grad_comm_dtype megatron_fsdp_main_grads_dtype megatron_fsdp_main_params_dtype
+  megatron_fsdp_max_pool_double_buffer megatron_fsdp_use_decoupled_grad megatron_fsdp_version
+  nccl_ub num_buckets num_distributed_optimizer_instances outer_dp_sharding_strategy
+  overlap_grad_reduce overlap_param_gather pad_buckets_for_high_nccl_busbw
+  param_name_patterns_for_fp32_local_accumulation reduce_scatter_with_fp32_accumulation
+  reuse_grad_buf_for_mxfp8_param_ag suggested_communication_unit_size use_custom_fsdp
+  use_distributed_optimizer use_megatron_fsdp
+dist: align_grad_reduce disable_jit_fuser distributed_backend distributed_timeout_minutes
+  distributed_timeout_seconds_after_init enable_megatron_core_experimental
+  eval_context_parallel_size external_gpu_device_mapping flight_recorder_dump_on_timeout
+  flight_recorder_dump_path flight_recorder_extra_dump_on_exec flight_recorder_include_only_active
+  flight_recorder_include_stack_trace flight_recorder_trace_buffer_size high_priority_stream_groups
+  lazy_mpu_init local_rank nccl_communicator_config_path sharp_enabled_group use_decentralized_pg
+  use_gloo_process_groups use_megatron_fsdp use_sharp use_torch_fsdp2 use_tp_pp_dp_mapping
+logger: barrier_with_L1_time comet_api_key comet_experiment_name comet_project comet_tags
+  comet_workspace filter_warnings log_device_memory_used log_energy log_interval
+  log_l2_norm_grad_to_tensorboard log_loss_scale_to_tensorboard log_max_attention_logit
+  log_memory_interval log_memory_to_tensorboard log_num_zeros_in_grad log_params_norm log_progress
+  log_runtime_to_tensorboard log_throughput log_throughput_to_tensorboard log_timers_to_tensorboard
+  log_validation_ppl_to_tensorboard log_world_size_to_tensorboard logging_level memory_keys
+  mlflow_description mlflow_experiment mlflow_log_artifacts mlflow_run_name mlflow_tags
+  mlflow_tracking_uri modules_to_filter moe_routing_trace_capture_hidden_states
+  moe_routing_trace_capture_logits moe_routing_trace_dump_weights
+  moe_routing_trace_max_training_iters moe_routing_trace_path runtime_time_unit save_config_filepath
+  set_level_for_all_loggers skip_train_metrics_log tensorboard_dir tensorboard_log_interval
+  tensorboard_queue_size throughput_window_size timing_log_level timing_log_option wandb_entity
+  wandb_exp_name wandb_project wandb_save_dir
+optimizer: adam_beta1 adam_beta2 adam_eps adaptive_muon_beta2 adaptive_muon_eps
+  adaptive_muon_moment2_method apply_wd_to_qk_layernorm barrier_with_L1_time bf16 clip_grad
+  config_logger_dir decoupled_lr decoupled_min_lr decoupled_weight_decay exp_avg_dtype
+  exp_avg_sq_dtype fp16 fp8_recipe grad_norm_skip_threshold hysteresis initial_loss_scale lion_beta1
+  lion_beta2 log_num_zeros_in_grad loss_scale loss_scale_window lr main_grads_dtype
+  main_params_dtype min_loss_scale min_lr muon_coefficient_type muon_extra_scale_factor
+  muon_fp32_matmul_prec muon_momentum muon_nesterov muon_num_ns_steps muon_scalar_optimizer
+  muon_scale_mode muon_split_qkv muon_tp_mode muon_use_syrk optimizer optimizer_cpu_offload
+  optimizer_cuda_graph optimizer_offload_fraction overlap_cpu_optimizer_d2h_h2d overlap_param_gather
+  overlap_param_gather_with_optimizer_step params_dtype pin_cpu_grads pin_cpu_params
+  reuse_grad_buf_for_mxfp8_param_ag sgd_momentum soap_precondition_frequency soap_shampoo_beta
+  soap_use_kl_shampoo store_param_remainders timers use_distributed_optimizer
+  use_layer_wise_distributed_optimizer use_precision_aware_optimizer
+  use_torch_optimizer_for_cpu_offload weight_decay
+profiling: memory_snapshot_path nvtx_ranges profile_ranks profile_step_end profile_step_start
+  pytorch_profiler_collect_callstack pytorch_profiler_collect_chakra pytorch_profiler_collect_shapes
+  record_memory_history record_shapes use_nsys_profiler use_pytorch_profiler
+rng: data_parallel_random_init inference_rng_tracker seed te_rng_tracker
+scheduler: end_weight_decay lr_decay_iters lr_decay_samples lr_decay_steps lr_decay_style
+  lr_warmup_fraction lr_warmup_init lr_warmup_iters lr_warmup_samples lr_warmup_steps
+  lr_wsd_decay_iters lr_wsd_decay_samples lr_wsd_decay_style max_steps no_weight_decay_cond_type
+  override_opt_param_scheduler start_weight_decay use_checkpoint_opt_param_scheduler wd_incr_steps
+  weight_decay_incr_style wsd_decay_steps
+train: check_optimizer_step_success check_weight_hash_across_dp_replicas_interval
+  decrease_batch_size_if_needed empty_unused_memory_level eval_interval eval_iters
+  exit_duration_in_mins exit_interval exit_signal exit_signal_handler
+  exit_signal_handler_for_dataloader exit_signal_handler_for_training global_batch_size
+  gpu_sniff_test_interval iterations_to_skip manual_gc manual_gc_eval manual_gc_interval
+  micro_batch_size num_epochs rampup_batch_size skip_sync_grad_norm_across_mp skip_train
+  step_batch_size_schedule train_iters train_samples train_sync_interval
+validation: eval_global_batch_size eval_interval eval_iters eval_micro_batch_size full_validation
+  multiple_validation_sets skip_train start_eval_at_iter test_mode validation_set_names
+"""
+
+
+def _read(table: str) -> dict[str, frozenset[str]]:
+    fields: dict[str, frozenset[str]] = {}
+    for block in table.strip().replace("\n  ", " ").splitlines():
+        name, _, names = block.partition(": ")
+        fields[name] = frozenset(names.split())
+    return fields
+
+
+FIELDS: dict[str, frozenset[str]] = _read(_TABLE)
