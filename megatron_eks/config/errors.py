@@ -81,7 +81,7 @@ class ConfigError(Exception):
 def dotted(path: Path) -> str:
     """Write a path as users read it: `gpu_pools[0].instance_type`; a dot for the whole file."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".") or "."
+    return TOKEN.sub("hf_…", text).removeprefix(".") or "."
 
 
 def has_errors(findings: "Iterable[Finding]") -> bool:

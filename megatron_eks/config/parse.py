@@ -79,13 +79,14 @@ def _parse(
 
 def _tokens(value: "Json", path: Path = ()) -> "Iterator[Finding]":
     """Yield where a token itself stands, instead of the name of the Secret that holds it."""
-    if isinstance(value, str) and TOKEN.search(value):
+    key = str(path[-1]) if path else ""
+    if TOKEN.search(key) or (isinstance(value, str) and TOKEN.search(value)):
         found = "a token of Hugging Face stands in this file: hf_…"
         remedy = "revoke it, put a new one into a Kubernetes Secret, and name that in token_secret"
         yield Finding(Code.TOKEN_IN_FILE, path, found, remedy)
     elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _tokens(item, (*path, key))
+        for name, item in value.items():
+            yield from _tokens(item, (*path, name))
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _tokens(item, (*path, index))
