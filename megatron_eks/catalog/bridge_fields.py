@@ -1,7 +1,7 @@
 """The fields of the blocks of a Megatron-Bridge configuration that overrides name.
 
 Sources: megatron/bridge/training/config.py of NVIDIA-NeMo/Megatron-Bridge (v0.6.0 and 067f987) and
-the classes of NVIDIA/Megatron-LM (core_v0.19.0 and d98e8a6) below it; generated, do not edit. Not
+the classes of NVIDIA/Megatron-LM (core_v0.19.0 and d98e8a6) below it; read on 2026-11-21. Not
 here: model and dataset, whose classes differ from recipe to recipe.
 """
 

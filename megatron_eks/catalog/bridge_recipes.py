@@ -1,7 +1,7 @@
 """Every recipe of Megatron-Bridge that `train_bridge` finds by its name.
 
 Source: NVIDIA-NeMo/Megatron-Bridge, names that end in `_config` in the __init__.py files below
-src/megatron/bridge/recipes, of v0.5.1, v0.6.0 and 067f987 (0.7, 2026-08); generated, do not edit.
+src/megatron/bridge/recipes, of v0.5.1, v0.6.0 and 067f987 (0.7, 2026-08); read on 2026-11-21.
 """
 
 _NAMES = """
