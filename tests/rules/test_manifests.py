@@ -19,7 +19,7 @@ from tests.rules import cases
 
 CASES = [
     case
-    for table in ("pods", "pod_fields", "pod_shape", "training", "variables", "launches", "starts")
+    for table in ("pods", "pod_fields", "pod_shape", "training", "variables", "launches", "starts", "layouts")
     for case in cases.read(f"tables/{table}.yaml")
 ]
 _JOB_TABLES = ("pytorch_jobs", "fields", "job_values")
