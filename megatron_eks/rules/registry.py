@@ -20,6 +20,7 @@ from megatron_eks.rules import (
     manifest_values,
     megatron_layouts,
     megatron_runs,
+    network_names,
     networks,
     node_groups,
     node_start,
@@ -197,5 +198,6 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     workload_set.services,
     workload_set.selectors,
     workload_set.ranks_cut_off,
+    network_names.names_out_of_reach,
     workload_set.pod_security,
 )
