@@ -76,6 +76,7 @@ _OBJECTS: dict[str, tuple[Field, ...]] = {
         Field(("reclaimPolicy",), one_of("Delete", "Retain")),
         Field(("volumeBindingMode",), one_of("Immediate", "WaitForFirstConsumer")),
     ),
+    "PriorityClass": (Field(("preemptionPolicy",), one_of("Never", "PreemptLowerPriority")),),
     "NetworkPolicy": (Field(("spec", "policyTypes", ANY), one_of("Egress", "Ingress")),),
     "Namespace": tuple(Field(path, _LEVEL) for path in _MODES),
     "Service": (

@@ -28,6 +28,7 @@ _PAGES = ("2Mi", "1Gi")
 _OF_A_CONTAINER = frozenset({"cpu", "ephemeral-storage", "memory"})
 # Names that NVIDIA's plugin gives to parts of a GPU.
 _PARTS = ("nvidia.com/gpu.shared", "nvidia.com/mig-")
+_EFA_ELSEWHERE = re.compile(r"[a-z0-9.-]*(amazon|aws)[a-z0-9.-]*/efa")
 _CLOSE = 0.85
 
 
@@ -142,6 +143,13 @@ def resources(manifest: Manifest) -> Iterator[Finding]:
                         yield from _resource(container, kind, name)
 
 
+def nearly_a_device(name: str) -> list[str]:
+    """Return the device that a resource's name nearly is, if any."""
+    if _EFA_ELSEWHERE.fullmatch(name.lower()):
+        return [EFA]
+    return get_close_matches(name.lower(), (GPU, EFA), 1, _CLOSE)
+
+
 def _resource(container: Container, kind: str, name: str) -> Iterator[Finding]:
     path = (*container.path, "resources", kind, name)
     if name.startswith(HUGEPAGES) and name.removeprefix(HUGEPAGES) not in _PAGES:
@@ -152,7 +160,7 @@ def _resource(container: Container, kind: str, name: str) -> Iterator[Finding]:
         return
     if name in (GPU, EFA):
         return
-    close = get_close_matches(name.lower(), (GPU, EFA), 1, _CLOSE)
+    close = nearly_a_device(name)
     did_you_mean = f"did you mean {close[0]}?" if close else "name its domain: nvidia.com/gpu"
     if "/" not in name:
         found = f"Kubernetes has no resource {shown(name)} of a container, and refuses the pod"

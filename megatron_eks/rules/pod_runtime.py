@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.load import Json
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import EFA, GPU, Manifest, Pod
 
@@ -11,6 +12,12 @@ _SEVERAL = 2
 # A relative path is a mistake of its own.
 _SHARED_MEMORY = frozenset({"/dev/shm", "/dev/shm/", "dev/shm"})  # noqa: S108 -- inside a container
 _HOST_ROOTS = frozenset({"cluster-admin"})
+_EVERYBODY = frozenset(
+    {
+        *("system:anonymous", "system:authenticated", "system:serviceaccounts"),
+        "system:unauthenticated",
+    }
+)
 
 
 def job_fields(manifest: Manifest) -> Iterator[Finding]:
@@ -115,16 +122,18 @@ def _has_claims(pod: Pod) -> bool:
 
 
 def broad_rights(manifest: Manifest) -> Iterator[Finding]:
-    """Warn of service accounts that may do everything.
+    """Warn of subjects that may do everything.
 
     CIS EKS Benchmark 4.1.1 and 4.1.3; EKS Best Practices, "Employ least privileged access".
     """
     if manifest.kind in {"ClusterRoleBinding", "RoleBinding"}:
         role = mapping(manifest.body.get("roleRef")) or {}
         subjects = [mapping(each) or {} for each in items(manifest.body.get("subjects")) or []]
-        accounts = [each for each in subjects if each.get("kind") == "ServiceAccount"]
-        if text(role.get("name")) in _HOST_ROOTS and accounts:
-            found = "a service account with cluster-admin"
+        others = [each for each in subjects if not _is_of_the_system(each)]
+        accounts = any(each.get("kind") == "ServiceAccount" for each in others)
+        if text(role.get("name")) in _HOST_ROOTS and others:
+            who = "a service account" if accounts else "a user or group"
+            found = f"{who} with cluster-admin"
             remedy = "bind a role with the verbs that it needs"
             yield manifest.find(Code.BROAD_RIGHTS, ("roleRef",), found, remedy, Level.WARNING)
     if manifest.kind in {"ClusterRole", "Role"}:
@@ -135,3 +144,10 @@ def broad_rights(manifest: Manifest) -> Iterator[Finding]:
                 found, path = "every verb on every resource", ("rules", index)
                 remedy = "list the verbs and resources"
                 yield manifest.find(Code.BROAD_RIGHTS, path, found, remedy, Level.WARNING)
+
+
+def _is_of_the_system(subject: "dict[str, Json]") -> bool:
+    """Tell a user or group of Kubernetes itself; those that mean everybody are none."""
+    name = text(subject.get("name")) or ""
+    service = subject.get("kind") == "ServiceAccount"
+    return not service and name.startswith("system:") and name not in _EVERYBODY

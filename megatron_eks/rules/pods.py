@@ -10,6 +10,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.hardware import instance_types
 from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.pod_fields import nearly_a_device
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import EFA, GPU, HUGEPAGES, Container, Manifest, Pod
 
@@ -217,7 +218,14 @@ def efa_requested(manifest: Manifest) -> Iterator[Finding]:
         types = instance_types(pod)
         without = bool(types) and not any(each.efa_interfaces for each in types)
         other = any(_OTHER_BACKEND.search(each.line) for each in pod.containers)
-        claimed = pod.names(EFA) or items(pod.spec.get("resourceClaims"))
+        # A name with a slip is a finding of its own: such a pod stays Pending.
+        meant = any(
+            name != EFA and EFA in nearly_a_device(name)
+            for each in pod.containers
+            for kind in ("requests", "limits")
+            for name in each.amounts(kind)
+        )
+        claimed = pod.names(EFA) or items(pod.spec.get("resourceClaims")) or meant
         if not (claimed or without or other):
             found = f"GPUs of several pods and no {EFA}, so NCCL uses TCP between nodes"
             remedy = "request the node's EFA devices, where the instance type has any"

@@ -156,6 +156,7 @@ def lustre_volumes(together: ManifestSet) -> Iterator[Found]:
             found = f"unknown driver {shown(driver)}"
             yield _of_lustre(volume, (*path, "driver"), found, f"did you mean {close[0]}?")
         if driver != _FSX:
+            yield from _lustre_elsewhere(volume, driver)
             continue
         handle = text(csi.get("volumeHandle"))
         attributes = mapping(csi.get("volumeAttributes"))
@@ -171,6 +172,17 @@ def lustre_volumes(together: ManifestSet) -> Iterator[Found]:
             found = f"the address of {named[0]}, and the volume is {shown(handle)}"
             place = (*path, "volumeAttributes", "dnsname")
             yield _of_lustre(volume, place, found, "name one file system in both places")
+
+
+def _lustre_elsewhere(volume: Manifest, driver: str | None) -> Iterator[Found]:
+    """Refuse what only the driver for Lustre reads (aws-efs-csi-driver reads no address)."""
+    csi = mapping(volume.spec.get("csi")) or {}
+    attributes = mapping(csi.get("volumeAttributes")) or {}
+    for key in ("dnsname", "mountname") if driver == "efs.csi.aws.com" else ():
+        if key in attributes:
+            found = f"{key} of a Lustre file system, and the driver is that of EFS"
+            path = ("spec", "csi", "volumeAttributes", key)
+            yield _of_lustre(volume, path, found, f"use the driver {_FSX}, or remove it")
 
 
 def _of_lustre(volume: Manifest, path: Path, found: str, remedy: str) -> Found:

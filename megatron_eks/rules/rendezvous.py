@@ -44,7 +44,9 @@ def processes(manifest: Manifest) -> Iterator[Finding]:
 
 def _has_count(manifest: Manifest) -> bool:
     """Tell whether a flag says how many processes to start."""
-    flags = (flag for container in _main_containers(manifest) for _, flag, _ in _flags(container))
+    flags = (
+        flag for container in _main_containers(manifest) for _, flag, _ in launcher_flags(container)
+    )
     return "nproc-per-node" in flags
 
 
@@ -93,14 +95,15 @@ def rendezvous_flags(manifest: Manifest) -> Iterator[Finding]:
         for container in pod.containers:
             if container.is_init or not _may_launch(container):
                 continue
-            for path, flag, value in _flags(container):
+            for path, flag, value in launcher_flags(container):
                 if flag == "nproc-per-node":
                     yield from _other_count(manifest, path, value)
                 elif flag != "standalone" or nodes > 1:
                     yield _flag_found(manifest, path, flag, value, nodes)
 
 
-def _flags(container: Container) -> Iterator[tuple[Path, str, str]]:
+def launcher_flags(container: Container) -> Iterator[tuple[Path, str, str]]:
+    """Return torchrun's flags on a command line, each with its place and value."""
     words = container.words
     following = [word for _, word in words[1:]]
     for (path, word), next_word in zip(words, [*following, ""], strict=False):

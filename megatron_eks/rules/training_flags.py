@@ -11,7 +11,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.values import is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 
-_PROGRAM = re.compile(r"(^|/)pretrain_(gpt|mamba|t5|bert|vlm)\.py$")
+PROGRAM = re.compile(r"(^|/)pretrain_(gpt|mamba|t5|bert|vlm)\.py$")
 _SEPARATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "2>&1"})
 _TENSOR = "--tensor-model-parallel-size"
 _WRITTEN = frozenset({"--save", "--checkpoint-dir", "--checkpoint_dir", "--tensorboard-dir"})
@@ -78,21 +78,32 @@ def _containers(manifest: Manifest) -> Iterator[Container]:
 
 def _flags(container: Container) -> Iterator[tuple[Path, str, str]]:
     """Return the options after the name of Megatron's program, with their first value."""
-    seen = False
-    words = [(path, part) for path, word in container.words for part in _parts(word)]
+    words = megatron_words(container)
     following = [*(word for _, word in words[1:]), ""]
     for (path, word), after in zip(words, following, strict=False):
-        seen = (seen or _PROGRAM.search(word) is not None) and word not in _SEPARATORS
-        if seen and word.startswith("--"):
+        if word.startswith("--"):
             flag, _, value = word.partition("=")
             yield path, flag, value or after
+
+
+def megatron_words(container: Container) -> list[tuple[Path, str]]:
+    """Return the words from the name of Megatron's program to the end of its command."""
+    seen, found = False, []
+    for path, written in container.words:
+        for word in _parts(written):
+            seen = (seen or PROGRAM.search(word) is not None) and word not in _SEPARATORS
+            if seen:
+                found.append((path, word))
+    return found
 
 
 def _parts(word: str) -> list[str]:
     """Split a shell's script into words; a single word stays one."""
     if not any(char.isspace() for char in word):
         return [word]
+    # The end of a line ends the command.
+    lines = word.replace("\\\n", " ").replace("\n", "\n;\n")
     try:
-        return shlex.split(word.replace("\\\n", " "), comments=True)
+        return shlex.split(lines, comments=True)
     except ValueError:
-        return word.split()
+        return lines.split()

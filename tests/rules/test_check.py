@@ -205,7 +205,7 @@ def test_texts_for_template_engines_are_ignored(tmp_path):
     (chart / "templates").mkdir(parents=True)
     (chart / "Chart.yaml").write_text("apiVersion: v2\nname: chart\n")
     (chart / "templates" / "pod.yaml").write_text(BAD_POD)
-    (tmp_path / "pod.yaml").write_text(BAD_POD.replace("nginx", "nginx:1"))
+    (tmp_path / "pod.yaml").write_text(BAD_POD.replace("image: nginx", "image: nginx:1"))
     (tmp_path / "env.template").write_text("A=1\n: [")
     other = tmp_path / "other.yaml"
     other.write_text("{{ if .Values.on }}\nkind: Pod\n{{ end }}\n")

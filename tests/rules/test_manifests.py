@@ -17,10 +17,10 @@ from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
 from megatron_eks.rules.workloads import Manifest
 from tests.rules import cases
 
+_POD_TABLES = ("pods", "pod_fields", "pod_shape", "training", "variables")
+_START_TABLES = ("launches", "starts", "layouts")
 CASES = [
-    case
-    for table in ("pods", "pod_fields", "pod_shape", "training", "variables")
-    for case in cases.read(f"tables/{table}.yaml")
+    case for table in (*_POD_TABLES, *_START_TABLES) for case in cases.read(f"tables/{table}.yaml")
 ]
 _JOB_TABLES = ("pytorch_jobs", "fields", "job_values")
 JOB_CASES = [case for table in _JOB_TABLES for case in cases.read(f"tables/{table}.yaml")]
