@@ -62,6 +62,11 @@ def access_entries(templates: "TemplateSet") -> Iterator[Finding]:
     EKS User Guide, "Associate access policies with access entries"; EKS API, CreateAccessEntry.
     """
     for entry in templates.resources("AWS::EKS::AccessEntry"):
+        who = text(templates.default(entry.properties.get("PrincipalArn"), entry.file)) or ""
+        if re.match(r"arn:[a-z-]+:sts:", who):
+            found = f"{shown(who)} is a session, and EKS refuses the entry"
+            remedy = "name the role, arn:aws:iam::ACCOUNT:role/NAME"
+            yield entry.find(Code.ACCESS_ENTRY, ("PrincipalArn",), found, remedy)
         for index, group in enumerate(items(entry.properties.get("KubernetesGroups")) or []):
             name = text(group) or ""
             if name.startswith(_KEPT_GROUPS):
