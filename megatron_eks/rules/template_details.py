@@ -88,12 +88,13 @@ def _networks_of_vpcs(
     vpcs = {
         templates.target(subnet.properties.get("VpcId"), subnet.file): None for subnet in subnets
     }
-    return [
-        network
+    found = [
+        networks_of(vpc.properties.get("CidrBlock"), vpc, templates)
         for vpc in vpcs
         if vpc is not None and vpc.type == "AWS::EC2::VPC"
-        for network in networks_of(vpc.properties.get("CidrBlock"), vpc, templates)[:1]
     ]
+    # Where a mapping has several, nobody can tell which one it is.
+    return [networks[0] for networks in found if len(networks) == 1]
 
 
 def _network(value: Json) -> IPv4Network | None:
