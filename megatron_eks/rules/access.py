@@ -1,6 +1,7 @@
 """Rules over who may do what: access entries, trust, policies of repositories, buckets and keys."""
 
 import json
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.policies import ROLE, of_pods, statements, words
-from megatron_eks.rules.values import is_absent, items, mapping, shown, text
+from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth
 
 if TYPE_CHECKING:
     from megatron_eks.config.load import Json
@@ -19,8 +20,28 @@ _CLOSE = 0.9
 _ACCESS_POLICIES = (
     *("AmazonEKSAdminPolicy", "AmazonEKSAdminViewPolicy", "AmazonEKSAutoNodePolicy"),
     *("AmazonEKSClusterAdminPolicy", "AmazonEKSEditPolicy", "AmazonEKSSecretReaderPolicy"),
-    "AmazonEKSViewPolicy",
+    *("AmazonEKSViewPolicy", "AmazonEKSClusterInsightsPolicy", "AmazonEKSHybridPolicy"),
+    *("AmazonEKSBlockStoragePolicy", "AmazonEKSBlockStorageClusterPolicy"),
+    *("AmazonEKSComputePolicy", "AmazonEKSComputeClusterPolicy"),
+    *("AmazonEKSLoadBalancingPolicy", "AmazonEKSLoadBalancingClusterPolicy"),
+    *("AmazonEKSNetworkingPolicy", "AmazonEKSNetworkingClusterPolicy"),
 )
+_FOR_PEOPLE = (
+    *("AmazonEKSClusterAdminPolicy", "AmazonEKSAdminPolicy", "AmazonEKSAdminViewPolicy"),
+    *("AmazonEKSEditPolicy", "AmazonEKSViewPolicy"),
+)
+# Every documented name starts so; a newer one is not known here.
+_FAMILIES = ("AWSBackup", "AmazonEKS", "AmazonSageMaker", "AmazonSagemaker")
+# Policies of IAM, with what comes closest to them among those of EKS.
+_OF_IAM = {
+    "AdministratorAccess": "AmazonEKSClusterAdminPolicy",
+    "PowerUserAccess": "AmazonEKSEditPolicy",
+    "ReadOnlyAccess": "AmazonEKSViewPolicy",
+    "ViewOnlyAccess": "AmazonEKSViewPolicy",
+    "AmazonEKSClusterPolicy": "AmazonEKSClusterAdminPolicy",
+    "AmazonEKSWorkerNodePolicy": "AmazonEKSAutoNodePolicy",
+}
+_ACCESS_POLICY = re.compile(r'eks::aws:cluster-access-policy/(?P<name>[A-Za-z0-9_.-]+)["\]} ]*')
 _KEPT_GROUPS = ("system:", "eks:", "aws:", "amazon:", "iam:")
 _POLICY_OF_A_RESOURCE = (
     ("AWS::ECR::Repository", "RepositoryPolicyText"),
@@ -41,6 +62,11 @@ def access_entries(templates: "TemplateSet") -> Iterator[Finding]:
     EKS User Guide, "Associate access policies with access entries"; EKS API, CreateAccessEntry.
     """
     for entry in templates.resources("AWS::EKS::AccessEntry"):
+        who = text(templates.default(entry.properties.get("PrincipalArn"), entry.file)) or ""
+        if re.match(r"arn:[a-z-]+:sts:", who):
+            found = f"{shown(who)} is a session, and EKS refuses the entry"
+            remedy = "name the role, arn:aws:iam::ACCOUNT:role/NAME"
+            yield entry.find(Code.ACCESS_ENTRY, ("PrincipalArn",), found, remedy)
         for index, group in enumerate(items(entry.properties.get("KubernetesGroups")) or []):
             name = text(group) or ""
             if name.startswith(_KEPT_GROUPS):
@@ -56,16 +82,18 @@ def _access_policy(entry: "Resource", path: Path, body: "dict[str, Json]") -> It
     arn = body.get("PolicyArn")
     written = arn if isinstance(arn, str) else json.dumps(arn)
     name = written.rpartition("/")[2].strip('"]} ')
-    close = get_close_matches(name, _ACCESS_POLICIES, 1, _CLOSE)
+    alike = get_close_matches(name, _ACCESS_POLICIES, 1, _CLOSE)
+    close = _OF_IAM.get(name) or next(iter(alike), None)
+    whole = written[written.find("eks::aws:") :] if "eks::aws:" in written else ""
+    invented = _ACCESS_POLICY.fullmatch(whole) and not name.startswith(_FAMILIES)
     if ":iam:" in written and "eks::aws" not in written:
         found = "a policy of IAM, and an access entry takes those of EKS"
-        remedy = f"write arn:aws:eks::aws:cluster-access-policy/{close[0] if close else name}"
+        remedy = f"write arn:aws:eks::aws:cluster-access-policy/{close or 'AmazonEKSViewPolicy'}"
         yield entry.find(Code.ACCESS_ENTRY, (*path, "PolicyArn"), found, remedy)
-    elif close and name not in _ACCESS_POLICIES:
+    elif (close or invented) and name not in _ACCESS_POLICIES:
         found = f"EKS has no access policy {shown(name)}"
-        yield entry.find(
-            Code.ACCESS_ENTRY, (*path, "PolicyArn"), found, f"did you mean {close[0]}?"
-        )
+        remedy = f"did you mean {close}?" if close else f"use one of {', '.join(_FOR_PEOPLE)}"
+        yield entry.find(Code.ACCESS_ENTRY, (*path, "PolicyArn"), found, remedy)
     scope = mapping(body.get("AccessScope")) or {}
     if scope.get("Type") == "namespace" and items(scope.get("Namespaces")) == []:
         found = "a scope of namespaces that names none"
@@ -84,6 +112,9 @@ def open_policies(templates: "TemplateSet") -> Iterator[Finding]:
                     found = "everybody may do this, in any account"
                     path = (key, "Statement", index)
                     remedy = "name the account or the roles under Principal"
+                    if not is_absent(body.get("Condition")):
+                        found = f"{found}: aws:SecureTransport does not say who"
+                        remedy = "write Effect: Deny to refuse plain HTTP"
                     yield resource.find(Code.OPEN_TO_ALL, path, found, remedy)
 
 
@@ -111,7 +142,15 @@ def open_trust(templates: "TemplateSet") -> Iterator[Finding]:
 def _allows_everybody(body: "dict[str, Json]") -> bool:
     principal = body.get("Principal")
     everybody = "*" in (words(principal) or words((mapping(principal) or {}).get("AWS")))
-    return everybody and body.get("Effect") == "Allow" and is_absent(body.get("Condition"))
+    return everybody and body.get("Effect") == "Allow" and not _narrows(body.get("Condition"))
+
+
+def _narrows(condition: "Json") -> bool:
+    """Tell whether a condition may shut anybody out; one that asks for plain HTTP does not."""
+    operators = mapping(condition)
+    asked = mapping(operators.get("Bool")) if operators and operators.keys() == {"Bool"} else None
+    plain = {key.lower(): truth(value) for key, value in (asked or {}).items()}
+    return not is_absent(condition) and plain != {"aws:securetransport": False}
 
 
 def wide_policies(templates: "TemplateSet") -> Iterator[Finding]:
@@ -142,16 +181,24 @@ def identity_agent(templates: "TemplateSet") -> Iterator[Finding]:
 
     EKS User Guide, "Set up the Amazon EKS Pod Identity Agent": without it pods get no credentials.
     """
-    addons = [each.properties.get("AddonName") for each in templates.resources("AWS::EKS::Addon")]
-    named = len(addons) > 1 and all(isinstance(each, str) for each in addons)
+    addons = [
+        templates.default(each.properties.get("AddonName"), each.file)
+        for each in templates.resources("AWS::EKS::Addon")
+    ]
+    named = all(isinstance(each, str) for each in addons)
+    clusters = list(templates.resources("AWS::EKS::Cluster"))
+    # EKS Auto Mode brings the agent.
     automatic = any(
-        not is_absent(cluster.properties.get("ComputeConfig"))
-        for cluster in templates.resources("AWS::EKS::Cluster")
+        not is_absent(config) and truth((mapping(config) or {}).get("Enabled")) is not False
+        for config in (cluster.properties.get("ComputeConfig") for cluster in clusters)
     )
-    # One add-on alone says little about the others; EKS Auto Mode brings the agent.
-    if not named or automatic or _AGENT in addons:
+    if not addons or not named or automatic or _AGENT in addons:
         return
     for identity in templates.resources("AWS::EKS::PodIdentityAssociation"):
+        # One add-on alone says little about the others, unless the cluster is here as well.
+        at_hand = templates.target(identity.properties.get("ClusterName"), identity.file)
+        if templates.names(identity.file) is None or (len(addons) == 1 and at_hand is None):
+            continue
         found = f"no add-on {_AGENT} beside it, and without it pods get no credentials"
         yield identity.find(Code.ROLE_TRUST, (), found, f"add the add-on {_AGENT}", Level.WARNING)
         return

@@ -1,6 +1,7 @@
 """Rules over the network interfaces of launch templates."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.codes import Code
@@ -22,6 +23,9 @@ Slots = frozenset[tuple[int, str]]
 _TYPES = EFA_TYPES | {"interface"}
 _PRIMARY = (0, 0)
 _FORMER: Slots = frozenset((device, type_) for device in (0, 1) for type_ in EFA_TYPES)
+
+_FORMER_FIRST: Slots = frozenset({(0, "efa")})
+_EFA_ONLY: Slots = frozenset({(0, "efa-only")})
 
 
 def efa_layout(templates: TemplateSet) -> Iterator[Finding]:
@@ -157,6 +161,9 @@ def _against_catalogue(
             Level.WARNING,
         )
         return
+    former = _former_rest(actual, instance)
+    if former is not None:
+        expected = {card: former if card else _FORMER_FIRST for card in expected}
     empty = [str(card) for card in expected if expected[card] and card not in actual]
     if empty:
         yield template.resource.find(
@@ -168,7 +175,12 @@ def _against_catalogue(
     for interface in interfaces:
         card = interface.card or 0
         if card in actual and actual[card] != expected.get(card):
-            yield _card_differs(template, interface, actual.pop(card), expected.get(card), instance)
+            wanted = expected.get(card)
+            difference = _card_differs(template, interface, actual.pop(card), wanted, instance)
+            if former is not None and wanted is not None:
+                remedy = f"beside the other cards it needs {_written(wanted)}"
+                difference = replace(difference, remedy=remedy)
+            yield difference
 
 
 def _card_differs(
@@ -225,8 +237,21 @@ def _is_former_layout(actual: dict[int, Slots], instance: InstanceType) -> bool:
     alike = len(rest) <= 1 and all(
         slots is not None and len(slots) == 1 and slots <= _FORMER for slots in rest
     )
-    first = actual.get(0) == frozenset({(0, "efa")})
+    first = actual.get(0) == _FORMER_FIRST
     return alike and first and set(actual) == set(cards) and instance.first_efa_card == 0
+
+
+def _former_rest(actual: dict[int, Slots], instance: InstanceType) -> Slots | None:
+    """Return what most of the other cards have where the older layout has a fault; else None."""
+    slots = [actual.get(card, frozenset()) for card in range(1, instance.network_cards)]
+    most = max(slots, key=slots.count, default=frozenset())
+    alike = len(most) == 1 and most <= _FORMER and slots.count(most) * 2 > len(slots)
+    first = actual.get(0, frozenset())
+    # The first card may be the one with the fault; then all others tell the layout.
+    clear = first == _FORMER_FIRST or (
+        len(first) == 1 and len(slots) > 1 and most != _EFA_ONLY and slots.count(most) == len(slots)
+    )
+    return most if alike and clear and instance.first_efa_card == 0 else None
 
 
 def _by_card(interfaces: list[Interface]) -> dict[int, Slots]:

@@ -86,10 +86,13 @@ def _of_control_plane(group: Resource, templates: TemplateSet) -> bool:
 def _too_narrow(groups: list[Resource], templates: TemplateSet) -> Iterator[Finding]:
     incoming = _all_rules(groups, "Ingress", templates)
     outgoing = _all_rules(groups, "Egress", templates)
+    names = {f"{group.file}#{group.id}" for group in groups}
     if incoming is not None:
-        yield from _incomplete(groups[0], "Ingress", incoming)
-        names = {f"{group.file}#{group.id}" for group in groups}
-        from_groups = incoming and all(rule.group and rule.protocol for rule in incoming)
+        yield from _incomplete(groups[0], "Ingress", incoming, names)
+        from_groups = incoming and all(
+            rule.protocol and (rule.group or (len(groups) == 1 and _is_another(rule)))
+            for rule in incoming
+        )
         if from_groups and not any(rule.peer in names for rule in incoming):
             found = "no rule admits the file servers themselves, and they talk to each other"
             yield groups[0].find(Code.LUSTRE_PORTS, ("SecurityGroupIngress",), found, _REMEDY)
@@ -105,7 +108,12 @@ def _too_narrow(groups: list[Resource], templates: TemplateSet) -> Iterator[Find
             yield from _client(client, names, templates)
     # Without a single outgoing rule EC2 lets everything out.
     if outgoing:
-        yield from _incomplete(groups[0], "Egress", outgoing)
+        yield from _incomplete(groups[0], "Egress", outgoing, names)
+
+
+def _is_another(rule: Rule) -> bool:
+    """Tell that the other side is a group, and not the one that the rule belongs to."""
+    return not rule.is_range and (rule.is_outside or not rule.is_unknown)
 
 
 def _client(
@@ -140,12 +148,14 @@ def _all_rules(
     return found
 
 
-def _incomplete(group: Resource, direction: Direction, rules: list[Rule]) -> Iterator[Finding]:
+def _incomplete(
+    group: Resource, direction: Direction, rules: list[Rule], names: set[str]
+) -> Iterator[Finding]:
     """Report each peer that gets some of the ports, or the group when nobody gets any."""
     opened: dict[str, set[int]] = {}
     for rule in rules:
         ports = _opened(rule)
-        if ports is None or rule.is_unknown:
+        if ports is None or (rule.is_unknown and not (rule.is_outside and len(names) == 1)):
             return
         opened.setdefault(rule.peer, set()).update(ports)
     if any(rule.is_range and opened[rule.peer] == _PORTS for rule in rules):
@@ -158,6 +168,10 @@ def _incomplete(group: Resource, direction: Direction, rules: list[Rule]) -> Ite
     if not any(opened.values()):
         found = f"no {direction.lower()} rule opens Lustre's ports, TCP {_RANGES}"
         yield group.find(Code.LUSTRE_PORTS, (f"SecurityGroup{direction}",), found, _REMEDY)
+    others = opened.keys() - names
+    # What comes from outside may be the same as another one.
+    if len(others) > 1 and any(rule.is_outside for rule in rules):
+        opened = {peer: ports for peer, ports in opened.items() if peer in names}
     for rule in rules:
         ports = opened.pop(rule.peer, set())
         if ports and ports != _PORTS:

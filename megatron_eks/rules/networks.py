@@ -2,11 +2,13 @@
 
 import ipaddress
 import json
+import re
 from collections.abc import Iterator
 from itertools import combinations
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import DATA, launch_templates
 from megatron_eks.rules.lustre import file_systems
 from megatron_eks.rules.template_set import Resource, TemplateSet
@@ -15,6 +17,7 @@ from megatron_eks.rules.values import is_absent, items, mapping, shown, text, tr
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _FEWEST_ZONES = 2
+_FIND_IN_MAP = 3
 
 
 def subnets(templates: TemplateSet) -> Iterator[Finding]:
@@ -29,10 +32,10 @@ def subnets(templates: TemplateSet) -> Iterator[Finding]:
         config = mapping(cluster.properties.get("ResourcesVpcConfig")) or {}
         given = items(config.get("SubnetIds"))
         yield from _without_zone(templates.targets(given or [], cluster.file))
-        zones = _zones(templates, given, cluster)
-        alone = len(given) == 1 if given is not None else False
-        if zones is not None and given and (alone or len(set(zones)) < _FEWEST_ZONES):
-            found = f"subnets in {len(set(zones))} zone: EKS refuses the cluster"
+        places = _places(templates, given, cluster)
+        few = places is not None and len(places) < _FEWEST_ZONES
+        if few or _is_one_subnet(templates, config.get("SubnetIds"), cluster):
+            found = "subnets in 1 zone: EKS refuses the cluster" if given else "no subnet"
             path = ("ResourcesVpcConfig", "SubnetIds")
             yield cluster.find(Code.SUBNETS, path, found, "name subnets in two zones or more")
     nodes: set[str] = set()
@@ -69,6 +72,31 @@ def _zones(templates: TemplateSet, values: object, user: Resource) -> list[str] 
     return None if None in found else [each for each in found if each]
 
 
+def _places(templates: TemplateSet, values: object, user: Resource) -> set[str] | None:
+    """Return what tells zones apart: names, or one expression; None when they may yet differ."""
+    if not isinstance(values, list) or not values:
+        return None
+    found: set[str] = set()
+    for subnet in templates.targets(values, user.file):
+        zone = None if subnet is None else subnet.properties.get("AvailabilityZone")
+        if subnet is None or subnet.type != "AWS::EC2::Subnet" or is_absent(zone):
+            return None
+        # "" stands for the stack's own region.
+        written = json.dumps(zone, sort_keys=True).replace('{"Ref": "AWS::Region"}', '""')
+        written = re.sub(r'\["(\d+)", ', r"[\1, ", written)
+        found.add(written if isinstance(zone, str) else f"{subnet.file} {written}")
+    return found
+
+
+def _is_one_subnet(templates: TemplateSet, value: Json, user: Resource) -> bool:
+    """Tell a list of one subnet or none from one that an expression may fill."""
+    if not isinstance(value, list) or len(value) > 1:
+        return False
+    target = templates.target(value[0], user.file) if value else None
+    literal = bool(value) and str(text(value[0])).startswith("subnet-")
+    return not value or literal or (target is not None and target.type == "AWS::EC2::Subnet")
+
+
 def _without_zone(subnets: "list[Resource | None]") -> Iterator[Finding]:
     for subnet in subnets:
         if subnet is None or subnet.type != "AWS::EC2::Subnet":
@@ -87,15 +115,18 @@ def _overlaps(templates: TemplateSet) -> Iterator[Finding]:
         vpc = templates.target(subnet.properties.get("VpcId"), subnet.file)
         if network is not None and vpc is not None:
             known.append((subnet, vpc, network))
+        if network is not None and not _starts_a_network(subnet.properties["CidrBlock"]):
+            found = f"{subnet.properties['CidrBlock']} starts inside {network}, which EC2 takes"
+            yield subnet.find(Code.SUBNETS, ("CidrBlock",), found, f"write {network}, or another")
     more = {
         templates.target(each.properties.get("VpcId"), each.file)
         for each in templates.resources("AWS::EC2::VPCCidrBlock")
     }
     for subnet, vpc, network in known:
-        whole = _network(text(vpc.properties.get("CidrBlock")))
-        inside = whole is None or vpc in more or network.version != whole.version
-        if not inside and whole is not None and not _within(network, whole):
-            found = f"{network} is not part of the VPC's {whole}"
+        wholes = networks_of(vpc.properties.get("CidrBlock"), vpc, templates)
+        same = [each for each in wholes if each.version == network.version]
+        if same and vpc not in more and not any(_within(network, each) for each in same):
+            found = f"{network} is not part of the VPC's {' or '.join(map(str, same))}"
             yield subnet.find(Code.SUBNETS, ("CidrBlock",), found, "take a part of it")
     for (_, one_vpc, one), (subnet, vpc, other) in combinations(known, 2):
         if one_vpc is vpc and one.overlaps(other):
@@ -103,9 +134,50 @@ def _overlaps(templates: TemplateSet) -> Iterator[Finding]:
             yield subnet.find(Code.SUBNETS, ("CidrBlock",), found, "take a free part of the VPC")
 
 
+def networks_of(value: Json, user: Resource, templates: TemplateSet) -> list[Network]:
+    """Return the networks that a value may be; none where one of them cannot be known.
+
+    A mapping gives one for each of its rows, and a parameter its default and the allowed ones.
+    """
+    given: list[Json] = [value]
+    if isinstance(value, dict) and len(value) == 1 and "Ref" in value:
+        parameters = templates.part(user.file, "Parameters") or {}
+        parameter = mapping(parameters.get(str(value["Ref"]))) or {}
+        given = [parameter.get("Default"), *(items(parameter.get("AllowedValues")) or [])]
+    elif isinstance(value, dict) and len(value) == 1:
+        given = _mapped(items(value.get("Fn::FindInMap")) or [], user, templates)
+    networks = [_network(text(each)) for each in given]
+    return [] if None in networks else [each for each in dict.fromkeys(networks) if each]
+
+
+def _mapped(names: list[Json], user: Resource, templates: TemplateSet) -> list[Json]:
+    """Return every value that a look-up in a mapping may give; its row is rarely known."""
+    if len(names) != _FIND_IN_MAP or not isinstance(names[0], str):
+        return [None]
+    # A mapping has nothing but texts, so what stands here is all that there can be.
+    rows = mapping((templates.part(user.file, "Mappings") or {}).get(names[0])) or {}
+    _, row, key = names
+    chosen = [rows.get(row)] if isinstance(row, str) else list(rows.values())
+    values = [
+        each
+        for columns in chosen
+        for name, each in (mapping(columns) or {}).items()
+        if name == key or not isinstance(key, str)
+    ]
+    return values or [None]
+
+
+def _starts_a_network(written: Json) -> bool:
+    try:
+        ipaddress.ip_network(str(written))
+    except ValueError:
+        return False
+    return True
+
+
 def _network(written: str | None) -> Network | None:
     try:
-        return ipaddress.ip_network(written) if written else None
+        return ipaddress.ip_network(written, strict=False) if written else None
     except ValueError:
         return None
 

@@ -22,6 +22,7 @@ _POD_ACTIONS = frozenset({"sts:AssumeRole", "sts:TagSession"})
 
 # EKS User Guide, "Amazon EKS node IAM role".
 _WORKER = ("AmazonEKSWorkerNodePolicy", "AmazonEKSWorkerNodeMinimalPolicy")
+_CLUSTER = "AmazonEKSClusterPolicy"
 _REGISTRY = (
     "AmazonEC2ContainerRegistryPullOnly",
     "AmazonEC2ContainerRegistryReadOnly",
@@ -88,7 +89,7 @@ def _strings(value: Json) -> list[str] | None:
 def node_policies(templates: TemplateSet) -> Iterator[Finding]:
     """Require the policies without which a node never joins, by names that exist.
 
-    EKS User Guide, "Amazon EKS node IAM role".
+    EKS User Guide, "Amazon EKS node IAM role" and "Amazon EKS cluster IAM role".
     """
     for role in templates.resources(ROLE):
         for index, value in enumerate(items(role.properties.get("ManagedPolicyArns")) or []):
@@ -99,6 +100,13 @@ def node_policies(templates: TemplateSet) -> Iterator[Finding]:
                 found = f"AWS has no policy {shown(name)}"
                 yield role.find(Code.NODE_ROLE, path, found, f"did you mean {close[0]}?")
     judged: set[Resource] = set()
+    for cluster in templates.resources("AWS::EKS::Cluster"):
+        taken = templates.target(cluster.properties.get("RoleArn"), cluster.file)
+        names = _all_policies(taken, templates) if taken is not None else None
+        if taken is not None and names and _WORKER[0] in names and _CLUSTER not in names:
+            found = f"{cluster.id} takes this role, and {_WORKER[0]} is for nodes"
+            path = ("ManagedPolicyArns",)
+            yield taken.find(Code.NODE_ROLE, path, found, f"add {_CLUSTER}")
     for group in templates.resources("AWS::EKS::Nodegroup"):
         taken = templates.target(group.properties.get("NodeRole"), group.file)
         if taken is not None and taken.type == ROLE and taken not in judged:
@@ -106,7 +114,8 @@ def node_policies(templates: TemplateSet) -> Iterator[Finding]:
             yield from _needed(taken, templates)
 
 
-def _needed(role: Resource, templates: TemplateSet) -> Iterator[Finding]:
+def _all_policies(role: Resource, templates: TemplateSet) -> set[str] | None:
+    """Return the names of a role's policies of AWS; None where there may be others."""
     policies = items(role.properties.get("ManagedPolicyArns"))
     names = [_policy(each) for each in policies or []]
     own = items(role.properties.get("Policies"))
@@ -115,13 +124,20 @@ def _needed(role: Resource, templates: TemplateSet) -> Iterator[Finding]:
         for each in templates.resources("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
     )
     # A policy of one's own may allow the same.
-    if policies is None or None in names or own or attached:
+    if role.type != ROLE or policies is None or None in names or own or own is None or attached:
+        return None
+    return {each for each in names if each}
+
+
+def _needed(role: Resource, templates: TemplateSet) -> Iterator[Finding]:
+    names = _all_policies(role, templates)
+    if names is None:
         return
     for known, what, level in (
         (_WORKER, "to join the cluster", Level.ERROR),
         (_REGISTRY, "to pull images from ECR", Level.WARNING),
     ):
-        if not set(known) & set(names):
+        if not names.intersection(known):
             found = f"nodes take this role, and no policy allows them {what}"
             path = ("ManagedPolicyArns",)
             yield role.find(Code.NODE_ROLE, path, found, f"add {known[0]}", level)

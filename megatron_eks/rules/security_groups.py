@@ -53,6 +53,8 @@ class Rule:
     """Tell whether the other side is a range of addresses."""
     is_unknown: bool
     """Tell whether the other side may be any group at hand."""
+    is_outside: bool
+    """Tell whether an unknown other side is none of the group's own stack."""
 
     def may_admit_all(self, group: Resource) -> bool:
         """Tell whether the rule lets all traffic pass between members of a group, or may do so."""
@@ -73,7 +75,7 @@ def rules_of(group: Resource, direction: Direction, templates: TemplateSet) -> l
         body = mapping(entry)
         if body is None:
             return None
-        found.append(_rule(group, (key, index), body, direction, templates))
+        found.append(_rule(group, (key, index), body, direction, templates, file=group.file))
     separate = list(templates.resources(f"{GROUP}{direction}"))
     owners = [resource.properties.get("GroupId") for resource in separate]
     if any(
@@ -81,7 +83,7 @@ def rules_of(group: Resource, direction: Direction, templates: TemplateSet) -> l
     ):
         return None
     found += [
-        _rule(resource, (), resource.properties, direction, templates)
+        _rule(resource, (), resource.properties, direction, templates, file=group.file)
         for resource in separate
         if templates.target(resource.properties.get("GroupId"), resource.file) is group
     ]
@@ -94,8 +96,15 @@ def _rule(
     body: Mapping[str, Json],
     direction: Direction,
     templates: TemplateSet,
+    *,
+    file: str,
 ) -> Rule:
     peer = body.get(_PEERS[direction])
+    # A stack takes neither a parameter nor an import from itself.
+    name = text(peer.get("Ref")) if isinstance(peer, dict) else None
+    foreign = isinstance(peer, dict) and "Fn::ImportValue" in peer
+    foreign = foreign or name in (templates.part(resource.file, "Parameters") or {})
+    unknown = templates.may_be_any(peer, resource.file)
     target = templates.target(peer, resource.file)
     others = [body.get(key) for key in ("CidrIp", "CidrIpv6")]
     return Rule(
@@ -107,7 +116,8 @@ def _rule(
         target if target is not None and target.type == GROUP else None,
         _name(target, [peer, *others]),
         is_absent(peer),
-        templates.may_be_any(peer, resource.file),
+        unknown,
+        unknown and foreign and resource.file == file,
     )
 
 

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
+from megatron_eks.rules.networks import networks_of
 from megatron_eks.rules.secret_words import holds_secret
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (
@@ -71,6 +72,29 @@ def addresses(templates: TemplateSet) -> Iterator[Finding]:
         if network.prefixlen not in _SERVICE_PREFIXES or not inside:
             remedy = "use a prefix from /12 to /24 in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
             yield cluster.find(Code.SUBNETS, path, f"EKS refuses {network} for Services", remedy)
+        for taken in _networks_of_vpcs(cluster, templates):
+            if taken.version == network.version and taken.overlaps(network):
+                found = f"{network} for Services overlaps {taken} of the VPC: EKS refuses it"
+                yield cluster.find(Code.SUBNETS, path, found, "take addresses outside the VPC")
+
+
+def _networks_of_vpcs(
+    cluster: Resource, templates: TemplateSet
+) -> "list[IPv4Network | IPv6Network]":
+    """Return the ranges of the VPCs that the cluster's subnets are in, where they are plain."""
+    config = mapping(cluster.properties.get("ResourcesVpcConfig")) or {}
+    listed = items(config.get("SubnetIds")) or []
+    subnets = [each for each in templates.targets(listed, cluster.file) if each is not None]
+    vpcs = {
+        templates.target(subnet.properties.get("VpcId"), subnet.file): None for subnet in subnets
+    }
+    found = [
+        networks_of(vpc.properties.get("CidrBlock"), vpc, templates)
+        for vpc in vpcs
+        if vpc is not None and vpc.type == "AWS::EC2::VPC"
+    ]
+    # Where a mapping has several, nobody can tell which one it is.
+    return [networks[0] for networks in found if len(networks) == 1]
 
 
 def _network(value: Json) -> IPv4Network | None:

@@ -1,6 +1,7 @@
 """Rules over how a network is put together: ranges, names, routes, and the rules of groups."""
 
 import ipaddress
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
@@ -16,6 +17,7 @@ from megatron_eks.rules.values import (
     is_placeholder,
     items,
     mapping,
+    number,
     shown,
     text,
 )
@@ -48,6 +50,7 @@ _ONE_OF: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "AWS::EC2::VPCEndpoint": (("ServiceName", "ResourceConfigurationArn", "ServiceNetworkArn"),),
     "AWS::EC2::VPCGatewayAttachment": (("InternetGatewayId", "VpnGatewayId"),),
 }
+_IN_DESCRIPTIONS = re.compile(r"[A-Za-z0-9 ._\-:/()#,@\[\]+=&;{}!$*]")
 _WITH_PORTS = frozenset({TCP, "udp"})
 _PEERS = {
     "Ingress": (
@@ -172,8 +175,16 @@ def _without_routes(templates: TemplateSet) -> Iterator[Finding]:
 def group_rules(templates: TemplateSet) -> Iterator[Finding]:
     """Require the other side, and ports where a protocol has any, of each rule of a group.
 
-    EC2 API, IpPermission; CloudFormation User Guide, AWS::EC2::SecurityGroupIngress.
+    EC2 API, IpPermission, and CreateSecurityGroup on the characters of a description;
+    CloudFormation User Guide, AWS::EC2::SecurityGroupIngress.
     """
+    for group in templates.resources(GROUP):
+        written = text(group.properties.get("GroupDescription")) or ""
+        refused = {each for each in written if not _IN_DESCRIPTIONS.fullmatch(each)}
+        if refused and not is_placeholder(written):
+            found = f"EC2 refuses {', '.join(ascii(each) for each in sorted(refused))} in it"
+            remedy = "use letters, digits, spaces and ._-:/()#,@[]+=&;{}!$*"
+            yield group.find(Code.GROUP_RULE, ("GroupDescription",), found, remedy)
     for way, peers in _PEERS.items():
         for group in templates.resources(GROUP):
             key = f"SecurityGroup{way}"
@@ -194,6 +205,10 @@ def _rule(
         yield resource.find(Code.GROUP_RULE, path, found, f"give one of {', '.join(peers)}")
     missing = [key for key in ("FromPort", "ToPort") if is_absent(body.get(key))]
     protocol = protocol_of(body.get("IpProtocol"))
+    first, last = number(body.get("FromPort")), number(body.get("ToPort"))
+    if protocol in _WITH_PORTS and first is not None and last is not None and first > last:
+        found = f"ports {first} to {last}: EC2 refuses the rule"
+        yield resource.find(Code.GROUP_RULE, path, found, f"write FromPort {last}, ToPort {first}")
     if protocol in _WITH_PORTS and missing:
         found = f"{protocol} without {' and '.join(missing)}: EC2 refuses the rule"
         yield resource.find(Code.GROUP_RULE, path, found, "name the first and the last port")

@@ -8,7 +8,15 @@ from megatron_eks.rules.templates import check_template, check_templates, is_tem
 from tests.rules import cases
 
 TABLES = (
-    *("controls", "details", "nodes", "pod_roles", "properties", "security_groups"),
+    *(
+        "controls",
+        "details",
+        "details_of_others",
+        "nodes",
+        "pod_roles",
+        "properties",
+        "security_groups",
+    ),
     *("storage_and_capacity", "wiring"),
 )
 CASES = [case for table in TABLES for case in cases.read(f"tables/{table}.yaml")]
