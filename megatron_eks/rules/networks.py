@@ -117,7 +117,8 @@ def _overlaps(templates: TemplateSet) -> Iterator[Finding]:
             known.append((subnet, vpc, network))
         if network is not None and not _starts_a_network(subnet.properties["CidrBlock"]):
             found = f"{subnet.properties['CidrBlock']} starts inside {network}, which EC2 takes"
-            yield subnet.find(Code.SUBNETS, ("CidrBlock",), found, f"write {network}, or another")
+            remedy = f"write {network}, or another"
+            yield subnet.find(Code.SUBNETS, ("CidrBlock",), found, remedy, Level.WARNING)
     more = {
         templates.target(each.properties.get("VpcId"), each.file)
         for each in templates.resources("AWS::EC2::VPCCidrBlock")

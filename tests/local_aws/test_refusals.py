@@ -193,7 +193,7 @@ MISTAKES = {
             "RoleArn": "arn:aws:iam::000000000000:role/r",
             "Version": "1.35",
             "ResourcesVpcConfig": {
-                "SubnetIds": [],
+                "SubnetIds": ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"],
                 "EndpointPublicAccess": False,
                 "EndpointPrivateAccess": True,
             },
