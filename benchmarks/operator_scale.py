@@ -33,6 +33,7 @@ BEST_BY_HAND = ("--kube-api-qps=1000", "--kube-api-burst=2000", "--controller-th
 
 # The platform without pods of its own: three agents a node would be measured instead of the job.
 _WITHOUT = {"DaemonSet", "Deployment", "Job"}
+_JOB = "megatron-cpt-techpulse.k8s.yaml"
 _SECONDS = 300
 _POLL_SECONDS = 0.5
 
@@ -47,7 +48,7 @@ class Scale:
         self.plane = ControlPlane(build.programs(os.environ, print), folder / "cluster")
         manifests.synthesise(ROOT / "cluster.yaml", folder / "dist")
         self._dist = folder / "dist"
-        (self._job,) = manifests.read(self._dist / "jobs")
+        (self._job,) = manifests.read_file(self._dist / "jobs" / _JOB)
         self.namespace = self._job["metadata"]["namespace"]
         self._pods = f"/api/v1/namespaces/{self.namespace}/pods"
         self.plane.start()
