@@ -50,6 +50,7 @@ def template():
                 "ManagedPolicyArns": [
                     f"arn:aws:iam::aws:policy/{name}"
                     for name in (
+                        "AmazonEKSClusterPolicy",
                         "AmazonEKSWorkerNodePolicy",
                         "AmazonEC2ContainerRegistryPullOnly",
                     )
