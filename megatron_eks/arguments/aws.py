@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from megatron_eks.arguments.shared import Commands, cluster, command, output, today
+from megatron_eks.arguments.shared import Commands, cluster, command, output, today, yes
 from megatron_eks.plan.images import REPOSITORIES
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _init(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="who reaches it; default: your address, as checkip.amazonaws.com sees it",
     )
     parser.add_argument("--force", action="store_true", help="overwrite a file that is there")
-    _yes(parser)
+    yes(parser)
     cluster(parser)
 
     def run(given: argparse.Namespace) -> int:
@@ -102,7 +102,7 @@ def _deploy(commands: "Commands[argparse.ArgumentParser]") -> None:
         action="store_true",
         help="allow changes that need a new, empty file system, bucket or repository",
     )
-    _yes(parser)
+    yes(parser)
     cluster(parser)
 
     def run(given: argparse.Namespace) -> int:
@@ -116,7 +116,7 @@ def _deploy(commands: "Commands[argparse.ArgumentParser]") -> None:
                 cdk = Cdk(given.cluster, tools.aws.region, Path(folder) / "cdk.out")
                 return deploy.run(wishes, tools, cdk)
 
-        return _on_aws(given, act)
+        return on_aws(given, act)
 
     parser.set_defaults(run=run)
 
@@ -134,7 +134,7 @@ def _outputs(commands: "Commands[argparse.ArgumentParser]") -> None:
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.aws import outputs  # noqa: PLC0415 -- boto3
 
-        return _on_aws(given, lambda tools: outputs.run(given.output, tools))
+        return on_aws(given, lambda tools: outputs.run(given.output, tools))
 
     parser.set_defaults(run=run)
 
@@ -159,7 +159,7 @@ def _build(commands: "Commands[argparse.ArgumentParser]") -> None:
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.aws import build  # noqa: PLC0415 -- boto3
 
-        return _on_aws(given, lambda tools: build.run(given.images, tools, wait=not given.no_wait))
+        return on_aws(given, lambda tools: build.run(given.images, tools, wait=not given.no_wait))
 
     parser.set_defaults(run=run)
 
@@ -191,7 +191,7 @@ def _scale(commands: "Commands[argparse.ArgumentParser]") -> None:
         metavar="M",
         help="how long to wait for nodes before they are given back (default: 30)",
     )
-    _yes(parser)
+    yes(parser)
     cluster(parser)
 
     def run(given: argparse.Namespace) -> int:
@@ -205,7 +205,7 @@ def _scale(commands: "Commands[argparse.ArgumentParser]") -> None:
             when_idle=given.when_idle,
             minutes=given.minutes,
         )
-        return _on_aws(given, lambda tools: scale.run(wish, tools, _kubernetes(tools)))
+        return on_aws(given, lambda tools: scale.run(wish, tools, _kubernetes(tools)))
 
     parser.set_defaults(run=run)
 
@@ -227,20 +227,16 @@ def _cleanup(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser.add_argument(
         "--confirm", default="", metavar="NAME", help="the cluster's name, for --delete-storage"
     )
-    _yes(parser)
+    yes(parser)
     cluster(parser)
 
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.aws import cleanup  # noqa: PLC0415 -- boto3
 
         wish = cleanup.Wish(given.delete_storage, given.delete_images, given.confirm)
-        return _on_aws(given, lambda tools: cleanup.run(wish, tools, _kubernetes(tools)))
+        return on_aws(given, lambda tools: cleanup.run(wish, tools, _kubernetes(tools)))
 
     parser.set_defaults(run=run)
-
-
-def _yes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="answer every question with yes")
 
 
 def _count(text: str) -> int:
@@ -277,7 +273,7 @@ def _kubernetes(tools: "Tools") -> "Callable[[], Kubernetes]":
     return connect
 
 
-def _on_aws(given: argparse.Namespace, act: "Callable[[Tools], int]") -> int:
+def on_aws(given: argparse.Namespace, act: "Callable[[Tools], int]") -> int:
     """Open the cluster's account and act in it."""
     from megatron_eks.ops.aws.tools import open_tools  # noqa: PLC0415 -- boto3
 

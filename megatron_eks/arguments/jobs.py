@@ -6,8 +6,8 @@ import subprocess
 import sys
 from functools import partial
 
-from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout, yes
-from megatron_eks.arguments.shared import Commands, command, output, today
+from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout
+from megatron_eks.arguments.shared import Commands, command, output, today, yes
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.kube import cancel, logs, overrides, overview, status, submit
 from megatron_eks.ops.kube.access import Access

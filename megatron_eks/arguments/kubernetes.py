@@ -5,9 +5,9 @@ import os
 import sys
 from pathlib import Path
 
-from megatron_eks.arguments.aws import _on_aws
-from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout, yes
-from megatron_eks.arguments.shared import Commands, cluster, command
+from megatron_eks.arguments.aws import on_aws
+from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout
+from megatron_eks.arguments.shared import Commands, cluster, command, yes
 from megatron_eks.kubernetes.kubeconfig import files
 from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.kube import apply
@@ -47,7 +47,7 @@ def _kubeconfig(commands: "Commands[argparse.ArgumentParser]") -> None:
         from megatron_eks.ops.kube import kubeconfig  # noqa: PLC0415 -- boto3
 
         (file, *_) = files(given.kubeconfig, os.environ, Path.home())
-        return _on_aws(given, lambda tools: kubeconfig.run(file, given.role_arn, tools, os.environ))
+        return on_aws(given, lambda tools: kubeconfig.run(file, given.role_arn, tools, os.environ))
 
     parser.set_defaults(run=run)
 

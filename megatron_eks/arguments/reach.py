@@ -27,11 +27,6 @@ def reach(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def yes(parser: argparse.ArgumentParser) -> None:
-    """Let a command take every answer for yes."""
-    parser.add_argument("--yes", action="store_true", help="answer every question with yes")
-
-
 def preview(parser: argparse.ArgumentParser) -> None:
     """Let a command take placeholders, for a rehearsal."""
     parser.add_argument(

@@ -46,6 +46,11 @@ def output(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("-o", "--output", choices=FORMATS, default="table", help=text)
 
 
+def yes(parser: argparse.ArgumentParser) -> None:
+    """Let a command take every answer for yes."""
+    parser.add_argument("--yes", action="store_true", help="answer every question with yes")
+
+
 def today() -> "date":
     """Return the date, which decides what is still supported."""
     return datetime.now(tz=UTC).date()
