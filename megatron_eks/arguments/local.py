@@ -26,10 +26,18 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
         metavar="N",
         help="run pods as processes here, on N nodes of each pool; default: simulate all nodes",
     )
+    parser.add_argument(
+        "--empty",
+        action="store_true",
+        help="start as an empty account: neither platform nor nodes but those that come by "
+        "`meks deploy`, `scale` and `apply`; with --nodes all of them run their pods here",
+    )
     cluster(parser)
     output(parser, "text, or the same as data")
     parser.set_defaults(
-        run=lambda given: local.run(given.action, given.cluster, given.nodes, given.output)
+        run=lambda given: local.run(
+            given.action, local.Wish(given.cluster, given.nodes, empty=given.empty), given.output
+        )
     )
 
 

@@ -2,12 +2,13 @@
 
 import fcntl
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from megatron_eks.config.load import Json
@@ -26,11 +27,19 @@ _TAIL_LINES = 30
 _NONE = "no local cluster is running - start one with: meks local up"
 
 
-def run(action: str, cluster_file: Path, nodes: int, output: str) -> int:
-    """Carry out `up`, `down`, `status` or `limits` and return the exit code.
+@dataclass(frozen=True)
+class Wish:
+    """What a local cluster shall be."""
 
-    With `nodes`, so many of each pool run their pods as processes; else all are simulated.
-    """
+    cluster_file: Path
+    nodes: int = 0
+    """So many of each pool run their pods as processes; with none, all are simulated."""
+    empty: bool = False
+    """Whether nodes and platform come by the commands for AWS and Kubernetes alone."""
+
+
+def run(action: str, wish: Wish, output: str) -> int:
+    """Carry out `up`, `down`, `status` or `limits` and return the exit code."""
     # One cluster for each user, found again by every later command.
     folder = build.cache_folder(os.environ) / "local"
     match action:
@@ -39,7 +48,7 @@ def run(action: str, cluster_file: Path, nodes: int, output: str) -> int:
             with folder.with_suffix(".lock").open("w") as lock:
                 # Of two that come at once, the second finds what the first has started.
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                return _up(folder, cluster_file.resolve(), nodes, output)
+                return _up(folder, wish, output)
         case "down":
             return _down(folder)
         case "limits":
@@ -48,7 +57,7 @@ def run(action: str, cluster_file: Path, nodes: int, output: str) -> int:
             return _status(folder, output)
 
 
-def _up(folder: Path, cluster_file: Path, nodes: int, output: str) -> int:
+def _up(folder: Path, wish: Wish, output: str) -> int:
     if _is_running(folder):
         _say("a local cluster is running already")
         return _print_places(_wait(folder, None), output)
@@ -57,7 +66,7 @@ def _up(folder: Path, cluster_file: Path, nodes: int, output: str) -> int:
         build.programs(os.environ, _say)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        manifests.synthesise(cluster_file, folder / "manifests")
+        manifests.synthesise(wish.cluster_file, folder / "manifests")
     except (build.BuildError, manifests.SynthesisError) as error:
         _say(str(error))
         return _FAILED
@@ -66,7 +75,8 @@ def _up(folder: Path, cluster_file: Path, nodes: int, output: str) -> int:
         process = subprocess.Popen(  # noqa: S603 -- our own entry point
             [
                 *(sys.executable, "-m", "megatron_eks.local.kubernetes"),
-                *(folder, cluster_file, str(nodes)),
+                *(folder, wish.cluster_file.resolve(), str(wish.nodes)),
+                *(["empty"] if wish.empty else []),
             ],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -149,11 +159,19 @@ def _print_places(state: State | None, output: str) -> int:
     if state is None:
         return _FAILED
     if output != "table":
-        places: Json = {"kubeconfig": state.kubeconfig, "aws_endpoint_url": state.aws_endpoint_url}
+        places: Json = {
+            "kubeconfig": state.kubeconfig,
+            "aws_endpoint_url": state.aws_endpoint_url,
+            "environment": dict(state.environment),
+        }
         sys.stdout.write(structured(places, output))
     else:
         _say(f"local AWS at {state.aws_endpoint_url} - docs/local-aws.md says how to reach it")
-        sys.stdout.write(f"export KUBECONFIG={state.kubeconfig}\n")
+        if "AWS_ENDPOINT_URL" in state.environment:
+            # Somebody's profile would be looked for in files that these variables hide.
+            sys.stdout.write("unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN\n")
+        for name, value in state.environment.items():
+            sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
     return _DONE
 
 

@@ -1,7 +1,8 @@
-"""Serves the local AWS: `python -m megatron_eks.local.aws PORT`."""
+"""Serves the local AWS: `python -m megatron_eks.local.aws PORT [KUBECONFIG]`."""
 
 import logging
 import sys
+from pathlib import Path
 
 from moto.moto_server.werkzeug_app import MotoRequestHandler
 from werkzeug.serving import make_server
@@ -9,16 +10,23 @@ from werkzeug.serving import make_server
 from megatron_eks.local.aws.application import application
 
 
-def main(port: int) -> None:
-    """Listen on loopback until the process is ended."""
+def main(port: int, kubeconfig: Path | None) -> None:
+    """Listen on loopback until the process is ended.
+
+    The kubeconfig is that of the API server behind EKS clusters, and may be written later.
+    """
     logging.basicConfig(level=logging.INFO)
     # A line for each request would fill the log of a long session.
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     server = make_server(
-        "127.0.0.1", port, application(), threaded=True, request_handler=MotoRequestHandler
+        "127.0.0.1",
+        port,
+        application(kubeconfig),
+        threaded=True,
+        request_handler=MotoRequestHandler,
     )
     server.serve_forever()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), Path(sys.argv[2]) if sys.argv[2:] else None)

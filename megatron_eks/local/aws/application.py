@@ -9,19 +9,24 @@ from xml.sax.saxutils import escape
 
 from botocore.exceptions import ClientError
 
-from megatron_eks.local.aws.values import ACCOUNT, Object
+from megatron_eks.local.aws.server import FAILURES_PATH, NODES_PATH, TOKENS_PATH
+from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from megatron_eks.local.aws.clients import Application
 
 _LOG = logging.getLogger(__name__)
 
-FAILURES_PATH = "/local-aws/failures"
 _BAD = "400 Bad Request"
 
 
-def application() -> "Application":
-    """Set up the services and return what answers requests; once in a process."""
+def application(kubeconfig: "Path | None" = None) -> "Application":
+    """Set up the services and return what answers requests; once in a process.
+
+    With a kubeconfig, which is read when a cluster is made, its API server is behind EKS clusters.
+    """
     # Before moto is imported, which reads them once. No page in a browser has business here.
     os.environ["MOTO_ACCOUNT_ID"] = ACCOUNT
     os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"
@@ -32,21 +37,30 @@ def application() -> "Application":
 
     from megatron_eks.local.aws.clients import clients  # noqa: PLC0415 -- see above
     from megatron_eks.local.aws.cloudformation.regions import Regions  # noqa: PLC0415 -- see above
+    from megatron_eks.local.aws.services.api_server import (  # noqa: PLC0415 -- see above
+        ApiServer,
+        instances,
+        review,
+    )
     from megatron_eks.local.aws.services.install import install  # noqa: PLC0415 -- see above
 
     services = DomainDispatcherApplication(create_backend_app)
     regions = Regions(lambda region: clients(services, region))
-    install(regions)
+    install(regions, ApiServer(kubeconfig) if kubeconfig else None)
+    ours: dict[str, Callable[[Object], Value]] = {
+        FAILURES_PATH: regions.failures.add,
+        TOKENS_PATH: review,
+        NODES_PATH: lambda _: instances(regions),
+    }
 
     def answer(environ: Object, start_response: Callable[..., object]) -> Iterable[bytes]:
-        path = environ.get("PATH_INFO", "")
-        if path == FAILURES_PATH:
+        if answer := ours.get(environ.get("PATH_INFO", "")):
             body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             try:
-                regions.failures.add(json.loads(body))
+                told = answer(json.loads(body or b"{}"))
             except (KeyError, TypeError, ValueError) as error:
                 return _say(start_response, _BAD, {"message": repr(error)})
-            return _say(start_response, "200 OK", {})
+            return _say(start_response, "200 OK", {} if told is None else told)
         return _ask(services, environ, start_response)
 
     return answer
@@ -86,6 +100,6 @@ def _refuse(
     return [body]
 
 
-def _say(start_response: Callable[..., object], status: str, body: Object) -> list[bytes]:
+def _say(start_response: Callable[..., object], status: str, body: Value) -> list[bytes]:
     start_response(status, [("Content-Type", "application/json")])
     return [json.dumps(body).encode()]

@@ -6,8 +6,12 @@ NOT_CHECKED = (
     "quotas and capacity: instances, addresses, reservations and Capacity Blocks are always there",
     "conditions and effects of bucket, key and repository policies, and what trust policies say",
     (
-        "AMIs, launch template user data and whether a node would join: nodes are instances "
-        "that nothing runs on"
+        "AMIs, launch template user data and whether a node would join: an instance of a node "
+        "group is a node of the local cluster, or nothing runs on it"
+    ),
+    (
+        "Kubernetes behind EKS: one API server stands for all clusters, and outlives them; of "
+        "access policies it knows AmazonEKSClusterAdminPolicy alone; add-ons run nothing"
     ),
     "EFA, placement groups and network cards beyond what the rules of this project know",
     "routes, security groups and endpoints: no packet ever flows",

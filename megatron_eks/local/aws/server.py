@@ -8,12 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from megatron_eks.local.aws.values import ACCOUNT, CREDENTIALS, Value
+from megatron_eks.local.aws.values import ACCOUNT, CREDENTIALS, Object, Value
 from megatron_eks.local.kubernetes.processes import Processes, free_port, listens
 
 NAME = "aws"
 _START_SECONDS = 60
 _REQUEST_SECONDS = 30
+
+
+# Beside AWS's own addresses.
+FAILURES_PATH = "/local-aws/failures"
+TOKENS_PATH = "/local-aws/tokens"
+NODES_PATH = "/local-aws/nodes"
 
 
 @dataclass(frozen=True)
@@ -55,11 +61,18 @@ class LocalAws:
             aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
         )
 
+    def nodes(self) -> list[Object]:
+        """Return the running nodes of all node groups; see `services.api_server.instances`."""
+        url = self.endpoint_url + NODES_PATH
+        with urllib.request.urlopen(url, timeout=_REQUEST_SECONDS) as answer:  # noqa: S310 -- our own
+            found: list[Object] = json.load(answer)
+        return found
+
     def fail_next(self, resource: str, message: str, action: str = "CREATE") -> None:
         """Let CloudFormation fail once at a resource, given by type or beginning of its name."""
         wanted = {"resource": resource, "message": message, "action": action}
         request = urllib.request.Request(  # noqa: S310 -- our own address
-            f"{self.endpoint_url}/local-aws/failures",
+            f"{self.endpoint_url}{FAILURES_PATH}",
             data=json.dumps(wanted).encode(),
             headers={"Content-Type": "application/json"},
         )
@@ -67,9 +80,14 @@ class LocalAws:
             pass
 
 
-def start(processes: Processes, python: str, port: int) -> LocalAws:
-    """Start a server among other processes; `wait` for it."""
-    processes.start(NAME, python, "-m", "megatron_eks.local.aws", str(port))
+def start(processes: Processes, python: str, port: int, kubeconfig: Path | None = None) -> LocalAws:
+    """Start a server among other processes; `wait` for it.
+
+    With the kubeconfig of an API server, which may be written later, that server is behind the EKS
+    clusters.
+    """
+    more = [kubeconfig] if kubeconfig else []
+    processes.start(NAME, python, "-m", "megatron_eks.local.aws", str(port), *more)
     return LocalAws(f"http://127.0.0.1:{port}")
 
 

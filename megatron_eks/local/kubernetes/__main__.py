@@ -1,4 +1,4 @@
-"""The process behind `meks local up`: `python -m ...local.kubernetes FOLDER CLUSTER NODES`."""
+"""Behind `meks local up`: `python -m ...local.kubernetes FOLDER CLUSTER NODES [empty]`."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ from megatron_eks.local.kubernetes import build, cluster
 from megatron_eks.local.kubernetes.processes import ProcessError
 
 
-def main(folder: str, cluster_file: str, process_nodes: str) -> int:
+def main(folder: str, cluster_file: str, process_nodes: str, *empty: str) -> int:
     """Run a cluster, holding the folder's lock as a sign of life."""
     with Path(folder, "lock").open("w") as lock:
         try:
@@ -22,7 +22,8 @@ def main(folder: str, cluster_file: str, process_nodes: str) -> int:
         try:
             programs = build.programs(os.environ, _report)
             today = datetime.now(tz=UTC).date()
-            cluster.serve(programs, Path(cluster_file), Path(folder), today, int(process_nodes))
+            file, nodes = Path(cluster_file), int(process_nodes)
+            cluster.serve(programs, file, Path(folder), today, nodes, empty=bool(empty))
         except (ApiError, ProcessError, TimeoutError, build.BuildError) as error:
             sys.stderr.write(f"{error}\n")
             return 1

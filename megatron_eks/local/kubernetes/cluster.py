@@ -14,6 +14,7 @@ from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.local.aws import server as aws
 from megatron_eks.local.kubernetes import manifests, nodes
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
+from megatron_eks.local.kubernetes.joined import JoinedNodes
 from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.local.kubernetes.processes import free_port
@@ -22,6 +23,7 @@ from megatron_eks.project import load_project
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from megatron_eks.kubernetes.client import Client
     from megatron_eks.plan.cluster import ClusterPlan
 
 STATE_FILE = "state.json"
@@ -40,6 +42,8 @@ class State:
     aws_endpoint_url: str
     pids: dict[str, int]
     ports: dict[str, int]
+    environment: dict[str, str]
+    """What a shell needs to reach it."""
 
 
 def read_state(folder: Path) -> State:
@@ -53,44 +57,68 @@ def serve(
     folder: Path,
     today: date,
     process_nodes: int = 0,
+    *,
+    empty: bool = False,
 ) -> None:
     """Run a cluster until SIGTERM or SIGINT; raise ProcessError if one of its programs ends.
 
     Expects the project's manifests in `folder`/manifests. With `process_nodes` each pool has so
     many nodes that run their pods here, and the system nodes do too; otherwise all are simulated.
+    An empty cluster has neither a platform, the operator excepted, nor nodes but those of the node
+    groups that somebody deploys to the local AWS.
     """
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    plane = ControlPlane(programs, folder / "cluster")
-    plane.start()
+    port = free_port()
+    plane = ControlPlane(
+        programs, folder / "cluster", token_reviewer=f"http://127.0.0.1:{port}{aws.TOKENS_PATH}"
+    )
+    plane.folder.mkdir(parents=True, exist_ok=True)
+    plane.ports[aws.NAME] = port
     try:
-        plane.ports[aws.NAME] = free_port()
-        local = aws.start(plane.processes, sys.executable, plane.ports[aws.NAME])
-        _install(plane, folder / "manifests" / "platform")
-        _add_nodes(plane, load_project(cluster_file, today).cluster, process_nodes)
-        aws.wait(plane.processes, plane.ports[aws.NAME])
+        # The first, since it takes as long as all of the control plane.
+        local = aws.start(plane.processes, sys.executable, port, plane.kubeconfig)
+        plane.start()
+        platform = folder / "manifests" / "platform"
+        operator_file = manifests.operator_file(platform)
+        Operator(plane, manifests.read_file(operator_file)).install()
+        plan = load_project(cluster_file, today).cluster
+        joined, environment = None, {"KUBECONFIG": str(plane.kubeconfig)}
+        if empty:
+            joined = JoinedNodes(plane, local, Fleet(plane) if process_nodes else None)
+            # A file for `meks kubeconfig` to write: nobody's own gets entries of what will be gone.
+            environment = {"KUBECONFIG": str(folder / "kubeconfig")}
+            environment |= local.environment(plan.region)
+        else:
+            _install(plane.client, platform, operator_file)
+            _add_nodes(plane, plan, process_nodes)
+        aws.wait(plane.processes, port)
         state = State(
             os.getpid(),
             str(plane.kubeconfig),
             local.endpoint_url,
             plane.processes.pids,
             plane.ports,
+            environment,
         )
-        partial = folder / f"{STATE_FILE}.partial"
-        partial.write_text(json.dumps(asdict(state)))
-        # Whoever waits for the file finds it complete.
-        partial.replace(folder / STATE_FILE)
+        _publish(state, folder / STATE_FILE)
         while not stopped.wait(_WATCH_SECONDS):
             plane.processes.check()
+            if joined:
+                joined.adjust()
     finally:
         plane.stop()
 
 
-def _install(plane: ControlPlane, platform: Path) -> None:
-    client = plane.client
-    operator_file = manifests.operator_file(platform)
-    Operator(plane, manifests.read_file(operator_file)).install()
+def _publish(state: State, file: Path) -> None:
+    """Write the state at once, so that whoever waits for the file finds it complete."""
+    partial = file.with_suffix(".partial")
+    partial.write_text(json.dumps(asdict(state)))
+    partial.replace(file)
+
+
+def _install(client: "Client", platform: Path, operator_file: Path) -> None:
     # Without the operator's own file: it runs as a process, and its Deployment would show another.
     for file in sorted(platform.glob("*.yaml")):
         if file != operator_file:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.kubernetes.client import Client, connect
+from megatron_eks.local.kubernetes import kubeconfigs
 from megatron_eks.local.kubernetes.processes import Processes, free_port, listens
 
 if TYPE_CHECKING:
@@ -47,9 +48,6 @@ _CONTROLLERS_OFF = (
 
 _STAGES = Path(__file__).with_name("kwok.yaml")
 
-KUBECONFIG_NAME = "meks-local"
-"""Of cluster and context in the kubeconfig of a local cluster."""
-
 SIMULATED = "megatron-eks/simulated"
 """Label of the nodes that KWOK plays."""
 
@@ -58,14 +56,20 @@ class ControlPlane:
     """A cluster of its own: fresh certificate, fresh tokens, empty store.
 
     RBAC, Pod Security, quotas and webhooks are those of any cluster. Start it from the main
-    thread; see `Processes`.
+    thread; see `Processes`. `token_reviewer` is the URL of who else knows whose a token is.
     """
 
     def __init__(
-        self, programs: "Mapping[str, Path]", folder: Path, *, node_grace_seconds: int = 50
+        self,
+        programs: "Mapping[str, Path]",
+        folder: Path,
+        *,
+        node_grace_seconds: int = 50,
+        token_reviewer: str | None = None,
     ) -> None:
         self.folder = folder
         self._node_grace_seconds = node_grace_seconds
+        self._token_reviewer = token_reviewer
         self.processes = Processes(folder)
         self.ports: dict[str, int] = {}
         self._programs = programs
@@ -133,20 +137,8 @@ class ControlPlane:
     def write_kubeconfig(self, user: str, token: str) -> Path:
         """Write a user's kubeconfig; it holds all it needs, so it may be copied."""
         file = self._kubeconfig_file(user)
-        file.touch(mode=0o600)
         cluster = {"server": self.server, "certificate-authority": str(self.authority)}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": KUBECONFIG_NAME, "cluster": cluster}],
-            "users": [{"name": user, "user": {"token": token}}],
-            "contexts": [
-                {"name": KUBECONFIG_NAME, "context": {"cluster": KUBECONFIG_NAME, "user": user}}
-            ],
-            "current-context": KUBECONFIG_NAME,
-        }
-        # Every JSON text is YAML.
-        file.write_text(json.dumps(config, indent=2))
+        kubeconfigs.write(file, cluster, user, {"token": token})
         return file
 
     def _start_etcd(self) -> None:
@@ -182,6 +174,7 @@ class ControlPlane:
             f"--secure-port={self.port('kube-apiserver')}",
             f"--cert-dir={self._certificates}",
             f"--token-auth-file={tokens}",
+            *self._token_review(),
             "--authorization-mode=Node,RBAC",
             # Stricter than a default server: only who may finalize a job may own pods by it.
             "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
@@ -199,6 +192,19 @@ class ControlPlane:
         self.processes.wait("kube-apiserver", self.client.ready)
         for user, token in self._tokens.items():
             self.write_kubeconfig(user, token)
+
+    def _token_review(self) -> tuple[str, ...]:
+        """Return the flags that let tokens of others be reviewed."""
+        if self._token_reviewer is None:
+            return ()
+        file = self.folder / "token-review.json"
+        kubeconfigs.write(file, {"server": self._token_reviewer}, "api-server", {})
+        return (
+            f"--authentication-token-webhook-config-file={file}",
+            "--authentication-token-webhook-version=v1",
+            # An access entry that comes or goes is noticed soon; the default is two minutes.
+            "--authentication-token-webhook-cache-ttl=5s",
+        )
 
     def _has_certificates(self) -> bool:
         """Tell whether both files are whole; the API server writes the key last."""

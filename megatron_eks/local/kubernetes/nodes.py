@@ -1,10 +1,11 @@
-"""Nodes that exist in the API only: KWOK plays their kubelets, and no process ever runs there."""
+"""Nodes as the API server has them, whether KWOK plays their kubelets or a process of ours."""
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from megatron_eks.catalog.instances import MIB_PER_GIB, system_node_size
+from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType, system_node_size
 from megatron_eks.local.kubernetes.control_plane import SIMULATED
+from megatron_eks.plan.interfaces import max_pods
 from megatron_eks.plan.platform import GPU_TAINT
 
 if TYPE_CHECKING:
@@ -32,54 +33,57 @@ _COMPASS = {"northeast": "ne", "northwest": "nw", "southeast": "se", "southwest"
 
 _SYSTEM_PODS = 58
 
+# From nodeadm, where the AMI has NVIDIA's driver.
+_OF_GPU_NODES = {"nvidia.com/gpu.present": "true"}
+
+# Capacity, and what of it pods may take.
+_Offer = tuple[dict[str, str], dict[str, str]]
+
 
 def gpu_node(pool: "PoolPlan", number: int) -> "Object":
     """Return one node of a pool as it looks once its device plugins have reported.
 
     Memory is what the kubelet offers beside the huge pages, as in `plan.resources`.
     """
-    instance = pool.instance
-    memory = instance.allocatable_memory_mib - instance.hugepages_mib
-    capacity = {
-        "cpu": f"{instance.vcpus}",
-        "memory": f"{instance.memory_mib}Mi",
-        "ephemeral-storage": f"{instance.instance_store_gb or pool.root_volume_gib}G",
-        "pods": f"{pool.max_pods}",
-        "hugepages-2Mi": f"{instance.hugepages_mib}Mi",
-        "nvidia.com/gpu": f"{instance.gpus}",
-    }
-    if instance.efa_interfaces:
-        capacity["vpc.amazonaws.com/efa"] = f"{instance.efa_interfaces}"
     labels = {
-        **_labels(instance.name, pool.zone),
-        **_network_nodes(pool, number),
-        "eks.amazonaws.com/nodegroup": pool.name,
-        "eks.amazonaws.com/capacityType": pool.capacity.node_group_type,
-        # From nodeadm, where the AMI has NVIDIA's driver.
-        "nvidia.com/gpu.present": "true",
+        **_labels(pool.instance.name, pool.zone),
+        **_network_nodes(pool.instance.name, pool.name, number),
+        **_group(pool.name, pool.capacity.node_group_type),
+        **_OF_GPU_NODES,
         **pool.labels,
     }
-    cpu = f"{instance.allocatable_cpu_millis}m"
-    allocatable = {**capacity, "cpu": cpu, "memory": f"{memory}Mi"}
     taints = [{"key": GPU_TAINT, "value": "true", "effect": "NoSchedule"}]
-    return _node(f"{pool.name}-{number}", labels, capacity, allocatable, taints)
+    offer = _gpu_offer(pool.instance, pool.root_volume_gib)
+    return _node(f"{pool.name}-{number}", labels, offer, taints)
+
+
+def eks_node(told: "Mapping[str, Any]", number: int) -> "Object":
+    """Return the node that an instance of a node group is, the first of its group being 0.
+
+    `told` is what the local AWS knows of it; what the type offers stands in the catalogue.
+    """
+    name, gpu = told["instance_type"], INSTANCES.get(told["instance_type"])
+    labels = {
+        **_labels(name, told["zone"]),
+        **(_network_nodes(name, told["group"], number) if gpu else {}),
+        **_group(told["group"], told["capacity_type"]),
+        **(_OF_GPU_NODES if gpu else {}),
+        **told["labels"],
+    }
+    offer = _gpu_offer(gpu, told["root_volume_gib"]) if gpu else _system_offer(name)
+    node = _node(told["name"], labels, offer, told["taints"])
+    return {**node, "spec": {**node["spec"], "providerID": told["provider_id"]}}
 
 
 def system_nodes(plan: "ClusterPlan") -> "list[Object]":
     """Return the nodes for everything that is not a training pod."""
     name = plan.system_nodes.instance_type
-    vcpus, memory_mib = system_node_size(name)
-    # A GiB stays with the system: close enough where nothing is full.
-    memory = memory_mib // MIB_PER_GIB - 1
-    capacity = {"cpu": f"{vcpus}", "memory": f"{memory}Gi", "pods": f"{_SYSTEM_PODS}"}
-    capacity["ephemeral-storage"] = "80G"
     zones = plan.availability_zones
     return [
         _node(
             f"system-{number}",
             {**_labels(name, zones[number % len(zones)]), "role": "system"},
-            capacity,
-            capacity,
+            _system_offer(name),
             [],
         )
         for number in range(plan.system_nodes.count)
@@ -101,6 +105,38 @@ def is_ready(node: "Object") -> bool:
     )
 
 
+def _gpu_offer(instance: "InstanceType", root_volume_gib: int) -> _Offer:
+    memory = instance.allocatable_memory_mib - instance.hugepages_mib
+    capacity = {
+        "cpu": f"{instance.vcpus}",
+        "memory": f"{instance.memory_mib}Mi",
+        "ephemeral-storage": f"{instance.instance_store_gb or root_volume_gib}G",
+        "pods": f"{max_pods(instance)}",
+        "hugepages-2Mi": f"{instance.hugepages_mib}Mi",
+        "nvidia.com/gpu": f"{instance.gpus}",
+    }
+    if instance.efa_interfaces:
+        capacity["vpc.amazonaws.com/efa"] = f"{instance.efa_interfaces}"
+    cpu = f"{instance.allocatable_cpu_millis}m"
+    return capacity, {**capacity, "cpu": cpu, "memory": f"{memory}Mi"}
+
+
+def _system_offer(instance_type: str) -> _Offer:
+    vcpus, memory_mib = system_node_size(instance_type)
+    # A GiB stays with the system: close enough where nothing is full.
+    memory = memory_mib // MIB_PER_GIB - 1
+    capacity = {"cpu": f"{vcpus}", "memory": f"{memory}Gi", "pods": f"{_SYSTEM_PODS}"}
+    capacity["ephemeral-storage"] = "80G"
+    return capacity, capacity
+
+
+def _group(name: str, capacity_type: str) -> dict[str, str]:
+    return {
+        "eks.amazonaws.com/nodegroup": name,
+        "eks.amazonaws.com/capacityType": capacity_type,
+    }
+
+
 def _labels(instance_type: str, zone: str) -> dict[str, str]:
     return {
         SIMULATED: "true",
@@ -113,14 +149,13 @@ def _labels(instance_type: str, zone: str) -> dict[str, str]:
     }
 
 
-def _network_nodes(pool: "PoolPlan", number: int) -> dict[str, str]:
+def _network_nodes(name: str, pool: str, number: int) -> dict[str, str]:
     """Return the node's place in the network: of two nodes, the lower the layer they share."""
-    name = pool.instance.name
     layers = _LAYERS.get(name, _LAYERS.get(name.partition(".")[0], 0))
     sizes = [_NODES_BELOW * _BRANCHES ** (layers - layer) for layer in range(1, layers + 1)]
     return {
         f"topology.k8s.aws/network-node-layer-{layer}": _network_node(
-            f"{pool.name} {layer} {number // size}"
+            f"{pool} {layer} {number // size}"
         )
         for layer, size in enumerate(sizes, start=1)
     }
@@ -144,10 +179,10 @@ def _zone_id(zone: str) -> str:
 def _node(
     name: str,
     labels: "Mapping[str, str]",
-    capacity: "Mapping[str, str]",
-    allocatable: "Mapping[str, str]",
+    offer: _Offer,
     taints: "list[Object]",
 ) -> "Object":
+    capacity, allocatable = offer
     return {
         "apiVersion": "v1",
         "kind": "Node",

@@ -11,7 +11,8 @@ from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.kubernetes.kubeconfig import Context, KubeconfigError
-from megatron_eks.local.kubernetes.control_plane import KUBECONFIG_NAME
+from megatron_eks.local.aws.values import ACCOUNT as LOCAL_ACCOUNT
+from megatron_eks.local.kubernetes.kubeconfigs import KUBECONFIG_NAME
 from megatron_eks.ops.endings import FAILED, NOT_REACHABLE, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster import ClusterPlan
@@ -53,7 +54,7 @@ def open_access(
         raise _no_context(name, paths, known, plan)
     context = known[name]
     is_local = _is_local(context)
-    if not is_local:
+    if context.cluster_name != KUBECONFIG_NAME or not is_local:
         _refuse_others(context, plan, known, named=wanted is not None)
     return Access(context.client(TIMEOUT_SECONDS), is_local)
 
@@ -79,8 +80,13 @@ def explained(error: Exception) -> Failure:
 
 
 def _is_local(context: Context) -> bool:
-    host = urlsplit(context.server).hostname
-    return context.cluster_name == KUBECONFIG_NAME and host in _LOOPBACK
+    """Say whether a context leads to this machine, by the name or the account of local clusters.
+
+    A tunnel to EKS starts on loopback, too.
+    """
+    name = context.cluster_name
+    is_named = name == KUBECONFIG_NAME or f":{LOCAL_ACCOUNT}:" in name
+    return is_named and urlsplit(context.server).hostname in _LOOPBACK
 
 
 def _refuse_others(

@@ -19,6 +19,7 @@ from megatron_eks.ops.kube.access import explained
 
 _USABLE = frozenset({"ACTIVE", "UPDATING"})
 _NO_ROLE = "none"
+_KEPT = ("AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_ENDPOINT_URL")
 
 
 def run(file: Path, role_arn: str | None, tools: Tools, environ: Mapping[str, str]) -> int:
@@ -86,7 +87,7 @@ def _entries(
     arn = cluster["arn"]
     place = ["--cluster-name", cluster["name"], "--region", tools.plan.region]
     # What AWS is asked with later is what it is asked with now; no variable holds a secret.
-    kept = [name for name in ("AWS_PROFILE", "AWS_CONFIG_FILE") if environ.get(name)]
+    kept = [name for name in _KEPT if environ.get(name)]
     plugin: Entry = {
         "apiVersion": "client.authentication.k8s.io/v1",
         # By its full path: whoever calls kubectl may not have activated the environment.

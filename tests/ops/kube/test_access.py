@@ -83,6 +83,17 @@ def test_a_context_that_does_not_say_where_it_leads_must_be_named(plan, tmp_path
     open_access(plan, file, "through-the-proxy", {}, tmp_path)
 
 
+def test_the_eks_of_a_local_aws_is_local_and_one_cluster_files(plan, tmp_path):
+    """By the account that nobody has; what is reached through a tunnel is not local."""
+    arn, server = "arn:aws:eks:us-east-2:000000000000:cluster", "https://127.0.0.1:6443"
+    file = kubeconfig(tmp_path, f"{arn}/techpulse", server=server)
+    assert open_access(plan, file, None, {}, tmp_path).is_local
+    with pytest.raises(Failure, match="MEKS-0723"):
+        open_access(plan, kubeconfig(tmp_path, f"{arn}/other", server=server), None, {}, tmp_path)
+    file = kubeconfig(tmp_path, f"{_ARN}/techpulse", server=server)
+    assert not open_access(plan, file, None, {}, tmp_path).is_local
+
+
 def test_a_local_cluster_is_for_every_cluster_file(plan, tmp_path):
     """It is there for rehearsals; one elsewhere that only has its name is not."""
     file = kubeconfig(tmp_path, "meks-local", server="https://127.0.0.1:6443")

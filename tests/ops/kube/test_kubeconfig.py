@@ -51,7 +51,8 @@ def tools(console, monkeypatch):
 def test_the_cluster_can_be_reached_by_what_was_written(tools, tmp_path):
     """Address and authority come from EKS; the role is the one of the cluster file."""
     file = tmp_path / "kube" / "config"
-    assert kubeconfig.run(file, None, tools, {"AWS_PROFILE": "me"}) == 0
+    environ = {"AWS_PROFILE": "me", "AWS_ENDPOINT_URL": "http://aws", "AWS_SECRET_ACCESS_KEY": "s"}
+    assert kubeconfig.run(file, None, tools, environ) == 0
     config = load([file])
     context = contexts(config)[config["current-context"]]
     cluster = tools.aws.client("eks").describe_cluster(name="techpulse")["cluster"]
@@ -60,7 +61,8 @@ def test_the_cluster_can_be_reached_by_what_was_written(tools, tmp_path):
     plugin = context.user["exec"]
     assert plugin["args"][:3] == ["-m", "megatron_eks", "token"]
     assert plugin["args"][-2:] == ["--role-arn", "arn:aws:iam::111122223333:role/Admin"]
-    assert plugin["env"] == [{"name": "AWS_PROFILE", "value": "me"}]
+    kept = {"AWS_PROFILE": "me", "AWS_ENDPOINT_URL": "http://aws"}
+    assert {each["name"]: each["value"] for each in plugin["env"]} == kept
 
 
 def test_no_secret_is_on_disk_and_nobody_else_reads_it(tools, tmp_path):

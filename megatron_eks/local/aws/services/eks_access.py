@@ -39,7 +39,7 @@ class Access(Clusters):
             "createdAt": now,
             "modifiedAt": now,
             "tags": given.get("tags", {}),
-            "username": given.get("username", principal),
+            "username": given.get("username", _username(principal)),
             "type": given.get("type", "STANDARD"),
         }
         kept(cluster, "entries")[principal] = entry
@@ -193,3 +193,12 @@ class Access(Clusters):
             )
         association: Object = found[given["associationId"]]
         return association
+
+
+def _username(principal: str) -> str:
+    """Return the name that EKS gives who has none (EKS User Guide, "Create access entries")."""
+    account, is_role, role = principal.partition(":role/")
+    if not is_role:
+        return principal
+    name = role.rpartition("/")[2]
+    return f"{account.replace(':iam:', ':sts:')}:assumed-role/{name}/{{{{SessionName}}}}"

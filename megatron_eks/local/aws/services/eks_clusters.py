@@ -7,6 +7,7 @@ from moto.eks.models import Cluster
 from moto.eks.responses import EKSResponse
 
 from megatron_eks.local.aws.cloudformation.regions import Regions
+from megatron_eks.local.aws.services.api_server import ApiServer
 from megatron_eks.local.aws.services.operation import (
     InvalidParameterError,
     InvalidRequestError,
@@ -30,6 +31,8 @@ class Clusters(EKSResponse):
 
     regions: ClassVar[Regions]
     """Set once, when the server starts."""
+    api_server: ClassVar[ApiServer | None] = None
+    """Likewise; without one, endpoints lead nowhere."""
 
     def client(self, service: str) -> Value:
         """Return a client of this region."""
@@ -71,6 +74,8 @@ class Clusters(EKSResponse):
         )
         for setting, attribute in _SETTINGS.items():
             setattr(cluster, attribute, given.get(setting))
+        if self.api_server:
+            self.api_server.stand_behind(cluster)
         return ActionResult({"cluster": cluster})
 
     def delete_cluster(self) -> ActionResult:

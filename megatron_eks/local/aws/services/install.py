@@ -12,6 +12,7 @@ from moto.s3.models import FakeBucket
 
 from megatron_eks.local.aws.cloudformation.api import CloudFormationApi
 from megatron_eks.local.aws.cloudformation.regions import Regions
+from megatron_eks.local.aws.services.api_server import ApiServer
 from megatron_eks.local.aws.services.codebuild import CodeBuildApi
 from megatron_eks.local.aws.services.ec2 import Ec2Api
 from megatron_eks.local.aws.services.eks_access import Access
@@ -28,9 +29,10 @@ class EksApi(Addons, Access, Nodegroups):
     """All operations of EKS."""
 
 
-def install(regions: Regions) -> None:
+def install(regions: Regions, api_server: ApiServer | None) -> None:
     """Change moto's tables of operations; before the first request, and once in a process."""
     Clusters.regions = regions
+    Clusters.api_server = api_server
     CloudFormationApi.regions = regions
     FsxApi.regions = regions
     CodeBuildApi.regions = regions

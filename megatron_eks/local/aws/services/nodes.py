@@ -1,8 +1,8 @@
-"""The nodes of a node group, which are instances of EC2 that nothing runs on."""
+"""The nodes of a node group, which are instances of EC2."""
 
 from moto.eks.models import Nodegroup
 
-from megatron_eks.local.aws.values import Value
+from megatron_eks.local.aws.values import Object, Value
 
 CLUSTER_TAG = "eks:cluster-name"
 GROUP_TAG = "eks:nodegroup-name"
@@ -10,34 +10,36 @@ GROUP_TAG = "eks:nodegroup-name"
 # EKS chooses the image; here it is only a name.
 _IMAGE = "ami-0000000000000e5c5"
 _FALLBACK_TYPE = "t3.medium"
+_FALLBACK_VOLUME_GIB = 20
 
 
 def adjust(ec2: Value, group: Nodegroup) -> None:
     """Start or end instances until there are as many as wanted, the oldest ended first."""
-    running = _running(ec2, group)
+    found = _running(ec2, group)
     wanted: int = group.scaling_config["desiredSize"]
-    if len(running) > wanted:
-        ec2.terminate_instances(InstanceIds=running[: len(running) - wanted])
-    elif len(running) < wanted:
-        _start(ec2, group, wanted - len(running))
+    if len(found) > wanted:
+        ec2.terminate_instances(InstanceIds=found[: len(found) - wanted])
+    elif len(found) < wanted:
+        _start(ec2, group, wanted - len(found))
 
 
 def replace(ec2: Value, group: Nodegroup) -> None:
     """End every instance and start as many new ones."""
-    running = _running(ec2, group)
-    if running:
-        ec2.terminate_instances(InstanceIds=running)
-        _start(ec2, group, len(running))
+    found = _running(ec2, group)
+    if found:
+        ec2.terminate_instances(InstanceIds=found)
+        _start(ec2, group, len(found))
 
 
 def end(ec2: Value, group: Nodegroup) -> None:
     """End every instance."""
-    running = _running(ec2, group)
-    if running:
-        ec2.terminate_instances(InstanceIds=running)
+    found = _running(ec2, group)
+    if found:
+        ec2.terminate_instances(InstanceIds=found)
 
 
-def _running(ec2: Value, group: Nodegroup) -> list[str]:
+def running(ec2: Value, group: Nodegroup) -> list[Object]:
+    """Return the instances of a node group, as EC2 describes them, the oldest first."""
     found = ec2.describe_instances(
         Filters=[
             {"Name": f"tag:{CLUSTER_TAG}", "Values": [group.cluster_name]},
@@ -46,7 +48,11 @@ def _running(ec2: Value, group: Nodegroup) -> list[str]:
         ]
     )
     instances = [each for one in found["Reservations"] for each in one["Instances"]]
-    return [each["InstanceId"] for each in sorted(instances, key=lambda one: one["LaunchTime"])]
+    return sorted(instances, key=lambda one: one["LaunchTime"])
+
+
+def _running(ec2: Value, group: Nodegroup) -> list[str]:
+    return [each["InstanceId"] for each in running(ec2, group)]
 
 
 def _start(ec2: Value, group: Nodegroup, count: int) -> None:
@@ -68,11 +74,22 @@ def _start(ec2: Value, group: Nodegroup, count: int) -> None:
 def _instance_type(ec2: Value, group: Nodegroup) -> str:
     if group.instance_types:
         return str(group.instance_types[0])
+    return str(_template(ec2, group).get("InstanceType", _FALLBACK_TYPE))
+
+
+def root_volume_gib(ec2: Value, group: Nodegroup) -> int:
+    """Return the size of the root volume of a group's nodes."""
+    devices = _template(ec2, group).get("BlockDeviceMappings") or [{}]
+    size = devices[0].get("Ebs", {}).get("VolumeSize")
+    return int(size or getattr(group, "disk_size", None) or _FALLBACK_VOLUME_GIB)
+
+
+def _template(ec2: Value, group: Nodegroup) -> Object:
     template = group.launch_template
     if not template:
-        return _FALLBACK_TYPE
+        return {}
     found = ec2.describe_launch_template_versions(
         LaunchTemplateId=template["id"], Versions=[template["version"]]
     )
-    data = found["LaunchTemplateVersions"][0]["LaunchTemplateData"]
-    return str(data.get("InstanceType", _FALLBACK_TYPE))
+    data: Object = found["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    return data

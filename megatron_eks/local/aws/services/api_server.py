@@ -1,0 +1,139 @@
+"""The Kubernetes API server behind EKS clusters: its address, its nodes, and who may come in."""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from moto.eks.models import Cluster, Nodegroup, eks_backends
+from moto.sts.models import sts_backends
+
+from megatron_eks.local.aws.clients import Clients
+from megatron_eks.local.aws.cloudformation.regions import Regions
+from megatron_eks.local.aws.services import nodes
+from megatron_eks.local.aws.services.operation import kept
+from megatron_eks.local.aws.values import ACCOUNT, PARTITION, Object
+
+# What a token is, and how long it is taken (kubernetes-sigs/aws-iam-authenticator, README, "API
+# Authorization from Outside a Cluster").
+_PREFIX = "k8s-aws-v1."
+_LIFE = timedelta(minutes=15)
+_SIGNED_HEADER = "x-k8s-aws-id"
+
+_ADMIN_POLICY = "AmazonEKSClusterAdminPolicy"
+# EKS has an authorizer of its own for policies; RBAC knows this group only.
+_ADMINS = "system:masters"
+
+_EFFECTS = {
+    "NO_SCHEDULE": "NoSchedule",
+    "NO_EXECUTE": "NoExecute",
+    "PREFER_NO_SCHEDULE": "PreferNoSchedule",
+}
+
+
+@dataclass(frozen=True)
+class ApiServer:
+    """One API server for all clusters; its administrator's kubeconfig exists once it runs."""
+
+    kubeconfig: Path
+
+    def stand_behind(self, cluster: Cluster) -> None:
+        """Give a cluster the address and the certificate of the API server."""
+        (named,) = json.loads(self.kubeconfig.read_text())["clusters"]
+        place = named["cluster"]
+        cluster.endpoint = place["server"]
+        authority = Path(place["certificate-authority"]).read_bytes()
+        cluster.certificate_authority = {"data": base64.b64encode(authority).decode()}
+
+
+def review(request: Object) -> Object:
+    """Answer a TokenReview: whose the token is, by the access entries of all clusters."""
+    user = None
+    if arn := _caller(str(request.get("spec", {}).get("token", ""))):
+        user = next(filter(None, (_user(cluster, arn) for _, cluster in _clusters())), None)
+    return {
+        "apiVersion": request.get("apiVersion"),
+        "kind": "TokenReview",
+        "status": {"authenticated": True, "user": user} if user else {"authenticated": False},
+    }
+
+
+def instances(regions: Regions) -> list[Object]:
+    """Return the running nodes of all node groups, with what makes a Kubernetes node of each."""
+    return [
+        told
+        for region, cluster in _clusters()
+        for group in cluster.nodegroups.values()
+        for told in _instances(regions.clients(region), group)
+    ]
+
+
+def _clusters() -> Iterator[tuple[str, Cluster]]:
+    for region, backend in list(eks_backends[ACCOUNT].items()):
+        for cluster in list(backend.clusters.values()):
+            yield region, cluster
+
+
+def _instances(clients: Clients, group: Nodegroup) -> Iterator[Object]:
+    for each in nodes.running(clients("ec2"), group):
+        zone = each["Placement"]["AvailabilityZone"]
+        yield {
+            "name": each["PrivateDnsName"],
+            "provider_id": f"aws:///{zone}/{each['InstanceId']}",
+            "instance_type": each["InstanceType"],
+            "root_volume_gib": nodes.root_volume_gib(clients("ec2"), group),
+            "zone": zone,
+            "cluster": group.cluster_name,
+            "group": group.nodegroup_name,
+            "capacity_type": group.capacity_type or "ON_DEMAND",
+            "labels": group.labels or {},
+            "taints": [
+                {**taint, "effect": _EFFECTS[taint["effect"]]} for taint in group.taints or ()
+            ],
+        }
+
+
+def _caller(token: str) -> str | None:
+    """Return the ARN of who signed a token, or None if it is none, or too old."""
+    try:
+        text = token.removeprefix(_PREFIX)
+        url = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+        query = {key: value for key, (value, *_) in parse_qs(urlsplit(url).query).items()}
+        signed = datetime.strptime(query["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        key, _, region, *_ = query["X-Amz-Credential"].split("/")
+        asked = (query["Action"], _SIGNED_HEADER in query["X-Amz-SignedHeaders"].split(";"))
+    except (binascii.Error, KeyError, ValueError):
+        return None
+    if asked != ("GetCallerIdentity", True) or not token.startswith(_PREFIX):
+        return None
+    if datetime.now(tz=UTC) > signed + _LIFE:
+        return None
+    return str(sts_backends[ACCOUNT][PARTITION].get_caller_identity(key, region)[1])
+
+
+def _user(cluster: Cluster, arn: str) -> Object | None:
+    """Return whom a cluster takes a caller for, if it has an access entry for him."""
+    _, _, assumed = arn.partition(":assumed-role/")
+    role, _, session = assumed.partition("/")
+    for principal, entry in kept(cluster, "entries").items():
+        # An assumed role is told without its path.
+        if arn != principal and not (assumed and principal.endswith(f"/{role}")):
+            continue
+        groups = list(entry["kubernetesGroups"])
+        policies = kept(cluster, "policies").get(principal, {}).values()
+        if any(
+            each["policyArn"].endswith(f"/{_ADMIN_POLICY}")
+            and each["accessScope"]["type"] == "cluster"
+            for each in policies
+        ):
+            groups.append(_ADMINS)
+        return {
+            "username": entry["username"].replace("{{SessionName}}", session),
+            "groups": groups,
+            "extra": {"arn": [arn], "canonicalArn": [principal]},
+        }
+    return None

@@ -1,0 +1,24 @@
+"""Writes the kubeconfigs of a local cluster."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+KUBECONFIG_NAME = "meks-local"
+"""Of cluster and context."""
+
+
+def write(file: Path, cluster: Mapping[str, str], user: str, secret: Mapping[str, str]) -> None:
+    """Write a kubeconfig that its owner alone can read: where to, as whom, and how to prove it."""
+    context = {"cluster": KUBECONFIG_NAME, "user": user}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": KUBECONFIG_NAME, "cluster": cluster}],
+        "users": [{"name": user, "user": secret}],
+        "contexts": [{"name": KUBECONFIG_NAME, "context": context}],
+        "current-context": KUBECONFIG_NAME,
+    }
+    file.touch(mode=0o600)
+    # Every JSON text is YAML.
+    file.write_text(json.dumps(config, indent=2))
