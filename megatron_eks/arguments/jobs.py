@@ -5,11 +5,14 @@ import os
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
-from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout
+from megatron_eks.arguments.reach import console_here, on_cluster, preview, reach, timeout
 from megatron_eks.arguments.shared import Commands, command, output, today, yes
+from megatron_eks.ops import diagnosis
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.kube import cancel, logs, overrides, overview, status, submit
+from megatron_eks.ops.kube import diagnosis as kube_diagnosis
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.rendering import Wish
 from megatron_eks.project import Project
@@ -107,9 +110,11 @@ def _logs(commands: "Commands[argparse.ArgumentParser]") -> None:
         "Print what the ranks of a job write, each line with its rank.",
         "  meks logs megatron-cpt-techpulse --follow\n"
         "  meks logs megatron-cpt-techpulse --rank 1 --tail 50\n"
-        "  meks logs megatron-cpt-techpulse --rank 1 --previous\n",
+        "  meks logs megatron-cpt-techpulse --rank 1 --previous\n"
+        "  meks logs megatron-cpt-techpulse --explain\n"
+        "  meks logs --explain --file saved.log\n",
     )
-    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("job", nargs="?", metavar="JOB")
     parser.add_argument("--rank", type=_count, metavar="N", help="of this rank alone")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
@@ -120,12 +125,36 @@ def _logs(commands: "Commands[argparse.ArgumentParser]") -> None:
     which.add_argument(
         "--previous", action="store_true", help="of the containers before the last restart"
     )
+    which.add_argument(
+        "--explain",
+        action="store_true",
+        help="not the lines, but what ended the job, and what to do",
+    )
+    parser.add_argument(
+        "--file",
+        action="append",
+        type=Path,
+        metavar="PATH",
+        help="explain a log saved anywhere, - for standard input; may be repeated",
+    )
     reach(parser)
+    output(parser, "the explanation as text, or as data")
 
     def run(given: argparse.Namespace) -> int:
         options = logs.Options(given.rank, given.follow, given.tail, given.since, given.previous)
+        if given.file:
+            if given.job or not given.explain:
+                parser.error("--file goes with --explain, and without a JOB")
+            return diagnosis.of_files(given.file, given.output, console_here())
+        if given.job is None:
+            parser.error("name a JOB, or a log with --explain --file PATH")
+        if given.output != "table" and not given.explain:
+            parser.error("-o goes with --explain: logs are printed as they are")
 
         def act(access: Access, project: Project, console: Console) -> int:
+            if given.explain:
+                found = kube_diagnosis.of_job(access.client, project.cluster, given.job, options)
+                return diagnosis.report(found, given.output, console)
             return logs.run(access.client, project.cluster, given.job, options, console)
 
         return on_cluster(given, act)

@@ -57,12 +57,15 @@ def _minutes(text: str) -> float:
     return minutes
 
 
+def console_here(*, yes: bool = False) -> Console:
+    """Return the terminal, or what stands in its place."""
+    return Console(sys.stdin, sys.stdout, sys.stderr, SystemClock(), yes=yes)
+
+
 def on_cluster(given: argparse.Namespace, act: Callable[[Access, Project, Console], int]) -> int:
     """Open the configured cluster and act in it; what it refuses becomes a plain failure."""
     project = load_project(given.cluster, today())
-    console = Console(
-        sys.stdin, sys.stdout, sys.stderr, SystemClock(), yes=getattr(given, "yes", False)
-    )
+    console = console_here(yes=getattr(given, "yes", False))
     try:
         found = access.open_access(
             project.cluster, given.kubeconfig, given.context, os.environ, Path.home()

@@ -43,7 +43,7 @@ class Options:
 def run(client: Client, plan: ClusterPlan, name: str, options: Options, console: Console) -> int:
     """Print the logs of a job's ranks, or follow them until the job ends."""
     job = jobs.get(client, plan.platform.namespace, name)
-    ranks = _chosen(jobs.ranks(job, jobs.pods_of(client, job)), name, options.rank)
+    ranks = chosen(jobs.ranks(job, jobs.pods_of(client, job)), name, options.rank)
     if not options.follow and not any(rank.pod for rank in ranks):
         found = f"{name} has no pods, so there are no logs in the cluster"
         remedy = f"read {plan.platform.mount_path}/logs/{name}/ on the file system, or meks status"
@@ -53,7 +53,7 @@ def run(client: Client, plan: ClusterPlan, name: str, options: Options, console:
             return follow(client, job, [rank.number for rank in ranks], options, console)
         width = len(str(ranks[-1].number))
         for rank in ranks:
-            for line in _once(client, job.namespace, rank, options):
+            for line in printed(client, job.namespace, rank, options):
                 console.write(f"[{rank.number:{width}}] {line}\n")
     except KeyboardInterrupt:
         console.say(f"\nthe job goes on; to look again: meks logs {name} --follow")
@@ -72,18 +72,20 @@ def follow(
     return DONE
 
 
-def _chosen(ranks: Sequence[Rank], name: str, wanted: int | None) -> list[Rank]:
+def chosen(ranks: Sequence[Rank], name: str, wanted: int | None) -> list[Rank]:
+    """Return the ranks that were asked for. Raises Failure if there is none of that number."""
     if wanted is None:
         return list(ranks)
-    chosen = [rank for rank in ranks if rank.number == wanted]
-    if not chosen:
-        found = f"{name} has no rank {wanted}"
+    found = [rank for rank in ranks if rank.number == wanted]
+    if not found:
+        lacking = f"{name} has no rank {wanted}"
         remedy = f"ranks are 0 to {len(ranks) - 1}" if ranks else f"meks status {name}"
-        raise Failure(Code.NO_LOGS, found, remedy, exit_code=NOT_FOUND)
-    return chosen
+        raise Failure(Code.NO_LOGS, lacking, remedy, exit_code=NOT_FOUND)
+    return found
 
 
-def _once(client: Client, namespace: str, rank: Rank, options: Options) -> Iterator[str]:
+def printed(client: Client, namespace: str, rank: Rank, options: Options) -> Iterator[str]:
+    """Yield the lines of a rank that are there now."""
     if rank.pod is None:
         return
     try:

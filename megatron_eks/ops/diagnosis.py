@@ -1,0 +1,103 @@
+"""`meks logs --explain`: what was found in a log, for people and for programs."""
+
+import contextlib
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.explanations import explanations
+from megatron_eks.config.load import Json
+from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
+from megatron_eks.diagnosis.lines import Line
+from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.endings import DONE, NOT_FOUND, USAGE
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube.pods import one_line
+from megatron_eks.ops.output import count, structured
+
+_WIDTH = 80
+_SHOWN = 300
+"""Characters of a line of evidence that people are shown; programs get all."""
+
+
+def of_files(paths: Sequence[Path], output: str, console: Console) -> int:
+    """Explain logs saved anywhere; `-` is standard input."""
+    with contextlib.ExitStack() as stack:
+        lines = (line for path in paths for line in _lines(path, stack))
+        return report(diagnose(lines), output, console)
+
+
+def report(found: Diagnosis, output: str, console: Console) -> int:
+    """Print a diagnosis; return the exit code."""
+    if output == "table":
+        console.write("\n".join(_text(found)) + "\n")
+    else:
+        console.write(structured(as_json(found), output))
+    return DONE if found.code else NOT_FOUND
+
+
+def as_json(found: Diagnosis) -> Json:
+    """Return it as plain values."""
+    return {
+        "code": found.code.value if found.code else None,
+        "cause": found.cause,
+        "why": found.why,
+        "remedy": found.remedy,
+        "rank": found.rank,
+        "evidence": [_line(line) for line in found.evidence],
+        "cascades": [
+            {
+                "code": each.code.value,
+                "what": explanations()[each.code].what,
+                "lines": each.lines,
+                "first": _line(each.first),
+            }
+            for each in found.cascades
+        ],
+        "last_step": found.last_step,
+        "lines": found.lines,
+    }
+
+
+def _line(line: Line) -> dict[str, Json]:
+    return {"line": line.number, "rank": line.rank, "text": line.text.strip()}
+
+
+def _text(found: Diagnosis) -> Iterator[str]:
+    yield from _paragraph("cause", f"{found.cause} [{found.code}]" if found.code else found.cause)
+    for line in found.evidence:
+        rank = "" if line.rank is None else f", rank {line.rank}"
+        yield from _paragraph("seen", f"line {line.number}{rank}: {one_line(line.text)[:_SHOWN]}")
+    yield from _paragraph("why", found.why)
+    yield from _paragraph("do", found.remedy)
+    if found.last_step is not None:
+        yield from _paragraph("reached", f"step {found.last_step}")
+    for each in found.cascades:
+        what = explanations()[each.code].what
+        more = f"{what} {count(each.lines, 'line')} from {each.first.number} on [{each.code}]"
+        yield from _paragraph("also", more)
+
+
+def _paragraph(head: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=f"{head:9}", subsequent_indent=" " * 9, break_long_words=True
+    )
+
+
+def _lines(path: Path, stack: contextlib.ExitStack) -> Iterator[str]:
+    if str(path) == "-":
+        yield from sys.stdin
+        return
+    try:
+        yield from stack.enter_context(path.open(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        raise Failure(
+            Code.FILE_UNREADABLE,
+            str(error.strerror),
+            "name a log file, or - for standard input",
+            where=str(path),
+            exit_code=NOT_FOUND if missing else USAGE,
+        ) from error

@@ -1,0 +1,151 @@
+"""Logs explained: the cause among what only followed from it."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.explanations import explanations
+from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
+from megatron_eks.diagnosis.signatures import signatures
+
+EXCERPTS = yaml.safe_load(Path(__file__).with_name("excerpts.yaml").read_text(encoding="utf-8"))
+TIMEOUT = (
+    "[rank{rank}]:[E1120 08:02:11.301 ProcessGroupNCCL.cpp:683] [Rank {rank}] Watchdog caught"
+    " collective operation timeout: WorkNCCL(SeqNum={number}, OpType={kind}, NumelIn=1)"
+)
+OUT_OF_MEMORY = "[rank7]: torch.OutOfMemoryError: CUDA out of memory."
+
+
+def code_of(*lines: str) -> Code | None:
+    """Return the code of what is blamed."""
+    return diagnose(lines).code
+
+
+def timeout(rank: int, *, number: int = 77, kind: str = "ALLREDUCE") -> str:
+    """Return a rank's line about a collective that did not end."""
+    return TIMEOUT.format(rank=rank, number=number, kind=kind)
+
+
+def step(number: int) -> str:
+    """Return Megatron's line about a step."""
+    return f" iteration   {number}/   1000 | consumed samples: 64 | lm loss: 2.1E+00 |"
+
+
+@pytest.mark.parametrize(
+    "excerpt", EXCERPTS, ids=[f"{place}-{each['code']}" for place, each in enumerate(EXCERPTS)]
+)
+def test_excerpt_is_explained(excerpt: dict[str, str]) -> None:
+    """Each known trouble is told from the others, with its cascades around it."""
+    assert diagnose(excerpt["log"].splitlines()).code is Code[f"LOG_{excerpt['code']}"]
+
+
+def test_every_trouble_has_an_excerpt() -> None:
+    """And every code of logs has a signature."""
+    codes = {each.code for each in signatures()}
+    assert {Code[f"LOG_{each['code']}"] for each in EXCERPTS} == codes
+    assert codes == {code for code in Code if code.name.startswith("LOG_")}
+
+
+def test_cause_stands_before_and_after_its_cascades() -> None:
+    """The order of the ranks' logs in a file says nothing."""
+    cascades = [timeout(rank) for rank in range(7)]
+    for log in ([OUT_OF_MEMORY, *cascades], [*cascades, OUT_OF_MEMORY]):
+        found = diagnose(log)
+        assert (found.code, found.rank) == (Code.LOG_CUDA_OUT_OF_MEMORY, 7)
+        assert [(each.code, each.lines) for each in found.cascades] == [
+            (Code.LOG_COLLECTIVE_TIMED_OUT, 7)
+        ]
+
+
+def test_of_two_causes_the_first_in_time_is_named() -> None:
+    """Whichever stands first in the file."""
+    late = "[rank0]: 2026-11-20 08:05:00 OSError: [Errno 28] No space left on device"
+    early = "[rank1]: 2026-11-20 08:01:00 RuntimeError: CUDA out of memory"
+    assert code_of(late, early) is Code.LOG_CUDA_OUT_OF_MEMORY
+
+
+def test_survived_failure_is_not_the_cause() -> None:
+    """Training went on after it, so it did not end the run."""
+    log = [OUT_OF_MEMORY, step(1), step(2), step(3), "OSError: [Errno 28] No space left on device"]
+    assert code_of(*log) is Code.LOG_DISK_FULL
+    assert diagnose(log).last_step == 3
+
+
+def test_one_more_step_of_another_rank_is_no_survival() -> None:
+    """A rank may report the step that all had done when one failed."""
+    assert code_of(step(1), OUT_OF_MEMORY, step(2), timeout(0)) is Code.LOG_CUDA_OUT_OF_MEMORY
+
+
+def test_what_held_the_pod_up_is_not_what_ended_it() -> None:
+    """Scheduling took a while, and then the program failed."""
+    waited = "[1] event FailedScheduling: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+    assert code_of(waited, "ValueError: bad") is Code.LOG_EXCEPTION
+    assert code_of(waited) is Code.LOG_NOT_SCHEDULED
+
+
+def laggards(*lines: str) -> str:
+    """Return the cause, which names who held the others up."""
+    return diagnose(lines).cause
+
+
+def test_rank_that_is_behind_is_named() -> None:
+    """By what the watchdogs say was enqueued last."""
+    behind = (
+        "[rank{}]:[E1120 08:02:11.4 ProcessGroupNCCL.cpp:1895]"
+        " [PG ID 0 PG GUID 0(default_pg) Rank {}] Timeout at NCCL work: 11,"
+        " last enqueued NCCL work: {}, last completed NCCL work: 9."
+    )
+    log = [timeout(rank) for rank in range(3)]
+    log += [behind.format(rank, rank, 10 if rank == 2 else 12) for rank in range(3)]
+    assert "Rank 2 had come to collective 10 and the others to 12." in laggards(*log)
+
+
+def test_rank_that_called_something_else_is_named() -> None:
+    """Ranks that wait in different collectives wait for ever."""
+    log = [timeout(0), timeout(1), timeout(2, kind="BROADCAST")]
+    assert "Rank 2 called BROADCAST, and the others ALLREDUCE." in laggards(*log)
+
+
+def test_silent_rank_is_named() -> None:
+    """The number of ranks is in NCCL's own line."""
+    log = ["NCCL INFO comm 0x1 rank 0 nranks 4 cudaDev 0", *(timeout(rank) for rank in (0, 1, 3))]
+    assert "Rank 2 said nothing of it, and the others waited." in laggards(*log)
+
+
+def test_no_rank_is_blamed_without_a_reason() -> None:
+    """All timed out in the same collective, so nothing more is known."""
+    what = explanations()[Code.LOG_COLLECTIVE_TIMED_OUT].what
+    assert laggards(timeout(0), timeout(1)) == what
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NCCL INFO NET/OFI Selected provider is efa, fabric is efa-direct (found 4 nics)",
+        "p4d-0:1:1 [0] NCCL INFO Bootstrap : Using eth0:10.0.1.5<0>",
+        "WARNING: could not find the metadata file /shared/latest_checkpointed_iteration.txt",
+        "    will not load any checkpoints and will start from random",
+        "/usr/lib/python3.12/site-packages/torch/x.py:1: FutureWarning: error: use torch.amp",
+        step(5),
+        "  successfully saved checkpoint from iteration     500 to /shared/checkpoints",
+        "> building indices for blendable datasets",
+        "number of nan iterations:   0 | number of skipped iterations:   0 |",
+    ],
+)
+def test_healthy_line_is_no_trouble(line: str) -> None:
+    """What every run prints is blamed for nothing."""
+    assert code_of(line) is None
+
+
+def test_unknown_log_says_what_to_give() -> None:
+    """No cause is better than a wrong one."""
+    found: Diagnosis = diagnose(["all is well"] * 3)
+    assert (found.code, found.cause) == (None, "no known trouble in 3 lines")
+
+
+def test_long_and_broken_lines_are_read() -> None:
+    """Progress bars, colours and a line of megabytes."""
+    bar = "\r".join(f"{done}%" for done in range(100))
+    assert code_of("x" * 5_000_000, f"{bar}\r\x1b[31mCUDA out of memory\x1b[0m\n") is not None
