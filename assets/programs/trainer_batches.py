@@ -1,7 +1,9 @@
 """What a rank trains on: batches of its samples, made ahead, each with the state after it."""
 
+import contextlib
 import queue
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +18,9 @@ from trainer_text import STREAMS, TextSamples
 from trainer_tokenizer import BadTokenizerError, Tokenizer
 
 _VALIDATION_SEQUENCES = 64
+_LOOK_SECONDS = 0.05
+# A read from the network may hang.
+_PATIENCE_SECONDS = 30
 
 
 class Samples(Protocol):
@@ -89,9 +94,27 @@ class Batches:
             turns = range(rank, STREAMS * ranks, ranks)
             samples.expect({number % STREAMS for number in turns})
         self._ready: queue.Queue[Batch | Exception] | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
         if ahead:
             self._ready = queue.Queue(ahead)
-            threading.Thread(target=self._fill, args=(self._ready,), daemon=True).start()
+            self._thread = threading.Thread(target=self._fill, args=(self._ready,), daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """End the thread that makes batches ahead.
+
+        A thread that is inside PyTorch when Python ends takes the process down with SIGABRT, and a
+        job that is done would count as failed.
+        """
+        self._closed = True
+        if self._thread is None or self._ready is None:
+            return
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            # It may wait for room.
+            with contextlib.suppress(queue.Empty):
+                self._ready.get(timeout=_LOOK_SECONDS)
 
     def next(self) -> Batch:
         """Return the next batch; raises what reading and tokenizing raise."""
@@ -104,7 +127,7 @@ class Batches:
 
     def _fill(self, ready: "queue.Queue[Batch | Exception]") -> None:
         try:
-            while True:
+            while not self._closed:
                 ready.put(self._make())
         except Exception as problem:  # noqa: BLE001 -- raised again where the batch is asked for
             ready.put(problem)

@@ -120,15 +120,6 @@ class _Rank:
         resumed = checkpointer.resume() or {"step": 0, "consumed_samples": 0, "data": {}}
         samples = open_samples(config, shape.vocab_size)
         samples.restore(resumed["data"])
-        batches = Batches(
-            samples,
-            consumed=resumed["consumed_samples"],
-            per_rank=training.train_batch_size,
-            rank=self.rank,
-            ranks=self.ranks,
-            ahead=config.data.num_workers,
-            vocabulary=shape.vocab_size,
-        )
         start = int(resumed["step"])
         metrics = None
         if self.rank == 0:
@@ -139,6 +130,15 @@ class _Rank:
             metrics.measure_on(self.device)
         dropout = max(shape.attention_dropout, shape.hidden_dropout) > 0
         loop = Loop(config, parallel, optimizer, samples, self.device, has_dropout=dropout)
+        batches = Batches(
+            samples,
+            consumed=resumed["consumed_samples"],
+            per_rank=training.train_batch_size,
+            rank=self.rank,
+            ranks=self.ranks,
+            ahead=config.data.num_workers,
+            vocabulary=shape.vocab_size,
+        )
         try:
             status = loop.run(start, resumed["consumed_samples"], batches, checkpointer, metrics)
         except NotFiniteError:
@@ -146,6 +146,7 @@ class _Rank:
             checkpointer.finish()
             raise
         finally:
+            batches.close()
             if metrics is not None:
                 metrics.close()
         # The job counts as done when rank 0 ends: nobody may still be writing.

@@ -19,9 +19,9 @@ KILLS = int(os.environ.get("KILLS", "2"))
 
 
 def wait_for(process, happened, what: str) -> None:
-    """Wait until something has happened in a run that goes on."""
+    """Wait until something has happened in a run, or it is at its end."""
     deadline = time.monotonic() + 300
-    while not happened():
+    while not happened() and process.poll() != 0:
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline, f"no {what} in 300 s"
         time.sleep(0.001)
@@ -33,26 +33,43 @@ def steps_done(run: Run) -> int:
     return path.read_text().count("\n") if path.exists() else 0
 
 
+def newest(run: Run) -> int:
+    """Return the step of the newest whole checkpoint."""
+    return int(max(run.saved(), default="_0").split("_")[1])
+
+
+def kill_somewhere(run: Run, anywhere: random.Random) -> None:
+    """Start it and kill a rank, or all at once: while it starts, after some steps, in mid-save."""
+    step = newest(run) + anywhere.randint(2, 4)
+    started = time.monotonic() + anywhere.uniform(0, 10)
+    process = run.start(2)
+    moments = {
+        "start": lambda: time.monotonic() > started,
+        "step": lambda: run.checkpoints.exists() and steps_done(run) >= step,
+        "save": lambda: any(run.checkpoints.glob(f"*iter_{step:07d}")),
+    }
+    moment = anywhere.choices([*moments], [1, 2, 3])[0]
+    wait_for(process, moments[moment], moment)
+    time.sleep(anywhere.choice([0, anywhere.uniform(0, 0.2)]))
+    run.kill(process, anywhere.choice([None, 0, 1]))
+
+
 def test_killed_run_ends_as_if_nothing_had_been(trained):
     """Killed anywhere, with a save under way nearly always, it never resumes from half a state."""
     run, _ = trained
     killed = run.copy("killed")
     killed.config["checkpoint"]["interval"] = 1
     if KILLS > 3:
-        killed.config["training"]["max_steps"] = 4 * KILLS
+        killed.config["training"]["max_steps"] = 30 * KILLS
         run = killed.copy("undisturbed")
         assert run.run(2).returncode == 0
     anywhere = random.Random(KILLS)  # noqa: S311 -- no secret
     for _ in range(KILLS):
-        process = killed.start(2)
-        before = steps_done(killed)
-        wait_for(process, lambda before=before: steps_done(killed) != before, "step")
-        time.sleep(anywhere.uniform(0, 0.2))
-        killed.kill(process)
-    saved = killed.saved()
+        kill_somewhere(killed, anywhere)
+    saved = newest(killed)
     done = killed.run(2)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["resumed_from"] == int(max(saved, default="_0").split("_")[1])
+    assert json.loads(done.stdout)["resumed_from"] == saved
     assert killed.losses() == pytest.approx(run.losses(), abs=CLOSE)
 
 

@@ -149,17 +149,18 @@ class Run:
         out, err = process.communicate(timeout=_PATIENCE)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def kill(self, process: "subprocess.Popen[str]") -> None:
-        """End torchrun and its ranks at once; each of them leads a session of its own."""
+    def kill(self, process: "subprocess.Popen[str]", rank: int | None = None) -> None:
+        """End one rank, or torchrun and its ranks at once; each leads a session of its own."""
         file = str(self.root / f"{self.checkpoints.name}.json").encode()
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
+                variables = (entry / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if file in words:
+            if file in words and (rank is None or f"RANK={rank}".encode() in variables):
                 os.kill(int(entry.name), signal.SIGKILL)
-        process.communicate()
+        process.communicate(timeout=_PATIENCE)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the steps of metrics.jsonl."""

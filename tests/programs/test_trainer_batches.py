@@ -1,0 +1,29 @@
+"""Batches made ahead: what their thread does to the end of a process."""
+
+import pytest
+
+from tests.programs.trainer_files import python_says
+
+pytestmark = pytest.mark.programs
+
+BUSY = """
+import json, threading, torch
+from trainer_batches import Batches
+class Busy:
+    def sample(self, number):
+        tokens = torch.zeros(65, dtype=torch.long)
+        for _ in range(200):
+            tokens = (tokens + number) % 9
+        return tokens
+    def state(self):
+        return {}
+batches = Batches(Busy(), consumed=0, per_rank=2, rank=0, ranks=2, ahead=2, vocabulary=9)
+batches.next()
+batches.close()
+print(json.dumps(threading.active_count()))
+"""
+
+
+def test_nothing_is_made_after_the_end(programs_python):
+    """A thread inside PyTorch while Python ends would abort the process: a job done, yet failed."""
+    assert python_says(programs_python, BUSY) == 1
