@@ -74,6 +74,8 @@ lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade tak
 	$(UV_COMPILE) $(LOCK) -o requirements-dev.txt requirements-dev.in
 	$(UV_COMPILE) $(LOCK) -o requirements-programs.txt requirements-programs.in
 	$(UV_COMPILE) $(LOCK) -o requirements-checkov.txt requirements-checkov.in
+	$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) --no-deps --python-version 3.12 \
+		--custom-compile-command "make lock" -o requirements-bridge.txt requirements-bridge.in
 	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
 	$(NPM) --prefix tests/javascript install --package-lock-only --omit-lockfile-registry-resolved
 	cd assets/images/fsdp && $(CURDIR)/$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) \
@@ -115,13 +117,15 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 	$(PIP_SYNC) -r requirements-dev.txt
 	@touch $@
 
-.venv-programs/.installed: requirements-programs.txt | .venv/.dev
+.venv-programs/.installed: requirements-programs.txt requirements-bridge.txt | .venv/.dev
 	@for python in python3.12 $$(echo "$$PATH:$$HOME/.pyenv/shims" | tr : '\n' | while read -r folder; do \
 			ls -d "$$folder"/../../3.12*/bin/python "$$folder"/../versions/3.12*/bin/python 2>/dev/null; done) \
 			"$$($(BIN)/uv python find --managed-python --no-python-downloads 3.12 2>/dev/null)" $(PYTHON); do \
 		if "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then break; fi; \
 	done; $(BIN)/uv venv --quiet --clear --python "$$(command -v "$$python")" .venv-programs
 	$(UV_SYNC) --python .venv-programs/bin/python requirements-programs.txt
+	if .venv-programs/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))'; then \
+		$(subst sync,install,$(UV_SYNC)) --no-deps --python .venv-programs/bin/python -r requirements-bridge.txt; fi
 	@touch $@
 
 .venv-checkov/.installed: requirements-checkov.txt | .venv/.dev

@@ -6,7 +6,8 @@ Names: megatron/bridge/training/config.py of Megatron-Bridge 0.6, and the classe
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping
+import enum
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from findings import Finding, usage_error
@@ -76,6 +77,7 @@ _OTHER: dict[str, set[str]] = {
 }
 _BLOCKS = {*_SAME, "model", "overrides"}
 _PRECISIONS = {"bf16": "bf16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed"}
+_PRECISION = "mixed_precision"
 _COMPARED = ("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads")
 
 
@@ -106,8 +108,19 @@ def values_of(job: Mapping[str, Any]) -> tuple[Values, list[Finding]]:
     return values, found
 
 
-def apply(config: Any, values: Mapping[str, object]) -> Iterator[Finding]:  # noqa: ANN401 -- a recipe's configuration
-    """Set every value that has a place of its kind; yield the others."""
+def apply(
+    config: Any,  # noqa: ANN401 -- a recipe's configuration
+    values: Mapping[str, object],
+    precision: Callable[[str], object] | None = None,
+) -> Iterator[Finding]:
+    """Set every value that has a place of its kind; yield the others.
+
+    A recipe or a job names its precision by a word; `precision` makes the values behind it, for
+    where one of them is to be set.
+    """
+    if precision and any(name.startswith(f"{_PRECISION}.") for name in values):
+        config.mixed_precision = precision(str(values.get(_PRECISION, config.mixed_precision)))
+        values = {name: value for name, value in values.items() if name != _PRECISION}
     for name, value in values.items():
         yield from _set(config, name, value)
 
@@ -175,6 +188,8 @@ def _set(config: Any, name: str, value: object) -> Iterator[Finding]:  # noqa: A
         yield _unknown(name, last, _fields(place))
         return
     now = getattr(place, last)
+    if isinstance(now, enum.Enum) and isinstance(value, str) and value in type(now).__members__:
+        value = type(now)[value]
     if not _fits(now, value):
         found = f"{value!r} is {type(value).__name__}, and the recipe has {now!r}"
         yield usage_error(name, found, f"write a value of type {type(now).__name__}")
@@ -186,7 +201,7 @@ def _fields(place: object) -> set[str]:
     """Return the names that can be set: a wrong one would be set too, and change nothing."""
     if dataclasses.is_dataclass(place):
         return {field.name for field in dataclasses.fields(place)}
-    return {name for name in vars(place) if not name.startswith("_")}
+    return {name for name in getattr(place, "__dict__", {}) if not name.startswith("_")}
 
 
 def _fits(now: object, value: object) -> bool:
@@ -199,8 +214,8 @@ def _fits(now: object, value: object) -> bool:
         return isinstance(value, int)
     if isinstance(now, float):
         return isinstance(value, int | float)
-    if isinstance(now, str):
-        return isinstance(value, str)
+    if isinstance(now, str | enum.Enum):
+        return isinstance(value, type(now))
     return True
 
 

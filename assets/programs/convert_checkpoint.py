@@ -1,14 +1,16 @@
 """Converts weights between Hugging Face's form and Megatron's, through Megatron-Bridge.
 
 convert_checkpoint.py --direction import|export --source S --target T --model NAME
-                      [--hf-config DIR]
+                      [--hf-config DIR] [--dtype bfloat16|float32]
 
 import: S is a Hugging Face directory, T becomes a Megatron checkpoint directory with its tracker
 file, for `--pretrained-checkpoint` and `--load`. export: S is a directory in which Megatron-Bridge
 has saved (or one of its iter_ directories), T becomes a Hugging Face directory. An export takes
 configuration and tokenizer from the directory that the checkpoint was imported from, or from
 --hf-config. Before: the source is whole and is the model that is named, T is not there, there is
-room. After: what was written is whole. T appears at once at the end.
+room. After: what was written is whole, and every tensor of it is the source's; of models below 3 GB
+the logits too. conversion.json beside the result has each tensor's shape and SHA-256. T appears at
+once at the end.
 
 Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 Megatron-Bridge is not installed,
 4 a check failed, 130 interrupted.
@@ -19,10 +21,12 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import checkpoints
+import conversion_check
 import hf_directory
 import program
 import sync_manifest
@@ -136,11 +140,51 @@ def convert(
     if options.direction == "import":
         import torch  # noqa: PLC0415 -- the checks need none
 
-        bridge.import_ckpt(str(options.source), str(staging), torch_dtype=torch.bfloat16)
+        kind = getattr(torch, options.dtype)
+        with _words_of_bridge(options.source):
+            # Nothing is read yet but the configuration.
+            bridge.from_hf_pretrained(str(options.source))
+        with conversion_check.one_process():
+            bridge.import_ckpt(
+                str(options.source), str(staging), torch_dtype=kind, device_map="cpu"
+            )
         return
     checkpoint, reference = str(facts["checkpoint"]), str(facts["hf_config"])
-    exporter = bridge.from_auto_config(checkpoint, reference)
+    with _words_of_bridge(reference):
+        exporter = bridge.from_auto_config(checkpoint, reference)
+    # It makes a group of its own.
     exporter.export_ckpt(checkpoint, str(staging), show_progress=False, strict=True)
+
+
+def verify(
+    options: argparse.Namespace,
+    bridge: Any,  # noqa: ANN401 -- Megatron-Bridge's class
+    staging: Path,
+    facts: dict[str, object],
+) -> Iterator[Finding]:
+    """Compare the checkpoint with Hugging Face's directory, whichever of them was written."""
+    importing = options.direction == "import"
+    checkpoint = staging / str(facts["result"]) if importing else Path(str(facts["checkpoint"]))
+    directory = options.source if importing else staging
+    reader = bridge.from_auto_config(str(checkpoint), str(directory))
+    with conversion_check.one_process():
+        yield from conversion_check.compare_tensors(reader, checkpoint, directory, facts)
+        size = facts["weight_bytes" if importing else "result_bytes"]
+        if isinstance(size, int) and size <= conversion_check.LOGITS_BYTES:
+            yield from conversion_check.compare_logits(reader, checkpoint, directory, facts)
+    conversion_check.write_manifest(staging, facts)
+    del facts["manifest"]
+
+
+@contextmanager
+def _words_of_bridge(source: object) -> Iterator[None]:
+    """Say what it refuses, such as an architecture, in its own words."""
+    try:
+        yield
+    except (ValueError, NotImplementedError) as problem:
+        found = "Megatron-Bridge: " + " ".join(str(problem).split())
+        remedy = "convert a model that AutoBridge.list_supported_models names"
+        raise StopError(program.EXIT_CHECK_FAILED, source, found, remedy) from problem
 
 
 def main(argv: Sequence[str], report: Report) -> None:
@@ -166,6 +210,8 @@ def main(argv: Sequence[str], report: Report) -> None:
     try:
         convert(options, bridge, staging, facts)
         report.collect(check_result(options.direction, staging, facts))
+        if not report.exit_code:
+            report.collect(verify(options, bridge, staging, facts))
         if report.exit_code:
             return
         sync_manifest.sync_to_disk(staging)
@@ -195,6 +241,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--source", type=Path, required=True, help="what is converted")
     parser.add_argument("--target", type=Path, required=True, help="what it becomes")
     parser.add_argument("--model", required=True, help="a preset's name, such as llama-3.1-8b")
+    kinds = ("bfloat16", "float32")
+    parser.add_argument("--dtype", choices=kinds, default=kinds[0], help="of an import's weights")
     parser.add_argument("--hf-config", type=Path, help="for an export: the Hugging Face original")
     return parser
 

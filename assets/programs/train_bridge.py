@@ -123,6 +123,9 @@ def main(argv: Sequence[str], report: Report) -> None:
     try:
         from megatron.bridge import AutoBridge, recipes  # noqa: PLC0415 -- the checks come first
         from megatron.bridge.training.gpt_step import forward_step  # noqa: PLC0415 -- as above
+        from megatron.bridge.training.mixed_precision import (  # noqa: PLC0415 -- as above
+            get_mixed_precision_config,
+        )
         from megatron.bridge.training.pretrain import pretrain  # noqa: PLC0415 -- as above
     except ImportError as problem:
         raise StopError(
@@ -132,7 +135,7 @@ def main(argv: Sequence[str], report: Report) -> None:
     tokenizer = values.get("tokenizer.tokenizer_model")
     with configuration_from(AutoBridge, Path(str(tokenizer)) if tokenizer else None):
         config = recipe()
-    report.findings.extend(bridge_config.apply(config, values))
+    report.findings.extend(bridge_config.apply(config, values, get_mixed_precision_config))
     report.findings.extend(bridge_config.compare_model(config, job.get("model")))
     if report.exit_code:
         return

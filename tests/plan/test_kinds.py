@@ -92,13 +92,15 @@ def test_ddp_tells_torchrun_what_an_operator_would(plan):
 
 def test_bridge_runs_a_recipe_with_the_files_values(plan):
     """Everything but the recipe's name goes through one file."""
-    job = plan("bridge-cpt-techpulse", **{"overrides: {}": "overrides: {ddp.grad_reduce: true}"})
+    job = plan(
+        "bridge-cpt-techpulse", **{"overrides: {}": "overrides: {ddp.grad_reduce_in_fp32: true}"}
+    )
     assert job.args[:4] == (
         *("--recipe", "llama31_8b_pretrain_config"),
         *("--config", "/etc/megatron-eks/train_bridge.json"),
     )
     config = json.loads(job.files["train_bridge.json"])
-    assert config["overrides"] == {"ddp.grad_reduce": True}
+    assert config["overrides"] == {"ddp.grad_reduce_in_fp32": True}
     assert config["parallelism"]["tensor"] == 4
 
 

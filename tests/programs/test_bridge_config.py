@@ -1,7 +1,6 @@
 """The values of a Megatron-Bridge job in the recipe's places, and unknown ones in words."""
 
-import json
-import subprocess
+import enum
 from dataclasses import dataclass, field
 
 import bridge_config
@@ -10,31 +9,6 @@ import train_bridge
 from program import StopError
 
 from tests.programs.bridge_job import JOB
-from tests.programs.run_program import TORCHRUN
-
-# Where Megatron-Bridge's classes get the fields from that the values go to; its own cannot be
-# imported without CUDA.
-CORE_CLASSES = {
-    "model": "megatron.core.transformer.TransformerConfig",
-    "ddp": "megatron.core.distributed.DistributedDataParallelConfig",
-    "optimizer": "megatron.core.optimizer.OptimizerConfig",
-    "train": "megatron.training.config.TrainingConfig",
-    "validation": "megatron.training.config.ValidationConfig",
-    "scheduler": "megatron.training.config.SchedulerConfig",
-    "logger": "megatron.training.config.LoggerConfig",
-    "rng": "megatron.training.config.RNGConfig",
-    "dist": "megatron.training.config.DistributedInitConfig",
-    "checkpoint": "megatron.training.config.CheckpointConfig",
-    "dataset": "megatron.core.datasets.gpt_dataset.GPTDatasetConfig",
-}
-# What Megatron-Bridge 0.6 adds (models/gpt_provider.py, training/config.py, tokenizers/config.py).
-OF_BRIDGE = {
-    "model.seq_length",
-    "dataset.seq_length",
-    "dataset.num_workers",
-    "checkpoint.pretrained_checkpoint",
-    "checkpoint.most_recent_k",
-}
 
 
 @dataclass
@@ -187,33 +161,24 @@ def test_recipe_reads_the_configuration_that_was_fetched(tmp_path):
     assert Bridge.from_hf_pretrained("meta-llama/Llama-3.1-8B") == "meta-llama/Llama-3.1-8B"
 
 
-@pytest.mark.programs
-def test_places_are_fields_of_megatrons_classes():
-    """Every place that a job's values go to exists in the pinned Megatron core."""
-    lines = [
-        "import dataclasses, importlib, json",
-        f"classes = {CORE_CLASSES!r}",
-        "def names(path):",
-        "    module, name = path.rsplit('.', 1)",
-        "    found = getattr(importlib.import_module(module), name)",
-        "    return [field.name for field in dataclasses.fields(found)]",
-        "print(json.dumps({block: names(path) for block, path in classes.items()}))",
-    ]
-    done = subprocess.run(  # noqa: S603 -- this test's own lines
-        [str(TORCHRUN.with_name("python")), "-W", "ignore", "-c", "\n".join(lines)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    fields = json.loads(done.stdout.splitlines()[-1])
-    job = {**JOB, "data": {**JOB["data"], "cache_dir": "/x"}}
-    job["training"] = {**JOB["training"], "decay_iters": 5, "recompute_layers": 1}
-    values, _ = bridge_config.values_of(job)
-    unknown = {
-        name
-        for name in values
-        if "." in name
-        and not name.startswith("tokenizer.")
-        and name.partition(".")[2] not in fields[name.partition(".")[0]]
-    }
-    assert unknown <= OF_BRIDGE
+def test_word_becomes_a_member():
+    """The type of the value that is there says which members there are."""
+
+    class Backend(enum.Enum):
+        """Two of Megatron's."""
+
+        auto = 1
+        flash = 2
+
+    config = Config(ft=Backend.auto)
+    assert applied({"ft": "flash"}, config) == (config, [])
+    assert config.ft is Backend.flash
+    assert "'flush' is str" in applied({"ft": "flush"}, config)[1][0]
+
+
+def test_one_value_of_a_precision_is_set():
+    """The recipe has a word for all of them, which Megatron-Bridge resolves."""
+    config = Config()
+    values = {"mixed_precision": "fp8", "mixed_precision.lr": 0.5}
+    found = list(bridge_config.apply(config, values, lambda _name: Optimizer()))
+    assert (found, config.mixed_precision) == ([], Optimizer(lr=0.5))

@@ -4,11 +4,11 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.bridge_fields import FIELDS
 from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.plan.jobs.override_checks import check_override
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ Other values that the job file sets may be overridden. Names: `assets/programs/b
 _UNSTABLE = ("model.cross_entropy_fusion_impl", "te")
 
 # Recipes that differ by a slip. An image of one's own may have later ones: a warning.
-_CLOSE, _CLOSE_FIELD = 0.85, 0.9
+_CLOSE = 0.85
 
 
 def check_recipe(job: "MegatronBridgeJob") -> "Iterator[Finding]":
@@ -80,19 +80,7 @@ def check_recipe(job: "MegatronBridgeJob") -> "Iterator[Finding]":
             found = "Megatron refuses it as unstable"
             yield Finding(Code.OVERRIDE, path, found, "use native")
         else:
-            yield from _field(name)
-
-
-def _field(name: str) -> "Iterator[Finding]":
-    """Yield a field that looks like a slip of another; an image may have later ones."""
-    block, _, field = name.partition(".")
-    known = FIELDS.get(block, frozenset())
-    close = [] if field in known else get_close_matches(field, known, 1, _CLOSE_FIELD)
-    if close:
-        path: Path = ("overrides", name)
-        remedy = f"did you mean {block}.{close[0]}?"
-        found = f"{block} has no {field}"
-        yield Finding(Code.OVERRIDE, path, found, remedy, Level.WARNING)
+            yield from check_override(job.image, name, value)
 
 
 def _plain(name: str) -> str:

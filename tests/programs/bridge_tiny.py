@@ -1,0 +1,172 @@
+"""Two tiny Llamas through the real Megatron-Bridge and Megatron core, on CPUs, in three steps.
+
+bridge_tiny.py import|train|export ROOT TOKENIZER: each step runs in processes of its own, `train`
+under torchrun with two ranks. Last on stdout of the first rank: a JSON object by model.
+"""
+
+# ruff: noqa: PLC0415 -- torch and Megatron come after what stands in for their packages
+
+import importlib
+import io
+import json
+import os
+import shutil
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+VOCABULARY, STEPS, LENGTH = 1000, 5, 32
+
+# Shared by both: grouped queries, and a head that is not hidden / heads.
+_SHAPE = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 16384,
+    "architectures": ["LlamaForCausalLM"],
+}
+_MODELS: dict[str, dict[str, Any]] = {
+    "untied": {
+        "tie_word_embeddings": False,
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 500000.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        },
+    },
+    "tied": {
+        "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0},
+    },
+}
+
+
+def main() -> None:
+    """Take one step, for both models."""
+    step, root, tokenizer = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    sys.path[:0] = [str(ROOT / "assets/programs"), str(ROOT / "megatron_eks/local/megatron")]
+    if step == "train":
+        # The pods of conversions have no GPU, so there nothing may answer for one.
+        importlib.import_module("cpu_torch")
+    importlib.import_module("cpu_bridge").install()
+    steps = {"import": _import, "train": _train, "export": _export}
+    found = {name: steps[step](root / name, name, tokenizer) for name in _MODELS}
+    if os.environ.get("RANK", "0") == "0":
+        sys.stdout.write(json.dumps(found) + "\n")
+
+
+def _import(root: Path, name: str, tokenizer: Path) -> dict[str, Any]:
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(7)
+    model = LlamaForCausalLM(LlamaConfig(**_SHAPE, **_MODELS[name]))
+    with torch.no_grad():
+        for key, weight in model.named_parameters():
+            # A fresh model says the same whatever is mixed up in it.
+            weight.add_(torch.randn_like(weight), alpha=0.2 if "norm" in key else 0.05)
+    model.save_pretrained(root / "hf")
+    for path in tokenizer.iterdir():
+        shutil.copy(path, root / "hf")
+    return _convert("import", root / "hf", root / "megatron", "--dtype", "float32")
+
+
+def _train(root: Path, _name: str, _tokenizer: Path) -> dict[str, Any]:
+    """Load into two tensor parallel ranks, train, and save as they stand."""
+    import conversion_check
+    import torch
+    from megatron.bridge import AutoBridge
+    from megatron.core import parallel_state
+    from megatron.core.tensor_parallel import gather_from_tensor_model_parallel_region
+    from megatron.core.tensor_parallel.random import initialize_rng_tracker
+
+    if not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("gloo")
+        parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
+        initialize_rng_tracker(inference_rng_tracker=True, force_reset=True)
+    checkpoint = root / "megatron" / "iter_0000000"
+    bridge = AutoBridge.from_auto_config(str(checkpoint), str(root / "hf"))
+    model = conversion_check.plain_model(bridge, checkpoint, tensor_model_parallel_size=2)
+
+    def logits() -> Any:
+        with torch.no_grad():
+            parts = conversion_check.megatron_logits(model, _tokens())
+            return gather_from_tensor_model_parallel_region(parts)[..., :VOCABULARY]
+
+    before = logits()
+    losses = _steps(model)
+    after = logits()
+    if torch.distributed.get_rank() == 0:
+        torch.save({"before": before, "after": after}, root / "logits.pt")
+    bridge.save_megatron_model([model], root / "trained", hf_tokenizer_path=root / "hf")
+    return {"losses": losses}
+
+
+def _steps(model: Any) -> list[float]:
+    """Train on one batch, which is enough to see it learn."""
+    import torch
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    tokens = _tokens()
+    positions = torch.arange(LENGTH - 1).expand(tokens.shape[0], -1)
+    later = torch.ones(1, 1, LENGTH - 1, LENGTH - 1, dtype=torch.bool).triu(1)
+    losses: list[float] = []
+    model.train()
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = model(tokens[:, :-1], positions, later, labels=tokens[:, 1:]).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss))
+    return losses
+
+
+def _export(root: Path, _name: str, _tokenizer: Path) -> dict[str, Any]:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    found = _convert("export", root / "trained", root / "back")
+    saved = torch.load(root / "logits.pt")
+    for when, folder in (("before", "hf"), ("after", "back")):
+        model = AutoModelForCausalLM.from_pretrained(root / folder, dtype=torch.float32)
+        with torch.no_grad():
+            difference = (model.eval()(_tokens()).logits - saved[when]).abs().max()
+        found[when] = float(difference)
+    found["moved"] = float((saved["after"] - saved["before"]).abs().max())
+    found["spread"] = float(saved["after"].abs().max())
+    return found
+
+
+def _tokens() -> Any:
+    import torch
+
+    return torch.randint(VOCABULARY, (2, LENGTH), generator=torch.Generator().manual_seed(3))
+
+
+def _convert(direction: str, source: Path, target: Path, *words: str) -> dict[str, Any]:
+    """Run the program; return its JSON line."""
+    convert_checkpoint = importlib.import_module("convert_checkpoint")
+    places = ["--source", str(source), "--target", str(target), "--model", "tiny"]
+    said = io.StringIO()
+    with redirect_stdout(said):
+        importlib.import_module("program").run(
+            "convert_checkpoint",
+            convert_checkpoint.main,
+            ["--direction", direction, *places, *words],
+        )
+    found: dict[str, Any] = json.loads(said.getvalue().splitlines()[-1])
+    return found
+
+
+# Saving starts a process that imports this file.
+if __name__ == "__main__":
+    main()
