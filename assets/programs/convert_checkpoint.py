@@ -44,6 +44,8 @@ _INSTALL = (
 def check_import(source: Path, model: str, facts: dict[str, object]) -> Iterator[Finding]:
     """Check that the source is a whole Hugging Face directory of this model."""
     yield from hf_directory.check(source, model, facts=facts)
+    if source.is_dir():
+        yield from hf_directory.check_rope(source)
 
 
 def check_export(

@@ -29,6 +29,12 @@ _SIZES = (
     ("kv_channels", "head_dim"),
     ("rotary_base", "rope_theta"),
 )
+_ROPE_KINDS = ("default", "linear", "llama3")
+_ROPE_CONSTANTS = {
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
 
 
 def check(directory: Path, model: str, *, facts: dict[str, object]) -> Iterator[Finding]:
@@ -62,6 +68,27 @@ def check_config(directory: Path, model: str) -> Iterator[Finding]:
                 f"{theirs} is {value}, and {model} has {preset[ours]}",
                 "correct the model's name, or the source",
             )
+
+
+def check_rope(directory: Path) -> Iterator[Finding]:
+    """Check that a Llama's positions are of the kinds that Megatron-Bridge carries over.
+
+    It takes the factor alone, and Megatron core has the rest as constants; another kind it passes
+    over in silence (models/llama/llama_bridge.py of 0.6.2).
+    """
+    path = directory / "config.json"
+    config, found = _read_json(path)
+    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if found or config.get("model_type") != "llama" or not isinstance(scaling, dict):
+        return
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind not in _ROPE_KINDS:
+        found = f"rope_type is {kind}, which Megatron-Bridge passes over for a Llama"
+        yield error(path, found, f"convert a model with {', '.join(_ROPE_KINDS)}")
+    for name, value in _ROPE_CONSTANTS.items() if kind == "llama3" else ():
+        if scaling.get(name, value) != value:
+            found = f"{name} is {scaling[name]}, and Megatron core always takes {value:g}"
+            yield error(path, found, "this model's logits would differ: it cannot be converted")
 
 
 def check_weights(directory: Path, facts: dict[str, object]) -> Iterator[Finding]:

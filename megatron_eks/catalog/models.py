@@ -152,3 +152,11 @@ PRESETS: dict[str, ModelShape] = {
         moe_router_topk=2,
     ),
 }
+
+# `architectures` of their config.json; the workshop's GPT is nobody's.
+ARCHITECTURE_OF: dict[str, str] = {
+    **{name: "LlamaForCausalLM" for name in PRESETS if name.startswith("llama-")},
+    "mistral-7b": "MistralForCausalLM",
+    "mixtral-8x7b": "MixtralForCausalLM",
+}
+"""Classes of transformers by preset."""

@@ -134,6 +134,7 @@ class Code(StrEnum):
     OVERRIDE = "MEKS-0384"
     SAME_OUTPUT = "MEKS-0385"
     LAUNCHER = "MEKS-0386"
+    NO_CONVERSION = "MEKS-0395"
     # Rules over templates
     EFA_INTERFACES = "MEKS-0501"
     EFA_SELF_RULES = "MEKS-0502"

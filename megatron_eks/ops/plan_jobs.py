@@ -28,6 +28,7 @@ def job_tables(jobs: "Sequence[JobPlan]", region: str) -> "Iterator[str]":
         for job in jobs
     ]
     yield from table(("JOB", "KIND", "NODES", "MODEL", "TOKENS", "SAVES"), rows, right=(3, 4, 5))
+    yield from _conversions(jobs)
     trained = [(job.name, job.training) for job in jobs if job.training]
     if not trained:
         return
@@ -46,6 +47,26 @@ def job_tables(jobs: "Sequence[JobPlan]", region: str) -> "Iterator[str]":
         yield "Predicted, a GPU; nine of ten runs like these lie between LOW and HIGH."
         yield ""
         yield from _outlook(jobs, region)
+
+
+def _conversions(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
+    rows = [
+        (
+            job.name,
+            _short(found.parameters),
+            _gib(found.memory_bytes),
+            _gib(found.capacity_bytes),
+            f"{_short(found.result_bytes)}B",
+            _duration(found.seconds),
+        )
+        for job in jobs
+        if (found := job.conversion)
+    ]
+    if rows:
+        yield ""
+        header = ("CONVERSION", "MODEL", "GIB", "OF", "WRITES", "TAKES")
+        yield from table(header, rows, right=range(1, 6))
+        yield "GIB of the host, OF what a pod may have there; TAKES: about, comparing included."
 
 
 def _outlook(jobs: "Sequence[JobPlan]", region: str) -> "Iterator[str]":

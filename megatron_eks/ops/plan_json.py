@@ -140,6 +140,7 @@ def _job(job: "JobPlan", region: str) -> "Json":
         "gpus": job.gpus,
         "image": job.image.uri,
         **(_training(job.training) if job.training else {}),
+        **({"conversion": dict(asdict(job.conversion))} if job.conversion else {}),
         **({"cost": dict(asdict(cost))} if cost else {}),
         "resources": dict(asdict(job.resources)),
     }

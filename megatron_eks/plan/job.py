@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from megatron_eks.config.outputs import Image
     from megatron_eks.plan.pools import PoolPlan
     from megatron_eks.plan.resources import Resources
+    from megatron_eks.predict.conversion import Conversion
     from megatron_eks.predict.goodput import Goodput
     from megatron_eks.predict.layout import Layout
     from megatron_eks.predict.memory import MemoryEstimate
@@ -112,6 +113,7 @@ class JobPlan:
     rendezvous: Rendezvous | None = None
     """None: the rank of each node is known beforehand."""
     training: Training | None = None
+    conversion: "Conversion | None" = None
 
     @property
     def processes_per_node(self) -> int:

@@ -52,14 +52,17 @@ _MODELS: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     """Take one step, for both models."""
-    step, root, tokenizer = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    step = sys.argv[1]
     sys.path[:0] = [str(ROOT / "assets/programs"), str(ROOT / "megatron_eks/local/megatron")]
     if step == "train":
         # The pods of conversions have no GPU, so there nothing may answer for one.
         importlib.import_module("cpu_torch")
     importlib.import_module("cpu_bridge").install()
+    root, tokenizer = Path(sys.argv[2]), Path(sys.argv[3])
     steps = {"import": _import, "train": _train, "export": _export}
     found = {name: steps[step](root / name, name, tokenizer) for name in _MODELS}
+    if step == "import":
+        found["refused"] = _refused(root)
     if os.environ.get("RANK", "0") == "0":
         sys.stdout.write(json.dumps(found) + "\n")
 
@@ -78,6 +81,16 @@ def _import(root: Path, name: str, tokenizer: Path) -> dict[str, Any]:
     for path in tokenizer.iterdir():
         shutil.copy(path, root / "hf")
     return _convert("import", root / "hf", root / "megatron", "--dtype", "float32")
+
+
+def _refused(root: Path) -> dict[str, Any]:
+    """Convert what says that it is another model."""
+    source = root / "refused" / "hf"
+    shutil.copytree(root / "tied" / "hf", source)
+    config = json.loads((source / "config.json").read_text())
+    config |= {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"]}
+    (source / "config.json").write_text(json.dumps(config))
+    return _convert("import", source, root / "refused" / "megatron")
 
 
 def _train(root: Path, _name: str, _tokenizer: Path) -> dict[str, Any]:
@@ -126,7 +139,7 @@ def _steps(model: Any) -> list[float]:
         loss = model(tokens[:, :-1], positions, later, labels=tokens[:, 1:]).mean()
         loss.backward()
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     return losses
 
 
@@ -154,15 +167,14 @@ def _tokens() -> Any:
 
 def _convert(direction: str, source: Path, target: Path, *words: str) -> dict[str, Any]:
     """Run the program; return its JSON line."""
-    convert_checkpoint = importlib.import_module("convert_checkpoint")
+    import convert_checkpoint
+    import program
+
     places = ["--source", str(source), "--target", str(target), "--model", "tiny"]
+    all_words = ["--direction", direction, *places, *words]
     said = io.StringIO()
     with redirect_stdout(said):
-        importlib.import_module("program").run(
-            "convert_checkpoint",
-            convert_checkpoint.main,
-            ["--direction", direction, *places, *words],
-        )
+        program.run("convert_checkpoint", convert_checkpoint.main, all_words)
     found: dict[str, Any] = json.loads(said.getvalue().splitlines()[-1])
     return found
 

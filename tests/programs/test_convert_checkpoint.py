@@ -215,3 +215,22 @@ def test_configuration_that_cannot_be_read_is_said(model):
     assert "no JSON" in checked(hf_directory.check_config(model, "llama-3.1-8b"))[0]
     (model / "config.json").write_text(json.dumps([]))
     assert "no JSON object" in checked(hf_directory.check_config(model, "llama-3.1-8b"))[0]
+
+
+@pytest.mark.parametrize(
+    ("scaling", "found"),
+    [
+        ({"rope_type": "llama3", "factor": 32.0, "high_freq_factor": 4.0}, ""),
+        ({"rope_type": "linear", "factor": 2.0}, ""),
+        (None, ""),
+        ({"rope_type": "yarn", "factor": 4.0}, "rope_type is yarn, which Megatron-Bridge passes"),
+        ({"type": "dynamic", "factor": 4.0}, "rope_type is dynamic"),
+        ({"rope_type": "llama3", "low_freq_factor": 2.0}, "low_freq_factor is 2.0, and Megatron"),
+    ],
+)
+def test_positions_that_upstream_would_change_are_refused(model, scaling, found):
+    """It converts them without a word, and the logits would differ."""
+    hf_model.configure(model, model_type="llama", rope_scaling=scaling)
+    problems = checked(hf_directory.check_rope(model))
+    assert len(problems) == bool(found)
+    assert found in "".join(problems)

@@ -9,7 +9,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 STANDS_IN: Mapping[str, str] = {
@@ -36,7 +36,13 @@ _FUSIONS = (
     "masked_softmax_fusion",
     "persist_layer_norm",
 )
-_MODELOPT = ("restore_modelopt_state", "save_modelopt_state", "save_sharded_modelopt_state")
+# Functions of what stands in that are called, and what they answer.
+_ANSWERS: Mapping[str, object] = {
+    "modelopt.torch.opt.plugins.restore_modelopt_state": None,
+    "modelopt.torch.opt.plugins.save_modelopt_state": None,
+    "modelopt.torch.opt.plugins.save_sharded_modelopt_state": None,
+    "modelopt.torch.quantization.utils.is_quantized": False,
+}
 
 
 class _Anything(abc.ABCMeta):
@@ -84,12 +90,16 @@ def install() -> None:
     import megatron.training  # noqa: F401, PLC0415 -- as above
 
     sys.meta_path.insert(0, _Finder())
-    plugins: Any = importlib.import_module("modelopt.torch.opt.plugins")
-    for name in _MODELOPT:
-        setattr(plugins, name, lambda *_, **__: None)
+    for place, answer in _ANSWERS.items():
+        module, _, name = place.rpartition(".")
+        setattr(importlib.import_module(module), name, _answer(answer))
     provider: Any = importlib.import_module("megatron.bridge.models.gpt_provider")
     provider.transformer_engine_layer_spec = provider.local_layer_spec
     _without_fusions()
+
+
+def _answer(value: object) -> Callable[..., object]:
+    return lambda *_, **__: value
 
 
 def _without_fusions() -> None:

@@ -1,15 +1,17 @@
 """Plan and checks of `kind: convert_checkpoint`: weights to Megatron's form and back, on CPUs."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.bridge_fields import ARCHITECTURES, VERSION
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
-from megatron_eks.catalog.models import PRESETS
+from megatron_eks.catalog.models import ARCHITECTURE_OF, PRESETS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.plan.job import MIB
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_task, gpu_pool, outside
-from megatron_eks.plan.jobs.common import Images, Program, task
+from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, Images, Program, task
 from megatron_eks.plan.resources import (
     Resources,
     cpu_limit_millis,
@@ -17,7 +19,7 @@ from megatron_eks.plan.resources import (
     memory_limit_mib,
     system_resources,
 )
-from megatron_eks.predict.parameters import parameters
+from megatron_eks.predict.conversion import Conversion, conversion, memory_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +29,6 @@ if TYPE_CHECKING:
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.job import JobPlan
 
-# The weights in bf16, once as they are read and once as they are written.
-_BYTES_PER_PARAMETER = 2 * 2
-_PROGRAM_MIB = 8 * MIB_PER_GIB
 _CPU_MILLIS = 8000
 
 
@@ -52,7 +51,23 @@ def check(job: "ConvertCheckpointJob", cluster: "ClusterConfig") -> "Iterator[Fi
         found = f"unknown preset {job.model!r}"
         yield Finding(Code.UNKNOWN_MODEL, ("model",), found, choices(job.model, PRESETS))
         return
+    yield from _architecture(job)
     yield from _memory(job, cluster)
+
+
+def _architecture(job: "ConvertCheckpointJob") -> "Iterator[Finding]":
+    """Yield a model for which upstream has no conversion."""
+    name = ARCHITECTURE_OF.get(job.model)
+    if name in ARCHITECTURES:
+        return
+    if name is None:
+        found = f"{job.model} has no counterpart in transformers, so nothing to convert to or from"
+        remedy = "train it from random weights, or name a Llama or a Mistral"
+    else:
+        found = f"Megatron-Bridge {VERSION} has no bridge for {name}"
+        remedy = "convert with a version that lists it: AutoBridge.list_supported_models"
+    level = Level.ERROR if job.image == "megatron" or name is None else Level.WARNING
+    yield Finding(Code.NO_CONVERSION, ("model",), found, remedy, level)
 
 
 def _memory(job: "ConvertCheckpointJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
@@ -75,8 +90,7 @@ def _memory(job: "ConvertCheckpointJob", cluster: "ClusterConfig") -> "Iterator[
 
 
 def _needed_mib(model: str) -> int:
-    weights = parameters(PRESETS[model]) * _BYTES_PER_PARAMETER // MIB
-    return -(-(weights + _PROGRAM_MIB) // MIB_PER_GIB) * MIB_PER_GIB
+    return -(-memory_bytes(PRESETS[model]) // (MIB * MIB_PER_GIB)) * MIB_PER_GIB
 
 
 def plan(job: "ConvertCheckpointJob", cluster: "ClusterPlan", images: Images) -> "JobPlan":
@@ -96,7 +110,21 @@ def plan(job: "ConvertCheckpointJob", cluster: "ClusterPlan", images: Images) ->
         env=environment.environment(job),
         files={},
     )
-    return task(job, cluster, images, program, resources=_resources(job, cluster))
+    plan = task(job, cluster, images, program, resources=_resources(job, cluster))
+    return replace(plan, conversion=_conversion(job, cluster))
+
+
+def _conversion(job: "ConvertCheckpointJob", cluster: "ClusterPlan") -> Conversion:
+    if job.pool is None:
+        offered = system_resources(cluster.system_nodes.instance_type).memory_mib
+    else:
+        instance = cluster.pool(job.pool).instance
+        offered = memory_limit_mib(instance, instance.gpus)
+    return conversion(
+        PRESETS[job.model],
+        capacity_bytes=offered * MIB,
+        storage_bytes_per_second=cluster.storage.lustre.throughput_mb_s * WRITE_EFFICIENCY * 1e6,
+    )
 
 
 def _resources(job: "ConvertCheckpointJob", cluster: "ClusterPlan") -> Resources:
