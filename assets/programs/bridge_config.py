@@ -7,6 +7,7 @@ Names: megatron/bridge/training/config.py of Megatron-Bridge 0.6, and the classe
 import dataclasses
 import difflib
 import enum
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -188,13 +189,29 @@ def _set(config: Any, name: str, value: object) -> Iterator[Finding]:  # noqa: A
         yield _unknown(name, last, _fields(place))
         return
     now = getattr(place, last)
-    if isinstance(now, enum.Enum) and isinstance(value, str) and value in type(now).__members__:
-        value = type(now)[value]
-    if not _fits(now, value):
+    kinds = _enumerations(place, last)
+    if kinds and isinstance(value, str):
+        members = {name: member for kind in kinds for name, member in kind.__members__.items()}
+        if value not in members:
+            remedy = f"write one of {', '.join(members)}"
+            yield usage_error(name, f"{value!r} is no member of {kinds[0].__name__}", remedy)
+            return
+        value = members[value]
+    elif not _fits(now, value):
         found = f"{value!r} is {type(value).__name__}, and the recipe has {now!r}"
         yield usage_error(name, found, f"write a value of type {type(now).__name__}")
         return
     setattr(place, last, value)
+
+
+def _enumerations(place: object, name: str) -> list[type[enum.Enum]]:
+    """Return the enumerations that a value is of, or is declared to be of where it is None."""
+    declared: list[object] = [type(getattr(place, name))]
+    for field in dataclasses.fields(place) if dataclasses.is_dataclass(place) else ():
+        if field.name == name and not isinstance(field.type, str):
+            declared += [field.type, *typing.get_args(field.type)]
+    kinds = [each for each in declared if isinstance(each, type) and issubclass(each, enum.Enum)]
+    return [] if str in declared else kinds
 
 
 def _fields(place: object) -> set[str]:

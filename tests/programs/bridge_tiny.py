@@ -49,6 +49,26 @@ _MODELS: dict[str, dict[str, Any]] = {
     },
 }
 
+_LLAMA_8B = {
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+}
+_OVERRIDES: dict[str, dict[str, Any]] = {
+    "shipped": {},
+    "good": {
+        "model.attention_backend": "unfused",
+        "mixed_precision.grad_reduce_in_fp32": False,
+        "ddp.average_in_collective": False,
+        "dataset.reset_position_ids": True,
+    },
+    "bad": {"model.num_layer": 2, "model.attention_backend": "fussed", "optimizer.lr": "fast"},
+}
+
 
 def main() -> None:
     """Take one step, for both models."""
@@ -63,6 +83,7 @@ def main() -> None:
     found = {name: steps[step](root / name, name, tokenizer) for name in _MODELS}
     if step == "import":
         found["refused"] = _refused(root)
+        found["recipe"] = _recipe(root)
     if os.environ.get("RANK", "0") == "0":
         sys.stdout.write(json.dumps(found) + "\n")
 
@@ -91,6 +112,36 @@ def _refused(root: Path) -> dict[str, Any]:
     config |= {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"]}
     (source / "config.json").write_text(json.dumps(config))
     return _convert("import", source, root / "refused" / "megatron")
+
+
+def _recipe(root: Path) -> dict[str, Any]:
+    """Build the shipped job's recipe as train_bridge does, and one with overrides."""
+    import bridge_config
+    import train_bridge
+    from megatron.bridge import AutoBridge, recipes
+    from megatron.bridge.training.mixed_precision import get_mixed_precision_config
+    from transformers import LlamaConfig
+
+    job = json.loads((root / "job.json").read_text())
+    folder = root / "llama-3.1-8b"
+    LlamaConfig(**_LLAMA_8B, architectures=["LlamaForCausalLM"]).save_pretrained(folder)
+    found: dict[str, Any] = {}
+    for name, overrides in _OVERRIDES.items():
+        with train_bridge.configuration_from(AutoBridge, folder):
+            config = train_bridge.find_recipe(recipes, job["recipe"])()
+        values, problems = bridge_config.values_of({**job["blocks"], "overrides": overrides})
+        problems += bridge_config.apply(config, values, get_mixed_precision_config)
+        problems += bridge_config.compare_model(config, job["blocks"]["model"])
+        found[name] = {
+            "findings": [str(each) for each in problems],
+            "sequence": [config.model.seq_length, config.dataset.seq_length],
+            "steps": [config.train.train_iters, config.scheduler.lr_warmup_iters],
+            "rates": [config.optimizer.lr, config.optimizer.min_lr],
+            "start": config.checkpoint.pretrained_checkpoint,
+            "backend": str(config.model.attention_backend),
+            "reduce": getattr(config.mixed_precision, "grad_reduce_in_fp32", None),
+        }
+    return found
 
 
 def _train(root: Path, _name: str, _tokenizer: Path) -> dict[str, Any]:

@@ -170,10 +170,19 @@ def test_word_becomes_a_member():
         auto = 1
         flash = 2
 
-    config = Config(ft=Backend.auto)
-    assert applied({"ft": "flash"}, config) == (config, [])
-    assert config.ft is Backend.flash
-    assert "'flush' is str" in applied({"ft": "flush"}, config)[1][0]
+    @dataclass
+    class Place:
+        """One value that is there, and one that is declared alone."""
+
+        now: object = Backend.auto
+        later: Backend | None = None
+
+    config = Config(ft=Place())
+    assert applied({"ft.now": "flash", "ft.later": "flash"}, config) == (config, [])
+    assert config.ft == Place(Backend.flash, Backend.flash)
+    assert applied({"ft.later": "flush"}, config)[1] == [
+        "error ft.later: 'flush' is no member of Backend - write one of auto, flash"
+    ]
 
 
 def test_one_value_of_a_precision_is_set():

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from megatron_eks.project import ROOT
+from tests.charts.rendered import training_job
 from tests.programs import trainer_files
 
 pytestmark = pytest.mark.programs
@@ -22,6 +23,7 @@ CLOSE = 1e-5
 def root(tmp_path_factory, programs_python, tokenizer) -> Path:
     """Return a folder in which both models have gone all the way; NAME.json has what was said."""
     root: Path = tmp_path_factory.mktemp("conversion")
+    (root / "job.json").write_text(json.dumps(shipped_recipe()))
     two_ranks = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     for step, start in (("import", ()), ("train", two_ranks), ("export", ())):
         words = (programs_python, "-W", "ignore", *start, STEPS, step, root, tokenizer)
@@ -36,6 +38,13 @@ def root(tmp_path_factory, programs_python, tokenizer) -> Path:
         assert done.returncode == 0, done.stderr[-8000:]
         (root / f"{step}.json").write_text(done.stdout.splitlines()[-1])
     return root
+
+
+def shipped_recipe() -> dict[str, Any]:
+    """Return the recipe and the blocks that the shipped job's pods read."""
+    job = training_job(name="bridge-cpt-techpulse")
+    blocks = json.loads(job.files["train_bridge.json"])
+    return {"recipe": job.args[job.args.index("--recipe") + 1], "blocks": blocks}
 
 
 def said(root: Path, step: str, name: str) -> dict[str, Any]:
@@ -91,3 +100,25 @@ def test_architecture_that_upstream_lacks_is_refused_in_its_words(root):
     assert "Megatron-Bridge: " in found["findings"][-1]
     assert "MixtralForCausalLM" in found["findings"][-1]
     assert not (root / "refused/megatron").exists()
+
+
+def test_shipped_recipe_takes_the_workshops_values(root):
+    """Megatron-Bridge's own recipe and configuration have a place of its kind for every value."""
+    found = json.loads((root / "import.json").read_text())["recipe"]["shipped"]
+    assert found["findings"] == []
+    assert found["sequence"] == [4096, 4096]
+    assert (found["steps"], found["rates"]) == ([10000, 100], [1e-5, 1e-6])
+    assert found["start"] == "/shared/checkpoints/llama-3.1-8b-base"
+
+
+def test_overrides_reach_the_recipe(root):
+    """A word becomes a member of an enumeration, and a precision's value stands alone."""
+    found = json.loads((root / "import.json").read_text())["recipe"]
+    assert found["good"]["findings"] == []
+    assert found["good"]["backend"] == "AttnBackend.unfused"
+    assert found["good"]["reduce"] is False
+    assert sorted(each.partition(": ")[0] for each in found["bad"]["findings"]) == [
+        "error model.attention_backend",
+        "error model.num_layer",
+        "error optimizer.lr",
+    ]
