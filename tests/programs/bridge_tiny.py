@@ -205,9 +205,30 @@ def _export(root: Path, _name: str, _tokenizer: Path) -> dict[str, Any]:
         with torch.no_grad():
             difference = (model.eval()(_tokens()).logits - saved[when]).abs().max()
         found[when] = float(difference)
+    found["damaged"] = _damaged(root)
     found["moved"] = float((saved["after"] - saved["before"]).abs().max())
     found["spread"] = float(saved["after"].abs().max())
     return found
+
+
+def _damaged(root: Path) -> list[str]:
+    """Compare the checkpoint with an export in which one value differs and one tensor is gone."""
+    import conversion_check
+    from megatron.bridge import AutoBridge
+    from safetensors.torch import load_file, save_file
+
+    other = root / "damaged"
+    shutil.copytree(root / "back", other)
+    (path,) = other.glob("*.safetensors")
+    weights = load_file(path)
+    weights["model.layers.0.mlp.up_proj.weight"][3, 4] += 0.5
+    del weights["model.norm.weight"]
+    save_file(weights, path, metadata={"format": "pt"})
+    checkpoint = root / "trained" / "iter_0000000"
+    bridge = AutoBridge.from_auto_config(str(checkpoint), str(other))
+    with conversion_check.one_process():
+        problems = conversion_check.compare_tensors(bridge, checkpoint, other, {})
+        return [each.found for each in problems]
 
 
 def _tokens() -> Any:

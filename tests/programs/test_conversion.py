@@ -93,6 +93,15 @@ def test_manifest_has_each_tensor(root, name):
     assert all(trained[key] != manifest[key] for key in manifest)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_one_value_that_differs_is_found(root, name):
+    """And a tensor that is not there."""
+    assert sorted(said(root, "export", name)["damaged"]) == [
+        "no tensor model.norm.weight, which Megatron has",
+        "values differ, by up to 0.5",
+    ]
+
+
 def test_architecture_that_upstream_lacks_is_refused_in_its_words(root):
     """Before anything is converted."""
     found = json.loads((root / "import.json").read_text())["refused"]

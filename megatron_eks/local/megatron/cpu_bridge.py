@@ -57,8 +57,6 @@ class _Anything(abc.ABCMeta):
 class _Module(types.ModuleType):
     """A module that has every name."""
 
-    __path__ = ()  # type: ignore[assignment] -- what says to the import system that more is below
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
