@@ -33,7 +33,7 @@ def root(tmp_path_factory, programs_python, tokenizer) -> Path:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=600,
         )
         assert done.returncode == 0, done.stderr[-8000:]
         (root / f"{step}.json").write_text(done.stdout.splitlines()[-1])
