@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev programs control-plane synth test test-core test-local lint snapshots bench lock generate clean
+.PHONY: help setup setup-dev programs control-plane synth demo test test-core test-local lint snapshots bench lock generate clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +46,12 @@ synth: setup ## Write the CloudFormation templates, the Kubernetes manifests and
 	$(BIN)/meks plan
 
 control-plane: setup-dev ## Build etcd, Kubernetes and the operator for this machine, once.
-	$(BIN)/python -m megatron_eks.local.kubernetes.build
+	@$(BIN)/python -m megatron_eks.local.kubernetes.build
+
+# Downloads and the build, which take minutes the first time, wait for different things.
+demo: setup-dev ## Show a cluster's whole life on this machine; ARGS=--keep leaves it running.
+	@$(MAKE) --no-print-directory -j2 programs control-plane
+	@$(BIN)/python -m megatron_eks.local.demo $(ARGS)
 
 test: lint programs .venv-checkov/.installed tests/javascript/node_modules/.installed control-plane ## Lint, then run every test.
 	$(BIN)/pytest $(PYTEST_ARGS)

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from megatron_eks.kubernetes.client import wait_for
 from tests.local import jobs
 from tests.local.kubelet import runs
 
@@ -72,3 +73,32 @@ def test_a_pod_that_dies_without_a_word_restarts_the_gang(cluster, run):
             os.kill(process, signal.SIGKILL)
     run.wait_for_restart()
     _finish(cluster, run)
+
+
+def test_a_lost_node_restarts_the_gang(cluster, start):
+    """On a new node, with the same silent survivors: nobody's connection is closed by anybody."""
+    job = runs.gang_job("gang-lost-node", 3)
+    for pod in jobs.pod_specs(job):
+        for toleration in pod["tolerations"]:
+            # Half a minute in our chart.
+            if "tolerationSeconds" in toleration:
+                toleration["tolerationSeconds"] = 1
+    run = start(job)
+    run.wait_for_step(after=10)
+    worker = jobs.pods_of(cluster.client, job)[1]
+    name, node = worker["metadata"]["name"], worker["spec"]["nodeName"]
+    cluster.fleet.lose(node)
+    cluster.add_gpu_node()
+
+    def evicted() -> bool:
+        pod = cluster.client.get("v1", "Pod", name, "megatron-workshop")
+        return "deletionTimestamp" in pod["metadata"]
+
+    wait_for("the eviction", evicted, 60)
+    # Its kubelet will never say that the processes are gone.
+    cluster.force_delete(worker)
+    # From the newest step that is recorded, as from the newest whole checkpoint.
+    assert run.wait_for_restart()["start"] >= 10
+    assert jobs.pods_of(cluster.client, job)[1]["spec"]["nodeName"] != node
+    _finish(cluster, run)
+    cluster.client.delete("v1", "Node", node)

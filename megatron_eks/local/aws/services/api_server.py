@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from moto.ec2.models import ec2_backends
 from moto.eks.models import Cluster, Nodegroup, eks_backends
 from moto.sts.models import sts_backends
 
@@ -68,7 +69,7 @@ def instances(regions: Regions) -> list[Object]:
         told
         for region, cluster in _clusters()
         for group in cluster.nodegroups.values()
-        for told in _instances(regions.clients(region), group)
+        for told in _instances(region, regions.clients(region), group)
     ]
 
 
@@ -78,14 +79,28 @@ def _clusters() -> Iterator[tuple[str, Cluster]]:
             yield region, cluster
 
 
-def _instances(clients: Clients, group: Nodegroup) -> Iterator[Object]:
-    for each in nodes.running(clients("ec2"), group):
-        zone = each["Placement"]["AvailabilityZone"]
+def _instances(region: str, clients: Clients, group: Nodegroup) -> Iterator[Object]:
+    # A version of a launch template never changes.
+    template = group.launch_template or {}
+    volumes, version = (
+        kept(group, "root_volumes"),
+        f"{template.get('id')} {template.get('version')}",
+    )
+    if version not in volumes:
+        volumes[version] = nodes.root_volume_gib(clients("ec2"), group)
+    volume = volumes[version]
+    # From moto's own objects: this is asked every second, and DescribeInstances takes 20 ms.
+    for each in ec2_backends[ACCOUNT][region].all_running_instances():
+        tags = {tag["key"]: tag["value"] for tag in each.get_tags()}
+        named = (tags.get(nodes.CLUSTER_TAG), tags.get(nodes.GROUP_TAG))
+        if named != (group.cluster_name, group.nodegroup_name):
+            continue
+        zone = each.placement.zone
         yield {
-            "name": each["PrivateDnsName"],
-            "provider_id": f"aws:///{zone}/{each['InstanceId']}",
-            "instance_type": each["InstanceType"],
-            "root_volume_gib": nodes.root_volume_gib(clients("ec2"), group),
+            "name": each.private_dns_name,
+            "provider_id": f"aws:///{zone}/{each.id}",
+            "instance_type": each.instance_type,
+            "root_volume_gib": volume,
             "zone": zone,
             "cluster": group.cluster_name,
             "group": group.nodegroup_name,

@@ -38,8 +38,7 @@ def end(ec2: Value, group: Nodegroup) -> None:
         ec2.terminate_instances(InstanceIds=found)
 
 
-def running(ec2: Value, group: Nodegroup) -> list[Object]:
-    """Return the instances of a node group, as EC2 describes them, the oldest first."""
+def _running(ec2: Value, group: Nodegroup) -> list[str]:
     found = ec2.describe_instances(
         Filters=[
             {"Name": f"tag:{CLUSTER_TAG}", "Values": [group.cluster_name]},
@@ -48,11 +47,7 @@ def running(ec2: Value, group: Nodegroup) -> list[Object]:
         ]
     )
     instances = [each for one in found["Reservations"] for each in one["Instances"]]
-    return sorted(instances, key=lambda one: one["LaunchTime"])
-
-
-def _running(ec2: Value, group: Nodegroup) -> list[str]:
-    return [each["InstanceId"] for each in running(ec2, group)]
+    return [each["InstanceId"] for each in sorted(instances, key=lambda one: one["LaunchTime"])]
 
 
 def _start(ec2: Value, group: Nodegroup, count: int) -> None:

@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -47,6 +47,8 @@ class Settings:
     heartbeat_seconds: float
     images: Sequence[Mapping[str, object]] = ()
     """More layouts, as `Image` has them."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What every container gets; its own variables come after, and win."""
 
     @property
     def name(self) -> str:

@@ -58,6 +58,7 @@ class Creation:
             "HOSTNAME": host_name(pod),
             "HOME": "/",
             **_SERVICE_VARIABLES,
+            **self._context.settings.environment,
             **image.environment,
             **own,
         }

@@ -8,9 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from megatron_eks.kubernetes.client import Object
+from megatron_eks.local.aws import server as aws
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.kubelet.context import Settings
 from megatron_eks.local.kubernetes.kubelet.images import Image
+from megatron_eks.local.kubernetes.kubelet.network import GATEWAY
 from megatron_eks.local.kubernetes.kubelet.network import Settings as NetworkSettings
 
 _PACKAGE = __package__ or ""
@@ -55,7 +57,8 @@ class Fleet:
         self._folder.mkdir()
         file = self._folder / f"{_NETWORK}.json"
         plane = self._plane
-        settings = NetworkSettings(plane.server, str(plane.authority), plane.token)
+        port = plane.ports.get(aws.NAME, 0)
+        settings = NetworkSettings(plane.server, str(plane.authority), plane.token, port)
         _write(file, asdict(settings))
         self._run(_NETWORK, "network", file)
         plane.processes.wait(_NETWORK, self._holder.exists)
@@ -80,10 +83,20 @@ class Fleet:
             back_off_seconds=self._back_off_seconds,
             heartbeat_seconds=self._heartbeat_seconds,
             images=[asdict(image) for image in self._images],
+            environment=self._environment(node),
         )
         file = folder / "settings.json"
         _write(file, asdict(settings))
         self._run(_process(name), "", file)
+
+    def _environment(self, node: Object) -> dict[str, str]:
+        """Return what EKS Pod Identity gives pods: a way to AWS, where there is a local one."""
+        port = self._plane.ports.get(aws.NAME)
+        if port is None:
+            return {}
+        region = node["metadata"]["labels"]["topology.kubernetes.io/region"]
+        found = aws.LocalAws(f"http://{GATEWAY}:{port}").environment(region)
+        return {key: value for key, value in found.items() if key.startswith("AWS_")}
 
     def _run(self, name: str, module: str, file: Path) -> None:
         package = f"{_PACKAGE}.{module}" if module else _PACKAGE

@@ -2,8 +2,8 @@
 
 `python -m ...network FILE` reads `Settings` from a JSON file. It holds a user and a network
 namespace in which a bridge joins the pods of all nodes, answers names on the cluster's DNS address,
-and leads the address of the `kubernetes` Service to the API server. When all of that works it
-writes its holder's process id to `holder` beside the file.
+and leads the address of the `kubernetes` Service to the API server, and the bridge's own to the
+local AWS. When all of that works it writes its holder's process id to `holder` beside the file.
 """
 
 import json
@@ -39,6 +39,8 @@ class Settings:
     server: str
     authority: str
     token: str
+    aws_port: int = 0
+    """Of the local AWS on this machine's loopback interface; 0: there is none."""
 
 
 def pod_address(node: int, number: int) -> IPv4Address:
@@ -49,7 +51,7 @@ def pod_address(node: int, number: int) -> IPv4Address:
 def main(file: Path) -> None:
     """Serve until killed."""
     settings = Settings(**json.loads(file.read_text()))
-    holder, names_socket, api_socket = _hold()
+    holder, (names_socket, api_socket, *aws_socket) = _hold(settings.aws_port)
     client = connect(settings.server, Path(settings.authority), settings.token)
     names = Names()
     never = threading.Event()
@@ -57,7 +59,8 @@ def main(file: Path) -> None:
         watch = Watch(client, path)
         threading.Thread(target=watch.follow, args=(names.learn, never), daemon=True).start()
     port = int(settings.server.rpartition(":")[2])
-    threading.Thread(target=_forward, args=(api_socket, port), daemon=True).start()
+    for listener, to in ((api_socket, port), *((each, settings.aws_port) for each in aws_socket)):
+        threading.Thread(target=_forward, args=(listener, to), daemon=True).start()
     target = file.with_name("holder")
     partial = target.with_suffix(".partial")
     partial.write_text(str(holder))
@@ -67,29 +70,28 @@ def main(file: Path) -> None:
         names_socket.sendto(names.answer(query), sender)
 
 
-def _hold() -> tuple[int, socket.socket, socket.socket]:
+def _hold(aws_port: int) -> tuple[int, list[socket.socket]]:
     """Start the process that holds the namespaces; return its id, and sockets made in there."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
         ours.close()
         try:
-            _become_holder(theirs)
+            _become_holder(theirs, aws_port)
         except OSError as error:
             theirs.send(str(error).encode())
         os._exit(1)
     theirs.close()
-    message, descriptors, _, _ = socket.recv_fds(ours, _CHUNK, 2)
+    message, descriptors, _, _ = socket.recv_fds(ours, _CHUNK, 3)
     if not descriptors:
         sys.exit(
             f"this user may not make user and network namespaces: {message.decode()} - on Ubuntu:"
             " sudo sysctl --write kernel.apparmor_restrict_unprivileged_userns=0"
         )
-    names_socket, api_socket = (socket.socket(fileno=each) for each in descriptors)
-    return pid, names_socket, api_socket
+    return pid, [socket.socket(fileno=each) for each in descriptors]
 
 
-def _become_holder(parent: socket.socket) -> None:
+def _become_holder(parent: socket.socket, aws_port: int) -> None:
     linux.become_root_of_new_users()
     linux.unshare(linux.NEW_NETWORK)
     linux.end_with_parent()
@@ -102,8 +104,10 @@ def _become_holder(parent: socket.socket) -> None:
     network.set_up(BRIDGE)
     names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     names.bind((str(DNS), 53))
-    api = socket.create_server((str(API_SERVICE), 443))
-    socket.send_fds(parent, [b"made"], [names.fileno(), api.fileno()])
+    made = [names, socket.create_server((str(API_SERVICE), 443))]
+    if aws_port:
+        made.append(socket.create_server((str(GATEWAY), aws_port)))
+    socket.send_fds(parent, [b"made"], [each.fileno() for each in made])
     os.execvp("sleep", ["sleep", "infinity"])  # noqa: S606, S607 -- coreutils
 
 
