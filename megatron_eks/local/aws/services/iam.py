@@ -40,7 +40,7 @@ class IamApi(IamResponse):
     def simulate_principal_policy(self) -> ActionResult:
         """SimulatePrincipalPolicy, by policies alone: conditions have no say."""
         given = parameters(self)
-        policies = [IAMPolicy(json.dumps(each)) for each in self._documents(given)]
+        policies = self._policies(given)
         results = [
             {
                 "EvalActionName": action,
@@ -52,18 +52,17 @@ class IamApi(IamResponse):
         ]
         return ActionResult({"EvaluationResults": results, "IsTruncated": False})
 
-    def _documents(self, given: Object) -> list[Object]:
+    def _policies(self, given: Object) -> list[IAMPolicy]:
         """Return the policies of a user or role."""
         kind, _, path = given["PolicySourceArn"].rpartition(":")[2].partition("/")
         name = path.rpartition("/")[2]
         owner = self.backend.get_role(name) if kind == "role" else self.backend.get_user(name)
-        found = [json.loads(each) for each in owner.policies.values()]
-        for policy in owner.managed_policies.values():
-            document = policy.default_version.document if hasattr(policy, "versions") else {}
-            if policy.name in _ALL:
-                found.append({"Statement": [_EVERYTHING]})
-            elif document:
-                found.append(json.loads(document) if isinstance(document, str) else document)
+        found = [IAMPolicy(each) for each in owner.policies.values()]
+        for arn, policy in owner.managed_policies.items():
+            if not arn.startswith(_AWS):
+                found.append(IAMPolicy(policy))
+            elif policy.name in _ALL:
+                found.append(IAMPolicy(json.dumps({"Statement": [_EVERYTHING]})))
         return found
 
 
