@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.arguments.aws import on_aws
 from megatron_eks.arguments.reach import on_cluster, reach
 from megatron_eks.arguments.shared import Commands, command, output
+from megatron_eks.ops.failure import Failure
 
 if TYPE_CHECKING:
     from megatron_eks.ops.aws.console import Console
@@ -64,9 +65,16 @@ def _both(given: argparse.Namespace, tools: "Tools") -> int:
     from megatron_eks.ops.aws.address import public_address  # noqa: PLC0415 -- with it
     from megatron_eks.ops.aws.preflight.reach import why_not  # noqa: PLC0415 -- with it
 
-    results, deployed = preflight.account(tools, reach=why_not, own_address=public_address)
+    try:
+        way: Access | Failure = _opened(given, tools)
+    except Failure as failure:
+        way = failure
+    # In a rehearsal the cluster of this machine stands for the one that AWS knows.
+    is_local = not isinstance(way, Failure) and way.is_local
+    reached = None if is_local else why_not
+    results, deployed = preflight.account(tools, reach=reached, own_address=public_address)
     if deployed and given.part != _AWS:
-        results += preflight.cluster_if_reached(lambda: _opened(given, tools), tools.project)
+        results += preflight.cluster_if_reached(way, tools.project)
     return preflight.show(results, tools.project, given.output, tools.console)
 
 

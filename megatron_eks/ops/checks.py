@@ -53,7 +53,7 @@ class Result:
 def judged(checks: Iterable[Check[_Read]], read: _Read) -> list[Result]:
     """Make all checks."""
     return [
-        Result(check.name, tuple(check.judge(read)))
+        Result(check.name, tuple(dict.fromkeys(check.judge(read))))
         if check.applies(read)
         else Result(check.name, (), skipped=True)
         for check in checks

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from megatron_eks.ops.kube.access import Access
     from megatron_eks.project import Project
 
-Open = Callable[[], "Access"]
-"""Opens the way to the API server; raises Failure."""
-
 
 def account(
     tools: "Tools", *, reach: "Reach | None", own_address: Callable[[], str]
@@ -45,16 +42,15 @@ def cluster(access: "Access", project: "Project") -> list[Result]:
     return kube_checks.results(read_cluster(access, project))
 
 
-def cluster_if_reached(opened: Open, project: "Project") -> list[Result]:
+def cluster_if_reached(way: "Access | Failure", project: "Project") -> list[Result]:
     """Check what is inside a cluster, or say in one finding why nobody can look."""
-    try:
-        return cluster(opened(), project)
-    except (Failure, *ERRORS) as error:
-        failure = error if isinstance(error, Failure) else explained(error)
-        finding = Finding(
-            failure.finding, ("cluster",), failure.found, failure.remedy, file=KUBERNETES
-        )
-        return [Result("inside the cluster", (finding,))]
+    if not isinstance(way, Failure):
+        try:
+            return cluster(way, project)
+        except ERRORS as error:
+            way = explained(error)
+    finding = Finding(way.finding, ("cluster",), way.found, way.remedy, file=KUBERNETES)
+    return [Result("inside the cluster", (finding,))]
 
 
 def located(results: Sequence[Result], cluster_file: "Path") -> list[Result]:

@@ -20,6 +20,9 @@ _DECISIONS = {
 _ALL = ("AdministratorAccess", "PowerUserAccess")
 _EVERYTHING = {"Effect": "Allow", "Action": "*", "Resource": "*"}
 
+# Whom moto takes for the caller where nobody has made a user.
+_ANYBODY = ("user", "moto")
+
 _AWS = "arn:aws:iam::aws:policy"
 
 
@@ -56,6 +59,8 @@ class IamApi(IamResponse):
         """Return the policies of a user or role."""
         kind, _, path = given["PolicySourceArn"].rpartition(":")[2].partition("/")
         name = path.rpartition("/")[2]
+        if (kind, name) == _ANYBODY:
+            return [IAMPolicy(json.dumps({"Statement": [_EVERYTHING]}))]
         owner = self.backend.get_role(name) if kind == "role" else self.backend.get_user(name)
         found = [IAMPolicy(each) for each in owner.policies.values()]
         for arn, policy in owner.managed_policies.items():

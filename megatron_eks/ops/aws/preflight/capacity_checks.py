@@ -88,7 +88,7 @@ def _window(
     if found.state in OVER:
         return
     code, now = Code.RESERVATION_WINDOW, subject.now
-    if found.starts is not None and found.starts > now:
+    if found.state != "active" and found.starts is not None and found.starts > now:
         text = f"{found.id} starts at {found.starts:%Y-%m-%d %H:%M} UTC"
         remedy = f"wait for it: meks scale {pool.name} {pool.max_nodes} --at start"
         yield Finding(code, path, text, remedy, Level.WARNING)

@@ -1,6 +1,7 @@
 """All checks of an account, in the order in which they are shown."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -63,7 +64,7 @@ CHECKS: tuple[Check[Subject], ...] = (
 def results(subject: Subject) -> list[Result]:
     """Make all checks; one that lacks what it needs says so."""
     return [
-        Result(each.name, (*each.findings, *_unknown(subject, each.name)), skipped=each.skipped)
+        replace(each, findings=(*each.findings, *dict.fromkeys(_unknown(subject, each.name))))
         for each in judged(CHECKS, subject)
     ]
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.checks import in_aws
+from megatron_eks.ops.output import count
 from megatron_eks.plan.subnets import node_addresses
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def default_group(subject: "Subject") -> Iterator[Finding]:
     group = subject.facts.default_group
     if group is None or not (group.ingress or group.egress):
         return
-    text = f"{len(group.ingress)} rules in and {len(group.egress)} out"
+    text = f"it lets {count(len(group.ingress), 'rule')} in and {len(group.egress)} out"
     remedy = (
         f"aws ec2 describe-security-group-rules --filters Name=group-id,Values={group.id}, then "
         "revoke each: nothing of this project uses the group"
