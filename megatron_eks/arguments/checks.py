@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.arguments.aws import on_aws
-from megatron_eks.arguments.reach import on_cluster, reach
-from megatron_eks.arguments.shared import Commands, command, output
+from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout
+from megatron_eks.arguments.shared import Commands, command, output, yes
 from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube.verify import CHECKS
 
 if TYPE_CHECKING:
     from megatron_eks.ops.aws.console import Console
@@ -22,6 +23,8 @@ _AWS, _CLUSTER = "aws", "cluster"
 def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     """Add the commands of this group."""
     _preflight(commands)
+    _fix(commands)
+    _verify(commands)
 
 
 def _preflight(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -88,3 +91,73 @@ def _opened(given: argparse.Namespace, tools: "Tools") -> "Access":
         )
     except access.ERRORS as error:
         raise access.explained(error) from error
+
+
+def _fix(commands: "Commands[argparse.ArgumentParser]") -> None:
+    parser = command(
+        commands,
+        "fix",
+        "Apply the remedy of a finding inside the cluster: shown, asked for, checked.",
+        "  meks fix MEKS-0845            put the taint back on GPU nodes\n"
+        "  meks fix 0842                 start the GPU plugin again where GPUs are missing\n",
+    )
+    parser.add_argument("code", metavar="CODE", help="as `meks preflight` prints it")
+    yes(parser)
+    preview(parser)
+    timeout(parser, 10)
+    reach(parser)
+
+    def run(given: argparse.Namespace) -> int:
+        from megatron_eks.ops.kube import apply, fix  # noqa: PLC0415 -- few commands need it
+
+        options = apply.Options(previews=given.preview, wait_seconds=given.timeout * 60)
+        return on_cluster(
+            given,
+            lambda access, project, console: fix.run(access, project, given.code, options, console),
+        )
+
+    parser.set_defaults(run=run)
+
+
+def _verify(commands: "Commands[argparse.ArgumentParser]") -> None:
+    parser = command(
+        commands,
+        "verify",
+        "Run the checks of each pool on its nodes; exit code 4 below a pass mark.",
+        "  meks verify                       all checks of all pools, in some 10 minutes\n"
+        "  meks verify p4d --check all-reduce -o json > report.json\n"
+        "  meks verify --job megatron-cpt-techpulse      the checklist of a running job\n",
+    )
+    parser.add_argument("pools", nargs="*", metavar="POOL", help="default: all")
+    parser.add_argument(
+        "--check",
+        action="append",
+        choices=CHECKS,
+        metavar="CHECK",
+        help=f"only this one, of {', '.join(CHECKS)}; may be repeated",
+    )
+    parser.add_argument("--job", metavar="NAME", help="the checklist of a job instead")
+    output(parser, "a table, or the report with all numbers")
+    preview(parser)
+    timeout(parser, 30)
+    reach(parser)
+
+    def run(given: argparse.Namespace) -> int:
+        from megatron_eks.ops.kube import checklist, verify  # noqa: PLC0415 -- few need it
+
+        def act(access: "Access", project: "Project", console: "Console") -> int:
+            if given.job:
+                return checklist.run(
+                    access.client, project.cluster, given.job, given.output, console
+                )
+            options = verify.Options(
+                pools=given.pools,
+                checks=[each for each in CHECKS if not given.check or each in given.check],
+                previews=given.preview,
+                wait_seconds=given.timeout * 60,
+            )
+            return verify.run(access, project, options, given.output, console)
+
+        return on_cluster(given, act)
+
+    parser.set_defaults(run=run)

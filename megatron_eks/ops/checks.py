@@ -1,7 +1,7 @@
 """Checks of what exists: each has a name and a function from what was read to findings."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from megatron_eks.config.codes import Code
@@ -37,6 +37,8 @@ class Result:
     findings: tuple[Finding, ...]
     skipped: bool = False
     """Whether there is nothing of that kind yet."""
+    measured: Mapping[str, Json] = field(default_factory=dict)
+    """Numbers of a check on the hardware."""
 
     @property
     def verdict(self) -> str:
@@ -78,14 +80,7 @@ def report(title: dict[str, Json], results: Sequence[Result], output: str, conso
     if output == "table":
         console.write("".join(f"{line}\n" for line in _lines(results)))
     else:
-        checks: list[Json] = [
-            {
-                "name": result.name,
-                "verdict": result.verdict,
-                "findings": [dict(finding.as_json()) for finding in result.findings],
-            }
-            for result in results
-        ]
+        checks: list[Json] = [_as_json(result) for result in results]
         passed = not has_errors(findings)
         shown: dict[str, Json] = {"schema_version": SCHEMA_VERSION, **title, "passed": passed}
         console.write(structured({**shown, "checks": checks}, output))
@@ -93,9 +88,30 @@ def report(title: dict[str, Json], results: Sequence[Result], output: str, conso
     return CHECK_FAILED if has_errors(findings) else DONE
 
 
+def _as_json(result: Result) -> dict[str, Json]:
+    return {
+        "name": result.name,
+        "verdict": result.verdict,
+        **({"measured": dict(result.measured)} if result.measured else {}),
+        "findings": [dict(finding.as_json()) for finding in result.findings],
+    }
+
+
 def _lines(results: Sequence[Result]) -> Iterator[str]:
-    yield from table(("CHECK", "RESULT"), [(each.name, each.verdict) for each in results])
+    if any(result.measured for result in results):
+        header: tuple[str, ...] = ("CHECK", "RESULT", "MEASURED")
+        rows = [(each.name, each.verdict, _shown(each.measured)) for each in results]
+        yield from table(header, rows)
+    else:
+        yield from table(("CHECK", "RESULT"), [(each.name, each.verdict) for each in results])
     findings = [str(finding) for result in results for finding in result.findings]
     if findings:
         yield ""
         yield from dict.fromkeys(findings)
+
+
+def _shown(measured: Mapping[str, Json]) -> str:
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in measured.items()
+    )
