@@ -99,18 +99,18 @@ def _fix(commands: "Commands[argparse.ArgumentParser]") -> None:
         "fix",
         "Apply the remedy of a finding inside the cluster: shown, asked for, checked.",
         "  meks fix MEKS-0845            put the taint back on GPU nodes\n"
-        "  meks fix 0842                 start the GPU plugin again where GPUs are missing\n",
+        "  meks fix 0842                 start the GPU plugin again where GPUs lack\n",
     )
     parser.add_argument("code", metavar="CODE", help="as `meks preflight` prints it")
     yes(parser)
     preview(parser)
-    timeout(parser, 10)
+    timeout(parser, 2)
     reach(parser)
 
     def run(given: argparse.Namespace) -> int:
-        from megatron_eks.ops.kube import apply, fix  # noqa: PLC0415 -- few commands need it
+        from megatron_eks.ops.kube import fix  # noqa: PLC0415 -- few commands need it
 
-        options = apply.Options(previews=given.preview, wait_seconds=given.timeout * 60)
+        options = fix.Options(previews=given.preview, wait_seconds=given.timeout * 60)
         return on_cluster(
             given,
             lambda access, project, console: fix.run(access, project, given.code, options, console),
