@@ -75,9 +75,13 @@ def _both(given: argparse.Namespace, tools: "Tools") -> int:
     # In a rehearsal the cluster of this machine stands for the one that AWS knows.
     is_local = not isinstance(way, Failure) and way.is_local
     reached = None if is_local else why_not
-    results, deployed = preflight.account(tools, reach=reached, own_address=public_address)
-    if deployed and given.part != _AWS:
-        results += preflight.cluster_if_reached(way, tools.project)
+    try:
+        results, deployed = preflight.account(tools, reach=reached, own_address=public_address)
+        if deployed and given.part != _AWS:
+            results += preflight.cluster_if_reached(way, tools.project)
+    finally:
+        if not isinstance(way, Failure):
+            way.client.close()
     return preflight.show(results, tools.project, given.output, tools.console)
 
 

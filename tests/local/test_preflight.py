@@ -43,7 +43,10 @@ def look(client, loaded, console):
 
     def call(*, is_local=True, user=None):
         asked = client if user is None else client.acting_as(user)
-        results = preflight.cluster(Access(asked, is_local), loaded)
+        try:
+            results = preflight.cluster(Access(asked, is_local), loaded)
+        finally:
+            asked.close_own()
         start = len(console.stdout.getvalue())
         preflight.show(results, loaded, "json", console)
         shown = json.loads(console.stdout.getvalue()[start:])

@@ -125,10 +125,13 @@ def _webhook(client: Client) -> str | None:
     for each in found.get("webhooks") or ():
         service = each["clientConfig"].get("service")
         if service is None:
-            continue  # by its address, as on a local cluster
+            continue  # by its address
         name, namespace = service["name"], service["namespace"]
-        if client.find("v1", "Service", name, namespace) is None:
+        live = client.find("v1", "Service", name, namespace)
+        if live is None:
             return f"it calls the Service {namespace}/{name}, which is missing"
+        if live["spec"].get("type") == "ExternalName":
+            continue  # a name outside the cluster, as on a local one
         slices = client.list(
             "discovery.k8s.io/v1",
             "EndpointSlice",

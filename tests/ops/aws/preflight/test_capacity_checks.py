@@ -1,5 +1,6 @@
 """Whether the nodes of a pool can be had: zones, reservations, Capacity Blocks."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -29,16 +30,16 @@ def block(tmp_path):
 
 def reservation(**values):
     """Return a reservation that fits the pool, but for what is given."""
-    fitting = {
-        "id": NUMBER,
-        "state": "active",
-        "instance_type": "p4d.24xlarge",
-        "zone": "us-east-2b",
-        "count": 2,
-        "starts": NOW - timedelta(days=1),
-        "ends": None,
-    }
-    return {NUMBER: Reservation(**(fitting | values))}
+    fitting = Reservation(
+        id=NUMBER,
+        state="active",
+        instance_type="p4d.24xlarge",
+        zone="us-east-2b",
+        count=2,
+        starts=NOW - timedelta(days=1),
+        ends=None,
+    )
+    return {NUMBER: replace(fitting, **values)}
 
 
 def test_a_zone_without_the_type_names_those_with_it(tmp_path):

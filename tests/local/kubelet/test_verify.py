@@ -1,0 +1,61 @@
+"""`meks verify` on nodes that run its pods: the programs, their logs, and what is made of them."""
+
+import io
+import json
+from datetime import UTC, datetime
+
+import jsonschema
+import pytest
+
+from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.kube import jobs as running
+from megatron_eks.ops.kube import verify
+from megatron_eks.ops.kube.access import Access
+from megatron_eks.project import ROOT, load_project
+from tests.local import jobs
+
+pytestmark = pytest.mark.control_plane
+
+_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "preflight.json").read_text())
+_NAMESPACE = "megatron-workshop"
+
+
+@pytest.fixture
+def checked(cluster, emitted, project):
+    """Return a function that runs checks and gives exit code, report and what was said."""
+    loaded = load_project(project / "cluster.yaml", datetime.now(tz=UTC).date())
+    made = set()
+
+    def call(*checks, seconds=240.0):
+        console = Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock(), yes=True)
+        options = verify.Options(
+            checks=checks, folder=emitted / "validation", previews=True, wait_seconds=seconds
+        )
+        made.update(f"{check}-p4d" for check in checks)
+        code = verify.run(Access(cluster.client, is_local=True), loaded, options, "json", console)
+        report = json.loads(console.stdout.getvalue())
+        jsonschema.validate(report, _SCHEMA)
+        return code, {each["name"]: each for each in report["checks"]}, console.stderr.getvalue()
+
+    yield call
+    for name in made:
+        found = running.find(cluster.client, _NAMESPACE, name)
+        if found is not None:
+            version = running.KINDS[found.kind][0]
+            jobs.delete(cluster.client, {**found.manifest, "apiVersion": version})
+
+
+def test_checks_run_to_their_end_and_what_is_not_proven_fails(checked):
+    """Without GPU and EFA both checks say so; a second run starts anew."""
+    code, report, said = checked("nvidia-smi", "efa-check")
+    assert code == 4
+    assert [each["code"] for each in report["nvidia-smi-p4d"]["findings"]] == ["MEKS-0862"]
+    efa = report["efa-check-p4d"]
+    assert efa["verdict"] == "failed"
+    assert efa["measured"]["expected"] == 4
+    assert efa["measured"]["devices"] == 0
+    assert any("0 EFA devices are usable" in each["found"] for each in efa["findings"])
+    assert "efa-check-p4d: failed" in said
+    again, report, _ = checked("efa-check")
+    assert again == 4
+    assert report["efa-check-p4d"]["measured"]["expected"] == 4
