@@ -24,18 +24,19 @@ _NAMESPACE = "megatron-workshop"
 def checked(cluster, emitted, project):
     """Return a function that runs checks and gives exit code, report and what was said."""
     loaded = load_project(project / "cluster.yaml", datetime.now(tz=UTC).date())
-    made = set()
+    made: set[str] = set()
 
     def call(*checks, seconds=240.0):
-        console = Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock(), yes=True)
+        out, said = io.StringIO(), io.StringIO()
+        console = Console(io.StringIO(), out, said, SystemClock(), yes=True)
         options = verify.Options(
             checks=checks, folder=emitted / "validation", previews=True, wait_seconds=seconds
         )
         made.update(f"{check}-p4d" for check in checks)
         code = verify.run(Access(cluster.client, is_local=True), loaded, options, "json", console)
-        report = json.loads(console.stdout.getvalue())
+        report = json.loads(out.getvalue())
         jsonschema.validate(report, _SCHEMA)
-        return code, {each["name"]: each for each in report["checks"]}, console.stderr.getvalue()
+        return code, {each["name"]: each for each in report["checks"]}, said.getvalue()
 
     yield call
     for name in made:
