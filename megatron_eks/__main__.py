@@ -7,7 +7,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 from megatron_eks import __version__
-from megatron_eks.arguments import aws, jobs, kubernetes, local, planning
+from megatron_eks.arguments import aws, checks, jobs, kubernetes, local, planning
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE, CommandError
 from megatron_eks.ops.validate import print_findings
@@ -15,7 +15,7 @@ from megatron_eks.ops.validate import print_findings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_GROUPS = (planning, local, aws, kubernetes, jobs)
+_GROUPS = (planning, local, aws, checks, kubernetes, jobs)
 
 _EPILOG = """\
 exit codes: 0 done, 1 failed, 2 configuration or usage wrong, 3 not found,

@@ -18,6 +18,7 @@ class Failure(CommandError):  # noqa: N818 -- it reads as what happened, like Fi
         # What AWS or a file says may hold line ends and terminal codes; a failure stays one line.
         super().__init__(_plain(line), _plain(remedy), exit_code)
         self.finding = code
+        self.found, self.remedy = _plain(found), _plain(remedy)
 
 
 def _plain(text: str) -> str:

@@ -66,7 +66,12 @@ def test_every_command_has_its_line_in_the_readme_or_its_section():
     assert not missing
 
 
-@pytest.mark.parametrize("command", ["apply", "cancel", "kubeconfig", "logs", "status", "submit"])
+_WITH_EXAMPLES = [
+    *("apply", "cancel", "fix", "kubeconfig", "logs", "preflight", "status", "submit", "verify"),
+]
+
+
+@pytest.mark.parametrize("command", _WITH_EXAMPLES)
 def test_help_fits_a_terminal_and_ends_with_examples(command):
     """80 columns, plain text."""
     text = help_of(command)

@@ -3,7 +3,7 @@
 NOT_CHECKED = (
     "permissions: every client may do everything, roles and policies are kept and never applied",
     "credentials and signatures of requests",
-    "quotas and capacity: instances, addresses, reservations and Capacity Blocks are always there",
+    "quotas and capacity: they are kept and told, and no launch is refused for them",
     "conditions and effects of bucket, key and repository policies, and what trust policies say",
     (
         "AMIs, launch template user data and whether a node would join: an instance of a node "

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from megatron_eks.plan.pools import PoolPlan
 
+UNKNOWN_CODE = "CODE"
+"""Stands for the code of a quota that sources disagree about."""
+
 # Service Quotas, EC2: quotas count vCPUs by the first letters of the type. Sources disagree about
 # p6 on spot, so its quota has no code here.
 _ON_DEMAND = {
@@ -16,7 +19,7 @@ _ON_DEMAND = {
 _SPOT = {
     "p4": ("All P4, P3 and P2 Spot Instance Requests", "L-7212CCBC"),
     "p5": ("All P5 Spot Instance Requests", "L-C4BD4855"),
-    "p6": ("P6 Spot Instance Requests", "CODE"),
+    "p6": ("P6 Spot Instance Requests", UNKNOWN_CODE),
     "g": ("All G and VT Spot Instance Requests", "L-3819A6DF"),
 }
 
@@ -92,10 +95,7 @@ _UNKNOWN = Reason("{message}", "look at the node group in the EKS console", wait
 def explain(message: str, pool: "PoolPlan", nodes: int) -> Reason:
     """Say what a message of EC2, Auto Scaling or EKS means for a pool."""
     reason = next((each for pattern, each in _KNOWN if re.search(pattern, message)), _UNKNOWN)
-    quotas = _SPOT if pool.capacity.kind == "spot" else _ON_DEMAND
-    quota, code = next(
-        found for letters, found in quotas.items() if pool.instance.name.startswith(letters)
-    )
+    quota, code = quota_of(pool)
     facts: dict[str, object] = {
         "kind": pool.instance.name,
         "message": message,
@@ -107,3 +107,11 @@ def explain(message: str, pool: "PoolPlan", nodes: int) -> Reason:
         "zone": pool.zone,
     }
     return Reason(reason.found.format(**facts), reason.remedy.format(**facts), reason.waiting_helps)
+
+
+def quota_of(pool: "PoolPlan") -> tuple[str, str]:
+    """Return name and code of the quota that counts a pool's vCPUs."""
+    quotas = _SPOT if pool.capacity.kind == "spot" else _ON_DEMAND
+    return next(
+        found for letters, found in quotas.items() if pool.instance.name.startswith(letters)
+    )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from megatron_eks.plan.pools import PoolPlan
 
 # What neither is nor will become usable (EC2 API, CapacityReservation, State).
-_OVER = {"expired", "cancelled", "failed", "payment-failed", "unsupported"}
+OVER = {"expired", "cancelled", "failed", "payment-failed", "unsupported"}
 _STEPS = ((2 * 3600, 3600), (15 * 60, 300), (120, 60), (0, 15))
 """How often the time left is told, by how much is left."""
 
@@ -36,7 +36,7 @@ def start_of(pool: "PoolPlan", tools: "Tools") -> datetime | None:
         raise Failure(Code.NO_CAPACITY, text, remedy, exit_code=NOT_FOUND)
     first = found["CapacityReservations"][0]
     state = str(first.get("State", ""))
-    if state in _OVER:
+    if state in OVER:
         text = f"{reservation} is {state}"
         raise Failure(Code.NO_CAPACITY, text, f"name another in capacity.id of {pool.name}")
     start = first.get("StartDate")

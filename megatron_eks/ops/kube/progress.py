@@ -51,6 +51,11 @@ def in_text(text: str) -> Progress | None:
     return None
 
 
+def steps_of(text: str) -> list[Progress]:
+    """Return all steps that a log tells of, in its order."""
+    return [found for line in text.splitlines() if (found := in_text(line))]
+
+
 def _tail(client: Client, namespace: str, pod: str) -> str:
     query = {
         "container": CONTAINER,

@@ -5,9 +5,9 @@ import uuid
 from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, EmptyResult
 from moto.ec2.models.elastic_network_interfaces import NetworkInterface
-from moto.ec2.responses import EC2Response
 
 from megatron_eks.local.aws.services.operation import kept, parameters, present
+from megatron_eks.local.aws.services.reservations import Reservations
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 
@@ -21,8 +21,8 @@ class DependencyError(Ec2Error):
     code = "DependencyViolation"
 
 
-class Ec2Api(EC2Response):
-    """EC2 with placement groups and dependencies."""
+class Ec2Api(Reservations):
+    """EC2 with placement groups, reservations and dependencies."""
 
     def delete_subnet(self) -> Value:
         """DeleteSubnet, which an interface in it forbids: of a node, a file system, an endpoint."""

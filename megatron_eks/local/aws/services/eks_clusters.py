@@ -1,11 +1,13 @@
 """EKS clusters as moto lacks them: their security group, protection, versions and updates."""
 
+from datetime import UTC, datetime, time
 from typing import ClassVar
 
 from moto.core.responses import ActionResult, EmptyResult
 from moto.eks.models import Cluster
 from moto.eks.responses import EKSResponse
 
+from megatron_eks.catalog.pins import KUBERNETES_STANDARD_SUPPORT_ENDS as SUPPORT_ENDS
 from megatron_eks.local.aws.cloudformation.regions import Regions
 from megatron_eks.local.aws.services.api_server import ApiServer
 from megatron_eks.local.aws.services.operation import (
@@ -77,6 +79,19 @@ class Clusters(EKSResponse):
         if self.api_server:
             self.api_server.stand_behind(cluster)
         return ActionResult({"cluster": cluster})
+
+    def describe_cluster_versions(self) -> ActionResult:
+        """DescribeClusterVersions: those that this release knows."""
+        wanted = parameters(self).get("clusterVersions") or list(SUPPORT_ENDS)
+        versions = [
+            {
+                "clusterVersion": each,
+                "endOfStandardSupportDate": datetime.combine(ends, time(tzinfo=UTC)),
+            }
+            for each in wanted
+            if (ends := SUPPORT_ENDS.get(each)) is not None
+        ]
+        return ActionResult({"clusterVersions": versions})
 
     def delete_cluster(self) -> ActionResult:
         """DeleteCluster, which protection forbids."""

@@ -1,17 +1,33 @@
-"""IAM's policies that AWS owns, as roles name them."""
+"""IAM's policies that AWS owns, as roles name them, and what a principal's policies allow."""
+
+import json
 
 from moto.core.responses import ActionResult
 from moto.core.utils import utcnow
+from moto.iam.access_control import IAMPolicy, PermissionResult
 from moto.iam.models import AWSManagedPolicy
 from moto.iam.responses import IamResponse
 
 from megatron_eks.local.aws.services.operation import parameters
+from megatron_eks.local.aws.values import Object
+
+_DECISIONS = {
+    PermissionResult.PERMITTED: "allowed",
+    PermissionResult.DENIED: "explicitDeny",
+    PermissionResult.NEUTRAL: "implicitDeny",
+}
+# Its documents are not kept here, and those who are trusted with everything have one of these.
+_ALL = ("AdministratorAccess", "PowerUserAccess")
+_EVERYTHING = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+
+# Whom moto takes for the caller where nobody has made a user.
+_ANYBODY = ("user", "moto")
 
 _AWS = "arn:aws:iam::aws:policy"
 
 
 class IamApi(IamResponse):
-    """IAM, whose AWS policies are names without content."""
+    """IAM, whose AWS policies are names without content, except those that allow everything."""
 
     def attach_role_policy(self) -> ActionResult:
         """AttachRolePolicy."""
@@ -23,3 +39,41 @@ class IamApi(IamResponse):
             policy = AWSManagedPolicy.from_data(name, self.current_account, self.region, data)
             self.backend.managed_policies[arn] = policy
         return super().attach_role_policy()
+
+    def simulate_principal_policy(self) -> ActionResult:
+        """SimulatePrincipalPolicy, by policies alone: conditions have no say."""
+        given = parameters(self)
+        policies = self._policies(given)
+        results = [
+            {
+                "EvalActionName": action,
+                "EvalResourceName": resource,
+                "EvalDecision": _decision(policies, action, resource),
+            }
+            for action in given["ActionNames"]
+            for resource in given.get("ResourceArns") or ["*"]
+        ]
+        return ActionResult({"EvaluationResults": results, "IsTruncated": False})
+
+    def _policies(self, given: Object) -> list[IAMPolicy]:
+        """Return the policies of a user or role."""
+        kind, _, path = given["PolicySourceArn"].rpartition(":")[2].partition("/")
+        name = path.rpartition("/")[2]
+        if (kind, name) == _ANYBODY:
+            return [IAMPolicy(json.dumps({"Statement": [_EVERYTHING]}))]
+        owner = self.backend.get_role(name) if kind == "role" else self.backend.get_user(name)
+        found = [IAMPolicy(each) for each in owner.policies.values()]
+        for arn, policy in owner.managed_policies.items():
+            if not arn.startswith(_AWS):
+                found.append(IAMPolicy(policy))
+            elif policy.name in _ALL:
+                found.append(IAMPolicy(json.dumps({"Statement": [_EVERYTHING]})))
+        return found
+
+
+def _decision(policies: list[IAMPolicy], action: str, resource: str) -> str:
+    found = {policy.is_action_permitted(action, resource) for policy in policies}
+    for decision in (PermissionResult.DENIED, PermissionResult.PERMITTED):
+        if decision in found:
+            return _DECISIONS[decision]
+    return _DECISIONS[PermissionResult.NEUTRAL]

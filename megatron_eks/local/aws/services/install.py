@@ -9,6 +9,7 @@ from moto.fsx import urls as fsx_urls
 from moto.iam import urls as iam_urls
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket
+from moto.servicequotas import urls as quota_urls
 
 from megatron_eks.local.aws.cloudformation.api import CloudFormationApi
 from megatron_eks.local.aws.cloudformation.regions import Regions
@@ -21,6 +22,7 @@ from megatron_eks.local.aws.services.eks_clusters import Clusters
 from megatron_eks.local.aws.services.eks_nodegroups import Nodegroups
 from megatron_eks.local.aws.services.fsx import FsxApi
 from megatron_eks.local.aws.services.iam import IamApi
+from megatron_eks.local.aws.services.quotas import QuotasApi
 from megatron_eks.local.aws.services.shapes import check_requests
 from megatron_eks.local.aws.values import Value
 
@@ -41,6 +43,7 @@ def install(regions: Regions, api_server: ApiServer | None) -> None:
     _route(ec2_urls.url_paths, "{0}/", Ec2Api)
     _route(fsx_urls.url_paths, "{0}/$", FsxApi)
     _route(iam_urls.url_paths, "{0}/$", IamApi)
+    _route(quota_urls.url_paths, "{0}/$", QuotasApi)
     eks_urls.url_paths.clear()
     # The operation is found by boto3's own table of addresses.
     _route(eks_urls.url_paths, "{0}/(?P<address>.+)$", EksApi)

@@ -1,0 +1,59 @@
+"""How facts are asked for: a refusal of one leaves the others, and is told with its permission."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from botocore.exceptions import ClientError
+
+from megatron_eks.config.codes import Code
+from megatron_eks.ops.aws.preflight.facts import Unknown
+from megatron_eks.ops.aws.session import error_code, explained
+
+if TYPE_CHECKING:
+    from botocore.client import BaseClient
+
+    from megatron_eks.ops.aws.session import Aws
+
+_Found = TypeVar("_Found")
+
+
+class Asking:
+    """Questions to AWS, and what stayed without an answer."""
+
+    def __init__(self, aws: "Aws", unknown: list[Unknown]) -> None:
+        self.aws = aws
+        self.check = ""
+        """The name of the check that is asked for."""
+        self._unknown = unknown
+
+    def __call__(self, what: str, question: Callable[[], _Found]) -> _Found | None:
+        """Return the answer; None where AWS refuses it, which is noted.
+
+        Raises what boto3 raises where no other question would be answered either.
+        """
+        try:
+            return question()
+        except ClientError as error:
+            failure = explained(error)
+            if failure.finding is Code.CREDENTIALS:
+                raise
+            why = failure.found
+            if error_code(error) == "UnauthorizedOperation":
+                # EC2 names no action in clear; it is that of the request.
+                why = f"not allowed: ec2:{error.operation_name}"
+            self.note(what, why, failure.remedy)
+            return None
+
+    def note(self, what: str, why: str, remedy: str) -> None:
+        """Note what is not known."""
+        self._unknown.append(Unknown(self.check, what, why, remedy))
+
+    def client(self, service: str) -> "BaseClient":
+        """Return the client of a service."""
+        return self.aws.client(service)
+
+
+def missing(error: ClientError, *codes: str) -> bool:
+    """Say whether an error means that there is no such thing."""
+    found = error_code(error)
+    return any(found == code or found.startswith(f"{code}.") for code in codes)

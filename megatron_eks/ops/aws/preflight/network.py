@@ -1,0 +1,91 @@
+"""Reads a VPC that exists: subnets, security groups, and the key that a file names."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from megatron_eks.ops.aws.preflight.asking import Asking, missing
+from megatron_eks.ops.aws.preflight.facts import Group, Rule, Subnet
+
+if TYPE_CHECKING:
+    from megatron_eks.config.load import Json
+
+_ALL_PORTS = (0, 65535)
+
+
+def subnets(ask: Asking, wanted: Iterable[str]) -> dict[str, Subnet]:
+    """Return those of some subnets that exist."""
+    filters = [{"Name": "subnet-id", "Values": list(wanted)}]
+    return {
+        each["SubnetId"]: Subnet(
+            id=each["SubnetId"],
+            vpc=each["VpcId"],
+            zone=each["AvailabilityZone"],
+            free=int(each["AvailableIpAddressCount"]),
+        )
+        for each in ask.client("ec2").describe_subnets(Filters=filters)["Subnets"]
+    }
+
+
+def vpc_exists(ask: Asking, vpc: str) -> bool:
+    """Say whether there is such a VPC."""
+    filters = [{"Name": "vpc-id", "Values": [vpc]}]
+    return bool(ask.client("ec2").describe_vpcs(Filters=filters)["Vpcs"])
+
+
+def groups(ask: Asking, wanted: Iterable[str]) -> dict[str, Group]:
+    """Return those of some security groups that exist."""
+    filters = [{"Name": "group-id", "Values": list(wanted)}]
+    found = ask.client("ec2").describe_security_groups(Filters=filters)["SecurityGroups"]
+    return {each["GroupId"]: _group(each) for each in found}
+
+
+def default_group(ask: Asking, vpc: str) -> Group | None:
+    """Return the group that AWS puts into every VPC."""
+    filters = [
+        {"Name": "vpc-id", "Values": [vpc]},
+        {"Name": "group-name", "Values": ["default"]},
+    ]
+    found = ask.client("ec2").describe_security_groups(Filters=filters)["SecurityGroups"]
+    return _group(found[0]) if found else None
+
+
+def key_state(ask: Asking, arn: str) -> str:
+    """Return the state of a key; empty where there is none."""
+    try:
+        return str(ask.client("kms").describe_key(KeyId=arn)["KeyMetadata"]["KeyState"])
+    except ClientError as error:
+        if missing(error, "NotFoundException"):
+            return ""
+        raise
+
+
+def _group(found: "Mapping[str, Json]") -> Group:
+    return Group(
+        id=str(found["GroupId"]),
+        vpc=str(found.get("VpcId", "")),
+        ingress=tuple(_rules(found.get("IpPermissions"))),
+        egress=tuple(_rules(found.get("IpPermissionsEgress"))),
+    )
+
+
+def _rules(permissions: "Json") -> Iterator[Rule]:
+    for each in permissions if isinstance(permissions, list) else ():
+        if not isinstance(each, dict):
+            continue
+        first, last = (
+            int(value) if isinstance(value := each.get(name), int) and value >= 0 else default
+            for name, default in zip(("FromPort", "ToPort"), _ALL_PORTS, strict=True)
+        )
+        protocol = str(each.get("IpProtocol", ""))
+        for kind, name in (
+            ("UserIdGroupPairs", "GroupId"),
+            ("IpRanges", "CidrIp"),
+            ("Ipv6Ranges", "CidrIpv6"),
+            ("PrefixListIds", "PrefixListId"),
+        ):
+            peers = each.get(kind)
+            for peer in peers if isinstance(peers, list) else ():
+                if isinstance(peer, dict):
+                    yield Rule(protocol, first, last, str(peer.get(name, "")))

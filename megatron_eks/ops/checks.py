@@ -1,0 +1,117 @@
+"""Checks of what exists: each has a name and a function from what was read to findings."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path, has_errors
+from megatron_eks.config.load import Json
+from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.endings import CHECK_FAILED, DONE
+from megatron_eks.ops.output import counted, structured, table
+
+SCHEMA_VERSION = 1
+
+AWS, KUBERNETES = "aws", "kubernetes"
+"""Where a finding is that stands in no file."""
+
+_Read = TypeVar("_Read")
+
+
+@dataclass(frozen=True)
+class Check(Generic[_Read]):
+    """One thing that is looked at."""
+
+    name: str
+    judge: Callable[[_Read], Iterable[Finding]]
+    applies: Callable[[_Read], bool] = lambda _: True
+    """Whether there is anything to look at."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a check found."""
+
+    name: str
+    findings: tuple[Finding, ...]
+    skipped: bool = False
+    """Whether there is nothing of that kind yet."""
+    measured: Mapping[str, Json] = field(default_factory=dict)
+    """Numbers of a check on the hardware."""
+
+    @property
+    def verdict(self) -> str:
+        """Say it in a word."""
+        if has_errors(self.findings):
+            return "failed"
+        if any(each.code is Code.NOT_CHECKED for each in self.findings):
+            return "not checked"
+        if self.findings:
+            return "warning"
+        return "nothing yet" if self.skipped else "passed"
+
+
+def judged(checks: Iterable[Check[_Read]], read: _Read) -> list[Result]:
+    """Make all checks."""
+    return [
+        Result(check.name, tuple(dict.fromkeys(check.judge(read))))
+        if check.applies(read)
+        else Result(check.name, (), skipped=True)
+        for check in checks
+    ]
+
+
+def in_aws(code: Code, path: Path, found: str, remedy: str, level: Level = Level.ERROR) -> Finding:
+    """Return a finding about something in AWS."""
+    return Finding(code, path, found, remedy, level, file=AWS)
+
+
+def in_kubernetes(
+    code: Code, path: Path, found: str, remedy: str, level: Level = Level.ERROR
+) -> Finding:
+    """Return a finding about something in the cluster."""
+    return Finding(code, path, found, remedy, level, file=KUBERNETES)
+
+
+def report(title: dict[str, Json], results: Sequence[Result], output: str, console: Console) -> int:
+    """Print all checks and findings; return the exit code that they make."""
+    findings = [finding for result in results for finding in result.findings]
+    if output == "table":
+        console.write("".join(f"{line}\n" for line in _lines(results)))
+    else:
+        checks: list[Json] = [_as_json(result) for result in results]
+        passed = not has_errors(findings)
+        shown: dict[str, Json] = {"schema_version": SCHEMA_VERSION, **title, "passed": passed}
+        console.write(structured({**shown, "checks": checks}, output))
+    console.say(f"{len(results)} checks: {counted(findings)}")
+    return CHECK_FAILED if has_errors(findings) else DONE
+
+
+def _as_json(result: Result) -> dict[str, Json]:
+    return {
+        "name": result.name,
+        "verdict": result.verdict,
+        **({"measured": dict(result.measured)} if result.measured else {}),
+        "findings": [dict(finding.as_json()) for finding in result.findings],
+    }
+
+
+def _lines(results: Sequence[Result]) -> Iterator[str]:
+    if any(result.measured for result in results):
+        header: tuple[str, ...] = ("CHECK", "RESULT", "MEASURED")
+        rows = [(each.name, each.verdict, _shown(each.measured)) for each in results]
+        yield from table(header, rows)
+    else:
+        yield from table(("CHECK", "RESULT"), [(each.name, each.verdict) for each in results])
+    findings = [str(finding) for result in results for finding in result.findings]
+    if findings:
+        yield ""
+        yield from dict.fromkeys(findings)
+
+
+def _shown(measured: Mapping[str, Json]) -> str:
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in measured.items()
+    )

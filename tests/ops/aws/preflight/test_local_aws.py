@@ -1,0 +1,207 @@
+"""`meks preflight aws` against a local AWS: what it reads, and what it makes of refusals."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from botocore.awsrequest import AWSResponse
+
+from megatron_eks.__main__ import main
+from megatron_eks.ops import preflight
+from megatron_eks.ops.aws import deploy
+from megatron_eks.ops.failure import Failure
+from megatron_eks.project import ROOT
+from tests.ops.aws.conftest import open_aws
+from tests.ops.aws.fakes import console, project_in, tools, written
+from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, QuickCdk
+
+_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "preflight.json").read_text())
+# A name of its own: every module of tests deploys to the same local AWS.
+_CLUSTER = LOCAL_CLUSTER.replace("name: techpulse", "name: preflight")
+_P_QUOTA = "L-417A185B"
+
+
+@pytest.fixture(scope="module")
+def deployed(server, tmp_path_factory):
+    """Deploy a cluster, and return its file."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment("us-east-2").items():
+            patch.setenv(name, value)
+        folder = tmp_path_factory.mktemp("project")
+        file, aws = project_in(folder, _CLUSTER), open_aws()
+        wishes = deploy.Wishes([], import_existing=False, replace_data=False)
+        assert (
+            deploy.run(wishes, tools(file, aws, console(yes=True)), QuickCdk(file, folder, aws))
+            == 0
+        )
+    return file
+
+
+def judged(file: Path, aws, reach=lambda *_: None):
+    """Return what each check of an account says, and the exit code."""
+    of = console()
+    found = tools(file, aws, of)
+    results, _ = preflight.account(found, reach=reach, own_address=lambda: "8.8.4.4")
+    code = preflight.show(results, found.project, "json", of)
+    shown = json.loads(written(of))
+    jsonschema.validate(shown, _SCHEMA)
+    return {each["name"]: each for each in shown["checks"]}, code
+
+
+def codes(check):
+    """Return the codes of what a check found."""
+    return [each["code"] for each in check["findings"]]
+
+
+def test_an_empty_account_passes_before_a_deployment(tmp_path, aws):
+    """What is not there yet is not said to be right."""
+    checks, code = judged(project_in(tmp_path, _CLUSTER.replace("preflight", "nobody")), aws)
+    verdicts = {name: each["verdict"] for name, each in checks.items()}
+    assert code == 0
+    assert verdicts["permissions"] == verdicts["quotas"] == "passed"
+    assert verdicts["zones offer the types"] == "passed"
+    assert verdicts["EKS cluster"] == verdicts["file systems"] == "nothing yet"
+
+
+def test_a_deployed_cluster_passes(deployed, aws):
+    """All that EKS, FSx and EC2 say of it; the images are to be built."""
+    checks, code = judged(deployed, aws)
+    assert code == 0
+    told = {name: codes(each) for name, each in checks.items() if each["findings"]}
+    assert told == {
+        "default security group": ["MEKS-0831"],
+        "images": ["MEKS-0835", "MEKS-0835"],
+    }
+    passed = {name for name, each in checks.items() if each["verdict"] == "passed"}
+    assert {"EKS cluster", "add-ons", "node groups", "file systems", "free addresses"} <= passed
+
+
+def test_what_is_broken_after_the_deployment_is_found_at_once(deployed, aws):
+    """An add-on, a node group and an image: three findings of one run."""
+    eks, outputs = aws.client("eks"), deployed.with_name("outputs.json")
+    before = outputs.read_text()
+    values = json.loads(before)
+    image = values["preflight-Images"]["MegatronImage"].partition(":")[0]
+    # A digest, as after a build that somebody's lifecycle rule removed.
+    values["preflight-Images"]["MegatronImage"] = f"{image}@sha256:{'a' * 64}"
+    outputs.write_text(json.dumps(values))
+    eks.delete_addon(clusterName="preflight", addonName="metrics-server")
+    try:
+        checks, code = judged(deployed, aws)
+    finally:
+        outputs.write_text(before)
+        eks.create_addon(clusterName="preflight", addonName="metrics-server")
+    assert code == 4
+    assert codes(checks["add-ons"]) == ["MEKS-0837"]
+    assert "MEKS-0835" in codes(checks["images"])
+    assert any("@sha256:aaa" in each["found"] for each in checks["images"]["findings"])
+
+
+def test_a_quota_is_read_from_the_account(tmp_path, aws):
+    """One node's vCPUs, where the pool may have two."""
+    quotas = aws.client("service-quotas")
+    wanted = {"ServiceCode": "ec2", "QuotaCode": _P_QUOTA}
+    quotas.request_service_quota_increase(**wanted, DesiredValue=96)
+    checks, code = judged(project_in(tmp_path, _CLUSTER), aws)
+    quotas.request_service_quota_increase(**wanted, DesiredValue=10_000)
+    assert code == 4
+    (finding,) = checks["quotas"]["findings"]
+    assert finding["found"] == ("'Running On-Demand P instances' is 96 vCPUs, and 192 are needed")
+
+
+def test_a_reservation_is_read_from_the_account(tmp_path, aws):
+    """One instance, in another zone."""
+    made = aws.client("ec2").create_capacity_reservation(
+        InstanceType="p4d.24xlarge",
+        InstancePlatform="Linux/UNIX",
+        AvailabilityZone="us-east-2a",
+        InstanceCount=1,
+    )["CapacityReservation"]["CapacityReservationId"]
+    text = _CLUSTER.replace(
+        "    max_nodes: 2", f"    max_nodes: 2\n    capacity: {{type: reservation, id: {made}}}"
+    )
+    checks, _ = judged(project_in(tmp_path, text), aws)
+    check = checks["reservations and Capacity Blocks"]
+    assert codes(check) == ["MEKS-0826", "MEKS-0826"]
+    assert {each["path"] for each in check["findings"]} == {"gpu_pools[0].capacity.id"}
+    # At its place in the file, as with every other finding about a key.
+    assert check["findings"][0]["line"] > 1
+
+
+def test_a_region_without_the_type_is_an_error(tmp_path, server, monkeypatch):
+    """Ireland has had no p5 so far."""
+    for name, value in server.environment("eu-west-1").items():
+        monkeypatch.setenv(name, value)
+    text = _CLUSTER.replace("us-east-2", "eu-west-1").replace("p4d.24xlarge", "p5.48xlarge")
+    file = project_in(tmp_path, text)
+    assert main(["preflight", "aws", "--cluster", str(file)]) == 4
+
+
+def answering(client, operation, status, code, answers):
+    """Let AWS refuse the first so many requests of an operation."""
+    seen = []
+
+    def answer(request, **_):
+        seen.append(request.url)
+        if len(seen) > answers:
+            return None
+        response = AWSResponse(request.url, status, {"x-amzn-errortype": code}, None)
+        body = {"__type": code, "message": "refused by the test"}
+        response._content = json.dumps(body).encode()  # noqa: SLF001 -- botocore reads a body through urllib3 alone
+        return response
+
+    client.meta.events.register_first(f"before-send.{operation}", answer)
+    return seen
+
+
+def test_throttling_is_waited_for(tmp_path, aws, monkeypatch):
+    """Two refusals of a busy account change nothing."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    seen = answering(
+        aws.client("eks"), "eks.DescribeClusterVersions", 429, "ThrottlingException", 2
+    )
+    checks, code = judged(project_in(tmp_path, _CLUSTER.replace("preflight", "nobody")), aws)
+    assert (code, len(seen)) == (0, 3)
+    assert checks["Kubernetes version supported"]["verdict"] == "passed"
+
+
+def test_throttling_without_end_leaves_one_check_unmade(tmp_path, aws, monkeypatch):
+    """The others are made all the same."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    answering(aws.client("eks"), "eks.DescribeClusterVersions", 429, "ThrottlingException", 99)
+    checks, code = judged(project_in(tmp_path, _CLUSTER.replace("preflight", "nobody")), aws)
+    assert code == 0
+    assert checks["Kubernetes version supported"]["verdict"] == "not checked"
+    assert checks["quotas"]["verdict"] == "passed"
+
+
+def test_credentials_that_expire_on_the_way_end_the_command(tmp_path, aws):
+    """Nothing that follows would be answered; it is asked once, and said once."""
+    from megatron_eks.ops.aws.session import ERRORS, explained  # noqa: PLC0415 -- for this test
+
+    seen = answering(
+        aws.client("eks"), "eks.DescribeClusterVersions", 400, "ExpiredTokenException", 99
+    )
+    with pytest.raises(ERRORS) as caught:
+        judged(project_in(tmp_path, _CLUSTER), aws)
+    failure = explained(caught.value)
+    assert isinstance(failure, Failure)
+    assert str(failure).startswith("MEKS-0740 the AWS credentials have expired - log in again")
+    assert len(seen) == 1
+
+
+def test_without_credentials_it_says_what_to_do(tmp_path, monkeypatch, capsys):
+    """Usage, not a failed check; and no traceback."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    assert main(["preflight", "--cluster", str(project_in(tmp_path))]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == (
+        "error: MEKS-0740 no valid AWS credentials - set AWS_PROFILE, or run `aws sso login` or "
+        "`aws configure`\n"
+    )

@@ -1,0 +1,117 @@
+"""The checklist of a running job, over what was read of it."""
+
+import pytest
+
+from megatron_eks.ops.checks import judged
+from megatron_eks.ops.kube.checklist import CHECKLIST, Run
+from megatron_eks.ops.kube.jobs import Rank
+from megatron_eks.ops.kube.pods import PodState
+from tests.ops.aws.preflight.subjects import project
+
+_PINNED = f"registry.example/megatron@sha256:{'a' * 64}"
+_LOG = "".join(f"step {step}/8 | loss {9 - step}.0 | x\n" for step in range(1, 9)) + (
+    "successfully saved checkpoint from iteration 8\n"
+)
+
+
+def pod(**changes):
+    """Return a pod of a whole p4d node."""
+    devices = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "4"}
+    container = {
+        "image": _PINNED,
+        "command": ["torchrun", "/opt/megatron-eks/programs/train_megatron.py"],
+        "resources": {"limits": devices, "requests": devices},
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 -- in the pod
+    }
+    return {
+        "containers": [container | changes],
+        "nodeSelector": {"megatron-eks/pool": "p4d"},
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "128Gi"}}],
+    }
+
+
+@pytest.fixture
+def checked(tmp_path):
+    """Return a function that judges a job of two ranks."""
+    plan = project(tmp_path).cluster
+
+    def call(log=_LOG, phase="Running", reason="", **changes):
+        ranks = [
+            Rank(
+                number,
+                PodState(f"r{number}", "n", phase, ready=True, restarts=0, reason=reason),
+                None,
+            )
+            for number in range(2)
+        ]
+        results = judged(CHECKLIST, Run("job", plan, ranks, pod(**changes), log))
+        return {each.name: each for each in results if each.verdict != "passed"}
+
+    return call
+
+
+def test_a_healthy_run_passes_every_item(checked):
+    """Nothing is left over."""
+    assert checked() == {}
+
+
+def test_an_image_by_tag_is_a_warning(checked):
+    """Ranks that restart could run another one."""
+    assert checked(image="registry.example/megatron:latest").keys() == {"image pinned and pulled"}
+
+
+def test_a_rank_that_does_not_run_fails_with_its_reason(checked):
+    """An image that cannot be pulled fails two items."""
+    found = checked(phase="Pending", reason="pytorch: ImagePullBackOff: not found")
+    assert found.keys() == {"image pinned and pulled", "all ranks run"}
+    assert found["all ranks run"].findings[0].found == (
+        "rank 0 is Pending: pytorch: ImagePullBackOff: not found"
+    )
+
+
+def test_gpus_without_efa_fail(checked):
+    """Ranks would talk over TCP without an error."""
+    found = checked(resources={"requests": {"nvidia.com/gpu": "8"}})
+    assert found.keys() == {"GPUs and EFA requested"}
+    assert found["GPUs and EFA requested"].verdict == "failed"
+
+
+def test_no_shared_memory_fails(checked):
+    """NCCL and data loaders end with a bus error."""
+    assert checked(volumeMounts=[]).keys() == {"shared memory"}
+
+
+@pytest.mark.parametrize(
+    ("line", "state"),
+    [
+        ("NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)\n", None),
+        ("NCCL INFO Using network Socket\n", "failed"),
+        ("NCCL INFO NET/OFI Selected Provider is tcp (found 1 nics)\n", "failed"),
+    ],
+)
+def test_the_log_tells_what_nccl_talks_over(checked, line, state):
+    """Whatever else the job has done."""
+    found = checked(log=line + _LOG, command=["torchrun", "their.py"])
+    assert getattr(found.get("NCCL over EFA"), "verdict", None) == state
+
+
+def test_a_program_of_others_that_says_nothing_is_not_checked(checked):
+    """Ours end a job whose NCCL does not use EFA; of others nobody knows."""
+    assert checked(command=["torchrun", "their.py"])["NCCL over EFA"].verdict == "not checked"
+
+
+def test_a_loss_that_rises_is_told(checked):
+    """Late in a run it may; nan never."""
+    rising = "".join(f"step {step}/8 | loss {step}.0 | x\n" for step in range(1, 9))
+    assert checked(log=rising)["loss falls"].verdict == "warning"
+    assert checked(log=rising + "step 9/9 | loss nan | x\n")["loss falls"].verdict == "failed"
+
+
+def test_a_run_without_steps_or_checkpoints_is_not_checked_yet(checked):
+    """It has begun a minute ago."""
+    found = checked(log="")
+    assert {name: each.verdict for name, each in found.items()} == {
+        "NCCL over EFA": "not checked",
+        "loss falls": "not checked",
+        "checkpoints written": "not checked",
+    }
