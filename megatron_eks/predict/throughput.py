@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from megatron_eks.predict.calibration import CALIBRATION, spread
 from megatron_eks.predict.flops import model_flops_per_token
 from megatron_eks.predict.parameters import (
+    common_parameters,
     expert_parameters,
-    layer_parameters,
     padded_vocabulary,
     parameters,
 )
@@ -88,15 +88,17 @@ def megatron_speed(
     last = output.forward_seconds + output.backward_seconds
     handed = 2 * layout.virtual_pipeline * wires.pipeline_seconds() * calibration.exposed_inside
     stage = layers * each + handed
-    held = _held(model, layout)
+    held, experts = _held(model, layout)
     reduced = wires.data_seconds(held * (_FP32 + _BF16))
+    reduced += wires.replica_seconds(experts * (_FP32 + _BF16)) if experts else 0.0
     exposed = max(0.0, reduced - stage) + calibration.exposed_gather * min(reduced, stage)
-    shared = layout.data * layout.context if layout.distributed_optimizer else 1
+    if layout.distributed_optimizer:
+        held, experts = held / (layout.data * layout.context), experts / layout.expert_data
     parts = _Parts(
         compute=batch.microbatches * (layers * computing + last),
         communication=batch.microbatches * (stage - layers * computing) + exposed,
         bubble=(layout.pipeline - 1) / layout.virtual_pipeline * stage,
-        optimizer=_optimizer_seconds(held / shared, hardware),
+        optimizer=_optimizer_seconds(held + experts, hardware),
     )
     return _speed(worker, parts)
 
@@ -147,13 +149,13 @@ def _computed_again(batch: "Batch", layers: float, whole: float, selected: float
     return selected if batch.recompute == "selective" else 0.0
 
 
-def _held(model: "ModelShape", layout: "Layout") -> float:
-    """Parameters of the fullest rank, roughly: its layers and one table."""
-    layers = model.num_layers / layout.pipeline
-    each = layer_parameters(model, layout.tensor)
-    each += expert_parameters(model, layout.expert, layout.expert_tensor)
+def _held(model: "ModelShape", layout: "Layout") -> tuple[float, float]:
+    """Parameters of the fullest rank, roughly: its layers and one table; and those of experts."""
+    layers = common_parameters(model, layout.tensor, 0, model.num_layers)
+    each = expert_parameters(model, layout.expert, layout.expert_tensor)
+    experts = model.expert_layers(0, model.num_layers) * each
     table = padded_vocabulary(model.vocab_size, layout.tensor) * model.hidden_size / layout.tensor
-    return layers * each + table
+    return layers / layout.pipeline + table, experts / layout.pipeline
 
 
 def _optimizer_seconds(states: float, hardware: "Hardware") -> float:
