@@ -83,7 +83,7 @@ def megatron_speed(
     passes = 3 if batch.recompute == "full" else 2
     ring = max(0.0, wires.context_seconds() - layer.attention_seconds)
     sent = passes * (wires.tensor_seconds() + wires.expert_seconds()) + 2 * ring
-    each = max(computing + calibration.exposed_inside * sent, calibration.launch_seconds)
+    each = max(computing + calibration.exposed_inside * sent, _launching(worker))
     layers = model.num_layers / layout.pipeline
     last = output.forward_seconds + output.backward_seconds
     handed = 2 * layout.virtual_pipeline * wires.pipeline_seconds() * calibration.exposed_inside
@@ -126,7 +126,7 @@ def fsdp_speed(
     each = (
         layer.forward_seconds + layer.backward_seconds + again + calibration.exposed_inside * sent
     )
-    each = max(each, calibration.launch_seconds)
+    each = max(each, _launching(worker))
     computing = model.num_layers * each + output.forward_seconds + output.backward_seconds
     held = parameters(model) / layout.tensor
     gathered = wires.data_seconds(held * (2 * _BF16 + _FP32))
@@ -138,6 +138,16 @@ def fsdp_speed(
         optimizer=_optimizer_seconds(held / (layout.data * layout.context), hardware),
     )
     return _speed(worker, parts)
+
+
+def _launching(worker: Worker) -> float:
+    """Return the least time of a layer: until the host has started all of its kernels."""
+    if worker.batch.graphs:
+        return 0.0
+    model, calibration = worker.model, worker.calibration
+    mixed = model.expert_layers(0, model.num_layers) / model.num_layers
+    dense = (1 - mixed) * calibration.launch_seconds
+    return mixed * calibration.launch_experts_seconds + dense
 
 
 def _computed_again(batch: "Batch", layers: float, whole: float, selected: float) -> float:
