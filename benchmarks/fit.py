@@ -17,7 +17,7 @@ _BOUNDS = {
     "launch_seconds": (5e-5, 2e-3),
     "launch_experts_seconds": (1e-3, 3e-2),
     "traffic": (1.0, 20.0),
-    "exposed_inside": (0.5, 1.0),
+    "exposed_inside": (0.1, 1.0),
     "exposed_gather": (0.02, 1.0),
 }
 _SHARE = (0.1, 0.95)

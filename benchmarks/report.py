@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import errors, measured
-from benchmarks.plot import Axes, scatter
+from benchmarks import errors, measured, search
+from benchmarks.plot import layouts, scatter
 from benchmarks.predictions import predicted_bytes, predicted_tokens
 from megatron_eks.predict.memory import GIB
 
@@ -13,20 +13,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from benchmarks.measured import Measured
+    from megatron_eks.plan.jobs.search import Candidate
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "predictions.md"
 _FIGURES = DOCS / "predictions"
+# Small test runs hold a billion bytes or three, and are no model that anybody trains.
+_SMALL = 10e9
 
 
 def page(text: str) -> str:
-    """Return the page with its table made anew."""
-    region = r"(<!-- generated: errors -->\n).*?(<!-- end -->)"
-    table = "\n".join(_table())
-    return re.sub(region, rf"\g<1>{table}\n\g<2>", text, flags=re.DOTALL)
+    """Return the page with its tables made anew."""
+    for name, lines in (("errors", _errors()), ("families", _families())):
+        region = rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
+        table = "\n".join(lines)
+        text = re.sub(region, rf"\g<1>{table}\n\g<2>", text, flags=re.DOTALL)
+    return text
 
 
-def _table() -> "Iterator[str]":
+def _errors() -> "Iterator[str]":
     yield "| what | median, 90th percentile, rows | bar | |"
     yield "|---|---|---|---|"
     for name, found, bar, holds in errors.rows():
@@ -34,35 +39,58 @@ def _table() -> "Iterator[str]":
         yield f"| {indent}{name.strip()} | {found} | {bar} | {holds} |"
 
 
+def _families() -> "Iterator[str]":
+    yield "| family | fitted | kept aside | median error | in the printed range | Kendall's tau | |"
+    yield "|---|---|---|---|---|---|---|"
+    for cells in errors.families():
+        yield f"| {' | '.join(cells)} |"
+
+
 def figures() -> dict[str, bytes]:
     """Return each figure by its file name."""
-    peaks = [row for row in measured.memory() if row.framework == "megatron"]
-    shards = [row for row in measured.memory() if row.framework == "fsdp"]
-    groups = {"megatron gpt and mixtral": peaks, "fsdp torchtitan": shards}
+    groups = {
+        "Megatron, GPT and Mixtral": [row for row in _peaks("megatron") if row.value > _SMALL],
+        "FSDP, torchtitan": _peaks("fsdp"),
+    }
     memory = {
         name: _points(rows, lambda row: predicted_bytes(row) / GIB, 1 / GIB)
         for name, rows in groups.items()
     }
     speeds = measured.throughput()
     families = {
-        "fsdp a100": ("mpt a100",),
-        "fsdp h100": ("mpt h100",),
-        "torchtitan h100 h200": ("torchtitan",),
-        "megatron gpt a100": ("gpt a100",),
-        "megatron h100": ("gpt h100", "nemo", "llama h100"),
-        "megatron blackwell": ("llama b", "llama gb"),
+        "FSDP on A100": ("mpt a100",),
+        "FSDP on H100": ("mpt h100",),
+        "torchtitan on H100, H200": ("torchtitan",),
+        "Megatron on A100": ("gpt a100",),
+        "Megatron on H100": ("gpt h100", "nemo", "llama h100"),
+        "Megatron on Blackwell": ("llama b", "llama gb"),
         "mixtures of experts": ("qwen",),
     }
     speed = {
         name: _points([row for row in speeds if row.family.startswith(starts)], predicted_tokens)
         for name, starts in families.items()
     }
-    return {
-        "memory.png": scatter(Axes(20, 100, "measured gib", "predicted gib"), memory, 0.05),
-        "speed.png": scatter(
-            Axes(10, 300_000, "measured tokens/s/gpu", "predicted tokens/s/gpu"), speed, 0.2
-        ),
+    own = search.example()
+    capacity = own[0].memory.capacity_bytes / GIB
+    fast = {
+        "layouts that fit": [_place(each) for each in own[1:]],
+        "the fastest": [_place(own[0])],
     }
+    return {
+        "memory.png": scatter(("measured GiB", "predicted GiB"), (20, 110), memory, 0.05),
+        "speed.png": scatter(
+            ("measured tokens/s/GPU", "predicted tokens/s/GPU"), (10, 300_000), speed, 0.2
+        ),
+        "search.png": layouts(fast, capacity),
+    }
+
+
+def _peaks(framework: str) -> "list[Measured]":
+    return [row for row in measured.memory() if row.framework == framework]
+
+
+def _place(each: "Candidate") -> tuple[float, float]:
+    return each.speed.step_seconds, each.memory.per_gpu_bytes / GIB
 
 
 def _points(

@@ -45,7 +45,7 @@ class ModelShape:
     multi_latent_attention: bool = False
     q_lora_rank: int | None = None
     """None: queries are not compressed."""
-    kv_lora_rank: int | None = None
+    kv_lora_rank: int = 512
     qk_head_dim: int = 128
     qk_pos_emb_head_dim: int = 64
     v_head_dim: int = 128

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.plan.jobs.layout import model_shape
-from megatron_eks.plan.jobs.model_checks import check_model
+from megatron_eks.plan.jobs.model_checks import check_meaning, check_model
 from megatron_eks.predict.hardware import Hardware
 from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.memory import GIB, MemoryEstimate, estimate, tensor_capacity_bytes
 from megatron_eks.predict.replicas import estimate_sharded
+from megatron_eks.predict.states import megatron_fsdp, megatron_states, uses_graphs
 from megatron_eks.predict.throughput import Speed, fsdp_speed, megatron_speed
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def check_prediction(wanted: "PredictionFile") -> "Iterator[Finding]":
     yield from shapeless
     if shapeless:
         return
+    yield from check_meaning(spec)
     model, parallelism = model_shape(spec), wanted.parallelism
     inner = parallelism.tensor * parallelism.pipeline * parallelism.context
     path: Path = ("parallelism",)
@@ -50,9 +52,6 @@ def check_prediction(wanted: "PredictionFile") -> "Iterator[Finding]":
         found = f"tensor x pipeline x context = {inner} does not divide {wanted.gpus} GPUs"
         yield Finding(Code.LAYOUT_WORLD, path, found, "change one of them, or gpus")
         return
-    if wanted.framework == "fsdp" and parallelism.pipeline > 1:
-        found = f"{parallelism.pipeline} pipeline stages, and FSDP has one"
-        yield Finding(Code.LAYOUT_LAYERS, (*path, "pipeline"), found, "use framework: megatron")
     stages = parallelism.pipeline * (parallelism.virtual_pipeline or 1)
     if stages > model.num_layers:
         found = f"{stages} stages and chunks, and the model has {model.num_layers} layers"
@@ -98,7 +97,7 @@ def predict(wanted: "PredictionFile") -> Prediction:
         gpus_per_node=wanted.gpus_per_node,
     )
     if wanted.framework == "megatron":
-        memory = estimate(model, layout, batch, capacity)
+        memory = estimate(model, layout, batch, capacity, megatron_states(wanted.extra_args))
         return Prediction(model, layout, memory, megatron_speed(model, layout, batch, hardware))
     shards = layout.data * layout.context
     if wanted.training.sharding == "hybrid":
@@ -135,6 +134,7 @@ def _layout(wanted: "PredictionFile") -> Layout:
         distributed_optimizer=parallelism.distributed_optimizer,
         expert=parallelism.expert,
         expert_tensor=parallelism.expert_tensor or parallelism.tensor,
+        fsdp=megatron_fsdp(wanted.extra_args),
     )
 
 
@@ -151,6 +151,7 @@ def _batch(wanted: "PredictionFile", layout: Layout) -> Batch:
         recompute_method=training.recompute_method,
         recompute_layers=training.recompute_layers or 1,
         fp8=training.precision == "fp8",
+        graphs=uses_graphs(wanted.extra_args),
     )
 
 

@@ -65,14 +65,14 @@ def layer_bytes_per_token(
     hidden = model.hidden_size
     kept = 1 if fp8 else _BF16
     masks = 2 * hidden if model.hidden_dropout else 0  # a byte each, of two dropouts
-    regional = 2 * (_BF16 + kept) * hidden + masks  # inputs and outputs of two norms
+    regional: float = 2 * (_BF16 + kept) * hidden + masks  # inputs and outputs of two norms
     if model.multi_latent_attention:
         # Compressed, before and after their norms.
-        latent = (model.q_lora_rank or 0) + (model.kv_lora_rank or 0)
+        latent = (model.q_lora_rank or 0) + model.kv_lora_rank
         regional += _BF16 * (2 * latent + model.qk_pos_emb_head_dim)
     # Query, output of attention, the softmax's fp32 normaliser of each head; key and value.
     attended = model.num_attention_heads * model.value_size
-    attention = _BF16 * (model.num_attention_heads * model.key_size + attended)
+    attention: float = _BF16 * (model.num_attention_heads * model.key_size + attended)
     attention += _BF16 * _key_value_size(model, layout) + _FP32 * model.num_attention_heads
     attention += attended if fp8 else 0
     # SwiGLU keeps gate, value and product; GELU keeps its input and output.

@@ -29,8 +29,8 @@ def attention(model: "ModelShape", tensor: int) -> tuple[Matrix, ...]:
         groups = max(model.num_query_groups, tensor) / tensor
         key_value = 2 * groups * model.kv_channels
         return Matrix(hidden, query + key_value), Matrix(query, hidden)
-    query, latent = heads * model.key_size, model.kv_lora_rank or 0
-    given = (Matrix(hidden, query),)
+    query, latent = heads * model.key_size, model.kv_lora_rank
+    given: tuple[Matrix, ...] = (Matrix(hidden, query),)
     if model.q_lora_rank:
         given = (Matrix(hidden, model.q_lora_rank), Matrix(model.q_lora_rank, query))
     return (

@@ -49,8 +49,9 @@ def _attention_parameters(model: "ModelShape", tensor: int) -> int:
     biases = matrices[0].columns + model.hidden_size if model.add_bias_linear else 0
     # The compressed queries, keys and values are normalised before they are taken apart.
     gains = 1 if model.normalization == "RMSNorm" else 2
-    compressed = (model.q_lora_rank or 0) + (model.kv_lora_rank or 0)
-    return int(size(matrices) + biases) + gains * compressed
+    compressed = (model.q_lora_rank or 0) + model.kv_lora_rank
+    compressed *= gains * model.multi_latent_attention
+    return int(size(matrices) + biases) + compressed
 
 
 def _norms(model: "ModelShape") -> int:

@@ -57,6 +57,8 @@ class _Rank:
         # gathered, and the sums that come out of the last ones are whole before they are scattered.
         split = layout.tensor > 1 and layout.sequence_parallel
         gathered = 2 * _BF16 * model.hidden_size if split else 0
+        kept: float
+        working: float
         match batch.recompute:
             case "none":
                 kept, working = every + gathered, gathered
@@ -95,7 +97,7 @@ def _selected(model: "ModelShape", layout: Layout) -> float:
     return kept / layout.tensor + _BF16 * model.hidden_size
 
 
-def estimate_sharded(  # noqa: PLR0913 -- what memory depends on; by name
+def estimate_sharded(
     model: "ModelShape",
     batch: "Batch",
     capacity_bytes: int,

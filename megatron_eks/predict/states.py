@@ -1,7 +1,7 @@
 """Bytes that training keeps for each parameter besides its weight in bf16."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,22 @@ def megatron_states(arguments: "Sequence[str]") -> States:
     )
     gradient = 2 if reduced else _BYTES[given.get("--main-grads-dtype") or "fp32"]
     return States(gradient, 2 + moments)
+
+
+def megatron_fsdp(arguments: "Sequence[str]") -> Literal["torch", "megatron"] | None:
+    """Return what shards weights and gradients inside Megatron, if anything."""
+    given = options(arguments)
+    if "--use-torch-fsdp2" in given:
+        return "torch"
+    strategy = given.get("--data-parallel-sharding-strategy", "no_shard")
+    sharded = "--use-megatron-fsdp" in given and strategy == "optim_grads_params"
+    return "megatron" if sharded else None
+
+
+def uses_graphs(arguments: "Sequence[str]") -> bool:
+    """Tell whether kernels are started as CUDA graphs."""
+    given = options(arguments)
+    return "--enable-cuda-graph" in given or given.get("--cuda-graph-impl", "none") != "none"
 
 
 def options(arguments: "Sequence[str]") -> dict[str, str]:

@@ -127,14 +127,18 @@ def fsdp_speed(
         layer.forward_seconds + layer.backward_seconds + again + calibration.exposed_inside * sent
     )
     each = max(each, _launching(worker))
-    computing = model.num_layers * each + output.forward_seconds + output.backward_seconds
-    held = parameters(model) / layout.tensor
+    last = output.forward_seconds + output.backward_seconds
+    computing = model.num_layers / layout.pipeline * each + last
+    held = parameters(model) / layout.tensor / layout.pipeline
     gathered = wires.data_seconds(held * (2 * _BF16 + _FP32))
     exposed = max(0.0, gathered - computing) + calibration.exposed_gather * min(gathered, computing)
+    handed = 2 * layout.virtual_pipeline * wires.pipeline_seconds() * calibration.exposed_inside
+    # In a pipeline weights stay gathered, and gradients unreduced, until the last microbatch.
+    times = batch.microbatches if layout.pipeline == 1 else 1
     parts = _Parts(
         compute=batch.microbatches * computing,
-        communication=batch.microbatches * exposed,
-        bubble=0.0,
+        communication=times * exposed + batch.microbatches * handed,
+        bubble=(layout.pipeline - 1) / layout.virtual_pipeline * (computing + handed - last),
         optimizer=_optimizer_seconds(held / (layout.data * layout.context), hardware),
     )
     return _speed(worker, parts)

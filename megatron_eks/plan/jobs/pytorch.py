@@ -53,12 +53,14 @@ def fsdp_memory(job: "TorchRun", model: "ModelShape", instance: "InstanceType") 
     """Estimate the memory of a rank that holds a share of the model."""
     per_node = gpus_per_node(job, instance)
     shards = per_node if job.training.sharding == "hybrid" else per_node * job.nodes
-    return estimate_sharded(model, _batch(job), capacity_bytes(instance), shards=shards)
+    return estimate_sharded(
+        model, _batch(job), capacity_bytes(instance), shards=shards, loss="pieces"
+    )
 
 
 def ddp_memory(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> MemoryEstimate:
     """Estimate the memory of a rank that holds the whole model."""
-    return estimate_copied(model, _batch(job), capacity_bytes(instance))
+    return estimate_copied(model, _batch(job), capacity_bytes(instance), loss="pieces")
 
 
 def _batch(job: "TorchRun") -> Batch:

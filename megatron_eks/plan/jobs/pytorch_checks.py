@@ -134,6 +134,10 @@ def _model(job: "TorchRun", model: "ModelShape") -> "Iterator[Finding]":
     if model.num_experts is not None:
         found = "mixtures of experts need expert parallelism, which this kind does not have"
         yield Finding(Code.LAYOUT_EXPERTS, ("model",), found, "use kind: megatron")
+    if model.multi_latent_attention:
+        found = "this kind's programs have no latent attention"
+        path: Path = ("model", "multi_latent_attention")
+        yield Finding(Code.LAYOUT_HEADS, path, found, "use kind: megatron")
     if model.num_attention_heads % model.num_query_groups:
         found = (
             f"{model.num_query_groups} query groups do not divide "
