@@ -82,6 +82,8 @@ def _training(job: "TorchRun", cluster: "ClusterPlan", memory: MemoryEstimate) -
     found = hardware(instance)
     speed = fsdp_speed(model, layout, _batch(job), found) if found else None
     size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
+    tokens = training.max_steps * training.train_batch_size * gpus * training.sequence_length
+    corpus = job.data.corpus_tokens
     return Training(
         model=model,
         layout=layout,
@@ -89,7 +91,8 @@ def _training(job: "TorchRun", cluster: "ClusterPlan", memory: MemoryEstimate) -
         speed=speed,
         goodput=job_goodput(job, cluster, gpus, size, speed) if speed else None,
         checkpoint_bytes=size,
-        tokens=training.max_steps * training.train_batch_size * gpus * training.sequence_length,
+        tokens=tokens,
+        epochs=tokens / corpus if corpus else None,
     )
 
 
