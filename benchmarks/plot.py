@@ -43,23 +43,6 @@ def scatter(
     return _png(figure, axes)
 
 
-def layouts(groups: "Mapping[str, Sequence[Point]]", capacity: float) -> bytes:
-    """Return a PNG of memory in GiB against a step's seconds, with what a GPU has."""
-    figure = Figure(figsize=(6.4, 4.2), dpi=100, layout="constrained")
-    axes = figure.add_subplot()
-    for name, points in groups.items():
-        best = name.startswith("the")
-        size, marker = (120, "*") if best else (10, "o")
-        across, up = zip(*points, strict=True)
-        axes.scatter(across, up, s=size, marker=marker, linewidths=0, label=name)
-    axes.axhline(capacity, color="0.4", linewidth=0.8, linestyle="--", label="has for tensors")
-    axes.set(xscale="log", xlabel="seconds a step", ylabel="GiB a GPU", ylim=(0, None))
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(FuncFormatter(_shown))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    return _png(figure, axes)
-
-
 def _shown(value: float, _: int | None) -> str:
     return f"{value:g}" if value < _THOUSAND else f"{value / _THOUSAND:g}k"
 

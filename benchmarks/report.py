@@ -2,18 +2,19 @@
 
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from benchmarks import errors, measured, search
-from benchmarks.plot import layouts, scatter
+from benchmarks.plot import scatter
 from benchmarks.predictions import predicted_bytes, predicted_tokens
+from megatron_eks.ops import search_figure
 from megatron_eks.predict.memory import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from benchmarks.measured import Measured
-    from megatron_eks.plan.jobs.search import Candidate
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "predictions.md"
@@ -70,18 +71,12 @@ def figures() -> dict[str, bytes]:
         name: _points([row for row in speeds if row.family.startswith(starts)], predicted_tokens)
         for name, starts in families.items()
     }
-    own = search.example()
-    capacity = own[0].memory.capacity_bytes / GIB
-    fast = {
-        "layouts that fit": [_place(each) for each in own[1:]],
-        "the fastest": [_place(own[0])],
-    }
     return {
         "memory.png": scatter(("measured GiB", "predicted GiB"), (20, 110), memory, 0.05),
         "speed.png": scatter(
             ("measured tokens/s/GPU", "predicted tokens/s/GPU"), (10, 300_000), speed, 0.2
         ),
-        "search.png": layouts(fast, capacity),
+        "search.png": _search(),
     }
 
 
@@ -89,8 +84,11 @@ def _peaks(framework: str) -> "list[Measured]":
     return [row for row in measured.memory() if row.framework == framework]
 
 
-def _place(each: "Candidate") -> tuple[float, float]:
-    return each.speed.step_seconds, each.memory.per_gpu_bytes / GIB
+def _search() -> bytes:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "search.png"
+        search_figure.png(search.example(), None, file)
+        return file.read_bytes()
 
 
 def _points(

@@ -55,36 +55,37 @@ def _outlook(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
     found = [
         (job.name, job.training.goodput) for job in jobs if job.training and job.training.goodput
     ]
-    header = ("OUTLOOK", "FAILS", "SAVE", "EVERY", "BEST", "LOSES", "COUNTS", "RANGE")
+    header = ("OUTLOOK", "FAILS", "SAVE", "LOSES", "COUNTS", "RANGE")
     rows = [
         (
             name,
             _duration(each.failure_seconds),
             _duration(each.save_seconds),
-            _duration(each.interval_seconds),
-            f"{each.best_interval_steps}",
             _duration(each.lost_seconds),
             f"{each.expected:.1%}",
             f"{each.low:.1%}-{each.high:.1%}",
         )
         for name, each in found
     ]
-    yield from table(header, rows, right=range(1, 8))
-    yield "FAILS: mean time to a failure; SAVE: writing a checkpoint, now EVERY so often;"
-    yield "BEST: checkpoint.interval; LOSES: by a failure; COUNTS: share of time that does."
+    yield from table(header, rows, right=range(1, 6))
+    yield "FAILS: mean time to a failure, which LOSES so much; SAVE: writing a checkpoint;"
+    yield "COUNTS: share of time that does, over the RANGE of published failure rates."
     yield ""
-    headings = ("SAVE EVERY", "YOUNG", "DALY", "EXACT", "AVAILABLE")
+    headings = ("SAVE EVERY", "NOW", "YOUNG", "DALY", "EXACT", "AVAIL", "ITERATIONS")
     intervals = [
         (
             name,
+            _duration(each.interval_seconds),
             _duration(each.young_seconds),
             _duration(each.daly_seconds),
             _duration(each.exact_seconds),
             _duration(each.available_seconds),
+            f"{each.best_interval_steps}",
         )
         for name, each in found
     ]
-    yield from table(headings, intervals, right=range(1, 5))
+    yield from table(headings, intervals, right=range(1, 7))
+    yield "ITERATIONS: for checkpoint.interval, the exact one or as long as a save takes."
 
 
 def _costs(jobs: "Sequence[JobPlan]", plan: "ClusterPlan") -> "Iterator[str]":
@@ -104,9 +105,10 @@ def _costs(jobs: "Sequence[JobPlan]", plan: "ClusterPlan") -> "Iterator[str]":
                 "" if epochs is None else f"{epochs:.3g}",
             )
         )
-    header = ("COST", "DAYS", "NODES/H", "REST/H", "USD", "RANGE", "USD/G TOKENS", "EPOCHS")
+    header = ("COST", "DAYS", "NODES", "REST", "USD", "RANGE", "USD/G", "EPOCHS")
     yield from table(header, rows, right=range(1, 8))
-    yield "With failures, and the rest of the cluster for as long; EPOCHS: data.corpus_tokens."
+    yield "USD with failures: of its NODES and the REST of the cluster, an hour each; USD/G: of a"
+    yield "billion tokens; EPOCHS: of data.corpus_tokens."
 
 
 def _usd(price: float | None) -> str:

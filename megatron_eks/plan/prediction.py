@@ -106,6 +106,30 @@ def predict(wanted: "PredictionFile") -> Prediction:
     return Prediction(model, layout, memory, fsdp_speed(model, layout, batch, hardware))
 
 
+def savings(wanted: "PredictionFile", found: Prediction) -> "Iterator[tuple[str, int]]":
+    """Yield single changes that take less memory, and how many bytes less, cheapest first."""
+    parallelism, training = wanted.parallelism, wanted.training
+    changes: list[tuple[str, str, dict[str, object]]] = [
+        ("training.micro_batch_size: 1", "training", {"micro_batch_size": 1}),
+        ("distributed_optimizer: true", "parallelism", {"distributed_optimizer": True}),
+        ("training.sharding: full", "training", {"sharding": "full"}),
+    ]
+    for name in ("expert", "tensor", "context", "pipeline"):
+        twice = 2 * getattr(parallelism, name)
+        text = f"parallelism.{name}: {twice}"
+        changes.append((text, "parallelism", {name: twice}))
+    again: dict[str, object] = {"recompute": "full", "activation_checkpointing": None}
+    changes.append(("training.recompute: full", "training", again))
+    for text, block, change in changes:
+        values = (training if block == "training" else parallelism).model_copy(update=change)
+        option = wanted.model_copy(update={block: values})
+        if any(True for _ in check_prediction(option)):
+            continue
+        saved = found.memory.per_gpu_bytes - predict(option).memory.per_gpu_bytes
+        if saved > 0:
+            yield text, saved
+
+
 def _complete(wanted: "PredictionFile") -> "str | ModelSpec":
     """Fill in what Megatron-LM derives from other sizes (`validate_args`)."""
     spec = wanted.model

@@ -173,7 +173,12 @@ def _smaller(
     ]
     if fitting:
         return f"use {' or '.join(fitting)}"
-    return "use kind: fsdp" if job.kind == "ddp" else "use more GPUs, or a larger type"
+    option = fsdp_memory(job, model, instance).per_gpu_bytes
+    if job.kind == "ddp":
+        return f"use kind: fsdp ({(needed - option) / GIB:.1f} less)"
+    more = job.model_copy(update={"nodes": 2 * job.nodes})
+    saved = (needed - memory(more, model, instance).per_gpu_bytes) / GIB
+    return f"use {2 * job.nodes} nodes ({saved:.1f} less), or a larger type"
 
 
 def _changed(job: "TorchRun", change: "dict[str, object]") -> "TorchRun":
