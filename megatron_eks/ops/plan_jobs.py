@@ -107,8 +107,8 @@ def _costs(jobs: "Sequence[JobPlan]", plan: "ClusterPlan") -> "Iterator[str]":
         )
     header = ("COST", "DAYS", "NODES", "REST", "USD", "RANGE", "USD/G", "EPOCHS")
     yield from table(header, rows, right=range(1, 8))
-    yield "USD with failures: of its NODES and the REST of the cluster, an hour each; USD/G: of a"
-    yield "billion tokens; EPOCHS: of data.corpus_tokens."
+    yield "USD: with failures, of its NODES and the REST of the cluster (an hour each);"
+    yield "USD/G: of a billion tokens; EPOCHS: of data.corpus_tokens."
 
 
 def _usd(price: float | None) -> str:

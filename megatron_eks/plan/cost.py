@@ -119,11 +119,10 @@ def _notes(plan: "ClusterPlan", prices: "Iterable[Price]") -> "Iterator[str]":
             unknown.discard(item)
         elif pool.capacity.kind == "reservation":
             yield f"{item}: a reservation is billed whether its nodes run or not."
+    # A cluster of this project has the upgrade policy STANDARD, so EKS upgrades it instead.
     end = pins.KUBERNETES_STANDARD_SUPPORT_ENDS.get(plan.kubernetes_version)
-    extended = f"{pricing.EXTENDED_SUPPORT_USD_PER_HOUR:.2f} USD an hour"
-    if end is not None and "Cluster" in plan.stacks:
-        yield f"EKS {plan.kubernetes_version}: EKS upgrades it on {end}, never billing {extended}."
-    elif end is not None:
+    if end is not None and "Cluster" not in plan.stacks:
+        extended = f"{pricing.EXTENDED_SUPPORT_USD_PER_HOUR:.2f} USD an hour"
         yield f"EKS {plan.kubernetes_version}: from {end} extended support may bill {extended}."
     if unknown:
         items = "; ".join(sorted(unknown))
