@@ -50,6 +50,7 @@ def png(found: "Sequence[Candidate]", own: "Candidate | None", file: "Path") -> 
     """Write the figure as a PNG, with what a GPU has for tensors."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 -- who asks has it
     from matplotlib.figure import Figure  # noqa: PLC0415 -- likewise
+    from matplotlib.ticker import FuncFormatter  # noqa: PLC0415 -- likewise
 
     figure = Figure(figsize=(6.4, 4.2), dpi=100, layout="constrained")
     axes = figure.add_subplot()
@@ -60,8 +61,8 @@ def png(found: "Sequence[Candidate]", own: "Candidate | None", file: "Path") -> 
     capacity = found[0].memory.capacity_bytes / GIB
     axes.axhline(capacity, color="0.4", linewidth=0.8, linestyle="--", label="a GPU has")
     axes.set(xscale="log", xlabel="seconds a step", ylabel="GiB a GPU", ylim=(0, None))
-    axes.xaxis.set_major_formatter(_shown)
-    axes.xaxis.set_minor_formatter(_shown)
+    axes.xaxis.set_major_formatter(FuncFormatter(_shown))
+    axes.xaxis.set_minor_formatter(FuncFormatter(_shown))
     axes.tick_params(axis="x", which="minor", labelsize=7)
     axes.grid(color="0.9", linewidth=0.5)
     axes.set_axisbelow(True)
