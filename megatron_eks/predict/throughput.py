@@ -89,10 +89,13 @@ def megatron_speed(
     handed = 2 * layout.virtual_pipeline * wires.pipeline_seconds() * calibration.exposed_inside
     stage = layers * each + handed
     held, experts = _held(model, layout)
-    reduced = wires.data_seconds(held * (_FP32 + _BF16))
-    reduced += wires.replica_seconds(experts * (_FP32 + _BF16)) if experts else 0.0
+    # FSDP gathers weights for each pass of each microbatch, and reduces as often.
+    passed = _FP32 + _BF16 * (2 if layout.fsdp else 1)
+    reduced = wires.data_seconds(held * passed)
+    reduced += wires.replica_seconds(experts * passed) if experts else 0.0
     exposed = max(0.0, reduced - stage) + calibration.exposed_gather * min(reduced, stage)
-    if layout.distributed_optimizer:
+    exposed *= batch.microbatches if layout.fsdp else 1
+    if layout.distributed_optimizer or layout.fsdp:
         held, experts = held / (layout.data * layout.context), experts / layout.expert_data
     parts = _Parts(
         compute=batch.microbatches * (layers * computing + last),

@@ -28,10 +28,7 @@ def test_a_job_pays_for_the_cluster_around_it(cluster, job):
 
 def test_prices_of_the_configuration_count(cluster, job):
     """Also where no list price is known, and for a Capacity Block."""
-    block = (
-        "{type: capacity_block, id: cr-0123456789abcdef0, "
-        "ends_at: 2026-12-01T11:30:00Z}"
-    )
+    block = "{type: capacity_block, id: cr-0123456789abcdef0, ends_at: 2026-12-01T11:30:00Z}"
     own = (
         "prices: {instance_hour: {p4d.24xlarge: 10}, control_plane_hour: 0.08, nat_hour: 0.05, "
         "endpoint_hour: 0.02, lustre_gib_month: 0.1}\n" + REGION

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.predictions import HARDWARE
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.memory import GIB, estimate
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.states import States, megatron_fsdp, megatron_states, uses_graphs
+from megatron_eks.predict.throughput import megatron_speed
 
 # Hugging Face `config.json` of deepseek-ai/DeepSeek-V2-Lite.
 LITE = ModelShape(
@@ -130,6 +132,17 @@ def test_fsdp_inside_megatron_shards_everything():
     assert plain.weights_bytes - own.weights_bytes > 40 * GIB
     assert own.optimizer_bytes == plain.optimizer_bytes
     assert torch.weights_bytes - own.weights_bytes == pytest.approx(2 * share, rel=0.01)
+
+
+def test_fsdp_inside_megatron_sends_more():
+    """It gathers the weights again for each microbatch."""
+    layout = Layout(1, 1, 1, 64)
+    plain, sharded = (
+        megatron_speed(LLAMA, replace(layout, fsdp=kind), BATCH, HARDWARE["a100"])
+        for kind in (None, "megatron")
+    )
+    assert sharded.communication_seconds > 4 * plain.communication_seconds
+    assert sharded.compute_seconds == plain.compute_seconds
 
 
 def test_graphs_are_found_among_megatrons_arguments():
