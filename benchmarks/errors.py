@@ -5,7 +5,7 @@ from itertools import combinations
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from benchmarks import measured
+from benchmarks import calculon, measured
 from benchmarks.predictions import (
     HARDWARE,
     megatron_bytes,
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from benchmarks.timing import Row
 
 _MEMORY_BAR = 0.05
+_TAU_BAR = 0.8
+_NOISE = 0.1
 _KNOWN_BAR, _UNSEEN_BAR = 0.10, 0.20
 _NINE_TENTHS = 0.9
 
@@ -36,19 +38,40 @@ def rows() -> "Iterator[Row]":
     yield _row("  Megatron's own estimator", relative(kept, megatron_bytes))
     yield _row("  the mean of the other rows", relative(kept, lambda _: mean))
     shared = [row for row in measured.memory() if row.framework == "fsdp" and row.part == "kept"]
-    yield _row("memory, FSDP, rows kept aside", relative(shared, predicted_bytes))
+    yield _row("memory, FSDP, rows kept aside", relative(shared, predicted_bytes), _MEMORY_BAR)
     speeds = measured.throughput()
     constant = constant_efficiency([row for row in speeds if row.part == "fit"])
     for part, words, bar in (("kept", "known", _KNOWN_BAR), ("unseen", "unseen", _UNSEEN_BAR)):
         chosen = [row for row in speeds if row.part == part]
         yield _row(f"speed, {words} families", relative(chosen, predicted_tokens), bar)
         yield _row("  constant efficiency", relative(chosen, constant))
+    known = calculon.answered()
+    yield _row("speed, where calculon has an answer", relative(known, predicted_tokens))
+    yield _row("  calculon", relative(known, calculon.said()))
+    yield _row("  constant efficiency", relative(known, constant))
+
+
+def families() -> "Iterator[tuple[str, ...]]":
+    """Yield for each family what is known of it, the error, the range and the order."""
+    speeds = measured.throughput()
     for family in dict.fromkeys(row.family for row in speeds):
-        chosen = [row for row in speeds if row.family == family and row.part != "fit"]
-        if chosen:
-            known = chosen[0].part == "kept"
-            bar = _KNOWN_BAR if known else _UNSEEN_BAR
-            yield _row(f"  {family} ({chosen[0].part})", relative(chosen, predicted_tokens), bar)
+        rows_ = [row for row in speeds if row.family == family]
+        chosen = [row for row in rows_ if row.part != "fit"]
+        if not chosen:
+            continue
+        fitted = len(rows_) - len(chosen)
+        bar = _KNOWN_BAR if fitted else _UNSEEN_BAR
+        off, tau = median(relative(chosen, predicted_tokens)), kendall_tau(chosen)
+        holds = off <= bar and (tau is None or tau >= _TAU_BAR)
+        yield (
+            family,
+            str(fitted),
+            str(len(chosen)),
+            f"{off:.1%} of {bar:.0%}",
+            f"{sum(map(inside, chosen))} of {len(chosen)}",
+            "" if tau is None else f"{tau:.2f}",
+            verdict(holds=holds),
+        )
 
 
 def relative(rows_: "Iterable[Measured]", predictor: "Callable[[Measured], float]") -> list[float]:
@@ -70,14 +93,24 @@ def constant_efficiency(rows_: "Sequence[Measured]") -> "Callable[[Measured], fl
     return predict
 
 
-def kendall_tau(rows_: "Sequence[Measured]") -> float:
-    """Return how well the order is kept: 1 if every pair is in the measured order."""
-    score = [
-        math.copysign(1, (predicted_tokens(a) - predicted_tokens(b)) * (a.value - b.value))
-        for a, b in combinations(rows_, 2)
-        if a.value != b.value
+def kendall_tau(rows_: "Sequence[Measured]") -> float | None:
+    """Return how well the order is kept: 1 if every pair is in the measured order.
+
+    Runs that differ in nothing which a job file says count as one, at their mean, and what lies
+    within a tenth has no order: so far apart are publications of one run. None: no pair is left.
+    """
+    alike: dict[object, list[Measured]] = {}
+    for row in rows_:
+        alike.setdefault((row.gpu, row.model, row.layout, row.batch), []).append(row)
+    points = [
+        (predicted_tokens(group[0]), fmean(row.value for row in group)) for group in alike.values()
     ]
-    return fmean(score)
+    score = [
+        math.copysign(1, (a - b) * (measured_a - measured_b))
+        for (a, measured_a), (b, measured_b) in combinations(points, 2)
+        if abs(math.log(measured_a / measured_b)) > math.log(1 + _NOISE)
+    ]
+    return fmean(score) if score else None
 
 
 def inside(row: "Measured") -> bool:

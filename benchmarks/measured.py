@@ -63,6 +63,7 @@ def _measured(row: Row) -> Measured:
         microbatches=max(1, int(row["global_batch_size"]) // (micro * layout.data)),
         recompute=_recompute(row["recompute"]),
         fp8=row["precision"] == "fp8",
+        graphs=row["graphs"] == "1",
     )
     return Measured(
         family=row["family"],

@@ -1,64 +1,58 @@
-"""Draws points of two numbers each as a PNG, both axes logarithmic."""
+"""Draws the figures of docs/predictions.md."""
 
-import math
-from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING
 
-from megatron_eks.pixels import BLACK, COLOURS, GREY, LIGHT, SIZE, Canvas
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
 
 Point = tuple[float, float]
 
-_MARGIN = 70
 _THOUSAND = 1000
 
 
-@dataclass(frozen=True)
-class Axes:
-    """The same range on both axes, and what they show."""
-
-    low: float
-    high: float
-    across: str
-    up: str
-
-    def place(self, point: Point) -> tuple[int, int]:
-        """Return the pixel of a point."""
-        inside = SIZE - 2 * _MARGIN
-        span = math.log(self.high / self.low)
-        x, y = (math.log(value / self.low) / span * inside for value in point)
-        return round(_MARGIN + x), round(SIZE - _MARGIN - y)
-
-
-def scatter(axes: Axes, groups: "Mapping[str, Sequence[Point]]", off: float) -> bytes:
-    """Return a PNG with a diagonal, lines that far off it, and a colour for each group."""
-    canvas = Canvas()
-    for tick in _ticks(axes):
-        x, y = axes.place((tick, tick))
-        canvas.line((x, _MARGIN), (x, SIZE - _MARGIN), LIGHT)
-        canvas.line((_MARGIN, y), (SIZE - _MARGIN, y), LIGHT)
-        label = f"{tick:g}" if tick < _THOUSAND else f"{tick / _THOUSAND:g}k"
-        canvas.text(x - len(label) * 4, SIZE - _MARGIN + 10, label)
-        canvas.text(_MARGIN - 10 - len(label) * 8, y - 5, label)
-    for factor, colour in ((1.0, BLACK), (1 + off, GREY), (1 / (1 + off), GREY)):
-        first = max(axes.low, axes.low / factor)
-        last = min(axes.high, axes.high / factor)
-        canvas.line(axes.place((first, first * factor)), axes.place((last, last * factor)), colour)
-    for index, (name, points) in enumerate(groups.items()):
-        colour = COLOURS[index % len(COLOURS)]
-        for point in points:
-            canvas.dot(*axes.place(point), colour, radius=3)
-        canvas.dot(_MARGIN + 16, _MARGIN + 16 + index * 18, colour, radius=4)
-        canvas.text(_MARGIN + 28, _MARGIN + 11 + index * 18, name)
-    canvas.text(SIZE // 2 - len(axes.across) * 4, SIZE - 30, axes.across)
-    canvas.text(10, 30, axes.up)
-    return canvas.png()
+def scatter(
+    words: tuple[str, str], limits: Point, groups: "Mapping[str, Sequence[Point]]", off: float
+) -> bytes:
+    """Return a PNG of predicted against measured, and a band of so much around the diagonal."""
+    figure = Figure(figsize=(6.4, 5.6), dpi=100, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set(xscale="log", yscale="log", xlim=limits, ylim=limits, xlabel=words[0], ylabel=words[1])
+    axes.set_aspect("equal")
+    axes.fill_between(
+        limits,
+        [limit / (1 + off) for limit in limits],
+        [limit * (1 + off) for limit in limits],
+        color="0.9",
+        label=f"{off:.0%} off",
+    )
+    axes.plot(limits, limits, color="0.5", linewidth=0.8)
+    for name, points in groups.items():
+        across, up = zip(*points, strict=True)
+        axes.scatter(across, up, s=14, alpha=0.8, linewidths=0, label=name)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(_shown))
+        axis.set_minor_formatter(NullFormatter())
+    return _png(figure, axes)
 
 
-def _ticks(axes: Axes) -> "Iterator[float]":
-    for power in range(math.floor(math.log10(axes.low)), math.ceil(math.log10(axes.high)) + 1):
-        for digit in (1, 2, 5):
-            if axes.low <= digit * 10.0**power <= axes.high:
-                yield digit * 10.0**power
+def _shown(value: float, _: int | None) -> str:
+    return f"{value:g}" if value < _THOUSAND else f"{value / _THOUSAND:g}k"
+
+
+def _png(figure: Figure, axes: "Axes") -> bytes:
+    axes.grid(color="0.9", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.legend(fontsize=8, framealpha=0.9)
+    FigureCanvasAgg(figure)
+    out = BytesIO()
+    # No version in it: the same figure is the same file.
+    figure.savefig(out, format="png", metadata={"Software": None})
+    return out.getvalue()

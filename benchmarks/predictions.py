@@ -5,7 +5,11 @@ from typing import TYPE_CHECKING
 from megatron_eks.predict.calibration import CALIBRATION, Calibration
 from megatron_eks.predict.hardware import Hardware
 from megatron_eks.predict.memory import estimate
-from megatron_eks.predict.parameters import parameters
+from megatron_eks.predict.parameters import (
+    common_parameters,
+    expert_parameters,
+    padded_vocabulary,
+)
 from megatron_eks.predict.replicas import estimate_sharded
 from megatron_eks.predict.throughput import Speed, fsdp_speed, megatron_speed
 
@@ -23,14 +27,21 @@ def predicted_bytes(row: "Measured") -> int:
 
 
 def megatron_bytes(row: "Measured") -> float:
-    """Return Megatron's own estimate, which knows neither experts' layout nor overheads.
+    """Return Megatron's own estimate, of the first stage, without overheads.
 
-    `theoretical_memory_usage.py` of Megatron-LM: parameters over tensor and pipeline,
-    activations of 34 bytes or so for each token and hidden unit, logits only of one stage.
+    `theoretical_memory_usage.py` of core_v0.19: parameters over tensor, pipeline and expert
+    parallelism, activations of 34 bytes or so for each token and hidden unit, logits only of one
+    stage, nothing of experts' activations.
     """
     model, layout = row.model, row.layout
-    held = parameters(model) / (layout.tensor * layout.pipeline)
+    table = padded_vocabulary(model.vocab_size, layout.tensor) * model.hidden_size / layout.tensor
+    alone = layout.pipeline == 1 and model.untie_embeddings_and_output_weights
+    held = common_parameters(model, layout.tensor, 0, model.num_layers) / layout.pipeline
+    held += table * (2 if alone else 1)
+    each = expert_parameters(model, layout.expert, layout.expert_tensor)
+    experts = model.expert_layers(0, model.num_layers) * each / layout.pipeline
     states = held * (6 + 12 / layout.data)
+    states += experts * (6 + 12 / max(1, layout.expert_data))
     tokens = row.batch.micro_batch_size * row.batch.sequence_length
     wide = model.ffn_hidden_size / model.hidden_size * (1.5 if model.swiglu else 1)
     layer = tokens * model.hidden_size * (18 + 4 * wide)

@@ -37,6 +37,9 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser.add_argument(
         "--write", type=Path, metavar="FILE", help="with --search JOB: the job with the best layout"
     )
+    parser.add_argument(
+        "--png", type=Path, metavar="FILE", help="with --search JOB: memory against step time"
+    )
     cluster(parser)
     output(parser, "tables, or everything")
     parser.set_defaults(run=_plan)
@@ -64,4 +67,4 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
 def _plan(given: argparse.Namespace) -> int:
     if given.search is None:
         return plan.run(given.cluster, given.output, today())
-    return search.run(given.cluster, given.search, given.write, given.output, today())
+    return search.run(given.cluster, given.search, (given.write, given.png), given.output, today())

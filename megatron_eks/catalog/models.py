@@ -36,6 +36,45 @@ class ModelShape:
     init_method_std: float = 0.02
     num_experts: int | None = None
     moe_router_topk: int | None = None
+    moe_ffn_hidden_size: int | None = None
+    """Width of one expert; None: `ffn_hidden_size`, as Megatron takes it."""
+    moe_shared_expert_intermediate_size: int | None = None
+    """Width of all experts together that every token goes to."""
+    moe_layer_freq: int | tuple[int, ...] = 1
+    """Every so many layers has experts; or for each layer 1 if it has, 0 if not."""
+    multi_latent_attention: bool = False
+    q_lora_rank: int | None = None
+    """None: queries are not compressed."""
+    kv_lora_rank: int = 512
+    qk_head_dim: int = 128
+    qk_pos_emb_head_dim: int = 64
+    v_head_dim: int = 128
+
+    @property
+    def expert_width(self) -> int:
+        """Inner units of one expert."""
+        return self.moe_ffn_hidden_size or self.ffn_hidden_size
+
+    @property
+    def key_size(self) -> int:
+        """Of a query and a key of one head."""
+        if self.multi_latent_attention:
+            return self.qk_head_dim + self.qk_pos_emb_head_dim
+        return self.kv_channels
+
+    @property
+    def value_size(self) -> int:
+        """Of a value of one head, and of what attention makes of it."""
+        return self.v_head_dim if self.multi_latent_attention else self.kv_channels
+
+    def expert_layers(self, start: int, stop: int) -> int:
+        """Count the layers with experts among some layers."""
+        if self.num_experts is None:
+            return 0
+        often = self.moe_layer_freq
+        if isinstance(often, int):
+            return sum(layer % often == 0 for layer in range(start, stop))
+        return sum(often[start:stop])
 
 
 # Hugging Face `config.json` of meta-llama/Llama-3.1-8B; its sisters below differ where they say so.

@@ -1,11 +1,18 @@
 """List prices in USD; a price nobody could confirm for a region is missing, not guessed.
 
-Sources: EC2 price list as Karpenter generates it (zz_generated.pricing_aws.go, 2026-07-20), FSx,
-EKS and VPC pricing pages. The project's issue tracker takes corrections.
+Sources: EC2, the bastion's t3.micro included: the price list as Karpenter generates it
+(zz_generated.pricing_aws.go, 2026-07-20). EFS: aws.amazon.com/efs/pricing. EKS: AWS's blog "Amazon
+EKS extended support for Kubernetes versions pricing". FSx and VPC: their pricing pages; what a
+SCRATCH_2 GiB costs was confirmed by bills that others published (168 USD a month for 1.2 TB), not
+by the page itself. A configuration can say what is paid instead.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 AS_OF = date(2026, 7, 20)
 
@@ -70,7 +77,9 @@ _SCRATCH_USD_PER_GIB_MONTH = 0.14
 _BASTION_USD_PER_HOUR = 0.0104
 _NAT_USD_PER_HOUR = 0.045
 _ENDPOINT_USD_PER_HOUR = 0.01
-CONTROL_PLANE_USD_PER_HOUR = 0.10
+_CONTROL_PLANE_USD_PER_HOUR = 0.10
+EXTENDED_SUPPORT_USD_PER_HOUR = 0.60
+"""Of a control plane whose version is past standard support, where its upgrade policy allows it."""
 
 EFS_USD_PER_GIB_MONTH = 0.30
 """Of what EFS Standard holds, in the three US regions; reading and writing cost too."""
@@ -90,33 +99,53 @@ class Price:
         return None if self.usd_per_hour is None else self.count * self.usd_per_hour
 
 
-def instance_price(instance_type: str, region: str) -> float | None:
-    """USD an hour for one on-demand Linux instance."""
-    return _INSTANCE_USD_PER_HOUR.get(instance_type) if region in _US_REGIONS else None
+@dataclass(frozen=True)
+class PriceList:
+    """What is paid in one region: list prices, and what a user pays instead of them."""
 
+    region: str
+    instances: "Mapping[str, float]" = field(default_factory=dict)
+    """USD an hour, by instance type; so the next, where they are not None."""
+    own_control_plane: float | None = None
+    own_nat: float | None = None
+    own_endpoint: float | None = None
+    own_lustre_gib_month: float | None = None
 
-def lustre_price(throughput_mbps_per_tib: int, region: str) -> float | None:
-    """USD an hour for one GiB of PERSISTENT_2 SSD storage."""
-    if region not in _US_REGIONS:
-        return None
-    return _LUSTRE_USD_PER_GIB_MONTH[throughput_mbps_per_tib] / HOURS_PER_MONTH
+    def instance(self, instance_type: str) -> float | None:
+        """USD an hour for one on-demand Linux instance."""
+        own = self.instances.get(instance_type)
+        return self._listed(_INSTANCE_USD_PER_HOUR.get(instance_type)) if own is None else own
 
+    @property
+    def control_plane(self) -> float:
+        """USD an hour for EKS, which is the same everywhere."""
+        own = self.own_control_plane
+        return _CONTROL_PLANE_USD_PER_HOUR if own is None else own
 
-def scratch_price(region: str) -> float | None:
-    """USD an hour for one GiB of SCRATCH_2 storage."""
-    return _SCRATCH_USD_PER_GIB_MONTH / HOURS_PER_MONTH if region in _US_REGIONS else None
+    def lustre(self, throughput_mbps_per_tib: int | None) -> float | None:
+        """USD an hour for one GiB of PERSISTENT_2 SSD storage, or with None of SCRATCH_2."""
+        month = self.own_lustre_gib_month
+        if month is None:
+            tiers, scratch = _LUSTRE_USD_PER_GIB_MONTH, _SCRATCH_USD_PER_GIB_MONTH
+            listed = tiers[throughput_mbps_per_tib] if throughput_mbps_per_tib else scratch
+            month = self._listed(listed)
+        return None if month is None else month / HOURS_PER_MONTH
 
+    @property
+    def bastion(self) -> float | None:
+        """USD an hour for the instance that forwards to a private endpoint."""
+        return self._listed(_BASTION_USD_PER_HOUR)
 
-def bastion_price(region: str) -> float | None:
-    """USD an hour for the instance that forwards to a private endpoint."""
-    return _BASTION_USD_PER_HOUR if region in _US_REGIONS else None
+    @property
+    def nat(self) -> float | None:
+        """USD an hour for one NAT gateway, traffic not counted."""
+        return self._listed(_NAT_USD_PER_HOUR) if self.own_nat is None else self.own_nat
 
+    @property
+    def endpoint(self) -> float | None:
+        """USD an hour for one interface endpoint in one zone, traffic not counted."""
+        own = self.own_endpoint
+        return self._listed(_ENDPOINT_USD_PER_HOUR) if own is None else own
 
-def nat_price(region: str) -> float | None:
-    """USD an hour for one NAT gateway, traffic not counted."""
-    return _NAT_USD_PER_HOUR if region in _US_REGIONS else None
-
-
-def endpoint_price(region: str) -> float | None:
-    """USD an hour for one interface endpoint in one zone, traffic not counted."""
-    return _ENDPOINT_USD_PER_HOUR if region in _US_REGIONS else None
+    def _listed(self, price: float | None) -> float | None:
+        return price if self.region in _US_REGIONS else None

@@ -39,6 +39,19 @@ class ModelSpec(Model):
     init_method_std: float | None = Field(default=None, gt=0)
     num_experts: Positive | None = None
     moe_router_topk: Positive | None = None
+    moe_ffn_hidden_size: Positive | None = None
+    """Width of one expert, by default `ffn_hidden_size`."""
+    moe_shared_expert_intermediate_size: Positive | None = None
+    """Width of all experts together that every token goes to."""
+    moe_layer_freq: Positive | tuple[Literal[0, 1], ...] | None = None
+    """Every so many layers has experts; or for each layer 1 if it has, 0 if not."""
+    multi_latent_attention: bool | None = None
+    """Queries, keys and values are compressed, as in DeepSeek's models."""
+    q_lora_rank: Positive | None = None
+    kv_lora_rank: Positive | None = None
+    qk_head_dim: Positive | None = None
+    qk_pos_emb_head_dim: Positive | None = None
+    v_head_dim: Positive | None = None
 
 
 # Decided by type, so that a mistake inside a mapping is not also reported as "not a text". The

@@ -263,6 +263,22 @@ class Observability(Model):
     monthly_budget_usd: float | None = Field(default=None, gt=0)
 
 
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Prices(Model):
+    """What you pay in USD instead of list prices: discounts, Capacity Blocks, other regions."""
+
+    instance_hour: dict[str, Usd] = Field(default_factory=dict)
+    """An hour of a node, by instance type."""
+    control_plane_hour: Usd | None = None
+    """EKS itself, by default 0.10."""
+    nat_hour: Usd | None = None
+    endpoint_hour: Usd | None = None
+    """One interface endpoint in one zone."""
+    lustre_gib_month: Usd | None = None
+
+
 class ClusterConfig(Model):
     """A cluster file."""
 
@@ -285,6 +301,7 @@ class ClusterConfig(Model):
     images: Images = Images()
     platform: Platform = Platform()
     observability: Observability = Observability()
+    prices: Prices = Prices()
     tags: dict[str, str] = Field(default_factory=dict)
     """On every AWS resource that takes tags; at most 40."""
     permissions_boundary_arn: PolicyArn | None = None

@@ -49,3 +49,6 @@ class PredictionFile(Model):
     model: AnyModel
     parallelism: Parallelism = Parallelism()
     training: PredictedTraining = PredictedTraining()
+    extra_args: tuple[str, ...] = ()
+    """Megatron-LM's own, of which those count that decide memory or speed: the precision-aware
+    optimizer and its types, gradients in bf16, FSDP, CUDA graphs."""

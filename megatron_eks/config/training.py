@@ -7,6 +7,9 @@ from pydantic import Field
 from megatron_eks.config.architecture import Fraction, Natural, Positive
 from megatron_eks.config.model import AbsolutePath, Model, S3Uri, Text
 
+# Tokens of a corpus: more than the programs' counters of 32 bits hold.
+Positive64 = Annotated[int, Field(ge=1, le=10**15)]
+
 
 class Parallelism(Model):
     """How the model is laid over the GPUs; data parallel size is what remains."""
@@ -71,6 +74,8 @@ class MegatronData(Model):
     prefix: AbsolutePath | None = None
     """One corpus; or `blend`."""
     blend: tuple[Blend, ...] | None = Field(default=None, min_length=1)
+    corpus_tokens: Positive64 | None = Field(default=None, exclude=True)
+    """What the corpora hold together, as `prepare_data` counted it: for the number of epochs."""
     split: tuple[Annotated[float, Field(ge=0)], ...] = (98, 2, 0)
     """Shares of training, validation and test."""
     tokenizer: AbsolutePath
@@ -130,4 +135,6 @@ class FsdpData(Model):
     """Of a Hugging Face data set, such as `en`."""
     tokenizer: Text
     """A folder, or a Hugging Face name."""
+    corpus_tokens: Positive64 | None = Field(default=None, exclude=True)
+    """What the data set holds: for the number of epochs."""
     num_workers: Natural = 2

@@ -77,7 +77,7 @@ def _sections(project: Project) -> "Iterator[str]":
     yield from _cost(project)
     if project.jobs:
         yield ""
-        yield from job_tables(project.jobs, project.cluster.region)
+        yield from job_tables(project.jobs, project.cluster)
 
 
 def _allowed(findings: "Sequence[Finding]") -> "Iterator[str]":

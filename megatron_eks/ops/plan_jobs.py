@@ -10,13 +10,14 @@ from megatron_eks.predict.parameters import parameters
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.job import JobPlan, Training
     from megatron_eks.predict.layout import Layout
 
 _UNITS = (("d", 24 * 3600), ("h", 3600), ("min", 60))
 
 
-def job_tables(jobs: "Sequence[JobPlan]", region: str) -> "Iterator[str]":
+def job_tables(jobs: "Sequence[JobPlan]", plan: "ClusterPlan") -> "Iterator[str]":
     """Yield one line a job; of those that train memory, speed, and what time and money it takes."""
     rows = [
         (
@@ -46,7 +47,9 @@ def job_tables(jobs: "Sequence[JobPlan]", region: str) -> "Iterator[str]":
         yield from table(header, fast, right=range(1, 8))
         yield "Predicted, a GPU; nine of ten runs like these lie between LOW and HIGH."
         yield ""
-        yield from _outlook(jobs, region)
+        yield from _outlook(jobs)
+        yield ""
+        yield from _costs(jobs, plan)
 
 
 def _conversions(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
@@ -69,29 +72,68 @@ def _conversions(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
         yield "GIB of the host, OF what a pod may have there; TAKES: about, comparing included."
 
 
-def _outlook(jobs: "Sequence[JobPlan]", region: str) -> "Iterator[str]":
+def _outlook(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
+    found = [
+        (job.name, job.training.goodput) for job in jobs if job.training and job.training.goodput
+    ]
+    header = ("OUTLOOK", "FAILS", "SAVE", "LOSES", "COUNTS", "RANGE")
+    rows = [
+        (
+            name,
+            _duration(each.failure_seconds),
+            _duration(each.save_seconds),
+            _duration(each.lost_seconds),
+            f"{each.expected:.1%}",
+            f"{each.low:.1%}-{each.high:.1%}",
+        )
+        for name, each in found
+    ]
+    yield from table(header, rows, right=range(1, 6))
+    yield "FAILS: mean time to a failure, which LOSES so much; SAVE: writing a checkpoint;"
+    yield "COUNTS: share of time that does, over the RANGE of published failure rates."
+    yield ""
+    headings = ("SAVE EVERY", "NOW", "YOUNG", "DALY", "EXACT", "AVAIL", "ITERATIONS")
+    intervals = [
+        (
+            name,
+            _duration(each.interval_seconds),
+            _duration(each.young_seconds),
+            _duration(each.daly_seconds),
+            _duration(each.exact_seconds),
+            _duration(each.available_seconds),
+            f"{each.best_interval_steps}",
+        )
+        for name, each in found
+    ]
+    yield from table(headings, intervals, right=range(1, 7))
+    yield "ITERATIONS: for checkpoint.interval, the exact one or as long as a save takes."
+
+
+def _costs(jobs: "Sequence[JobPlan]", plan: "ClusterPlan") -> "Iterator[str]":
     rows = []
     for job in jobs:
-        cost = job_cost(job, region)
-        if cost is None or job.training is None or job.training.goodput is None:
+        cost = job_cost(job, plan)
+        if cost is None or job.training is None:
             continue
-        found = job.training.goodput
+        epochs = job.training.epochs
         rows.append(
             (
                 job.name,
-                _duration(found.failure_seconds),
-                _duration(found.save_seconds),
-                _duration(found.interval_seconds),
-                f"{found.best_interval_steps}",
-                _duration(found.lost_seconds),
-                f"{found.expected:.1%}",
-                "unknown" if cost.usd is None else f"{cost.usd:,.0f}",
+                f"{cost.days:.3g}",
+                *(_usd(usd) for usd in (cost.usd_per_hour, cost.cluster_usd_per_hour, cost.usd)),
+                "" if cost.usd is None else f"{_usd(cost.usd_low)}-{_usd(cost.usd_high)}",
+                _usd(cost.usd_per_billion_tokens),
+                "" if epochs is None else f"{epochs:.3g}",
             )
         )
-    header = ("OUTLOOK", "FAILS", "SAVE", "EVERY", "BEST", "LOSES", "COUNTS", "USD")
+    header = ("COST", "DAYS", "NODES", "REST", "USD", "RANGE", "USD/G", "EPOCHS")
     yield from table(header, rows, right=range(1, 8))
-    yield "FAILS: mean time to a failure; SAVE: writing a checkpoint, now EVERY so often;"
-    yield "BEST: checkpoint.interval; LOSES: by a failure; USD: GPU nodes at list prices."
+    yield "USD: with failures, of its NODES and the REST of the cluster (an hour each);"
+    yield "USD/G: of a billion tokens; EPOCHS: of data.corpus_tokens."
+
+
+def _usd(price: float | None) -> str:
+    return "unknown" if price is None else f"{price:,.0f}"
 
 
 def _place(job: "JobPlan") -> str:

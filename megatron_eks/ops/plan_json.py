@@ -27,7 +27,7 @@ def plan_as_json(project: "Project", allowed: "Sequence[Finding]") -> "Json":
     return {
         "cluster": _cluster(project.cluster),
         "cost": _cost(project.cluster),
-        "jobs": [_job(job, project.cluster.region) for job in project.jobs],
+        "jobs": [_job(job, project.cluster) for job in project.jobs],
         "preview": bool(project.preview),
         "warnings": [dict(finding.as_json()) for finding in (*project.warnings, *project.preview)],
         "allowed": [dict(finding.as_json()) for finding in allowed],
@@ -130,8 +130,8 @@ def _cost(plan: "ClusterPlan") -> "Json":
     }
 
 
-def _job(job: "JobPlan", region: str) -> "Json":
-    cost = job_cost(job, region)
+def _job(job: "JobPlan", plan: "ClusterPlan") -> "Json":
+    cost = job_cost(job, plan)
     return {
         "name": job.name,
         "kind": job.kind,
@@ -158,6 +158,7 @@ def _training(training: "Training") -> "dict[str, Json]":
             "data": layout.data,
         },
         "tokens": training.tokens,
+        "epochs": training.epochs,
         "checkpoint_bytes": training.checkpoint_bytes,
         "throughput": dict(asdict(training.speed)) if training.speed else None,
         "goodput": dict(asdict(training.goodput)) if training.goodput else None,

@@ -9,7 +9,7 @@ from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.parse import parse_prediction
 from megatron_eks.ops.output import structured, table
 from megatron_eks.ops.plan_json import memory_as_json
-from megatron_eks.plan.prediction import check_prediction, predict
+from megatron_eks.plan.prediction import check_prediction, predict, savings
 from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.project import read_document
@@ -43,7 +43,8 @@ def run(file: "Path", output: str) -> int:
     if missing > 0:
         # What the run would take was asked for, and is answered: nothing is refused here.
         text = f"{missing / GIB:.1f} GiB a GPU are missing"
-        remedy = "shard more, recompute more, or take smaller microbatches"
+        changes = [f"{name} ({saved / GIB:.1f} less)" for name, saved in savings(wanted, found)]
+        remedy = f"use {' or '.join(changes)}" if changes else "use more GPUs, or larger ones"
         late = Finding(Code.DOES_NOT_FIT, ("parallelism",), text, remedy, Level.WARNING)
         sys.stderr.writelines(f"{finding}\n" for finding in document.locate([late]))
     return 0

@@ -9,6 +9,7 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Level
 from megatron_eks.config.job import MegatronRun
+from megatron_eks.ops import search_figure
 from megatron_eks.ops.output import structured, table
 from megatron_eks.plan.jobs.checks import gpu_pool
 from megatron_eks.plan.jobs.layout import model_shape
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from megatron_eks.config.load import Document, Json
     from megatron_eks.project import Files
+
+    Wanted = tuple[Path | None, Path | None]
+    """Where to write the best layout's job file, and the figure."""
 
 _BEST = 10
 _DONE, _NOT_FOUND, _USAGE = 0, 3, 2
@@ -40,7 +44,7 @@ _MENDED = {
 _NAMES = ("tensor", "pipeline", "virtual_pipeline", "context", "expert")
 
 
-def run(cluster: "Path", name: str, write: "Path | None", output: str, today: "date") -> int:
+def run(cluster: "Path", name: str, wanted: "Wanted", output: str, today: "date") -> int:
     """Print the ten best layouts of each Megatron job, or of the one with that name."""
     files = check_files(cluster, job_files(cluster), today)
     errors = [each for each in files.findings if each.level is Level.ERROR]
@@ -54,8 +58,8 @@ def run(cluster: "Path", name: str, write: "Path | None", output: str, today: "d
     if not jobs:
         sys.stderr.write(f"no Megatron job{f' named {name!r}' if name else ''} beside {cluster}\n")
         return _NOT_FOUND
-    if write and (len(jobs) > 1 or write.exists()):
-        sys.stderr.write(f"name one job, and a file that does not exist: {write}\n")
+    if refused := _refused(len(jobs), wanted):
+        sys.stderr.write(f"{refused}\n")
         return _USAGE
     data: dict[str, Json] = {}
     for document, job in jobs:
@@ -63,12 +67,33 @@ def run(cluster: "Path", name: str, write: "Path | None", output: str, today: "d
         data[job.name] = [_as_json(each) for each in found[:_BEST]]
         if output == "table":
             sys.stdout.writelines(f"{line}\n" for line in _lines(job, own, found))
-        if write and found:
-            write.write_text(_text(document, found[0].job), encoding="utf-8")
-            sys.stderr.write(f"wrote {write}; check it with: meks validate {write}\n")
+        if found:
+            _write(document, own, found, wanted)
     if output != "table":
         sys.stdout.write(structured(data, output))
     return _DONE
+
+
+def _refused(jobs: int, wanted: "Wanted") -> str | None:
+    """Say why the files that are wanted cannot be written."""
+    for file in wanted:
+        if file and (jobs > 1 or file.exists()):
+            return f"name one job, and a file that does not exist: {file}"
+    if wanted[1] and not search_figure.can_draw():
+        return "a PNG needs matplotlib: pip install matplotlib"
+    return None
+
+
+def _write(
+    document: "Document", own: Candidate | None, found: "Sequence[Candidate]", wanted: "Wanted"
+) -> None:
+    job, picture = wanted
+    if job:
+        job.write_text(_text(document, found[0].job), encoding="utf-8")
+        sys.stderr.write(f"wrote {job}; check it with: meks validate {job}\n")
+    if picture:
+        search_figure.png(found, own, picture)
+        sys.stderr.write(f"wrote {picture}\n")
 
 
 def _searched(job: MegatronRun, files: "Files") -> tuple[Candidate | None, list[Candidate]]:
@@ -92,6 +117,9 @@ def _lines(
     header = ("", "TP", "PP", "VP", "CP", "EP", "MICRO", "RECOMPUTE", "STEP", "MFU", "MEMORY")
     yield from table(header, rows, right=(1, 2, 3, 4, 5, 6, 8, 9, 10))
     yield _reason(own, found[0])
+    yield ""
+    yield from search_figure.drawn(found, own)
+    yield "Memory against step time: 1 the fastest, y yours, . one layout, : several."
     yield ""
 
 

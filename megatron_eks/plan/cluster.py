@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog import pins
+from megatron_eks.catalog.pricing import PriceList
 from megatron_eks.plan.data_access import DataAccess, plan_data_access
 from megatron_eks.plan.images import ImagePlan, SourcePlan, plan_image_source, plan_images
 from megatron_eks.plan.network import NetworkPlan, plan_network
@@ -81,6 +82,7 @@ class ClusterPlan:
     addons: tuple[AddonPlan, ...]
     platform: PlatformPlan
     node_setup: NodeSetup
+    prices: PriceList
     tags: "Mapping[str, str]"
     permissions_boundary_arn: str | None
     notes: tuple[str, ...]
@@ -127,6 +129,14 @@ def plan_cluster(
         ),
         platform=plan_platform(config),
         node_setup=plan_node_setup(config),
+        prices=PriceList(
+            config.region,
+            config.prices.instance_hour,
+            config.prices.control_plane_hour,
+            config.prices.nat_hour,
+            config.prices.endpoint_hour,
+            config.prices.lustre_gib_month,
+        ),
         tags=config.tags,
         permissions_boundary_arn=config.permissions_boundary_arn,
         notes=tuple(plan_notes(config, data_access)),

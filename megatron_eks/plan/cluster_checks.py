@@ -49,6 +49,16 @@ def check_cluster(config: "ClusterConfig", today: "date") -> "Iterator[Finding]"
     yield from check_images(config)
     yield from _namespace(config)
     yield from _tags(config)
+    yield from _prices(config)
+
+
+def _prices(config: "ClusterConfig") -> "Iterator[Finding]":
+    used = {pool.instance_type for pool in config.gpu_pools} | {config.system_nodes.instance_type}
+    for name in config.prices.instance_hour:
+        if name not in used:
+            path: Path = ("prices", "instance_hour", name)
+            found = f"no pool has nodes of type {name!r}"
+            yield Finding(Code.NO_MEANING, path, found, choices(name, sorted(used)))
 
 
 def _version(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":

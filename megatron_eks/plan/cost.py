@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog import pricing
+from megatron_eks.catalog import pins, pricing
 from megatron_eks.catalog.pricing import Price
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 _HOUR_SECONDS = 3600
+_DAY_HOURS = 24
 _BILLION = 1e9
 
 
@@ -42,20 +43,24 @@ class Cost:
 
 @dataclass(frozen=True)
 class JobCost:
-    """What the GPU nodes of a run cost; the rest of the cluster is paid by the hour anyway."""
+    """What a run costs, if it has the cluster to itself."""
 
     usd_per_hour: float | None
-    """None when a price is not known."""
+    """Its GPU nodes; None when a price is not known, and so the next."""
+    cluster_usd_per_hour: float | None
+    """Everything else that is billed by the hour: file systems, control plane, NAT, endpoints."""
     hours: float
     """Until the last token, what failures cost included."""
+    days: float
     usd: float | None
+    """Both of them for so long."""
     usd_per_billion_tokens: float | None
     usd_low: float | None
     """If it is as fast as nearly none exceeds."""
     usd_high: float | None
 
 
-def job_cost(job: "JobPlan", region: str) -> JobCost | None:
+def job_cost(job: "JobPlan", plan: "ClusterPlan") -> JobCost | None:
     """Price a run; None for jobs whose time is not predicted."""
     training, pool = job.training, job.pool
     if training is None or training.speed is None or training.goodput is None or pool is None:
@@ -65,25 +70,25 @@ def job_cost(job: "JobPlan", region: str) -> JobCost | None:
         return None
     rate = speed.tokens_per_second_per_gpu
     hours = training.tokens / rate / training.layout.gpus / counts / _HOUR_SECONDS
-    each = _nodes(pool, region).usd_per_hour
-    if each is None:
-        return JobCost(None, hours, None, None, None, None)
-    hourly = each * job.nodes
-    usd = hourly * hours
+    each, standing = _nodes(pool, plan).usd_per_hour, cluster_cost(plan).idle_usd_per_hour
+    nodes = None if each is None else each * job.nodes
+    usd = None if nodes is None or standing is None else (nodes + standing) * hours
     return JobCost(
-        usd_per_hour=hourly,
+        usd_per_hour=nodes,
+        cluster_usd_per_hour=standing,
         hours=hours,
+        days=hours / _DAY_HOURS,
         usd=usd,
-        usd_per_billion_tokens=usd / training.tokens * _BILLION,
-        usd_low=usd * rate / speed.high,
-        usd_high=usd * rate / speed.low,
+        usd_per_billion_tokens=None if usd is None else usd / training.tokens * _BILLION,
+        usd_low=None if usd is None else usd * rate / speed.high,
+        usd_high=None if usd is None else usd * rate / speed.low,
     )
 
 
 def cluster_cost(plan: "ClusterPlan") -> Cost:
     """Price everything the plan creates that is billed by the hour."""
     billed = tuple(price for prices in stack_costs(plan).values() for price in prices)
-    gpu_nodes = tuple(_nodes(pool, plan.region) for pool in plan.pools)
+    gpu_nodes = tuple(_nodes(pool, plan) for pool in plan.pools)
     return Cost(billed, gpu_nodes, tuple(_notes(plan, (*billed, *gpu_nodes))))
 
 
@@ -93,19 +98,20 @@ def stack_costs(plan: "ClusterPlan") -> "Mapping[str, tuple[Price, ...]]":
     return {part: tuple(price for price in prices if price.count) for part, prices in parts.items()}
 
 
-def _nodes(pool: "PoolPlan", region: str) -> Price:
-    item = f"{pool.instance.name} ({pool.name})"
+def _nodes(pool: "PoolPlan", plan: "ClusterPlan") -> Price:
+    item, name = f"{pool.instance.name} ({pool.name})", pool.instance.name
     # A reservation is billed like on-demand nodes; the other kinds have no list price.
-    listed = pool.capacity.kind in {"on_demand", "reservation"}
-    price = pricing.instance_price(pool.instance.name, region) if listed else None
-    return Price(item, pool.max_nodes, price)
+    listed = pool.capacity.kind in {"on_demand", "reservation"} or name in plan.prices.instances
+    return Price(item, pool.max_nodes, plan.prices.instance(name) if listed else None)
 
 
 def _notes(plan: "ClusterPlan", prices: "Iterable[Price]") -> "Iterator[str]":
     unknown = {price.item for price in prices if price.usd_per_hour is None}
     for pool in plan.pools:
-        item = _nodes(pool, plan.region).item
-        if pool.capacity.kind == "capacity_block":
+        item = _nodes(pool, plan).item
+        if pool.instance.name in plan.prices.instances:
+            yield f"{item}: at the price that the configuration says."
+        elif pool.capacity.kind == "capacity_block":
             yield f"{item}: unknown here; a Capacity Block was paid when it was bought."
             unknown.discard(item)
         elif pool.capacity.kind == "spot":
@@ -113,6 +119,11 @@ def _notes(plan: "ClusterPlan", prices: "Iterable[Price]") -> "Iterator[str]":
             unknown.discard(item)
         elif pool.capacity.kind == "reservation":
             yield f"{item}: a reservation is billed whether its nodes run or not."
+    # A cluster of this project has the upgrade policy STANDARD, so EKS upgrades it instead.
+    end = pins.KUBERNETES_STANDARD_SUPPORT_ENDS.get(plan.kubernetes_version)
+    if end is not None and "Cluster" not in plan.stacks:
+        extended = f"{pricing.EXTENDED_SUPPORT_USD_PER_HOUR:.2f} USD an hour"
+        yield f"EKS {plan.kubernetes_version}: from {end} extended support may bill {extended}."
     if unknown:
         items = "; ".join(sorted(unknown))
         yield f"unknown: this release has no price in {plan.region} for {items}."
@@ -121,25 +132,19 @@ def _notes(plan: "ClusterPlan", prices: "Iterable[Price]") -> "Iterator[str]":
 def _cluster(plan: "ClusterPlan") -> "Iterator[Price]":
     if "Cluster" not in plan.stacks:
         return
-    region, system = plan.region, plan.system_nodes
-    yield Price("EKS control plane", 1, pricing.CONTROL_PLANE_USD_PER_HOUR)
-    yield Price(
-        f"{system.instance_type} (system)",
-        system.count,
-        pricing.instance_price(system.instance_type, region),
-    )
-    yield Price("Bastion", int(plan.access.bastion), pricing.bastion_price(region))
+    prices, system = plan.prices, plan.system_nodes
+    yield Price("EKS control plane", 1, prices.control_plane)
+    item = f"{system.instance_type} (system)"
+    yield Price(item, system.count, prices.instance(system.instance_type))
+    yield Price("Bastion", int(plan.access.bastion), prices.bastion)
 
 
 def _lustre(plan: "ClusterPlan") -> "Iterator[Price]":
     if plan.storage.existing:
         return
     for lustre in plan.storage.file_systems:
-        price = (
-            pricing.lustre_price(lustre.throughput_mbps_per_tib, plan.region)
-            if lustre.persistent
-            else pricing.scratch_price(plan.region)
-        )
+        tier = lustre.throughput_mbps_per_tib if lustre.persistent else None
+        price = plan.prices.lustre(tier)
         name = "FSx for Lustre, GiB"
         if len(plan.storage.file_systems) > 1:
             name = f"FSx for Lustre in {lustre.zone}, GiB"
@@ -151,8 +156,8 @@ def _network(plan: "ClusterPlan") -> "Iterator[Price]":
         return
     network = plan.network
     endpoints = len(network.interface_endpoints) * len(network.endpoint_zones)
-    yield Price("NAT gateway", len(network.nat_zones), pricing.nat_price(plan.region))
-    yield Price("Interface endpoints", endpoints, pricing.endpoint_price(plan.region))
+    yield Price("NAT gateway", len(network.nat_zones), plan.prices.nat)
+    yield Price("Interface endpoints", endpoints, plan.prices.endpoint)
 
 
 def _sum(prices: "Iterable[Price]") -> float | None:

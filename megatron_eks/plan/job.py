@@ -74,6 +74,8 @@ class Training:
     """Tokens of the whole run."""
     goodput: "Goodput | None" = None
     """None where the speed is unknown."""
+    epochs: float | None = None
+    """How often the run sees its corpus; None where nobody says what that holds."""
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.plan.jobs.layout import model_shape
-from megatron_eks.plan.jobs.model_checks import check_model
+from megatron_eks.plan.jobs.model_checks import check_meaning, check_model
 from megatron_eks.predict.hardware import Hardware
 from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.memory import GIB, MemoryEstimate, estimate, tensor_capacity_bytes
 from megatron_eks.predict.replicas import estimate_sharded
+from megatron_eks.predict.states import megatron_fsdp, megatron_states, uses_graphs
 from megatron_eks.predict.throughput import Speed, fsdp_speed, megatron_speed
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def check_prediction(wanted: "PredictionFile") -> "Iterator[Finding]":
     yield from shapeless
     if shapeless:
         return
+    yield from check_meaning(spec)
     model, parallelism = model_shape(spec), wanted.parallelism
     inner = parallelism.tensor * parallelism.pipeline * parallelism.context
     path: Path = ("parallelism",)
@@ -50,9 +52,6 @@ def check_prediction(wanted: "PredictionFile") -> "Iterator[Finding]":
         found = f"tensor x pipeline x context = {inner} does not divide {wanted.gpus} GPUs"
         yield Finding(Code.LAYOUT_WORLD, path, found, "change one of them, or gpus")
         return
-    if wanted.framework == "fsdp" and parallelism.pipeline > 1:
-        found = f"{parallelism.pipeline} pipeline stages, and FSDP has one"
-        yield Finding(Code.LAYOUT_LAYERS, (*path, "pipeline"), found, "use framework: megatron")
     stages = parallelism.pipeline * (parallelism.virtual_pipeline or 1)
     if stages > model.num_layers:
         found = f"{stages} stages and chunks, and the model has {model.num_layers} layers"
@@ -98,13 +97,37 @@ def predict(wanted: "PredictionFile") -> Prediction:
         gpus_per_node=wanted.gpus_per_node,
     )
     if wanted.framework == "megatron":
-        memory = estimate(model, layout, batch, capacity)
+        memory = estimate(model, layout, batch, capacity, megatron_states(wanted.extra_args))
         return Prediction(model, layout, memory, megatron_speed(model, layout, batch, hardware))
     shards = layout.data * layout.context
     if wanted.training.sharding == "hybrid":
         shards = min(shards, max(1, wanted.gpus_per_node // layout.tensor))
     memory = estimate_sharded(model, batch, capacity, shards=shards, layout=layout)
     return Prediction(model, layout, memory, fsdp_speed(model, layout, batch, hardware))
+
+
+def savings(wanted: "PredictionFile", found: Prediction) -> "Iterator[tuple[str, int]]":
+    """Yield single changes that take less memory, and how many bytes less, cheapest first."""
+    parallelism, training = wanted.parallelism, wanted.training
+    changes: list[tuple[str, str, dict[str, object]]] = [
+        ("training.micro_batch_size: 1", "training", {"micro_batch_size": 1}),
+        ("distributed_optimizer: true", "parallelism", {"distributed_optimizer": True}),
+        ("training.sharding: full", "training", {"sharding": "full"}),
+    ]
+    for name in ("expert", "tensor", "context", "pipeline"):
+        twice = 2 * getattr(parallelism, name)
+        text = f"parallelism.{name}: {twice}"
+        changes.append((text, "parallelism", {name: twice}))
+    again: dict[str, object] = {"recompute": "full", "activation_checkpointing": None}
+    changes.append(("training.recompute: full", "training", again))
+    for text, block, change in changes:
+        values = (training if block == "training" else parallelism).model_copy(update=change)
+        option = wanted.model_copy(update={block: values})
+        if any(True for _ in check_prediction(option)):
+            continue
+        saved = found.memory.per_gpu_bytes - predict(option).memory.per_gpu_bytes
+        if saved > 0:
+            yield text, saved
 
 
 def _complete(wanted: "PredictionFile") -> "str | ModelSpec":
@@ -135,6 +158,7 @@ def _layout(wanted: "PredictionFile") -> Layout:
         distributed_optimizer=parallelism.distributed_optimizer,
         expert=parallelism.expert,
         expert_tensor=parallelism.expert_tensor or parallelism.tensor,
+        fsdp=megatron_fsdp(wanted.extra_args),
     )
 
 
@@ -151,6 +175,7 @@ def _batch(wanted: "PredictionFile", layout: Layout) -> Batch:
         recompute_method=training.recompute_method,
         recompute_layers=training.recompute_layers or 1,
         fp8=training.precision == "fp8",
+        graphs=uses_graphs(wanted.extra_args),
     )
 
 

@@ -28,7 +28,14 @@ def activations(
 ) -> float:
     """Return the bytes that a stage of so many layers keeps, and works on."""
     tokens = batch.rank_tokens(layout)
-    layer = tokens * layer_bytes_per_token(model, layout, fp8=batch.fp8)
+    start, stop = layout.stage_span(model.num_layers, stage)
+    mixed = model.expert_layers(start, stop) / (stop - start)
+    experts, dense = (
+        tokens * layer_bytes_per_token(model, layout, fp8=batch.fp8, experts=kind)
+        for kind in (True, False)
+    )
+    layer = mixed * experts + (1 - mixed) * dense
+    most = max(experts if mixed else 0.0, dense if mixed < 1 else 0.0)  # of any one layer
     shard = layout.tensor if layout.sequence_parallel else 1
     layer_input = tokens * _BF16 * model.hidden_size / shard
     chunk = layers / layout.virtual_pipeline
@@ -38,16 +45,18 @@ def activations(
         recomputed = min(batch.recompute_layers, chunk) * layout.virtual_pipeline
         stored = recomputed * layer_input + (layers - recomputed) * layer
         # They come first: by the time they are computed again, the layers behind them are done.
-        working = 0.0 if batch.recompute_layers < chunk else layer - layer_input
+        working = 0.0 if batch.recompute_layers < chunk else most - layer_input
     else:
         group = min(batch.recompute_layers, chunk)
         stored = math.ceil(chunk / group) * layout.virtual_pipeline * layer_input
         # The input of the group that is computed again is already counted.
-        working = group * layer - layer_input
+        working = group * most - layer_input
     return stored * layout.microbatches_in_flight(stage, batch.microbatches) + working
 
 
-def layer_bytes_per_token(model: "ModelShape", layout: "Layout", *, fp8: bool = False) -> float:
+def layer_bytes_per_token(
+    model: "ModelShape", layout: "Layout", *, experts: bool, fp8: bool = False
+) -> float:
     """Return what one layer keeps for a token on a rank.
 
     With FP8, Transformer Engine keeps what goes into a matrix product as one byte, and the output
@@ -56,21 +65,34 @@ def layer_bytes_per_token(model: "ModelShape", layout: "Layout", *, fp8: bool = 
     hidden = model.hidden_size
     kept = 1 if fp8 else _BF16
     masks = 2 * hidden if model.hidden_dropout else 0  # a byte each, of two dropouts
-    regional = 2 * (_BF16 + kept) * hidden + masks  # inputs and outputs of two norms
-    query = model.num_attention_heads * model.kv_channels
-    key_value = 2 * max(model.num_query_groups, layout.tensor) * model.kv_channels
+    regional: float = 2 * (_BF16 + kept) * hidden + masks  # inputs and outputs of two norms
+    if model.multi_latent_attention:
+        # Compressed, before and after their norms.
+        latent = (model.q_lora_rank or 0) + model.kv_lora_rank
+        regional += _BF16 * (2 * latent + model.qk_pos_emb_head_dim)
     # Query, output of attention, the softmax's fp32 normaliser of each head; key and value.
-    attention = _BF16 * (2 * query + key_value) + _FP32 * model.num_attention_heads
-    attention += query if fp8 else 0
+    attended = model.num_attention_heads * model.value_size
+    attention: float = _BF16 * (model.num_attention_heads * model.key_size + attended)
+    attention += _BF16 * _key_value_size(model, layout) + _FP32 * model.num_attention_heads
+    attention += attended if fp8 else 0
     # SwiGLU keeps gate, value and product; GELU keeps its input and output.
-    feed_forward: float = (_BF16 * (2 if model.swiglu else 1) + kept) * model.ffn_hidden_size
-    if model.num_experts is not None:
+    wide = _BF16 * (2 if model.swiglu else 1) + kept
+    feed_forward: float = wide * model.ffn_hidden_size
+    if experts:
         # A token goes to several experts, and stands before and behind each of them once more, on
         # every rank that shares the expert.
         copies = 2 * _BF16 * hidden * layout.expert_tensor
-        feed_forward = (feed_forward + copies) * (model.moe_router_topk or 1) * ROUTED_IMBALANCE
+        routed = wide * model.expert_width + copies
+        feed_forward = routed * (model.moe_router_topk or 1) * ROUTED_IMBALANCE
+        feed_forward += wide * (model.moe_shared_expert_intermediate_size or 0)
     sharded = (attention + feed_forward) / layout.tensor
     return sharded + regional / (layout.tensor if layout.sequence_parallel else 1)
+
+
+def _key_value_size(model: "ModelShape", layout: "Layout") -> float:
+    if model.multi_latent_attention:
+        return model.num_attention_heads * (model.key_size + model.value_size)
+    return 2 * max(model.num_query_groups, layout.tensor) * model.kv_channels
 
 
 def logits(model: "ModelShape", layout: "Layout", batch: "Batch") -> float:

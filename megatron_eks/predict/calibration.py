@@ -35,6 +35,8 @@ class Calibration:
     """How often each byte that is kept for the backward pass moves to or from memory."""
     launch_seconds: float
     """The least time of a layer and microbatch: the host starts its kernels one by one."""
+    launch_experts_seconds: float
+    """The same with experts, whose host also waits to learn how many tokens each of them gets."""
     exposed_inside: float
     """Share of tensor and expert parallel traffic that computation does not hide."""
     exposed_gather: float
@@ -95,18 +97,19 @@ def spread(framework: "Framework", generation: "Generation", *, fp8: bool, exper
 
 
 CALIBRATION = Calibration(
-    megatron_ampere=0.568,
-    megatron_hopper=0.836,
-    megatron_fp8_hopper=0.712,
-    megatron_fp8_blackwell=0.707,
-    fsdp_ampere=0.803,
-    fsdp_hopper=0.656,
-    fsdp_fp8_hopper=0.533,
+    megatron_ampere=0.585,
+    megatron_hopper=0.814,
+    megatron_fp8_hopper=0.705,
+    megatron_fp8_blackwell=0.714,
+    fsdp_ampere=0.937,
+    fsdp_hopper=0.775,
+    fsdp_fp8_hopper=0.692,
     attention_ampere=0.304,
-    attention_megatron=0.259,
+    attention_megatron=0.312,
     attention_fsdp=0.176,
-    traffic=7.61,
+    traffic=11.0,
     launch_seconds=0.0003,
-    exposed_inside=0.5,
-    exposed_gather=0.388,
+    launch_experts_seconds=0.0124,
+    exposed_inside=0.464,
+    exposed_gather=0.764,
 )

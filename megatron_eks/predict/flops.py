@@ -7,26 +7,28 @@ look-up, and what is computed again does not count.
 
 from typing import TYPE_CHECKING
 
+from megatron_eks.predict.matrices import attention, feed_forward, size
+
 if TYPE_CHECKING:
     from megatron_eks.catalog.models import ModelShape
 
 FORWARD_AND_BACKWARD = 3  # a backward pass is two matrix products for each of the forward pass
 
 
-def layer_flops_per_token(model: "ModelShape") -> float:
+def layer_flops_per_token(model: "ModelShape", *, experts: bool) -> float:
     """Return the forward operations of one layer's matrices for a token."""
-    query = model.num_attention_heads * model.kv_channels
-    key_value = 2 * model.num_query_groups * model.kv_channels
-    attention = model.hidden_size * (2 * query + key_value)
-    gates = 3 if model.swiglu else 2
-    feed_forward = gates * model.hidden_size * model.ffn_hidden_size
-    router = model.hidden_size * (model.num_experts or 0)
-    return 2 * (attention + router + feed_forward * (model.moe_router_topk or 1))
+    entries = size(attention(model, 1))
+    if not experts:
+        return 2 * (entries + size(feed_forward(model, model.ffn_hidden_size, 1)))
+    entries += model.hidden_size * (model.num_experts or 0)
+    entries += size(feed_forward(model, model.expert_width, 1)) * (model.moe_router_topk or 1)
+    entries += size(feed_forward(model, model.moe_shared_expert_intermediate_size or 0, 1))
+    return 2 * entries
 
 
 def attention_flops_per_token(model: "ModelShape", sequence_length: int) -> float:
     """Return the forward operations of one layer's causal attention for a token."""
-    return 2 * model.num_attention_heads * model.kv_channels * sequence_length
+    return model.num_attention_heads * (model.key_size + model.value_size) * sequence_length
 
 
 def output_flops_per_token(model: "ModelShape") -> float:
@@ -36,5 +38,8 @@ def output_flops_per_token(model: "ModelShape") -> float:
 
 def model_flops_per_token(model: "ModelShape", sequence_length: int) -> float:
     """Return all operations of a training step for a token."""
-    layer = layer_flops_per_token(model) + attention_flops_per_token(model, sequence_length)
-    return FORWARD_AND_BACKWARD * (model.num_layers * layer + output_flops_per_token(model))
+    mixed = model.expert_layers(0, model.num_layers)
+    layers = mixed * layer_flops_per_token(model, experts=True)
+    layers += (model.num_layers - mixed) * layer_flops_per_token(model, experts=False)
+    layers += model.num_layers * attention_flops_per_token(model, sequence_length)
+    return FORWARD_AND_BACKWARD * (layers + output_flops_per_token(model))

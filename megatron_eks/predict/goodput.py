@@ -42,7 +42,14 @@ class Goodput:
     """From a failure to the next step, reading the checkpoint included."""
     interval_seconds: float
     """Between two saves, as the job says."""
+    young_seconds: float
+    """The interval that Young's formula gives; so the next, by theirs."""
+    daly_seconds: float
+    exact_seconds: float
+    """Of the highest share of time that counts."""
+    available_seconds: float
     best_interval_seconds: float
+    """The exact one, or where a save takes longer than that, as long as a save."""
     best_interval_steps: int
     lost_seconds: float
     """What a failure costs on average: restart, and half an interval done again."""
@@ -138,8 +145,9 @@ def goodput(nodes: int, gpus: int, step_seconds: float, saving: Saving) -> Goodp
     stall = max(copy, save - interval) if saving.asynchronous else save
     restart = RESTART_SECONDS + save
     failure = mean_time_between_failures(nodes, FAILURES)
-    best = best_interval(failure, restart, copy if saving.asynchronous else save)
-    best = max(best, save if saving.asynchronous else step_seconds)
+    pause = copy if saving.asynchronous else save
+    exact = best_interval(failure, restart, pause)
+    best = max(exact, save if saving.asynchronous else step_seconds)
     steps = max(1, math.ceil(best / step_seconds))
 
     def expected(rate: float) -> float:
@@ -151,6 +159,10 @@ def goodput(nodes: int, gpus: int, step_seconds: float, saving: Saving) -> Goodp
         stall_seconds=stall,
         restart_seconds=restart,
         interval_seconds=interval,
+        young_seconds=young(failure, pause),
+        daly_seconds=daly(failure, pause),
+        exact_seconds=exact,
+        available_seconds=most_available(failure, restart, pause),
         best_interval_seconds=best,
         best_interval_steps=steps,
         lost_seconds=restart + interval / 2,

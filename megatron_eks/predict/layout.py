@@ -22,6 +22,8 @@ class Layout:
     """GPUs that divide the experts of a layer among themselves."""
     expert_tensor: int = 1
     """GPUs that share each expert; of no meaning without experts."""
+    fsdp: Literal["torch", "megatron"] | None = None
+    """What shards weights and gradients as well, inside Megatron."""
 
     @property
     def gpus(self) -> int:
@@ -43,6 +45,11 @@ class Layout:
         if layers % self.pipeline and not (layers + 2) % self.pipeline:
             return (layers + 2) // self.pipeline - ends
         return layers // self.pipeline + (stage < layers % self.pipeline)
+
+    def stage_span(self, layers: int, stage: int) -> tuple[int, int]:
+        """Return where a stage begins and ends, its chunks counted as one."""
+        start = sum(self.stage_layers(layers, earlier) for earlier in range(stage))
+        return start, start + self.stage_layers(layers, stage)
 
     def microbatches_in_flight(self, stage: int, microbatches: int) -> float:
         """Return how many forward passes a stage has done before its first backward pass.
@@ -69,6 +76,8 @@ class Batch:
     recompute_method: Literal["uniform", "block"] | None = None
     recompute_layers: int = 1
     fp8: bool = False
+    graphs: bool = False
+    """Whether kernels are started as CUDA graphs, not one by one."""
 
     def rank_tokens(self, layout: Layout) -> float:
         """Return the tokens of a microbatch that one context parallel rank works on."""

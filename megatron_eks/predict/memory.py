@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.predict.activations import activations, logits
 from megatron_eks.predict.parameters import (
+    common_parameters,
     expert_parameters,
     extra_parameters,
-    layer_parameters,
     padded_vocabulary,
 )
+from megatron_eks.predict.states import MIXED, States
 
 if TYPE_CHECKING:
     from megatron_eks.catalog.models import ModelShape
@@ -32,7 +33,7 @@ WORKSPACE_BYTES = 300_000_000
 # bf16 weight, fp32 master weight and two Adam moments: what a checkpoint holds for a parameter.
 CHECKPOINT_BYTES_PER_PARAMETER = 14
 
-_WEIGHT, _GRADIENT, _OPTIMIZER = 2, 4, 12  # bf16; fp32; fp32 master weight and two moments
+_WEIGHT = 2
 _FP8_COPIES = 2  # a weight and its transpose, kept over the microbatches of a step
 
 
@@ -87,32 +88,49 @@ def tensor_capacity_bytes(usable_bytes: int) -> int:
 
 
 def estimate(
-    model: "ModelShape", layout: "Layout", batch: "Batch", capacity_bytes: int
+    model: "ModelShape",
+    layout: "Layout",
+    batch: "Batch",
+    capacity_bytes: int,
+    states: States = MIXED,
 ) -> MemoryEstimate:
     """Return the memory of every pipeline stage."""
-    stages = tuple(_stage(model, layout, batch, index) for index in range(layout.pipeline))
-    return MemoryEstimate(stages, capacity_bytes)
+    stages = (_stage(model, layout, batch, states, index) for index in range(layout.pipeline))
+    return MemoryEstimate(tuple(stages), capacity_bytes)
 
 
-def _stage(model: "ModelShape", layout: "Layout", batch: "Batch", index: int) -> StageMemory:
+def _stage(
+    model: "ModelShape", layout: "Layout", batch: "Batch", states: States, index: int
+) -> StageMemory:
     first, last = index == 0, index == layout.pipeline - 1
-    layers = layout.stage_layers(model.num_layers, index)
-    in_layers = layers * layer_parameters(model, layout.tensor)
+    start, stop = layout.stage_span(model.num_layers, index)
+    in_layers = common_parameters(model, layout.tensor, start, stop)
     table = padded_vocabulary(model.vocab_size, layout.tensor) * model.hidden_size // layout.tensor
     # A tied output layer is the first stage's table on one stage, and a copy of it on several.
     output_is_own = model.untie_embeddings_and_output_weights or layout.pipeline > 1
-    held = in_layers + table * (first + (last and output_is_own))
-    held += extra_parameters(model) if first or last else 0
-    experts = layers * expert_parameters(model, layout.expert, layout.expert_tensor)
-    sharded = layout.distributed_optimizer
-    states = held // (layout.data * layout.context if sharded else 1)
-    states += experts // (layout.expert_data if sharded else 1)
-    copies = _FP8_COPIES * (in_layers + experts) if batch.fp8 else 0
+    outside = table * (first + (last and output_is_own))
+    outside += extra_parameters(model) if first or last else 0
+    each = expert_parameters(model, layout.expert, layout.expert_tensor)
+    experts = model.expert_layers(start, stop) * each
+    held = in_layers + outside
+    data = layout.data * layout.context
+    shared = layout.distributed_optimizer or layout.fsdp is not None
+    optimized = held // (data if shared else 1) + experts // (layout.expert_data if shared else 1)
+    weights = (_WEIGHT + states.gradient) * (held + experts)
+    if layout.fsdp is not None:
+        # Its share, the layer at work and the one after it, and the gradients of one on their way.
+        owned = held // data + experts // layout.expert_data
+        layer = (in_layers + experts) // (stop - start)
+        moment = layer * (2 * _WEIGHT + states.gradient) + outside * _WEIGHT
+        weights = (_WEIGHT + states.gradient) * owned + moment
+        # PyTorch's leaves gradients in bf16 beside what the optimizer makes of them in fp32.
+        weights += _WEIGHT * owned if layout.fsdp == "torch" else 0
+    copies = _FP8_COPIES * (in_layers + experts) if batch.fp8 and layout.fsdp is None else 0
     return StageMemory(
         stage=index,
         parameters=held + experts,
-        weights_bytes=(_WEIGHT + _GRADIENT) * (held + experts) + copies,
-        optimizer_bytes=_OPTIMIZER * states,
-        activations_bytes=int(activations(model, layout, batch, layers, index)),
+        weights_bytes=weights + copies,
+        optimizer_bytes=states.optimizer * optimized,
+        activations_bytes=int(activations(model, layout, batch, stop - start, index)),
         logits_bytes=int(logits(model, layout, batch)) if last else 0,
     )

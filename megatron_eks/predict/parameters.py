@@ -3,6 +3,8 @@
 import math
 from typing import TYPE_CHECKING
 
+from megatron_eks.predict.matrices import attention, feed_forward, size
+
 if TYPE_CHECKING:
     from megatron_eks.catalog.models import ModelShape
 
@@ -13,36 +15,53 @@ def parameters(model: "ModelShape") -> int:
     """Count the parameters of a whole model, without vocabulary padding."""
     embeddings = model.vocab_size * model.hidden_size
     tables = 2 if model.untie_embeddings_and_output_weights else 1
-    layer = layer_parameters(model, 1) + expert_parameters(model, 1, 1)
-    return model.num_layers * layer + tables * embeddings + extra_parameters(model)
+    layers = layers_parameters(model, 0, model.num_layers)
+    return layers + tables * embeddings + extra_parameters(model)
 
 
-def layer_parameters(model: "ModelShape", tensor: int) -> int:
-    """Parameters of one layer on one tensor parallel rank; norms and router are on every rank."""
-    query = model.num_attention_heads * model.kv_channels
-    groups = max(model.num_query_groups, tensor)  # fewer groups than ranks are replicated
-    key_value = 2 * groups * model.kv_channels
-    matrices = model.hidden_size * (2 * query + key_value)
-    biases = query + key_value if model.add_bias_linear else 0
-    row_biases = model.hidden_size if model.add_bias_linear else 0
-    norms = model.hidden_size * (2 if model.normalization == "RMSNorm" else 4)
-    whole = norms + row_biases + model.hidden_size * (model.num_experts or 0)
-    if model.num_experts is None:
-        return (matrices + biases) // tensor + whole + _feed_forward_parameters(model, tensor)
-    return (matrices + biases) // tensor + whole
+def layers_parameters(model: "ModelShape", start: int, stop: int) -> int:
+    """Count the parameters of some layers, experts included, before anything divides them."""
+    routed = model.expert_layers(start, stop) * expert_parameters(model, 1, 1)
+    return common_parameters(model, 1, start, stop) + routed
+
+
+def common_parameters(model: "ModelShape", tensor: int, start: int, stop: int) -> int:
+    """Parameters of some layers on one tensor parallel rank, without those of routed experts."""
+    mixed = model.expert_layers(start, stop)
+    dense = stop - start - mixed
+    whole = (stop - start) * (_attention_parameters(model, tensor) + _norms(model))
+    whole += dense * _feed_forward_parameters(model, model.ffn_hidden_size, tensor)
+    router = model.hidden_size * (model.num_experts or 0)
+    shared = model.moe_shared_expert_intermediate_size or 0
+    if shared:
+        router += _feed_forward_parameters(model, shared, tensor)
+    return whole + mixed * router
 
 
 def expert_parameters(model: "ModelShape", expert: int, tensor: int) -> int:
-    """Parameters of one layer's experts on one rank."""
+    """Parameters of one layer's routed experts on one rank."""
     count = (model.num_experts or 0) // expert
-    return count * _feed_forward_parameters(model, tensor)
+    return count * _feed_forward_parameters(model, model.expert_width, tensor)
 
 
-def _feed_forward_parameters(model: "ModelShape", tensor: int) -> int:
-    gates = 2 if model.swiglu else 1
-    matrices = model.hidden_size * (gates + 1) * model.ffn_hidden_size
-    biases = gates * model.ffn_hidden_size if model.add_bias_linear else 0
-    return (matrices + biases) // tensor + (model.hidden_size if model.add_bias_linear else 0)
+def _attention_parameters(model: "ModelShape", tensor: int) -> int:
+    matrices = attention(model, tensor)
+    biases = matrices[0].columns + model.hidden_size if model.add_bias_linear else 0
+    # The compressed queries, keys and values are normalised before they are taken apart.
+    gains = 1 if model.normalization == "RMSNorm" else 2
+    compressed = (model.q_lora_rank or 0) + model.kv_lora_rank
+    compressed *= gains * model.multi_latent_attention
+    return int(size(matrices) + biases) + compressed
+
+
+def _norms(model: "ModelShape") -> int:
+    return model.hidden_size * (2 if model.normalization == "RMSNorm" else 4)
+
+
+def _feed_forward_parameters(model: "ModelShape", width: int, tensor: int) -> int:
+    matrices = feed_forward(model, width, tensor)
+    biases = matrices[0].columns + model.hidden_size if model.add_bias_linear else 0
+    return int(size(matrices) + biases)
 
 
 def extra_parameters(model: "ModelShape") -> int:

@@ -1,20 +1,17 @@
 """Memory per GPU of a PyTorch run: FSDP2, which shards the model, and DDP, which copies it.
 
 Zhao et al. 2023, "PyTorch FSDP" (arXiv 2304.11277): of a sharded model a rank holds its share of
-weights, gradients and optimizer in fp32, and for a moment whole layers in bf16.
+weights, gradients and optimizer in fp32, and for a moment whole layers in bf16. Published peaks of
+such runs are what the allocator has reserved, so a tensor whose place no later one can take counts.
 """
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from megatron_eks.predict.activations import LOGITS_BYTES_PER_ENTRY, activations, logits
+from megatron_eks.predict.activations import layer_bytes_per_token
 from megatron_eks.predict.layout import Layout
 from megatron_eks.predict.memory import MemoryEstimate, StageMemory
-from megatron_eks.predict.parameters import (
-    expert_parameters,
-    layer_parameters,
-    parameters,
-)
+from megatron_eks.predict.parameters import layers_parameters, padded_vocabulary, parameters
 
 if TYPE_CHECKING:
     from megatron_eks.catalog.models import ModelShape
@@ -25,13 +22,79 @@ CHECKPOINT_BYTES_PER_PARAMETER = 12
 
 _FP32, _BF16, _ADAM = 4, 2, 8
 
-# bf16 logits, fp32 logits, log softmax and its gradient; nothing is done in place. torchtitan's
-# published runs with 32 Ki tokens a GPU and full checkpointing show it.
-_LOGITS_BYTES_PER_ENTRY = 14
-# PyTorch's selective checkpointing keeps the results of every other matrix product: about half.
-_SELECTIVE = 0.5
+Loss = Literal["whole", "pieces"]
+"""`whole`: cross entropy of all tokens at once, as most programs do; `pieces`: this project's."""
+
+# Of each logit: bf16, and three times fp32 (its copy, whose place the gradient takes, the log
+# softmax, and the gradient of that), which are alive together.
+_WHOLE_BYTES_PER_ENTRY = _BF16 + 3 * _FP32
+# Compiled: logits, their gradient, and one product on the way (assets/programs/trainer_loss.py).
+_PIECE_BYTES_PER_ENTRY, _PIECE_TOKENS = 3 * _BF16, 4096
 
 ONE_GPU = Layout(tensor=1, pipeline=1, context=1, data=1)
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """One rank of a run in PyTorch."""
+
+    model: "ModelShape"
+    layout: Layout
+    batch: "Batch"
+    loss: Loss
+
+    @property
+    def tokens(self) -> float:
+        return self.batch.rank_tokens(self.layout)
+
+    def activations(self, stage: int) -> float:
+        """Return what the layers keep until the backward pass, and the one that is at work."""
+        model, layout, batch = self.model, self.layout, self.batch
+        # torchao casts to FP8 in passing, and keeps what comes in as bf16.
+        every = layer_bytes_per_token(model, layout, experts=model.num_experts is not None)
+        given = _BF16 * model.hidden_size / (layout.tensor if layout.sequence_parallel else 1)
+        # DTensor keeps what goes into the first products of attention and feed-forward as it was
+        # gathered, and the sums that come out of the last ones are whole before they are scattered.
+        split = layout.tensor > 1 and layout.sequence_parallel
+        gathered = 2 * _BF16 * model.hidden_size if split else 0
+        kept: float
+        working: float
+        match batch.recompute:
+            case "none":
+                kept, working = every + gathered, gathered
+            case "selective":
+                kept = given + _selected(model, layout)
+                working = every - kept + 2 * gathered
+            case "full":
+                kept, working = given, every - given + 2 * gathered
+        layers = layout.stage_layers(model.num_layers, stage)
+        flying = layout.microbatches_in_flight(stage, batch.microbatches)
+        return self.tokens * (layers * kept * flying + working)
+
+    def logits(self) -> float:
+        """Return the output layer and its loss."""
+        model, layout = self.model, self.layout
+        entries = padded_vocabulary(model.vocab_size, layout.tensor) / layout.tensor
+        if self.loss == "pieces":
+            # The weight's gradient is summed in fp32 over the pieces.
+            summed = entries * model.hidden_size * _FP32
+            return min(self.tokens, _PIECE_TOKENS) * entries * _PIECE_BYTES_PER_ENTRY + summed
+        # The output layer's input, gathered, and its gradient.
+        whole = 2 * _BF16 * model.hidden_size if layout.tensor > 1 else 0
+        return self.tokens * (entries * _WHOLE_BYTES_PER_ENTRY + whole)
+
+
+def _selected(model: "ModelShape", layout: Layout) -> float:
+    """Return what PyTorch's selective checkpointing keeps of a layer for a token.
+
+    The results of every other matrix product, and attention's (torchtitan's default): of seven
+    products query, value, gate and down.
+    """
+    query = model.num_attention_heads * model.kv_channels
+    value = max(model.num_query_groups, layout.tensor) * model.kv_channels
+    inner = 2 * query + value + model.ffn_hidden_size * (model.moe_router_topk or 1)
+    kept = _BF16 * inner + _FP32 * model.num_attention_heads
+    return kept / layout.tensor + _BF16 * model.hidden_size
 
 
 def estimate_sharded(
@@ -41,44 +104,48 @@ def estimate_sharded(
     *,
     shards: int,
     layout: Layout = ONE_GPU,
+    loss: Loss = "whole",
 ) -> MemoryEstimate:
-    """Return the memory of an FSDP rank whose model lies over so many GPUs."""
-    held = parameters(model) // (shards * layout.tensor)
-    layer = layer_parameters(model, layout.tensor) + expert_parameters(model, 1, layout.tensor)
-    root = parameters(model) // layout.tensor - model.num_layers * layer
+    """Return the memory of FSDP ranks whose model lies over so many GPUs, by pipeline stage."""
+    rank = _Rank(model, layout, batch, loss)
+    stages = (_sharded(rank, shards, stage) for stage in range(layout.pipeline))
+    return MemoryEstimate(tuple(stages), capacity_bytes)
+
+
+def _sharded(rank: _Rank, shards: int, stage: int) -> StageMemory:
+    model, layout = rank.model, rank.layout
+    ends = (stage == 0) + (stage == layout.pipeline - 1)
+    root = (parameters(model) - layers_parameters(model, 0, model.num_layers)) // layout.tensor
+    root = root * ends // 2
+    layers = layers_parameters(model, *layout.stage_span(model.num_layers, stage)) // layout.tensor
+    held = (layers + root) // shards
     # The next layer is gathered while this one computes, and the gradients of one are reduced in
     # fp32; embedding and output layer are gathered for the whole step.
-    whole = layer * (2 * _BF16 + _FP32) + root * 2 * _BF16
-    moment = whole if shards > 1 else 0
-    return _estimate(model, batch, capacity_bytes, layout, held=held, moment=moment)
+    count = layout.stage_layers(model.num_layers, stage)
+    moment = layers // count * (2 * _BF16 + _FP32) + root * 2 * _BF16
+    if layout.pipeline > 1:
+        # Between the microbatches of a pipeline, weights stay gathered and gradients unreduced.
+        moment = (layers + root) * (_BF16 + _FP32)
+    moment = moment if shards > 1 else 0
+    return _stage(rank, stage, held=held, moment=moment)
 
 
-def estimate_copied(model: "ModelShape", batch: "Batch", capacity_bytes: int) -> MemoryEstimate:
+def estimate_copied(
+    model: "ModelShape", batch: "Batch", capacity_bytes: int, *, loss: Loss = "whole"
+) -> MemoryEstimate:
     """Return the memory of a DDP rank; autocast keeps a copy of the weights in bf16."""
     held = parameters(model)
-    return _estimate(model, batch, capacity_bytes, ONE_GPU, held=held, moment=held * _BF16)
+    stage = _stage(_Rank(model, ONE_GPU, batch, loss), 0, held=held, moment=held * _BF16)
+    return MemoryEstimate((stage,), capacity_bytes)
 
 
-def _estimate(
-    model: "ModelShape",
-    batch: "Batch",
-    capacity_bytes: int,
-    layout: Layout,
-    *,
-    held: int,
-    moment: int,
-) -> MemoryEstimate:
-    # torchao casts to FP8 in passing, and keeps what comes in as bf16.
-    kept = activations(model, layout, replace(batch, fp8=False), model.num_layers, 0)
-    if batch.recompute == "selective":
-        kept *= _SELECTIVE
-    output = logits(model, layout, batch) / LOGITS_BYTES_PER_ENTRY * _LOGITS_BYTES_PER_ENTRY
-    stage = StageMemory(
-        stage=0,
+def _stage(rank: _Rank, stage: int, *, held: int, moment: int) -> StageMemory:
+    last = stage == rank.layout.pipeline - 1
+    return StageMemory(
+        stage=stage,
         parameters=held,
         weights_bytes=held * 2 * _FP32 + moment,
         optimizer_bytes=held * _ADAM,
-        activations_bytes=int(kept),
-        logits_bytes=int(output),
+        activations_bytes=int(rank.activations(stage)),
+        logits_bytes=int(rank.logits()) if last else 0,
     )
-    return MemoryEstimate((stage,), capacity_bytes)

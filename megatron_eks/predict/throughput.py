@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from megatron_eks.predict.calibration import CALIBRATION, spread
 from megatron_eks.predict.flops import model_flops_per_token
 from megatron_eks.predict.parameters import (
+    common_parameters,
     expert_parameters,
-    layer_parameters,
     padded_vocabulary,
     parameters,
 )
@@ -83,20 +83,25 @@ def megatron_speed(
     passes = 3 if batch.recompute == "full" else 2
     ring = max(0.0, wires.context_seconds() - layer.attention_seconds)
     sent = passes * (wires.tensor_seconds() + wires.expert_seconds()) + 2 * ring
-    each = max(computing + calibration.exposed_inside * sent, calibration.launch_seconds)
+    each = max(computing + calibration.exposed_inside * sent, _launching(worker))
     layers = model.num_layers / layout.pipeline
     last = output.forward_seconds + output.backward_seconds
     handed = 2 * layout.virtual_pipeline * wires.pipeline_seconds() * calibration.exposed_inside
     stage = layers * each + handed
-    held = _held(model, layout)
-    reduced = wires.data_seconds(held * (_FP32 + _BF16))
+    held, experts = _held(model, layout)
+    # FSDP gathers weights for each pass of each microbatch, and reduces as often.
+    passed = _FP32 + _BF16 * (2 if layout.fsdp else 1)
+    reduced = wires.data_seconds(held * passed)
+    reduced += wires.replica_seconds(experts * passed) if experts else 0.0
     exposed = max(0.0, reduced - stage) + calibration.exposed_gather * min(reduced, stage)
-    shared = layout.data * layout.context if layout.distributed_optimizer else 1
+    exposed *= batch.microbatches if layout.fsdp else 1
+    if layout.distributed_optimizer or layout.fsdp:
+        held, experts = held / (layout.data * layout.context), experts / layout.expert_data
     parts = _Parts(
         compute=batch.microbatches * (layers * computing + last),
         communication=batch.microbatches * (stage - layers * computing) + exposed,
         bubble=(layout.pipeline - 1) / layout.virtual_pipeline * stage,
-        optimizer=_optimizer_seconds(held / shared, hardware),
+        optimizer=_optimizer_seconds(held + experts, hardware),
     )
     return _speed(worker, parts)
 
@@ -124,18 +129,32 @@ def fsdp_speed(
     each = (
         layer.forward_seconds + layer.backward_seconds + again + calibration.exposed_inside * sent
     )
-    each = max(each, calibration.launch_seconds)
-    computing = model.num_layers * each + output.forward_seconds + output.backward_seconds
-    held = parameters(model) / layout.tensor
+    each = max(each, _launching(worker))
+    last = output.forward_seconds + output.backward_seconds
+    computing = model.num_layers / layout.pipeline * each + last
+    held = parameters(model) / layout.tensor / layout.pipeline
     gathered = wires.data_seconds(held * (2 * _BF16 + _FP32))
     exposed = max(0.0, gathered - computing) + calibration.exposed_gather * min(gathered, computing)
+    handed = 2 * layout.virtual_pipeline * wires.pipeline_seconds() * calibration.exposed_inside
+    # In a pipeline weights stay gathered, and gradients unreduced, until the last microbatch.
+    times = batch.microbatches if layout.pipeline == 1 else 1
     parts = _Parts(
         compute=batch.microbatches * computing,
-        communication=batch.microbatches * exposed,
-        bubble=0.0,
+        communication=times * exposed + batch.microbatches * handed,
+        bubble=(layout.pipeline - 1) / layout.virtual_pipeline * (computing + handed - last),
         optimizer=_optimizer_seconds(held / (layout.data * layout.context), hardware),
     )
     return _speed(worker, parts)
+
+
+def _launching(worker: Worker) -> float:
+    """Return the least time of a layer: until the host has started all of its kernels."""
+    if worker.batch.graphs:
+        return 0.0
+    model, calibration = worker.model, worker.calibration
+    mixed = model.expert_layers(0, model.num_layers) / model.num_layers
+    dense = (1 - mixed) * calibration.launch_seconds
+    return mixed * calibration.launch_experts_seconds + dense
 
 
 def _computed_again(batch: "Batch", layers: float, whole: float, selected: float) -> float:
@@ -147,13 +166,13 @@ def _computed_again(batch: "Batch", layers: float, whole: float, selected: float
     return selected if batch.recompute == "selective" else 0.0
 
 
-def _held(model: "ModelShape", layout: "Layout") -> float:
-    """Parameters of the fullest rank, roughly: its layers and one table."""
-    layers = model.num_layers / layout.pipeline
-    each = layer_parameters(model, layout.tensor)
-    each += expert_parameters(model, layout.expert, layout.expert_tensor)
+def _held(model: "ModelShape", layout: "Layout") -> tuple[float, float]:
+    """Parameters of the fullest rank, roughly: its layers and one table; and those of experts."""
+    layers = common_parameters(model, layout.tensor, 0, model.num_layers)
+    each = expert_parameters(model, layout.expert, layout.expert_tensor)
+    experts = model.expert_layers(0, model.num_layers) * each
     table = padded_vocabulary(model.vocab_size, layout.tensor) * model.hidden_size / layout.tensor
-    return layers * each + table
+    return layers / layout.pipeline + table, experts / layout.pipeline
 
 
 def _optimizer_seconds(states: float, hardware: "Hardware") -> float:

@@ -44,8 +44,12 @@ class Wires:
         size = self.layout.context
         if size == 1:
             return 0.0
-        groups = max(self.model.num_query_groups, self.layout.tensor) / self.layout.tensor
-        held = 2 * groups * self.model.kv_channels * _BF16 * self.batch.rank_tokens(self.layout)
+        model, tensor = self.model, self.layout.tensor
+        groups = max(model.num_query_groups, tensor) / tensor
+        if model.multi_latent_attention:
+            groups = model.num_attention_heads / tensor
+        sizes = model.key_size + model.value_size
+        held = sizes * groups * _BF16 * self.batch.rank_tokens(self.layout)
         return held * (size - 1) / self._rate(size, self.layout.tensor)
 
     def expert_seconds(self) -> float:
@@ -75,6 +79,12 @@ class Wires:
         """One reduce-scatter or all-gather of so many bytes among the replicas."""
         size = self.layout.data * self.layout.context
         return message_bytes * (size - 1) / size / self._rate(size, self.layout.tensor)
+
+    def replica_seconds(self, message_bytes: float) -> float:
+        """One reduce-scatter or all-gather of so many bytes among the replicas of an expert."""
+        size = self.layout.expert_data
+        stride = self.layout.expert * self.layout.expert_tensor
+        return message_bytes * (size - 1) / size / self._rate(size, stride)
 
     def _rate(self, size: int, stride: int) -> float:
         """Bytes a second of a group of so many ranks, this far from each other."""

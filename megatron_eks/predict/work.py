@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.predict.activations import layer_bytes_per_token
 from megatron_eks.predict.flops import attention_flops_per_token
+from megatron_eks.predict.matrices import attention, feed_forward
 from megatron_eks.predict.parameters import padded_vocabulary
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from megatron_eks.catalog.models import ModelShape
     from megatron_eks.predict.calibration import Calibration
     from megatron_eks.predict.hardware import Framework, Hardware
     from megatron_eks.predict.layout import Batch, Layout
+    from megatron_eks.predict.matrices import Matrix
 
 _BF16 = 2
 # Flash attention's backward pass computes the scores again: five products for two (arXiv
@@ -51,25 +55,26 @@ class Worker:
     batch: "Batch"
 
     def layer(self) -> Work:
-        """Return the work of one layer."""
+        """Return the work of one layer, on average of those with experts and those without."""
         tokens = self.batch.rank_tokens(self.layout)
         model, tensor = self.model, self.layout.tensor
-        query = model.num_attention_heads * model.kv_channels
-        key_value = 2 * max(model.num_query_groups, tensor) * model.kv_channels
-        products = self._product(tokens, model.hidden_size, (query + key_value) / tensor)
-        products += self._product(tokens, query / tensor, model.hidden_size)
-        products += self._feed_forward(tokens)
+        mixed = model.expert_layers(0, model.num_layers) / model.num_layers
+        dense = feed_forward(model, model.ffn_hidden_size, tensor)
+        products = self._products(tokens, attention(model, tensor))
+        products += mixed * self._experts(tokens) if mixed else 0.0
+        products += (1 - mixed) * self._products(tokens, dense)
         pairs = attention_flops_per_token(model, self.batch.sequence_length) / tensor
         rate = self.calibration.attention(self.framework, self.hardware.generation)
-        attention = tokens * pairs / (rate * self.hardware.peak_flops(fp8=False))
-        kept = tokens * layer_bytes_per_token(model, self.layout)
+        scores = tokens * pairs / (rate * self.hardware.peak_flops(fp8=False))
+        kept = tokens * mixed * layer_bytes_per_token(model, self.layout, experts=True)
+        kept += tokens * (1 - mixed) * layer_bytes_per_token(model, self.layout, experts=False)
         between = self.calibration.traffic * kept / self.hardware.memory_bytes_per_second
         return Work(
-            forward_seconds=products + attention + between * _FORWARD_TRAFFIC,
+            forward_seconds=products + scores + between * _FORWARD_TRAFFIC,
             backward_seconds=_MATRIX_BACKWARD * products
-            + _ATTENTION_BACKWARD * attention
+            + _ATTENTION_BACKWARD * scores
             + between * (1 - _FORWARD_TRAFFIC),
-            attention_seconds=attention,
+            attention_seconds=scores,
         )
 
     def output(self) -> Work:
@@ -81,18 +86,20 @@ class Worker:
         loss = tokens * entries * _LOGITS_TRAFFIC / self.hardware.memory_bytes_per_second
         return Work(product + loss / 2, _MATRIX_BACKWARD * product + loss / 2)
 
-    def _feed_forward(self, tokens: float) -> float:
-        model = self.model
-        wide = (2 if model.swiglu else 1) * model.ffn_hidden_size
-        if model.num_experts is None:
-            tensor, count = self.layout.tensor, 1.0
-        else:
-            tensor, count = self.layout.expert_tensor, model.num_experts / self.layout.expert
-            routed = tokens * (model.moe_router_topk or 1) * tensor / self.layout.tensor
-            tokens = routed / count
-        up = self._product(tokens, model.hidden_size, wide / tensor)
-        down = self._product(tokens, model.ffn_hidden_size / tensor, model.hidden_size)
-        return count * (up + down)
+    def _experts(self, tokens: float) -> float:
+        """Return the time of the routed and the shared experts of a layer."""
+        model, layout = self.model, self.layout
+        count = (model.num_experts or 1) / layout.expert
+        routed = tokens * (model.moe_router_topk or 1) * layout.expert_tensor / layout.tensor
+        each = feed_forward(model, model.expert_width, layout.expert_tensor)
+        seconds = count * self._products(routed / count, each)
+        if model.moe_shared_expert_intermediate_size:
+            width = model.moe_shared_expert_intermediate_size
+            seconds += self._products(tokens, feed_forward(model, width, layout.tensor))
+        return seconds
+
+    def _products(self, rows: float, matrices: "Iterable[Matrix]") -> float:
+        return sum(self._product(rows, each.inner, each.columns) for each in matrices)
 
     def _product(
         self, rows: float, inner: float, columns: float, *, quantized: bool | None = None

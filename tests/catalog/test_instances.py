@@ -6,7 +6,7 @@ from botocore import UNSIGNED
 from botocore.config import Config
 
 from megatron_eks.catalog.instances import INSTANCES, REFUSED_FAMILIES
-from megatron_eks.catalog.pricing import instance_price
+from megatron_eks.catalog.pricing import PriceList
 
 # Karpenter v1.14, reference/instance-types: pods, and allocatable CPU and memory (MiB) of AL2023.
 PUBLISHED = {
@@ -64,6 +64,6 @@ def test_facts_of_a_type_agree_with_each_other(name):
 
 def test_a_price_that_nobody_publishes_is_unknown():
     """No type and no region borrows another's price."""
-    assert instance_price("p5e.48xlarge", "us-east-2") is None
-    assert instance_price("p4d.24xlarge", "eu-west-1") is None
-    assert instance_price("p5.48xlarge", "us-west-2") == pytest.approx(55.04)
+    assert PriceList("us-east-2").instance("p5e.48xlarge") is None
+    assert PriceList("eu-west-1").instance("p4d.24xlarge") is None
+    assert PriceList("us-west-2").instance("p5.48xlarge") == pytest.approx(55.04)

@@ -53,6 +53,19 @@ def test_writes_a_job_that_is_accepted(capsys):
 
 
 @pytest.mark.usefixtures("project")
+def test_draws_memory_against_step_time(capsys):
+    """A figure of text below the table, and a PNG that is never written over."""
+    options = ["plan", "--search", JOB, "--cluster", "cluster.yaml", "--png", "search.png"]
+    assert main(options) == 0
+    figure = capsys.readouterr().out.partition("GiB +")[0].splitlines()[-12:]
+    assert sum(line.count("1", 8) for line in figure) == 1
+    assert sum(line.count("y", 8) for line in figure) == 1
+    assert Path("search.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert main(options) == 2
+    assert "does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
 def test_an_unknown_job_is_not_found(capsys):
     """Exit code 3, as for everything that is not there."""
     assert main(["plan", "--search", "other", "--cluster", "cluster.yaml"]) == 3

@@ -154,15 +154,19 @@ def test_more_parallelism_never_needs_more_memory(tensor, pipeline, data, micro,
     preset=st.sampled_from(sorted(PRESETS)),
     tensor=st.sampled_from([1, 2, 4]),
     pipeline=st.sampled_from([1, 2]),
+    micro=st.sampled_from([1, 2]),
     recompute=st.sampled_from(["none", "selective", "full"]),
     sequence_parallel=st.booleans(),
 )
 def test_more_tensor_parallelism_never_needs_more_memory(
-    preset, tensor, pipeline, recompute, *, sequence_parallel
+    preset, tensor, pipeline, micro, recompute, *, sequence_parallel
 ):
-    """Up to the number of query groups, with vocabularies that are padded alike."""
+    """Up to the number of query groups, with vocabularies that are padded alike.
+
+    Data parallel size, microbatch and microbatches in flight stay the same.
+    """
     model = replace(PRESETS[preset], vocab_size=131072)
-    batch = Batch(1, 4096, 16, recompute)
+    batch = Batch(micro, 4096, 16, recompute)
     for held in (True, False):
         layouts = [
             Layout(

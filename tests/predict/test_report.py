@@ -1,27 +1,28 @@
-"""docs/predictions.md: its table and figures are what the present model predicts."""
+"""docs/predictions.md: its tables and figures are what the present model predicts."""
 
-import struct
-import zlib
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
 
 from benchmarks import report
 
+DRAWN = report.figures()
 
-def test_the_table_is_fresh():
-    """`make generate` writes it again."""
+
+def test_the_tables_are_fresh():
+    """`make generate` writes them again."""
     text = report.PAGE.read_text(encoding="utf-8")
     assert report.page(text) == text
 
 
-def test_figures_are_fresh():
-    """Pixel by pixel: versions of zlib pack the same pixels differently."""
-    for name, drawn in report.figures().items():
-        kept = (report.DOCS / "predictions" / name).read_bytes()
-        assert kept[:8] == b"\x89PNG\r\n\x1a\n"
-        assert _pixels(kept) == _pixels(drawn), name
-
-
-def _pixels(png: bytes) -> bytes:
-    """Return the one IDAT chunk of a figure, unpacked."""
-    start = png.index(b"IDAT")
-    (length,) = struct.unpack(">I", png[start - 4 : start])
-    return zlib.decompress(png[start + 4 : start + 4 + length])
+@pytest.mark.parametrize("name", sorted(DRAWN))
+def test_a_figure_is_fresh(name):
+    """But for the edges of letters, which are not the same on every processor."""
+    kept, drawn = (
+        np.asarray(Image.open(BytesIO(data)).convert("L"), dtype=int)
+        for data in ((report.DOCS / "predictions" / name).read_bytes(), DRAWN[name])
+    )
+    assert kept.shape == drawn.shape
+    assert np.mean(abs(kept - drawn) > 64) < 0.0005

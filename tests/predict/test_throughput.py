@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict, replace
+from itertools import pairwise
 from statistics import fmean, median
 
 import pytest
@@ -49,13 +50,11 @@ def test_nine_of_ten_unseen_runs_lie_in_the_printed_range():
     assert fmean(inside(row) for row in unseen) >= 0.9
 
 
-# torchtitan's few rows in bf16 differ in what is compiled, which no job file says.
-@pytest.mark.parametrize(
-    "family", [name for name in FAMILIES if name != "torchtitan" and len(rows_of(name, "kept")) > 1]
-)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_order_within_a_family_is_kept(family):
     """Kendall's tau of at least 0.8: a faster layout is predicted to be faster."""
-    assert kendall_tau(rows_of(family, "fit", "kept")) >= 0.8
+    tau = kendall_tau(rows_of(family, "fit", "kept", "unseen"))
+    assert tau is None or tau >= 0.8
 
 
 def test_better_than_one_efficiency_for_each_kind_of_gpu():
@@ -67,8 +66,8 @@ def test_better_than_one_efficiency_for_each_kind_of_gpu():
 
 def test_constants_are_what_the_script_fits():
     """A constant that was changed by hand would be found here."""
-    fitted = asdict(fit([row for row in ROWS if row.part == "fit"]))
-    assert fitted == pytest.approx(asdict(CALIBRATION), rel=0.02)
+    constants, _ = fit([row for row in ROWS if row.part == "fit"])
+    assert asdict(constants) == pytest.approx(asdict(CALIBRATION), rel=0.02)
 
 
 def test_operations_are_counted_as_megatron_counts_them():
@@ -97,7 +96,8 @@ def test_more_recomputation_never_takes_less_time(preset, gpu, tensor, stages, l
             seconds = [
                 speed(PRESETS[preset], layout, batch, HARDWARE[gpu]).step_seconds for batch in chain
             ]
-            assert seconds == sorted(seconds)
+            # Where the host's launches decide, all are alike, but for the last bits of their sums.
+            assert all(more >= less * (1 - 1e-12) for less, more in pairwise(seconds))
 
 
 @given(

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog import pricing
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import pool_nodes
 from megatron_eks.ops.aws.capacity import explain
@@ -116,7 +115,7 @@ def _take(
         raise Failure(Code.NO_CAPACITY, found, "add --at start, which waits for it")
     # Before anything is paid for: what nobody can reach is no use to anybody.
     kubernetes = connect()
-    price = pricing.instance_price(pool.instance.name, tools.plan.region)
+    price = tools.plan.prices.instance(pool.instance.name)
     paid = pool.capacity.kind in {"on_demand", "reservation"} and price is not None
     cost = f"{price * wish.nodes:.2f} USD an hour" if paid and price else "at their own price"
     console.say(f"{pool.name}: {wish.nodes} x {pool.instance.name} in {pool.zone}, {cost}")

@@ -26,6 +26,9 @@ BY_KEY = (
     *("--sequence-parallel", "--use-distributed-optimizer", "--data-cache-path", "--data-path"),
     *("--expert-model-parallel-size", "--expert-tensor-parallel-size", "--num-experts"),
     *("--moe-router-topk", "--recompute-granularity", "--recompute-method"),
+    *("--moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size", "--moe-layer-freq"),
+    *("--multi-latent-attention", "--q-lora-rank", "--kv-lora-rank", "--v-head-dim"),
+    *("--qk-head-dim", "--qk-pos-emb-head-dim"),
     *("--recompute-num-layers", "--fp8-format", "--lr-wsd-decay-iters"),
     *("--pretrained-checkpoint", "--async-save", "--group-query-attention", "--swiglu"),
 )

@@ -46,7 +46,9 @@ def _model(model: "ModelShape") -> "Iterator[Option]":
     yield "--hidden-size", str(model.hidden_size)
     yield "--ffn-hidden-size", str(model.ffn_hidden_size)
     yield "--num-attention-heads", str(model.num_attention_heads)
-    if model.num_query_groups < model.num_attention_heads:
+    if model.multi_latent_attention:
+        yield from _latent_attention(model)
+    elif model.num_query_groups < model.num_attention_heads:
         yield ("--group-query-attention",)
         yield "--num-query-groups", str(model.num_query_groups)
     yield "--kv-channels", str(model.kv_channels)
@@ -70,6 +72,16 @@ def _model(model: "ModelShape") -> "Iterator[Option]":
     yield "--cross-entropy-fusion-impl", "native"
 
 
+def _latent_attention(model: "ModelShape") -> "Iterator[Option]":
+    yield ("--multi-latent-attention",)
+    if model.q_lora_rank:
+        yield "--q-lora-rank", str(model.q_lora_rank)
+    yield "--kv-lora-rank", str(model.kv_lora_rank)
+    yield "--qk-head-dim", str(model.qk_head_dim)
+    yield "--qk-pos-emb-head-dim", str(model.qk_pos_emb_head_dim)
+    yield "--v-head-dim", str(model.v_head_dim)
+
+
 def _positions(model: "ModelShape") -> "Iterator[Option]":
     yield "--position-embedding-type", model.position_embedding_type
     if model.position_embedding_type != "rope":
@@ -87,6 +99,13 @@ def _experts(model: "ModelShape") -> "Iterator[Option]":
         return
     yield "--num-experts", str(model.num_experts)
     yield "--moe-router-topk", str(model.moe_router_topk)
+    if model.moe_ffn_hidden_size:
+        yield "--moe-ffn-hidden-size", str(model.moe_ffn_hidden_size)
+    if model.moe_shared_expert_intermediate_size:
+        width = str(model.moe_shared_expert_intermediate_size)
+        yield "--moe-shared-expert-intermediate-size", width
+    if model.moe_layer_freq != 1:
+        yield "--moe-layer-freq", str(model.moe_layer_freq).replace("(", "[").replace(")", "]")
     if model.moe_router_topk == 1:
         # One score has no softmax with a gradient (TransformerConfig refuses it).
         yield ("--moe-router-pre-softmax",)

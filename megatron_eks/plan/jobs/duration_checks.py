@@ -1,6 +1,7 @@
 """Whether the time suffices: to write a checkpoint before the next, to train before nodes go.
 
-Both compare with what the hardware could do at best, so that what is reported is true on any day.
+What is refused would fail at the best speed of the predicted range; warnings are about the most
+likely one.
 """
 
 from typing import TYPE_CHECKING
@@ -11,11 +12,11 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs.checks import gpu_pool
 from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, gpus_per_node
-from megatron_eks.plan.jobs.layout import model_shape
+from megatron_eks.plan.jobs.layout import hardware, job_batch, job_layout, model_shape
 from megatron_eks.plan.storage import SCRATCH_MBPS_PER_TIB
-from megatron_eks.predict.duration import least_step_seconds, write_seconds
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
 from megatron_eks.predict.parameters import parameters
+from megatron_eks.predict.throughput import megatron_speed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from megatron_eks.config.cluster import ClusterConfig
     from megatron_eks.config.errors import Path
     from megatron_eks.config.job import MegatronRun
+    from megatron_eks.predict.throughput import Speed
 
-# Half of a GPU's peak is what the best published runs of Megatron reach.
-_BEST_MFU = 0.5
 _DAY_SECONDS = 24 * 3600
+_MEGA = 1e6
 
 
 def check_saving(
@@ -37,12 +38,13 @@ def check_saving(
 ) -> "Iterator[Finding]":
     """Yield checkpoints that come faster than they are written, or outlast a collective."""
     size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
-    seconds = write_seconds(size, _mb_s(cluster) * WRITE_EFFICIENCY)
-    between = job.checkpoint.interval * _step_seconds(job, model, instance)
+    seconds = size / _MEGA / (_mb_s(cluster) * WRITE_EFFICIENCY)
+    speed = _speed(job, model, instance)
+    between = job.checkpoint.interval * speed.step_seconds if speed else 0
     if 0 < between < seconds and job.checkpoint.interval < job.training.train_iters:
         found = (
             f"a checkpoint of {size / 1e9:.0f} GB takes about {_shown(seconds)} to write, and "
-            f"{job.checkpoint.interval} iterations may take {_shown(between)}"
+            f"{job.checkpoint.interval} iterations take about {_shown(between)}"
         )
         path: Path = ("checkpoint", "interval")
         remedy = "save less often: with async_save the run waits for the save before it"
@@ -64,12 +66,16 @@ def check_window(
     if pool is None or not isinstance(pool.capacity, CapacityBlock):
         return
     model, instance = model_shape(job.model), INSTANCES[pool.instance_type]
-    step = _step_seconds(job, model, instance)
+    speed = _speed(job, model, instance)
+    if speed is None:
+        return
+    step = speed.step_seconds
+    fastest = step * speed.tokens_per_second_per_gpu / speed.high
     left = ((pool.capacity.ends_at.date() - today).days + 1) * _DAY_SECONDS
-    if step * job.checkpoint.interval > left:
+    if fastest * job.checkpoint.interval > left:
         found = (
             f"the Capacity Block ends within {_shown(left)}, and {job.checkpoint.interval} "
-            f"iterations take {_shown(step * job.checkpoint.interval)} or more"
+            f"iterations take {_shown(fastest * job.checkpoint.interval)} or more"
         )
         path: Path = ("checkpoint", "interval")
         remedy = "save more often: nothing would be kept"
@@ -77,22 +83,18 @@ def check_window(
     elif step * job.training.train_iters > left:
         found = (
             f"the Capacity Block ends within {_shown(left)}, and {job.training.train_iters} "
-            f"iterations take {_shown(step * job.training.train_iters)} or more"
+            f"iterations take about {_shown(step * job.training.train_iters)}"
         )
         path = ("training", "train_iters")
         remedy = "plan the next block: the run goes on from its last checkpoint"
         yield Finding(Code.BLOCK_ENDS_FIRST, path, found, remedy, Level.WARNING)
 
 
-def _step_seconds(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") -> float:
-    """Return how long a step takes in the best case; 0 where the GPU's peak is unknown."""
-    gpu, training = instance.gpu, job.training
-    peak = gpu.tflops_fp8 if training.precision == "fp8" else gpu.tflops_bf16
-    if peak is None:
-        return 0
-    tokens = training.global_batch_size * training.sequence_length
-    gpus = job.nodes * gpus_per_node(job, instance)
-    return least_step_seconds(model, tokens, gpus, peak * _BEST_MFU)
+def _speed(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") -> "Speed | None":
+    """Return what is predicted of a layout that adds up; None where the GPU's peak is unknown."""
+    found = hardware(instance)
+    layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
+    return megatron_speed(model, layout, job_batch(job, layout), found) if found else None
 
 
 def _mb_s(cluster: "ClusterConfig") -> float:

@@ -4,12 +4,16 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.models import PRESETS, ModelShape
+from megatron_eks.config.job import MegatronJob
 from megatron_eks.plan.job import MIB
 from megatron_eks.predict.hardware import Hardware
 from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.memory import MemoryEstimate, estimate, tensor_capacity_bytes
+from megatron_eks.predict.states import megatron_fsdp, megatron_states, uses_graphs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.config.architecture import ModelSpec
     from megatron_eks.config.job import MegatronRun
@@ -47,6 +51,7 @@ def job_layout(job: "MegatronRun", processes: int) -> Layout:
         distributed_optimizer=parallelism.distributed_optimizer,
         expert=parallelism.expert,
         expert_tensor=parallelism.expert_tensor or parallelism.tensor,
+        fsdp=megatron_fsdp(_arguments(job)),
     )
 
 
@@ -61,6 +66,7 @@ def job_batch(job: "MegatronRun", layout: Layout) -> Batch:
         recompute_method=training.recompute_method,
         recompute_layers=training.recompute_layers or 1,
         fp8=training.precision == "fp8",
+        graphs=uses_graphs(_arguments(job)),
     )
 
 
@@ -68,7 +74,13 @@ def job_memory(
     job: "MegatronRun", model: ModelShape, layout: Layout, instance: "InstanceType"
 ) -> MemoryEstimate:
     """Estimate the memory of the job's ranks on its pool's GPUs."""
-    return estimate(model, layout, job_batch(job, layout), capacity_bytes(instance))
+    states, batch = megatron_states(_arguments(job)), job_batch(job, layout)
+    return estimate(model, layout, batch, capacity_bytes(instance), states)
+
+
+def _arguments(job: "MegatronRun") -> "Sequence[str]":
+    """Return Megatron's own arguments; a recipe of Megatron-Bridge takes none."""
+    return job.extra_args if isinstance(job, MegatronJob) else ()
 
 
 def hardware(instance: "InstanceType") -> Hardware | None:

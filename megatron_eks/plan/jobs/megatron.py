@@ -20,6 +20,8 @@ from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.throughput import megatron_speed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from megatron_eks.config.job import MegatronJob, MegatronRun
     from megatron_eks.plan.cluster import ClusterPlan
 
@@ -51,6 +53,11 @@ def plan(job: "MegatronJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
     return ranks(job, cluster, images, program, training=training)
 
 
+def epochs(tokens: int, corpus: int | None, split: "Sequence[float]") -> float | None:
+    """Return how often a run sees the training part of its corpus."""
+    return tokens / (corpus * split[0] / sum(split)) if corpus and split[0] else None
+
+
 def plan_training(job: "MegatronRun", cluster: "ClusterPlan") -> Training:
     """Return what a run makes of its model on the GPUs that it takes."""
     instance = cluster.pool(job.pool).instance
@@ -60,6 +67,7 @@ def plan_training(job: "MegatronRun", cluster: "ClusterPlan") -> Training:
     found = hardware(instance)
     speed = megatron_speed(model, layout, job_batch(job, layout), found) if found else None
     size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
+    tokens = training.train_iters * training.global_batch_size * training.sequence_length
     return Training(
         model=model,
         layout=layout,
@@ -67,5 +75,6 @@ def plan_training(job: "MegatronRun", cluster: "ClusterPlan") -> Training:
         speed=speed,
         goodput=job_goodput(job, cluster, layout.gpus, size, speed) if speed else None,
         checkpoint_bytes=size,
-        tokens=training.train_iters * training.global_batch_size * training.sequence_length,
+        tokens=tokens,
+        epochs=epochs(tokens, job.data.corpus_tokens, job.data.split),
     )

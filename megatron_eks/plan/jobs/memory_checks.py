@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.job import MegatronJob
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.layout import job_layout, job_memory
 from megatron_eks.plan.jobs.layout_checks import check_layout
@@ -92,21 +93,21 @@ def _breakdown(memory: "MemoryEstimate") -> str:
 
 
 def _smaller(job: "MegatronRun", instance: "InstanceType", model: "ModelShape") -> str:
-    """Name the single changes that would fit, cheapest in speed first."""
+    """Name the single changes that would fit, cheapest in speed first; or those that save most."""
     needed = _memory(job, model, instance).per_gpu_bytes
-    saving: list[str] = []
+    saving: list[tuple[int, str, bool]] = []
     for name, option in _options(job, instance, model):
         if any(True for _ in check_layout(option, model, instance)):
             continue
         memory = _memory(option, model, instance)
         if memory.per_gpu_bytes < needed:
-            less = f"{name} ({_gib(needed - memory.per_gpu_bytes)} less)"
-            saving.append(less if fits(memory) else f"{less[:-1]}, not enough)")
-    fitting = [each for each in saving if not each.endswith(", not enough)")]
+            saving.append((needed - memory.per_gpu_bytes, name, fits(memory)))
+    fitting = [f"{name} ({_gib(saved)} less)" for saved, name, enough in saving if enough]
     if fitting:
         return f"use {' or '.join(fitting[:3])}"
-    most = f": {', '.join(saving[:3])}" if saving else ""
-    return f"use more GPUs, a larger type, or pipeline stages{most}"
+    most = sorted(saving, reverse=True)[:3]
+    words = ", ".join(f"{name} ({_gib(saved)} less, not enough)" for saved, name, _ in most)
+    return f"use more GPUs, a larger type, or pipeline stages{f': {words}' if words else ''}"
 
 
 def _options(
@@ -124,6 +125,11 @@ def _options(
         changed = parallelism.model_copy(update={"expert": expert})
         yield f"parallelism.expert: {expert}", job.model_copy(update={"parallelism": changed})
         expert *= 2
+    if isinstance(job, MegatronJob) and parallelism.distributed_optimizer:
+        precise = "--use-precision-aware-optimizer"
+        if precise not in job.extra_args:
+            changed_args = {"extra_args": (*job.extra_args, precise)}
+            yield f"extra_args: [{precise}]", job.model_copy(update=changed_args)
     tensor = parallelism.tensor * 2
     while tensor <= instance.gpus:
         changed = parallelism.model_copy(update={"tensor": tensor, "sequence_parallel": True})

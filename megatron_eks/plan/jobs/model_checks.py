@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from megatron_eks.config.errors import Path
     from megatron_eks.config.job import TrainingJob
 
+# Of no meaning without multi_latent_attention.
+_LATENT = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
+
 
 def check_model(model: str | ModelSpec) -> "Iterator[Finding]":
     """Yield why a model has no shape."""
@@ -38,10 +41,20 @@ def check_meaning(model: str | ModelSpec) -> "Iterator[Finding]":
     if isinstance(model, str):
         return
     shape = model_shape(model)
-    if model.moe_router_topk is not None and shape.num_experts is None:
-        found, remedy = "there are no experts to choose from", "remove it, or set num_experts"
-        path: Path = ("model", "moe_router_topk")
-        yield Finding(Code.NO_MEANING, path, found, remedy)
+    given = model.model_dump(exclude_none=True)
+    for name in given:
+        if name.startswith("moe_") and shape.num_experts is None:
+            found, remedy = "there are no experts to choose from", "remove it, or set num_experts"
+            yield Finding(Code.NO_MEANING, ("model", name), found, remedy)
+        if name in _LATENT and not shape.multi_latent_attention:
+            found = "attention compresses nothing"
+            remedy = "remove it, or set multi_latent_attention: true"
+            yield Finding(Code.NO_MEANING, ("model", name), found, remedy)
+    often = shape.moe_layer_freq
+    if isinstance(often, tuple) and len(often) != shape.num_layers:
+        found = f"{len(often)} entries for {shape.num_layers} layers"
+        path: Path = ("model", "moe_layer_freq")
+        yield Finding(Code.LAYOUT_EXPERTS, path, found, "write one for each layer, or a number")
     if model.rotary_base is not None and shape.position_embedding_type != "rope":
         found = f"{shape.position_embedding_type} positions have no rotary base"
         remedy = "remove it, or set position_embedding_type: rope"

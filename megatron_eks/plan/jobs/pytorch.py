@@ -53,12 +53,14 @@ def fsdp_memory(job: "TorchRun", model: "ModelShape", instance: "InstanceType") 
     """Estimate the memory of a rank that holds a share of the model."""
     per_node = gpus_per_node(job, instance)
     shards = per_node if job.training.sharding == "hybrid" else per_node * job.nodes
-    return estimate_sharded(model, _batch(job), capacity_bytes(instance), shards=shards)
+    return estimate_sharded(
+        model, _batch(job), capacity_bytes(instance), shards=shards, loss="pieces"
+    )
 
 
 def ddp_memory(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> MemoryEstimate:
     """Estimate the memory of a rank that holds the whole model."""
-    return estimate_copied(model, _batch(job), capacity_bytes(instance))
+    return estimate_copied(model, _batch(job), capacity_bytes(instance), loss="pieces")
 
 
 def _batch(job: "TorchRun") -> Batch:
@@ -80,6 +82,8 @@ def _training(job: "TorchRun", cluster: "ClusterPlan", memory: MemoryEstimate) -
     found = hardware(instance)
     speed = fsdp_speed(model, layout, _batch(job), found) if found else None
     size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
+    tokens = training.max_steps * training.train_batch_size * gpus * training.sequence_length
+    corpus = job.data.corpus_tokens
     return Training(
         model=model,
         layout=layout,
@@ -87,7 +91,8 @@ def _training(job: "TorchRun", cluster: "ClusterPlan", memory: MemoryEstimate) -
         speed=speed,
         goodput=job_goodput(job, cluster, gpus, size, speed) if speed else None,
         checkpoint_bytes=size,
-        tokens=training.max_steps * training.train_batch_size * gpus * training.sequence_length,
+        tokens=tokens,
+        epochs=tokens / corpus if corpus else None,
     )
 
 

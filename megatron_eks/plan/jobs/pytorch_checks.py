@@ -134,6 +134,10 @@ def _model(job: "TorchRun", model: "ModelShape") -> "Iterator[Finding]":
     if model.num_experts is not None:
         found = "mixtures of experts need expert parallelism, which this kind does not have"
         yield Finding(Code.LAYOUT_EXPERTS, ("model",), found, "use kind: megatron")
+    if model.multi_latent_attention:
+        found = "this kind's programs have no latent attention"
+        path: Path = ("model", "multi_latent_attention")
+        yield Finding(Code.LAYOUT_HEADS, path, found, "use kind: megatron")
     if model.num_attention_heads % model.num_query_groups:
         found = (
             f"{model.num_query_groups} query groups do not divide "
@@ -169,7 +173,12 @@ def _smaller(
     ]
     if fitting:
         return f"use {' or '.join(fitting)}"
-    return "use kind: fsdp" if job.kind == "ddp" else "use more GPUs, or a larger type"
+    option = fsdp_memory(job, model, instance).per_gpu_bytes
+    if job.kind == "ddp":
+        return f"use kind: fsdp ({(needed - option) / GIB:.1f} less)"
+    more = job.model_copy(update={"nodes": 2 * job.nodes})
+    saved = (needed - memory(more, model, instance).per_gpu_bytes) / GIB
+    return f"use {2 * job.nodes} nodes ({saved:.1f} less), or a larger type"
 
 
 def _changed(job: "TorchRun", change: "dict[str, object]") -> "TorchRun":

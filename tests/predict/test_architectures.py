@@ -1,0 +1,152 @@
+"""Latent attention, shared experts and dense layers beside sparse ones, against model cards."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.predictions import HARDWARE
+from megatron_eks.catalog.models import PRESETS, ModelShape
+from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.memory import GIB, estimate
+from megatron_eks.predict.parameters import parameters
+from megatron_eks.predict.states import States, megatron_fsdp, megatron_states, uses_graphs
+from megatron_eks.predict.throughput import megatron_speed
+
+# Hugging Face `config.json` of deepseek-ai/DeepSeek-V2-Lite.
+LITE = ModelShape(
+    num_layers=27,
+    hidden_size=2048,
+    ffn_hidden_size=10944,
+    num_attention_heads=16,
+    num_query_groups=16,
+    kv_channels=128,
+    vocab_size=102400,
+    max_position_embeddings=163840,
+    num_experts=64,
+    moe_router_topk=6,
+    moe_ffn_hidden_size=1408,
+    moe_shared_expert_intermediate_size=2816,
+    moe_layer_freq=(0, *(1,) * 26),
+    multi_latent_attention=True,
+)
+# And of deepseek-ai/DeepSeek-V3, without its layer that predicts a second token.
+V3 = replace(
+    LITE,
+    num_layers=61,
+    hidden_size=7168,
+    ffn_hidden_size=18432,
+    num_attention_heads=128,
+    num_query_groups=128,
+    vocab_size=129280,
+    num_experts=256,
+    moe_router_topk=8,
+    moe_ffn_hidden_size=2048,
+    moe_shared_expert_intermediate_size=2048,
+    moe_layer_freq=(0, 0, 0, *(1,) * 58),
+    q_lora_rank=1536,
+)
+BATCH = Batch(1, 4096, 16, "none")
+LLAMA = PRESETS["llama-3.1-8b"]
+
+
+@pytest.mark.parametrize(("model", "billions"), [(LITE, 15.7), (V3, 671.0)])
+def test_parameters_are_those_of_the_model_cards(model, billions):
+    """DeepSeek's papers give 15.7 B (arXiv 2405.04434) and 671 B (arXiv 2412.19437)."""
+    assert parameters(model) / 1e9 == pytest.approx(billions, rel=0.003)
+
+
+def test_active_parameters_are_those_of_the_model_card():
+    """Of DeepSeek-V3 37 B work on a token."""
+    active = replace(V3, num_experts=V3.moe_router_topk)
+    assert parameters(active) / 1e9 == pytest.approx(37, rel=0.02)
+
+
+def test_stages_hold_the_layers_that_they_have():
+    """The stage with the dense layers has fewer parameters."""
+    first, second, *_ = estimate(V3, Layout(1, 61, 1, 64, expert=64), BATCH, 0).stages
+    assert first.parameters < second.parameters * 3
+    dense, sparse = (
+        estimate(replace(V3, moe_layer_freq=often), Layout(1, 1, 1, 64, expert=64), BATCH, 0)
+        for often in ((0,) * 61, (1,) * 61)
+    )
+    mixed = estimate(V3, Layout(1, 1, 1, 64, expert=64), BATCH, 0)
+    assert dense.per_gpu_bytes < mixed.per_gpu_bytes < sparse.per_gpu_bytes
+
+
+@given(
+    expert=st.sampled_from([1, 2, 4]),
+    expert_tensor=st.sampled_from([1, 2]),
+    recompute=st.sampled_from(["none", "full"]),
+)
+def test_more_ranks_for_experts_never_hold_more_of_them(expert, expert_tensor, recompute):
+    """Expert and expert tensor parallelism divide the same parameters."""
+    batch = replace(BATCH, recompute=recompute)
+
+    def held(layout):
+        stage = estimate(LITE, layout, batch, 0).stages[0]
+        return stage.parameters, stage.optimizer_bytes
+
+    base = held(Layout(2, 1, 1, 8, expert=expert, expert_tensor=expert_tensor))
+    for more in ({"expert": 2 * expert}, {"expert_tensor": 2 * expert_tensor}):
+        sizes = {"expert": expert, "expert_tensor": expert_tensor} | more
+        fewer = held(Layout(2, 1, 1, 8, **sizes))
+        assert fewer[0] < base[0]
+        assert fewer[1] <= base[1] * 1.001  # shares are rounded down
+
+
+@pytest.mark.parametrize(
+    ("arguments", "states"),
+    [
+        ((), States(4, 12)),
+        (("--grad-reduce-in-bf16",), States(2, 12)),
+        # 16 bits of the master weight are the bf16 weight itself.
+        (("--use-precision-aware-optimizer",), States(4, 10)),
+        (
+            (
+                *("--use-precision-aware-optimizer", "--main-grads-dtype", "bf16"),
+                *("--exp-avg-dtype=bf16", "--exp-avg-sq-dtype", "fp8"),
+            ),
+            States(2, 5),
+        ),
+    ],
+)
+def test_the_optimizer_keeps_what_megatron_was_told(arguments, states):
+    """By its own arguments, as `optimizer_config.py` takes them."""
+    assert megatron_states(arguments) == states
+
+
+def test_fsdp_inside_megatron_shards_everything():
+    """Two kinds: Megatron's needs its strategy said, PyTorch's keeps gradients twice."""
+    strategy = ("--data-parallel-sharding-strategy", "optim_grads_params")
+    assert megatron_fsdp(("--use-megatron-fsdp",)) is None
+    assert megatron_fsdp(("--use-megatron-fsdp", *strategy)) == "megatron"
+    assert megatron_fsdp(("--use-torch-fsdp2",)) == "torch"
+    layout = Layout(1, 1, 1, 64)
+    plain, own, torch = (
+        estimate(LLAMA, replace(layout, fsdp=kind), BATCH, 0).stages[0]
+        for kind in (None, "megatron", "torch")
+    )
+    share = parameters(LLAMA) / 64
+    assert plain.weights_bytes - own.weights_bytes > 40 * GIB
+    assert own.optimizer_bytes == plain.optimizer_bytes
+    assert torch.weights_bytes - own.weights_bytes == pytest.approx(2 * share, rel=0.01)
+
+
+def test_fsdp_inside_megatron_sends_more():
+    """It gathers the weights again for each microbatch."""
+    layout = Layout(1, 1, 1, 64)
+    plain, sharded = (
+        megatron_speed(LLAMA, replace(layout, fsdp=kind), BATCH, HARDWARE["a100"])
+        for kind in (None, "megatron")
+    )
+    assert sharded.communication_seconds > 4 * plain.communication_seconds
+    assert sharded.compute_seconds == plain.compute_seconds
+
+
+def test_graphs_are_found_among_megatrons_arguments():
+    """Its old name and its new one."""
+    assert uses_graphs(("--enable-cuda-graph",))
+    assert uses_graphs(("--cuda-graph-impl", "local"))
+    assert not uses_graphs(("--cuda-graph-impl=none", "--swiglu"))
