@@ -147,7 +147,7 @@ def _build(commands: "Commands[argparse.ArgumentParser]") -> None:
         "  meks build\n"
         "  meks build megatron --no-wait\n"
         "  meks build --test-level full --retries 2\n"
-        "  meks build --tag-strategy semantic   the version beside the hash of the content\n"
+        "  meks build --tag-strategy semantic   a tag with the version as well\n"
         "  meks build fsdp --local              with docker or podman on this machine\n",
     )
     parser.add_argument(
