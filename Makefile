@@ -88,7 +88,7 @@ lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade tak
 		--custom-compile-command "make lock" requirements.in -o requirements.txt
 	cd assets/images/megatron && $(CURDIR)/$(BIN)/uv pip compile --system-certs --quiet --generate-hashes $(LOCK) \
 		--python-version 3.12 --python-platform x86_64-manylinux_2_39 --only-binary :all: \
-		--overrides base-image.txt --custom-compile-command "make lock" requirements.in -o requirements.txt
+		--config-file uv.toml --custom-compile-command "make lock" requirements.in -o requirements.txt
 
 generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m megatron_eks.config.schema

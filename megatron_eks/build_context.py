@@ -68,6 +68,7 @@ def context_files(root: "Path", image: str) -> "list[Path]":
     found: list[Path] = []
     for folder in _folders(image):
         found.extend(_walk(root / folder))
+    found.extend(path for path in _kept(root / "images") if path.suffix == ".py")
     return sorted(found, key=lambda path: path.relative_to(root).as_posix())
 
 
@@ -78,7 +79,7 @@ def asset_excludes(image: str) -> tuple[str, ...]:
     depth, a later pattern wins, and `*` never matches a hidden name.
     """
     wanted = (pattern for folder in _folders(image) for pattern in _include(folder))
-    return ("*", *wanted, *_JUNK)
+    return ("*", *wanted, "!images/*.py", *_JUNK)
 
 
 def _folders(image: str) -> tuple[str, ...]:
@@ -93,14 +94,16 @@ def _include(folder: str) -> "Iterator[str]":
 
 
 def _walk(folder: "Path") -> "Iterator[Path]":
-    if not folder.is_dir():
-        return
-    for path in folder.iterdir():
-        if any(fnmatchcase(path.name, pattern) for pattern in _JUNK):
-            continue
+    for path in _kept(folder):
         if path.is_dir() and not path.is_symlink():
             yield from _walk(path)
         else:
+            yield path
+
+
+def _kept(folder: "Path") -> "Iterator[Path]":
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if not any(fnmatchcase(path.name, pattern) for pattern in _JUNK):
             yield path
 
 

@@ -10,6 +10,7 @@ from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
 from megatron_eks.catalog.pins import CODEBUILD_IMAGE
+from megatron_eks.plan.buildspec import REPORT_GROUP, buildspec
 from stacks.base import BaseStack, log_group
 from stacks.findings import acknowledge
 from stacks.policies import role, same_account, statement
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from megatron_eks.plan.images import ImageContext, ImagePlan, SourcePlan
     from stacks.policies import Statement
 
-_BUILDSPEC = "codebuild/buildspec.yml"
 # Where a checkout has what the asset consists of.
 _ASSETS = "assets"
 
@@ -55,6 +55,14 @@ _PULL_AND_PUSH = [
     "ecr:InitiateLayerUpload",
     "ecr:PutImage",
     "ecr:UploadLayerPart",
+]
+
+
+_REPORT = [
+    "codebuild:BatchPutTestCases",
+    "codebuild:CreateReport",
+    "codebuild:CreateReportGroup",
+    "codebuild:UpdateReport",
 ]
 
 
@@ -110,7 +118,8 @@ class ImageBuild(Construct):
         self._github = github
         self._asset = "" if github else self._make_asset(context)
         self._logs = log_group(self, "Logs", name=log_group_name, key=key)
-        self.project_name = self._make_project(project_name, self._make_role()).ref
+        service_role = self._make_role(project_name)
+        self.project_name = self._make_project(project_name, service_role).ref
         """What `aws codebuild start-build` takes."""
         self.image_uri = f"{self._repository.attr_repository_uri}:{image.tag}"
         """The image that the project builds from this source."""
@@ -183,13 +192,13 @@ class ImageBuild(Construct):
     def _source(self) -> codebuild.CfnProject.SourceProperty:
         if self._github is None:
             return codebuild.CfnProject.SourceProperty(
-                type="S3", location=self._asset, build_spec=_BUILDSPEC
+                type="S3", location=self._asset, build_spec=buildspec("")
             )
         return codebuild.CfnProject.SourceProperty(
             type="GITHUB",
             location=self._github.url,
             git_clone_depth=1,
-            build_spec=f"{_ASSETS}/{_BUILDSPEC}",
+            build_spec=buildspec(_ASSETS),
             # The role needs the connection before the webhook is made; it has it from the start,
             # because its permissions are part of it (aws-cdk#31726).
             auth=codebuild.CfnProject.SourceAuthProperty(
@@ -214,19 +223,25 @@ class ImageBuild(Construct):
             ],
         )
 
-    def _make_role(self) -> str:
+    def _make_role(self, project_name: str) -> str:
+        stack = cdk.Stack.of(self)
+        reports = f"report-group/{project_name}-{REPORT_GROUP}"
         made = role(
             self,
             "Role",
             description=f"Builds {self._image.repository}",
             service="codebuild.amazonaws.com",
-            condition=same_account(cdk.Stack.of(self).account),
+            condition=same_account(stack.account),
             statements=[
                 self._source_access(),
                 # The token is the account's; what it opens, the next statement says.
                 statement(["ecr:GetAuthorizationToken"], ["*"]),
                 statement(_PULL_AND_PUSH, [self._repository.attr_arn]),
                 statement(["logs:CreateLogStream", "logs:PutLogEvents"], [self._logs.attr_arn]),
+                statement(
+                    _REPORT,
+                    [f"arn:{cdk.Aws.PARTITION}:codebuild:{stack.region}:{stack.account}:{reports}"],
+                ),
                 # CodeBuild encrypts what it keeps of a build with the project's key.
                 statement(["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"], [self._key]),
             ],
@@ -244,6 +259,10 @@ class ImageBuild(Construct):
             "REPOSITORY_URI": self._repository.attr_repository_uri,
             "IMAGE_TAG": self._image.tag,
             "BUILD_ARGS": json.dumps(dict(self._image.build_args), sort_keys=True),
+            "TEST_LEVEL": self._image.test_level,
+            "TAG_STRATEGY": self._image.tag_strategy,
+            # The next build begins with the layers of the last one, on whatever machine.
+            "CACHE": "registry",
         }
         return codebuild.CfnProject(
             self,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.arguments.shared import Commands, cluster, command, output, today, yes
-from megatron_eks.plan.images import REPOSITORIES
+from megatron_eks.plan.images import LEVELS, REPOSITORIES, STRATEGIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,8 +143,12 @@ def _build(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser = command(
         commands,
         "build",
-        "Build container images on AWS, and write their digests to outputs.json.",
-        "  meks build\n  meks build megatron --no-wait\n",
+        "Build, test and push container images; write their digests to outputs.json.",
+        "  meks build\n"
+        "  meks build megatron --no-wait\n"
+        "  meks build --test-level full --retries 2\n"
+        "  meks build --tag-strategy semantic   a tag with the version as well\n"
+        "  meks build fsdp --local              with docker or podman on this machine\n",
     )
     parser.add_argument(
         "images",
@@ -153,13 +157,34 @@ def _build(commands: "Commands[argparse.ArgumentParser]") -> None:
         metavar="IMAGE",
         help=f"{' or '.join(REPOSITORIES)}; default: both",
     )
-    parser.add_argument("--no-wait", action="store_true", help="start, and come back at once")
+    parser.add_argument(
+        "--test-level", choices=LEVELS, help="what images must pass; default: the cluster file's"
+    )
+    parser.add_argument(
+        "--tag-strategy",
+        choices=STRATEGIES,
+        help="the tag beside that of the content; default: the cluster file's",
+    )
+    parser.add_argument(
+        "--retries",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="starts again after failures that may pass, of a registry or a machine; default: 0",
+    )
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--no-wait", action="store_true", help="start, and come back at once")
+    place.add_argument("--local", action="store_true", help="docker or podman on this machine")
     cluster(parser)
 
     def run(given: argparse.Namespace) -> int:
-        from megatron_eks.ops.aws import build  # noqa: PLC0415 -- boto3
+        from megatron_eks.ops.aws import build, local_build  # noqa: PLC0415 -- boto3
 
-        return on_aws(given, lambda tools: build.run(given.images, tools, wait=not given.no_wait))
+        wishes = build.Wishes(given.test_level, given.tag_strategy, given.retries)
+        if given.local:
+            return on_aws(given, lambda tools: local_build.run(given.images, tools, wishes))
+        wait = not given.no_wait
+        return on_aws(given, lambda tools: build.run(given.images, tools, wait=wait, wishes=wishes))
 
     parser.set_defaults(run=run)
 

@@ -132,22 +132,66 @@ BASTION_INSTANCE_TYPE = "t3.micro"
 CODEBUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:6.0"
 
 # What the training images are made of; the ARG defaults of assets/images/*/Dockerfile repeat these,
-# and a test compares them. The base is the one of Megatron-LM's own docker/Dockerfile.ci.dev at
-# core_v0.19.0 (read 2026-11); python packages are in assets/images/megatron/requirements.txt.
+# and a test compares them. Decision 43 has the evidence that upstream runs the sets together; the
+# gate in the build (assets/images/gate.py) compares them with the combinations known not to work.
+#
+# NVIDIA's image for Megatron: Megatron core 0.19.1, Bridge 0.6.1, and everything they are compiled
+# against. Two public projects that train with it name this digest (read 2026-11).
 MEGATRON_BASE_IMAGE = (
-    "nvcr.io/nvidia/pytorch:26.06-py3"
-    "@sha256:43c018d6a12963f1a1bad85ef8574b5c2a978eec2be0ebcacfb87f69e0d210e1"
+    "nvcr.io/nvidia/nemo:26.08.01"
+    "@sha256:fdd6e9c7929b76c8624ddfea939dda345beaf67695d9c3994994c18f9e79b9bf"
 )
 # The newest release of AWS's own PyTorch image: torch 2.13, EFA 1.49 (aws/deep-learning-containers,
 # .github/config/image/pytorch/2.13-ec2-cuda.yml, read 2026-11); no digest of it is published.
 FSDP_BASE_IMAGE = "public.ecr.aws/deep-learning-containers/pytorch:2.13-cu133-amzn2023"
 
-# Checkout for pretrain_gpt.py, and the package that its megatron.core and megatron.training come
-# from: PyPI has the later patch release, upstream's tags were read up to core_v0.19.0.
+# Checkout for pretrain_gpt.py, and the packages that megatron.core, megatron.training and
+# megatron.bridge come from: PyPI has the later patch releases of what the base image holds;
+# upstream's tags were read up to core_v0.19.0.
 MEGATRON_LM_TAG = "core_v0.19.0"
 MEGATRON_LM_COMMIT = "5be9626709af2722333bf54797c954c09edeada3"
 MEGATRON_CORE_VERSION = "0.19.2"
+MEGATRON_BRIDGE_VERSION = "0.6.2"
 
 # As in the FSDP base image; the checksum is the one that ai-dynamo/dynamo's builds check.
 EFA_INSTALLER_VERSION = "1.49.0"
 EFA_INSTALLER_SHA256 = "cf2e9281a2328a243c76f911a490faed43ca0fecfe4733c25e34b2e92a32c309"
+
+# The oldest NVIDIA driver in an EKS AMI release that this project names (awslabs/amazon-eks-ami;
+# newer releases have 595): what the images' CUDA has to run on.
+NODE_DRIVER_VERSION = "580.159.03"
+
+_EFA_STACK = {
+    # The installer says what it brings in /opt/amazon/efa_installed_packages; libfabric and
+    # rdma-core as ai-dynamo/dynamo records them, the plugin as aws/deep-learning-containers#6668.
+    "efa_installer": EFA_INSTALLER_VERSION,
+    "aws_ofi_nccl": "1.20.0",
+    "libfabric": "2.4.0amzn5.0",
+    "rdma_core": "63.0",
+    "driver": NODE_DRIVER_VERSION,
+}
+IMAGE_VERSIONS: "dict[str, Mapping[str, str]]" = {
+    # torch, CUDA, Transformer Engine and NCCL as awslabs/awsome-distributed-ai read them in the
+    # base image (examples/training/megatron-bridge, README of its DeepEP v2 image, 2026-09).
+    "megatron": {
+        "python": "3.12.3",
+        "torch": "2.13.0a0+8145d630e8",
+        "cuda": "13.3",
+        "nccl": "2.30.5",
+        "transformer_engine": "2.17.1",
+        "transformers": "5.12.1",
+        "nvidia_resiliency_ext": "0.6.0",
+        "megatron_core": MEGATRON_CORE_VERSION,
+        "megatron_bridge": MEGATRON_BRIDGE_VERSION,
+        **_EFA_STACK,
+    },
+    # As in the base image's own list (docs/pytorch/changelog of aws/deep-learning-containers).
+    "fsdp": {
+        "python": "3.12",
+        "torch": "2.13.0",
+        "cuda": "13.3",
+        "nccl": "2.30.7",
+        **_EFA_STACK,
+    },
+}
+"""What each image is expected to hold; the gate prints what it does hold."""

@@ -202,7 +202,9 @@ class ImageBuild(Model):
     """How one container image is built."""
 
     test_level: Literal["quick", "standard", "full"] = "standard"
+    """What an image must pass before it is pushed; docs/images.md has what each runs."""
     tag_strategy: Literal["auto", "semantic", "git-sha", "latest"] = "auto"
+    """The tag beside the hash of the content, which jobs use: none, the version, the commit."""
     build_args: dict[str, str] = Field(default_factory=dict)
     """Arguments of the Dockerfile; they are part of the image's tag."""
 

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
 # A path, and the values that are rendered today. "*" stands for every entry of a list.
 _CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
-    (("images", "megatron", "test_level"), ("standard",)),
-    (("images", "megatron", "tag_strategy"), ("auto",)),
-    (("images", "fsdp", "test_level"), ("standard",)),
-    (("images", "fsdp", "tag_strategy"), ("auto",)),
     (("platform", "kueue"), (False,)),
     (("platform", "trainer_v2"), (False,)),
     (("observability", "enabled"), (False,)),

@@ -1,7 +1,7 @@
 """The plan of the container images: where they are kept, and what they are built from."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from megatron_eks.config.cluster import GithubSource
 
@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from megatron_eks.config.cluster import ClusterConfig
+
+TestLevel = Literal["quick", "standard", "full"]
+TagStrategy = Literal["auto", "semantic", "git-sha", "latest"]
+LEVELS: tuple[TestLevel, ...] = get_args(TestLevel)
+STRATEGIES: tuple[TagStrategy, ...] = get_args(TagStrategy)
 
 REPOSITORIES: dict[Literal["megatron", "fsdp"], str] = {
     "megatron": "megatron-training",
@@ -35,6 +40,9 @@ class ImagePlan:
     tag: str
     """Hash of the build context, its arguments and pins."""
     build_args: "Mapping[str, str]"
+    test_level: TestLevel
+    tag_strategy: TagStrategy
+    """What tag an image gets beside that of its content."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,8 @@ def plan_images(config: "ClusterConfig", image_tags: "Mapping[str, str]") -> tup
             repository=f"{config.images.prefix}{repository}",
             tag=image_tags[name],
             build_args=getattr(config.images, name).build_args,
+            test_level=getattr(config.images, name).test_level,
+            tag_strategy=getattr(config.images, name).tag_strategy,
         )
         for name, repository in REPOSITORIES.items()
     )

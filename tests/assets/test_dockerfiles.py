@@ -2,6 +2,8 @@
 
 import re
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -25,8 +27,12 @@ ARGUMENTS = {
         "EFA_INSTALLER_SHA256": pins.EFA_INSTALLER_SHA256,
         "MEGATRON_LM_TAG": pins.MEGATRON_LM_TAG,
         "MEGATRON_LM_COMMIT": pins.MEGATRON_LM_COMMIT,
+        "NODE_DRIVER_VERSION": pins.NODE_DRIVER_VERSION,
     },
-    "fsdp": {"BASE_IMAGE": pins.FSDP_BASE_IMAGE},
+    "fsdp": {
+        "BASE_IMAGE": pins.FSDP_BASE_IMAGE,
+        "NODE_DRIVER_VERSION": pins.NODE_DRIVER_VERSION,
+    },
 }
 # What every Docker engine's own frontend knows; others need one from a registry.
 KNOWN = {"ARG", "FROM", "SHELL", "RUN", "ENV", "COPY", "WORKDIR", "USER", "LABEL"}
@@ -99,6 +105,8 @@ def test_copies_exist_in_the_build_context(image, instructions):
         assert any(path.match(source) for path in files), source
         targets[source] = target
     assert targets["programs/*.py"] == f"{PROGRAMS}/"
+    # The gate looks for the programs beside its own folder.
+    assert targets["images/*.py"] == f"{Path(PROGRAMS).parent}/images/"
 
 
 def test_shell_is_strict_and_commands_parse(instructions):
@@ -124,7 +132,7 @@ def megatron_runs() -> str:
 @pytest.mark.parametrize(
     ("check", "use"),
     [
-        ("sha256sum --check --strict -", "tar -xzf"),
+        ("sha256sum --check --strict -", "tar --extract"),
         ('= "${MEGATRON_LM_COMMIT}"', 'cp "${MEGATRON_LM}/'),
         ("--require-hashes", "make -C"),
     ],
@@ -137,11 +145,30 @@ def test_downloads_are_checked_before_use(check, use):
 
 def test_compiled_helpers_are_checked_as_the_pods_user():
     """Megatron runs make at every start, and a pod's user may write nothing there."""
-    found = read_dockerfile(MEGATRON / "Dockerfile")
+    last = last_command("megatron")
+    assert "/megatron/core/datasets --question" in last
+    assert "test -r pretrain_gpt.py" in last
+
+
+def last_command(image: str) -> str:
+    """Return the command that runs after everything else, as the pods' user."""
+    found = read_dockerfile(ASSETS / "images" / image / "Dockerfile")
     user = next(place for place, entry in enumerate(found) if entry.name == "USER")
     (last,) = rests(found[user:], "RUN")
-    assert "/megatron/core/datasets --question" in last
-    assert 'ctypes.CDLL("libnccl-net-ofi.so")' in last
+    return last
+
+
+def test_the_gate_ends_the_build(image):
+    """It sees what the pods' user will see, and the driver that the nodes have."""
+    last = last_command(image)
+    assert last.startswith(f"python3 /opt/megatron-eks/images/gate.py --image {image} ")
+    assert '--driver "${NODE_DRIVER_VERSION}"' in last
+    assert "||" not in last
+
+
+def test_the_gate_compares_the_installer_with_the_argument():
+    """Another EFA that the base image left behind would show here."""
+    assert '--expect "efa_installer=${EFA_INSTALLER_VERSION}"' in last_command("megatron")
 
 
 def test_plugin_directory_is_on_the_loader_path():
@@ -163,22 +190,43 @@ def test_python_packages_are_locked(image):
     assert "--require-hashes" in install
 
 
-def test_megatron_core_is_the_pinned_one():
-    """What the image holds is what the plan and the tests were made for."""
+def megatron_lock() -> dict[str, str]:
+    """Return the packages of the Megatron image."""
     lock = (MEGATRON / "requirements.txt").read_text()
-    locked = re.findall(r"^(\S+)==(\S+)", lock, re.MULTILINE)
-    assert ("megatron-core", pins.MEGATRON_CORE_VERSION) in locked
+    return dict(re.findall(r"^(\S+)==(\S+)", lock, re.MULTILINE))
+
+
+def test_megatron_is_the_pinned_one():
+    """What the image holds is what the plan and the tests were made for."""
+    locked = megatron_lock()
+    assert locked["megatron-core"] == pins.MEGATRON_CORE_VERSION
+    assert locked["megatron-bridge"] == pins.MEGATRON_BRIDGE_VERSION
     asked = (MEGATRON / "requirements.in").read_text()
-    assert set(re.findall(r"^([a-z-]+)==(\S+)", asked, re.MULTILINE)) <= set(locked)
+    assert set(re.findall(r"^([a-z0-9-]+)==(\S+)", asked, re.MULTILINE)) <= set(locked.items())
 
 
 def test_base_image_keeps_its_own_builds():
-    """The lock brings nothing that is compiled against the base image's CUDA or NumPy."""
-    lock = (MEGATRON / "requirements.txt").read_text()
-    overrides = (MEGATRON / "base-image.txt").read_text()
-    never = set(re.findall(r"^(\S+) ; sys_platform == \"never\"$", overrides, re.MULTILINE))
-    assert {"torch", "numpy", "protobuf"} <= never
-    assert not never & set(re.findall(r"^(\S+)==", lock, re.MULTILINE))
+    """The lock brings nothing that is compiled against the base image's CUDA, torch or NumPy."""
+    settings = tomllib.loads((MEGATRON / "uv.toml").read_text())
+    known = {each["name"]: each for each in settings["dependency-metadata"]}
+    assert {"megatron-core", "megatron-bridge"} <= known.keys()
+    locked = megatron_lock()
+    for name, each in known.items():
+        assert (each["version"], each["requires-dist"]) == (locked[name], [])
+    theirs = {"torch", "numpy", "protobuf", "transformers", "transformer-engine", "triton"}
+    assert not theirs & locked.keys()
+
+
+def test_hadolint_finds_nothing(image):
+    """The linter's own findings, none of them ignored without a reason in the file."""
+    path = ASSETS / "images" / image / "Dockerfile"
+    linter = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run(  # noqa: S603 -- the linter of requirements-dev.txt
+        [linter, "--no-color", str(path)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    ignored = re.findall(r"# hadolint ignore=(\S+)", path.read_text())
+    assert ignored == {"megatron": ["DL3008"], "fsdp": []}[image]
 
 
 def test_reader_reads_as_docker_does(tmp_path):

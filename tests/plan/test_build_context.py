@@ -18,11 +18,14 @@ ASSETS = Path(__file__).parents[2] / "assets"
 CONTEXT = {
     "images/megatron/Dockerfile": b"FROM a@sha256:b\n",
     "images/megatron/patches/one.patch": b"+",
+    "images/gate.py": b"print()\n",
     "programs/train_megatron.py": b"print()\n",
-    "codebuild/buildspec.yml": b"version: 0.2\n",
+    "codebuild/build_image.py": b"print()\n",
 }
 OTHERS = {
     "images/fsdp/Dockerfile": b"FROM c\n",
+    "images/fsdp/gate.py": b"",
+    "images/notes.md": b"",
     "dashboards/gpu.json": b"{}",
     "README.md": b"# Assets\n",
 }

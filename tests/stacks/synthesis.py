@@ -102,9 +102,9 @@ def synthesise(cluster: Json, sources: Path, outdir: Path, jobs: Sequence[AnyJob
 
 
 def write_sources(directory: Path) -> Path:
-    """Write what images are built from: a buildspec, and something that nobody wants in it."""
+    """Write what images are built from: the build's program, and something that nobody wants."""
     (directory / "codebuild").mkdir(parents=True)
-    (directory / "codebuild" / "buildspec.yml").write_text("version: 0.2\n")
+    (directory / "codebuild" / "build_image.py").write_text("print()\n")
     (directory / "left_over.pyc").write_text("")
     return directory
 

@@ -21,7 +21,7 @@ def test_source_is_the_branch_through_the_connection(images):
         source = project["Source"]
         assert source["Type"] == "GITHUB"
         assert source["Location"] == "https://github.com/example/megatron-eks.git"
-        assert source["BuildSpec"] == "assets/codebuild/buildspec.yml"
+        assert "python3 assets/codebuild/build_image.py check" in source["BuildSpec"]
         assert source["Auth"] == {"Type": "CODECONNECTIONS", "Resource": CONNECTION}
 
 

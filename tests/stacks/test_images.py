@@ -4,7 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
+import yaml
 
+from megatron_eks.plan.buildspec import PROGRAM
 from tests.stacks.synthesis import ROOT, TAGS, Assembly, app_of
 
 NAMES = {"Megatron": "megatron", "Fsdp": "fsdp"}
@@ -73,7 +75,21 @@ def test_the_build_gets_what_the_buildspec_reads(images, title, name):
         "REPOSITORY_URI": {"Fn::GetAtt": [repository, "RepositoryUri"]},
         "IMAGE_TAG": TAGS[name],
         "BUILD_ARGS": "{}",
+        "TEST_LEVEL": "standard",
+        "TAG_STRATEGY": "auto",
+        "CACHE": "registry",
     }
+
+
+def test_level_and_tag_of_the_file_reach_the_build(changed):
+    """Each image has its own."""
+    wanted = {"test_level": "full", "tag_strategy": "latest"}
+    images = changed(lambda cluster: cluster.update(images={"fsdp": wanted})).template("Images")
+    projects = {title: find(images, "AWS::CodeBuild::Project", title)[1] for title in NAMES}
+    found = {title: environment(project) for title, project in projects.items()}
+    keys = ("TEST_LEVEL", "TAG_STRATEGY")
+    assert [found["Fsdp"][key] for key in keys] == ["full", "latest"]
+    assert [found["Megatron"][key] for key in keys] == ["standard", "auto"]
 
 
 def test_build_arguments_of_the_file_reach_the_build(changed):
@@ -114,14 +130,28 @@ def test_the_source_is_this_checkout(assembly, images, title):
     ]
     assert asset["source"]["packaging"] == "zip"
     staged = assembly.directory / asset["source"]["path"]
-    assert (staged / source["BuildSpec"]).is_file()
+    assert (staged / PROGRAM).is_file()
     assert not (staged / "left_over.pyc").exists()
 
 
-def test_the_buildspec_stands_where_the_projects_expect_it(images):
+@pytest.mark.parametrize("title", NAMES)
+def test_the_phases_run_the_program_that_the_source_brings(images, title):
     """A wrong path fails only after the source was uploaded and a machine rented."""
+    _, project = find(images, "AWS::CodeBuild::Project", title)
+    spec = json.loads(project["Source"]["BuildSpec"])
+    commands = [command for phase in spec["phases"].values() for command in phase["commands"]]
+    steps = [command.removeprefix(f"python3 {PROGRAM} ") for command in commands]
+    assert steps == ["check", "login", "build", "test", "push"]
+    assert (ROOT / "assets" / PROGRAM).is_file()
+
+
+def test_the_buildspec_is_what_codebuild_takes(images):
+    """Version, phases and reports by AWS's names; JSON is YAML."""
     for project in images.properties("AWS::CodeBuild::Project"):
-        assert (ROOT / "assets" / project["Source"]["BuildSpec"]).is_file()
+        spec = yaml.safe_load(project["Source"]["BuildSpec"])
+        assert spec["version"] == 0.2
+        assert list(spec["phases"]) == ["pre_build", "build", "post_build"]
+        assert spec["reports"]["selftest"]["file-format"] == "JUNITXML"
 
 
 def test_a_new_tag_is_a_new_source_and_touches_no_other_image(sources, tmp_path, assembly):
@@ -143,6 +173,7 @@ def test_a_build_may_do_exactly_this(images, title):
     _, project = find(images, "AWS::CodeBuild::Project", title)
     assert project["ServiceRole"] == {"Fn::GetAtt": [name, "Arn"]}
     [policy] = role["Policies"]
+    reports = {"codebuild:CreateReport", "codebuild:CreateReportGroup"}
     allowed = {
         action: statement["Resource"]
         for statement in policy["PolicyDocument"]["Statement"]
@@ -153,6 +184,10 @@ def test_a_build_may_do_exactly_this(images, title):
     location = project["Source"]["Location"]["Fn::Join"][1]
     assert source["Fn::Join"][1][-2:] == location
     assert allowed.pop("ecr:GetAuthorizationToken") == ["*"]
+    assert reports <= allowed.keys()
+    for action in [action for action in allowed if action.startswith("codebuild:")]:
+        [resource] = allowed.pop(action)
+        assert resource["Fn::Join"][1][-1].endswith(f":report-group/{project['Name']}-selftest")
     for action, resources in allowed.items():
         service = action.split(":")[0]
         owner = {"ecr": repository, "logs": logs, "kms": "Key"}[service]

@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import outputs
+from megatron_eks.ops.aws.build_causes import cause_of
+from megatron_eks.ops.aws.build_source import project_version, revision
 from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.endings import FAILED, INTERRUPTED, NOT_FOUND
 from megatron_eks.ops.failure import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from megatron_eks.ops.aws.tools import Tools
     from megatron_eks.plan.images import ImagePlan
@@ -26,8 +28,12 @@ _LOG_PAGE = 1000
 _REMEDIES = {
     "PROVISIONING": "CodeBuild got no machine: look at the quota of concurrent builds",
     "DOWNLOAD_SOURCE": "the source is gone from the CDK's bucket: run meks deploy Images",
+    "PRE_BUILD": "look at the lines above",
     "BUILD": "correct it, run meks deploy Images, then meks build again",
+    "POST_BUILD": "run meks build again: what was pushed stays, the rest follows",
 }
+# For reasons of CodeBuild's own, so that another try may go better.
+_PASSING_PHASES = {"QUEUED", "PROVISIONING", "SUBMITTED"}
 _OTHERWISE = "run meks build again; if it fails again, look at the build in the console"
 
 
@@ -45,15 +51,39 @@ class _Build:
     log_stream: str
 
 
-def run(images: "Sequence[str]", tools: "Tools", *, wait: bool = True) -> int:
+@dataclass(frozen=True)
+class Wishes:
+    """What a command asks of its builds, in place of what the cluster file says."""
+
+    test_level: str | None = None
+    tag_strategy: str | None = None
+    retries: int = 0
+    """How often a build is started again that failed for a reason that may pass."""
+
+    def variables(self, image: "ImagePlan") -> dict[str, str]:
+        """Return the variables that a build of an image gets beside the project's own."""
+        chosen = {"TEST_LEVEL": self.test_level, "TAG_STRATEGY": self.tag_strategy}
+        found = {name: value for name, value in chosen.items() if value is not None}
+        strategy = self.tag_strategy or image.tag_strategy
+        if strategy == "semantic":
+            found["PROJECT_VERSION"] = project_version()
+        elif strategy == "git-sha":
+            found["SOURCE_REVISION"] = revision()
+        return found
+
+
+def run(
+    images: "Sequence[str]", tools: "Tools", *, wait: bool = True, wishes: Wishes | None = None
+) -> int:
     """Build the named images, or all; raise Failure with the last lines of a failed build."""
-    plan = tools.plan
+    plan, wishes = tools.plan, wishes or Wishes()
     stack = tools.stacks.find(plan.stack("Images"))
     if stack is None or not stack.made:
         found = f"{plan.name} has no repositories and build projects yet"
         raise Failure(Code.NOT_DEPLOYED, found, "run: meks deploy Images", exit_code=NOT_FOUND)
     chosen = [image for image in plan.images if not images or image.name in images]
     ecr = tools.aws.client("ecr")
+    builds = Builds(tools)
     started = []
     for image in chosen:
         uri = stack.outputs[f"{image.name.capitalize()}Image"]
@@ -62,23 +92,32 @@ def run(images: "Sequence[str]", tools: "Tools", *, wait: bool = True) -> int:
                 f"note: this checkout makes {image.repository}:{image.tag}, and what is built is "
                 f"the deployed {uri.rpartition(':')[2]}; meks deploy Images brings the new one"
             )
-        if outputs.digest_of(uri, ecr) is not None:
+        strategy = wishes.tag_strategy or image.tag_strategy
+        # Another strategy than auto has a tag to add to what is built already.
+        if strategy == "auto" and outputs.digest_of(uri, ecr) is not None:
             tools.console.say(f"{image.name}: built already")
             continue
         project = stack.outputs[f"{image.name.capitalize()}BuildProject"]
-        started.append((image, Builds(tools).start(project)))
+        variables = wishes.variables(image)
+        started.append((image, project, variables, builds.start(project, variables)))
     if started and not wait:
         tools.console.say("building; when it is done: meks outputs")
         return 0
     try:
         failures = [
             failure
-            for image, build in started
-            if (failure := Builds(tools).follow(image, build)) is not None
+            for image, project, variables, build in started
+            if (failure := builds.see_through(image, project, variables, build, wishes.retries))
+            is not None
         ]
     except KeyboardInterrupt:
         tools.console.say("\nthe build goes on; `meks build` follows it again")
         return INTERRUPTED
+    return ended(tools, failures)
+
+
+def ended(tools: "Tools", failures: "Sequence[Failure]") -> int:
+    """Record the digests of what was built, say what failed, and return the exit code."""
     path = outputs.record(tools)
     for failure in failures:
         tools.console.say(str(failure))
@@ -86,6 +125,15 @@ def run(images: "Sequence[str]", tools: "Tools", *, wait: bool = True) -> int:
         return FAILED
     tools.console.say(f"wrote the digests to {path}; next: {outputs.next_step(path)}")
     return 0
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A build that failed."""
+
+    failure: Failure
+    passes: bool
+    """Another try may go better."""
 
 
 class Builds:
@@ -96,18 +144,39 @@ class Builds:
         self._codebuild = tools.aws.client("codebuild")
         self._logs = tools.aws.client("logs")
 
-    def start(self, project: str) -> str:
+    def start(self, project: str, variables: "Mapping[str, str]") -> str:
         """Start a build and return its id; one that is under way is taken instead."""
         newest = self._codebuild.list_builds_for_project(projectName=project).get("ids", [])[:5]
         for running in self._describe(newest) if newest else ():
             if running.status == "IN_PROGRESS":
                 self._console.say(f"{project}: following build {running.number}, under way")
                 return running.id
-        build = self._codebuild.start_build(projectName=project)["build"]
+        overrides = [{"name": name, "value": value} for name, value in variables.items()]
+        more = {"environmentVariablesOverride": overrides} if overrides else {}
+        build = self._codebuild.start_build(projectName=project, **more)["build"]
         self._console.say(f"{project}: build {build.get('buildNumber', '')} started")
         return str(build["id"])
 
-    def follow(self, image: "ImagePlan", build_id: str) -> Failure | None:
+    def see_through(
+        self,
+        image: "ImagePlan",
+        project: str,
+        variables: "Mapping[str, str]",
+        build_id: str,
+        retries: int,
+    ) -> Failure | None:
+        """Follow a build, and start it again where that may help; return why the last failed."""
+        for left in range(retries, -1, -1):
+            failed = self.follow(image, build_id)
+            if failed is None:
+                return None
+            if not left or not failed.passes:
+                return failed.failure
+            self._console.say(f"{failed.failure}; trying again, {left} tries are left")
+            build_id = self.start(project, variables)
+        raise AssertionError
+
+    def follow(self, image: "ImagePlan", build_id: str) -> _Ended | None:
         """Tell how a build goes until it ends; return why it failed."""
         said: set[str] = set()
         token = ""
@@ -127,7 +196,8 @@ class Builds:
                 break
             if (self._console.clock.now() - began).total_seconds() > _LIMIT_SECONDS:
                 found = f"build {build.number} of {image.name} does not end"
-                return Failure(Code.WAITED_TOO_LONG, found, "look at it in the CodeBuild console")
+                remedy = "look at it in the CodeBuild console"
+                return _Ended(Failure(Code.WAITED_TOO_LONG, found, remedy), passes=False)
             self._console.clock.sleep(_POLL_SECONDS)
         took = duration((self._console.clock.now() - began).total_seconds())
         self._console.say(f"{image.name}: {build.status} after {took}")
@@ -184,17 +254,19 @@ class Builds:
             token = page["nextForwardToken"]
 
 
-def _failure(image: "ImagePlan", build: _Build, tail: "Sequence[str]") -> Failure:
+def _failure(image: "ImagePlan", build: _Build, tail: "Sequence[str]") -> _Ended:
     phases = [phase for phase in build.phases if phase[1] not in {"", "SUCCEEDED"}]
     name, status, message = phases[0] if phases else (build.phase, build.status, "")
+    cause = cause_of([*tail, message])
     last = " | ".join(line for line in tail[-3:] if line)
-    found = f"{name} {status}: {message or last or 'CodeBuild says no more'}"
-    return Failure(
+    said = message or last or "CodeBuild says no more"
+    failure = Failure(
         Code.BUILD_FAILED,
-        found,
-        _REMEDIES.get(name, _OTHERWISE),
+        f"{name} {status}: {cause.found if cause else said}",
+        cause.remedy if cause else _REMEDIES.get(name, _OTHERWISE),
         where=f"build {build.number} of {image.name}",
     )
+    return _Ended(failure, name in _PASSING_PHASES or (cause is not None and cause.passes))
 
 
 def _plain(line: str) -> str:

@@ -1,126 +1,13 @@
 """`meks build` follows CodeBuild, and records a digest only of what was built."""
 
 import json
-from datetime import UTC, datetime
 
-import boto3
 import pytest
-from botocore.stub import ANY, Stubber
 
 from megatron_eks.ops.aws import build
 from megatron_eks.ops.failure import Failure
-from tests.ops.aws.fakes import ACCOUNT, NOBODY, Clients, clock_of, console, project_in, said, tools
-
-REGISTRY = f"{ACCOUNT}.dkr.ecr.us-east-2.amazonaws.com"
-DIGEST = "sha256:" + "a" * 64
-GROUP = "/megatron-eks/techpulse/build/megatron"
-
-
-class Aws:
-    """Stubbed services in which every request is expected, in its order."""
-
-    def __init__(self) -> None:
-        self.clients = {
-            name: boto3.client(name, region_name="us-east-2", **NOBODY)
-            for name in ("cloudformation", "codebuild", "ecr", "logs")
-        }
-        self.stubs = {name: Stubber(client) for name, client in self.clients.items()}
-        for stub in self.stubs.values():
-            stub.activate()
-
-    def stacks(self, *, times=1):
-        """Expect that the stack of images is asked for, alone or with the others."""
-        for _ in range(times):
-            self.stubs["cloudformation"].add_response(
-                "describe_stacks", {"Stacks": [images_stack()]}, {"StackName": "techpulse-Images"}
-            )
-
-    def all_stacks(self):
-        """Expect the question for every stack, of which one exists."""
-        for part in ("Network", "Storage"):
-            self.stubs["cloudformation"].add_client_error(
-                "describe_stacks",
-                "ValidationError",
-                f"Stack with id techpulse-{part} does not exist",
-            )
-        self.stacks()
-        self.stubs["cloudformation"].add_client_error(
-            "describe_stacks", "ValidationError", "Stack with id techpulse-Cluster does not exist"
-        )
-
-    def image(self, digest=None):
-        """Expect that ECR is asked for an image."""
-        if digest is None:
-            self.stubs["ecr"].add_client_error("describe_images", "ImageNotFoundException")
-        else:
-            details = {"imageDetails": [{"imageDigest": digest}]}
-            self.stubs["ecr"].add_response("describe_images", details)
-
-    def build(self, status, *phases, log=True):
-        """Expect that CodeBuild is asked how a build goes."""
-        now = datetime(2026, 11, 21, tzinfo=UTC)
-        self.stubs["codebuild"].add_response(
-            "batch_get_builds",
-            {
-                "builds": [
-                    {
-                        "id": "techpulse-megatron:1",
-                        "buildNumber": 7,
-                        "buildStatus": status,
-                        "phases": [
-                            {
-                                "phaseType": name,
-                                **({"phaseStatus": state} if state else {}),
-                                "startTime": now,
-                                "contexts": [{"message": message}] if message else [],
-                            }
-                            for name, state, message in phases
-                        ],
-                        "logs": {"groupName": GROUP, "streamName": "one"} if log else {},
-                    }
-                ]
-            },
-            {"ids": ["techpulse-megatron:1"]},
-        )
-
-    def lines(self, token, following, *lines):
-        """Expect a page of the log."""
-        more = {"nextToken": token} if token else {}
-        self.stubs["logs"].add_response(
-            "get_log_events",
-            {
-                "events": [{"timestamp": 1, "message": line} for line in lines],
-                "nextForwardToken": following,
-            },
-            {
-                "logGroupName": GROUP,
-                "logStreamName": "one",
-                "startFromHead": True,
-                "limit": ANY,
-                **more,
-            },
-        )
-
-    def done(self):
-        """Say that nothing more was expected."""
-        for stub in self.stubs.values():
-            stub.assert_no_pending_responses()
-
-
-def images_stack():
-    """Return the stack as CloudFormation describes it."""
-    outputs = {
-        "MegatronImage": f"{REGISTRY}/megatron-training:abc",
-        "MegatronBuildProject": "techpulse-megatron",
-        "FsdpImage": f"{REGISTRY}/fsdp:abc",
-        "FsdpBuildProject": "techpulse-fsdp",
-    }
-    return {
-        "StackName": "techpulse-Images",
-        "StackStatus": "CREATE_COMPLETE",
-        "CreationTime": datetime(2026, 11, 21, tzinfo=UTC),
-        "Outputs": [{"OutputKey": key, "OutputValue": value} for key, value in outputs.items()],
-    }
+from tests.ops.aws.building import DIGEST, REGISTRY, Aws
+from tests.ops.aws.fakes import Clients, clock_of, console, project_in, said, tools
 
 
 @pytest.fixture
@@ -182,8 +69,10 @@ def test_a_failed_build_says_phase_reason_and_remedy(aws, place):
     assert build.run(["megatron"], place) == 1
     aws.done()
     assert said(place.console).splitlines()[-1] == (
-        "MEKS-0754 build 7 of megatron: BUILD FAILED: ERROR: no space left on device - correct "
-        "it, run meks deploy Images, then meks build again"
+        "MEKS-0754 build 7 of megatron: BUILD FAILED: the disk is full: base image, layers and the "
+        "new image need some 120 GB together - free disk (docker system prune -a, podman system "
+        "prune -a), or build without --local: CodeBuild's large machines have 128 GB; leave vLLM "
+        "and the like out of requirements.in"
     )
 
 

@@ -7,8 +7,8 @@ import pytest
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.ops.aws import outputs
 from megatron_eks.ops.failure import Failure
+from tests.ops.aws.building import DIGEST, REGISTRY, Aws
 from tests.ops.aws.fakes import ACCOUNT, Clients, console, project_in, said, tools, written
-from tests.ops.aws.test_build import DIGEST, REGISTRY, Aws
 
 
 @pytest.fixture

@@ -65,7 +65,8 @@ class CodeBuildApi(CodeBuildResponse):
         name = project["name"]
         history = self.codebuild_backend.build_history[name]
         number = f"{name}:{uuid.uuid4()}"
-        phases, lines = self._build(project)
+        overrides = parameters(self).get("environmentVariablesOverride", [])
+        phases, lines = self._build(project, overrides)
         now = datetime.now(tz=UTC)
         build = {
             "id": number,
@@ -97,7 +98,7 @@ class CodeBuildApi(CodeBuildResponse):
             }
         )
 
-    def _build(self, project: Object) -> tuple[list[Object], list[str]]:
+    def _build(self, project: Object, overrides: list[Object]) -> tuple[list[Object], list[str]]:
         """Return the phases of a build, the last one with its end, and what it logged."""
         source = project["source"]
         if source["type"] == "S3":
@@ -112,7 +113,7 @@ class CodeBuildApi(CodeBuildResponse):
             return [downloaded, _phase("BUILD", failure)], [failure]
         variables = {
             each["name"]: each["value"]
-            for each in project["environment"].get("environmentVariables", [])
+            for each in [*project["environment"].get("environmentVariables", []), *overrides]
         }
         lines = ["local AWS builds no image: it pushes a manifest without layers"]
         if "REPOSITORY_URI" in variables:

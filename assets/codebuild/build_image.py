@@ -1,0 +1,279 @@
+"""One image, from its source to the registry: what CodeBuild and `meks build --local` run.
+
+build_image.py check|login|build|test|push
+
+check   compute the tags, and ask the registry what it has
+login   let the engine push to it
+build   build the image, if the registry lacks it
+test    run its self-test in a container without a network, as the pods' user
+push    push it under its tags, or add a tag to what is there; print the digest
+
+The environment says what to do: IMAGE_NAME (folder under images/), REPOSITORY_URI, IMAGE_TAG (hash
+of the content), BUILD_ARGS (a JSON object), TEST_LEVEL, TAG_STRATEGY with PROJECT_VERSION or
+SOURCE_REVISION, ENGINE (docker or podman), STATE and REPORTS (where the steps leave what the next
+ones and people read). Nothing is pushed that was not tested; a tag is never moved but `latest`
+and `cache`. Plain Python: AWS's build image has nothing else.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+_USER = "10001"
+_FOLDER = "/tmp/megatron-eks-build"  # noqa: S108 -- a build machine is one build's
+_SHA = re.compile(r"[0-9a-f]{40}")
+_VERSION = re.compile(r'^version = "([^"]+)"$', re.MULTILINE)
+_SKIPPED = """<?xml version="1.0" encoding="utf-8"?>
+<testsuite name="image {image}" tests="1" skipped="1"><testcase classname="{image}.built"
+name="built already"><skipped message="{tag} was tested when it was built"/></testcase></testsuite>
+"""
+
+
+class StopError(Exception):
+    """The build cannot go on; the text says why, and what to do."""
+
+
+class Build:
+    """One build, by the variables that it was given."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self.image = environment["IMAGE_NAME"]
+        self.repository = environment["REPOSITORY_URI"]
+        self.engine = environment.get("ENGINE") or "docker"
+        self.arguments: dict[str, str] = json.loads(environment.get("BUILD_ARGS") or "{}")
+        self.reports = Path(environment.get("REPORTS") or f"{_FOLDER}/reports")
+        self._state_file = Path(environment.get("STATE") or f"{_FOLDER}/state.json")
+        # A checkout has the sources in assets/, and need not be what the cluster was deployed from.
+        self.checkout = Path("assets").is_dir()
+        self.context = "assets" if self.checkout else "."
+
+    # The steps
+
+    def check(self) -> None:
+        """Compute the tags, and refuse what would move one that may not move."""
+        tag, extra = self._content_tag(), self._extra_tag()
+        digest = self._pushed_digest(tag)
+        state = {"tag": tag, "extra": extra, "digest": digest, "passed": "", "tagged": ""}
+        if extra and extra != "latest":
+            theirs = self._pushed_digest(extra)
+            if theirs and theirs != digest:
+                raise StopError(
+                    f"{extra} names another image already ({theirs}), and tags do not move - raise "
+                    "the version in pyproject.toml, commit what changed, or use --tag-strategy auto"
+                )
+            state["tagged"] = theirs
+        self._write(state)
+        _say(f"{self.repository}:{tag}" + (f" and {extra}" if extra else ""))
+        if digest:
+            _say("it exists already and its tag cannot change, so nothing is built")
+
+    def login(self) -> None:
+        """Give the engine a password of twelve hours, through its standard input."""
+        if self._read()["digest"]:
+            return
+        password = _output("aws", "ecr", "get-login-password")
+        registry = self.repository.partition("/")[0]
+        login = [self.engine, "login", "--username", "AWS", "--password-stdin", registry]
+        _run(*login, stdin=password)
+
+    def build(self) -> None:
+        """Build the image from the folder with the sources."""
+        state = self._read()
+        if state["digest"]:
+            return
+        words = [
+            word
+            for name, value in self.arguments.items()
+            for word in ("--build-arg", _is(name, value))
+        ]
+        if self._environment.get("CACHE") == "registry":
+            # The layers of the last build, as its image lists them; a missing one is no error.
+            cache = f"{self.repository}:cache"
+            words += ["--cache-from", cache, "--build-arg", "BUILDKIT_INLINE_CACHE=1"]
+        dockerfile = f"{self.context}/images/{self.image}/Dockerfile"
+        name = f"{self.repository}:{state['tag']}"
+        _run(self.engine, "build", *words, "--file", dockerfile, "--tag", name, self.context)
+
+    def test(self) -> None:
+        """Run the self-test as a pod would: its user, a root that is read-only, no network."""
+        state = self._read()
+        self.reports.mkdir(parents=True, exist_ok=True)
+        report = self.reports / f"{self.image}.xml"
+        if state["digest"]:
+            report.write_text(_SKIPPED.format(image=self.image, tag=state["tag"]))
+            return
+        # The container's user is none of this machine's.
+        self.reports.chmod(0o777)
+        _run(
+            *(self.engine, "run", "--rm", "--network=none", "--read-only", f"--user={_USER}"),
+            *("--tmpfs=/tmp:rw,exec,mode=1777", "--shm-size=2g", "--entrypoint=python3"),
+            f"--volume={self.reports}:/reports",
+            f"{self.repository}:{state['tag']}",
+            *("/opt/megatron-eks/images/selftest.py", "--image", self.image),
+            *("--level", self._environment.get("TEST_LEVEL") or "standard"),
+            *("--report", f"/reports/{report.name}"),
+        )
+        self._write(state | {"passed": "yes"})
+
+    def push(self) -> None:
+        """Push what was tested; the tag of the content first, because it never moves."""
+        state = self._read()
+        tag, extra = state["tag"], state["extra"]
+        if state["digest"]:
+            if extra and not state["tagged"]:
+                self._retag(tag, extra)
+        elif not state["passed"]:
+            raise StopError("nothing is pushed: the image was not built, or its tests failed")
+        else:
+            first = f"{self.repository}:{tag}"
+            _run(self.engine, "push", first)
+            moving = ["cache"] if self._environment.get("CACHE") == "registry" else []
+            for name in [each for each in (extra, *moving) if each]:
+                _run(self.engine, "tag", first, f"{self.repository}:{name}")
+                _run(self.engine, "push", f"{self.repository}:{name}")
+        if self._environment.get("REGISTRY") != "none":
+            _say(f"digest: {self._pushed_digest(tag)}")
+
+    # Tags
+
+    def _content_tag(self) -> str:
+        given = self._environment["IMAGE_TAG"]
+        if not self.checkout or self._environment.get("REGISTRY") == "none":
+            return given
+        sys.path.insert(0, str(Path.cwd()))
+        from megatron_eks.build_context import content_tag  # noqa: PLC0415 -- a checkout has it
+
+        tag = content_tag(Path("assets"), self.image, self.arguments)
+        if tag != given and not self._environment.get("CODEBUILD_WEBHOOK_TRIGGER"):
+            raise StopError(
+                f"this commit builds {tag}, and the cluster was deployed from a checkout that "
+                f"builds {given} - push that one, or deploy from this one"
+            )
+        return tag
+
+    def _extra_tag(self) -> str:
+        """Return the tag beside the content's; empty: none."""
+        strategy = self._environment.get("TAG_STRATEGY") or "auto"
+        if strategy == "semantic":
+            version = self._environment.get("PROJECT_VERSION") or self._version_of_checkout()
+            if not version:
+                raise StopError(
+                    "the tag strategy semantic needs a version - start it with meks build"
+                )
+            return f"v{version}"
+        if strategy == "git-sha":
+            names = ("SOURCE_REVISION", "CODEBUILD_RESOLVED_SOURCE_VERSION")
+            found = [self._environment.get(name, "") for name in names]
+            revision = next((each for each in found if _SHA.fullmatch(each)), "")
+            if not revision:
+                raise StopError(
+                    "the tag strategy git-sha needs a commit - start it with meks build in a "
+                    "checkout of git without changes in assets/"
+                )
+            return f"git-{revision[:12]}"
+        return {"auto": "", "latest": "latest"}[strategy]
+
+    def _version_of_checkout(self) -> str:
+        path = Path("pyproject.toml")
+        match = _VERSION.search(path.read_text()) if path.is_file() else None
+        return match[1] if match else ""
+
+    # The registry
+
+    def _pushed_digest(self, tag: str) -> str:
+        """Return the digest of a tag; empty: the registry does not have it."""
+        if self._environment.get("REGISTRY") == "none":
+            return ""
+        done = subprocess.run(  # noqa: S603 -- AWS's command line, with words of our own
+            self._ecr("describe-images", tag, "imageDetails[0].imageDigest"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == 0:
+            return done.stdout.strip()
+        if "ImageNotFoundException" in done.stderr:
+            return ""
+        raise StopError(done.stderr.strip())
+
+    def _retag(self, tag: str, name: str) -> None:
+        manifest = _output(*self._ecr("batch-get-image", tag, "images[0].imageManifest"))
+        words = ["--repository-name", self._name(), "--image-tag", name]
+        _run("aws", "ecr", "put-image", *words, "--image-manifest", manifest.rstrip("\n"))
+
+    def _ecr(self, action: str, tag: str, query: str) -> list[str]:
+        words = ["--repository-name", self._name(), "--image-ids", f"imageTag={tag}"]
+        return ["aws", "ecr", action, *words, "--query", query, "--output", "text"]
+
+    def _name(self) -> str:
+        return self.repository.partition("/")[2]
+
+    # What one step leaves for the next
+
+    def _read(self) -> dict[str, str]:
+        if not self._state_file.is_file():
+            raise StopError("the step check comes first")
+        state: dict[str, str] = json.loads(self._state_file.read_text())
+        return state
+
+    def _write(self, state: Mapping[str, str]) -> None:
+        self._state_file.parent.mkdir(parents=True, exist_ok=True)
+        self._state_file.write_text(json.dumps(state))
+
+
+def _is(name: str, value: str) -> str:
+    return f"{name}={value}"
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _run(*words: str, stdin: str | None = None) -> None:
+    given = subprocess.DEVNULL if stdin is None else None
+    done = subprocess.run(  # noqa: S603 -- an engine or AWS's command line
+        words, input=stdin, stdin=given, text=True, check=False
+    )
+    if done.returncode:
+        raise StopError(f"{' '.join(words[:2])} failed with exit code {done.returncode}")
+
+
+def _output(*words: str) -> str:
+    done = subprocess.run(  # noqa: S603 -- AWS's command line
+        words, stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode:
+        raise StopError(f"{' '.join(words[:3])} failed with exit code {done.returncode}")
+    return done.stdout
+
+
+STEPS = {
+    "check": Build.check,
+    "login": Build.login,
+    "build": Build.build,
+    "test": Build.test,
+    "push": Build.push,
+}
+
+
+def main(words: list[str]) -> int:
+    """Run one step."""
+    if len(words) != 1 or words[0] not in STEPS:
+        sys.stderr.write(__doc__ or "")
+        return 0 if words == ["--help"] else 2
+    try:
+        STEPS[words[0]](Build(os.environ))
+    except StopError as stop:
+        sys.stderr.write(f"error {words[0]}: {stop}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

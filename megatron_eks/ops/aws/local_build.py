@@ -1,0 +1,158 @@
+"""`meks build --local`: the same steps as in CodeBuild, with docker or podman on this machine."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.codes import Code
+from megatron_eks.ops.aws import outputs
+from megatron_eks.ops.aws.build import ended
+from megatron_eks.ops.aws.build_causes import cause_of
+from megatron_eks.ops.endings import FAILED, NOT_FOUND
+from megatron_eks.ops.failure import Failure
+from megatron_eks.plan.buildspec import PROGRAM
+from megatron_eks.project import ASSETS, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from megatron_eks.ops.aws.build import Wishes
+    from megatron_eks.ops.aws.tools import Tools
+    from megatron_eks.plan.images import ImagePlan
+
+_ENGINES = ("docker", "podman")
+_TAIL_LINES = 40
+
+
+def run(images: "Sequence[str]", tools: "Tools", wishes: "Wishes") -> int:
+    """Build, test and push the named images, or all; without repositories, build and test them."""
+    engine = next((each for each in _ENGINES if shutil.which(each)), None)
+    if engine is None:
+        found = f"neither {' nor '.join(_ENGINES)} is on this machine"
+        remedy = "install one, or build on AWS: meks build"
+        raise Failure(Code.BUILD_FAILED, found, remedy, exit_code=NOT_FOUND)
+    plan = tools.plan
+    stack = tools.stacks.find(plan.stack("Images"))
+    deployed = stack is not None and stack.made
+    if not deployed:
+        tools.console.say("no repositories are deployed, so nothing is pushed: meks deploy Images")
+    chosen = [image for image in plan.images if not images or image.name in images]
+    # What was built and what its tests said stays for a look; a temporary folder is nobody's.
+    folder = Path(tempfile.mkdtemp(prefix="megatron-eks-build-"))
+    failures = []
+    for image in chosen:
+        uri = image.repository
+        if stack is not None and deployed:
+            uri = stack.outputs[f"{image.name.capitalize()}Image"].rpartition(":")[0]
+            if outputs.digest_of(f"{uri}:{image.tag}", tools.aws.client("ecr")) is not None:
+                tools.console.say(f"{image.name}: built already")
+                continue
+        build = _LocalBuild(image, uri, engine, folder, tools)
+        failure = build.run(wishes, push=deployed)
+        if failure is not None:
+            failures.append(failure)
+    tools.console.say(f"test reports: {folder / 'reports'}")
+    if deployed:
+        return ended(tools, failures)
+    for failure in failures:
+        tools.console.say(str(failure))
+    return FAILED if failures else 0
+
+
+class _LocalBuild:
+    """One image on its way through the steps."""
+
+    def __init__(
+        self, image: "ImagePlan", repository: str, engine: str, folder: Path, tools: "Tools"
+    ) -> None:
+        self._image, self._repository, self._engine = image, repository, engine
+        self._folder, self._tools = folder, tools
+
+    def run(self, wishes: "Wishes", *, push: bool) -> Failure | None:
+        """Go through the steps; return why one failed."""
+        environment = self._environment(wishes)
+        steps = ["check", "build", "test"]
+        left = wishes.retries
+        while steps or push:
+            if not steps:
+                push, steps = False, ["push"]
+                self._log_in()
+            code, tail = self._step(steps[0], environment)
+            if code == 0:
+                del steps[0]
+                continue
+            cause = cause_of(tail)
+            failure = Failure(
+                Code.BUILD_FAILED,
+                cause.found if cause else (tail[-1] if tail else f"exit code {code}"),
+                cause.remedy if cause else "look at the lines above",
+                where=f"{steps[0]} of {self._image.name}",
+            )
+            if not left or cause is None or not cause.passes:
+                return failure
+            self._tools.console.say(f"{failure}; trying again, {left} tries are left")
+            left -= 1
+        return None
+
+    def _environment(self, wishes: "Wishes") -> "Mapping[str, str]":
+        return {
+            **os.environ,
+            "IMAGE_NAME": self._image.name,
+            "REPOSITORY_URI": self._repository,
+            "IMAGE_TAG": self._image.tag,
+            "BUILD_ARGS": json.dumps(dict(self._image.build_args), sort_keys=True),
+            "TEST_LEVEL": self._image.test_level,
+            "TAG_STRATEGY": self._image.tag_strategy,
+            **wishes.variables(self._image),
+            "ENGINE": self._engine,
+            "STATE": str(self._folder / f"{self._image.name}.json"),
+            "REPORTS": str(self._folder / "reports"),
+            # This command asks ECR itself, so the machine needs no AWS command line.
+            "REGISTRY": "none",
+        }
+
+    def _step(self, step: str, environment: "Mapping[str, str]") -> tuple[int, list[str]]:
+        """Run one step, its output as it comes; return its exit code and last lines."""
+        self._tools.console.say(f"{self._image.name}: {step}")
+        tail: list[str] = []
+        with subprocess.Popen(  # noqa: S603 -- this project's own program
+            [sys.executable, str(ASSETS / PROGRAM), step],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as running:
+            assert running.stdout is not None  # noqa: S101 -- a pipe was asked for
+            for line in running.stdout:
+                plain = "".join(char for char in line.rstrip() if char.isprintable())
+                self._tools.console.say(f"  {plain}")
+                tail = [*tail, plain][-_TAIL_LINES:]
+        return running.returncode, tail
+
+    def _log_in(self) -> None:
+        """Give the engine ECR's password of twelve hours, through its standard input."""
+        answer = self._tools.aws.client("ecr").get_authorization_token()
+        token = base64.b64decode(answer["authorizationData"][0]["authorizationToken"]).decode()
+        user, _, password = token.partition(":")
+        registry = self._repository.partition("/")[0]
+        done = subprocess.run(  # noqa: S603 -- the engine found on the path
+            [self._engine, "login", "--username", user, "--password-stdin", registry],
+            input=password,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            cause = cause_of(done.stderr.splitlines())
+            found = f"{self._engine} login: {done.stderr.strip() or 'it failed'}"
+            remedy = cause.remedy if cause else "see that your role may push to ECR"
+            raise Failure(Code.BUILD_FAILED, found, remedy)

@@ -1,0 +1,234 @@
+"""The build's phases, run for real with recorders in place of docker and aws."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from megatron_eks.build_context import content_tag
+from tests.assets.build_machine import DIGEST, OTHER, PASSWORD, REGISTRY, REPOSITORY, TAG, Machine
+
+CHECKOUT = Path(__file__).parents[2]
+IMAGE = f"{REPOSITORY}:{TAG}"
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Return a build machine whose repository is empty."""
+    return Machine(tmp_path)
+
+
+def test_image_is_built_tested_and_pushed_under_its_tag(machine):
+    """Login, build, self-test, push, and the digest that jobs are given, in this order."""
+    build = machine.run()
+    assert build.succeeded, build.err
+    login, make, test, push = build.commands("docker")
+    assert login == ["login", "--username", "AWS", "--password-stdin", REGISTRY]
+    assert make == ["build", "--file", "./images/megatron/Dockerfile", "--tag", IMAGE, "."]
+    assert test[:2] == ["run", "--rm"]
+    assert push == ["push", IMAGE]
+    assert build.out.splitlines()[-1] == f"digest: {DIGEST}"
+    assert machine.tags() == {TAG: DIGEST}
+
+
+def test_the_self_test_runs_as_a_pod_does(machine):
+    """No network, the pods' user, nothing writable but /tmp, at the level that was asked for."""
+    (test,) = [
+        each for each in machine.run(TEST_LEVEL="full").commands("docker") if each[0] == "run"
+    ]
+    options, words = test[: test.index(IMAGE)], test[test.index(IMAGE) + 1 :]
+    assert {"--network=none", "--read-only", "--user=10001", "--rm"} <= set(options)
+    assert words[0] == "/opt/megatron-eks/images/selftest.py"
+    assert words[words.index("--level") + 1] == "full"
+    assert (machine.folder / "reports" / "megatron.xml").is_file()
+
+
+def test_password_goes_through_standard_input(machine):
+    """It is in no command line, no output and no variable."""
+    build = machine.run()
+    (login,) = [(words, stdin) for words, stdin in build.calls if words[1] == "login"]
+    assert login[1].strip() == PASSWORD
+    assert PASSWORD not in build.out + build.err + json.dumps([words for words, _ in build.calls])
+
+
+def test_existing_tag_is_left_alone(machine):
+    """The tag is immutable and names this very source, so a second build does nothing."""
+    machine.has(**{TAG: DIGEST})
+    build = machine.run()
+    assert build.succeeded
+    assert build.did("docker") == []
+    assert "exists already and its tag cannot change, so nothing is built" in build.out
+    assert build.out.splitlines()[-1] == f"digest: {DIGEST}"
+    # CodeBuild wants a report of every build.
+    assert "skipped" in (machine.folder / "reports" / "megatron.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    "build_args",
+    [
+        {"EFA_INSTALLER_VERSION": "1.50.0"},
+        {"A": "two words", "B": "$(touch /pwned) `id` \"quoted\" 'single'", "C": "a=b"},
+        {"A": "line\nbreak", "B": "", "C": "* ? [x]"},
+    ],
+)
+def test_build_arguments_reach_docker_as_they_are(machine, build_args):
+    """No shell reads a value again."""
+    build = machine.run(json.dumps(build_args))
+    assert build.succeeded
+    command = build.commands("docker")[1]
+    given = [command[place + 1] for place, word in enumerate(command) if word == "--build-arg"]
+    assert given == [f"{name}={value}" for name, value in build_args.items()]
+
+
+@pytest.mark.parametrize("fails", ["docker login", "docker build", "docker run", "docker push"])
+def test_a_failed_build_leaves_no_tag(machine, fails):
+    """Whatever fails, the registry has nothing new, though CodeBuild runs the last phase."""
+    build = machine.run(FAILS=fails, TAG_STRATEGY="latest", CACHE="registry")
+    assert not build.succeeded
+    steps = ["login", "build", "run", "push"]
+    assert build.did("docker") == steps[: steps.index(fails.split()[1]) + 1]
+    assert machine.tags() == {}
+    assert "digest:" not in build.out
+
+
+def test_what_was_not_tested_is_not_pushed(machine):
+    """The last phase alone finds no mark of the self-test."""
+    build = machine.run(FAILS="docker run")
+    assert build.phases == {"pre_build": 0, "build": 1, "post_build": 1}
+    assert "nothing is pushed: the image was not built, or its tests failed" in build.err
+
+
+def test_unreadable_arguments_end_the_build(machine):
+    """Without this a build would go on with the defaults."""
+    build = machine.run("{not json")
+    assert not build.succeeded
+    assert build.calls == []
+
+
+def test_refused_question_is_shown(machine):
+    """A missing permission is not taken for a missing image."""
+    build = machine.run(ANSWER="An error occurred (AccessDeniedException): not authorized")
+    assert not build.succeeded
+    assert build.commands("docker") == []
+    assert "AccessDeniedException" in build.err
+
+
+def test_build_arguments_are_not_logged(machine):
+    """A log is read by more people than a template."""
+    build = machine.run('{"A": "visible-only-to-docker"}')
+    assert "visible-only-to-docker" not in build.out + build.err
+
+
+def test_the_last_build_s_layers_are_a_cache(machine):
+    """They are in the registry, so that any machine has them; the tag moves after the push."""
+    build = machine.run(CACHE="registry")
+    command = build.commands("docker")[1]
+    assert command[1:3] == ["--cache-from", f"{REPOSITORY}:cache"]
+    assert build.did("docker") == ["login", "build", "run", "push", "tag", "push"]
+    assert machine.tags() == {TAG: DIGEST, "cache": DIGEST}
+
+
+# Tags beside that of the content
+
+REVISION = "0f" * 20
+
+
+@pytest.mark.parametrize(
+    ("strategy", "environment", "extra"),
+    [
+        ("auto", {}, None),
+        ("semantic", {"PROJECT_VERSION": "1.4.0"}, "v1.4.0"),
+        ("git-sha", {"SOURCE_REVISION": REVISION}, "git-0f0f0f0f0f0f"),
+        ("git-sha", {"CODEBUILD_RESOLVED_SOURCE_VERSION": REVISION}, "git-0f0f0f0f0f0f"),
+        ("latest", {}, "latest"),
+    ],
+)
+def test_a_strategy_adds_one_tag_beside_the_content_s(machine, strategy, environment, extra):
+    """Manifests name the content's tag whatever the strategy; it is pushed first."""
+    build = machine.run(TAG_STRATEGY=strategy, **environment)
+    assert build.succeeded, build.err
+    assert machine.tags() == {tag: DIGEST for tag in (TAG, extra) if tag}
+    pushes = [words[1] for words in build.commands("docker") if words[0] == "push"]
+    assert pushes[0] == IMAGE
+
+
+@pytest.mark.parametrize(
+    ("strategy", "environment", "tag"),
+    [
+        ("semantic", {"PROJECT_VERSION": "1.4.0"}, "v1.4.0"),
+        ("git-sha", {"SOURCE_REVISION": REVISION}, "git-0f0f0f0f0f0f"),
+    ],
+)
+def test_a_tag_that_names_another_image_ends_the_build_before_it_costs(
+    machine, strategy, environment, tag
+):
+    """The registry would refuse it after an hour; `latest` alone may move."""
+    machine.has(**{tag: OTHER})
+    build = machine.run(TAG_STRATEGY=strategy, **environment)
+    assert build.phases == {"pre_build": 1}
+    assert f"{tag} names another image already" in build.err
+    assert "raise the version in pyproject.toml" in build.err
+    assert build.did("docker") == []
+
+
+def test_latest_moves_to_the_newest_image(machine):
+    """It is excluded from immutability."""
+    machine.has(latest=OTHER)
+    assert machine.run(TAG_STRATEGY="latest").succeeded
+    assert machine.tags() == {TAG: DIGEST, "latest": DIGEST}
+
+
+def test_what_exists_gets_its_new_tag_without_a_build(machine):
+    """A version is given to the image that was tested, byte for byte."""
+    machine.has(**{TAG: DIGEST})
+    build = machine.run(TAG_STRATEGY="semantic", PROJECT_VERSION="2.0.0")
+    assert build.succeeded
+    assert build.did("docker") == []
+    assert machine.tags() == {TAG: DIGEST, "v2.0.0": DIGEST}
+    assert machine.run(TAG_STRATEGY="semantic", PROJECT_VERSION="2.0.0").succeeded
+
+
+@pytest.mark.parametrize("strategy", ["semantic", "git-sha"])
+def test_a_strategy_without_its_value_says_where_it_comes_from(machine, strategy):
+    """The console starts builds without it."""
+    build = machine.run(TAG_STRATEGY=strategy)
+    assert build.phases == {"pre_build": 1}
+    assert "start it with meks build" in build.err
+
+
+# From a checkout
+
+
+def test_a_checkout_is_built_when_it_is_what_was_deployed(machine):
+    """The tag is computed again from the files that git brought, and the context is assets/."""
+    tag = content_tag(CHECKOUT / "assets", "megatron", {"A": "1"})
+    build = machine.run('{"A": "1"}', source=CHECKOUT, IMAGE_TAG=tag)
+    assert build.succeeded, build.err
+    assert build.commands("docker")[1][-1] == "assets"
+    assert build.commands("docker")[-1] == ["push", f"{REPOSITORY}:{tag}"]
+
+
+def test_another_commit_than_the_deployed_one_is_not_built_by_hand(machine):
+    """The image that manifests name would never appear, and nobody would know why."""
+    build = machine.run(source=CHECKOUT)
+    assert not build.succeeded
+    assert build.calls == []
+    assert content_tag(CHECKOUT / "assets", "megatron", {}) in build.err
+    assert TAG in build.err
+
+
+def test_a_push_builds_what_was_pushed_under_its_own_tag(machine):
+    """The webhook's reason is the new commit; its version is the checkout's own."""
+    tag = content_tag(CHECKOUT / "assets", "megatron", {})
+    trigger = {"CODEBUILD_WEBHOOK_TRIGGER": "branch/main", "TAG_STRATEGY": "semantic"}
+    build = machine.run(source=CHECKOUT, **trigger)
+    assert build.succeeded, build.err
+    assert set(machine.tags()) == {tag, "v0.1.0"}
+
+
+def test_podman_does_the_same(machine):
+    """The engine is a variable; nothing else differs."""
+    build = machine.run(ENGINE="podman")
+    assert build.succeeded, build.err
+    assert build.did("podman") == ["login", "build", "run", "push"]
+    assert build.did("docker") == []

@@ -1,0 +1,168 @@
+"""What `meks build` asks of its builds, and which failures it explains and tries again."""
+
+import subprocess
+
+import pytest
+
+from megatron_eks.ops.aws import build, build_source
+from megatron_eks.ops.aws.build import Wishes
+from megatron_eks.ops.aws.build_causes import CAUSES, cause_of
+from megatron_eks.ops.failure import Failure
+from tests.ops.aws.building import DIGEST, Aws
+from tests.ops.aws.fakes import Clients, console, project_in, said, tools
+
+DONE = ("SUBMITTED", "SUCCEEDED", "")
+
+# What engines and registries really say, and a word of what meks makes of it.
+SAID = {
+    "ERROR: failed to solve: write /var/lib/docker/tmp: no space left on device": "disk is full",
+    "Error: writing blob: storing blob: write /var/tmp/x: disk quota exceeded": "disk is full",
+    "toomanyrequests: Rate exceeded": "limits how often",
+    "error pulling image: 503 Service Unavailable": "did not answer",
+    "net/http: TLS handshake timeout": "did not answer",
+    "failed to copy: read tcp 10.0.0.1: connection reset by peer": "did not answer",
+    "dial tcp: lookup nvcr.io: no such host": "did not answer",
+    "denied: Your authorization token has expired. Reauthenticate": "does not know who",
+    "no basic auth credentials": "does not know who",
+    "manifest for nvcr.io/nvidia/nemo:1 not found: manifest unknown": "does not have the base",
+    "name unknown: The repository with name 'x' does not exist in the registry": "no such repo",
+    "x509: certificate signed by unknown authority": "certificate is not trusted",
+    "tag invalid: The image tag '1' already exists and cannot be overwritten because the tag is "
+    "immutable.": "tags do not move",
+    "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES: they do not match the hashes": "not what was",
+    '{"program": "gate", "status": "check failed", "versions": {}}': "the gate refused",
+    "error test: docker run failed with exit code 4": "self-test",
+    "Cannot connect to the Docker daemon at unix:///var/run/docker.sock": "engine does not run",
+    "error: process exited with exit code: 137": "memory ran out",
+    "error check: v1.4.0 names another image already (sha256:1), and tags": "tag that may not move",
+}
+
+
+@pytest.fixture
+def aws():
+    """Return stubbed services."""
+    return Aws()
+
+
+@pytest.fixture
+def place(tmp_path, aws):
+    """Return what a command works with."""
+    return tools(project_in(tmp_path), Clients(**aws.clients), console())
+
+
+@pytest.mark.parametrize("line", SAID)
+def test_what_engines_and_registries_say_is_explained(line):
+    """Each with what to do; the last lines of a log are enough."""
+    cause = cause_of(["Step 3/9", line, "exit status 1"])
+    assert cause is not None
+    assert SAID[line] in cause.found
+    assert cause.remedy
+
+
+def test_every_cause_is_met():
+    """A pattern that nothing matches would explain nothing."""
+    assert {cause_of([line]) for line in SAID} == set(CAUSES)
+
+
+def test_unknown_words_are_shown_as_they_are():
+    """No explanation is better than a wrong one."""
+    assert cause_of(["ValueError: no such thing"]) is None
+
+
+def test_level_and_strategy_of_the_command_reach_the_build(aws, place):
+    """In place of the cluster file's, for this build alone."""
+    aws.stacks()
+    aws.starts(TEST_LEVEL="full", TAG_STRATEGY="latest")
+    wishes = Wishes(test_level="full", tag_strategy="latest")
+    assert build.run(["megatron"], place, wait=False, wishes=wishes) == 0
+    aws.done()
+
+
+def test_a_version_s_tag_is_that_of_this_checkout(aws, place):
+    """CodeBuild has no pyproject.toml in an asset; what is built already is tagged as well."""
+    aws.stacks()
+    aws.starts(TAG_STRATEGY="semantic", PROJECT_VERSION=build_source.project_version())
+    wishes = Wishes(tag_strategy="semantic")
+    assert build.run(["megatron"], place, wait=False, wishes=wishes) == 0
+    aws.done()
+
+
+def test_a_passing_failure_is_tried_again(aws, place):
+    """As often as was asked for, and it is said each time."""
+    aws.stacks()
+    aws.image()
+    aws.starts()
+    aws.build("FAILED", DONE, ("BUILD", "FAILED", "503 Service Unavailable"), log=False)
+    aws.starts()
+    aws.build("SUCCEEDED", DONE, log=False)
+    aws.all_stacks()
+    aws.image(DIGEST)
+    aws.image(DIGEST)
+    assert build.run(["megatron"], place, wishes=Wishes(retries=1)) == 0
+    aws.done()
+    assert "did not answer - try again: --retries 2; trying again, 1 tries" in said(place.console)
+
+
+def test_a_machine_that_never_came_is_asked_for_again(aws, place):
+    """CodeBuild's own phases fail for its own reasons; after the last try the reason is told."""
+    aws.stacks()
+    aws.image()
+    for _ in range(2):
+        aws.starts()
+        aws.build("FAILED", ("PROVISIONING", "FAILED", "no capacity"), log=False)
+    aws.all_stacks()
+    aws.image()
+    aws.image()
+    assert build.run(["megatron"], place, wishes=Wishes(retries=1)) == 1
+    aws.done()
+    assert "PROVISIONING FAILED: no capacity - CodeBuild got no machine" in said(place.console)
+
+
+def test_a_failure_of_our_own_is_not_tried_again(aws, place):
+    """A test that failed fails again, and a machine costs money."""
+    aws.stacks()
+    aws.image()
+    aws.starts()
+    aws.build("FAILED", DONE, ("BUILD", "FAILED", "docker run failed"), log=False)
+    aws.all_stacks()
+    aws.image()
+    aws.image()
+    assert build.run(["megatron"], place, wishes=Wishes(retries=5)) == 1
+    aws.done()
+    assert "self-test" in said(place.console)
+
+
+def _repository(folder, monkeypatch):
+    """Make a checkout with a commit, which the project then is."""
+    (folder / "assets").mkdir()
+    (folder / "assets" / "one.py").write_text("1")
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"],
+    ):
+        subprocess.run(["git", "-C", str(folder), *words], check=True)  # noqa: S603, S607 -- git
+    monkeypatch.setattr(build_source, "ROOT", folder)
+
+
+def test_the_commit_is_told_where_it_is_what_is_built(tmp_path, monkeypatch):
+    """Forty digits; changes outside assets/ are not in the image."""
+    _repository(tmp_path, monkeypatch)
+    (tmp_path / "notes.md").write_text("2")
+    assert len(build_source.revision()) == 40
+
+
+def test_changes_that_the_commit_lacks_refuse_its_tag(tmp_path, monkeypatch):
+    """The tag would name another content than the commit's."""
+    _repository(tmp_path, monkeypatch)
+    (tmp_path / "assets" / "one.py").write_text("2")
+    with pytest.raises(Failure, match=r"assets/ has changes that it lacks \(assets/one.py\)"):
+        build_source.revision()
+
+
+def test_without_git_there_is_no_commit(tmp_path, monkeypatch):
+    """An archive of the project has none."""
+    monkeypatch.setattr(build_source, "ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(Failure, match="git does not tell the commit"):
+        build_source.revision()
