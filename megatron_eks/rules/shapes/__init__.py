@@ -4,7 +4,8 @@ The tables beside this file are written by tests/upstream/shapes.py. In them a t
 of value (`text`, `whole`, `number`, `truth`, `port`, `quantity`, `any`), the least and the most
 after it, or with `#` another entry; `[shape]` is a list, `{"=": [...]}` one of these texts,
 `{"*": shape}` a mapping with keys of one's own, and any other mapping has these keys, which `!`
-marks as needed. An entry with `@` holds the attributes of a resource type.
+marks as needed. An entry with `@` holds the attributes of a resource type. Beside them is a list of
+IAM's actions for each service.
 """
 
 import json
@@ -22,6 +23,7 @@ from megatron_eks.rules.values import is_absent, is_intrinsic, is_placeholder, n
 
 CLOUDFORMATION = File(__file__).with_name("cloudformation.json")
 KUBERNETES = File(__file__).with_name("kubernetes.json")
+ACTIONS = File(__file__).with_name("actions.json")
 
 Shape: TypeAlias = "str | list[Shape] | dict[str, Shape]"
 Shapes = Mapping[str, Shape]
