@@ -130,11 +130,12 @@ def tokens(together: ManifestSet) -> Iterator[Found]:
     system:anonymous then; "Using RBAC Authorization", subjects.
     """
     accounts = together.of("ServiceAccount")
-    bound: set[tuple[Json, Json]] = set()
+    bound: set[tuple[str | None, str | None]] = set()
     for binding in together.of("ClusterRoleBinding", "RoleBinding"):
         for index, value in enumerate(items(binding.body.get("subjects")) or []):
             subject = mapping(value) or {}
-            name, space = text(subject.get("name")), subject.get("namespace", binding.namespace)
+            name = text(subject.get("name"))
+            space = text(subject.get("namespace")) or binding.namespace
             if subject.get("kind") == "ServiceAccount":
                 bound.add((space, name))
             named = any(each.name == name and in_one_folder(each, binding) for each in accounts)

@@ -21,6 +21,7 @@ _KNOWN = (
     (re.compile(r"(^|/)aws-efa-k8s-device-plugin(?!:v0\.[5-9])([:@]|$)"), EFA, (_PLUGINS,)),
 )
 _PROGRAM = "device-plugin"
+_EXPORTER = re.compile(r"(^|/)dcgm-exporter([:@]|$)")
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,26 @@ def one_for_a_device(together: ManifestSet) -> Iterator[Found]:
             remedy = f"tolerate {key} here too"
             finding = plugin.manifest.find(Code.DEVICE_PLUGIN, path, found, remedy, Level.WARNING)
             yield plugin.manifest, finding
+
+
+def exporters(together: ManifestSet) -> Iterator[Found]:
+    """Warn of an exporter of metrics that the taints of GPU nodes keep off.
+
+    NVIDIA/dcgm-exporter, deployment: it tolerates what the device plugin tolerates.
+    """
+    for manifest in together.of("DaemonSet"):
+        for pod in manifest.pods:
+            for container in pod.containers:
+                if not _EXPORTER.search(text(container.body.get("image")) or ""):
+                    continue
+                kept = _kept_off(_Plugin(manifest, pod, container, GPU, ()), together)
+                if kept is not None:
+                    who, key = kept
+                    found = f"{who.title} tolerates {shown(key)} and this does not: no metrics"
+                    path = (*pod.path[1:], "tolerations")
+                    remedy = f"tolerate {key} here too"
+                    finding = manifest.find(Code.DEVICE_PLUGIN, path, found, remedy, Level.WARNING)
+                    yield manifest, finding
 
 
 def _may_meet(one: Pod, other: Pod) -> bool:

@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, Manifest
 
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _VARIABLE = re.compile(r"(?<!\$)\$\((?P<name>[A-Za-z_][A-Za-z0-9_.-]*)\)")
 _LEAST_GRACE = 30
+_LEAST_RUN = 300
 _BALANCER = "service.beta.kubernetes.io/aws-load-balancer-"
 _FIRST, _LAST = 30000, 32767
 
@@ -27,6 +28,13 @@ def never_started(manifest: Manifest) -> Iterator[Finding]:
         found = "suspended, and no queue that starts it: no pod is made"
         remedy = f"remove it, or name a queue by the label {_QUEUE}"
         yield manifest.find(Code.IDLE, (*path, "suspend"), found, remedy, Level.WARNING)
+    deadline = number(holder.get("activeDeadlineSeconds"))
+    waits = manifest.is_job and any(pod.names(GPU) for pod in manifest.pods)
+    if deadline is not None and 0 < deadline < _LEAST_RUN and waits:
+        found = f"the job is ended after {deadline} seconds, pulling its image included"
+        place: Path = (*path, "activeDeadlineSeconds")
+        remedy = "give it the time of the run, or remove it"
+        yield manifest.find(Code.IDLE, place, found, remedy, Level.WARNING)
     gang = mapping(policy.get("schedulingPolicy")) or {}
     wanted = number(gang.get("minAvailable"))
     pods = sum(1 if pod.replicas is None else pod.replicas for pod in manifest.pods)
@@ -34,6 +42,19 @@ def never_started(manifest: Manifest) -> Iterator[Finding]:
         found = f"{wanted} pods at once, and the job has {pods}: none is ever placed"
         place = (*path, "schedulingPolicy", "minAvailable")
         yield manifest.find(Code.IDLE, place, found, f"write {pods}")
+
+
+def strategies(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse settings of a rolling update beside a strategy that has none.
+
+    Kubernetes, pkg/apis/apps/validation: may not be specified when strategy type is Recreate.
+    """
+    strategy = mapping(manifest.spec.get("strategy")) or {}
+    rolling = not is_absent(strategy.get("rollingUpdate"))
+    if manifest.kind == "Deployment" and strategy.get("type") == "Recreate" and rolling:
+        found = "rollingUpdate beside Recreate: the API server refuses the object"
+        path = ("spec", "strategy", "rollingUpdate")
+        yield manifest.find(Code.MANIFEST_VALUE, path, found, "remove it")
 
 
 def short_ends(manifest: Manifest) -> Iterator[Finding]:

@@ -20,6 +20,11 @@ from megatron_eks.rules.workloads import Manifest
 _CLOSE = 0.8
 _FSX = "fsx.csi.aws.com"
 _DRIVERS = (_FSX, "ebs.csi.aws.com", "efs.csi.aws.com", "fsx.openzfs.csi.aws.com", "s3.csi.aws.com")
+_MOUNT = re.compile(r"[A-Za-z0-9]{1,8}|preview")
+_OF_NFS = frozenset(
+    {"hard", "nfsvers", "noresvport", "proto", "retrans", "rsize", "soft", "timeo", "tls", "vers"}
+    | {"wsize"}
+)
 _FILE_SYSTEM = re.compile(r"fs-[0-9a-f]{8,17}")
 
 
@@ -166,6 +171,7 @@ def lustre_volumes(together: ManifestSet) -> Iterator[Found]:
                 found = f"no {key}, which the driver mounts by"
                 place = (*path, "volumeAttributes", key)
                 yield _of_lustre(volume, place, found, "take it from the file system")
+        yield from _mounts(volume, text((attributes or {}).get("mountname")))
         address = text((attributes or {}).get("dnsname"))
         named = address is not None and _FILE_SYSTEM.match(address)
         known = handle is not None and _FILE_SYSTEM.match(handle)
@@ -173,6 +179,19 @@ def lustre_volumes(together: ManifestSet) -> Iterator[Found]:
             found = f"the address of {named[0]}, and the volume is {shown(handle)}"
             place = (*path, "volumeAttributes", "dnsname")
             yield _of_lustre(volume, place, found, "name one file system in both places")
+
+
+def _mounts(volume: Manifest, name: str | None) -> Iterator[Found]:
+    """Find a name or options that no Lustre client takes."""
+    if name is not None and not _MOUNT.fullmatch(name) and not is_placeholder(name):
+        found, place = f"{shown(name)} is no mount name", ("spec", "csi", "volumeAttributes")
+        remedy = "write it as FSx gives it, without a slash"
+        yield _of_lustre(volume, (*place, "mountname"), found, remedy)
+    for index, value in enumerate(items(volume.spec.get("mountOptions")) or []):
+        option = (text(value) or "").partition("=")[0]
+        if option in _OF_NFS:
+            found = f"{shown(value)} is an option of NFS: the mount fails"
+            yield _of_lustre(volume, ("spec", "mountOptions", index), found, "remove it")
 
 
 def _lustre_elsewhere(volume: Manifest, driver: str | None) -> Iterator[Found]:

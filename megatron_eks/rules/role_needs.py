@@ -26,6 +26,9 @@ _USERS = (
     ),
     ("AWS::CodeBuild::Project", "ServiceRole", ("logs:CreateLogStream", "logs:PutLogEvents")),
 )
+# CodeBuild User Guide, "Allow CodeBuild access to AWS services required to create a VPC network
+# interface".
+_INSIDE = ("ec2:CreateNetworkInterface", "ec2:CreateNetworkInterfacePermission")
 _PART = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)(\.Arn)?\}")
 _OBJECTS = ("s3:GetObject", "s3:PutObject")
 
@@ -49,7 +52,9 @@ def parts(templates: TemplateSet) -> Iterator[Finding]:
         for user in templates.resources(kind):
             role = templates.target(user.properties.get(key), user.file)
             actions = _actions(role, templates) if role is not None else None
-            missing = [each for each in wanted if not _has(actions or set(), each)]
+            inside = not is_absent(user.properties.get("VpcConfig"))
+            wanted_here = (*wanted, *_INSIDE) if inside else wanted
+            missing = [each for each in wanted_here if not _has(actions or set(), each)]
             if role is not None and actions is not None and missing:
                 found = f"{user.id} takes this role, which may not {', '.join(missing)}"
                 yield role.find(Code.POLICY, (), found, f"allow {', '.join(missing)}")

@@ -11,6 +11,11 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, shown, t
 # EKS User Guide, "Deploy private clusters with limited internet access".
 _NEEDED = ("ec2", "ecr.api", "ecr.dkr", "s3")
 _ANYWHERE = "0.0.0.0/0"
+_NAT = ("AWS::EC2::NatGateway",)
+_GATEWAYS = {
+    "GatewayId": {"AWS::EC2::NatGateway": "NatGatewayId"},
+    "NatGatewayId": {"AWS::EC2::InternetGateway": "GatewayId"},
+}
 _ROLE = "AWS::IAM::Role"
 _ROLE_KEYS = ("NodeRole", "PrincipalArn", "RoleArn", "ServiceAccountRoleArn")
 _ARN = re.compile(r"arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:([0-9]{12}|aws)?:.+")
@@ -31,6 +36,7 @@ def ways_out(templates: TemplateSet) -> Iterator[Finding]:
         ):
             found = "in a subnet without a route to an internet gateway"
             yield gateway.find(Code.NETWORK_PART, ("SubnetId",), found, "name a public subnet")
+    yield from _crossed(templates)
     endpoints = [
         written(each.properties.get("ServiceName")) or "$"
         for each in templates.resources("AWS::EC2::VPCEndpoint")
@@ -42,7 +48,12 @@ def ways_out(templates: TemplateSet) -> Iterator[Finding]:
             if subnet is None or outward is None:
                 continue
             public = truth(subnet.properties.get("MapPublicIpOnLaunch")) is True
-            by_gateway = any(not is_absent(each.properties.get("GatewayId")) for each in outward)
+            gateways = [(each.properties.get("GatewayId"), each.file) for each in outward]
+            nat = [getattr(templates.target(*each), "type", "") in _NAT for each in gateways]
+            by_gateway = any(
+                not is_absent(value) and not is_nat
+                for (value, _), is_nat in zip(gateways, nat, strict=True)
+            )
             if not outward and not endpoints:
                 found = f"{subnet.id} has no route out, and no endpoint is at hand: no node joins"
                 remedy = "route 0.0.0.0/0 to a NAT gateway, or add interface endpoints"
@@ -56,6 +67,17 @@ def ways_out(templates: TemplateSet) -> Iterator[Finding]:
             else:
                 continue
             yield group.find(Code.NETWORK_PART, ("Subnets",), found, remedy, Level.WARNING)
+
+
+def _crossed(templates: TemplateSet) -> Iterator[Finding]:
+    """Find a NAT gateway where an internet gateway belongs, and the other way round."""
+    for route in templates.resources("AWS::EC2::Route"):
+        for key, other in _GATEWAYS.items():
+            target = templates.target(route.properties.get(key), route.file)
+            if target is not None and target.type in other:
+                found = f"{target.id} as {key}, and it is another kind: EC2 refuses the route"
+                remedy = f"name it as {other[target.type]}"
+                yield route.find(Code.NETWORK_PART, (key,), found, remedy)
 
 
 def _may_be(service: str, endpoint: str) -> bool:

@@ -9,11 +9,11 @@ IAM's actions for each service.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path as File
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
@@ -44,14 +44,32 @@ _SAID = {
 GENERAL = frozenset({Code.MISSING_FIELD, Code.NOT_A_TEXT, Code.PROPERTY, Code.WRONG_VALUE})
 
 
-def specific(findings: "Iterable[Finding]") -> Iterator[Finding]:
-    """Drop what a table says of a place where a rule before it knew more."""
-    judged: set[tuple[str, Path]] = set()
-    for finding in findings:
-        place = (finding.file, finding.path)
-        if finding.code not in GENERAL or place not in judged:
-            yield finding
-        judged.add(place)
+Whose = TypeVar("Whose", bound=Hashable)
+
+
+def specific(found: "Sequence[tuple[Whose, Finding]]") -> "list[tuple[Whose, Finding]]":
+    """Leave out what another finding about the same template or object says better.
+
+    What a table says of a place where a rule knew more, or of a part of which it did; a needless
+    privilege that the namespace refuses anyway.
+    """
+    judged = {
+        (whose, finding.path[:length])
+        for whose, finding in found
+        if finding.code not in GENERAL
+        for length in range(1, len(finding.path) + 1)
+    }
+    refused = {
+        (whose, finding.path)
+        for whose, finding in found
+        if finding.code is Code.POD_ABOVE_NAMESPACE
+    }
+    worse = {Code.NEEDLESS_PRIVILEGE: refused, **dict.fromkeys(GENERAL, judged)}
+    return [
+        (whose, finding)
+        for whose, finding in found
+        if (whose, finding.path) not in worse.get(finding.code, ())
+    ]
 
 
 @dataclass(frozen=True)
