@@ -31,7 +31,7 @@ _FOR_PEOPLE = (
     *("AmazonEKSEditPolicy", "AmazonEKSViewPolicy"),
 )
 # Every documented name starts so; a newer one is not known here.
-_FAMILIES = ("AWSBackup", "AmazonEKS", "AmazonSageMaker", "AmazonSagemaker")
+_FAMILIES = ("AWS", "Amazon")
 # Policies of IAM, with what comes closest to them among those of EKS.
 _OF_IAM = {
     "AdministratorAccess": "AmazonEKSClusterAdminPolicy",
@@ -42,6 +42,8 @@ _OF_IAM = {
     "AmazonEKSWorkerNodePolicy": "AmazonEKSAutoNodePolicy",
 }
 _ACCESS_POLICY = re.compile(r'eks::aws:cluster-access-policy/(?P<name>[A-Za-z0-9_.-]+)["\]} ]*')
+# EKS API, CreateAccessEntry.type: those of nodes.
+_OF_NODES = ("_LINUX", "_WINDOWS")
 _KEPT_GROUPS = ("system:", "eks:", "aws:", "amazon:", "iam:")
 _POLICY_OF_A_RESOURCE = (
     ("AWS::ECR::Repository", "RepositoryPolicyText"),
@@ -62,20 +64,40 @@ def access_entries(templates: "TemplateSet") -> Iterator[Finding]:
     EKS User Guide, "Associate access policies with access entries"; EKS API, CreateAccessEntry.
     """
     for entry in templates.resources("AWS::EKS::AccessEntry"):
+        yield from _mode(entry, templates)
         who = text(templates.default(entry.properties.get("PrincipalArn"), entry.file)) or ""
         if re.match(r"arn:[a-z-]+:sts:", who):
             found = f"{shown(who)} is a session, and EKS refuses the entry"
             remedy = "name the role, arn:aws:iam::ACCOUNT:role/NAME"
             yield entry.find(Code.ACCESS_ENTRY, ("PrincipalArn",), found, remedy)
+        kind = text(entry.properties.get("Type")) or "STANDARD"
+        for key in ("AccessPolicies", "KubernetesGroups") if kind.endswith(_OF_NODES) else ():
+            if items(entry.properties.get(key)):
+                found = f"{key} in an entry of type {kind}: EKS refuses it"
+                remedy = "remove it: nodes have their rights by the type"
+                yield entry.find(Code.ACCESS_ENTRY, (key,), found, remedy)
         for index, group in enumerate(items(entry.properties.get("KubernetesGroups")) or []):
             name = text(group) or ""
-            if name.startswith(_KEPT_GROUPS):
+            if name.startswith(_KEPT_GROUPS) and not kind.endswith(_OF_NODES):
                 found = f"{shown(name)} belongs to Kubernetes or AWS: EKS refuses the entry"
                 remedy = "use AmazonEKSClusterAdminPolicy, or a group of your own"
+                if name in {"system:bootstrappers", "system:nodes"}:
+                    remedy = "write Type: EC2_LINUX and no groups, for the role of nodes"
                 path: Path = ("KubernetesGroups", index)
                 yield entry.find(Code.ACCESS_ENTRY, path, found, remedy)
         for index, value in enumerate(items(entry.properties.get("AccessPolicies")) or []):
             yield from _access_policy(entry, ("AccessPolicies", index), mapping(value) or {})
+
+
+def _mode(entry: "Resource", templates: "TemplateSet") -> Iterator[Finding]:
+    """Find an entry in a cluster that takes none."""
+    cluster = templates.target(entry.properties.get("ClusterName"), entry.file)
+    config = mapping(cluster.properties.get("AccessConfig")) if cluster is not None else None
+    mode = (config or {}).get("AuthenticationMode")
+    if cluster is not None and config is not None and (is_absent(mode) or mode == "CONFIG_MAP"):
+        found = f"{cluster.id} takes rights from aws-auth alone: EKS refuses the entry"
+        remedy = f"set AuthenticationMode of {cluster.id} to API"
+        yield entry.find(Code.ACCESS_ENTRY, ("ClusterName",), found, remedy)
 
 
 def _access_policy(entry: "Resource", path: Path, body: "dict[str, Json]") -> Iterator[Finding]:

@@ -14,7 +14,7 @@ _ANYWHERE = frozenset({"0.0.0.0/0", "::/0"})
 _VERSION = re.compile(r"1\.([0-9]{1,2})")
 
 # EKS User Guide, "Kubernetes release calendar": extended support of 1.30 ended in July 2026.
-_OLDEST_MINOR = 31
+OLDEST_MINOR = 31
 
 # EKS User Guide, "Available Amazon EKS add-ons from AWS", beside those that this project installs.
 _ADDON_NAMES = frozenset(addon.name for addon in ADDONS) | {
@@ -73,10 +73,10 @@ def versions(templates: TemplateSet) -> Iterator[Finding]:
         if value is not None and match is None:
             found = f"{shown(value)} is no Kubernetes version of EKS"
             yield cluster.find(Code.CLUSTER_VERSION, ("Version",), found, 'write it like "1.35"')
-        elif match and int(match[1]) < _OLDEST_MINOR:
+        elif match and int(match[1]) < OLDEST_MINOR:
             found = f"EKS no longer runs Kubernetes {value}"
             yield cluster.find(
-                Code.CLUSTER_VERSION, ("Version",), found, f"use 1.{_OLDEST_MINOR} or later"
+                Code.CLUSTER_VERSION, ("Version",), found, f"use 1.{OLDEST_MINOR} or later"
             )
 
 
@@ -89,7 +89,8 @@ def addon_names(templates: TemplateSet) -> Iterator[Finding]:
         name = text(addon.properties.get("AddonName"))
         if name is None or name in _ADDON_NAMES or "_" in name:
             continue
-        close = get_close_matches(name, sorted(_ADDON_NAMES), n=1, cutoff=_SURELY_MEANT)
+        cut = [each for each in sorted(_ADDON_NAMES) if each.startswith(f"{name}-")]
+        close = cut or get_close_matches(name, sorted(_ADDON_NAMES), n=1, cutoff=_SURELY_MEANT)
         if close:
             found = f"unknown add-on {shown(name)}"
             yield addon.find(Code.ADDON_NAME, ("AddonName",), found, f"did you mean {close[0]!r}?")

@@ -14,8 +14,11 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping,
 from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 
 _FSX = "fsx.csi.aws.com"
-_PROVISIONERS = (_FSX, "ebs.csi.aws.com", "ebs.csi.eks.amazonaws.com", "efs.csi.aws.com")
-_CLOSE = 0.85
+_PROVISIONERS = (
+    *(_FSX, "ebs.csi.aws.com", "ebs.csi.eks.amazonaws.com", "efs.csi.aws.com"),
+    "fsx.openzfs.csi.aws.com",
+)
+_CLOSE = 0.78
 _SAVED = re.compile(
     r"(?<![\w-])--(?P<flag>save|checkpoint[-_]dir|output[-_]dir)(=|[ \t]+)(?P<path>/[^\s\"';&|]+)"
 )

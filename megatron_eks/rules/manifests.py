@@ -11,7 +11,7 @@ from megatron_eks.rules.allowances import in_annotation
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.node_pools import NodePool
 from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
-from megatron_eks.rules.shapes import GENERAL
+from megatron_eks.rules.shapes import specific
 from megatron_eks.rules.values import mapping, text
 from megatron_eks.rules.workloads import Manifest
 
@@ -20,8 +20,16 @@ def check_manifests(objects: "Sequence[Json]") -> Iterator[Finding]:
     """Judge Kubernetes objects by themselves, then together; the elements of a List are objects."""
     bodies = [mapping(element) for value in objects for _, element in elements(value)]
     manifests = [Manifest(body) for body in bodies if body]
-    found = [(manifest, each) for manifest in manifests for each in _by_itself(manifest)]
-    yield from (finding for _, finding in _once([*found, *_together(manifests)]))
+    yield from (finding for _, finding in _every(manifests))
+
+
+def _every(
+    manifests: "Sequence[Manifest]", node_pools: "Sequence[NodePool]" = ()
+) -> "list[tuple[int, Finding]]":
+    """Return what is found in each object, which is told by its identity."""
+    alone = [(id(each), finding) for each in manifests for finding in _by_itself(each)]
+    together = [(id(each), finding) for each, finding in _together(manifests, node_pools)]
+    return specific([*alone, *together])
 
 
 def _by_itself(manifest: Manifest) -> Iterator[Finding]:
@@ -31,31 +39,6 @@ def _by_itself(manifest: Manifest) -> Iterator[Finding]:
             yield manifest.find(Code.NOT_AN_OBJECT, (key,), found, f"add its {key}")
     for rule in MANIFEST_RULES:
         yield from rule(manifest)
-
-
-def _once(found: "Sequence[Found]") -> "list[Found]":
-    """Leave out what another finding says better.
-
-    A needless privilege that the namespace refuses anyway; what a table says of a place where a
-    rule knew more.
-    """
-    refused = {
-        (id(manifest), finding.path)
-        for manifest, finding in found
-        if finding.code is Code.POD_ABOVE_NAMESPACE
-    }
-    judged = {
-        (id(manifest), finding.path[:length])
-        for manifest, finding in found
-        if finding.code not in GENERAL
-        for length in range(1, len(finding.path) + 1)
-    }
-    worse = {Code.NEEDLESS_PRIVILEGE: refused, **dict.fromkeys(GENERAL, judged)}
-    return [
-        (manifest, finding)
-        for manifest, finding in found
-        if (id(manifest), finding.path) not in worse.get(finding.code, ())
-    ]
 
 
 def _together(
@@ -103,9 +86,7 @@ def findings_in_manifests(
     ]
     by_id = {id(each.manifest): each for each in placed}
     manifests = [each.manifest for each in placed]
-    alone = [(each, finding) for each in manifests for finding in _by_itself(each)]
-    every = _once([*alone, *_together(manifests, node_pools)])
-    found = [(id(manifest), finding) for manifest, finding in every]
+    found = _every(manifests, node_pools)
     allowances = [
         allowance
         for number, each in by_id.items()

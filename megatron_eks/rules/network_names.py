@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Level
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.manifest_set import Found, ManifestSet, may_share
-from megatron_eks.rules.values import items, mapping, number
+from megatron_eks.rules.values import items, mapping, number, shown
 from megatron_eks.rules.workloads import Manifest
 
 _DNS = 53
+_SERVERS = ("kube-dns", "node-local-dns")
 
 
 def names_out_of_reach(together: ManifestSet) -> Iterator[Found]:
@@ -34,6 +35,28 @@ def names_out_of_reach(together: ManifestSet) -> Iterator[Found]:
                 Code.RANKS_CUT_OFF, ("spec", "egress"), found, remedy, Level.WARNING
             )
             yield policy, finding
+
+
+def dns_labels(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a policy that admits DNS to pods by a label that EKS's CoreDNS does not have.
+
+    EKS User Guide, "Manage CoreDNS for DNS in Amazon EKS clusters": its label is k8s-app: kube-dns.
+    """
+    if manifest.kind != "NetworkPolicy":
+        return
+    for index, value in enumerate(items(manifest.spec.get("egress")) or []):
+        rule = mapping(value) or {}
+        if not items(rule.get("ports")) or not _has_dns_port(rule):
+            continue
+        for place, each in enumerate(items(rule.get("to")) or []):
+            peer = mapping(each) or {}
+            labels = mapping((mapping(peer.get("podSelector")) or {}).get("matchLabels")) or {}
+            name = labels.get("k8s-app")
+            if "namespaceSelector" in peer and name is not None and name not in _SERVERS:
+                found = f"k8s-app: {shown(name)}, and CoreDNS has kube-dns: no name is found"
+                path = ("spec", "egress", index, "to", place, "podSelector")
+                remedy = "write k8s-app: kube-dns"
+                yield manifest.find(Code.RANKS_CUT_OFF, path, found, remedy, Level.WARNING)
 
 
 def _limits_egress(policy: Manifest) -> bool:

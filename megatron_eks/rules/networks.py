@@ -12,12 +12,13 @@ from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import DATA, launch_templates
 from megatron_eks.rules.lustre import file_systems
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth
+from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, truth
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _FEWEST_ZONES = 2
 _FIND_IN_MAP = 3
+_ALL = "Fn::GetAZs"
 
 
 def subnets(templates: TemplateSet) -> Iterator[Finding]:
@@ -54,7 +55,7 @@ def subnets(templates: TemplateSet) -> Iterator[Finding]:
     for system in file_systems(templates):
         given = items(system.resource.properties.get("SubnetIds"))
         zones = _zones(templates, given, system.resource)
-        if zones and len(nodes) == 1 and not set(zones) & nodes:
+        if zones and len(nodes) == 1 and not any(_may_be_one(zones[0], each) for each in nodes):
             found = f"in {zones[0]}, and the EFA nodes are in {next(iter(nodes))}"
             yield system.resource.find(
                 Code.SUBNETS, ("SubnetIds",), found, "put it into their zone", Level.WARNING
@@ -62,14 +63,28 @@ def subnets(templates: TemplateSet) -> Iterator[Finding]:
 
 
 def _zones(templates: TemplateSet, values: object, user: Resource) -> list[str] | None:
-    """Return the zones of subnets at hand, written as text; None when one cannot be known."""
+    """Return the zones of subnets at hand, as text or `zone 0`; None when one cannot be known."""
     if not isinstance(values, list) or not values:
         return None
     found = [
-        text(each.properties.get("AvailabilityZone")) if each is not None else None
+        _zone(each.properties.get("AvailabilityZone")) if each is not None else None
         for each in templates.targets(values, user.file)
     ]
     return None if None in found else [each for each in found if each]
+
+
+def _zone(value: Json) -> str | None:
+    """Return a zone by its name, or by its place among those of the region."""
+    chosen = value.get("Fn::Select") if isinstance(value, dict) else None
+    if isinstance(chosen, list) and len(chosen) == 2 and isinstance(chosen[1], dict):  # noqa: PLR2004 -- what Fn::Select takes
+        index = number(chosen[0])
+        return f"zone {index} of the region" if index is not None and _ALL in chosen[1] else None
+    return text(value)
+
+
+def _may_be_one(zone: str, other: str) -> bool:
+    """Tell whether two zones may be the same: by name and by place nobody can compare."""
+    return zone == other or zone.startswith("zone ") != other.startswith("zone ")
 
 
 def _places(templates: TemplateSet, values: object, user: Resource) -> set[str] | None:

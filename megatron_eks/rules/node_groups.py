@@ -75,6 +75,23 @@ def _forbidden_in_template(template: LaunchTemplate) -> Iterator[Finding]:
             )
 
 
+def taints(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse two taints of one key and effect.
+
+    Kubernetes API, NodeSpec.taints: a node has one of each, and the kubelet does not start.
+    """
+    for group in templates.resources(_NODE_GROUP):
+        seen: set[tuple[str, str]] = set()
+        for index, value in enumerate(items(group.properties.get("Taints")) or []):
+            taint = mapping(value) or {}
+            key = (str(taint.get("Key")), str(taint.get("Effect")))
+            if key in seen:
+                found = f"a second taint {key[0]} with {key[1]}"
+                path = ("Taints", index)
+                yield group.find(Code.MANAGED_NODES, path, found, "keep one of the two")
+            seen.add(key)
+
+
 def sizes(templates: TemplateSet) -> Iterator[Finding]:
     """Require the sizes of a node group in order: minimum, wanted, maximum.
 

@@ -17,6 +17,10 @@ _ROOT = "/dev/xvda"
 # about 20 GiB itself, unpacked.
 _SMALL_GIB = 50
 
+_API_VERSION = "node.eks.aws/v1alpha1"
+_NODE_CONFIG = "NodeConfig"
+_CONFIG = re.compile(r"apiVersion[\"']?:\s*[\"']?(node\.eks\.aws/[A-Za-z0-9]+)")
+
 
 def user_data(templates: TemplateSet) -> Iterator[Finding]:
     """Require user data that EKS can merge with its own, for the AMI's way to start.
@@ -35,6 +39,11 @@ def user_data(templates: TemplateSet) -> Iterator[Finding]:
         if not data or not amis or not all(each.startswith("AL2023") for each in amis):
             continue
         path = (DATA, "UserData")
+        config = _CONFIG.search(data)
+        if _NODE_CONFIG in data and config is not None and config[1] != _API_VERSION:
+            found = f"nodeadm knows no {config[1]}, so the node does not start"
+            remedy = f"write apiVersion: {_API_VERSION}"
+            yield template.resource.find(Code.USER_DATA, path, found, remedy)
         if _BOOTSTRAP in data:
             found = f"Amazon Linux 2023 has no {_BOOTSTRAP}"
             remedy = "write a NodeConfig (node.eks.aws/v1alpha1), or nothing"
@@ -65,6 +74,24 @@ def _user_data(template: LaunchTemplate) -> str | None:
 def _amis(template: LaunchTemplate) -> list[str]:
     found = [text(group.properties.get("AmiType")) for group in template.node_groups]
     return [each or "" for each in found]
+
+
+def disks(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of a disk the speeds that its type has.
+
+    EC2 API, EbsBlockDevice: iops is needed for io1 and io2, and throughput is for gp3 alone.
+    """
+    for template in templates.resources("AWS::EC2::LaunchTemplate"):
+        data = mapping(template.properties.get(DATA)) or {}
+        for index, each in enumerate(items(data.get("BlockDeviceMappings")) or []):
+            disk = mapping((mapping(each) or {}).get("Ebs")) or {}
+            kind, path = text(disk.get("VolumeType")), (DATA, "BlockDeviceMappings", index, "Ebs")
+            if kind in {"io1", "io2"} and is_absent(disk.get("Iops")):
+                found, remedy = f"{kind} without Iops: EC2 refuses it", "add Iops, or use gp3"
+                yield template.find(Code.ROOT_VOLUME, (*path, "Iops"), found, remedy)
+            if kind not in {None, "gp3"} and not is_absent(disk.get("Throughput")):
+                found, remedy = f"Throughput of {kind}: EC2 refuses it", "use gp3, or remove it"
+                yield template.find(Code.ROOT_VOLUME, (*path, "Throughput"), found, remedy)
 
 
 def root_volume(templates: TemplateSet) -> Iterator[Finding]:

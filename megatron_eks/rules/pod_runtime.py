@@ -5,12 +5,22 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
-from megatron_eks.rules.workloads import EFA, GPU, Manifest, Pod
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
+from megatron_eks.rules.workloads import EFA, GPU, HUGEPAGES, Manifest, Pod
 
 _SEVERAL = 2
 # A relative path is a mistake of its own.
 _SHARED_MEMORY = frozenset({"/dev/shm", "/dev/shm/", "dev/shm"})  # noqa: S108 -- inside a container
+_SAFE_SYSCTLS = frozenset(
+    {
+        "kernel.shm_rmid_forced",
+        *(f"net.ipv4.{name}" for name in ("ip_local_port_range", "ip_local_reserved_ports")),
+        *(f"net.ipv4.{name}" for name in ("ip_unprivileged_port_start", "ping_group_range")),
+        *(f"net.ipv4.tcp_{name}" for name in ("fin_timeout", "keepalive_intvl", "rmem", "wmem")),
+        *(f"net.ipv4.tcp_{name}" for name in ("keepalive_probes", "keepalive_time", "syncookies")),
+    }
+)
+_NAMESPACED = ("kernel.msg", "kernel.sem", "kernel.shm", "fs.mqueue.", "net.")
 _HOST_ROOTS = frozenset({"cluster-admin"})
 _EVERYBODY = frozenset(
     {
@@ -70,6 +80,48 @@ def shared_memory(manifest: Manifest) -> Iterator[Finding]:
             remedy = "mount an emptyDir with medium Memory and a sizeLimit there"
             path = (*container.path, "volumeMounts")
             yield Finding(Code.SHARED_MEMORY, path, found, remedy, Level.WARNING)
+
+
+def huge_pages(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of EFA without huge pages.
+
+    EKS User Guide, "Run machine learning training on Amazon EKS with EFA": nodes set 5128 of 2 MiB
+    aside, and a pod gets none that it does not ask for; libfabric then takes ordinary memory.
+    """
+    for pod in manifest.pods if manifest.is_job else ():
+        for container in pod.containers:
+            amounts = {**container.amounts("limits"), **container.amounts("requests")}
+            pages = any(name.startswith(HUGEPAGES) for name in amounts)
+            # One that a template fills in may well be none.
+            if container.requested(EFA) > 0 and not container.is_init and not pages:
+                path = (*container.path, "resources", "limits", f"{HUGEPAGES}2Mi")
+                found = "EFA and no huge pages, which nodes with EFA set aside for it"
+                remedy = f"add {HUGEPAGES}2Mi: 5120Mi"
+                yield Finding(Code.HUGE_PAGES, path, found, remedy, Level.WARNING)
+
+
+def sysctls(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse kernel settings of the whole node, and warn of those that the kubelet forbids.
+
+    Kubernetes, "Using sysctls in a Kubernetes Cluster", safe and unsafe sysctls: the pod ends with
+    SysctlForbidden.
+    """
+    for pod in manifest.pods:
+        context = mapping(pod.spec.get("securityContext")) or {}
+        for index, value in enumerate(items(context.get("sysctls")) or []):
+            name = (text((mapping(value) or {}).get("name")) or "").replace("/", ".")
+            if not name or name in _SAFE_SYSCTLS or is_placeholder(name):
+                continue
+            of_pod = name.startswith(_NAMESPACED)
+            path = (*pod.path, "securityContext", "sysctls", index)
+            if of_pod:
+                found = f"{shown(name)}, which the kubelet forbids unless it is told otherwise"
+                remedy = "remove it, or list it in allowedUnsafeSysctls of the nodes' kubelet"
+                level = Level.WARNING
+            else:
+                found = f"{shown(name)} is of the whole node, and no pod may set it"
+                remedy, level = "set it in the node's user data", Level.ERROR
+            yield Finding(Code.REFUSED_IN_POD, path, found, remedy, level)
 
 
 def needless_privilege(manifest: Manifest) -> Iterator[Finding]:

@@ -2,14 +2,25 @@
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.shapes import ACTIONS, table
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, is_intrinsic, is_placeholder, items, mapping, shown
+from megatron_eks.rules.values import (
+    is_absent,
+    is_intrinsic,
+    is_placeholder,
+    items,
+    mapping,
+    shown,
+    written,
+)
 
 _DOCUMENTS = frozenset({"AssumeRolePolicyDocument", "KeyPolicy", "PolicyDocument"})
+_CLOSE = 0.88
 _TRUST = "AssumeRolePolicyDocument"
 _KEYS = frozenset(
     {
@@ -28,7 +39,20 @@ _OPERATOR = re.compile(
     r"|Bool|BinaryEquals|(Not)?IpAddress|Arn(Not)?(Equals|Like)|Null)(IfExists)?"
 )
 _OF_OBJECTS = re.compile(r"s3:(Get|Put|Delete|Restore)Object|s3:AbortMultipartUpload")
-_BUCKET = re.compile(r"arn:[a-z-]+:s3:::[a-z0-9.-]+")
+# A bucket's own ARN, as a text or as the attribute of a resource.
+_PART = r"\$\{[^}]*\}"
+_BUCKET = re.compile(
+    rf"arn:(?:[a-z-]+|{_PART}):s3:::([a-z0-9.-]|{_PART})+|\$\{{[A-Za-z0-9]+\.Arn\}}"
+)
+# Service Authorization Reference: actions without a resource type, of those that clusters use.
+_ON_EVERYTHING = re.compile(
+    r"ecr:GetAuthorizationToken|s3:ListAllMyBuckets|eks:ListClusters|ecr-public:GetAuthorizationToken"
+    r"|ec2:Describe(AvailabilityZones|Instances|InstanceTypes|InstanceTypeOfferings|SecurityGroups"
+    r"|Subnets|Vpcs|Volumes|Images|LaunchTemplates|NetworkInterfaces|RouteTables|Tags)"
+    r"|autoscaling:Describe(AutoScalingGroups|AutoScalingInstances|LaunchConfigurations"
+    r"|ScalingActivities|Tags)|cloudwatch:PutMetricData|kms:(ListKeys|ListAliases|CreateKey)"
+    r"|ssm:DescribeParameters|pricing:GetProducts|sts:GetCallerIdentity"
+)
 _SERVICE = re.compile(r"[a-z0-9.-]+\.(amazonaws\.com(\.cn)?|aws\.internal|aws)")
 
 
@@ -114,6 +138,20 @@ def _actions(resource: Resource, path: Path, value: Json) -> Iterator[Finding]:
         unknown = isinstance(each, dict) or (isinstance(each, str) and is_placeholder(each))
         if not unknown and not (isinstance(each, str) and _ACTION.fullmatch(each)):
             yield _wrong(resource, path, f"{shown(each)} is no action", "write it as s3:GetObject")
+        elif isinstance(each, str) and not unknown:
+            yield from _known(resource, path, each)
+
+
+def _known(resource: Resource, path: Path, action: str) -> Iterator[Finding]:
+    """Find an action that is nearly one of its service; new ones come every month."""
+    service, _, name = action.partition(":")
+    known = table(ACTIONS).get(service)
+    if not isinstance(known, list) or name.lower() in known or "*" in name or "?" in name:
+        return
+    close = get_close_matches(name.lower(), [str(each) for each in known], 1, _CLOSE)
+    if close:
+        found = f"{service} has no action {shown(name)}, so this allows nothing"
+        yield _wrong(resource, path, found, f"did you mean {service}:{close[0]}?")
 
 
 def _resources(resource: Resource, path: Path, body: dict[str, Json]) -> Iterator[Finding]:
@@ -123,12 +161,22 @@ def _resources(resource: Resource, path: Path, body: dict[str, Json]) -> Iterato
             remedy = "write an ARN, such as arn:aws:s3:::BUCKET/*"
             yield _wrong(resource, path, f"{shown(each)} is no ARN", remedy)
     of_objects = [each for each in names if _OF_OBJECTS.fullmatch(each)]
-    whole = isinstance(body.get("Resource"), str) or len(listed) == len(
-        items(body.get("Resource")) or []
-    )
-    if of_objects and listed and whole and all(_BUCKET.fullmatch(each) for each in listed):
+    every = _arns(body.get("Resource"))
+    if of_objects and every and all(_BUCKET.fullmatch(each or "") for each in every):
         found = f"{of_objects[0]} on buckets, and it works on objects"
-        yield _wrong(resource, path, found, f"add {listed[0]}/*")
+        yield _wrong(resource, path, found, f"add {every[0]}/*")
+    everywhere = [each for each in names if _ON_EVERYTHING.fullmatch(each)]
+    allowed = body.get("Effect") == "Allow" and is_absent(body.get("NotResource"))
+    if everywhere and allowed and every and not any("*" in (each or "*") for each in every):
+        found = f"{everywhere[0]} has no resource, so this allows nothing"
+        remedy = f'give {everywhere[0]} a statement of its own with Resource "*"'
+        yield _wrong(resource, path, found, remedy)
+
+
+def _arns(value: Json) -> list[str | None]:
+    """Return the texts of the resources of a statement; None for what cannot be known."""
+    every = value if isinstance(value, list) else [value]
+    return [written(each) for each in every if not is_absent(each)]
 
 
 def _strings(value: Json) -> list[str]:

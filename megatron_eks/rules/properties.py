@@ -149,19 +149,19 @@ def references(templates: TemplateSet) -> Iterator[Finding]:
     without a parameter; what is nearly there is misspelt all the same.
     """
     for resource in templates.everything():
-        named = (*_named(dict(resource.body), ()), *_after(resource))
-        for path, found, remedy in _unresolved(templates, resource.file, named):
+        names = (*named(dict(resource.body), ()), *after(resource))
+        for path, found, remedy in _unresolved(templates, resource.file, names):
             yield resource.find(Code.REFERENCE, path, found, remedy)
     for file, outputs in templates.outputs():
-        for path, found, remedy in _unresolved(templates, file, _named(outputs, ("Outputs",))):
+        for path, found, remedy in _unresolved(templates, file, named(outputs, ("Outputs",))):
             yield Finding(Code.REFERENCE, path, found, remedy, file=file)
 
 
 def _unresolved(
-    templates: TemplateSet, file: str, named: "Iterable[tuple[Path, str]]"
+    templates: TemplateSet, file: str, given: "Iterable[tuple[Path, str]]"
 ) -> Iterator[tuple[Path, str, str]]:
     names = templates.names(file)
-    for path, name in named if names is not None else ():
+    for path, name in given if names is not None else ():
         if names is None or name in names.known or name in _PSEUDO:
             continue
         close = get_close_matches(name, [*names.known, *_PSEUDO], 1, _CLOSE)
@@ -194,18 +194,19 @@ def _imported(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
             yield from _imported(each, (*path, key))
 
 
-def _after(resource: Resource) -> Iterator[tuple[Path, str]]:
+def after(resource: Resource) -> Iterator[tuple[Path, str]]:
+    """Return the names after which a resource is made."""
     value = resource.body.get("DependsOn")
     for name in value if isinstance(value, list) else [value]:
         if isinstance(name, str):
             yield ("DependsOn",), name
 
 
-def _named(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
+def named(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
     """Return the names that a value refers to, each with its place below the properties."""
     if isinstance(value, list):
         for index, each in enumerate(value):
-            yield from _named(each, (*path, index))
+            yield from named(each, (*path, index))
     if not isinstance(value, dict):
         return
     if len(value) == 1:
@@ -213,7 +214,7 @@ def _named(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
     for key, each in value.items():
         if key not in {"Metadata", "Fn::Transform"} and not key.startswith("Fn::ForEach"):
             below = () if not path and key == "Properties" else (*path, key)
-            yield from _named(each, below)
+            yield from named(each, below)
 
 
 def _of_intrinsic(value: Mapping[str, Json], path: Path) -> Iterator[tuple[Path, str]]:

@@ -1,28 +1,30 @@
-"""Rules over objects that refer to each other: names, keys, claims and volumes, quotas."""
+"""Rules over objects that refer to each other: names, keys, claims and volumes."""
 
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
-from fractions import Fraction
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level, Path
-from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.manifest_set import (
     Found,
     ManifestSet,
     Reference,
     in_one_folder,
-    may_share,
     references,
 )
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
-from megatron_eks.rules.workloads import Container, Manifest, Pod
+from megatron_eks.rules.workloads import Manifest
 
 _CLOSE = 0.8
 _FSX = "fsx.csi.aws.com"
-_DRIVERS = (_FSX, "ebs.csi.aws.com", "efs.csi.aws.com", "openzfs.fsx.csi.aws.com", "s3.csi.aws.com")
+_DRIVERS = (_FSX, "ebs.csi.aws.com", "efs.csi.aws.com", "fsx.openzfs.csi.aws.com", "s3.csi.aws.com")
+_MOUNT = re.compile(r"[A-Za-z0-9]{1,8}|preview")
+_OF_NFS = frozenset(
+    {"hard", "nfsvers", "noresvport", "proto", "retrans", "rsize", "soft", "timeo", "tls", "vers"}
+    | {"wsize"}
+)
 _FILE_SYSTEM = re.compile(r"fs-[0-9a-f]{8,17}")
 
 
@@ -50,7 +52,10 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
     ]
     beside = [each.name for each in together.beside(manifest, reference.kind) if each.name]
     close = get_close_matches(reference.name, beside, 1, _CLOSE)
-    made_here = bool(beside) and together.makes_namespace(manifest.namespace)
+    # An account is made with its namespace; of other kinds there may be some already.
+    made_here = together.makes_namespace(manifest.namespace) and (
+        bool(beside) or reference.kind == "ServiceAccount"
+    )
     kind, name = reference.kind, shown(reference.name)
     if elsewhere:
         space = shown(elsewhere[0].namespace)
@@ -58,7 +63,8 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
         remedy = "put both into one namespace"
     elif close or made_here:
         found = f"no {kind} {name} among these objects"
-        remedy = f"did you mean {close[0]}?" if close else f"there: {', '.join(sorted(beside))}"
+        there = f"there: {', '.join(sorted(beside))}" if beside else "add it beside the namespace"
+        remedy = f"did you mean {close[0]}?" if close else there
     else:
         return
     finding = manifest.find(Code.MISSING_OBJECT, reference.path, found, remedy, Level.WARNING)
@@ -165,6 +171,7 @@ def lustre_volumes(together: ManifestSet) -> Iterator[Found]:
                 found = f"no {key}, which the driver mounts by"
                 place = (*path, "volumeAttributes", key)
                 yield _of_lustre(volume, place, found, "take it from the file system")
+        yield from _mounts(volume, text((attributes or {}).get("mountname")))
         address = text((attributes or {}).get("dnsname"))
         named = address is not None and _FILE_SYSTEM.match(address)
         known = handle is not None and _FILE_SYSTEM.match(handle)
@@ -172,6 +179,19 @@ def lustre_volumes(together: ManifestSet) -> Iterator[Found]:
             found = f"the address of {named[0]}, and the volume is {shown(handle)}"
             place = (*path, "volumeAttributes", "dnsname")
             yield _of_lustre(volume, place, found, "name one file system in both places")
+
+
+def _mounts(volume: Manifest, name: str | None) -> Iterator[Found]:
+    """Find a name or options that no Lustre client takes."""
+    if name is not None and not _MOUNT.fullmatch(name) and not is_placeholder(name):
+        found, place = f"{shown(name)} is no mount name", ("spec", "csi", "volumeAttributes")
+        remedy = "write it as FSx gives it, without a slash"
+        yield _of_lustre(volume, (*place, "mountname"), found, remedy)
+    for index, value in enumerate(items(volume.spec.get("mountOptions")) or []):
+        option = (text(value) or "").partition("=")[0]
+        if option in _OF_NFS:
+            found = f"{shown(value)} is an option of NFS: the mount fails"
+            yield _of_lustre(volume, ("spec", "mountOptions", index), found, "remove it")
 
 
 def _lustre_elsewhere(volume: Manifest, driver: str | None) -> Iterator[Found]:
@@ -187,83 +207,6 @@ def _lustre_elsewhere(volume: Manifest, driver: str | None) -> Iterator[Found]:
 
 def _of_lustre(volume: Manifest, path: Path, found: str, remedy: str) -> Found:
     return volume, volume.find(Code.CLAIM_AND_VOLUME, path, found, remedy)
-
-
-def quotas(together: ManifestSet) -> Iterator[Found]:
-    """Refuse a workload that alone asks for more than its namespace's quota.
-
-    Kubernetes, "Resource Quotas": the pods above it are never made.
-    """
-    for quota in together.of("ResourceQuota"):
-        hard = mapping(quota.spec.get("hard")) or {}
-        scoped = [quota.spec.get(key) for key in ("scopes", "scopeSelector")]
-        if not all(is_absent(each) for each in scoped):
-            continue
-        for manifest in together.objects:
-            if not manifest.pods or not may_share(quota, manifest) or manifest.namespace is None:
-                continue
-            for name, written in hard.items():
-                most, wanted = quantity(written), _wanted(manifest.pods, name)
-                if most is not None and wanted is not None and wanted > most:
-                    found = f"{wanted} of {name}, and {quota.title} allows {shown(written)}"
-                    remedy = "ask for less, or raise the quota"
-                    yield manifest, manifest.find(Code.ABOVE_QUOTA, ("spec",), found, remedy)
-
-
-def _wanted(pods: list[Pod], name: str) -> Fraction | None:
-    """Return what pods ask for together; None where a quota's name says something else."""
-    if name in {"pods", "count/pods"}:
-        return Fraction(sum(1 if pod.replicas is None else pod.replicas for pod in pods))
-    kind, _, resource = name.partition(".")
-    if name in {"cpu", "memory"}:
-        kind, resource = "requests", name
-    if kind not in {"limits", "requests"} or not resource:
-        return None
-    total = Fraction(0)
-    for pod in pods:
-        running = [each for each in pod.containers if not each.is_init]
-        # Without a request the limit counts as one.
-        written = [
-            each.amounts(kind).get(resource, each.amounts("limits").get(resource))
-            for each in running
-        ]
-        of_one = sum((quantity(each) or Fraction(0) for each in written), Fraction(0))
-        total += of_one * (1 if pod.replicas is None else pod.replicas)
-    return total
-
-
-def limit_ranges(together: ManifestSet) -> Iterator[Found]:
-    """Refuse containers above or below what a LimitRange of their namespace allows.
-
-    Kubernetes, "Limit Ranges": the API server refuses the pods, and the job makes none.
-    """
-    for limits in together.of("LimitRange"):
-        bounds = [mapping(each) or {} for each in items(limits.spec.get("limits")) or []]
-        of_containers = [each for each in bounds if each.get("type") == "Container"]
-        for manifest in together.objects if of_containers else ():
-            if manifest.namespace is None or not may_share(limits, manifest):
-                continue
-            for pod in manifest.pods:
-                for container in pod.containers:
-                    for bound in of_containers:
-                        yield from _out_of_bounds(manifest, container, limits, bound)
-
-
-def _out_of_bounds(
-    manifest: Manifest, container: Container, limits: Manifest, bound: "dict[str, Json]"
-) -> Iterator[Found]:
-    for side, kind, word in (("max", "limits", "most"), ("min", "requests", "least")):
-        for name, written in (mapping(bound.get(side)) or {}).items():
-            allowed, given = quantity(written), container.amounts(kind).get(name)
-            asked = quantity(given)
-            if allowed is None or asked is None:
-                continue
-            if (asked > allowed) if side == "max" else (asked < allowed):
-                most = f"allows at {word} {shown(written)}"
-                found = f"{shown(given)} of {name}, and {limits.title} {most}"
-                path = (*container.path[1:], "resources", kind, name)
-                remedy = "stay within it, or change the LimitRange"
-                yield manifest, manifest.find(Code.LIMIT_RANGE, path, found, remedy)
 
 
 def twice(together: ManifestSet) -> Iterator[Found]:

@@ -13,6 +13,8 @@ _FLAG = re.compile(
     r"|nproc[_-]per[_-]node|standalone)(?=[=\s\"']|$)"
     r"(?:(?:=|[ \t]+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s;&|\\-][^\s;&|]*))?"
 )
+# pkg/controller.v1/pytorch/elastic.go sets these where the policy gives them.
+_OF_A_POLICY = {"rdzv-conf": "rdzvConf", "rdzv-id": "rdzvId"}
 _COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 
 
@@ -91,6 +93,7 @@ def rendezvous_flags(manifest: Manifest) -> Iterator[Finding]:
     if manifest.pytorch_replicas is None:
         return
     nodes = sum(pod.replicas or 1 for pod in manifest.pods)
+    policy = mapping(manifest.spec.get("elasticPolicy")) or {}
     for pod in manifest.pods:
         for container in pod.containers:
             if container.is_init or not _may_launch(container):
@@ -98,6 +101,8 @@ def rendezvous_flags(manifest: Manifest) -> Iterator[Finding]:
             for path, flag, value in launcher_flags(container):
                 if flag == "nproc-per-node":
                     yield from _other_count(manifest, path, value)
+                elif flag in _OF_A_POLICY and is_absent(policy.get(_OF_A_POLICY[flag])):
+                    continue  # the operator says nothing about it then
                 elif flag != "standalone" or nodes > 1:
                     yield _flag_found(manifest, path, flag, value, nodes)
 

@@ -17,6 +17,7 @@ _USERS: tuple[tuple[str, str, str], ...] = (
     ("AWS::EKS::Nodegroup", "NodeRole", "ec2.amazonaws.com"),
     ("AWS::EKS::PodIdentityAssociation", "RoleArn", "pods.eks.amazonaws.com"),
     ("AWS::CodeBuild::Project", "ServiceRole", "codebuild.amazonaws.com"),
+    ("AWS::EC2::FlowLog", "DeliverLogsPermissionArn", "vpc-flow-logs.amazonaws.com"),
 )
 _POD_ACTIONS = frozenset({"sts:AssumeRole", "sts:TagSession"})
 
@@ -51,6 +52,12 @@ def trust(templates: TemplateSet) -> Iterator[Finding]:
             role = templates.target(user.properties.get(key), user.file)
             if role is not None and role.type == ROLE:
                 yield from _trusts(user, key, role, service)
+    for addon in templates.resources("AWS::EKS::Addon"):
+        for value in items(addon.properties.get("PodIdentityAssociations")) or []:
+            body = mapping(value) or {}
+            role = templates.target(body.get("RoleArn"), addon.file)
+            if role is not None and role.type == ROLE:
+                yield from _trusts(addon, "RoleArn", role, "pods.eks.amazonaws.com")
 
 
 def _trusts(user: Resource, key: str, role: Resource, service: str) -> Iterator[Finding]:

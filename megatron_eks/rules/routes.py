@@ -6,9 +6,16 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, is_placeholder, items, shown, text, truth
+from megatron_eks.rules.values import is_absent, is_placeholder, items, shown, text, truth, written
 
+# EKS User Guide, "Deploy private clusters with limited internet access".
+_NEEDED = ("ec2", "ecr.api", "ecr.dkr", "s3")
 _ANYWHERE = "0.0.0.0/0"
+_NAT = ("AWS::EC2::NatGateway",)
+_GATEWAYS = {
+    "GatewayId": {"AWS::EC2::NatGateway": "NatGatewayId"},
+    "NatGatewayId": {"AWS::EC2::InternetGateway": "GatewayId"},
+}
 _ROLE = "AWS::IAM::Role"
 _ROLE_KEYS = ("NodeRole", "PrincipalArn", "RoleArn", "ServiceAccountRoleArn")
 _ARN = re.compile(r"arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:([0-9]{12}|aws)?:.+")
@@ -29,23 +36,53 @@ def ways_out(templates: TemplateSet) -> Iterator[Finding]:
         ):
             found = "in a subnet without a route to an internet gateway"
             yield gateway.find(Code.NETWORK_PART, ("SubnetId",), found, "name a public subnet")
-    endpoints = any(True for _ in templates.resources("AWS::EC2::VPCEndpoint"))
+    yield from _crossed(templates)
+    endpoints = [
+        written(each.properties.get("ServiceName")) or "$"
+        for each in templates.resources("AWS::EC2::VPCEndpoint")
+    ]
+    lacking = [name for name in _NEEDED if not any(_may_be(name, each) for each in endpoints)]
     for group in templates.resources("AWS::EKS::Nodegroup"):
         for subnet in templates.targets(items(group.properties.get("Subnets")) or [], group.file):
             outward = _default_routes(subnet, templates) if subnet is not None else None
             if subnet is None or outward is None:
                 continue
             public = truth(subnet.properties.get("MapPublicIpOnLaunch")) is True
-            by_gateway = any(not is_absent(each.properties.get("GatewayId")) for each in outward)
+            gateways = [(each.properties.get("GatewayId"), each.file) for each in outward]
+            nat = [getattr(templates.target(*each), "type", "") in _NAT for each in gateways]
+            by_gateway = any(
+                not is_absent(value) and not is_nat
+                for (value, _), is_nat in zip(gateways, nat, strict=True)
+            )
             if not outward and not endpoints:
                 found = f"{subnet.id} has no route out, and no endpoint is at hand: no node joins"
                 remedy = "route 0.0.0.0/0 to a NAT gateway, or add interface endpoints"
+            elif not outward and lacking:
+                found = f"{subnet.id} has no route out and no endpoint for {', '.join(lacking)}"
+                found += ": no node joins"
+                remedy = "add the endpoints, or route 0.0.0.0/0 to a NAT gateway"
             elif by_gateway and not public:
                 found = f"{subnet.id} routes to an internet gateway, and gives no public address"
                 remedy = "route 0.0.0.0/0 to a NAT gateway"
             else:
                 continue
             yield group.find(Code.NETWORK_PART, ("Subnets",), found, remedy, Level.WARNING)
+
+
+def _crossed(templates: TemplateSet) -> Iterator[Finding]:
+    """Find a NAT gateway where an internet gateway belongs, and the other way round."""
+    for route in templates.resources("AWS::EC2::Route"):
+        for key, other in _GATEWAYS.items():
+            target = templates.target(route.properties.get(key), route.file)
+            if target is not None and target.type in other:
+                found = f"{target.id} as {key}, and it is another kind: EC2 refuses the route"
+                remedy = f"name it as {other[target.type]}"
+                yield route.find(Code.NETWORK_PART, (key,), found, remedy)
+
+
+def _may_be(service: str, endpoint: str) -> bool:
+    """Tell whether an endpoint is one for a service, or may be, since its name is not known."""
+    return endpoint.endswith((f".{service}", "}", "$"))
 
 
 def _default_routes(subnet: Resource, templates: TemplateSet) -> list[Resource] | None:

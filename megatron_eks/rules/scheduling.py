@@ -134,7 +134,8 @@ def _missing(pod: Pod, instance: InstanceType) -> str | None:
     }
     for name, most in offered.items():
         asked = _asked(pod, name)
-        if asked > most:
+        # A node keeps some of both for itself, so all of it is too much as well.
+        if asked > most or (asked == most and name in {"cpu", "memory"}):
             wanted, had = (_amount(each, name) for each in (asked, Fraction(most)))
             return f"{wanted} of {name}, and a {instance.name} has {had}"
     return None

@@ -20,6 +20,7 @@ from megatron_eks.rules.values import (
     shown,
     text,
     truth,
+    written,
 )
 
 _CLOSE = 0.8
@@ -144,6 +145,7 @@ def builds(templates: TemplateSet) -> Iterator[Finding]:
             found = "the build calls docker, whose daemon does not start without privileges"
             path = ("Environment", "PrivilegedMode")
             yield project.find(Code.BUILD_COMPUTE, path, found, "set it to true")
+        yield from _build_source(project, environment)
         for index, value in enumerate(items(environment.get("EnvironmentVariables")) or []):
             variable = mapping(value) or {}
             name, content = text(variable.get("Name")) or "", text(variable.get("Value"))
@@ -155,6 +157,30 @@ def builds(templates: TemplateSet) -> Iterator[Finding]:
         written = text(secret.properties.get("SecretString"))
         if written and not is_placeholder(written):
             yield _secret(secret, ("SecretString",), "a secret in plain words")
+
+
+def _build_source(project: Resource, environment: "dict[str, Json]") -> Iterator[Finding]:
+    """Judge a build's processor, and where it finds source and steps."""
+    kind, image = text(environment.get("Type")) or "", text(environment.get("Image")) or ""
+    arm = kind.startswith("ARM_")
+    other = ("x86_64" in image) if arm else ("aarch64" in image)
+    if kind and other:
+        found = f"{shown(image)} does not run in {kind}"
+        remedy = "use an image of aarch64" if arm else "use an image of x86_64, or ARM_CONTAINER"
+        yield project.find(Code.BUILD_COMPUTE, ("Environment", "Image"), found, remedy)
+    source = mapping(project.properties.get("Source")) or {}
+    place, steps = written(source.get("Location")) or "", text(source.get("BuildSpec")) or ""
+    if source.get("Type") == "S3" and place.startswith("s3:"):
+        found = f"{shown(place)} as a source: CodeBuild refuses it"
+        path = ("Source", "Location")
+        yield project.find(Code.BUILD_COMPUTE, path, found, "write BUCKET/KEY, without s3://")
+    if source.get("Type") == "GITHUB" and place and not place.startswith(("https://", "$", "CODE")):
+        found = f"{shown(place)} as a source: CodeBuild refuses it"
+        path = ("Source", "Location")
+        yield project.find(Code.BUILD_COMPUTE, path, found, "write https://github.com/OWNER/NAME")
+    if "phases:" in steps and not re.search(r"^version:", steps, re.MULTILINE):
+        found, path = "steps without a version: every build fails", ("Source", "BuildSpec")
+        yield project.find(Code.BUILD_COMPUTE, path, found, "begin with version: 0.2")
 
 
 def _secret(resource: Resource, path: "tuple[str | int, ...]", found: str) -> Finding:

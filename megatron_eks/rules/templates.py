@@ -23,7 +23,8 @@ def check_template(template: "Mapping[str, Json]") -> Iterator[Finding]:
 def check_templates(templates: "Mapping[str, Json]") -> Iterator[Finding]:
     """Judge templates that are deployed together, by file name; imports reach their exports."""
     together = TemplateSet(templates)
-    return specific(finding for rule in TEMPLATE_RULES for finding in rule(together))
+    found = [(each.file, each) for rule in TEMPLATE_RULES for each in rule(together)]
+    yield from (finding for _, finding in specific(found))
 
 
 def is_template(value: Json) -> bool:

@@ -52,6 +52,27 @@ def is_intrinsic(value: "Json") -> bool:
     return False
 
 
+def written(value: "Json") -> str | None:
+    """Return a text, with `${NAME}` or `${}` for each part that only CloudFormation knows.
+
+    Equal texts written with different functions become equal; None where nothing can be said.
+    """
+    if not isinstance(value, dict) or len(value) != 1:
+        return text(value)
+    ((function, inner),) = value.items()
+    if function == "Ref":
+        return f"${{{inner}}}" if isinstance(inner, str) else None
+    first, *rest = inner if isinstance(inner, list) and inner else [inner]
+    if function == "Fn::GetAtt":
+        names = [text(first), *(text(each) for each in rest)]
+        return None if None in names else f"${{{'.'.join(filter(None, names))}}}"
+    if function == "Fn::Sub":
+        return text(first)
+    if function == "Fn::Join" and len(rest) == 1 and isinstance(rest[0], list):
+        return (text(first) or "").join(written(each) or "${}" for each in rest[0])
+    return None
+
+
 def mapping(value: "Json") -> "dict[str, Json] | None":
     """Return the keys of a mapping, none for an absent one; None when they cannot be known."""
     if is_absent(value):

@@ -20,10 +20,15 @@ from megatron_eks.rules.values import (
     number,
     shown,
     text,
+    written,
 )
 
 _CLOSE = 0.75
-_SERVICES = ("aws.", "cn.com.amazonaws.", "com.amazonaws.")
+_GATEWAYS = ("dynamodb", "s3", "s3express")
+_SERVICES = (
+    *("aws.", "cn.com.amazonaws.", "com.amazonaws.", "eu.", "gov.ic.", "gov.sgov."),
+    "uk.adc-e.",
+)
 _ELSEWHERE = ("cn-", "eu-isoe-", "eusc-", "us-iso")
 _RANGES = frozenset(
     {
@@ -116,15 +121,22 @@ def services(templates: TemplateSet) -> Iterator[Finding]:
     EC2 API, CreateVpcEndpoint.ServiceName.
     """
     for endpoint in templates.resources("AWS::EC2::VPCEndpoint"):
-        name = text(endpoint.properties.get("ServiceName"))
+        path: Path
+        name = written(endpoint.properties.get("ServiceName"))
         if name is not None and not is_placeholder(name) and not name.startswith(_SERVICES):
             found, remedy = f"{shown(name)} is no service", "write it as com.amazonaws.REGION.NAME"
             yield endpoint.find(Code.NETWORK_PART, ("ServiceName",), found, remedy)
         gateway = text(endpoint.properties.get("VpcEndpointType")) in {None, "Gateway"}
         typed = is_absent(endpoint.properties.get("VpcEndpointType"))
-        if (typed or gateway) and is_absent(endpoint.properties.get("RouteTableIds")):
+        last = (name or "").rpartition(".")[2]
+        if gateway and name and last not in _GATEWAYS and name.startswith(_SERVICES):
+            found = f"{shown(name)} as a gateway, which {', '.join(_GATEWAYS)} alone have"
+            path = ("VpcEndpointType",)
+            remedy = "set VpcEndpointType to Interface"
+            yield endpoint.find(Code.NETWORK_PART, path, found, remedy)
+        elif (typed or gateway) and is_absent(endpoint.properties.get("RouteTableIds")):
             found, remedy = "in no route table, so nothing goes through it", "name the route tables"
-            path: Path = ("RouteTableIds",)
+            path = ("RouteTableIds",)
             yield endpoint.find(Code.NETWORK_PART, path, found, remedy, Level.WARNING)
 
 

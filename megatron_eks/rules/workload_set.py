@@ -33,8 +33,8 @@ def services(together: ManifestSet) -> Iterator[Found]:
         # What EKS installs there is in no file.
         if not selector or service.namespace == "kube-system":
             continue
-        pods = _pods_beside(service, together)
-        chosen = [pod for manifest, pod in pods if _selects(selector, _labels(manifest, pod))]
+        pods = pods_beside(service, together)
+        chosen = [pod for manifest, pod in pods if selects(selector, manifest, pod)]
         if chosen:
             yield from _named_ports(service, chosen)
             continue
@@ -57,8 +57,8 @@ def selectors(together: ManifestSet) -> Iterator[Found]:
         key = "podSelector" if each.kind == "NetworkPolicy" else "selector"
         body = mapping(each.spec.get(key)) or {}
         labels = mapping(body.get("matchLabels")) or {}
-        pods = _pods_beside(each, together)
-        if not labels or any(_selects(labels, _labels(manifest, pod)) for manifest, pod in pods):
+        pods = pods_beside(each, together)
+        if not labels or any(selects(labels, manifest, pod) for manifest, pod in pods):
             continue
         near = [
             (name, pod.labels[name]) for name in labels for _, pod in pods if name in pod.labels
@@ -112,33 +112,58 @@ def _policies(job: Manifest, way: str, together: ManifestSet, *, surely: bool) -
     for policy in together.of("NetworkPolicy"):
         types = items(policy.spec.get("policyTypes")) or []
         by_default = way == "Ingress" or "egress" in policy.spec
-        covers = way in types if types else by_default
+        if not (way in types if types else by_default):
+            continue
         selector = mapping(policy.spec.get("podSelector"))
-        if covers and not surely:
+        chosen = [selector is None or _chosen(selector, job, pod) for pod in job.pods]
+        here = policy.namespace == job.namespace
+        # Without a namespace, or with a selector that nobody can read, it may be meant.
+        perhaps = (here and any(chosen)) or policy.namespace is None
+        if (here and all(chosen) and selector is not None) if surely else perhaps:
             found.append(policy)
-        elif covers and policy.namespace == job.namespace and selector is not None:
-            plain = is_absent(selector.get("matchExpressions"))
-            labels = mapping(selector.get("matchLabels")) or {}
-            if plain and all(_selects(labels, _labels(job, pod)) for pod in job.pods):
-                found.append(policy)
     return found
+
+
+def _chosen(selector: Mapping[str, Json], manifest: Manifest, pod: Pod) -> bool:
+    """Tell whether a selector takes a pod."""
+    labels = _labels(manifest, pod)
+    for each in items(selector.get("matchExpressions")) or []:
+        body = mapping(each) or {}
+        key, values = text(body.get("key")) or "", items(body.get("values")) or []
+        fits = {
+            "Exists": key in labels,
+            "DoesNotExist": key not in labels,
+            "In": labels.get(key) in values,
+            "NotIn": labels.get(key) not in values,
+        }
+        if not fits.get(text(body.get("operator")) or "", True):
+            return False
+    return selects(mapping(selector.get("matchLabels")) or {}, manifest, pod)
 
 
 def _admits(policy: Manifest, way: str, peers: str, job: Manifest) -> bool:
     for value in items(policy.spec.get(way.lower())) or []:
-        listed = items((mapping(value) or {}).get(peers))
+        rule = mapping(value) or {}
+        if not _is_for_all_ports(rule):
+            continue
+        listed = items(rule.get(peers))
         if not listed:
             return True
         for entry in listed:
             peer = mapping(entry) or {}
             selector = mapping(peer.get("podSelector"))
-            labels = mapping((selector or {}).get("matchLabels")) or {}
-            expressions = not is_absent((selector or {}).get("matchExpressions"))
-            if "podSelector" not in peer or selector is None or expressions:
+            if "podSelector" not in peer or selector is None:
                 return True
-            if all(_selects(labels, _labels(job, pod)) for pod in job.pods):
+            if any(_chosen(selector, job, pod) for pod in job.pods):
                 return True
     return False
+
+
+def _is_for_all_ports(rule: Mapping[str, Json]) -> bool:
+    """Tell whether a rule lets any port pass; NCCL and Gloo listen on those that are free."""
+    ports = [mapping(each) or {} for each in items(rule.get("ports")) or []]
+    ranges = [each for each in ports if is_absent(each.get("port")) or "endPort" in each]
+    return not ports or bool(ranges)
 
 
 def pod_security(together: ManifestSet) -> Iterator[Found]:
@@ -158,6 +183,30 @@ def pod_security(together: ManifestSet) -> Iterator[Found]:
                 remedy = f"change it, or the level of namespace {manifest.namespace}"
                 written = f"{found}, which {level} in its namespace refuses"
                 yield manifest, manifest.find(Code.POD_ABOVE_NAMESPACE, path, written, remedy)
+
+
+def open_namespaces(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a namespace without a level, in which a job mounts files of the node.
+
+    Kubernetes, "Pod Security Admission": whoever may make a pod there may read and change the
+    node, and with it every other job on it.
+    """
+    for namespace in together.of("Namespace"):
+        if not is_absent(namespace.labels.get(_ENFORCE)):
+            continue
+        for manifest in together.objects:
+            inside = manifest.namespace == namespace.name and manifest.is_job
+            for pod in manifest.pods if inside else ():
+                found = next((said for _, said in _violations(pod, restricted=False)), None)
+                if found is not None:
+                    written = f"no level, so any pod may do what {manifest.title} does: {found}"
+                    path = ("metadata", "labels", _ENFORCE)
+                    remedy = "set it to baseline, or to privileged if it is meant"
+                    yield (
+                        namespace,
+                        namespace.find(Code.NAMESPACE_LEVEL, path, written, remedy, Level.WARNING),
+                    )
+                    break
 
 
 def _violations(pod: Pod, *, restricted: bool) -> Iterator[tuple[Path, str]]:
@@ -207,7 +256,8 @@ def _restricted(
         yield "seccompProfile", "no seccompProfile"
 
 
-def _pods_beside(manifest: Manifest, together: ManifestSet) -> list[tuple[Manifest, Pod]]:
+def pods_beside(manifest: Manifest, together: ManifestSet) -> list[tuple[Manifest, Pod]]:
+    """Return the pods of an object's namespace, each with the object that makes it."""
     return [
         (each, pod)
         for each in together.objects
@@ -225,10 +275,15 @@ def _labels(manifest: Manifest, pod: Pod) -> Labels:
         labels["training.kubeflow.org/job-name"] = manifest.name
         labels["training.kubeflow.org/operator-name"] = "pytorchjob-controller"
         labels["training.kubeflow.org/replica-type"] = str(pod.path[3]).lower()
+        labels["training.kubeflow.org/replica-index"] = None  # another one for each pod
     if manifest.kind == "Job":
         labels["job-name"] = labels["batch.kubernetes.io/job-name"] = manifest.name
+        if manifest.spec.get("completionMode") == "Indexed":
+            labels["batch.kubernetes.io/job-completion-index"] = None
     return labels
 
 
-def _selects(selector: Labels, labels: Labels) -> bool:
+def selects(selector: Labels, manifest: Manifest, pod: Pod) -> bool:
+    """Tell whether a pod has all these labels, those that its controller adds included."""
+    labels = _labels(manifest, pod)
     return all(labels.get(key) == value for key, value in selector.items())

@@ -4,14 +4,18 @@ from typing import Any
 
 import pytest
 
-from megatron_eks.rules.shapes import CLOUDFORMATION, KUBERNETES, Misfit, misfits, table
+from megatron_eks.rules.shapes import ACTIONS, CLOUDFORMATION, KUBERNETES, Misfit, misfits, table
 from tests.upstream import shapes
 
 
 @pytest.mark.parametrize(
     ("file", "made"),
-    [(CLOUDFORMATION, shapes.cloudformation), (KUBERNETES, shapes.kubernetes)],
-    ids=["CloudFormation", "Kubernetes"],
+    [
+        (ACTIONS, shapes.actions),
+        (CLOUDFORMATION, shapes.cloudformation),
+        (KUBERNETES, shapes.kubernetes),
+    ],
+    ids=["IAM", "CloudFormation", "Kubernetes"],
 )
 def test_the_table_is_fresh(file, made):
     """`make generate` has been run since the linters' versions changed."""

@@ -1,7 +1,8 @@
 """Writes the tables in `megatron_eks/rules/shapes/` from the schemas that the linters carry.
 
 `make generate` runs it. CloudFormation's come from AWS's registry by way of cfn-lint, Kubernetes'
-from its OpenAPI description by way of kubernetes-validate, a PyTorchJob's from our own definition.
+from its OpenAPI description by way of kubernetes-validate, a PyTorchJob's from our own definition,
+IAM's actions from AWS's list by way of cfn-lint.
 """
 
 import json
@@ -9,12 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import cfnlint
 import kubernetes_validate
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from charts.platform.crd import read_definition
 from megatron_eks.entry import prepare
-from megatron_eks.rules.shapes import CLOUDFORMATION, KUBERNETES
+from megatron_eks.rules.shapes import ACTIONS, CLOUDFORMATION, KUBERNETES
+from tests.upstream.checked import CHECKED
 
 # A JSON schema or a shape made of one, which have no narrower type.
 Json = Any
@@ -40,6 +43,13 @@ TYPES = {
     "Logs": ("LogGroup",),
     "S3": ("Bucket", "BucketPolicy"),
 }
+# Services in policies of clusters and builds; cfn-lint has their actions from AWS's own list.
+SERVICES = (
+    *("autoscaling", "cloudwatch", "codebuild", "ec2", "ecr", "ecr-public", "eks", "eks-auth"),
+    *("elasticfilesystem", "fsx", "iam", "kms", "logs", "s3", "secretsmanager", "sqs", "ssm"),
+    "sts",
+)
+_POLICIES = Path("data", "AdditionalSpecs", "Policies.json")
 KINDS = {
     "v1": (
         *("ConfigMap", "LimitRange", "Namespace", "PersistentVolume", "PersistentVolumeClaim"),
@@ -77,84 +87,6 @@ _SETTLED: dict[tuple[str, ...], Json] = {
     },
 }
 
-_OPERATORS = {"=": ["DoesNotExist", "Exists", "In", "NotIn"]}
-_MODES = [{"=": ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]}]
-_MODE_OF_FILES = "whole 0 511"
-_PORT = "whole 1 65535"
-# pkg/apis/core/validation, apps/validation and batch/validation say this in code alone.
-_CHECKED: dict[tuple[str, str], Json] = {
-    # Needed, and of the kind that the schema says; others without a spec may be patches.
-    ("v1 PersistentVolume", "spec!"): None,
-    ("v1 PersistentVolumeClaim", "spec!"): None,
-    ("PodTemplateSpec", "spec!"): None,
-    ("PersistentVolumeSpec", "capacity!"): None,
-    ("PersistentVolumeClaimSpec", "resources!"): {
-        "requests!": {"storage!": "quantity"},
-        "limits": {"*": "quantity"},
-    },
-    ("RoleRef", "kind!"): {"=": ["ClusterRole", "Role"]},
-    ("Subject", "kind!"): {"=": ["Group", "ServiceAccount", "User"]},
-    ("PodFailurePolicyRule", "action!"): {"=": ["Count", "FailIndex", "FailJob", "Ignore"]},
-    ("ScopedResourceSelectorRequirement", "operator!"): {
-        "=": ["DoesNotExist", "Exists", "In", "NotIn"]
-    },
-    ("ScopedResourceSelectorRequirement", "scopeName!"): {
-        "=": [
-            *("BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating"),
-            *("PriorityClass", "Terminating", "VolumeAttributesClass"),
-        ]
-    },
-    ("CSIDriverSpec", "fsGroupPolicy"): {"=": ["File", "None", "ReadWriteOnceWithFSType"]},
-    ("ConfigMapVolumeSource", "defaultMode"): _MODE_OF_FILES,
-    ("Container", "imagePullPolicy"): {"=": ["Always", "IfNotPresent", "Never"]},
-    ("ContainerPort", "containerPort!"): _PORT,
-    ("ContainerPort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
-    ("CronJobSpec", "concurrencyPolicy"): {"=": ["Allow", "Forbid", "Replace"]},
-    ("DaemonSetUpdateStrategy", "type"): {"=": ["OnDelete", "RollingUpdate"]},
-    ("DeploymentSpec", "replicas"): "whole 0 -",
-    ("DeploymentStrategy", "type"): {"=": ["Recreate", "RollingUpdate"]},
-    ("EmptyDirVolumeSource", "medium"): {
-        "=": ["", "HugePages", "HugePages-1Gi", "HugePages-2Mi", "Memory"]
-    },
-    ("JobSpec", "activeDeadlineSeconds"): "whole 0 -",
-    ("JobSpec", "backoffLimit"): "whole 0 -",
-    ("JobSpec", "completionMode"): {"=": ["Indexed", "NonIndexed"]},
-    ("JobSpec", "completions"): "whole 0 -",
-    ("JobSpec", "parallelism"): "whole 0 -",
-    ("JobSpec", "ttlSecondsAfterFinished"): "whole 0 -",
-    ("KeyToPath", "mode"): _MODE_OF_FILES,
-    ("LabelSelectorRequirement", "operator!"): _OPERATORS,
-    ("NetworkPolicyPort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
-    ("NetworkPolicySpec", "policyTypes"): [{"=": ["Egress", "Ingress"]}],
-    ("NodeSelectorRequirement", "operator!"): {"=": [*_OPERATORS["="], "Gt", "Lt"]},
-    ("PersistentVolumeClaimSpec", "accessModes!"): _MODES,
-    ("PersistentVolumeClaimSpec", "volumeMode"): {"=": ["Block", "Filesystem"]},
-    ("PersistentVolumeSpec", "accessModes!"): _MODES,
-    ("PersistentVolumeSpec", "persistentVolumeReclaimPolicy"): {
-        "=": ["Delete", "Recycle", "Retain"]
-    },
-    ("PersistentVolumeSpec", "volumeMode"): {"=": ["Block", "Filesystem"]},
-    ("PodSpec", "dnsPolicy"): {"=": ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]},
-    ("PodSpec", "preemptionPolicy"): {"=": ["Never", "PreemptLowerPriority"]},
-    ("PodSpec", "restartPolicy"): {"=": ["Always", "Never", "OnFailure"]},
-    ("PodSpec", "terminationGracePeriodSeconds"): "whole 0 -",
-    ("Probe", "failureThreshold"): "whole 1 -",
-    ("Probe", "initialDelaySeconds"): "whole 0 -",
-    ("Probe", "periodSeconds"): "whole 1 -",
-    ("Probe", "successThreshold"): "whole 1 -",
-    ("Probe", "timeoutSeconds"): "whole 1 -",
-    ("ProjectedVolumeSource", "defaultMode"): _MODE_OF_FILES,
-    ("SeccompProfile", "type!"): {"=": ["Localhost", "RuntimeDefault", "Unconfined"]},
-    ("SecretVolumeSource", "defaultMode"): _MODE_OF_FILES,
-    ("ServicePort", "port!"): _PORT,
-    ("ServicePort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
-    ("ServiceSpec", "type"): {"=": ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]},
-    ("TopologySpreadConstraint", "maxSkew!"): "whole 1 -",
-    ("TopologySpreadConstraint", "whenUnsatisfiable!"): {"=": ["DoNotSchedule", "ScheduleAnyway"]},
-    ("VolumeMount", "mountPropagation"): {"=": ["Bidirectional", "HostToContainer", "None"]},
-    ("WeightedPodAffinityTerm", "weight!"): "whole 1 100",
-}
-
 _TYPED = {"IntOrString": "port", "Quantity": "quantity"}
 _SCALARS = {"string": "text", "integer": "whole", "number": "number", "boolean": "truth"}
 
@@ -177,6 +109,12 @@ def cloudformation() -> dict[str, Json]:
             _settle(kind, shapes[kind])
             shapes[f"@{kind}"] = {"=": sorted(registered.get_atts)}
     return shapes
+
+
+def actions() -> dict[str, Json]:
+    """Return the actions of IAM by service, in small letters, in which IAM compares them."""
+    known = json.loads((Path(cfnlint.__file__).parent / _POLICIES).read_text())
+    return {service: sorted(known[service]["Actions"]) for service in SERVICES}
 
 
 def _settle(kind: str, shape: Json) -> None:
@@ -228,7 +166,7 @@ def kubernetes() -> dict[str, Json]:
             schema = json.loads((folder / f"{'-'.join(parts)}.json").read_text())
             shapes[f"{version} {kind}"] = _without(kind, _shape(schema, named))
     job = read_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    for (name, key), checked in _CHECKED.items():
+    for (name, key), checked in CHECKED.items():
         part = shapes[f"#{name}"] if f"#{name}" in shapes else shapes[name]
         old = next(each for each in part if each.removesuffix("!") == key.removesuffix("!"))
         part[key] = checked or part[old]
@@ -299,3 +237,4 @@ if __name__ == "__main__":
     prepare()
     CLOUDFORMATION.write_text(written(cloudformation()), encoding="utf-8")
     KUBERNETES.write_text(written(kubernetes()), encoding="utf-8")
+    ACTIONS.write_text(written(actions()), encoding="utf-8")

@@ -4,15 +4,16 @@ The tables beside this file are written by tests/upstream/shapes.py. In them a t
 of value (`text`, `whole`, `number`, `truth`, `port`, `quantity`, `any`), the least and the most
 after it, or with `#` another entry; `[shape]` is a list, `{"=": [...]}` one of these texts,
 `{"*": shape}` a mapping with keys of one's own, and any other mapping has these keys, which `!`
-marks as needed. An entry with `@` holds the attributes of a resource type.
+marks as needed. An entry with `@` holds the attributes of a resource type. Beside them is a list of
+IAM's actions for each service.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path as File
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
@@ -22,6 +23,7 @@ from megatron_eks.rules.values import is_absent, is_intrinsic, is_placeholder, n
 
 CLOUDFORMATION = File(__file__).with_name("cloudformation.json")
 KUBERNETES = File(__file__).with_name("kubernetes.json")
+ACTIONS = File(__file__).with_name("actions.json")
 
 Shape: TypeAlias = "str | list[Shape] | dict[str, Shape]"
 Shapes = Mapping[str, Shape]
@@ -42,14 +44,32 @@ _SAID = {
 GENERAL = frozenset({Code.MISSING_FIELD, Code.NOT_A_TEXT, Code.PROPERTY, Code.WRONG_VALUE})
 
 
-def specific(findings: "Iterable[Finding]") -> Iterator[Finding]:
-    """Drop what a table says of a place where a rule before it knew more."""
-    judged: set[tuple[str, Path]] = set()
-    for finding in findings:
-        place = (finding.file, finding.path)
-        if finding.code not in GENERAL or place not in judged:
-            yield finding
-        judged.add(place)
+Whose = TypeVar("Whose", bound=Hashable)
+
+
+def specific(found: "Sequence[tuple[Whose, Finding]]") -> "list[tuple[Whose, Finding]]":
+    """Leave out what another finding about the same template or object says better.
+
+    What a table says of a place where a rule knew more, or of a part of which it did; a needless
+    privilege that the namespace refuses anyway.
+    """
+    judged = {
+        (whose, finding.path[:length])
+        for whose, finding in found
+        if finding.code not in GENERAL
+        for length in range(1, len(finding.path) + 1)
+    }
+    refused = {
+        (whose, finding.path)
+        for whose, finding in found
+        if finding.code is Code.POD_ABOVE_NAMESPACE
+    }
+    worse = {Code.NEEDLESS_PRIVILEGE: refused, **dict.fromkeys(GENERAL, judged)}
+    return [
+        (whose, finding)
+        for whose, finding in found
+        if (whose, finding.path) not in worse.get(finding.code, ())
+    ]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,65 @@
+"""Rules over bucket policies: the bucket that they are for, and who writes its access logs."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.policies import statements, words
+from megatron_eks.rules.template_set import TemplateSet
+from megatron_eks.rules.values import is_absent, mapping, written
+
+_PART = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)(\.Arn)?\}")
+_LOGGING = "logging.s3.amazonaws.com"
+_POLICY = "AWS::S3::BucketPolicy"
+
+
+def other_buckets(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse a policy whose resources are of another bucket.
+
+    S3 API, PutBucketPolicy: "Policy has invalid resource".
+    """
+    for policy in templates.resources(_POLICY):
+        bucket = templates.target(policy.properties.get("Bucket"), policy.file)
+        listed = statements(policy.properties.get("PolicyDocument")) or []
+        for index, body in enumerate(listed if bucket is not None else []):
+            value = body.get("Resource")
+            for each in value if isinstance(value, list) else [value]:
+                match = _PART.match(written(each) or "")
+                target = templates.target({"Ref": match["name"]}, policy.file) if match else None
+                same = target is bucket or target is None or target.type != "AWS::S3::Bucket"
+                if not same and target is not None and bucket is not None:
+                    found = f"of {target.id}, and the policy is that of {bucket.id}"
+                    path = ("PolicyDocument", "Statement", index, "Resource")
+                    yield policy.find(Code.POLICY, path, found, f"name {bucket.id}")
+                    break
+
+
+def access_logs(templates: TemplateSet) -> Iterator[Finding]:
+    """Warn of a bucket for access logs whose policy lets nobody write them.
+
+    S3 User Guide, "Enabling Amazon S3 server access logging": no log ever comes, without an error.
+    """
+    policies = {
+        templates.target(each.properties.get("Bucket"), each.file): each
+        for each in templates.resources(_POLICY)
+    }
+    for bucket in templates.resources("AWS::S3::Bucket"):
+        logging = mapping(bucket.properties.get("LoggingConfiguration")) or {}
+        target = templates.target(logging.get("DestinationBucketName"), bucket.file)
+        policy = policies.get(target) if target is not None else None
+        if (
+            target is None
+            or policy is None
+            or not is_absent(target.properties.get("AccessControl"))
+        ):
+            continue
+        listed = statements(policy.properties.get("PolicyDocument"))
+        if listed is not None and not any(
+            _LOGGING in words((mapping(each.get("Principal")) or {}).get("Service"))
+            for each in listed
+        ):
+            found = f"its logs go to {target.id}, whose policy does not let {_LOGGING} write"
+            path = ("LoggingConfiguration", "DestinationBucketName")
+            remedy = f"allow s3:PutObject to {_LOGGING} there"
+            yield bucket.find(Code.POLICY, path, found, remedy, Level.WARNING)

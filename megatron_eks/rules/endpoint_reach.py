@@ -1,0 +1,118 @@
+"""Rules over VPC endpoints that nodes beside them cannot use: tables, ports and regions."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.security_groups import ALL, GROUP, TCP, rules_of
+from megatron_eks.rules.template_set import Resource, TemplateSet
+from megatron_eks.rules.values import is_absent, items, text, written
+
+_HTTPS = 443
+_OWN_REGION = "${AWS::Region}"
+_SERVICE = re.compile(r"(?:com|cn\.com)\.amazonaws\.(?P<region>\$\{AWS::Region\}|[a-z0-9-]+)\..+")
+_ASSOCIATION = "AWS::EC2::SubnetRouteTableAssociation"
+
+
+def gateway_tables(templates: TemplateSet) -> Iterator[Finding]:
+    """Warn of a gateway endpoint in no route table of the nodes' subnets.
+
+    VPC User Guide, "Gateway endpoints": traffic of other subnets takes the NAT gateway, which is
+    billed for each gigabyte of data and checkpoints.
+    """
+    every = _tables_of_nodes(templates)
+    for endpoint in templates.resources("AWS::EC2::VPCEndpoint"):
+        listed = items(endpoint.properties.get("RouteTableIds")) or []
+        given = templates.targets(listed, endpoint.file)
+        vpc = templates.target(endpoint.properties.get("VpcId"), endpoint.file)
+        tables = {each for each in every if _vpc_of(each, templates) is vpc}
+        if given and tables and vpc is not None and None not in given and tables.isdisjoint(given):
+            names = ", ".join(sorted(each.id for each in tables))
+            found = f"not in {names}, by which nodes go out: they pay the NAT gateway instead"
+            remedy = "name the route tables of the nodes' subnets"
+            path = ("RouteTableIds",)
+            yield endpoint.find(Code.ENDPOINT_UNUSED, path, found, remedy, Level.WARNING)
+
+
+def _tables_of_nodes(templates: TemplateSet) -> set[Resource]:
+    """Return the route tables of the subnets of node groups; without groups, of NAT gateways."""
+    table_of = {}
+    for each in templates.resources(_ASSOCIATION):
+        subnet = templates.target(each.properties.get("SubnetId"), each.file)
+        table = templates.target(each.properties.get("RouteTableId"), each.file)
+        if subnet is not None and table is not None:
+            table_of[subnet] = table
+    groups = list(templates.resources("AWS::EKS::Nodegroup"))
+    subnets = {
+        subnet
+        for group in groups
+        for subnet in templates.targets(items(group.properties.get("Subnets")) or [], group.file)
+    }
+    of_groups = {table_of[subnet] for subnet in subnets if subnet in table_of}
+    by_nat = {
+        table
+        for route in templates.resources("AWS::EC2::Route")
+        if not is_absent(route.properties.get("NatGatewayId"))
+        and (table := templates.target(route.properties.get("RouteTableId"), route.file))
+    }
+    return of_groups or by_nat
+
+
+def _vpc_of(part: Resource, templates: TemplateSet) -> Resource | None:
+    return templates.target(part.properties.get("VpcId"), part.file)
+
+
+def interface_ports(templates: TemplateSet) -> Iterator[Finding]:
+    """Require HTTPS into the groups of an interface endpoint.
+
+    AWS PrivateLink Guide, "Access an AWS service using an interface VPC endpoint": without it all
+    calls wait, since the service's name leads here.
+    """
+    for endpoint in templates.resources("AWS::EC2::VPCEndpoint"):
+        listed = items(endpoint.properties.get("SecurityGroupIds")) or []
+        groups = templates.targets(listed, endpoint.file)
+        known = [each for each in groups if each is not None and each.type == GROUP]
+        rules = [rules_of(each, "Ingress", templates) for each in known]
+        if not known or len(known) != len(groups) or None in rules:
+            continue
+        admitted = (
+            rule.protocol in {ALL, None}
+            or (rule.protocol == TCP and (rule.first or 0) <= _HTTPS <= (rule.last or 2**16))
+            for each in rules
+            for rule in each or []
+        )
+        if not any(admitted):
+            found = f"{known[0].id} admits no TCP 443, so every call to the service waits"
+            path, remedy = ("SecurityGroupIds",), "admit TCP 443 from the nodes"
+            yield endpoint.find(Code.ENDPOINT_UNUSED, path, found, remedy)
+
+
+def regions(templates: TemplateSet) -> Iterator[Finding]:
+    """Warn of an endpoint to another region than what is beside it.
+
+    EC2 API, CreateVpcEndpoint: without ServiceRegion the service must be in the VPC's own region.
+    """
+    named = [
+        (endpoint, match["region"])
+        for endpoint in templates.resources("AWS::EC2::VPCEndpoint")
+        if is_absent(endpoint.properties.get("ServiceRegion"))
+        and (match := _SERVICE.fullmatch(written(endpoint.properties.get("ServiceName")) or ""))
+    ]
+    for endpoint, region in named:
+        zones = {
+            zone[:-1]
+            for subnet in templates.resources("AWS::EC2::Subnet")
+            if subnet.file == endpoint.file
+            and (zone := text(subnet.properties.get("AvailabilityZone")))
+        }
+        own = next(iter(zones)) if len(zones) == 1 else None
+        others = {other for each, other in named if each.file == endpoint.file}
+        mixed = _OWN_REGION in others and region != _OWN_REGION and own is None
+        elsewhere = own is not None and region not in {own, _OWN_REGION}
+        if mixed or elsewhere:
+            beside = own or "the stack's own"
+            found = f"a service of {region}, and what is beside it is in {beside}"
+            remedy = f"write {own or _OWN_REGION} in its name"
+            path = ("ServiceName",)
+            yield endpoint.find(Code.ENDPOINT_UNUSED, path, found, remedy, Level.WARNING)

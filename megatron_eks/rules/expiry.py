@@ -1,0 +1,94 @@
+"""Rules over what expires by itself: objects of buckets, and images of repositories."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.template_set import Resource, TemplateSet
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
+
+_NARROW = ("Filter", "ObjectSizeGreaterThan", "ObjectSizeLessThan", "Prefix", "TagFilters")
+_DAYS = ("ExpirationInDays", "ExpirationDate")
+_COUNTS = ("imageCountMoreThan", "sinceImagePulled", "sinceImagePushed", "sinceImageTransitioned")
+_STATES = ("any", "tagged", "untagged")
+
+
+def objects(templates: TemplateSet) -> Iterator[Finding]:
+    """Warn of a kept bucket whose lifecycle deletes every object.
+
+    S3 User Guide, "Expiring objects": a rule without a filter covers data and checkpoints alike.
+    """
+    logs = {
+        templates.target(inner.get("DestinationBucketName"), bucket.file)
+        for bucket in templates.resources("AWS::S3::Bucket")
+        if (inner := mapping(bucket.properties.get("LoggingConfiguration")) or {})
+    }
+    for bucket in templates.resources("AWS::S3::Bucket"):
+        versions = mapping(bucket.properties.get("VersioningConfiguration")) or {}
+        kept = bucket.body.get("DeletionPolicy") == "Retain" and versions.get("Status") == "Enabled"
+        if bucket in logs or not kept or text(bucket.properties.get("AccessControl")):
+            continue
+        lifecycle = mapping(bucket.properties.get("LifecycleConfiguration")) or {}
+        for index, value in enumerate(items(lifecycle.get("Rules")) or []):
+            rule = mapping(value) or {}
+            key = next((each for each in _DAYS if not is_absent(rule.get(each))), None)
+            narrow = any(rule.get(each) not in (None, "") for each in _NARROW)
+            if key and rule.get("Status") == "Enabled" and not narrow:
+                found = f"{key} {shown(rule[key])} deletes every object, also what jobs still read"
+                path = ("LifecycleConfiguration", "Rules", index, key)
+                remedy = "give the rule a Prefix, or expire noncurrent versions only"
+                yield bucket.find(Code.EXPIRES, path, found, remedy, Level.WARNING)
+
+
+def images(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of a repository's lifecycle what ECR reads, and warn where it deletes by age alone.
+
+    ECR User Guide, "Lifecycle policy properties": tagged images go too, and jobs still name them.
+    """
+    for repository in templates.resources("AWS::ECR::Repository"):
+        policy = mapping(repository.properties.get("LifecyclePolicy")) or {}
+        written = text(policy.get("LifecyclePolicyText"))
+        if written is None or is_placeholder(written):
+            continue
+        try:
+            body: Any = json.loads(written)
+        except ValueError:
+            yield _wrong(repository, "the policy is not JSON", "correct it")
+            continue
+        rules = body.get("rules") if isinstance(body, dict) else None
+        if not isinstance(rules, list) or not all(isinstance(each, dict) for each in rules):
+            yield _wrong(repository, "no rules", 'write {"rules": [...]}')
+            continue
+        for rule in rules:
+            yield from _rule(repository, rule)
+        numbers = [rule.get("rulePriority") for rule in rules]
+        if len({json.dumps(each) for each in numbers}) < len(numbers):
+            yield _wrong(repository, "two rules of one rulePriority", "give each its own")
+
+
+def _rule(repository: Resource, rule: dict[str, Any]) -> Iterator[Finding]:
+    given = rule.get("selection")
+    selection = given if isinstance(given, dict) else {}
+    state, count = selection.get("tagStatus"), selection.get("countType")
+    if state not in _STATES or count not in _COUNTS or "rulePriority" not in rule:
+        found = "a rule without rulePriority, or without a tagStatus and countType that ECR knows"
+        remedy = f"known: {', '.join(_STATES)}; {', '.join(_COUNTS)}"
+        yield _wrong(repository, found, remedy)
+    elif state == "tagged" and not any(
+        selection.get(key) for key in ("tagPatternList", "tagPrefixList")
+    ):
+        yield _wrong(repository, "tagged without tagPrefixList", "list the prefixes of the tags")
+    elif count != "imageCountMoreThan" and selection.get("countUnit") != "days":
+        yield _wrong(repository, f"{count} without countUnit", 'add "countUnit": "days"')
+    elif state == "any" and count == "sinceImagePushed":
+        days = selection.get("countNumber")
+        found = f"every image goes after {shown(days)} days, also one that a job still names"
+        remedy = "select untagged images, or keep a number by imageCountMoreThan"
+        yield _wrong(repository, found, remedy, Level.WARNING)
+
+
+def _wrong(repository: Resource, found: str, remedy: str, level: Level = Level.ERROR) -> Finding:
+    path = ("LifecyclePolicy", "LifecyclePolicyText")
+    return repository.find(Code.EXPIRES, path, found, remedy, level)

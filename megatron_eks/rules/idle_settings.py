@@ -1,0 +1,132 @@
+"""Rules over settings by which a job never starts, or which do nothing."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
+from megatron_eks.rules.workloads import GPU, Manifest
+
+_QUEUE = "kueue.x-k8s.io/queue-name"
+_VARIABLE = re.compile(r"(?<!\$)\$\((?P<name>[A-Za-z_][A-Za-z0-9_.-]*)\)")
+_LEAST_GRACE = 30
+_LEAST_RUN = 300
+_BALANCER = "service.beta.kubernetes.io/aws-load-balancer-"
+_FIRST, _LAST = 30000, 32767
+
+
+def never_started(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a job left suspended, and refuse a gang of more pods than it has.
+
+    Kubernetes, "Job", suspending; kubeflow/trainer v1.9.4, RunPolicy.suspend and
+    SchedulingPolicy.minAvailable: no pod is made, or none is placed.
+    """
+    policy = mapping(manifest.spec.get("runPolicy")) or {}
+    holder, path = (policy, ("spec", "runPolicy")) if policy else (manifest.spec, ("spec",))
+    if manifest.is_job and holder.get("suspend") is True and _QUEUE not in manifest.labels:
+        found = "suspended, and no queue that starts it: no pod is made"
+        remedy = f"remove it, or name a queue by the label {_QUEUE}"
+        yield manifest.find(Code.IDLE, (*path, "suspend"), found, remedy, Level.WARNING)
+    deadline = number(holder.get("activeDeadlineSeconds"))
+    waits = manifest.is_job and any(pod.names(GPU) for pod in manifest.pods)
+    if deadline is not None and 0 < deadline < _LEAST_RUN and waits:
+        found = f"the job is ended after {deadline} seconds, pulling its image included"
+        place: Path = (*path, "activeDeadlineSeconds")
+        remedy = "give it the time of the run, or remove it"
+        yield manifest.find(Code.IDLE, place, found, remedy, Level.WARNING)
+    gang = mapping(policy.get("schedulingPolicy")) or {}
+    wanted = number(gang.get("minAvailable"))
+    pods = sum(1 if pod.replicas is None else pod.replicas for pod in manifest.pods)
+    if wanted is not None and manifest.pods and wanted > pods:
+        found = f"{wanted} pods at once, and the job has {pods}: none is ever placed"
+        place = (*path, "schedulingPolicy", "minAvailable")
+        yield manifest.find(Code.IDLE, place, found, f"write {pods}")
+
+
+def strategies(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse settings of a rolling update beside a strategy that has none.
+
+    Kubernetes, pkg/apis/apps/validation: may not be specified when strategy type is Recreate.
+    """
+    strategy = mapping(manifest.spec.get("strategy")) or {}
+    rolling = not is_absent(strategy.get("rollingUpdate"))
+    if manifest.kind == "Deployment" and strategy.get("type") == "Recreate" and rolling:
+        found = "rollingUpdate beside Recreate: the API server refuses the object"
+        path = ("spec", "strategy", "rollingUpdate")
+        yield manifest.find(Code.MANIFEST_VALUE, path, found, "remove it")
+
+
+def short_ends(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a training pod that is killed before it can save.
+
+    Kubernetes, "Pod Lifecycle", termination: SIGKILL follows SIGTERM after this time.
+    """
+    for pod in manifest.pods if manifest.is_job else ():
+        seconds = number(pod.spec.get("terminationGracePeriodSeconds"))
+        if seconds is not None and seconds < _LEAST_GRACE and pod.names(GPU):
+            found = f"{seconds} seconds to save a checkpoint when its node goes"
+            path = (*pod.path, "terminationGracePeriodSeconds")
+            remedy = f"use {_LEAST_GRACE} or more, as long as saving takes"
+            yield Finding(Code.IDLE, path, found, remedy, Level.WARNING)
+
+
+def spreads(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a constraint that spreads no pods.
+
+    Kubernetes, "Pod Topology Spread Constraints", labelSelector: without one no pod is counted.
+    """
+    for pod in manifest.pods:
+        for index, value in enumerate(items(pod.spec.get("topologySpreadConstraints")) or []):
+            body = mapping(value) or {}
+            if body and is_absent(body.get("labelSelector")):
+                found = "no labelSelector, so it counts no pod and spreads none"
+                path = (*pod.path, "topologySpreadConstraints", index, "labelSelector")
+                yield Finding(Code.IDLE, path, found, "select the pods' own labels", Level.WARNING)
+
+
+def references(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of `$(NAME)` in a variable's value that no variable before it has.
+
+    Kubernetes, "Define Dependent Environment Variables": such a value stays as it is written.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            if items(container.body.get("envFrom")):
+                continue
+            known: set[str] = set()
+            for variable in container.variables:
+                names = [each["name"] for each in _VARIABLE.finditer(variable.value or "")]
+                unknown = next((each for each in names if each not in known), None)
+                # Kubernetes gives the addresses of Services so.
+                if unknown is not None and not unknown.endswith(("_HOST", "_PORT")):
+                    found = f"{shown(variable.value)}: no variable {unknown} before it"
+                    path = (*container.path, "env", variable.index, "value")
+                    remedy = "define it above, or expand it in a shell"
+                    yield Finding(Code.IDLE, path, found, remedy, Level.WARNING)
+                known.add(variable.name)
+
+
+def open_services(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a Service that the internet reaches, and refuse ports that no node opens.
+
+    Kubernetes, "Service", type LoadBalancer and nodePort; EKS User Guide, "Route TCP and UDP
+    traffic with Network Load Balancers": without a scheme the balancer of Kubernetes is public.
+    """
+    if (manifest.group, manifest.kind) != ("", "Service"):
+        return
+    notes = mapping((mapping(manifest.body.get("metadata")) or {}).get("annotations")) or {}
+    said = any(text(key) and key.startswith(_BALANCER) for key in notes)
+    bounded = items(manifest.spec.get("loadBalancerSourceRanges"))
+    classed = not is_absent(manifest.spec.get("loadBalancerClass"))
+    if manifest.spec.get("type") == "LoadBalancer" and not (said or bounded or classed):
+        found = "a load balancer that everybody reaches, with what it serves"
+        remedy = f"annotate {_BALANCER}scheme: internal, or list loadBalancerSourceRanges"
+        yield manifest.find(Code.SERVICE, ("spec", "type"), found, remedy, Level.WARNING)
+    for index, value in enumerate(items(manifest.spec.get("ports")) or []):
+        port = number((mapping(value) or {}).get("nodePort"))
+        if port is not None and port and not _FIRST <= port <= _LAST:
+            found = f"{port} is no node port: the API server refuses the Service"
+            path = ("spec", "ports", index, "nodePort")
+            remedy = f"use {_FIRST} to {_LAST}, or leave it out"
+            yield manifest.find(Code.SERVICE, path, found, remedy)

@@ -1,0 +1,84 @@
+"""What Kubernetes demands of values in code alone, which its schemas leave open."""
+
+from typing import Any
+
+# A shape of megatron_eks/rules/shapes, which has no narrower type.
+Json = Any
+
+_OPERATORS = {"=": ["DoesNotExist", "Exists", "In", "NotIn"]}
+_MODES = [{"=": ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]}]
+_MODE_OF_FILES = "whole 0 511"
+_PORT = "whole 1 65535"
+# pkg/apis/core/validation, apps/validation and batch/validation say this in code alone.
+CHECKED: dict[tuple[str, str], Json] = {
+    # Needed, and of the kind that the schema says; others without a spec may be patches.
+    ("v1 PersistentVolume", "spec!"): None,
+    ("v1 PersistentVolumeClaim", "spec!"): None,
+    ("PodTemplateSpec", "spec!"): None,
+    ("PersistentVolumeSpec", "capacity!"): None,
+    ("PersistentVolumeClaimSpec", "resources!"): {
+        "requests!": {"storage!": "quantity"},
+        "limits": {"*": "quantity"},
+    },
+    ("RoleRef", "kind!"): {"=": ["ClusterRole", "Role"]},
+    ("Subject", "kind!"): {"=": ["Group", "ServiceAccount", "User"]},
+    ("PodFailurePolicyRule", "action!"): {"=": ["Count", "FailIndex", "FailJob", "Ignore"]},
+    ("ScopedResourceSelectorRequirement", "operator!"): {
+        "=": ["DoesNotExist", "Exists", "In", "NotIn"]
+    },
+    ("ScopedResourceSelectorRequirement", "scopeName!"): {
+        "=": [
+            *("BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating"),
+            *("PriorityClass", "Terminating", "VolumeAttributesClass"),
+        ]
+    },
+    ("CSIDriverSpec", "fsGroupPolicy"): {"=": ["File", "None", "ReadWriteOnceWithFSType"]},
+    ("ConfigMapVolumeSource", "defaultMode"): _MODE_OF_FILES,
+    ("Container", "imagePullPolicy"): {"=": ["Always", "IfNotPresent", "Never"]},
+    ("ContainerPort", "containerPort!"): _PORT,
+    ("ContainerPort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
+    ("CronJobSpec", "concurrencyPolicy"): {"=": ["Allow", "Forbid", "Replace"]},
+    ("DaemonSetUpdateStrategy", "type"): {"=": ["OnDelete", "RollingUpdate"]},
+    ("DeploymentSpec", "replicas"): "whole 0 -",
+    ("DeploymentStrategy", "type"): {"=": ["Recreate", "RollingUpdate"]},
+    ("EmptyDirVolumeSource", "medium"): {
+        "=": ["", "HugePages", "HugePages-1Gi", "HugePages-2Mi", "Memory"]
+    },
+    ("JobSpec", "activeDeadlineSeconds"): "whole 0 -",
+    ("JobSpec", "backoffLimit"): "whole 0 -",
+    ("JobSpec", "completionMode"): {"=": ["Indexed", "NonIndexed"]},
+    ("JobSpec", "completions"): "whole 0 -",
+    ("JobSpec", "parallelism"): "whole 0 -",
+    ("JobSpec", "ttlSecondsAfterFinished"): "whole 0 -",
+    ("KeyToPath", "mode"): _MODE_OF_FILES,
+    ("LabelSelectorRequirement", "operator!"): _OPERATORS,
+    ("NetworkPolicyPort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
+    ("NetworkPolicySpec", "policyTypes"): [{"=": ["Egress", "Ingress"]}],
+    ("NodeSelectorRequirement", "operator!"): {"=": [*_OPERATORS["="], "Gt", "Lt"]},
+    ("PersistentVolumeClaimSpec", "accessModes!"): _MODES,
+    ("PersistentVolumeClaimSpec", "volumeMode"): {"=": ["Block", "Filesystem"]},
+    ("PersistentVolumeSpec", "accessModes!"): _MODES,
+    ("PersistentVolumeSpec", "persistentVolumeReclaimPolicy"): {
+        "=": ["Delete", "Recycle", "Retain"]
+    },
+    ("PersistentVolumeSpec", "volumeMode"): {"=": ["Block", "Filesystem"]},
+    ("PodSpec", "dnsPolicy"): {"=": ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]},
+    ("PodSpec", "preemptionPolicy"): {"=": ["Never", "PreemptLowerPriority"]},
+    ("PodSpec", "restartPolicy"): {"=": ["Always", "Never", "OnFailure"]},
+    ("PodSpec", "terminationGracePeriodSeconds"): "whole 0 -",
+    ("Probe", "failureThreshold"): "whole 1 -",
+    ("Probe", "initialDelaySeconds"): "whole 0 -",
+    ("Probe", "periodSeconds"): "whole 1 -",
+    ("Probe", "successThreshold"): "whole 1 -",
+    ("Probe", "timeoutSeconds"): "whole 1 -",
+    ("ProjectedVolumeSource", "defaultMode"): _MODE_OF_FILES,
+    ("SeccompProfile", "type!"): {"=": ["Localhost", "RuntimeDefault", "Unconfined"]},
+    ("SecretVolumeSource", "defaultMode"): _MODE_OF_FILES,
+    ("ServicePort", "port!"): _PORT,
+    ("ServicePort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
+    ("ServiceSpec", "type"): {"=": ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]},
+    ("TopologySpreadConstraint", "maxSkew!"): "whole 1 -",
+    ("TopologySpreadConstraint", "whenUnsatisfiable!"): {"=": ["DoNotSchedule", "ScheduleAnyway"]},
+    ("VolumeMount", "mountPropagation"): {"=": ["Bidirectional", "HostToContainer", "None"]},
+    ("WeightedPodAffinityTerm", "weight!"): "whole 1 100",
+}
