@@ -17,7 +17,14 @@ _NAME = re.compile(r"(docker|container)file([.-].*)?|.*\.(docker|container)file"
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)
 _HEREDOC = re.compile(r"<<-?[\"']?(\w+)[\"']?")
 _ESCAPE = re.compile(r"\\[ \t]*$")
-_EFA = re.compile(r"efa[_-]installer|aws-ofi-nccl|opt/amazon/efa", re.IGNORECASE)
+# EFA is in an image that installs it, whose base brings it (AWS's own, NVIDIA's PyTorch and NeMo),
+# or that sets libfabric's variables.
+_EFA = re.compile(
+    r"efa[_-]installer|aws-ofi-nccl|opt/amazon/efa|\bFI_(PROVIDER|EFA_\w+)\b"
+    r"|/deep-learning-containers/|763104351884\.dkr\.ecr\.|/hpc-cloud/"
+    r"|nvcr\.io/nvidia/(pytorch|nemo):",
+    re.IGNORECASE,
+)
 _VALUE = r"(?P<name>[A-Za-z_]\w*)=(?P<value>\"[^\"]*\"|'[^']*'|[^\s\"';&|]*)"
 _EXPORT = re.compile(rf"\bexport\s+{_VALUE}")
 # In RUN an export ends with the step; what is written into a start-up file stays.

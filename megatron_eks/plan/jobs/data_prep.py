@@ -29,6 +29,7 @@ _MIB_PER_WORKER = 4 * MIB_PER_GIB
 
 # Forms of data sets that people have, and the program does not read.
 _OTHER_FORMS = (".parquet", ".csv", ".tsv", ".arrow", ".zip", ".tar", ".bin", ".idx")
+_PACKED = (".gz", ".zst")
 _MOST_PODS = 100_000  # Kubernetes, pkg/apis/batch/validation: maxParallelismForIndexedJob
 
 
@@ -53,6 +54,7 @@ def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
             found = f"{source} does not hold a JSON object on each line"
             remedy = "write it as JSONL first"
             yield Finding(Code.DATA_SOURCE, ("input", index), found, remedy)
+    yield from _idle_shards(job)
     if job.shards > _MOST_PODS:
         found = f"{job.shards} pods, and an Indexed Job has at most {_MOST_PODS}"
         yield Finding(Code.TOO_MANY_NODES, ("shards",), found, f"use at most {_MOST_PODS}")
@@ -60,6 +62,15 @@ def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
         found = f"the data set would be {job.output_prefix}_{job.json_keys[0]}_document"
         remedy = "leave out the key and _document: they are added"
         yield Finding(Code.DATA_SOURCE, ("output_prefix",), found, remedy)
+
+
+def _idle_shards(job: "DataPrepJob") -> "Iterator[Finding]":
+    """Name shards that get nothing: a packed file is read from its start, by one of them."""
+    packed = all(each.endswith(_PACKED) and "*" not in each for each in job.input)
+    if packed and job.shards > len(job.input):
+        found = f"{job.shards} shards of {len(job.input)} packed files: a file is one pod's work"
+        remedy = f"use at most {len(job.input)}, or unpack them"
+        yield Finding(Code.NO_MEANING, ("shards",), found, remedy, Level.WARNING)
 
 
 def plan(job: "DataPrepJob", cluster: "ClusterPlan", images: Images) -> "JobPlan":

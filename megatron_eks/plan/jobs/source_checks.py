@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -37,6 +38,8 @@ def _data(job: MegatronRun, preparation: DataPrepJob) -> "Iterator[Finding]":
     prefixes = [f"{preparation.output_prefix}_{key}_document" for key in preparation.json_keys]
     written = prefixes[0]
     for path, prefix in data_prefixes(job):
+        if prefix == preparation.output_prefix and prefix.endswith("_document"):
+            continue  # the mistake is the preparation's, which has its own finding
         if prefix == preparation.output_prefix:
             found = f"{preparation.name} writes {written}"
             yield Finding(Code.DATA_SOURCE, path, found, f"use {written}")
@@ -61,7 +64,7 @@ def _weights(job: MegatronRun, others: "Sequence[AnyJob]") -> "Iterator[Finding]
     for other in others:
         if not isinstance(other, ConvertCheckpointJob) or other.target != base:
             continue
-        if other.direction == "import" and preset not in {None, other.model}:
+        if other.direction == "import" and preset in PRESETS and preset != other.model:
             found = f"{other.name} puts weights of {other.model} there, and the model is {preset}"
             remedy = "name the weights of this model, or the model of these weights"
             yield Finding(Code.WEIGHTS, path, found, remedy)
