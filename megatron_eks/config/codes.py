@@ -136,6 +136,8 @@ class Code(StrEnum):
     OVERRIDE = "MEKS-0384"
     SAME_OUTPUT = "MEKS-0385"
     LAUNCHER = "MEKS-0386"
+    NO_RESTART = "MEKS-0387"
+    IMAGE_EFA = "MEKS-0394"
     # Rules over templates
     EFA_INTERFACES = "MEKS-0501"
     EFA_SELF_RULES = "MEKS-0502"

@@ -126,6 +126,8 @@ def _wrong_type(path: Path, detail: "ErrorDetails", place: "Place | None") -> Fi
         found = f"{place.raw} without quotes is not a text"
         return Finding(Code.UNQUOTED, path, found, f'write "{place.raw}" in quotes')
     remedy = _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
+    if path and path[-1] in _TAGGED and isinstance(value, str):
+        remedy = f"write {path[-1]}: {{type: {value}}}"
     return Finding(Code.WRONG_TYPE, path, f"{_shown(value)} has the wrong type", remedy)
 
 
@@ -159,6 +161,8 @@ def _not_a_choice(path: Path, context: "Mapping[str, Any]", value: object) -> Fi
     return Finding(Code.NOT_ALLOWED, path, f"{_shown(value)} is not allowed", remedy)
 
 
+# Keys whose kind is named by a `type` below them.
+_TAGGED = frozenset({"capacity", "source"})
 _YAML_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 _PRESENCE: "dict[str, Callable[[Path, Mapping[str, Any], object], Finding]]" = {

@@ -42,7 +42,7 @@ def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
         if not source.startswith("s3://")
     ]
     places = [(("output_prefix",), job.output_prefix), (("tokenizer",), job.tokenizer)]
-    yield from outside([*files, *places], cluster.storage.lustre.mount_path)
+    yield from outside([*files, *places], cluster)
     for key in ("input", "json_keys"):
         entries = getattr(job, key)
         for index, entry in enumerate(entries):
@@ -68,7 +68,7 @@ def _idle_shards(job: "DataPrepJob") -> "Iterator[Finding]":
     """Name shards that get nothing: a packed file is read from its start, by one of them."""
     packed = all(each.endswith(_PACKED) and "*" not in each for each in job.input)
     if packed and job.shards > len(job.input):
-        found = f"{job.shards} shards of {len(job.input)} packed files: a file is one pod's work"
+        found = f"{job.shards} shards for packed input: a file is one pod's work, and the rest idle"
         remedy = f"use at most {len(job.input)}, or unpack them"
         yield Finding(Code.NO_MEANING, ("shards",), found, remedy, Level.WARNING)
 

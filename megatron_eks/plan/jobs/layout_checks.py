@@ -167,12 +167,23 @@ def _elastic(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]
         yield Finding(Code.RENDEZVOUS, path, found, "use checkpoint.format: torch_dist")
     parallelism, training = job.parallelism, job.training
     inner = parallelism.tensor * parallelism.pipeline * parallelism.context
+    gpus = gpus_per_node(job, instance)
     for nodes in range(elastic.min_nodes, elastic.max_nodes + 1):
-        world = nodes * gpus_per_node(job, instance)
-        if world % inner or training.global_batch_size % (
-            training.micro_batch_size * world // inner
-        ):
-            found = f"{nodes} nodes do not divide layout and batch"
+        world = nodes * gpus
+        if world % inner:
+            found = f"{nodes} nodes have {world} GPUs, and each copy of the model takes {inner}"
+            remedy = (
+                f"use sizes of parallelism whose product divides the {gpus} GPUs of a node, or "
+                "remove elastic: any number of nodes between the bounds may come"
+            )
+            yield Finding(Code.RENDEZVOUS, path, found, remedy)
+            return
+        copies = world // inner
+        if training.global_batch_size % (training.micro_batch_size * copies):
+            found = (
+                f"on {nodes} nodes global_batch_size {training.global_batch_size} is no multiple "
+                f"of micro_batch_size {training.micro_batch_size} x data parallel size {copies}"
+            )
             remedy = "choose a global_batch_size that every number of nodes divides"
             yield Finding(Code.RENDEZVOUS, path, found, remedy)
             return

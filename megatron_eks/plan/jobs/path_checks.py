@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.job import TorchRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,8 +57,11 @@ def check_data_paths(job: "MegatronRun", mount_path: str) -> "Iterator[Finding]"
     yield from _two_uses(job, mount_path)
 
 
-def data_prefixes(job: "MegatronRun") -> "Iterator[tuple[Path, str]]":
+def data_prefixes(job: "MegatronRun | TorchRun") -> "Iterator[tuple[Path, str]]":
     """Yield the prefix of every corpus, with its place in the file."""
+    if isinstance(job, TorchRun):
+        yield ("data", "dataset"), job.data.dataset
+        return
     if job.data.prefix is not None:
         yield ("data", "prefix"), job.data.prefix
     for index, blend in enumerate(job.data.blend or ()):

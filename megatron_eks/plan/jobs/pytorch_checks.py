@@ -41,6 +41,14 @@ if TYPE_CHECKING:
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
 
+# Data sets that `datasets` loads by the name of one of their parts alone; with one of them.
+_CONFIGURED = {
+    "allenai/c4": "en",
+    "Salesforce/wikitext": "wikitext-103-raw-v1",
+    "wikimedia/wikipedia": "20231101.en",
+}
+
+
 def check_fsdp(job: "FsdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     """Yield everything wrong with a job of FSDP."""
     yield from _check(job, cluster, fsdp_memory)
@@ -117,14 +125,18 @@ def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
             found = f"{name!r} is neither a path nor the name of a Hugging Face repository"
             yield Finding(Code.DATA_SOURCE, path, found, "use /PATH, or OWNER/NAME")
         else:
-            yield from from_the_hub(path, name, cluster)
+            yield from from_the_hub(job, path, name, cluster)
             if not job.token_secret:
                 yield from gated(path, name)
-    yield from outside(places, cluster.storage.lustre.mount_path)
+    yield from outside(places, cluster)
     if job.data.dataset.endswith((".bin", ".idx")):
         found = f"{job.data.dataset!r} is a file, not a prefix"
         remedy = f"write {job.data.dataset[:-4]}"
         yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
+    if job.data.dataset in _CONFIGURED and not job.data.configuration:
+        found = f"{job.data.dataset} has several configurations, and none is named"
+        remedy = f"add data.configuration, such as {_CONFIGURED[job.data.dataset]}"
+        yield Finding(Code.DATA_SOURCE, ("data", "configuration"), found, remedy)
     if job.data.configuration and job.data.dataset.startswith("/"):
         found = "files have no configuration"
         yield Finding(Code.NO_MEANING, ("data", "configuration"), found, "remove it")

@@ -1,5 +1,6 @@
 """Whether jobs find what other jobs of the same cluster leave for them, in the form they read."""
 
+import re
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.models import PRESETS
@@ -12,6 +13,7 @@ from megatron_eks.config.job import (
     FetchJob,
     MegatronJob,
     MegatronRun,
+    TorchRun,
     TrainingJob,
 )
 from megatron_eks.plan.jobs.path_checks import data_prefixes
@@ -27,26 +29,41 @@ def check_sources(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Findin
     """Yield what a job reads where another one leaves something else."""
     if isinstance(job, ConvertCheckpointJob):
         yield from _conversion(job, others)
-    elif isinstance(job, MegatronRun):
-        for other in others:
-            if isinstance(other, DataPrepJob):
-                yield from _data(job, other)
-        yield from _weights(job, others)
+    elif isinstance(job, MegatronRun | TorchRun):
+        preparations = [other for other in others if isinstance(other, DataPrepJob)]
+        for path, prefix in data_prefixes(job):
+            yield from _data(job.data.tokenizer, path, prefix, preparations)
+        if isinstance(job, MegatronRun):
+            yield from _weights(job, others)
 
 
-def _data(job: MegatronRun, preparation: DataPrepJob) -> "Iterator[Finding]":
-    prefixes = [f"{preparation.output_prefix}_{key}_document" for key in preparation.json_keys]
-    written = prefixes[0]
-    for path, prefix in data_prefixes(job):
-        if prefix == preparation.output_prefix and prefix.endswith("_document"):
-            continue  # the mistake is the preparation's, which has its own finding
-        if prefix == preparation.output_prefix:
-            found = f"{preparation.name} writes {written}"
-            yield Finding(Code.DATA_SOURCE, path, found, f"use {written}")
-        elif prefix in prefixes and preparation.tokenizer != job.data.tokenizer:
+def _data(
+    tokenizer: str, path: "Path", prefix: str, preparations: "Sequence[DataPrepJob]"
+) -> "Iterator[Finding]":
+    """Compare a data set that is read with those that are made."""
+    for preparation in preparations:
+        written = _written(preparation)
+        if prefix in written and preparation.tokenizer != tokenizer:
             found = f"{preparation.name} makes its tokens with {preparation.tokenizer}"
             remedy = "use the same tokenizer, or the numbers mean other words"
             yield Finding(Code.DATA_SOURCE, ("data", "tokenizer"), found, remedy, Level.WARNING)
+    if any(prefix in _written(each) for each in preparations):
+        return
+    for preparation in preparations:
+        made, base = _written(preparation), preparation.output_prefix
+        if base.endswith("_document"):
+            continue  # it has a finding of its own
+        if prefix == base:
+            found = f"{preparation.name} writes {made[0]}"
+            yield Finding(Code.DATA_SOURCE, path, found, f"use {made[0]}")
+        elif re.fullmatch(rf"{re.escape(base)}_[^_/]+_document", prefix):
+            found = f"{preparation.name} writes {' and '.join(made)}, and no job writes {prefix}"
+            remedy = f"use {made[0]}, or name the key in json_keys of {preparation.name}"
+            yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
+
+
+def _written(preparation: DataPrepJob) -> list[str]:
+    return [f"{preparation.output_prefix}_{key}_document" for key in preparation.json_keys]
 
 
 def _weights(job: MegatronRun, others: "Sequence[AnyJob]") -> "Iterator[Finding]":
@@ -77,6 +94,9 @@ def _conversion(job: ConvertCheckpointJob, others: "Sequence[AnyJob]") -> "Itera
         if job.direction == "import" and trains:
             found = f"{other.name} saves there, in Megatron's form already"
             yield Finding(Code.WEIGHTS, ("direction",), found, "use export")
+        elif job.direction == "import" and fetches and _preset(other) not in {None, job.model}:
+            found = f"{other.name} brings {_preset(other)} there, and the model is {job.model}"
+            yield Finding(Code.WEIGHTS, ("model",), found, "name the model of these weights")
         elif job.direction == "export" and fetches:
             found = f"{other.name} has it from Hugging Face, in its form already"
             yield Finding(Code.WEIGHTS, ("direction",), found, "use import")
@@ -85,6 +105,13 @@ def _conversion(job: ConvertCheckpointJob, others: "Sequence[AnyJob]") -> "Itera
             found = f"{other.name} saves without the configuration that the export reads"
             remedy = "train with kind: megatron_bridge what is to be exported"
             yield Finding(Code.WEIGHTS, ("source",), found, remedy, Level.WARNING)
+
+
+def _preset(job: "AnyJob") -> str | None:
+    """Return the preset that a fetched model's name is; None where it is none of them."""
+    name = (job.model or "").rpartition("/")[2] if isinstance(job, FetchJob) else ""
+    plain = re.sub(r"^meta-|-(hf|base|instruct|v0\.\d)$", "", name.lower())
+    return plain if plain in PRESETS else None
 
 
 def _hugging_face(job: "AnyJob") -> str | None:
