@@ -86,7 +86,7 @@ FORMATS: dict[str, str] = {
     _REPOSITORY_PATH: (
         "use a directory below the root, such as /data: the root would leave room for no other"
     ),
-    _S3_URI: "use s3://BUCKET/PREFIX",
+    _S3_URI: "use s3://BUCKET/PREFIX, the bucket in lowercase letters, digits, '-' and '.'",
     _PROGRAM: "use the name or path of one program, without arguments",
     _RECIPE: "use the name of one recipe: lowercase letters, digits and '_'",
     _EMAIL: "use an address such as team@example.com",

@@ -254,3 +254,30 @@ def test_checkpoints_in_an_exported_prefix(tmp_path, export, codes):
     )
     run = job(RUN, checkpoint={"s3_uri": "s3://corp-runs/one"})
     assert [line.split()[1] for line in findings(tmp_path, run, cluster=cluster)] == codes
+
+
+@pytest.mark.parametrize(("layers", "codes"), [(16, ["MEKS-0334"]), (32, [])])
+def test_a_model_that_its_base_weights_do_not_fit(tmp_path, layers, codes):
+    """A changed architecture has other tensors than the preset that was imported."""
+    values = yaml.safe_load(job(RUN))
+    values["model"] = {"preset": "llama-3.1-8b", "num_layers": layers}
+    run = yaml.safe_dump(values)
+    found = findings(tmp_path, job("import-llama-3-1-8b"), run)
+    assert [line.split()[1] for line in found] == codes
+
+
+def test_an_export_of_another_model_than_was_trained(tmp_path):
+    """The converter would look for tensors that are not there."""
+    export = job("export-techpulse", model="llama-3.2-3b")
+    (line,) = findings(tmp_path, job("bridge-cpt-techpulse"), export)
+    assert line.startswith("error MEKS-0334 job1.yaml")
+    assert line.endswith("use llama-3.1-8b")
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_checkpoints_where_another_job_puts_something(tmp_path, swapped):
+    """Retention would delete what was fetched."""
+    run = job("fsdp-llama-2-7b", checkpoint={"directory": "/shared/models/llama-3.1-8b"})
+    jobs = [run, job("fetch-llama-3-1-8b")]
+    (line,) = findings(tmp_path, *(reversed(jobs) if swapped else jobs))
+    assert line.startswith("warning MEKS-0385 job1.yaml")

@@ -141,7 +141,11 @@ def outside(
     if any(check_mount_path(cluster)):
         return
     for path, place in places:
-        if place is not None and not place.startswith(f"{mount_path}/"):
+        if place == mount_path:
+            found = f"{place} is the root of the file system, which everything shares"
+            remedy = f"use a folder of its own below it: {mount_path}/NAME"
+            yield Finding(Code.SHARED_PATH, path, found, remedy)
+        elif place is not None and not place.startswith(f"{mount_path}/"):
             found = f"{place} is not on the shared file system, so other nodes do not see it"
             yield Finding(Code.SHARED_PATH, path, found, f"use a path below {mount_path}/")
 

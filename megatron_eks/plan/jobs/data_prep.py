@@ -8,6 +8,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_task, outside
 from megatron_eks.plan.jobs.common import Images, Program, task
+from megatron_eks.plan.jobs.path_checks import check_tokenizer
 from megatron_eks.plan.resources import (
     Resources,
     cpu_limit_millis,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _MIB_PER_WORKER = 4 * MIB_PER_GIB
 
 # Forms of data sets that people have, and the program does not read.
-_OTHER_FORMS = (".parquet", ".csv", ".tsv", ".arrow", ".zip", ".tar", ".bin", ".idx")
+OTHER_FORMS = (".parquet", ".csv", ".tsv", ".arrow", ".zip", ".tar", ".bin", ".idx")
 _PACKED = (".gz", ".zst")
 _MOST_PODS = 100_000  # Kubernetes, pkg/apis/batch/validation: maxParallelismForIndexedJob
 
@@ -50,10 +51,11 @@ def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
                 found = f"{entry!r} is listed twice, and its documents would be in the data twice"
                 yield Finding(Code.DATA_SOURCE, (key, index), found, "list it once", Level.WARNING)
     for index, source in enumerate(job.input):
-        if source.endswith(_OTHER_FORMS):
+        if source.endswith(OTHER_FORMS):
             found = f"{source} does not hold a JSON object on each line"
             remedy = "write it as JSONL first"
             yield Finding(Code.DATA_SOURCE, ("input", index), found, remedy)
+    yield from check_tokenizer(("tokenizer",), job.tokenizer)
     yield from _idle_shards(job)
     if job.shards > _MOST_PODS:
         found = f"{job.shards} pods, and an Indexed Job has at most {_MOST_PODS}"

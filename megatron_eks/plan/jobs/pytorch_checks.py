@@ -17,10 +17,11 @@ from megatron_eks.plan.jobs.checks import (
     no_meaning,
     outside,
 )
+from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.memory_checks import check_disk, fits, verdict
 from megatron_eks.plan.jobs.model_checks import check_meaning, check_model, check_start
-from megatron_eks.plan.jobs.path_checks import check_checkpoint_paths
+from megatron_eks.plan.jobs.path_checks import check_checkpoint_paths, check_tokenizer
 from megatron_eks.plan.jobs.pytorch import ddp_memory, fsdp_memory
 from megatron_eks.plan.jobs.schedule_checks import check_optimizer
 from megatron_eks.predict.memory import GIB
@@ -133,6 +134,10 @@ def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
         found = f"{job.data.dataset!r} is a file, not a prefix"
         remedy = f"write {job.data.dataset[:-4]}"
         yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
+    elif job.data.dataset.startswith("/") and job.data.dataset.endswith(OTHER_FORMS):
+        found = f"{job.data.dataset} does not hold a JSON object on each line"
+        yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, "write it as JSONL first")
+    yield from check_tokenizer(("data", "tokenizer"), job.data.tokenizer)
     if job.data.dataset in _CONFIGURED and not job.data.configuration:
         found = f"{job.data.dataset} has several configurations, and none is named"
         remedy = f"add data.configuration, such as {_CONFIGURED[job.data.dataset]}"
