@@ -137,6 +137,7 @@ class Code(StrEnum):
     SAME_OUTPUT = "MEKS-0385"
     LAUNCHER = "MEKS-0386"
     NO_RESTART = "MEKS-0387"
+    IDLE_STAGES = "MEKS-0388"
     IMAGE_EFA = "MEKS-0394"
     # Rules over templates
     EFA_INTERFACES = "MEKS-0501"

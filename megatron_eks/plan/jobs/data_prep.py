@@ -38,10 +38,13 @@ def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     """Yield what keeps the data from being read or found again."""
     yield from check_task(job, cluster)
     files = [
-        (("input", index), source)
-        for index, source in enumerate(job.input)
-        if not source.startswith("s3://")
+        (("input", index), source) for index, source in enumerate(job.input) if "://" not in source
     ]
+    for index, source in enumerate(job.input):
+        if "://" in source and not source.startswith("s3://"):
+            found = f"{source} is neither a path nor an S3 URI"
+            remedy = "bring it to S3, or to the file system, and name it there"
+            yield Finding(Code.DATA_SOURCE, ("input", index), found, remedy)
     places = [(("output_prefix",), job.output_prefix), (("tokenizer",), job.tokenizer)]
     yield from outside([*files, *places], cluster)
     for key in ("input", "json_keys"):
