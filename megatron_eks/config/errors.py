@@ -102,6 +102,8 @@ def choices(value: str, known: "Iterable[str] | Mapping[str, object]") -> str:
         # One number is not another one mistyped.
         return f"known: {', '.join(sorted(names, key=_numbers))}"
     longer = [name for name in names if value and name.startswith(value)]
-    close = longer or get_close_matches(value, names, n=1)
+    # What people know as tensor_model_parallel_size is tensor here.
+    shorter = [name for name in names if value.startswith(f"{name}_")]
+    close = longer or shorter[-1:] or get_close_matches(value, names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}known: {', '.join(names)}"

@@ -222,10 +222,16 @@ def _data_path(loc: tuple[int | str, ...], value: "Json") -> Path:
     return tuple(path)
 
 
+# Words that mean something else in each block.
+_ANYWHERE = frozenset({"enabled", "id", "name", "path", "size", "type"})
+
+
 def _elsewhere(model: Any, path: Path) -> str | None:  # noqa: ANN401 -- an annotation of any shape
     """Say where a key belongs that stands in the wrong block; None where it is no key at all."""
     name = str(path[-1])
-    homes = [".".join(home) for home in _homes(model, name)]
+    if name in _ANYWHERE:
+        return None
+    homes = list(dict.fromkeys(".".join(home) for home in _homes(model, name)))
     if "" in homes:
         return f"it belongs to the top of the file: {name}"
     return f"it belongs below {' or '.join(homes)}: {homes[0]}.{name}" if homes else None
