@@ -110,7 +110,7 @@ def _unknown_facts(path: "Path", pool: "GpuPool") -> "Iterator[Finding]":
 
 def _offer(path: "Path", pool: "GpuPool", region: str) -> "Iterator[Finding]":
     """Name a type that the region has no price for; who reserved some knows where they are."""
-    regions = OFFERED_IN[pool.instance_type.split(".")[0]]
+    regions = OFFERED_IN.get(pool.instance_type.split(".")[0], PARTITIONS.keys())
     if (
         region in PARTITIONS
         and region not in regions
