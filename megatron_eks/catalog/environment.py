@@ -83,6 +83,9 @@ POLICIES: dict[str, Policy] = {
     "CUDA_LAUNCH_BLOCKING": Policy(
         Verdict.REFUSED, "every kernel launch waits: 10 to 100 times slower", REMOVE
     ),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": Policy(
+        Verdict.REFUSED, "every tensor then waits for cudaMalloc: several times slower", REMOVE
+    ),
     "NCCL_NET_PLUGIN": Policy(Verdict.REFUSED, "our image names the EFA plugin already", REMOVE),
     "FI_EFA_USE_DEVICE_RDMA": Policy(
         Verdict.REFUSED, "the plugin sets it where the hardware can", REMOVE
@@ -132,9 +135,8 @@ POLICIES: dict[str, Policy] = {
     "TORCH_NCCL_AVOID_RECORD_STREAMS": Policy(
         Verdict.NO_EFFECT, "torch no longer reads it", REMOVE
     ),
-    **dict.fromkeys(
-        ("NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_IB_TC", "NCCL_IB_TIMEOUT"),
-        Policy(Verdict.NO_EFFECT, "EFA does not use NCCL's InfiniBand transport", REMOVE),
+    "NCCL_COLLNET_ENABLE": Policy(
+        Verdict.NO_EFFECT, "it is about InfiniBand switches that add up, and EFA has none", REMOVE
     ),
     **dict.fromkeys(
         ("NCCL_NSOCKS_PERTHREAD", "NCCL_SOCKET_NTHREADS"),
@@ -169,6 +171,11 @@ POLICIES: dict[str, Policy] = {
     "NCCL_MIN_NCHANNELS": Policy(
         Verdict.ADVISED_AGAINST, "the plugin sets it for each platform", REMOVE
     ),
+    "NCCL_MAX_NCHANNELS": Policy(
+        Verdict.ADVISED_AGAINST,
+        "fewer channels carry less, and NCCL knows how many it needs",
+        REMOVE,
+    ),
     "NCCL_TOPO_FILE": Policy(
         Verdict.ADVISED_AGAINST, "the plugin brings the topology of each platform", REMOVE
     ),
@@ -181,7 +188,9 @@ POLICIES: dict[str, Policy] = {
         Verdict.ALLOWED, "how long the watchdog waits before it ends a stuck process", REMOVE
     ),
     "TORCH_NCCL_BLOCKING_WAIT": Policy(
-        Verdict.ALLOWED, "collectives raise their time-out where they are called", REMOVE
+        Verdict.ADVISED_AGAINST,
+        "the program waits for every collective, so that none overlaps with computation",
+        REMOVE,
     ),
     **dict.fromkeys(
         ("AWS_DEFAULT_REGION", "AWS_REGION"), Policy(Verdict.ALLOWED, "a name, no right", REMOVE)
@@ -197,6 +206,7 @@ NEEDLESS = frozenset(
 """Refused in a job file because the plugin or torch does it; elsewhere they do no harm."""
 
 PREFIXES: dict[str, Policy] = {
+    "NCCL_IB_": Policy(Verdict.NO_EFFECT, "EFA does not use NCCL's InfiniBand transport", REMOVE),
     "PET_": Policy(Verdict.REFUSED, "the training operator sets torchrun's variables", REMOVE),
     "OFI_NCCL_": Policy(
         Verdict.ADVISED_AGAINST, "the plugin sets its parameters for each platform", REMOVE
@@ -223,6 +233,23 @@ IMAGE_VARIABLES: dict[str, str] = {
     **dict.fromkeys(
         ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
         "the device plugin decides which GPUs a pod sees, and every rank needs its own",
+    ),
+    **dict.fromkeys(
+        ("MEGATRON_LM", "NVIDIA_DRIVER_CAPABILITIES", "PYTHONHOME"), "the image sets it"
+    ),
+    "PYTHONOPTIMIZE": "Megatron checks itself by assert, which this switches off",
+    **dict.fromkeys(
+        ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN"),
+        "Megatron sets it by --attention-backend, and stops where it says something else",
+    ),
+    **dict.fromkeys(
+        (
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            "AWS_ROLE_ARN",
+            "AWS_WEB_IDENTITY_TOKEN_FILE",
+        ),
+        "a pod's role comes by EKS Pod Identity",
     ),
     "AWS_PROFILE": "a pod has no profiles; its role comes by EKS Pod Identity",
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "without it a lost rank leaves all others waiting",

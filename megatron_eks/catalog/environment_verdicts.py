@@ -33,7 +33,10 @@ _BY_DEFAULT: dict[str, frozenset[str]] = {
     "NCCL_CROSS_NIC": frozenset("2"),
     "NCCL_IB_DISABLE": frozenset("0"),
     "NCCL_P2P_DISABLE": frozenset("0"),
+    "NCCL_COLLNET_ENABLE": frozenset("0"),
     "NCCL_SHM_DISABLE": frozenset("0"),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": frozenset("0"),
+    "TORCH_NCCL_BLOCKING_WAIT": frozenset("0"),
     "TORCH_DISTRIBUTED_DEBUG": frozenset(("INFO", "OFF", "")),
 }
 ABOUT_EFA = re.compile(
@@ -50,7 +53,7 @@ DEPENDS_ON_VALUE = frozenset(
     }
 )
 """What nothing can be said of while nobody knows the value."""
-_CACHES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})
+_CACHES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR"})
 _TRUE = frozenset({"1", "on", "true", "yes"})
 
 

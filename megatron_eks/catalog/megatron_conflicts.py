@@ -20,6 +20,9 @@ _DATA = Conflict("a run has one source of data", "use data.prefix or data.blend"
 _RESTART = Conflict(
     "a run that starts again would not go on where it was", "use checkpoint.pretrained to start"
 )
+_UNSAVED = Conflict(
+    "a run that starts again stops at a checkpoint that lacks something", "remove it"
+)
 _OLD = Conflict("Megatron took it out", "use the job file's own key")
 _REINFORCEMENT = Conflict("reinforcement learning needs another program", "remove it")
 
@@ -50,6 +53,8 @@ ALWAYS: dict[str, Conflict] = {
     "model_parallel_size": _OLD,
     "finetune": _RESTART,
     "no_load_optim": _RESTART,
+    "no_save_optim": _UNSAVED,
+    "no_save_rng": _UNSAVED,
     "load_main_params_from_ckpt": _RESTART,
     "override_ckpt_iteration": _RESTART,
     "skip_train": Conflict("nothing would be trained", "remove it"),

@@ -23,6 +23,7 @@ from megatron_eks.config.model import (
     ProxyUrl,
     Region,
     Registry,
+    RepositoryPath,
     RepositoryPrefix,
     ReservationId,
     RoleArn,
@@ -145,7 +146,7 @@ class GpuPool(Model):
 class DataRepository(Model):
     """An S3 prefix that appears as a directory of the file system."""
 
-    path: AbsolutePath
+    path: RepositoryPath
     """Below the root of the file system: /data is `/shared/data` in a job."""
     s3_uri: S3Uri
     """In the file system's region; who deploys needs `s3:PutBucketPolicy` and the like on it."""

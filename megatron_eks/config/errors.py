@@ -16,6 +16,8 @@ Path = tuple[str | int, ...]
 TOKEN = re.compile(r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}")
 """A token of Hugging Face; theirs have 34 letters and digits."""
 
+_NUMBER = re.compile(r"\d+(\.\d+)*")
+
 
 class Level(StrEnum):
     """How much a finding weighs: an error stops everything that would act on the file.
@@ -89,10 +91,19 @@ def has_errors(findings: "Iterable[Finding]") -> bool:
     return any(finding.level is Level.ERROR for finding in findings)
 
 
+def _numbers(name: str) -> list[int]:
+    return [int(part) for part in name.split(".")]
+
+
 def choices(value: str, known: "Iterable[str] | Mapping[str, object]") -> str:
     """Say what is allowed, the closest match first."""
     names = sorted(known)
+    if all(_NUMBER.fullmatch(name) for name in names):
+        # One number is not another one mistyped.
+        return f"known: {', '.join(sorted(names, key=_numbers))}"
     longer = [name for name in names if value and name.startswith(value)]
-    close = longer or get_close_matches(value, names, n=1)
+    # What people know as tensor_model_parallel_size is tensor here.
+    shorter = [name for name in names if value.startswith(f"{name}_")]
+    close = longer or shorter[-1:] or get_close_matches(value, names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}known: {', '.join(names)}"

@@ -146,7 +146,7 @@ class DataPrepJob(Job):
     output_prefix: AbsolutePath
     """The data set becomes PREFIX_KEY_document.bin and .idx."""
     tokenizer: AbsolutePath
-    json_keys: tuple[Text, ...] = ("text",)
+    json_keys: tuple[Text, ...] = Field(default=("text",), min_length=1)
     append_eod: bool = True
     add_bos: bool = False
     on_bad_line: Literal["fail", "skip"] = "fail"

@@ -44,6 +44,7 @@ _REPOSITORY_PREFIX = r"^([a-z0-9]+([._/-][a-z0-9]+)*[._/-])?$"
 _RESERVATION = r"^cr-[0-9a-f]{8}([0-9a-f]{9})?$"
 _KUBERNETES = r"^1\.[0-9]{2}$"
 # No segment may be . or .., which would lead out of the mounted file system.
+_REPOSITORY_PATH = r"^(?:/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 _ABSOLUTE_PATH = r"^(/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 _S3_URI = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/\S*)?$"
 _PROGRAM = r"^[A-Za-z0-9_./-]+$"
@@ -55,8 +56,11 @@ FORMATS: dict[str, str] = {
     _DNS_LABEL: "use lowercase letters, digits and '-', starting with a letter (a DNS label)",
     _DNS_NAME: "use lowercase letters, digits, '-' and '.', as Kubernetes names its objects",
     _REGION: "use a region name such as us-east-2",
-    _ZONE: "use a zone name such as us-east-2b",
-    _ROLE_ARN: "use a role ARN: arn:aws:iam::ACCOUNT:role/NAME",
+    _ZONE: (
+        "use a zone's name: its region and a letter, such as us-east-2b; ids (use2-az2) are "
+        "something else, and Local Zones have neither EKS nor these types"
+    ),
+    _ROLE_ARN: "use a role ARN: arn:aws:iam::ACCOUNT:role/NAME, with 12 digits of account",
     _POLICY_ARN: "use a policy ARN: arn:aws:iam::ACCOUNT:policy/NAME",
     _KMS_ARN: "use a key ARN: arn:aws:kms:REGION:ACCOUNT:key/ID",
     _VPC_ID: "use the id of a VPC: vpc- and 17 hexadecimal digits",
@@ -79,7 +83,10 @@ FORMATS: dict[str, str] = {
     _ABSOLUTE_PATH: (
         "use an absolute path of letters, digits, '.', '_' and '-', without '..' and a final '/'"
     ),
-    _S3_URI: "use s3://BUCKET/PREFIX",
+    _REPOSITORY_PATH: (
+        "use a directory below the root, such as /data: the root would leave room for no other"
+    ),
+    _S3_URI: "use s3://BUCKET/PREFIX, the bucket in lowercase letters, digits, '-' and '.'",
     _PROGRAM: "use the name or path of one program, without arguments",
     _RECIPE: "use the name of one recipe: lowercase letters, digits and '_'",
     _EMAIL: "use an address such as team@example.com",
@@ -107,6 +114,7 @@ Registry = Annotated[str, Field(pattern=_REGISTRY)]
 RepositoryPrefix = Annotated[str, Field(pattern=_REPOSITORY_PREFIX, max_length=100)]
 ReservationId = Annotated[str, Field(pattern=_RESERVATION)]
 KubernetesVersion = Annotated[str, Field(pattern=_KUBERNETES)]
+RepositoryPath = Annotated[str, Field(pattern=_REPOSITORY_PATH)]
 AbsolutePath = Annotated[str, Field(pattern=_ABSOLUTE_PATH)]
 S3Uri = Annotated[str, Field(pattern=_S3_URI)]
 Program = Annotated[str, Field(pattern=_PROGRAM)]

@@ -1,7 +1,7 @@
 """From a document to a model: every pydantic error as a finding in the user's words."""
 
 import json
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -100,11 +100,9 @@ def _translate(
     kind, context = detail["type"], detail.get("ctx", {})
     shown = _shown(detail["input"])
     if kind == "extra_forbidden":
-        found, remedy = (
-            f"unknown key {path[-1]!r}",
-            choices(str(path[-1]), _fields_at(model, path[:-1])),
-        )
-        return Finding(Code.UNKNOWN_KEY, path, found, remedy)
+        known = _fields_at(model, path[:-1], document.value)
+        remedy = _elsewhere(model, path) or choices(str(path[-1]), known)
+        return Finding(Code.UNKNOWN_KEY, path, f"unknown key {path[-1]!r}", remedy)
     if kind in _PRESENCE:
         return _PRESENCE[kind](path, context, detail["input"])
     if kind == "string_pattern_mismatch":
@@ -126,6 +124,8 @@ def _wrong_type(path: Path, detail: "ErrorDetails", place: "Place | None") -> Fi
         found = f"{place.raw} without quotes is not a text"
         return Finding(Code.UNQUOTED, path, found, f'write "{place.raw}" in quotes')
     remedy = _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
+    if path and path[-1] in _TAGGED and isinstance(value, str):
+        remedy = f"write {path[-1]}: {{type: {value}}}"
     return Finding(Code.WRONG_TYPE, path, f"{_shown(value)} has the wrong type", remedy)
 
 
@@ -159,6 +159,8 @@ def _not_a_choice(path: Path, context: "Mapping[str, Any]", value: object) -> Fi
     return Finding(Code.NOT_ALLOWED, path, f"{_shown(value)} is not allowed", remedy)
 
 
+# Keys whose kind is named by a `type` below them.
+_TAGGED = frozenset({"capacity", "source"})
 _YAML_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 _PRESENCE: "dict[str, Callable[[Path, Mapping[str, Any], object], Finding]]" = {
@@ -220,12 +222,56 @@ def _data_path(loc: tuple[int | str, ...], value: "Json") -> Path:
     return tuple(path)
 
 
-def _fields_at(model: Any, path: Path) -> set[str]:  # noqa: ANN401 -- an annotation of any shape
-    """List the keys allowed at a path, whatever unions and containers lie on the way."""
+# Words that mean something else in each block.
+_ANYWHERE = frozenset({"enabled", "id", "name", "path", "size", "type"})
+
+
+def _elsewhere(model: Any, path: Path) -> str | None:  # noqa: ANN401 -- an annotation of any shape
+    """Say where a key belongs that stands in the wrong block; None where it is no key at all."""
+    name = str(path[-1])
+    if name in _ANYWHERE:
+        return None
+    homes = list(dict.fromkeys(".".join(home) for home in _homes(model, name)))
+    if "" in homes:
+        return f"it belongs to the top of the file: {name}"
+    return f"it belongs below {' or '.join(homes)}: {homes[0]}.{name}" if homes else None
+
+
+def _homes(model: Any, name: str) -> "Iterator[tuple[str, ...]]":  # noqa: ANN401 -- an annotation of any shape
+    """Yield the blocks that have a key, by their names from the top; not those in lists."""
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        if name in model.model_fields:
+            yield ()
+        for key, field in model.model_fields.items():
+            yield from ((key, *home) for home in _homes(field.annotation, name))
+    elif get_origin(model) is not tuple:
+        for option in get_args(model):
+            yield from _homes(option, name)
+
+
+def _fields_at(model: Any, path: Path, value: "Json") -> set[str]:  # noqa: ANN401 -- an annotation of any shape
+    """List the keys allowed at a path, whatever unions and containers lie on the way.
+
+    Of members that a `type` tells apart, those of the one that the value names.
+    """
     if isinstance(model, type) and issubclass(model, BaseModel):
         if not path:
             return set(model.model_fields)
         field = model.model_fields.get(str(path[0]))
-        return _fields_at(field.annotation, path[1:]) if field else set()
-    step = path[1:] if path and isinstance(path[0], int) else path
-    return {name for option in get_args(model) for name in _fields_at(option, step)}
+        inner = value.get(str(path[0])) if isinstance(value, dict) else None
+        return _fields_at(field.annotation, path[1:], inner) if field else set()
+    options = [each for each in get_args(model) if _is_named(each, value)] or get_args(model)
+    if path and isinstance(path[0], int):
+        entries = value if isinstance(value, list) else []
+        value = entries[path[0]] if path[0] < len(entries) else None
+        path = path[1:]
+    return {name for option in options for name in _fields_at(option, path, value)}
+
+
+def _is_named(option: Any, value: "Json") -> bool:  # noqa: ANN401 -- an annotation of any shape
+    tag = getattr(option, "model_fields", {}).get("type")
+    return (
+        tag is not None
+        and isinstance(value, dict)
+        and value.get("type") in get_args(tag.annotation)
+    )

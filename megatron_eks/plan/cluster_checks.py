@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog import pins
-from megatron_eks.catalog.regions import PARTITIONS, ZONE_LETTERS
+from megatron_eks.catalog.regions import PARTITIONS, ZONE_LETTERS, ZONES_WITHOUT_EKS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.plan.capacity_checks import check_capacity
@@ -65,8 +65,16 @@ def _version(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
     path: Path = ("kubernetes_version",)
     version = config.kubernetes_version
     if version not in pins.KUBERNETES_STANDARD_SUPPORT_ENDS:
+        oldest = next(iter(pins.KUBERNETES_STANDARD_SUPPORT_ENDS))
+        past = _is_before(version, oldest)
+        found = (
+            f"standard support of {version} is over: EKS takes six times the price, or has ended it"
+            if past
+            else f"unknown Kubernetes version {version!r}"
+        )
         remedy = choices(version, pins.KUBERNETES_STANDARD_SUPPORT_ENDS)
-        yield Finding(Code.NOT_ALLOWED, path, f"unknown Kubernetes version {version!r}", remedy)
+        pinned = ", ".join(map(repr, pins.AMI_RELEASES))
+        yield Finding(Code.NOT_ALLOWED, path, found, f"use {pinned}, which is pinned; {remedy}")
         return
     ends = pins.KUBERNETES_STANDARD_SUPPORT_ENDS[version]
     if ends and (ends - today).days < _SUPPORT_WARNING_DAYS:
@@ -82,6 +90,13 @@ def _version(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
         found = f"add-ons and AMI of {version} are not pinned; EKS's defaults are used"
         remedy = f"use {', '.join(map(repr, pins.AMI_RELEASES))} for pinned versions"
         yield Finding(Code.UNPINNED_VERSION, path, found, remedy, Level.WARNING)
+
+
+def _is_before(version: str, other: str) -> bool:
+    """Tell whether a version such as 1.9 is older than another; False for any other text."""
+    if not re.fullmatch(r"1\.\d{1,3}", version):
+        return False
+    return int(version.partition(".")[2]) < int(other.partition(".")[2])
 
 
 def _region(config: "ClusterConfig") -> "Iterator[Finding]":
@@ -117,6 +132,13 @@ def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
             found = f"{config.region} had no zone of this letter when its zones were last read"
             remedy = f"use one that ends with {', '.join(ZONE_LETTERS[config.region])}"
             yield Finding(Code.UNKNOWN_ZONE, path, found, remedy, Level.WARNING)
+        elif zone in ZONES_WITHOUT_EKS and config.existing_cluster is None:
+            found = (
+                f"{zone} is {ZONES_WITHOUT_EKS[zone]} in nearly all accounts, where EKS takes no "
+                "subnet of a cluster"
+            )
+            remedy = "use another zone; `aws ec2 describe-availability-zones` prints their ids"
+            yield Finding(Code.ZONE_WITHOUT_EKS, path, found, remedy, Level.WARNING)
     for index, zone in enumerate(zones):
         if zone in zones[:index]:
             found = f"{zone!r} is listed twice"

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # Session Manager User Guide, "Use AWS PrivateLink to set up a VPC endpoint for Session Manager".
 _BASTION_ENDPOINTS = ("ssm", "ssmmessages")
 
+# What Go, curl and Python read alike: no address with a scheme, and no pattern.
+_NO_PROXY = re.compile(r"\.?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?(/[0-9]{1,2}|:[0-9]{1,5})?")
+
 # User data holds 16 KB (EC2 User Guide), and EKS adds its part.
 _LONGEST_BUNDLE = 10_000
 _LARGEST_PORT = 65535
@@ -31,10 +34,11 @@ def check_egress(config: "ClusterConfig") -> "Iterator[Finding]":
         for key in ("http", "https"):
             yield from _proxy(("network", "proxy", key), getattr(config.network.proxy, key))
         for index, host in enumerate(config.network.proxy.no_proxy):
-            if not re.fullmatch(r"[A-Za-z0-9.:*/_-]+", host):
+            if not _NO_PROXY.fullmatch(host):
                 found = f"{host!r} is no host, domain or range"
                 path: Path = ("network", "proxy", "no_proxy", index)
-                yield Finding(Code.PROXY, path, found, "use one entry for each, without spaces")
+                remedy = "use one entry for each: intern.example.com, .example.com, 10.0.0.0/8"
+                yield Finding(Code.PROXY, path, found, remedy)
     if config.network.ca_bundle is not None:
         yield from _bundle(config.network.ca_bundle)
 

@@ -3,6 +3,7 @@
 import re
 from typing import TYPE_CHECKING, Literal
 
+from megatron_eks.catalog import pins
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, choices
 
@@ -24,6 +25,19 @@ _SECRET_VALUE = re.compile(
 )
 
 
+# The Dockerfile compares what it gets by the one with the other.
+_PAIRS = (
+    {
+        "EFA_INSTALLER_VERSION": pins.EFA_INSTALLER_VERSION,
+        "EFA_INSTALLER_SHA256": pins.EFA_INSTALLER_SHA256,
+    },
+    {
+        "MEGATRON_LM_TAG": pins.MEGATRON_LM_TAG,
+        "MEGATRON_LM_COMMIT": pins.MEGATRON_LM_COMMIT,
+    },
+)
+
+
 def check_images(config: "ClusterConfig") -> "Iterator[Finding]":
     """Yield arguments that no build takes, and those that nobody should see."""
     for image in ("megatron", "fsdp"):
@@ -37,6 +51,15 @@ def check_images(config: "ClusterConfig") -> "Iterator[Finding]":
                 found = f"{name} looks like a secret, and everybody with the image can read it"
                 remedy = "remove and replace it; jobs take tokens from a Secret: token_secret"
                 yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
+    given = config.images.megatron.build_args
+    for pinned in _PAIRS:
+        changed = [name for name, value in pinned.items() if given.get(name, value) != value]
+        for name in changed:
+            (other,) = pinned.keys() - {name}
+            if other not in given:
+                found = f"the build compares it with {other}, which is that of {pinned[name]}"
+                path = ("images", "megatron", "build_args", name)
+                yield Finding(Code.BUILD_ARGUMENT, path, found, f"set {other} too")
 
 
 def check_arguments(

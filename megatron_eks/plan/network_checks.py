@@ -148,7 +148,7 @@ def check_network(config: "ClusterConfig") -> "Iterator[Finding]":
                 Code.NOT_ALLOWED,
                 path,
                 f"unknown endpoint {name!r}",
-                choices(name, INTERFACE_ENDPOINTS),
+                choices(name.removeprefix(f"com.amazonaws.{config.region}."), INTERFACE_ENDPOINTS),
             )
     yield from _twice(("network", "interface_endpoints"), network.interface_endpoints)
     if vpc_problem or service_problem:

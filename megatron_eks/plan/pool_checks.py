@@ -5,6 +5,8 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES, REFUSED_FAMILIES, SYSTEM_INSTANCE_TYPES
+from megatron_eks.catalog.regions import OFFERED_IN, PARTITIONS
+from megatron_eks.config.cluster import OnDemand, Spot
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.plan.pools import NODE_GROUPS_PER_CLUSTER, POOL_LABEL
@@ -55,6 +57,8 @@ def check_pools(config: "ClusterConfig") -> "Iterator[Finding]":
             yield _unknown_instance(("gpu_pools", index, "instance_type"), pool.instance_type)
         else:
             yield from _unknown_facts(("gpu_pools", index, "instance_type"), pool)
+            if config.existing_cluster is None:
+                yield from _offer(("gpu_pools", index, "instance_type"), pool, config.region)
         yield from _labels(("gpu_pools", index, "labels"), pool.labels)
         release = pool.ami_release
         if release and not re.fullmatch(
@@ -102,6 +106,19 @@ def _unknown_facts(path: "Path", pool: "GpuPool") -> "Iterator[Finding]":
         found = f"the dense bf16 peak of {instance.gpu.name} is unknown"
         remedy = "judge runs by tokens a second: MFU and predicted times need the peak"
         yield Finding(Code.UNKNOWN_FACT, path, found, remedy, Level.WARNING)
+
+
+def _offer(path: "Path", pool: "GpuPool", region: str) -> "Iterator[Finding]":
+    """Name a type that the region has no price for; who reserved some knows where they are."""
+    regions = OFFERED_IN.get(pool.instance_type.split(".")[0], PARTITIONS.keys())
+    if (
+        region in PARTITIONS
+        and region not in regions
+        and isinstance(pool.capacity, OnDemand | Spot)
+    ):
+        found = f"{region} had no {pool.instance_type} on its price list when that was last read"
+        remedy = f"use one of {', '.join(sorted(regions))}; EC2's offerings have the last word"
+        yield Finding(Code.NOT_OFFERED, path, found, remedy, Level.WARNING)
 
 
 def _labels(path: "Path", labels: dict[str, str]) -> "Iterator[Finding]":

@@ -41,7 +41,7 @@ def check_lustre(config: "ClusterConfig") -> "Iterator[Finding]":
     if lustre.existing is None:
         yield from _capacity(lustre)
     yield from _deployment(lustre)
-    yield from _mount_path(config)
+    yield from check_mount_path(config)
     yield from _zones(config)
     if lustre.efa:
         yield from _efa_clients(config)
@@ -83,7 +83,8 @@ def _deployment(lustre: "Lustre") -> "Iterator[Finding]":
     yield Finding(Code.LUSTRE_SCRATCH, path, found, remedy, Level.WARNING)
 
 
-def _mount_path(config: "ClusterConfig") -> "Iterator[Finding]":
+def check_mount_path(config: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield why the file system cannot be mounted where it should be."""
     mount = config.storage.lustre.mount_path
     path = (*_LUSTRE, "mount_path")
     if any(mount == top or mount.startswith(f"{top}/") for top in _SYSTEM_PATHS):
@@ -100,11 +101,16 @@ def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
     if lustre.per_zone and lustre.existing is not None:
         found, remedy = "one file system exists, in one zone", "leave it out"
         yield Finding(Code.LUSTRE_EXISTING, (*_LUSTRE, "per_zone"), found, remedy)
+    if lustre.per_zone and lustre.availability_zone is not None:
+        found = "a file system stands in the zone of each pool"
+        remedy = "remove it, or set per_zone: false"
+        place: Path = (*_LUSTRE, "availability_zone")
+        yield Finding(Code.LUSTRE_PER_ZONE, place, found, remedy)
     for index, pool in enumerate(config.gpu_pools):
         if pool.availability_zone not in zones:
             found = f"the file system is in {zones[0]}; traffic between zones is slow and billed"
             remedy = f"use {zones[0]}, where the file system is, or storage.lustre.per_zone: true"
-            place: Path = ("gpu_pools", index, "availability_zone")
+            place = ("gpu_pools", index, "availability_zone")
             yield Finding(Code.POOLS_ACROSS_ZONES, place, found, remedy, Level.WARNING)
 
 

@@ -17,7 +17,18 @@ _NAME = re.compile(r"(docker|container)file([.-].*)?|.*\.(docker|container)file"
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)
 _HEREDOC = re.compile(r"<<-?[\"']?(\w+)[\"']?")
 _ESCAPE = re.compile(r"\\[ \t]*$")
-_EFA = re.compile(r"efa[_-]installer|aws-ofi-nccl|opt/amazon/efa", re.IGNORECASE)
+# EFA is in an image that installs it, whose base brings it (AWS's own, NVIDIA's PyTorch and NeMo),
+# or that sets its variables.
+_EFA = re.compile(
+    r"efa[_-]installer|aws-ofi-nccl|opt/amazon/efa|\bFI_EFA_\w+"
+    r"|/deep-learning-containers/|763104351884\.dkr\.ecr\.|/hpc-cloud/"
+    r"|nvcr\.io/nvidia/(pytorch|nemo):",
+    re.IGNORECASE,
+)
+_INSTALLER = re.compile(
+    r"(?:aws-efa-installer-|EFA(?:_INSTALLER)?_VERSION=[\"']?v?)1\.(?P<minor>\d+)\."
+)
+_OLD_INSTALLER = 30
 _VALUE = r"(?P<name>[A-Za-z_]\w*)=(?P<value>\"[^\"]*\"|'[^']*'|[^\s\"';&|]*)"
 _EXPORT = re.compile(rf"\bexport\s+{_VALUE}")
 # In RUN an export ends with the step; what is written into a start-up file stays.
@@ -25,6 +36,22 @@ _KEPT = re.compile(rf"\b(?:echo|printf)\s+[\"']?(?:export\s+)?{_VALUE}[^\n;&|]*>
 _REFERENCE = re.compile(r"\$\{?(\w+)\}?")
 # An image is where the plugin is named.
 _OF_AN_IMAGE = frozenset({"NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN"})
+# Read when a program starts, and by none of those that build an image.
+_OF_RUNS = re.compile(
+    r"(?!.*_(VERSION|HOME|DIR|PATH|TAG|COMMIT))"
+    r"((NCCL|FI|OFI_NCCL|RDMAV|GLOO|TORCH_NCCL)_\w+|CUDA_DEVICE_MAX_CONNECTIONS)"
+)
+_BUILDS = re.compile(
+    r"(export|pip3?|python3? -m pip|uv|conda|apt|apt-get|yum|dnf|cd|mkdir|rm|cp|mv|ln|echo|printf"
+    r"|curl|wget|tar|git|ldconfig|chmod|chown|sed)\b"
+)
+# Lists of directories, and the bases that put some there which programs need.
+_BASES_WITH = {
+    "LD_LIBRARY_PATH": re.compile(
+        r"nvcr\.io/nvidia/|\bnvidia/cuda:|/deep-learning-containers/|763104351884\.dkr\.ecr\."
+    ),
+    "PATH": re.compile(""),
+}
 _KEPT_ARGS = frozenset({"ARG", "ENV"})
 
 
@@ -83,6 +110,8 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
         for name, value in _assignments(each):
             for finding in _of_variable(each, name, value, efa=efa):
                 yield finding.at(file, each.line)
+        for finding in (*_overwritten(each, content), *_lost(each), *_installer(each)):
+            yield finding.at(file, each.line)
     for finding, line in _bases(listed):
         yield finding.at(file, line)
 
@@ -142,6 +171,49 @@ def _judged(path: tuple[str, str], name: str, value: str, *, efa: bool) -> Itera
     elif policy.verdict is Verdict.ADVISED_AGAINST:
         code = Code.IMAGE_VARIABLE_ADVISED_AGAINST
         yield Finding(code, path, found, policy.instead, Level.WARNING)
+
+
+def _overwritten(instruction: Instruction, content: str) -> Iterator[Finding]:
+    """Yield a list of directories that leaves out what the base image has in it."""
+    if instruction.name != "ENV":
+        return
+    for name, value in _assignments(instruction):
+        base = _BASES_WITH.get(name)
+        own = re.search(rf"\$\{{?{name}\b", value or "") or "/usr/bin" in (value or "")
+        if base and value and not own and base.search(content):
+            found = f"{shown(name)}: it drops the directories that the base image names there"
+            remedy = f"write {name}={value}:${{{name}}}"
+            code = Code.IMAGE_VARIABLE_ADVISED_AGAINST
+            yield Finding(code, ("ENV", name), found, remedy, Level.WARNING)
+
+
+def _lost(instruction: Instruction) -> Iterator[Finding]:
+    """Yield what RUN exports for programs that do not run there."""
+    if instruction.name != "RUN":
+        return
+    commands = [each.strip() for each in re.split(r"&&|\|\||;|\n", instruction.rest)]
+    if not all(_BUILDS.match(each) for each in commands if each):
+        return  # a program that the step runs may read it
+    kept = [match.span() for match in _KEPT.finditer(instruction.rest)]
+    for match in _EXPORT.finditer(instruction.rest):
+        inside = any(start <= match.start() < end for start, end in kept)
+        if _OF_RUNS.fullmatch(match["name"]) and not inside:
+            found = f"{shown(match['name'])}: what RUN exports ends with its step"
+            code, remedy = Code.IMAGE_VARIABLE_ADVISED_AGAINST, "use ENV, or remove it"
+            yield Finding(code, ("RUN", match["name"]), found, remedy, Level.WARNING)
+
+
+def _installer(instruction: Instruction) -> Iterator[Finding]:
+    """Yield an EFA installer whose libfabric today's NCCL plugin does not take.
+
+    aws-ofi-nccl v1.21, src/nccl_ofi_net.cpp: libfabric 1.22 and later. The installer had 1.19 in
+    its release 1.30, and has 1.22 in 1.36 (AWS ParallelCluster, CHANGELOG of 3.9 and 3.12).
+    """
+    match = _INSTALLER.search(instruction.rest)
+    if match and int(match["minor"]) <= _OLD_INSTALLER:
+        found = f"EFA installer 1.{match['minor']}: its libfabric is 1.19 or older"
+        remedy = "use 1.36.0 or later: aws-ofi-nccl takes no libfabric before 1.22 since its v1.21"
+        yield Finding(Code.IMAGE_EFA, (instruction.name,), found, remedy, Level.WARNING)
 
 
 def _bases(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:

@@ -181,8 +181,9 @@ def test_a_run_that_saves_nothing_before_its_capacity_block_ends(tmp_path):
     """It would begin anew in the next block, and in the one after that."""
     cluster = CLUSTER.replace("    max_nodes: 2", BLOCK)
     run = job(RUN, training={"train_iters": 20000}, checkpoint={"interval": 15000})
-    (line,) = findings(tmp_path, run, cluster=cluster)
-    assert line.startswith("error MEKS-0382 job0.yaml")
+    error, warning = findings(tmp_path, run, cluster=cluster)
+    assert error.startswith("error MEKS-0382 job0.yaml")
+    assert warning.startswith("warning MEKS-0375 job0.yaml")
 
 
 def test_an_argument_that_the_dockerfile_does_not_declare(tmp_path):
@@ -197,3 +198,86 @@ def test_an_argument_that_it_declares(tmp_path):
     """It is what the key is for."""
     build = "images: {megatron: {build_args: {EFA_INSTALLER_VERSION: '1.49.0'}}}\n"
     assert findings(tmp_path, cluster=CLUSTER + build) == []
+
+
+def test_the_key_that_data_preparation_was_given(tmp_path):
+    """What it writes is named by the key, for Megatron and for PyTorch."""
+    preparation = job("data-prep-techpulse", json_keys=["content"])
+    found = findings(tmp_path, preparation, job(RUN), job("ddp-llama-3-2-1b"))
+    assert [line.split(": ")[0] for line in found] == [
+        "warning MEKS-0325 job1.yaml:10 data.prefix",
+        "warning MEKS-0325 job2.yaml:4 data.dataset",
+    ]
+    assert "use /shared/data/megatron/techpulse_content_document" in found[0]
+
+
+@pytest.mark.parametrize("prefix", ["techpulse_other_text_document", "other_text_document"])
+def test_data_that_no_job_here_prepares(tmp_path, prefix):
+    """Other data sets stand beside those that are prepared here."""
+    run = job(RUN, data={"prefix": f"/shared/data/megatron/{prefix}"})
+    assert findings(tmp_path, job("data-prep-techpulse"), run) == []
+
+
+def test_a_preparation_with_a_wrong_name_is_one_mistake(tmp_path):
+    """Runs that read what it should have been called have no finding."""
+    prefix = "/shared/data/megatron/techpulse_text_document"
+    (line,) = findings(tmp_path, job("data-prep-techpulse", output_prefix=prefix), job(RUN))
+    assert line.startswith("error MEKS-0325 job0.yaml")
+
+
+def test_an_unknown_model_is_one_mistake(tmp_path):
+    """Nothing is said of its weights."""
+    found = findings(tmp_path, job("import-llama-3-1-8b"), job(RUN, model="llama-3-8b"))
+    assert [line.split()[1] for line in found] == ["MEKS-0305"]
+
+
+def test_a_mount_that_cannot_be_is_one_mistake(tmp_path):
+    """Not one for every path of every job."""
+    cluster = CLUSTER.replace("    capacity_gib", "    mount_path: /tmp\n    capacity_gib", 1)
+    (line,) = findings(tmp_path, job(RUN), job("fetch-tokenizer"), cluster=cluster)
+    assert line.startswith("error MEKS-0219 cluster.yaml")
+
+
+def test_an_import_of_another_model_than_was_fetched(tmp_path):
+    """The name of a model on Hugging Face says which it is."""
+    fetched = job("fetch-llama-3-1-8b", model="meta-llama/Llama-3.1-70B")
+    (line,) = findings(tmp_path, fetched, job("import-llama-3-1-8b"))
+    assert "fetch-llama-3-1-8b brings llama-3.1-70b there, and the model is llama-3.1-8b" in line
+
+
+@pytest.mark.parametrize(("export", "codes"), [("true", ["MEKS-0371"]), ("false", [])])
+def test_checkpoints_in_an_exported_prefix(tmp_path, export, codes):
+    """What the file system writes back there would be in the copy, and the copy in the other."""
+    repository = f"{{path: /a, s3_uri: s3://corp-runs, export_changes: {export}}}"
+    cluster = CLUSTER.replace(
+        "    capacity_gib", f"    data_repositories: [{repository}]\n    capacity_gib", 1
+    )
+    run = job(RUN, checkpoint={"s3_uri": "s3://corp-runs/one"})
+    assert [line.split()[1] for line in findings(tmp_path, run, cluster=cluster)] == codes
+
+
+@pytest.mark.parametrize(("layers", "codes"), [(16, ["MEKS-0334"]), (32, [])])
+def test_a_model_that_its_base_weights_do_not_fit(tmp_path, layers, codes):
+    """A changed architecture has other tensors than the preset that was imported."""
+    values = yaml.safe_load(job(RUN))
+    values["model"] = {"preset": "llama-3.1-8b", "num_layers": layers}
+    run = yaml.safe_dump(values)
+    found = findings(tmp_path, job("import-llama-3-1-8b"), run)
+    assert [line.split()[1] for line in found] == codes
+
+
+def test_an_export_of_another_model_than_was_trained(tmp_path):
+    """The converter would look for tensors that are not there."""
+    export = job("export-techpulse", model="llama-3.2-3b")
+    (line,) = findings(tmp_path, job("bridge-cpt-techpulse"), export)
+    assert line.startswith("error MEKS-0334 job1.yaml")
+    assert line.endswith("use llama-3.1-8b")
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_checkpoints_where_another_job_puts_something(tmp_path, swapped):
+    """Retention would delete what was fetched."""
+    run = job("fsdp-llama-2-7b", checkpoint={"directory": "/shared/models/llama-3.1-8b"})
+    jobs = [run, job("fetch-llama-3-1-8b")]
+    (line,) = findings(tmp_path, *(reversed(jobs) if swapped else jobs))
+    assert line.startswith("warning MEKS-0385 job1.yaml")

@@ -38,6 +38,10 @@ def test_findings(case):
         "ARG TAG=26.06-py3\nFROM nvcr.io/nvidia/pytorch:${TAG} AS base\nFROM base\nFROM scratch",
         "RUN <<EOF\nENV NCCL_PROTO=simple\nEOF",
         "ENV MASTER_PORT=29500 CUDA_LAUNCH_BLOCKING=0",
+        "ENV LD_LIBRARY_PATH=/opt/amazon/efa/lib",
+        "ENV PATH=/opt/amazon/efa/bin:$PATH LD_LIBRARY_PATH=/a:${LD_LIBRARY_PATH:-}",
+        "RUN export NCCL_TESTS_VERSION=2.18.3 && curl -O https://example.com/n.tar.gz",
+        "ARG EFA_INSTALLER_VERSION=1.36.0",
     ],
 )
 def test_correct_lines(lines):
@@ -48,6 +52,20 @@ def test_correct_lines(lines):
 def test_variables_of_efa_without_efa():
     """An image that has no EFA may tune another network."""
     assert found("FROM a:1\nENV NCCL_PROTO=simple FI_PROVIDER=tcp\n") == []
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "public.ecr.aws/deep-learning-containers/pytorch:2.13-cu133-amzn2023",
+        "763104351884.dkr.ecr.us-east-2.amazonaws.com/pytorch-training:2.10-gpu",
+        "nvcr.io/nvidia/pytorch:26.06-py3",
+    ],
+)
+def test_variables_of_efa_that_the_base_brings(base):
+    """AWS's and NVIDIA's images have EFA without its installer being run."""
+    (line,) = found(f"FROM {base}\nENV NCCL_IB_DISABLE=1\n")
+    assert line.startswith("error MEKS-0700 D:2 ENV.NCCL_IB_DISABLE")
 
 
 def test_names():

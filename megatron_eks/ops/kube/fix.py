@@ -275,7 +275,7 @@ _REMEDIES: Mapping[Code, Callable[[Patient], list[Step]]] = {
     Code.SHARED_CLAIM: _missing,
     Code.SHARED_NOT_WRITABLE: _set_up,
     Code.TWO_DEVICE_PLUGINS: _foreign_plugins,
-    Code.WEBHOOK: _missing,
+    Code.WEBHOOK_DOWN: _missing,
     Code.WORKLOAD_MISSING: _missing,
     Code.WORKLOAD_NOT_READY: _parts,
 }

@@ -20,24 +20,72 @@ if TYPE_CHECKING:
 # Names that differ by a slip: most of Megatron's have words in common.
 _CLOSE = 0.8
 
-# What only some job files lead to, so that it does not stand among the arguments of the others.
-BY_KEY = (
-    *("--num-virtual-stages-per-pipeline-rank", "--num-layers-per-virtual-pipeline-stage"),
-    *("--sequence-parallel", "--use-distributed-optimizer", "--data-cache-path", "--data-path"),
-    *("--expert-model-parallel-size", "--expert-tensor-parallel-size", "--num-experts"),
-    *("--moe-router-topk", "--recompute-granularity", "--recompute-method"),
-    *("--moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size", "--moe-layer-freq"),
-    *("--multi-latent-attention", "--q-lora-rank", "--kv-lora-rank", "--v-head-dim"),
-    *("--qk-head-dim", "--qk-pos-emb-head-dim"),
-    *("--recompute-num-layers", "--fp8-format", "--lr-wsd-decay-iters"),
-    *("--pretrained-checkpoint", "--async-save", "--group-query-attention", "--swiglu"),
-)
+# The keys of a job file that options follow from, whatever else it says; all other options of the
+# plan have no key.
+KEYS: dict[str, str] = {
+    f"--{option}": key
+    for key, options in {
+        "model": (
+            "num-layers hidden-size ffn-hidden-size num-attention-heads group-query-attention "
+            "num-query-groups kv-channels max-position-embeddings position-embedding-type "
+            "rotary-base use-rope-scaling rope-scaling-factor normalization norm-epsilon swiglu "
+            "disable-bias-linear untie-embeddings-and-output-weights attention-dropout "
+            "hidden-dropout init-method-std num-experts moe-router-topk "
+            "moe-ffn-hidden-size moe-shared-expert-intermediate-size moe-layer-freq "
+            "multi-latent-attention q-lora-rank kv-lora-rank v-head-dim qk-head-dim "
+            "qk-pos-emb-head-dim"
+        ),
+        "parallelism.tensor": "tensor-model-parallel-size",
+        "parallelism.pipeline": "pipeline-model-parallel-size",
+        "parallelism.virtual_pipeline": (
+            "num-virtual-stages-per-pipeline-rank num-layers-per-virtual-pipeline-stage"
+        ),
+        "parallelism.context": "context-parallel-size",
+        "parallelism.expert": "expert-model-parallel-size",
+        "parallelism.expert_tensor": "expert-tensor-parallel-size",
+        "parallelism.sequence_parallel": "sequence-parallel",
+        "parallelism.distributed_optimizer": "use-distributed-optimizer",
+        "training.micro_batch_size": "micro-batch-size",
+        "training.global_batch_size": "global-batch-size",
+        "training.sequence_length": "seq-length",
+        "training.train_iters": "train-iters",
+        "training.learning_rate": "lr",
+        "training.min_learning_rate": "min-lr",
+        "training.lr_schedule": "lr-decay-style",
+        "training.warmup_iters": "lr-warmup-iters",
+        "training.decay_iters": "lr-decay-iters lr-wsd-decay-iters",
+        "training.weight_decay": "weight-decay",
+        "training.adam_beta1": "adam-beta1",
+        "training.adam_beta2": "adam-beta2",
+        "training.clip_grad": "clip-grad",
+        "training.precision": "bf16 fp8-format",
+        "training.recompute": "recompute-granularity",
+        "training.recompute_method": "recompute-method",
+        "training.recompute_layers": "recompute-num-layers",
+        "training.seed": "seed",
+        "training.eval_interval": "eval-interval",
+        "training.eval_iters": "eval-iters",
+        "training.log_interval": "log-interval",
+        "data.prefix or data.blend": "data-path",
+        "data.split": "split",
+        "data.tokenizer": "tokenizer-model",
+        "data.cache_dir": "data-cache-path",
+        "data.num_workers": "num-workers",
+        "checkpoint.directory": "save load",
+        "checkpoint.pretrained": "pretrained-checkpoint",
+        "checkpoint.interval": "save-interval",
+        "checkpoint.format": "ckpt-format",
+        "checkpoint.async_save": "async-save",
+        "runtime.distributed_timeout_minutes": "distributed-timeout-minutes",
+    }.items()
+    for option in options.split()
+}
 
 
 def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
     """Yield what the parser would refuse, or take instead of what the plan says."""
     words = job.extra_args
-    planned = {OPTIONS[name] for name in (*_planned(job), *BY_KEY)}
+    planned = {OPTIONS[name] for name in (*_planned(job), *KEYS)}
     starts = [index for index, word in enumerate(words) if word.startswith("--")]
     if starts[:1] != [0]:
         found = f"{words[0]!r} follows no option"
@@ -51,9 +99,7 @@ def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
             found = f"Megatron has no option {name}"
             yield Finding(Code.EXTRA_ARGUMENT, path, found, _similar(name))
         elif OPTIONS[name] in planned:
-            found = f"{name} follows from the job file"
-            remedy = "remove it, and set it by the file's own key"
-            yield Finding(Code.EXTRA_ARGUMENT, path, found, remedy)
+            yield Finding(Code.EXTRA_ARGUMENT, path, *_of_plan(name))
         elif name in FLAGS and values:
             found = f"{name} takes no value, and {values[0]!r} follows"
             yield Finding(Code.EXTRA_ARGUMENT, path, found, "remove the value")
@@ -68,6 +114,14 @@ def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
         else:
             given[start] = (name, OPTIONS[name], values)
     yield from check_combinations(job, model_shape(job.model), given)
+
+
+def _of_plan(name: str) -> tuple[str, str]:
+    """Say what an option of the plan follows from; it may be written in another way here."""
+    keys = {OPTIONS[option]: key for option, key in KEYS.items()}
+    if OPTIONS[name] in keys:
+        return f"{name} follows from the job file", f"remove it, and set {keys[OPTIONS[name]]}"
+    return f"{name} is set by the plan for every run", "remove it"
 
 
 def _value(name: str, values: "Sequence[str]") -> tuple[str, str] | None:

@@ -13,6 +13,7 @@ from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.jobs.environment_checks import check_variables
 from megatron_eks.plan.quotas import PRIORITY_CLASSES, SYSTEM_PRIORITIES
 from megatron_eks.plan.resources import memory_limit_mib
+from megatron_eks.plan.storage_checks import check_mount_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from megatron_eks.config.job import GpuJob, Job
 
 _DNS_LABEL_LENGTH = 63
+
+# huggingface_hub 1.x, constants.py; datasets 4.x, config.py.
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
+_TRUE = frozenset(("1", "ON", "TRUE", "YES"))
 
 # Owners on Hugging Face who let people in one by one.
 _GATED = ("meta-llama/", "google/gemma-")
@@ -125,10 +130,22 @@ def no_meaning(job: "Job", names: "Iterable[str]") -> "Iterator[Finding]":
             yield Finding(Code.NO_MEANING, ("runtime", name), found, "remove it")
 
 
-def outside(places: "Iterable[tuple[Path, str | None]]", mount_path: str) -> "Iterator[Finding]":
-    """Demand the shared file system for what several nodes read or what outlives a pod."""
+def outside(
+    places: "Iterable[tuple[Path, str | None]]", cluster: "ClusterConfig"
+) -> "Iterator[Finding]":
+    """Demand the shared file system for what several nodes read or what outlives a pod.
+
+    While its place itself is wrong, that is the finding, and not every path of every job.
+    """
+    mount_path = cluster.storage.lustre.mount_path
+    if any(check_mount_path(cluster)):
+        return
     for path, place in places:
-        if place is not None and not place.startswith(f"{mount_path}/"):
+        if place == mount_path:
+            found = f"{place} is the root of the file system, which everything shares"
+            remedy = f"use a folder of its own below it: {mount_path}/NAME"
+            yield Finding(Code.SHARED_PATH, path, found, remedy)
+        elif place is not None and not place.startswith(f"{mount_path}/"):
             found = f"{place} is not on the shared file system, so other nodes do not see it"
             yield Finding(Code.SHARED_PATH, path, found, f"use a path below {mount_path}/")
 
@@ -141,8 +158,15 @@ def gated(path: "Path", name: str) -> "Iterator[Finding]":
         yield Finding(Code.GATED, path, found, remedy)
 
 
-def from_the_hub(path: "Path", name: str, cluster: "ClusterConfig") -> "Iterator[Finding]":
+def from_the_hub(
+    job: "Job", path: "Path", name: str, cluster: "ClusterConfig"
+) -> "Iterator[Finding]":
     """Demand a way out for what comes from Hugging Face."""
+    for variable in _OFFLINE:
+        if job.runtime.env.get(variable, "").upper() in _TRUE:
+            found = f"{variable}: {name} comes from Hugging Face, which nobody asks then"
+            remedy = "remove it, or bring the files by a job of kind fetch and name their folder"
+            yield Finding(Code.ENVIRONMENT_REFUSED, ("runtime", "env", variable), found, remedy)
     if has_no_way_out(cluster):
         found = f"{name} comes from Hugging Face, and the cluster has neither NAT nor proxy"
         remedy = "bring it to S3 and fetch it from there, or set network.proxy"
@@ -198,7 +222,10 @@ def _rendezvous(job: "GpuJob", pool: "GpuPool", cluster: "ClusterConfig") -> "It
     if runtime.rendezvous == "static":
         found = "static ranks are as many as there were at the start"
         yield Finding(Code.RENDEZVOUS, path, found, "set runtime.rendezvous: c10d")
-    if not elastic.min_nodes <= job.nodes <= elastic.max_nodes:
+    if elastic.min_nodes > elastic.max_nodes:
+        found = f"min_nodes {elastic.min_nodes} is above max_nodes {elastic.max_nodes}"
+        yield Finding(Code.RENDEZVOUS, path, found, "swap them, or use one number for both")
+    elif not elastic.min_nodes <= job.nodes <= elastic.max_nodes:
         found = f"{job.nodes} nodes are not between {elastic.min_nodes} and {elastic.max_nodes}"
         yield Finding(Code.RENDEZVOUS, path, found, "let the bounds hold nodes")
     if elastic.max_nodes > pool.max_nodes:

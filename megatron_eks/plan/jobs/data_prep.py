@@ -8,6 +8,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_task, outside
 from megatron_eks.plan.jobs.common import Images, Program, task
+from megatron_eks.plan.jobs.path_checks import check_tokenizer
 from megatron_eks.plan.resources import (
     Resources,
     cpu_limit_millis,
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 _MIB_PER_WORKER = 4 * MIB_PER_GIB
 
 # Forms of data sets that people have, and the program does not read.
-_OTHER_FORMS = (".parquet", ".csv", ".tsv", ".arrow", ".zip", ".tar", ".bin", ".idx")
+OTHER_FORMS = (".parquet", ".csv", ".tsv", ".arrow", ".zip", ".tar", ".bin", ".idx")
+_PACKED = (".gz", ".zst")
 _MOST_PODS = 100_000  # Kubernetes, pkg/apis/batch/validation: maxParallelismForIndexedJob
 
 
@@ -36,12 +38,15 @@ def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     """Yield what keeps the data from being read or found again."""
     yield from check_task(job, cluster)
     files = [
-        (("input", index), source)
-        for index, source in enumerate(job.input)
-        if not source.startswith("s3://")
+        (("input", index), source) for index, source in enumerate(job.input) if "://" not in source
     ]
+    for index, source in enumerate(job.input):
+        if "://" in source and not source.startswith("s3://"):
+            found = f"{source} is neither a path nor an S3 URI"
+            remedy = "bring it to S3, or to the file system, and name it there"
+            yield Finding(Code.DATA_SOURCE, ("input", index), found, remedy)
     places = [(("output_prefix",), job.output_prefix), (("tokenizer",), job.tokenizer)]
-    yield from outside([*files, *places], cluster.storage.lustre.mount_path)
+    yield from outside([*files, *places], cluster)
     for key in ("input", "json_keys"):
         entries = getattr(job, key)
         for index, entry in enumerate(entries):
@@ -49,10 +54,12 @@ def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
                 found = f"{entry!r} is listed twice, and its documents would be in the data twice"
                 yield Finding(Code.DATA_SOURCE, (key, index), found, "list it once", Level.WARNING)
     for index, source in enumerate(job.input):
-        if source.endswith(_OTHER_FORMS):
+        if source.endswith(OTHER_FORMS):
             found = f"{source} does not hold a JSON object on each line"
             remedy = "write it as JSONL first"
             yield Finding(Code.DATA_SOURCE, ("input", index), found, remedy)
+    yield from check_tokenizer(("tokenizer",), job.tokenizer)
+    yield from _idle_shards(job)
     if job.shards > _MOST_PODS:
         found = f"{job.shards} pods, and an Indexed Job has at most {_MOST_PODS}"
         yield Finding(Code.TOO_MANY_NODES, ("shards",), found, f"use at most {_MOST_PODS}")
@@ -60,6 +67,15 @@ def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
         found = f"the data set would be {job.output_prefix}_{job.json_keys[0]}_document"
         remedy = "leave out the key and _document: they are added"
         yield Finding(Code.DATA_SOURCE, ("output_prefix",), found, remedy)
+
+
+def _idle_shards(job: "DataPrepJob") -> "Iterator[Finding]":
+    """Name shards that get nothing: a packed file is read from its start, by one of them."""
+    packed = all(each.endswith(_PACKED) and "*" not in each for each in job.input)
+    if packed and job.shards > len(job.input):
+        found = f"{job.shards} shards for packed input: a file is one pod's work, and the rest idle"
+        remedy = f"use at most {len(job.input)}, or unpack them"
+        yield Finding(Code.NO_MEANING, ("shards",), found, remedy, Level.WARNING)
 
 
 def plan(job: "DataPrepJob", cluster: "ClusterPlan", images: Images) -> "JobPlan":

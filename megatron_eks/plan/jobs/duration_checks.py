@@ -7,7 +7,7 @@ likely one.
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.config.cluster import CapacityBlock
+from megatron_eks.config.cluster import CapacityBlock, Spot
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs.checks import gpu_pool
@@ -24,31 +24,45 @@ if TYPE_CHECKING:
 
     from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.cluster import ClusterConfig, GpuPool
     from megatron_eks.config.errors import Path
     from megatron_eks.config.job import MegatronRun
     from megatron_eks.predict.throughput import Speed
 
 _DAY_SECONDS = 24 * 3600
 _MEGA = 1e6
+_SAVE_SECONDS = 4 * 3600
 
 
 def check_saving(
-    job: "MegatronRun", model: "ModelShape", instance: "InstanceType", cluster: "ClusterConfig"
+    job: "MegatronRun", model: "ModelShape", pool: "GpuPool", cluster: "ClusterConfig"
 ) -> "Iterator[Finding]":
-    """Yield checkpoints that come faster than they are written, or outlast a collective."""
+    """Yield checkpoints that come too fast or too seldom, or outlast a collective."""
+    path: Path
+    instance = INSTANCES[pool.instance_type]
     size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
     seconds = size / _MEGA / (_mb_s(cluster) * WRITE_EFFICIENCY)
     speed = _speed(job, model, instance)
-    between = job.checkpoint.interval * speed.step_seconds if speed else 0
+    step = speed.step_seconds if speed else 0
+    between = job.checkpoint.interval * step
     if 0 < between < seconds and job.checkpoint.interval < job.training.train_iters:
         found = (
             f"a checkpoint of {size / 1e9:.0f} GB takes about {_shown(seconds)} to write, and "
             f"{job.checkpoint.interval} iterations take about {_shown(between)}"
         )
-        path: Path = ("checkpoint", "interval")
+        path = ("checkpoint", "interval")
         remedy = "save less often: with async_save the run waits for the save before it"
         yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
+    elif between > _DAY_SECONDS and job.checkpoint.interval <= job.training.train_iters:
+        found = (
+            f"{job.checkpoint.interval} iterations take about {_shown(between)}, and a failure "
+            "loses all of them"
+        )
+        enough = max(1, int(job.checkpoint.interval * _SAVE_SECONDS / between))
+        remedy = f"use about {enough}: a checkpoint every few hours"
+        path = ("checkpoint", "interval")
+        yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
+    yield from _restarts(job, pool, job.training.train_iters * step)
     minutes = job.runtime.distributed_timeout_minutes
     if not job.checkpoint.async_save and seconds > minutes * 60:
         # save_checkpoint ends in a barrier (megatron/training/checkpointing.py).
@@ -56,6 +70,15 @@ def check_saving(
         path = ("runtime", "distributed_timeout_minutes")
         remedy = f"use {2 * int(seconds / 60 + 1)}, or checkpoint.async_save: true"
         yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
+
+
+def _restarts(job: "MegatronRun", pool: "GpuPool", seconds: float) -> "Iterator[Finding]":
+    """Yield a long run that may not start again; on spot `check_capacity` says so."""
+    if job.runtime.gang_restarts or seconds < _DAY_SECONDS or isinstance(pool.capacity, Spot):
+        return
+    found = f"the run takes about {_shown(seconds)}, and the first lost rank ends the job"
+    path: Path = ("runtime", "gang_restarts")
+    yield Finding(Code.NO_RESTART, path, found, "use 3, the default", Level.WARNING)
 
 
 def check_window(
@@ -72,6 +95,8 @@ def check_window(
     step = speed.step_seconds
     fastest = step * speed.tokens_per_second_per_gpu / speed.high
     left = ((pool.capacity.ends_at.date() - today).days + 1) * _DAY_SECONDS
+    if left <= 0:
+        return  # the cluster file has the finding
     if fastest * job.checkpoint.interval > left:
         found = (
             f"the Capacity Block ends within {_shown(left)}, and {job.checkpoint.interval} "

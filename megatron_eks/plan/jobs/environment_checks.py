@@ -26,6 +26,23 @@ _CLOSE = 0.9
 _LONGEST = 131072 - 2
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
+# Of other ways to start ranks: Open MPI, UCX, Intel MPI. Slurm's are read by libraries that guess.
+_OF_LAUNCHERS = re.compile(r"(OMPI|UCX|I_MPI|HCOLL|SLURM|MPI4PY)_\w+")
+_PROXIES = frozenset(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"))
+# Folders that programs make, and whose owner in an image is root; pods run as another user.
+_FOLDERS = frozenset(
+    {
+        *("CUDA_CACHE_PATH", "HF_ASSETS_CACHE", "HF_DATASETS_CACHE"),
+        *("HF_HOME", "HF_HUB_CACHE", "MPLCONFIGDIR"),
+        *("NUMBA_CACHE_DIR", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR"),
+        *("TORCH_EXTENSIONS_DIR", "TORCH_HOME", "TRANSFORMERS_CACHE"),
+        *("TRITON_CACHE_DIR", "TRITON_HOME", "WANDB_CACHE_DIR"),
+        *("WANDB_CONFIG_DIR", "WANDB_DIR", "XDG_CACHE_HOME"),
+        *("XDG_CONFIG_HOME",),
+    }
+)
+_OF_ROOT = ("/root", "/home", "/opt", "/usr", "/etc", "/var")
+
 # What the plan sets, by every name that the programs know it by.
 _SEGMENTS = "expandable_segments:True"
 _BUFFERS = frozenset({"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"})
@@ -107,7 +124,7 @@ def _judge(name: str, value: str, context: Context) -> Policy:
     """Judge a variable of a job file: stricter than for manifests of any origin."""
     if name in IMAGE_VARIABLES:
         return Policy(Verdict.REFUSED, IMAGE_VARIABLES[name], "remove it")
-    policy = judge(name, value, context)
+    policy = _of_job(name, value) or judge(name, value, context)
     known = {*POLICIES, *IMAGE_VARIABLES}
     if name in known or policy.verdict is not Verdict.ALLOWED:
         return policy
@@ -116,6 +133,22 @@ def _judge(name: str, value: str, context: Context) -> Policy:
     remedy = f"did you mean {close[0]}?" if close else ""
     wrong = Policy(Verdict.ADVISED_AGAINST, "no library reads this name", remedy)
     return wrong if close else policy
+
+
+def _of_job(name: str, value: str) -> Policy | None:
+    """Judge what is wrong in the pods of a job alone; manifests of other people differ."""
+    if _OF_LAUNCHERS.fullmatch(name):
+        return Policy(Verdict.NO_EFFECT, "torchrun starts the ranks, and no MPI or Slurm", REMOVE)
+    if name.upper() in _PROXIES:
+        reason = (
+            "what must not go there, such as Pod Identity and the API server, is not known here"
+        )
+        return Policy(Verdict.ADVISED_AGAINST, reason, "set network.proxy in the cluster file")
+    inside = any(value == top or value.startswith(f"{top}/") for top in _OF_ROOT)
+    if inside and name in _FOLDERS:
+        reason = f"pods run as user 10001, who may not write to {value}"
+        return Policy(Verdict.REFUSED, reason, "use a folder of the shared file system, or of /tmp")
+    return None
 
 
 def _beside_plan(

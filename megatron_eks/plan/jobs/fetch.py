@@ -43,13 +43,13 @@ def check(job: "FetchJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
             found = f"{value!r} is no name of a Hugging Face repository"
             yield Finding(Code.FETCH_SOURCE, (name,), found, remedy)
         else:
-            yield from from_the_hub((name,), value, cluster)
+            yield from from_the_hub(job, (name,), value, cluster)
             if not job.token_secret:
                 yield from gated((name,), value)
     if job.token_secret and job.s3_uri:
         found = "S3 takes no Hugging Face token"
         yield Finding(Code.NO_MEANING, ("token_secret",), found, "remove it")
-    yield from outside([(("directory",), job.directory)], cluster.storage.lustre.mount_path)
+    yield from outside([(("directory",), job.directory)], cluster)
 
 
 def plan(job: "FetchJob", cluster: "ClusterPlan", images: Images) -> "JobPlan":

@@ -7,7 +7,7 @@ The rules are those that Megatron-LM's `validate_args`, `TransformerConfig` and
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs.common import gpus_per_node
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ _MOST_LISTED = 10_000
 _HEAD_STEP, _LARGEST_HEAD = 8, 256
 
 
+# Above this a pipeline wastes more than interleaving or a larger batch would cost.
+_MOST_IDLE = 1 / 3
+
+
 def check_layout(
     job: "MegatronRun", model: "ModelShape", instance: "InstanceType"
 ) -> "Iterator[Finding]":
@@ -30,6 +34,7 @@ def check_layout(
     yield from _world(job, instance)
     yield from _tensor(job, model)
     yield from _pipeline(job, model, instance)
+    yield from _idle_stages(job, instance)
     yield from _sequence(job)
     yield from _elastic(job, instance)
     if model.num_experts is None:
@@ -130,16 +135,34 @@ def _pipeline(
 
 def _interleaving(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":
     """Megatron's interleaved schedule runs microbatches in groups of the pipeline size."""
-    parallelism, training = job.parallelism, job.training
-    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
-    data = max(1, job.nodes * (gpus_per_node(job, instance)) // inner)
-    microbatches = training.global_batch_size // (training.micro_batch_size * data)
-    if microbatches % parallelism.pipeline:
-        found = (
-            f"{microbatches} microbatches are no multiple of {parallelism.pipeline} pipeline stages"
-        )
+    microbatches, stages = _microbatches(job, instance), job.parallelism.pipeline
+    if microbatches % stages:
+        found = f"{microbatches} microbatches are no multiple of {stages} pipeline stages"
         remedy = "change global_batch_size, or remove virtual_pipeline"
         yield Finding(Code.LAYOUT_BATCH, ("parallelism", "virtual_pipeline"), found, remedy)
+
+
+def _microbatches(job: "MegatronRun", instance: "InstanceType") -> int:
+    parallelism, training = job.parallelism, job.training
+    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
+    data = max(1, job.nodes * gpus_per_node(job, instance) // inner)
+    return training.global_batch_size // (training.micro_batch_size * data)
+
+
+def _idle_stages(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":
+    """Yield a pipeline that waits for most of a step (Narayanan et al. 2021, section 2.2)."""
+    stages, chunks = job.parallelism.pipeline, job.parallelism.virtual_pipeline or 1
+    batches = _microbatches(job, instance)
+    waits = (stages - 1) / chunks
+    idle = waits / (waits + batches) if batches else 0
+    if idle > _MOST_IDLE:
+        found = f"{batches} microbatches for {stages} stages: each waits {idle:.0%} of a step"
+        remedy = (
+            f"use fewer stages, virtual_pipeline, or a global_batch_size of {4 * stages} "
+            "microbatches or more"
+        )
+        path = ("parallelism", "pipeline")
+        yield Finding(Code.IDLE_STAGES, path, found, remedy, Level.WARNING)
 
 
 def _sequence(job: "MegatronRun") -> "Iterator[Finding]":
@@ -167,12 +190,23 @@ def _elastic(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]
         yield Finding(Code.RENDEZVOUS, path, found, "use checkpoint.format: torch_dist")
     parallelism, training = job.parallelism, job.training
     inner = parallelism.tensor * parallelism.pipeline * parallelism.context
+    gpus = gpus_per_node(job, instance)
     for nodes in range(elastic.min_nodes, elastic.max_nodes + 1):
-        world = nodes * gpus_per_node(job, instance)
-        if world % inner or training.global_batch_size % (
-            training.micro_batch_size * world // inner
-        ):
-            found = f"{nodes} nodes do not divide layout and batch"
+        world = nodes * gpus
+        if world % inner:
+            found = f"{nodes} nodes have {world} GPUs, and each copy of the model takes {inner}"
+            remedy = (
+                f"use sizes of parallelism whose product divides the {gpus} GPUs of a node, or "
+                "remove elastic: any number of nodes between the bounds may come"
+            )
+            yield Finding(Code.RENDEZVOUS, path, found, remedy)
+            return
+        copies = world // inner
+        if training.global_batch_size % (training.micro_batch_size * copies):
+            found = (
+                f"on {nodes} nodes global_batch_size {training.global_batch_size} is no multiple "
+                f"of micro_batch_size {training.micro_batch_size} x data parallel size {copies}"
+            )
             remedy = "choose a global_batch_size that every number of nodes divides"
             yield Finding(Code.RENDEZVOUS, path, found, remedy)
             return

@@ -68,7 +68,7 @@ def _check(job: "MegatronRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
         (("checkpoint", "directory"), job.checkpoint.directory),
         (("checkpoint", "pretrained"), job.checkpoint.pretrained),
     ]
-    yield from outside(places, cluster.storage.lustre.mount_path)
+    yield from outside(places, cluster)
     pool = gpu_pool(job, cluster)
     if pool is not None and not has_errors(model_findings):
         yield from _placement(job, pool, cluster)
@@ -86,8 +86,10 @@ def _placement(
     layout_findings = list(check_layout(job, model, instance))
     yield from layout_findings
     if not has_errors(layout_findings):
-        yield from check_memory(job, model, instance, cluster)
-        yield from check_saving(job, model, instance, cluster)
+        memory_findings = list(check_memory(job, model, instance, cluster))
+        yield from memory_findings
+        if not has_errors(memory_findings):
+            yield from check_saving(job, model, pool, cluster)
     yield from check_precision(job, model, instance)
     if job.training.sequence_length > model.max_position_embeddings:
         most = model.max_position_embeddings

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _BITS = 8
 _HOPPER = 9
+# From here on the catalogue's marks hold: `InstanceType.allreduce_min_busbw_gb_s`.
+_MARK_BYTES = 1 << 30
 
 
 def check(job: "NcclTestJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
@@ -40,12 +42,23 @@ def check(job: "NcclTestJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
             found = f"no published all-reduce of {pool.instance_type} to take a pass mark from"
             remedy = "give one of your own, or the test passes whatever it measures"
             yield Finding(Code.UNKNOWN_FACT, ("pass_busbw_gb_s",), found, remedy, Level.WARNING)
+        if job.pass_busbw_gb_s is None and job.min_bytes <= job.max_bytes < _MARK_BYTES:
+            yield from _too_small(job, INSTANCES[pool.instance_type])
         yield from _reachable(job, INSTANCES[pool.instance_type])
         gpu = INSTANCES[pool.instance_type].gpu
         room = capacity_bytes(INSTANCES[pool.instance_type])
         if job.max_bytes > room:
             found = f"{job.max_bytes / GIB:.1f} GiB do not fit {gpu.name}"
             yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, f"use at most {room}")
+
+
+def _too_small(job: "NcclTestJob", instance: "InstanceType") -> "Iterator[Finding]":
+    """Yield messages that are too small for the mark that the catalogue has."""
+    mark = _pass_mark(job, instance)
+    if mark is not None:
+        found = f"the mark of {mark:g} GB/s is for messages of {_MARK_BYTES} bytes or more"
+        remedy = f"use at least {_MARK_BYTES}, or give pass_busbw_gb_s"
+        yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, remedy)
 
 
 def _reachable(job: "NcclTestJob", instance: "InstanceType") -> "Iterator[Finding]":

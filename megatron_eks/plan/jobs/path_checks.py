@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.job import TorchRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,16 +49,24 @@ def check_data_paths(job: "MegatronRun", mount_path: str) -> "Iterator[Finding]"
             found = f"{prefix!r} is text, and Megatron reads indexed data sets"
             remedy = "prepare it by a job of kind data_prep, and name the prefix that it writes"
             yield Finding(Code.DATA_SOURCE, path, found, remedy)
-    if data.tokenizer.endswith(_TOKENIZER_FILES):
-        found = f"{data.tokenizer} is a file of a tokenizer"
-        remedy = f"name its folder: {PurePosixPath(data.tokenizer).parent}"
-        yield Finding(Code.DATA_SOURCE, ("data", "tokenizer"), found, remedy)
+    yield from check_tokenizer(("data", "tokenizer"), data.tokenizer)
     yield from _repeated(job)
     yield from _two_uses(job, mount_path)
 
 
-def data_prefixes(job: "MegatronRun") -> "Iterator[tuple[Path, str]]":
+def check_tokenizer(path: "Path", tokenizer: str) -> "Iterator[Finding]":
+    """Yield a file where a folder is read."""
+    if tokenizer.startswith("/") and tokenizer.endswith(_TOKENIZER_FILES):
+        found = f"{tokenizer} is a file of a tokenizer"
+        remedy = f"name its folder: {PurePosixPath(tokenizer).parent}"
+        yield Finding(Code.DATA_SOURCE, path, found, remedy)
+
+
+def data_prefixes(job: "MegatronRun | TorchRun") -> "Iterator[tuple[Path, str]]":
     """Yield the prefix of every corpus, with its place in the file."""
+    if isinstance(job, TorchRun):
+        yield ("data", "dataset"), job.data.dataset
+        return
     if job.data.prefix is not None:
         yield ("data", "prefix"), job.data.prefix
     for index, blend in enumerate(job.data.blend or ()):

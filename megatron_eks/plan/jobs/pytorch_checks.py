@@ -17,10 +17,11 @@ from megatron_eks.plan.jobs.checks import (
     no_meaning,
     outside,
 )
+from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.memory_checks import check_disk, fits, verdict
 from megatron_eks.plan.jobs.model_checks import check_meaning, check_model, check_start
-from megatron_eks.plan.jobs.path_checks import check_checkpoint_paths
+from megatron_eks.plan.jobs.path_checks import check_checkpoint_paths, check_tokenizer
 from megatron_eks.plan.jobs.pytorch import ddp_memory, fsdp_memory
 from megatron_eks.plan.jobs.schedule_checks import check_optimizer
 from megatron_eks.predict.memory import GIB
@@ -39,6 +40,14 @@ if TYPE_CHECKING:
     Memory = Callable[[TorchRun, ModelShape, InstanceType], MemoryEstimate]
 
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+
+
+# Data sets that `datasets` loads by the name of one of their parts alone; with one of them.
+_CONFIGURED = {
+    "allenai/c4": "en",
+    "Salesforce/wikitext": "wikitext-103-raw-v1",
+    "wikimedia/wikipedia": "20231101.en",
+}
 
 
 def check_fsdp(job: "FsdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
@@ -117,14 +126,22 @@ def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
             found = f"{name!r} is neither a path nor the name of a Hugging Face repository"
             yield Finding(Code.DATA_SOURCE, path, found, "use /PATH, or OWNER/NAME")
         else:
-            yield from from_the_hub(path, name, cluster)
+            yield from from_the_hub(job, path, name, cluster)
             if not job.token_secret:
                 yield from gated(path, name)
-    yield from outside(places, cluster.storage.lustre.mount_path)
+    yield from outside(places, cluster)
     if job.data.dataset.endswith((".bin", ".idx")):
         found = f"{job.data.dataset!r} is a file, not a prefix"
         remedy = f"write {job.data.dataset[:-4]}"
         yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
+    elif job.data.dataset.startswith("/") and job.data.dataset.endswith(OTHER_FORMS):
+        found = f"{job.data.dataset} does not hold a JSON object on each line"
+        yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, "write it as JSONL first")
+    yield from check_tokenizer(("data", "tokenizer"), job.data.tokenizer)
+    if job.data.dataset in _CONFIGURED and not job.data.configuration:
+        found = f"{job.data.dataset} has several configurations, and none is named"
+        remedy = f"add data.configuration, such as {_CONFIGURED[job.data.dataset]}"
+        yield Finding(Code.DATA_SOURCE, ("data", "configuration"), found, remedy)
     if job.data.configuration and job.data.dataset.startswith("/"):
         found = "files have no configuration"
         yield Finding(Code.NO_MEANING, ("data", "configuration"), found, "remove it")

@@ -17,6 +17,7 @@ from megatron_eks.plan.data_access import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from megatron_eks.config.cluster import ClusterConfig
     from megatron_eks.config.job import AnyJob
 
 # Amazon S3 User Guide, "General purpose bucket naming rules"; the last four are names of other
@@ -51,6 +52,20 @@ def check_s3(job: "AnyJob") -> "Iterator[Finding]":
             found = "jobs would write, and delete, in the whole bucket"
             remedy = f"name a prefix of this job's own: s3://{bucket}/{job.name}"
             yield Finding(Code.S3_URI, path, found, remedy)
+
+
+def check_repositories(job: "AnyJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield prefixes that a job and the file system's data repositories both write."""
+    for path, uri in s3_outputs(job):
+        own = f"{uri.rstrip('/')}/"
+        for repository in cluster.storage.lustre.data_repositories:
+            other = f"{repository.s3_uri.rstrip('/')}/"
+            if repository.export_changes and (own.startswith(other) or other.startswith(own)):
+                found = (
+                    f"{repository.path} of the file system is written to {repository.s3_uri} too"
+                )
+                remedy = "give the job a prefix outside of it, or set export_changes: false"
+                yield Finding(Code.SHARED_S3_CHECKPOINTS, path, found, remedy)
 
 
 def check_policy(jobs: "Sequence[tuple[AnyJob, str]]") -> "Iterator[tuple[str, Finding]]":

@@ -109,6 +109,12 @@ def _intervals(job: "MegatronRun") -> "Iterator[Finding]":
         found = f"the run ends after {iterations} iterations, before the first line about it"
         path: Path = ("training", "log_interval")
         yield Finding(Code.SCHEDULE, path, found, "use 10", Level.WARNING)
+    given = "eval_interval" in training.model_fields_set and training.eval_iters > 0
+    if given and training.eval_interval > iterations:
+        found = f"the run ends after {iterations} iterations, before the first validation"
+        remedy = f"use at most {iterations}, or set training.eval_iters: 0"
+        path = ("training", "eval_interval")
+        yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
     if training.eval_iters > training.eval_interval:
         found = (
             f"{training.eval_iters} iterations of validation for every "

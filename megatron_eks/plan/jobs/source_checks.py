@@ -1,19 +1,24 @@
 """Whether jobs find what other jobs of the same cluster leave for them, in the form they read."""
 
+import re
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, has_errors
 from megatron_eks.config.job import (
     ConvertCheckpointJob,
     DataPrepJob,
     FetchJob,
     MegatronJob,
     MegatronRun,
+    TorchRun,
     TrainingJob,
 )
-from megatron_eks.plan.jobs.path_checks import data_prefixes
+from megatron_eks.plan.jobs.layout import model_shape
+from megatron_eks.plan.jobs.model_checks import check_model
+from megatron_eks.plan.jobs.path_checks import check_tokenizer, data_prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,28 +27,62 @@ if TYPE_CHECKING:
     from megatron_eks.config.job import AnyJob
 
 
+# What the shapes of weights, or whether there are some, depend on.
+_TENSORS = (
+    "num_layers",
+    "hidden_size",
+    "ffn_hidden_size",
+    "num_attention_heads",
+    "num_query_groups",
+    "kv_channels",
+    "vocab_size",
+    "num_experts",
+    "swiglu",
+    "add_bias_linear",
+    "untie_embeddings_and_output_weights",
+)
+
+
 def check_sources(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Finding]":
     """Yield what a job reads where another one leaves something else."""
     if isinstance(job, ConvertCheckpointJob):
         yield from _conversion(job, others)
-    elif isinstance(job, MegatronRun):
-        for other in others:
-            if isinstance(other, DataPrepJob):
-                yield from _data(job, other)
-        yield from _weights(job, others)
+    elif isinstance(job, MegatronRun | TorchRun):
+        preparations = [other for other in others if isinstance(other, DataPrepJob)]
+        for path, prefix in data_prefixes(job):
+            yield from _data(job.data.tokenizer, path, prefix, preparations)
+        if isinstance(job, MegatronRun):
+            yield from _weights(job, others)
 
 
-def _data(job: MegatronRun, preparation: DataPrepJob) -> "Iterator[Finding]":
-    prefixes = [f"{preparation.output_prefix}_{key}_document" for key in preparation.json_keys]
-    written = prefixes[0]
-    for path, prefix in data_prefixes(job):
-        if prefix == preparation.output_prefix:
-            found = f"{preparation.name} writes {written}"
-            yield Finding(Code.DATA_SOURCE, path, found, f"use {written}")
-        elif prefix in prefixes and preparation.tokenizer != job.data.tokenizer:
+def _data(
+    tokenizer: str, path: "Path", prefix: str, preparations: "Sequence[DataPrepJob]"
+) -> "Iterator[Finding]":
+    """Compare a data set that is read with those that are made."""
+    for preparation in preparations:
+        written = _written(preparation)
+        clean = not any(check_tokenizer((), preparation.tokenizer))
+        if prefix in written and clean and preparation.tokenizer != tokenizer:
             found = f"{preparation.name} makes its tokens with {preparation.tokenizer}"
             remedy = "use the same tokenizer, or the numbers mean other words"
             yield Finding(Code.DATA_SOURCE, ("data", "tokenizer"), found, remedy, Level.WARNING)
+    if any(prefix in _written(each) for each in preparations):
+        return
+    for preparation in preparations:
+        made, base = _written(preparation), preparation.output_prefix
+        if base.endswith("_document"):
+            continue  # it has a finding of its own
+        if prefix == base:
+            found = f"{preparation.name} writes {made[0]}"
+            yield Finding(Code.DATA_SOURCE, path, found, f"use {made[0]}")
+        elif re.fullmatch(rf"{re.escape(base)}_[^_/]+_document", prefix):
+            found = f"{preparation.name} writes {' and '.join(made)}, and no job writes {prefix}"
+            remedy = f"use {made[0]}, or name the key in json_keys of {preparation.name}"
+            yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
+
+
+def _written(preparation: DataPrepJob) -> list[str]:
+    return [f"{preparation.output_prefix}_{key}_document" for key in preparation.json_keys]
 
 
 def _weights(job: MegatronRun, others: "Sequence[AnyJob]") -> "Iterator[Finding]":
@@ -61,19 +100,41 @@ def _weights(job: MegatronRun, others: "Sequence[AnyJob]") -> "Iterator[Finding]
     for other in others:
         if not isinstance(other, ConvertCheckpointJob) or other.target != base:
             continue
-        if other.direction == "import" and preset not in {None, other.model}:
+        if other.direction == "import" and preset in PRESETS and preset != other.model:
             found = f"{other.name} puts weights of {other.model} there, and the model is {preset}"
             remedy = "name the weights of this model, or the model of these weights"
             yield Finding(Code.WEIGHTS, path, found, remedy)
+        elif other.direction == "import" and preset == other.model:
+            yield from _changed(job, other)
+
+
+def _changed(job: MegatronRun, conversion: ConvertCheckpointJob) -> "Iterator[Finding]":
+    """Yield what a model differs in from the base weights that it starts from."""
+    if has_errors(check_model(job.model)):
+        return
+    shape, base = model_shape(job.model), PRESETS[conversion.model]
+    for name in _TENSORS:
+        mine, theirs = getattr(shape, name), getattr(base, name)
+        if mine != theirs:
+            found = f"{mine}, and {conversion.name} brings weights of {conversion.model}: {theirs}"
+            remedy = "remove it, or start without checkpoint.pretrained"
+            yield Finding(Code.WEIGHTS, ("model", name), found, remedy)
 
 
 def _conversion(job: ConvertCheckpointJob, others: "Sequence[AnyJob]") -> "Iterator[Finding]":
+    fetched = any(isinstance(each, FetchJob) and each.directory == job.source for each in others)
     for other in others:
         trains = isinstance(other, TrainingJob) and other.checkpoint.directory == job.source
         fetches = isinstance(other, FetchJob) and other.directory == job.source
-        if job.direction == "import" and trains:
+        if trains and job.direction == "export" and _trained(other) not in {None, job.model}:
+            found = f"{other.name} trains {_trained(other)} there, and the model is {job.model}"
+            yield Finding(Code.WEIGHTS, ("model",), found, f"use {_trained(other)}")
+        elif job.direction == "import" and trains and not fetched:
             found = f"{other.name} saves there, in Megatron's form already"
             yield Finding(Code.WEIGHTS, ("direction",), found, "use export")
+        elif job.direction == "import" and fetches and _preset(other) not in {None, job.model}:
+            found = f"{other.name} brings {_preset(other)} there, and the model is {job.model}"
+            yield Finding(Code.WEIGHTS, ("model",), found, "name the model of these weights")
         elif job.direction == "export" and fetches:
             found = f"{other.name} has it from Hugging Face, in its form already"
             yield Finding(Code.WEIGHTS, ("direction",), found, "use import")
@@ -82,6 +143,21 @@ def _conversion(job: ConvertCheckpointJob, others: "Sequence[AnyJob]") -> "Itera
             found = f"{other.name} saves without the configuration that the export reads"
             remedy = "train with kind: megatron_bridge what is to be exported"
             yield Finding(Code.WEIGHTS, ("source",), found, remedy, Level.WARNING)
+
+
+def _trained(job: "AnyJob") -> str | None:
+    """Return the preset that a job trains, as it is; None for a changed one."""
+    if not isinstance(job, TrainingJob):
+        return None
+    name = job.model if isinstance(job.model, str) else None
+    return name if name in PRESETS else None
+
+
+def _preset(job: "AnyJob") -> str | None:
+    """Return the preset that a fetched model's name is; None where it is none of them."""
+    name = (job.model or "").rpartition("/")[2] if isinstance(job, FetchJob) else ""
+    plain = re.sub(r"^meta-|-(hf|base|instruct|v0\.\d)$", "", name.lower())
+    return plain if plain in PRESETS else None
 
 
 def _hugging_face(job: "AnyJob") -> str | None:

@@ -15,7 +15,7 @@ from megatron_eks.plan.jobs import (
     pytorch,
     pytorch_checks,
 )
-from megatron_eks.plan.jobs.s3_checks import check_s3
+from megatron_eks.plan.jobs.s3_checks import check_repositories, check_s3
 
 if TYPE_CHECKING:
     from megatron_eks.config.cluster import ClusterConfig
@@ -51,6 +51,7 @@ def check_job(job: "AnyJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     """Yield everything wrong with a job on its cluster, errors and warnings."""
     yield from KINDS[job.kind].check(job, cluster)
     yield from check_s3(job)
+    yield from check_repositories(job, cluster)
 
 
 def plan_job(job: "AnyJob", cluster: "ClusterPlan", images: "Images") -> "JobPlan":

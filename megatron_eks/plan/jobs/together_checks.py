@@ -55,6 +55,19 @@ class Neighbours:
             self.outputs.setdefault(output, file)
         if isinstance(job, TrainingJob):
             yield from self._copies(job, file)
+        yield from self._overwritten(job, file)
+
+    def _overwritten(self, job: "AnyJob", file: str) -> "Iterator[Finding]":
+        """Yield checkpoints that are saved where other jobs put something else."""
+        made: list[tuple[Path, str]] = list(_outputs(job))
+        if isinstance(job, TrainingJob):
+            made = [(("checkpoint", "directory"), job.checkpoint.directory)]
+        others = self.outputs if isinstance(job, TrainingJob) else self.directories
+        for path, place in made:
+            if others.get(place, file) != file:
+                found = f"{others[place]} writes {place} too"
+                remedy = "give each its own place: one would destroy what the other made"
+                yield Finding(Code.SAME_OUTPUT, path, found, remedy, Level.WARNING)
 
     def _names(self, job: "AnyJob", file: str) -> "Iterator[Finding]":
         services = set(_services(job))

@@ -67,8 +67,8 @@ def webhook(live: "Live") -> Iterator[Finding]:
     """Ask for the webhook that refuses mistaken jobs, and for somebody behind it."""
     if live.webhook is not None:
         path = (f"ValidatingWebhookConfiguration/{WEBHOOK}",)
-        remedy = f"see to the operator's pod, or install it again: meks fix {Code.WEBHOOK}"
-        yield in_kubernetes(Code.WEBHOOK, path, live.webhook, remedy)
+        remedy = f"see to the operator's pod, or install it again: meks fix {Code.WEBHOOK_DOWN}"
+        yield in_kubernetes(Code.WEBHOOK_DOWN, path, live.webhook, remedy)
 
 
 def claims(live: "Live") -> Iterator[Finding]:
