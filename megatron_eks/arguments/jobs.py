@@ -2,8 +2,9 @@
 
 import argparse
 import os
-import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -67,11 +68,13 @@ def _submit(commands: "Commands[argparse.ArgumentParser]") -> None:
             wait_seconds=given.timeout * 60,
             command=("meks", *sys.argv[1:]),
             resolve=_digest,
-            release=partial(_release, given) if given.release_when_done else None,
         )
 
         def act(access: Access, project: Project, console: Console) -> int:
-            return submit.run(access, project, wish, options, console)
+            wanted = options
+            if given.release_when_done:
+                wanted = replace(options, release=partial(_release, given, access, console))
+            return submit.run(access, project, wish, wanted, console)
 
         return on_cluster(given, act)
 
@@ -212,10 +215,23 @@ def _digest(image: str) -> str | None:
         raise session.explained(error) from error
 
 
-def _release(given: argparse.Namespace, pool: str) -> int:
-    """Give a pool's nodes back, as a person would."""
-    command = [sys.executable, "-m", "megatron_eks", "scale", pool, "0", "--yes"]
-    environment = {**os.environ, "KUBECONFIG": str(given.kubeconfig)} if given.kubeconfig else None
-    return subprocess.run(  # noqa: S603 -- our own command
-        [*command, "--cluster", str(given.cluster)], env=environment, check=False
-    ).returncode
+def _release(
+    given: argparse.Namespace, access: Access, console: Console, pool: str
+) -> Callable[[], int]:
+    """Open the account before the job starts; return what gives a pool's nodes back."""
+    from megatron_eks.ops.aws import scale, session, tools  # noqa: PLC0415 -- boto3, seldom needed
+
+    try:
+        opened = tools.open_tools(given.cluster, today(), console, os.environ)
+        scale.node_group(pool, opened)
+    except session.ERRORS as error:
+        raise session.explained(error) from error
+
+    def release() -> int:
+        try:
+            return scale.release(pool, opened, access.client)
+        except session.ERRORS as error:
+            console.say(f"the nodes of {pool} still run: meks scale {pool} 0 --when-idle")
+            raise session.explained(error) from error
+
+    return release

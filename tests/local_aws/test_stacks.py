@@ -227,6 +227,33 @@ def test_what_exists_can_be_taken_over(aws, stacks):
     assert stacks.physical("over")["Logs"] == "/taken/over"
 
 
+def _take_over(stacks, stack, **policy):
+    """Make a change set that takes over what is there, and return what it says."""
+    repository = {"Type": "AWS::ECR::Repository", "Properties": {"RepositoryName": "kept"}}
+    stacks.client.create_change_set(
+        StackName=stack,
+        ChangeSetName="take",
+        ChangeSetType="CREATE",
+        TemplateBody=json.dumps({"Resources": {"Images": repository | policy}}),
+        ImportExistingResources=True,
+    )
+    return stacks.client.describe_change_set(StackName=stack, ChangeSetName="take")["Changes"]
+
+
+def test_what_a_stack_has_kept_is_taken_over_with_the_next(aws, stacks):
+    """By its name, if it is to be kept again, and not from another stack."""
+    aws.client("ecr", REGION).create_repository(repositoryName="kept")
+    with pytest.raises(ClientError, match=r"have the DeletionPolicy .* resources are Images"):
+        _take_over(stacks, "taker-1")
+    (change,) = _take_over(stacks, "taker-1", DeletionPolicy="Retain")
+    found = change["ResourceChange"]
+    assert (found["Action"], found["PhysicalResourceId"]) == ("Import", "kept")
+    stacks.client.execute_change_set(StackName="taker-1", ChangeSetName="take")
+    assert stacks.status("taker-1") == "CREATE_COMPLETE"
+    with pytest.raises(ClientError, match="kept already belongs to stack taker-1"):
+        _take_over(stacks, "taker-2", DeletionPolicy="Retain")
+
+
 def test_a_protected_stack_is_not_deleted(stacks):
     """Termination protection is honoured."""
     stacks.create("protected", {"Note": parameter("a")})

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from megatron_eks.plan.cluster import ClusterPlan
 
 STATE_FILE = "state.json"
+ADMINISTRATOR = "LocalAdmin"
+"""The role that an empty account has."""
 
 _WATCH_SECONDS = 0.5
 _NODES_SECONDS = 60
@@ -94,6 +96,10 @@ def serve(
             _install(plane.client, platform, operator_file)
             _add_nodes(plane, plan, process_nodes)
         aws.wait(plane.processes, port)
+        if empty:
+            # Nobody deploys to an account in which nobody could administer what is made.
+            iam = local.client("iam", plan.region)
+            iam.create_role(RoleName=ADMINISTRATOR, AssumeRolePolicyDocument="{}")
         state = State(
             os.getpid(),
             str(plane.kubeconfig),

@@ -61,7 +61,7 @@ def run(wish: Wish, tools: "Tools", connect: "Callable[[], Kubernetes]") -> int:
             _end_nodes(tools)
             _lift_protection(tools)
         for part in goes:
-            _delete(part, wish, tools)
+            _delete(part, tools)
         if wish.delete_images:
             retained.delete_repositories(tools)
     except KeyboardInterrupt:
@@ -72,7 +72,8 @@ def run(wish: Wish, tools: "Tools", connect: "Callable[[], Kubernetes]") -> int:
 
 def _goes(present: list[str], wish: Wish, tools: "Tools") -> list[str]:
     """Return the stacks to delete, those first that use others."""
-    goes: list[str] = [part for part in ("Cluster", "Images") if part in present]
+    named = ("Cluster", "Images") if wish.delete_images else ("Cluster",)
+    goes: list[str] = [part for part in named if part in present]
     if "Storage" in present:
         if not wish.delete_storage:
             return goes
@@ -166,14 +167,14 @@ def _lift_protection(tools: "Tools") -> None:
         raise Failure(Code.WAITED_TOO_LONG, found, "run meks cleanup again")
 
 
-def _delete(part: str, wish: Wish, tools: "Tools") -> None:
+def _delete(part: str, tools: "Tools") -> None:
     name = tools.plan.stack(part)
     stacks, console = tools.stacks, tools.console
     stack = following.follow(stacks, name, console)
     if stack is None:
         return
     before = stacks.last_event(name)
-    if part == "Storage" or (part == "Images" and wish.delete_images):
+    if part in {"Storage", "Images"}:
         # A deletion that failed half-way takes no update any more, and had the retention lifted.
         if stack.status != "DELETE_FAILED":
             retained.lift_retention(name, tools)
@@ -199,10 +200,13 @@ def _remains(parts: list[str], tools: "Tools") -> int:
             rows.append((plan.stack(part), price.item, month))
         if part == "Storage":
             rows.append((plan.stack(part), "bucket and key", "by use"))
+        elif part == "Images":
+            rows.append((plan.stack(part), "key", "by use"))
         elif not prices:
             rows.append((plan.stack(part), "", "by use"))
     repositories = retained.repositories(tools)
-    rows += [("", f"repository {name}", "by use") for name in repositories]
+    owner = plan.stack("Images") if "Images" in parts else ""
+    rows += [(owner, f"repository {name}", "by use") for name in repositories]
     if not rows:
         tools.console.say(f"nothing of {plan.name} is left")
         return DONE
@@ -211,8 +215,9 @@ def _remains(parts: list[str], tools: "Tools") -> int:
     tools.console.say(f"list prices of {AS_OF}")
     if "Storage" in parts:
         tools.console.say("storage and the network it stands in go with --delete-storage")
-    if repositories:
-        tools.console.say("repositories go with --delete-images")
+    if "Images" in parts or repositories:
+        tools.console.say("images go with --delete-images")
+    tools.console.say("meks deploy makes the rest again, with what is kept")
     return DONE
 
 

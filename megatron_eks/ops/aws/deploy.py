@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.aws import following, outputs
+from megatron_eks.ops.aws import following, outputs, retained
 from megatron_eks.ops.aws.change_guard import judge, refuse_data_loss, show_changes
 from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.aws.identity import check_administrators
 from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.aws.splitting import keep_launch_templates, steps
-from megatron_eks.ops.endings import FAILED, INTERRUPTED, USAGE
+from megatron_eks.ops.endings import CHECK_FAILED, FAILED, INTERRUPTED, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cost import stack_costs
 
@@ -47,7 +47,10 @@ def run(wishes: Wishes, tools: "Tools", cdk: "Cdk") -> int:
     names = _chosen(plan, wishes.stacks)
     account = tools.aws.account()
     check_administrators(account, tools)
-    if not _agreed(names, account, tools):
+    new = [name for name in names if not _made(name, tools)]
+    if plan.stack("Storage") in new and not (wishes.replace_data or plan.storage.existing):
+        _refuse_second_file_system(tools)
+    if not _agreed(new, account, tools):
         return FAILED
     deployment = Deployment(wishes, tools, cdk)
     sizes = tools.node_groups.wanted()
@@ -93,6 +96,9 @@ class Deployment:
         present = self._settled(name)
         if present is None:
             return self._step(name, None)
+        if present.status == "DELETE_FAILED":
+            found = "it was to be deleted, and that did not come to its end"
+            raise Failure(Code.STACK_FAILED, found, "run: meks cleanup; meks deploy", where=name)
         old, new = self._stacks.template(name), self._cdk.template(name)
         verdict = judge(old, new, self._tools.node_groups)
         if verdict.keep:
@@ -121,7 +127,11 @@ class Deployment:
         part = f", step {step} of {of}" if of > 1 else ""
         console.say(f"{name}{part}: comparing with what is deployed")
         change_set = f"{self._change_set}-{step}"
-        self._cdk.prepare(name, change_set, import_existing=self._wishes.import_existing)
+        # Of a new stack only repositories can be there before it: the names of all else go with
+        # it, or are CloudFormation's.
+        kept = verdict is None and name == self._tools.plan.stack("Images")
+        take_over = self._wishes.import_existing or (kept and retained.repositories(self._tools))
+        self._cdk.prepare(name, change_set, import_existing=bool(take_over))
         changes = stacks.changes(name, change_set)
         if not changes:
             if changes is not None:
@@ -172,14 +182,30 @@ def _chosen(plan: "ClusterPlan", wanted: "Sequence[str]") -> list[str]:
     return [name for part, name in names.items() if not wanted or part in wanted or name in wanted]
 
 
-def _agreed(names: "Sequence[str]", account: str, tools: "Tools") -> bool:
+def _refuse_second_file_system(tools: "Tools") -> None:
+    """Refuse an empty file system beside one with data, of a stack that was destroyed."""
+    found = retained.left_behind(tools)
+    if found:
+        raise Failure(
+            Code.DATA_REPLACED,
+            f"{', '.join(found)} of an earlier {tools.plan.name} is there without its stack, and "
+            "a new, empty file system would be made beside it",
+            "use it: storage.lustre.existing, with network.vpc_id; or delete it: aws fsx "
+            f"delete-file-system --file-system-id {found[0]}; or keep both: --replace-data",
+            exit_code=CHECK_FAILED,
+        )
+
+
+def _agreed(new: "Sequence[str]", account: str, tools: "Tools") -> bool:
     """Ask once before anything new is made; what changes is asked for stack by stack."""
     plan = tools.plan
-    made = [plan.stack(part) for part in plan.stacks if _made(plan.stack(part), tools)]
-    new = [name for name in names if name not in made]
     if not new:
         return True
+    made = [plan.stack(part) for part in plan.stacks if _made(plan.stack(part), tools)]
     tools.console.say(f"to make in account {account}, {plan.region}: {', '.join(new)}")
+    kept = retained.repositories(tools) if plan.stack("Images") in new else []
+    if kept:
+        tools.console.say(f"taken over, with the images in it: repository {', '.join(kept)}")
     prices = [
         price.total
         for part, each in stack_costs(plan).items()

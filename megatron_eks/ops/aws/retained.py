@@ -81,6 +81,18 @@ def file_systems(tools: "Tools", vpc: str) -> list[str]:
     ]
 
 
+def left_behind(tools: "Tools") -> list[str]:
+    """Return the file systems that an earlier cluster of this name has left without their stack."""
+    name = {"Key": "Name", "Value": f"{tools.plan.name}-lustre"}
+    pages = tools.aws.client("fsx").get_paginator("describe_file_systems").paginate()
+    return [
+        str(each["FileSystemId"])
+        for page in pages
+        for each in page["FileSystems"]
+        if name in each.get("Tags", []) and each["Lifecycle"] != "DELETING"
+    ]
+
+
 def _without_retention(template: Template) -> Template:
     new = copy.deepcopy(template)
     for resource in resources_of(new).values():

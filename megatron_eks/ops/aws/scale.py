@@ -63,10 +63,7 @@ def run(wish: Wish, tools: "Tools", connect: "Connect") -> int:
         if wish.nodes < max(group.wanted, tools.node_groups.instances(group)):
             return _give_back(wish, pool, group, tools, connect)
     except KeyboardInterrupt:
-        tools.console.say(
-            f"\nwhat AWS was asked for stays asked for; nodes are given back with: "
-            f"meks scale {pool.name} 0"
-        )
+        tools.console.say(_interrupted(wish, node_group(pool.name, tools)))
         return INTERRUPTED
     tools.console.say(f"{pool.name} has {count(wish.nodes, 'node')} already")
     if wish.nodes:
@@ -79,26 +76,46 @@ def release(pool: str, tools: "Tools", kubernetes: "Kubernetes") -> int:
     return run(Wish(pool, 0, when_idle=True), tools, lambda: kubernetes)
 
 
-def _settled(pool: "PoolPlan", tools: "Tools") -> "NodeGroup":
-    """Return a pool's node group when EKS takes a new size for it."""
+def node_group(pool: str, tools: "Tools") -> "NodeGroup":
+    """Return a pool's node group; raise Failure where there is none."""
     groups = tools.node_groups
-    found: list[NodeGroup | None] = []
-
-    def settled() -> bool:
-        found[:] = [groups.find(pool.name)]
-        return found[0] is None or found[0].status not in {"CREATING", "UPDATING"}
-
-    if not tools.console.wait(_SETTLE_SECONDS, _POLL_SECONDS, settled):
-        text = f"node group {pool.name} is busy for {duration(_SETTLE_SECONDS)}"
-        raise Failure(Code.WAITED_TOO_LONG, text, "look at its updates in the EKS console")
-    (group,) = found
+    group = groups.find(tools.pool(pool).name)
     if group is None or group.status == "DELETING":
-        text = f"cluster {groups.cluster} has no node group {pool.name}"
+        text = f"cluster {groups.cluster} has no node group {pool}"
         remedy = "run: meks deploy"
         if "Cluster" not in tools.plan.stacks:
             remedy = "its owner makes one of this name, or scales it another way"
         raise Failure(Code.NOT_DEPLOYED, text, remedy, exit_code=NOT_FOUND)
     return group
+
+
+def _interrupted(wish: Wish, group: "NodeGroup") -> str:
+    """Say what of a wish AWS knows by now, and how to come back."""
+    again = f"meks scale {wish.pool} {wish.nodes}"
+    if group.wanted == wish.nodes == 0:
+        return f"\nAWS goes on giving the nodes back; to see it: {again}"
+    if group.wanted == wish.nodes:
+        back = f"meks scale {wish.pool} 0"
+        return f"\nAWS goes on taking nodes; to wait again: {again}; to give them back: {back}"
+    if wish.when_idle:
+        again += " --when-idle"
+    if wish.at_start or wish.at:
+        again += f" --at {'start' if wish.at is None else wish.at.isoformat()}"
+    return f"\nAWS was asked for nothing yet; to go on: {again}"
+
+
+def _settled(pool: "PoolPlan", tools: "Tools") -> "NodeGroup":
+    """Return a pool's node group when EKS takes a new size for it."""
+    found: list[NodeGroup] = []
+
+    def settled() -> bool:
+        found[:] = [node_group(pool.name, tools)]
+        return found[0].status not in {"CREATING", "UPDATING"}
+
+    if not tools.console.wait(_SETTLE_SECONDS, _POLL_SECONDS, settled):
+        text = f"node group {pool.name} is busy for {duration(_SETTLE_SECONDS)}"
+        raise Failure(Code.WAITED_TOO_LONG, text, "look at its updates in the EKS console")
+    return found[0]
 
 
 def _take(
@@ -239,8 +256,14 @@ def _wait_idle(pool: "PoolPlan", namespace: str, tools: "Tools", kubernetes: "Ku
 
     def idle() -> bool:
         nonlocal state
-        pods = pool_nodes.job_pods(kubernetes, pool, namespace)
-        now = f"waiting for {count(len(pods), 'pod')} on {pool.name}"
+        try:
+            pods = pool_nodes.job_pods(kubernetes, pool, namespace)
+        except OSError as error:
+            # Jobs take days, and so does this; a network that is away for an hour is no reason.
+            pods, now = [""], f"no answer from {error}; trying again"
+        else:
+            names = ", ".join(pods[:3]) + (" ..." if pods[3:] else "")
+            now = f"{pool.name} is in use by {count(len(pods), 'pod')}: {names}; waiting for that"
         if pods and now != state:
             tools.console.say(now)
             state = now

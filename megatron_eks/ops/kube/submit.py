@@ -26,8 +26,8 @@ _POLL_SECONDS = 2
 Resolve = Callable[[str], str | None]
 """From `REPOSITORY:TAG` to `REPOSITORY@sha256:...`; None where there is no such image."""
 
-Release = Callable[[str], int]
-"""Gives the nodes of a pool back, and returns an exit code."""
+Release = Callable[[str], Callable[[], int]]
+"""From a pool to what gives its nodes back; raises before the job exists what would fail then."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ def run(access: Access, project: Project, wish: Wish, options: Options, console:
         console.say(str(finding))
     created = [*rendered.beside, rendered.workload]
     refuse_previews(created, access, project, allowed=options.previews)
+    release = _release(rendered, options, console)
     metadata = rendered.workload["metadata"]
     found = jobs.find(client, metadata["namespace"], metadata["name"])
     if found is None:
@@ -64,7 +65,21 @@ def run(access: Access, project: Project, wish: Wish, options: Options, console:
         remedy = f"wait for that: meks cancel {found.name}, then the same command again"
         raise Failure(Code.JOB_DIFFERS, message, remedy)
     console.say(summary(found, ranks_of(client, found)))
-    return _stay(client, found, options, console)
+    if not (options.follow or options.wait or release):
+        return _come_back(found, options, console)
+    return _stay(client, found, options, console, release)
+
+
+def _release(rendered: Rendered, options: Options, console: Console) -> Callable[[], int] | None:
+    """Prepare to give the nodes of a job's pool back, if that is asked for."""
+    if options.release is None:
+        return None
+    (_, pod), *_ = jobs.pod_specs(rendered.workload)
+    pool = (pod.get("nodeSelector") or {}).get(POOL_LABEL)
+    if not pool:
+        console.say("note: this job runs on no pool, so there are no nodes to give back")
+        return None
+    return options.release(pool)
 
 
 def _pinned(wish: Wish, resolve: Resolve) -> Wish:
@@ -133,35 +148,45 @@ def _differs(client: Client, found: RunningJob, rendered: Rendered, options: Opt
     return Failure(Code.JOB_DIFFERS, message, remedy)
 
 
-def _stay(client: Client, job: RunningJob, options: Options, console: Console) -> int:
-    if not (options.follow or options.wait or options.release):
-        if not job.ended:
-            console.say(f"see it: meks status {job.name}; meks logs {job.name} --follow")
-        else:
-            console.say(f"to run it again: meks cancel {job.name} && {shlex.join(options.command)}")
-        return DONE
+def _come_back(job: RunningJob, options: Options, console: Console) -> int:
+    if not job.ended:
+        console.say(f"see it: meks status {job.name}; meks logs {job.name} --follow")
+    else:
+        console.say(f"to run it again: meks cancel {job.name} && {shlex.join(options.command)}")
+    return DONE
+
+
+def _stay(
+    client: Client,
+    job: RunningJob,
+    options: Options,
+    console: Console,
+    release: Callable[[], int] | None,
+) -> int:
     try:
-        if options.follow and not job.ended:
-            _wait(client, job, options.wait_seconds, console, until_running=True)
-            logs.follow(
-                client,
-                job,
-                [rank.number for rank in ranks_of(client, job)],
-                logs.Options(),
-                console,
-            )
-        code = _wait(client, job, options.wait_seconds, console, until_running=False)
+        code = _until_ended(client, job, options, console)
     except KeyboardInterrupt:
+        kept = ", and its nodes are not given back" if release else ""
         console.say(
-            f"\nthe job goes on; to look again: meks logs {job.name} --follow; "
+            f"\nthe job goes on{kept}; to look again: meks logs {job.name} --follow; "
             f"to end it: meks cancel {job.name}"
         )
         return INTERRUPTED
-    if options.release is None:
-        return code
-    _, spec = job.pod_specs[0]
-    pool = (spec.get("nodeSelector") or {}).get(POOL_LABEL)
-    return (options.release(pool) or code) if pool else code
+    except Failure as failure:
+        # Somebody cancelled it: its nodes are as idle as after its end.
+        if release is None or failure.finding is not Code.JOB_NOT_FOUND:
+            raise
+        console.say(str(failure))
+        code = FAILED
+    return (release() or code) if release else code
+
+
+def _until_ended(client: Client, job: RunningJob, options: Options, console: Console) -> int:
+    if options.follow and not job.ended:
+        _wait(client, job, options.wait_seconds, console, until_running=True)
+        ranks = [rank.number for rank in ranks_of(client, job)]
+        logs.follow(client, job, ranks, logs.Options(), console)
+    return _wait(client, job, options.wait_seconds, console, until_running=False)
 
 
 def _wait(

@@ -8,7 +8,7 @@ NAME = "scaled"
 SCALED = CLUSTER.replace("name: techpulse", f"name: {NAME}")
 
 
-def make_cluster(server):
+def make_cluster(server, name=NAME):
     """Make an EKS cluster with one node group, as the Cluster stack does; return its client."""
     eks, ec2 = server.client("eks", "us-east-2"), server.client("ec2", "us-east-2")
     default = [{"Name": "default-for-az", "Values": ["true"]}]
@@ -16,10 +16,10 @@ def make_cluster(server):
     subnets = [each["SubnetId"] for each in found][:2]
     role = server.client("iam", "us-east-2").get_role(RoleName="Admin")["Role"]["Arn"]
     eks.create_cluster(
-        name=NAME, roleArn=role, resourcesVpcConfig={"subnetIds": subnets}, version="1.35"
+        name=name, roleArn=role, resourcesVpcConfig={"subnetIds": subnets}, version="1.35"
     )
     eks.create_nodegroup(
-        clusterName=NAME,
+        clusterName=name,
         nodegroupName="p4d",
         nodeRole=role,
         subnets=subnets[:1],

@@ -11,6 +11,7 @@ from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, QuickCdk
 
 NAME = "gone"
 PROTECTED = LOCAL_CLUSTER.replace("name: techpulse", f"name: {NAME}") + "images: {prefix: gone-}\n"
+KEPT = ["Images", "Network", "Storage"]
 CLUSTER = PROTECTED.replace("access:", "access:\n  deletion_protection: false")
 
 
@@ -22,11 +23,20 @@ class Place:
         self.file = project_in(folder, CLUSTER)
         self.kubernetes = FakeKubernetes()
         self.console = console(yes=True)
-        cdk = QuickCdk(self.file, folder, aws)
-        assert deploy.run(deploy.Wishes(), tools(self.file, aws, self.console), cdk) == 0
-        outputs = json.loads((folder / "outputs.json").read_text())
-        self.bucket = outputs[f"{NAME}-Storage"]["BucketName"]
-        self.file_system = outputs[f"{NAME}-Storage"]["LustreId"]
+        self.cdk = QuickCdk(self.file, folder, aws)
+        assert self.deploy() == 0
+        self.bucket = self.outputs("Storage")["BucketName"]
+        self.file_system = self.outputs("Storage")["LustreId"]
+
+    def outputs(self, part):
+        """Return what outputs.json has of a stack."""
+        return json.loads(self.file.with_name("outputs.json").read_text())[f"{NAME}-{part}"]
+
+    def deploy(self, *stacks, **wishes):
+        """Deploy the cluster, or some of its stacks."""
+        self.console = console(yes=True)
+        found = tools(self.file, self.aws, self.console)
+        return deploy.run(deploy.Wishes(stacks, **wishes), found, self.cdk)
 
     def run(self, *, yes=True, answers=None, **wish):
         """Run the command."""
@@ -66,7 +76,7 @@ def test_a_protected_cluster_is_left_alone(deployed):
 def test_no_is_an_answer(deployed):
     """What would go is shown before."""
     assert deployed.run(yes=False, answers="n\n") == 1
-    shown = "  all jobs and GPU nodes of gone\n  gone-Cluster\n  gone-Images\nGo on? [y/N] "
+    shown = "  all jobs and GPU nodes of gone\n  gone-Cluster\nGo on? [y/N] "
     assert shown in said(deployed.console)
     assert len(deployed.stacks()) == 4
 
@@ -91,19 +101,32 @@ def test_what_fails_is_told_and_the_rest_waits(deployed, server):
 def test_a_second_run_does_the_rest_and_keeps_what_holds_data(deployed):
     """And says what that costs a month."""
     assert deployed.run() == 0
-    assert deployed.stacks() == ["Network", "Storage"]
+    assert deployed.stacks() == KEPT
     lines = written(deployed.console).splitlines()
     assert lines[0].split() == ["REMAINS", "WHAT", "USD/MONTH"]
     assert [line.split()[-1] for line in lines[1:]] == [
+        "use",
         "408.00",
         "use",
         "32.85",
         "use",
         "use",
     ]
-    assert "repository gone-megatron-training" in written(deployed.console)
+    assert "gone-Images   repository gone-megatron-training" in written(deployed.console)
     fsx = deployed.aws.client("fsx")
     assert fsx.describe_file_systems(FileSystemIds=[deployed.file_system])["FileSystems"]
+
+
+def test_a_deployment_afterwards_finds_what_was_kept(deployed):
+    """The same file system, bucket and repositories; nothing new beside them."""
+    assert deployed.deploy() == 0
+    text = said(deployed.console)
+    assert "to make in account 000000000000, us-east-2: gone-Cluster\n" in text
+    for part in KEPT:
+        assert f"gone-{part}: no changes" in text
+    assert deployed.outputs("Storage")["LustreId"] == deployed.file_system
+    assert deployed.run() == 0
+    assert deployed.stacks() == KEPT
 
 
 def test_a_third_run_finds_nothing_to_do(deployed):
@@ -120,7 +143,7 @@ def test_storage_is_asked_for_twice(deployed):
     with pytest.raises(Failure, match="add --confirm gone"):
         deployed.run(delete_storage=True)
     assert deployed.run(delete_storage=True, confirm="gome") == 1
-    assert deployed.stacks() == ["Network", "Storage"]
+    assert deployed.stacks() == KEPT
 
 
 def test_storage_goes_with_everything_in_it(deployed):
@@ -130,15 +153,54 @@ def test_storage_goes_with_everything_in_it(deployed):
         s3.put_object(Bucket=deployed.bucket, Key="checkpoint", Body=body)
     s3.delete_object(Bucket=deployed.bucket, Key="checkpoint")
     assert deployed.run(delete_storage=True, confirm="gone") == 0
-    assert deployed.stacks() == []
+    assert deployed.stacks() == ["Images"]
     names = [each["Name"] for each in s3.list_buckets()["Buckets"]]
     assert deployed.bucket not in names
     found = deployed.aws.client("fsx").describe_file_systems()["FileSystems"]
     assert deployed.file_system not in [each["FileSystemId"] for each in found]
 
 
+def test_repositories_without_their_stack_are_taken_over(deployed):
+    """Whoever destroyed it by another command has left them in the way of the next one."""
+    cloudformation = deployed.aws.client("cloudformation")
+    cloudformation.delete_stack(StackName=f"{NAME}-Images")
+    assert deployed.stacks() == []
+    assert deployed.deploy("Images") == 0
+    text = said(deployed.console)
+    assert "taken over, with the images in it: repository gone-megatron-training, gone-fsdp" in text
+    assert "  take over   MegatronRepository" in text
+    assert deployed.deploy("Images") == 0
+    assert "gone-Images: no changes" in said(deployed.console)
+
+
 def test_images_go_when_they_are_named(deployed):
-    """Although their stack has been gone for long."""
+    """Repositories too that no stack has any longer."""
+    deployed.aws.client("cloudformation").delete_stack(StackName=f"{NAME}-Images")
     assert deployed.run(delete_images=True) == 0
     assert "gone-megatron-training, with all images that were built" in said(deployed.console)
     assert said(deployed.console).endswith("nothing of gone is left\n")
+
+
+def test_no_second_file_system_is_made_beside_the_first(deployed):
+    """One that its stack has left behind may hold all that there is."""
+    assert deployed.deploy("Network", "Storage") == 0
+    left = deployed.outputs("Storage")["LustreId"]
+    cloudformation = deployed.aws.client("cloudformation")
+    cloudformation.delete_stack(StackName=f"{NAME}-Storage")
+    with pytest.raises(Failure) as caught:
+        deployed.deploy("Storage")
+    assert caught.value.code == 4
+    assert str(caught.value).startswith(
+        f"MEKS-0753 {left} of an earlier gone is there without its stack, and a new, empty file "
+        "system would be made beside it - use it: storage.lustre.existing"
+    )
+    deployed.aws.client("fsx").delete_file_system(FileSystemId=left)
+    assert deployed.deploy("Storage") == 0
+
+
+def test_a_stack_that_was_not_deleted_to_its_end_is_not_changed(deployed):
+    """Here the first file system's security group still uses one of the network."""
+    with pytest.raises(Failure, match="gone-Network: DELETE_FAILED: NodeSecurityGroup"):
+        deployed.run(delete_storage=True, confirm="gone")
+    with pytest.raises(Failure, match=r"gone-Network: it was to be deleted.* run: meks cleanup"):
+        deployed.deploy("Network")

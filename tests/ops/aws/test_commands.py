@@ -123,6 +123,12 @@ def test_the_real_cdk_deploys_what_is_then_built(server, tmp_path):
     assert "really-megatron-training@sha256:" in (tmp_path / "outputs.json").read_text()
     done = meks("build", "megatron", cwd=tmp_path, environment=environment)
     assert "megatron: built already" in done.stderr
+    # Destroyed by another command: the next deployment takes the repositories over.
+    server.client("cloudformation", "us-west-2").delete_stack(StackName="really-Images")
+    done = meks("deploy", "Images", "--yes", cwd=tmp_path, environment=environment)
+    assert done.returncode == 0, done.stderr
+    assert "take over   MegatronRepository" in done.stderr
+    assert "really-megatron-training@sha256:" in (tmp_path / "outputs.json").read_text()
 
 
 @pytest.mark.tools

@@ -38,6 +38,14 @@ class Place:
         eks = self.aws.client("eks")
         return eks.describe_nodegroup(clusterName="techpulse", nodegroupName="p4d")["nodegroup"]
 
+    def nodes(self):
+        """Return the instances that run for the pool."""
+        wanted = {"tag:eks:nodegroup-name": "p4d", "tag:eks:cluster-name": "techpulse"}
+        wanted["instance-state-name"] = "running"
+        filters = [{"Name": name, "Values": [value]} for name, value in wanted.items()]
+        found = self.aws.client("ec2").describe_instances(Filters=filters)["Reservations"]
+        return sorted(each["InstanceId"] for one in found for each in one["Instances"])
+
     def scale(self, nodes):
         """Ask for nodes."""
         scaling = {"minSize": 0, "maxSize": 450, "desiredSize": nodes}
@@ -107,32 +115,35 @@ def test_nothing_changed_is_nothing_asked(place):
     assert "techpulse-Cluster: no changes" in said(place.console)
 
 
-def test_labels_and_tags_leave_running_nodes_alone(place):
-    """Two nodes before, two after, of the same launch template; tags wait."""
+def test_running_nodes_are_left_alone(place):
+    """The same two stay, whatever changes; tags and another AMI release come when they are gone."""
     place.scale(2)
-    before = place.group()
+    before, nodes = place.group(), place.nodes()
+    place.write(("    max_nodes: 2", "    max_nodes: 4"))
+    assert place.deploy("Cluster") == 0
     place.write(LABELS, TAGS)
     assert place.deploy("Cluster") == 0
+    assert "p4d keeps its nodes and their tags" in said(place.console)
     after = place.group()
     assert after["labels"] == {"megatron-eks/pool": "p4d", "team": "nlp"}
     assert after["scalingConfig"] == before["scalingConfig"]
     assert after["launchTemplate"] == before["launchTemplate"]
-    assert "p4d keeps its nodes and their tags" in said(place.console)
-    place.scale(0)
-    assert place.deploy("Cluster") == 0
-    assert place.group()["launchTemplate"]["version"] != before["launchTemplate"]["version"]
-
-
-def test_an_ami_release_is_refused_while_nodes_run(place):
-    """And nothing is left of the change set that said so."""
-    place.scale(2)
     place.write(RELEASE)
-    with pytest.raises(Failure, match=r"p4d has 2 nodes, and this ends them \(ReleaseVersion\)"):
+    with pytest.raises(Failure) as caught:
         place.deploy("Cluster")
+    assert str(caught.value) == (
+        "MEKS-0751 p4d has 2 nodes, and this ends them (ReleaseVersion) - let the jobs end, then "
+        "run: meks scale p4d 0; meks deploy; meks scale p4d 2"
+    )
+    assert caught.value.code == 4
+    assert (len(nodes), place.nodes()) == (2, nodes)
     cloudformation = place.aws.client("cloudformation")
     sets = cloudformation.list_change_sets(StackName="techpulse-Cluster")["Summaries"]
     assert [each for each in sets if each["ExecutionStatus"] == "AVAILABLE"] == []
-    assert place.group()["scalingConfig"]["desiredSize"] == 2
+    place.scale(0)
+    place.write(LABELS, TAGS)
+    assert place.deploy("Cluster") == 0
+    assert place.group()["launchTemplate"]["version"] != before["launchTemplate"]["version"]
 
 
 def test_what_aws_refuses_together_goes_in_steps(place):

@@ -124,7 +124,8 @@ def test_nodes_go_when_the_last_job_has_ended(place):
     assert place.run(0, when_idle=True) == 0
     assert place.wanted() == 0
     text = said(place.console)
-    assert "waiting for 2 pods on p4d\nwaiting for 1 pod on p4d\n" in text
+    assert "p4d is in use by 2 pods: train-master-0, train-worker-0; waiting for that\n" in text
+    assert "p4d is in use by 1 pod: train-master-0; waiting for that\n" in text
     assert text.endswith("p4d has 0 nodes\n")
 
 

@@ -237,6 +237,7 @@ class CloudFormationApi(BaseResponse):
             tags=None if tags is None else {each["Key"]: each["Value"] for each in tags},
             capabilities=tuple(self._get("Capabilities") or ()),
             role=self._get("RoleARN"),
+            import_existing=bool(self._get("ImportExistingResources", False)),  # noqa: FBT003 -- a default
             imports={
                 each["LogicalResourceId"]: _physical_id(each["ResourceIdentifier"])
                 for each in self._get("ResourcesToImport") or []

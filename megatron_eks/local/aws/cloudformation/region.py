@@ -18,6 +18,7 @@ from megatron_eks.local.aws.cloudformation.errors import (
 from megatron_eks.local.aws.cloudformation.failures import Failures
 from megatron_eks.local.aws.cloudformation.intrinsics import Resolver
 from megatron_eks.local.aws.cloudformation.stacks import Stack, Target, stack_arn
+from megatron_eks.local.aws.cloudformation.taking_over import existing as existing_resources
 from megatron_eks.local.aws.cloudformation.template import (
     parameter_values,
     parse,
@@ -48,6 +49,7 @@ class Request:
     capabilities: tuple[str, ...]
     role: str | None
     imports: Mapping[str, str] = field(default_factory=dict)
+    import_existing: bool = False
 
 
 class Region:
@@ -108,14 +110,21 @@ class Region:
                 stack = self.find(stack_name)
                 self._check_ready(stack)
             target, resolver = self._read(stack, request)
-            found = changes(stack, resolver, request.imports)
+            imports = {**request.imports}
+            if request.import_existing:
+                others = [each for each in self.living() if each is not stack]
+                tools = self._tools(stack, {})
+                imports |= existing_resources(
+                    stack, resolver.wanted(), others, tools.handler, tools.context
+                )
+            found = changes(stack, resolver, imports)
             change_set = ChangeSet(
                 name,
                 stack_arn(self._name, name, "changeSet"),
                 kind,
                 target,
                 found,
-                imports=request.imports,
+                imports=imports,
                 description=description,
             )
             same_tags = stack.target is not None and stack.target.tags == target.tags

@@ -57,6 +57,15 @@ class Repository(Handler):
             repositoryName=physical_id, force=properties.get("EmptyOnDelete", False)
         )
 
+    def exists(self, context: Context, physical_id: str) -> bool:
+        """Ask ECR."""
+        ecr = context.clients("ecr")
+        try:
+            ecr.describe_repositories(repositoryNames=[physical_id])
+        except ecr.exceptions.RepositoryNotFoundException:
+            return False
+        return True
+
     def attributes(
         self, context: Context, physical_id: str, properties: Object
     ) -> Mapping[str, Value]:

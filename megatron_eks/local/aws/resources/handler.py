@@ -52,6 +52,11 @@ class Handler:
         """Remove the resource."""
         raise NotImplementedError
 
+    def exists(self, context: Context, physical_id: str) -> bool:
+        """Say whether it is there; asked only for what a template names, and may be taken over."""
+        del context, physical_id
+        return False
+
     def attributes(
         self, context: Context, physical_id: str, properties: Object
     ) -> Mapping[str, Value]:
