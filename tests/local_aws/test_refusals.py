@@ -186,7 +186,7 @@ MISTAKES = {
         {"VpcId": "vpc-0123456789abcdef0", "CidrBlock": "10.0.0.0/24"},
         "vpc-0123456789abcdef0 does not exist",
     ),
-    "what only the model of the service knows": (
+    "a name with a blank": (
         "AWS::EKS::Cluster",
         {
             "Name": "two words",
@@ -198,7 +198,7 @@ MISTAKES = {
                 "EndpointPrivateAccess": True,
             },
         },
-        "failed to satisfy constraint: Member must satisfy regular expression pattern",
+        "MEKS-0577: 'two words' has ' ': the service refuses it",
     ),
 }
 

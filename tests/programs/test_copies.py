@@ -110,5 +110,6 @@ def bridge(packages):
     (training.parent / "__init__.py").write_text("class AutoBridge:\n    from_hf_pretrained = 0\n")
     (training.parent / "recipes.py").write_text(f"NAMES = {names!r}\n{RECIPES}")
     (training / "gpt_step.py").write_text("forward_step = None\n")
+    (training / "mixed_precision.py").write_text("def get_mixed_precision_config(name): ...\n")
     (training / "pretrain.py").write_text(PRETRAIN)
     return {"PYTHONPATH": str(packages)}
