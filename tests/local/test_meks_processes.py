@@ -117,8 +117,9 @@ def job(client):
     jobs.delete(client, found)
 
 
-def finish(client, job):
-    """Let the job's pods end well."""
+def finish(client, job, process):
+    """Let the job's pods end well, once they are those of this submission."""
+    process.says(f"{JOB}: Running, 2 of 2 ranks run")
     for pod in jobs.wait_for_pods(client, job, 2, "Running"):
         client.request(
             "PATCH",
@@ -149,7 +150,8 @@ def test_ctrl_c_leaves_the_job_and_says_how_to_come_back(client, meks, job, flag
     )
     assert "Traceback" not in first.err.read_text()
     second = meks("logs", JOB, "--follow")
-    time.sleep(3)
+    threads = Path("/proc", str(second.process.pid), "task")
+    wait_for("its readers", lambda: len(list(threads.iterdir())) > 2, SECONDS)
     assert second.interrupt() == 130
     assert second.last() == f"the job goes on; to look again: meks logs {JOB} --follow"
     assert len(jobs.wait_for_pods(client, job, 2, "Running")) == 2
@@ -178,7 +180,7 @@ def test_the_nodes_go_when_the_job_has_ended(client, meks, aws, job):
     """To 0, although nobody sits there."""
     wanted(aws, 2)
     process = meks("submit", JOB, "--preview", "--release-when-done")
-    finish(client, job)
+    finish(client, job, process)
     assert process.ends() == 0
     assert wanted(aws) == 0
     assert process.last() == "p4d has 0 nodes"
@@ -190,7 +192,7 @@ def test_nodes_that_another_job_uses_stay(client, meks, aws, job, submit):
     other = submit(jobs.training_job("another"))
     jobs.wait_for_pods(client, other, 2, "Running")
     process = meks("submit", JOB, "--preview", "--release-when-done")
-    finish(client, job)
+    finish(client, job, process)
     process.says("p4d is in use by 2 pods: another-master-0, another-worker-0; waiting for that")
     assert process.interrupt() == 130
     assert process.last() == (
