@@ -84,8 +84,9 @@ def odd_node(client, plan, *, allocatable=(), taints=None, labels=()):
 
 def test_the_platform_as_it_was_applied_has_no_error(look):
     """What is left needs a kubelet: no Job runs on simulated nodes to its end."""
-    found = look()
-    assert {each.split()[0] for each in found} <= {"MEKS-0848", "MEKS-0853", "MEKS-0854"}
+    left = {"MEKS-0848", "MEKS-0853", "MEKS-0854"}
+    # A claim is bound a moment after it was applied.
+    wait_for("nothing else", lambda: {each.split()[0] for each in look()} <= left)
 
 
 @pytest.mark.parametrize(
@@ -200,20 +201,28 @@ def test_a_missing_webhook_is_found(client, look):
 
 def test_a_claim_without_a_volume_is_found(client, look, emitted):
     """Every job would wait for it."""
+    platform = list(manifests.read(emitted / "platform"))
     claim = next(
         each
-        for each in manifests.read(emitted / "platform")
+        for each in platform
         if each["kind"] == "PersistentVolumeClaim"
         and each["metadata"]["namespace"] == "megatron-workshop"
     )
-    metadata = claim["metadata"]
+    metadata, name = claim["metadata"], claim["spec"]["volumeName"]
+    volume = next(each for each in platform if each["metadata"]["name"] == name)
     client.delete("v1", "PersistentVolumeClaim", metadata["name"], metadata["namespace"])
     path = f"MEKS-0852 PersistentVolumeClaim/{metadata['namespace']}/{metadata['name']}"
     try:
         found = wait_for("no claim", lambda: path in (now := look()) and now)
         assert found[path] == "it is missing"
     finally:
+        # A volume that was bound once takes no new claim.
+        client.delete("v1", "PersistentVolume", name)
+        wait_for("no volume", lambda: client.find("v1", "PersistentVolume", name) is None)
+        client.apply(volume)
         client.apply(claim)
+        where = ("v1", "PersistentVolumeClaim", metadata["name"], metadata["namespace"])
+        wait_for("the claim", lambda: client.get(*where)["status"].get("phase") == "Bound")
 
 
 def test_who_may_not_look_is_told_and_sees_the_rest(look):
