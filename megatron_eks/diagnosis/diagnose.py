@@ -4,14 +4,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.explanations import explanations
-from megatron_eks.diagnosis import stalls
-from megatron_eks.diagnosis.lines import Line, in_order, read
-from megatron_eks.diagnosis.signatures import Signature, Tier, match
+from megatron_eks.diagnosis import launcher, memory, pods, stalls
+from megatron_eks.diagnosis.lines import Line
+from megatron_eks.diagnosis.signatures import Signature, Tier
+from megatron_eks.diagnosis.tally import Tally, tally
 
 _EVIDENCE = 3
 # Collectives keep ranks together, so after a rank has failed another reports one step at most.
 _SURVIVED = 2
+_LONGEST = 300
+_OTHERS = "End what nvidia-smi shows of them, and let each rank set its own device (LOCAL_RANK)."
+_NEAR = 40
+"""Lines in which a message says more of what it began with."""
 
 
 @dataclass(frozen=True)
@@ -19,15 +23,18 @@ class Cascade:
     """A trouble that is not the cause, or not the first."""
 
     code: Code
+    what: str
     lines: int
     first: Line
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What ended a run; without a code nothing known was found."""
+    """What ended a run; without a code its cause is not in the lines."""
 
     code: Code | None
+    certain: bool
+    """Whether nothing else is as likely."""
     cause: str
     why: str
     remedy: str
@@ -49,28 +56,43 @@ class _Sign:
     place: int
     line: Line
     signature: Signature
+    tier: Tier
 
 
 def diagnose(raw: Iterable[str]) -> Diagnosis:
     """Find the cause in a log, or in the logs of all ranks one after the other."""
-    kept: list[tuple[Line, Signature | None]] = []
-    count = 0
-    for line in read(raw):
-        count += 1
-        signature = None if line.step is not None else match(line.text)
-        if signature is not None or line.step is not None or stalls.tells(line.text):
-            kept.append((line, signature))
-    signature_of = {line.number: signature for line, signature in kept}
-    ordered = in_order(line for line, _ in kept)
+    kept = tally(raw)
+    ordered = kept.ordered()
+    shows = kept.shows()
     signs = [
-        _Sign(place, line, signature)
+        _Sign(place, line, signature, signature.tier_of(line.text))
         for place, line in enumerate(ordered)
-        if (signature := signature_of[line.number]) is not None
+        if (signature := shows.get((line.number, line.text))) is not None
     ]
-    if not signs:
-        return _nothing(ordered, count)
-    chosen = min(signs, key=_Course(signs, ordered).preference)
-    return _explained(chosen, signs, ordered, count)
+    course = _Course(signs, ordered)
+    chosen = min(signs, key=course.preference, default=None)
+    if chosen is None or course.over(chosen):
+        return _nothing(kept, ordered)
+    if chosen.tier is Tier.CONSEQUENCE:
+        return _not_here(chosen, kept, signs, ordered)
+    return _explained(_said_better(chosen, signs), kept, signs, ordered)
+
+
+def _said_better(chosen: _Sign, signs: Sequence[_Sign]) -> _Sign:
+    """Return the line close by that says more exactly what a vague one began."""
+    code = chosen.signature.code
+    close = [
+        each
+        for each in signs
+        if abs(each.line.number - chosen.line.number) <= _NEAR
+        and each.line.rank == chosen.line.rank
+        and each.tier == chosen.tier
+        and not each.signature.vague
+        and (chosen.signature.vague or (each.signature.code is code and "." in each.signature.name))
+    ]
+    if "." in chosen.signature.name and not chosen.signature.vague:
+        return chosen
+    return close[0] if close else chosen
 
 
 class _Course:
@@ -79,43 +101,98 @@ class _Course:
     def __init__(self, signs: Sequence[_Sign], ordered: Sequence[Line]) -> None:
         last = {line.step: place for place, line in enumerate(ordered) if line.step is not None}
         self._steps = sorted(last.values())
-        self._last = signs[-1].place
-        own = [sign.place for sign in signs if _is_of_the_program(sign.signature)]
-        self._last_own = max(own, default=-1)
+        self._last = signs[-1].place if signs else -1
+        self._last_own = max((each.place for each in signs if _of_the_program(each)), default=-1)
+        ends: dict[int | None, int] = {}
+        for each in signs:
+            if _of_the_program(each) and not each.signature.echo and not self._outlived(each):
+                ends.setdefault(each.line.rank, each.place)
+        # Of two ranks, one is another one than that of any sign.
+        self._first_ends = [(place, rank) for rank, place in ends.items()][:2]
+        self._stages = [
+            (place, stage, _pod(line))
+            for place, line in enumerate(ordered)
+            if (stage := pods.stage(line.text))
+        ]
 
     def preference(self, sign: _Sign) -> tuple[bool, int, int]:
         """Return what orders signs, the cause first: outlived ones last, then by tier and time."""
+        tier = Tier.CONSEQUENCE if sign.signature.echo and self._followed(sign) else sign.tier
+        return self._outlived(sign), tier, sign.place
+
+    def _outlived(self, sign: _Sign) -> bool:
         later = sum(place > sign.place for place in self._steps[-_SURVIVED:])
         outlived = later == _SURVIVED and self._last > sign.place
         if sign.signature.start:
             # The pod got its node, image and volumes in the end: its program ran.
-            outlived = outlived or later > 0 or self._last_own > sign.place
-        return outlived, sign.signature.tier, sign.place
+            outlived = outlived or later > 0 or self._last_own > sign.place or self.over(sign)
+        return outlived
+
+    def _followed(self, sign: _Sign) -> bool:
+        """Say whether another rank had an end of its own before."""
+        return any(
+            place < sign.place and rank != sign.line.rank for place, rank in self._first_ends
+        )
+
+    def over(self, sign: _Sign) -> bool:
+        """Say whether the pod came further than what had held it up."""
+        pod = _pod(sign.line)
+        return bool(sign.signature.start) and any(
+            place > sign.place and stage >= sign.signature.start and pod in (None, other)
+            for place, stage, other in self._stages
+        )
 
 
-def _is_of_the_program(signature: Signature) -> bool:
-    return not signature.start and signature.tier <= Tier.GENERIC
+def _pod(line: Line) -> str | None:
+    return pods.pod(line.text) or line.pod
+
+
+def _of_the_program(sign: _Sign) -> bool:
+    return not sign.signature.start and sign.tier <= Tier.GENERIC
 
 
 def _explained(
-    chosen: _Sign, signs: Sequence[_Sign], ordered: Sequence[Line], count: int
+    chosen: _Sign, kept: Tally, signs: Sequence[_Sign], ordered: Sequence[Line]
 ) -> Diagnosis:
-    code = chosen.signature.code
-    meaning = explanations()[code]
-    own = [sign for sign in signs if sign.signature.code is code and sign.place >= chosen.place]
-    cause = meaning.what
-    if chosen.signature.tier is Tier.CONSEQUENCE:
-        told = stalls.laggard(ordered)
-        cause = f"{cause} {told[:1].upper()}{told[1:]}." if told else cause
+    signature = chosen.signature
+    own = [each for each in signs if each.signature is signature and each.place >= chosen.place]
+    same = [each for each in signs if each.signature.code is signature.code]
+    cause, remedy = signature.what, signature.remedy
+    if signature.tier is Tier.GENERIC:
+        cause = f"{cause.rstrip('.')}: {chosen.line.text.strip()[:_LONGEST]}"
+    elif others := memory.of_others(chosen.line.text):
+        cause = f"{cause} {others}"
+        remedy = f"{_OTHERS} {remedy}"
     return Diagnosis(
-        code=code,
+        code=signature.code,
+        certain=chosen.tier is Tier.CAUSE,
         cause=cause,
-        why=meaning.why,
-        remedy=meaning.remedy,
-        evidence=_distinct([sign.line for sign in own]),
-        cascades=tuple(_cascades(signs, code)),
+        why=signature.why,
+        remedy=remedy,
+        evidence=_distinct([sign.line for sign in (*own, *same)]),
+        cascades=tuple(_cascades(kept, signs, signature.code)),
         last_step=_last_step(ordered),
-        lines=count,
+        lines=kept.count,
+    )
+
+
+def _not_here(
+    chosen: _Sign, kept: Tally, signs: Sequence[_Sign], ordered: Sequence[Line]
+) -> Diagnosis:
+    """Only what followed from the cause is in the log: that is said, and where to look."""
+    told = stalls.laggard(ordered) or launcher.first_failure(ordered)
+    more = f" {told[:1].upper()}{told[1:]}." if told else ""
+    return Diagnosis(
+        code=None,
+        certain=False,
+        cause=f"not in these {kept.count} lines, which show only what followed:"
+        f" {chosen.signature.what[:1].lower()}{chosen.signature.what[1:]}{more}",
+        why=chosen.signature.why,
+        remedy=chosen.signature.remedy,
+        evidence=_distinct([chosen.line, *kept.errors]),
+        cascades=tuple(_cascades(kept, signs, None)),
+        last_step=_last_step(ordered),
+        lines=kept.count,
     )
 
 
@@ -127,24 +204,31 @@ def _distinct(lines: Iterable[Line]) -> tuple[Line, ...]:
     return tuple(found.values())[:_EVIDENCE]
 
 
-def _cascades(signs: Sequence[_Sign], cause: Code) -> list[Cascade]:
-    groups: dict[Code, list[Line]] = {}
+def _cascades(kept: Tally, signs: Sequence[_Sign], cause: Code | None) -> list[Cascade]:
+    groups: dict[str, _Sign] = {}
     for sign in signs:
         if sign.signature.code is not cause:
-            groups.setdefault(sign.signature.code, []).append(sign.line)
-    return [Cascade(code, len(lines), lines[0]) for code, lines in groups.items()]
+            groups.setdefault(sign.signature.name, sign)
+    return [
+        Cascade(each.signature.code, each.signature.what, kept.lines_of(each.signature), each.line)
+        for each in groups.values()
+    ]
 
 
-def _nothing(ordered: Sequence[Line], count: int) -> Diagnosis:
+def _nothing(kept: Tally, ordered: Sequence[Line]) -> Diagnosis:
+    first = kept.errors[0].text.strip()[:_LONGEST] if kept.errors else ""
+    unknown = f"; the first that calls itself an error: {first}" if first else ""
     return Diagnosis(
         code=None,
-        cause=f"no known trouble in {count} lines",
+        certain=False,
+        cause=f"no known trouble in {kept.count} lines{unknown}",
         why="The cause is in another log, or is not known yet.",
-        remedy="give the logs of all ranks from their start, with NCCL_DEBUG=WARN at least",
-        evidence=(),
+        remedy="give the logs of all ranks from their start, of the container before this one"
+        " (--previous) and the pods' events (kubectl describe pod), with NCCL_DEBUG=WARN at least",
+        evidence=tuple(kept.errors),
         cascades=(),
         last_step=_last_step(ordered),
-        lines=count,
+        lines=kept.count,
     )
 
 

@@ -4,26 +4,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-_LONGEST = 4000
-"""Characters of a line that are read: progress bars and dumps write lines of megabytes."""
+from megatron_eks.diagnosis.wrapping import Moment, Unwrapped, unwrap
 
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-# `meks logs` (`[ 3] `), the kubelet's time, torchrun's tee and torch's own prefix; the last gives
-# the most exact rank.
-_PREFIXES = re.compile(
-    r"^(?:\[\s*(?P<pod>\d+)\]\s)?(?:\d{4}-\d\d-\d\dT[\d:.]+Z\s)?(?:\[(?:default|rank)?(?P<tee>\d+)\]:?\s*)?"
-    r"(?:\[rank(?P<torch>\d+)\]:\s?)?"
-)
 _RANK_IN_TEXT = re.compile(r"\b[Rr]ank[ :]?\s?(\d+)[\]:,]|\brank\s*[:=]\s*(\d+)\b")
-_ISO = re.compile(r"\b\d{4}[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d+)?)")
-_GLOG = re.compile(r"\b[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d\.\d+)")
 _PROGRESS = re.compile(
     r"\biteration\s+(\d+)/\s*\d+"
     r"|[\"']?\b(?:global_)?step[\"']?\s*[:=]?\s*(\d+)\b(?=.*\bloss\b)"
 )
-
-Moment = tuple[int, int, float]
-"""Month, day and seconds of the day: not all writers give the year."""
+_QUARTER = 900
 
 
 @dataclass(frozen=True)
@@ -35,49 +23,46 @@ class Line:
     rank: int | None
     text: str
     moment: Moment | None
-    """Its own, or that of the line before it."""
+    """Its own, or that of the line of its rank before it."""
     step: int | None
     """The training step that it reports."""
+    pod: str | None = None
 
 
 def read(raw: Iterable[str]) -> Iterator[Line]:
-    """Yield the lines, in the order given."""
-    moment: Moment | None = None
+    """Yield the lines, in the order given; a record of JSON may hold several."""
+    last: dict[object, Moment] = {}
+    ahead: float | None = None
     for number, each in enumerate(raw, 1):
-        text = _COLOUR.sub("", each[:_LONGEST].rstrip("\r\n").rpartition("\r")[2])
-        moment = _moment(text) or moment
-        prefix = _PREFIXES.match(text)
-        rank = _rank(text, prefix)
-        rest = text[prefix.end() :] if prefix else text
-        yield Line(number, rank, rest, moment, _step(rest))
+        for found in unwrap(each):
+            rank = _rank(found)
+            if ahead is None and found.inner is not None and found.moment is not None:
+                # The machine's zone, from a line that gives its time in both.
+                ahead = round((found.inner - found.moment) / _QUARTER) * _QUARTER
+            moment = found.moment
+            if moment is not None and not found.zoned:
+                moment -= ahead or 0
+            key = rank if rank is not None else found.pod
+            moment = moment if moment is not None else last.get(key, last.get("any"))
+            if moment is not None:
+                last[key] = last["any"] = moment
+            yield Line(number, rank, found.text, moment, _step(found.text), found.pod)
 
 
 def in_order(lines: Iterable[Line]) -> list[Line]:
-    """Order lines by the time in them, where all of them have one."""
-    found = list(lines)
-    dated = [(line.moment, line.number, line) for line in found if line.moment is not None]
-    if len(dated) < len(found):
-        return found
-    return [line for _, _, line in sorted(dated, key=lambda each: each[:2])]
+    """Order lines by the time in them; those before the first time stay before."""
+    return sorted(lines, key=lambda line: (line.moment or 0, line.number))
 
 
-def _moment(text: str) -> Moment | None:
-    found = _ISO.search(text) or _GLOG.search(text)
-    if found is None:
-        return None
-    month, day, hour, minute = (int(found.group(place)) for place in range(1, 5))
-    seconds = float(found.group(5).replace(",", "."))
-    return month, day, hour * 3600 + minute * 60 + seconds
-
-
-def _rank(text: str, prefix: "re.Match[str] | None") -> int | None:
-    named = prefix.groupdict() if prefix else {}
-    inside = _RANK_IN_TEXT.search(text)
-    words = [named.get("torch"), *(inside.groups() if inside else ()), named.get("tee")]
-    chosen = next((word for word in (*words, named.get("pod")) if word is not None), None)
-    return int(chosen) if chosen is not None else None
+def _rank(found: Unwrapped) -> int | None:
+    if found.exact or "ank" not in found.text:
+        return found.rank
+    inside = _RANK_IN_TEXT.search(found.text)
+    return int(inside.group(1) or inside.group(2)) if inside else found.rank
 
 
 def _step(text: str) -> int | None:
+    if "iteration" not in text and "step" not in text:
+        return None
     found = _PROGRESS.search(text)
     return int(next(group for group in found.groups() if group)) if found else None

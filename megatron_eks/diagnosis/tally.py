@@ -1,0 +1,91 @@
+"""What is kept of a log: bounded, however long it is."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from megatron_eks.diagnosis import frames, launcher, pods, stalls
+from megatron_eks.diagnosis.lines import Line, in_order, read
+from megatron_eks.diagnosis.signatures import Signature, Tier, match
+
+_FIRST = 8
+_LAST = 8
+_STEPS = 64
+_ERRORS = 3
+
+
+@dataclass
+class _Few:
+    """The first and the last of many lines."""
+
+    first: list[Line] = field(default_factory=list)
+    last: deque[Line] = field(default_factory=lambda: deque(maxlen=_LAST))
+    count: int = 0
+
+    def add(self, line: Line) -> None:
+        self.count += 1
+        (self.first if len(self.first) < _FIRST else self.last).append(line)
+
+
+@dataclass
+class Tally:
+    """The lines that tell something, each with the trouble that it shows."""
+
+    count: int = 0
+    signs: dict[tuple[str, object], _Few] = field(default_factory=dict)
+    signature_of: dict[str, Signature] = field(default_factory=dict)
+    steps: dict[object, deque[Line]] = field(default_factory=dict)
+    told: dict[object, deque[Line]] = field(default_factory=dict)
+    errors: list[Line] = field(default_factory=list)
+    """Lines that call themselves errors, and show nothing known."""
+
+    def ordered(self) -> list[Line]:
+        """Return all that was kept, in time."""
+        return in_order([*self._shown(), *_each(self.steps), *_each(self.told)])
+
+    def shows(self) -> dict[tuple[int, str], Signature]:
+        """Return the trouble of each line, by its number and text."""
+        return {
+            (line.number, line.text): self.signature_of[name]
+            for (name, _), few in self.signs.items()
+            for line in (*few.first, *few.last)
+        }
+
+    def lines_of(self, signature: Signature) -> int:
+        """Return how many lines show a trouble."""
+        return sum(few.count for (name, _), few in self.signs.items() if name == signature.name)
+
+    def _shown(self) -> Iterator[Line]:
+        for few in self.signs.values():
+            yield from few.first
+            yield from few.last
+
+
+def tally(raw: Iterable[str]) -> Tally:
+    """Read a log."""
+    kept = Tally()
+    places = frames.Places()
+    for line in read(raw):
+        kept.count = line.number
+        if line.step is not None and not frames.is_not_finite(line.text):
+            kept.steps.setdefault(line.rank, deque(maxlen=_STEPS)).append(line)
+            continue
+        if not line.text or line.text.isspace():
+            continue
+        text = places.completed(line)
+        if signature := match(text):
+            if signature.tier is Tier.GENERIC:
+                text += places.of(line, text)
+            told = line if text is line.text else replace(line, text=text)
+            kept.signature_of[signature.name] = signature
+            kept.signs.setdefault((signature.name, line.rank), _Few()).add(told)
+        elif stalls.tells(line.text) or pods.stage(line.text) or launcher.tells(line.text):
+            kept.told.setdefault((line.rank, line.pod), deque(maxlen=_STEPS)).append(line)
+        elif line.step is None and len(kept.errors) < _ERRORS and frames.complains(line.text):
+            kept.errors.append(line)
+    return kept
+
+
+def _each(queues: dict[object, deque[Line]]) -> Iterator[Line]:
+    for queue in queues.values():
+        yield from queue

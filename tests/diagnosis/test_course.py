@@ -1,0 +1,172 @@
+"""What was over before the end, what only followed, and what nobody knows."""
+
+import random
+
+from megatron_eks.config.codes import Code
+from megatron_eks.diagnosis.diagnose import diagnose
+from megatron_eks.diagnosis.signatures import signatures
+from megatron_eks.diagnosis.tally import tally
+
+WAITED = "Warning  FailedScheduling  5m  default-scheduler  0/2 nodes are available: 2 node(s) had"
+SCHEDULED = "Normal   Scheduled  4m  default-scheduler  Successfully assigned ml/x-worker-0 to ip-1"
+BACK_OFF = "Warning  BackOff  1s  kubelet  Back-off restarting failed container pytorch in pod x"
+
+
+def test_pod_that_was_scheduled_did_not_end_for_want_of_a_node() -> None:
+    """And why its container ends stands in the container's own log."""
+    found = diagnose([WAITED, SCHEDULED, BACK_OFF])
+    assert found.code is None
+    assert "previous" in found.remedy
+
+
+def test_another_pods_way_says_nothing() -> None:
+    """One pod has its node, and the other waits."""
+    of_one = "1m Normal Scheduled pod/x-worker-0 Successfully assigned ml/x-worker-0 to ip-1"
+    of_other = "2m Warning FailedScheduling pod/x-worker-1 0/2 nodes are available: 2 tainted"
+    assert diagnose([of_other, of_one]).code is Code.LOG_NOT_SCHEDULED
+
+
+def test_what_was_tried_again_is_not_the_cause() -> None:
+    """A request refused, a way around, and then an error of the program."""
+    tried = "Couldn't connect to the Hub: 429 Client Error: Too Many Requests. Will try the cache"
+    assert diagnose([tried, "ValueError: bad"]).code is Code.LOG_EXCEPTION
+    assert diagnose([tried]).code is Code.LOG_HUB_UNREACHABLE
+
+
+def test_advice_on_the_same_line_hides_nothing() -> None:
+    """The allocator's error and its advice are one line."""
+    line = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total"
+        " capacity of 40.00 GiB of which 100.00 MiB is free. this process has 8.00 GiB memory in"
+        " use. If reserved but unallocated memory is large try setting expandable_segments"
+    )
+    found = diagnose([line])
+    assert found.code is Code.LOG_CUDA_OUT_OF_MEMORY
+    assert "Other processes hold 31.9 GiB" in found.cause
+    assert "nvidia-smi" in found.remedy[:40]
+
+
+def test_launchers_report_names_who_failed_first_and_no_cause() -> None:
+    """Its own traceback is elsewhere."""
+    report = [
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  host      : p5-3",
+        "  rank      : 27 (local_rank: 3)",
+        "  exitcode  : 1 (pid: 77)",
+    ]
+    found = diagnose(report)
+    assert (found.code, found.certain) == (None, False)
+    assert "Rank 27 on p5-3 ended first, with exit code 1." in found.cause
+
+
+def test_exception_is_told_with_its_place() -> None:
+    """The last line of the program's own, not of a library."""
+    log = [
+        "[rank1]: Traceback (most recent call last):",
+        '[rank1]:   File "/work/train.py", line 12, in main',
+        '[rank1]:   File "/opt/venv/lib/python3.12/site-packages/torch/x.py", line 9, in call',
+        "[rank1]: KeyError: 'own'",
+    ]
+    assert "KeyError: 'own' (train.py line 12)" in diagnose(log).cause
+
+
+def test_bare_assertion_is_told_with_its_line() -> None:
+    """Python prints the line of the program above."""
+    log = ['  File "/work/x.py", line 3, in build', "    assert num_samples > 0", "AssertionError"]
+    assert diagnose(log).code is Code.LOG_EMPTY_SPLIT
+
+
+def test_vague_line_gives_way_to_the_exact_one_beside_it() -> None:
+    """The kubelet's event, and what mount said below it."""
+    log = [
+        "Warning  FailedMount  2s  kubelet  MountVolume.SetUp failed for volume fsx",
+        "Output: mount.lustre: mount fs-1@tcp:/abc at /x failed: Invalid argument",
+    ]
+    assert diagnose(log).code is Code.LOG_MOUNT_NAME
+
+
+def test_loss_that_is_no_number_is_seen_in_the_steps() -> None:
+    """Nothing else is printed, and the run goes on."""
+    steps = [f" iteration {n}/ 100 | lm loss: {'NAN' if n > 4 else '2.0'} |" for n in range(9)]
+    assert diagnose(steps).code is Code.LOG_LOSS_NOT_FINITE
+
+
+def test_unknown_error_is_shown_and_not_blamed() -> None:
+    """The first line that calls itself one."""
+    found = diagnose(["all is well", "[ERROR] the flux is out of phase", "[ERROR] so is the rest"])
+    assert (found.code, found.certain) == (None, False)
+    assert "the flux is out of phase" in found.cause
+
+
+def test_what_is_kept_of_a_long_log_is_bounded() -> None:
+    """However often a line comes back; and its first and last are kept."""
+    lines = (f"[rank{n % 4}]: CUDA out of memory {n}" for n in range(20_000))
+    kept = tally(lines)
+    assert len(kept.ordered()) <= 4 * 16
+    assert sum(kept.lines_of(each) for each in signatures()) == 20_000
+
+
+def test_words_of_a_pattern_miss_no_line() -> None:
+    """A line is tried only against patterns whose words it holds: with the same result."""
+    texts = ["CUDA out of memory", "OOMKilled", "NVRM: Xid (PCI:0000:53:00): 79, pid=1", "EIO"]
+    random.seed(7)
+    for text in [*texts, *(" ".join(random.sample(texts, 2)) for _ in range(20))]:
+        by_all = next((each for each in signatures() if each.fits(text)), None)
+        found = diagnose([text]).code
+        assert found is (by_all.code if by_all else None)
+
+
+def test_abort_after_a_timeout_is_no_crash() -> None:
+    """The watchdog ends its process by a signal, and torchrun tells of that."""
+    log = [
+        "[rank3]:[E x.cpp:1] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(x)",
+        "terminate called after throwing an instance of 'c10::DistBackendError'",
+        "Fatal Python error: Aborted",
+        "E1120 08:02:15.000 api.py:984] failed (exitcode: -6) local_rank: 3 (pid: 9) of binary: x",
+    ]
+    assert diagnose(log).code is None
+
+
+EFA_SILENT = (
+    "[rank{}]: 2026-11-20 08:0{}:00 NCCL WARN NET/OFI Request completed with error."
+    " RC: 4126. Error: Unresponsive receiver"
+)
+
+
+def test_peer_that_does_not_answer_had_ended_before() -> None:
+    """A rank that fails of itself leaves the others with errors of the network."""
+    network = {
+        Code.LOG_UNREACHABLE_PEER: EFA_SILENT.format(1, 3),
+        Code.LOG_PEER_REFUSED: "[rank1]: 2026-11-20 08:03:00 NCCL WARN connect: No route to host",
+        Code.LOG_MEETING_TIMED_OUT: "[rank1]: 2026-11-20 08:03:00 Connection refused",
+    }
+    ends = {
+        Code.LOG_EXCEPTION: "[rank3]: 2026-11-20 08:01:00 ValueError: no such shard",
+        Code.LOG_KILLED: "[rank3]: 2026-11-20 08:01:00 failed (exitcode: -9) pid 77",
+    }
+    for echo, line in network.items():
+        assert diagnose([line]).code is echo
+        for code, own in ends.items():
+            found = diagnose([line, own])
+            assert (found.code, found.rank) == (code, 3)
+            assert echo in [each.code for each in found.cascades]
+
+
+def test_network_that_fails_first_is_the_cause() -> None:
+    """What ranks say of themselves after it followed; so does what the same rank says."""
+    later = "[rank3]: 2026-11-20 08:04:00 ValueError: no such shard"
+    assert diagnose([later, EFA_SILENT.format(1, 3)]).code is Code.LOG_UNREACHABLE_PEER
+    same = "[rank1]: 2026-11-20 08:01:00 ValueError: no such shard"
+    assert diagnose([same, EFA_SILENT.format(1, 3)]).code is Code.LOG_UNREACHABLE_PEER
+
+
+def test_end_that_was_outlived_left_no_echo() -> None:
+    """Training went on after it."""
+    steps = [
+        f"[rank3]: 2026-11-20 08:02:0{each} iteration {each}/ 100 | lm loss: 2"
+        for each in (1, 2, 3)
+    ]
+    early = "[rank3]: 2026-11-20 08:01:00 ValueError: no such shard"
+    assert diagnose([early, *steps, EFA_SILENT.format(1, 3)]).code is Code.LOG_UNREACHABLE_PEER
