@@ -31,6 +31,21 @@ def options(value: str) -> dict[str, str]:
     return {name.strip(): chosen.strip() for name, _, chosen in pairs}
 
 
+# Of an option that is on or off torch takes these words and no others.
+_SWITCHES = frozenset({"expandable_segments", "release_lock_on_cudamalloc"})
+_SPELT = frozenset({"True", "False"})
+
+
+def malformed(value: str) -> str | None:
+    """Return the first part that torch's parser ends the program at: no OPTION:VALUE."""
+    for name, chosen in options(value).items():
+        if not chosen:
+            return f"{name!r} is no OPTION:VALUE"
+        if name in _SWITCHES and chosen not in _SPELT:
+            return f"{name} takes True or False, and no {chosen!r}"
+    return None
+
+
 def misspelt_option(value: str) -> tuple[str, str] | None:
     """Return the first option that torch does not have, and the one that was meant."""
     for name in options(value):

@@ -138,6 +138,13 @@ POLICIES: dict[str, Policy] = {
     "NCCL_COLLNET_ENABLE": Policy(
         Verdict.NO_EFFECT, "it is about InfiniBand switches that add up, and EFA has none", REMOVE
     ),
+    "NCCL_MNNVL_ENABLE": Policy(
+        Verdict.NO_EFFECT, "it is about NVLink between hosts, which no supported type has", REMOVE
+    ),
+    **dict.fromkeys(
+        ("NCCL_TREE_THRESHOLD", "NCCL_LL_THRESHOLD", "NCCL_RINGS", "NCCL_MAX_NRINGS"),
+        Policy(Verdict.NO_EFFECT, "NCCL took it out years ago", REMOVE),
+    ),
     **dict.fromkeys(
         ("NCCL_NSOCKS_PERTHREAD", "NCCL_SOCKET_NTHREADS"),
         Policy(Verdict.NO_EFFECT, "they tune TCP, which EFA does not use", REMOVE),
@@ -176,6 +183,14 @@ POLICIES: dict[str, Policy] = {
         "fewer channels carry less, and NCCL knows how many it needs",
         REMOVE,
     ),
+    "NCCL_MIN_CTAS": Policy(
+        Verdict.ADVISED_AGAINST, "the plugin sets channels for each platform", REMOVE
+    ),
+    "NCCL_MAX_CTAS": Policy(
+        Verdict.ADVISED_AGAINST,
+        "fewer blocks carry less, and NCCL knows how many it needs",
+        REMOVE,
+    ),
     "NCCL_TOPO_FILE": Policy(
         Verdict.ADVISED_AGAINST, "the plugin brings the topology of each platform", REMOVE
     ),
@@ -186,6 +201,11 @@ POLICIES: dict[str, Policy] = {
     "FI_PROVIDER": Policy(Verdict.ALLOWED, "efa is what the plugin selects anyway", REMOVE),
     "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": Policy(
         Verdict.ALLOWED, "how long the watchdog waits before it ends a stuck process", REMOVE
+    ),
+    "TORCH_NCCL_ENABLE_MONITORING": Policy(
+        Verdict.ADVISED_AGAINST,
+        "0 switches off the thread that ends a stuck process, and 1 is the default",
+        REMOVE,
     ),
     "TORCH_NCCL_BLOCKING_WAIT": Policy(
         Verdict.ADVISED_AGAINST,
@@ -207,6 +227,12 @@ NEEDLESS = frozenset(
 
 PREFIXES: dict[str, Policy] = {
     "NCCL_IB_": Policy(Verdict.NO_EFFECT, "EFA does not use NCCL's InfiniBand transport", REMOVE),
+    "FI_OFI_RXR_": Policy(
+        Verdict.NO_EFFECT, "libfabric took these out when its EFA provider got its own", REMOVE
+    ),
+    "SHARP_": Policy(
+        Verdict.NO_EFFECT, "it is about InfiniBand switches that add up, and EFA has none", REMOVE
+    ),
     "PET_": Policy(Verdict.REFUSED, "the training operator sets torchrun's variables", REMOVE),
     "OFI_NCCL_": Policy(
         Verdict.ADVISED_AGAINST, "the plugin sets its parameters for each platform", REMOVE

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.allocator import ALLOCATOR, misspelt_option
 from megatron_eks.catalog.environment import (
     POLICIES,
     PREFIXES,
@@ -18,6 +17,7 @@ from megatron_eks.catalog.environment import (
     Verdict,
     is_secret,
 )
+from megatron_eks.catalog.environment_values import by_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +37,7 @@ _BY_DEFAULT: dict[str, frozenset[str]] = {
     "NCCL_SHM_DISABLE": frozenset("0"),
     "PYTORCH_NO_CUDA_MEMORY_CACHING": frozenset("0"),
     "TORCH_NCCL_BLOCKING_WAIT": frozenset("0"),
+    "TORCH_NCCL_ENABLE_MONITORING": frozenset("1"),
     "TORCH_DISTRIBUTED_DEBUG": frozenset(("INFO", "OFF", "")),
 }
 ABOUT_EFA = re.compile(
@@ -83,9 +84,9 @@ def judge(name: str, value: str, context: Context) -> Policy:
     by_place = _by_place(name, value, context)
     if by_place is not None:
         return by_place
-    by_value = _by_value(name, value) or POLICIES.get(name)
-    if by_value is not None:
-        return by_value
+    policy = by_value(name, value) or POLICIES.get(name)
+    if policy is not None:
+        return policy
     for prefix, policy in PREFIXES.items():
         if name.startswith(prefix):
             return policy
@@ -128,19 +129,6 @@ def _no_effect(reason: str) -> Policy:
 
 def _advised_against(reason: str) -> Policy:
     return Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)
-
-
-def _by_value(name: str, value: str) -> Policy | None:
-    if name == "FI_PROVIDER" and value != "efa":
-        return _refused(f"{value!r} keeps NCCL off EFA")
-    if name == "NCCL_NET_PLUGIN" and value == "none":
-        return _refused("without the EFA plugin NCCL uses TCP")
-    if name.endswith("NCCL_ASYNC_ERROR_HANDLING") and value == "0":
-        return _refused("a lost rank leaves all others waiting")
-    if name in ALLOCATOR and (slip := misspelt_option(value)):
-        wrong, right = slip
-        return _refused(f"torch has no option {wrong!r}", f"did you mean {right}?")
-    return None
 
 
 def _by_place(name: str, value: str, context: Context) -> Policy | None:
@@ -203,6 +191,14 @@ def _nvls(_name: str, value: str, context: Context) -> Policy | None:
     if value != "0":
         return _allowed("NCCL uses NVLink SHARP where it is")
     return _refused("it takes NVLink SHARP, and bandwidth, away") if instance is not None else None
+
+
+def _cumem(_name: str, value: str, context: Context) -> Policy | None:
+    """Judge memory by cuMem, without which NCCL has no NVLink SHARP ("NCCL_NVLS_ENABLE")."""
+    instance = context.instance
+    if value != "0" or instance is None or instance.gpu.cuda_major < _HOPPER:
+        return None
+    return _advised_against("NVLink SHARP needs it") if instance.nvlink_gb_s else None
 
 
 def _peer_to_peer(name: str, _value: str, context: Context) -> Policy | None:
@@ -274,6 +270,7 @@ def _socket_interface(name: str, value: str, context: Context) -> Policy:
 _BY_NAME: dict[str, Callable[[str, str, Context], Policy | None]] = {
     "CUDA_DEVICE_MAX_CONNECTIONS": _connections,
     "FI_EFA_USE_DEVICE_RDMA": _device_rdma,
+    "NCCL_CUMEM_ENABLE": _cumem,
     "GLOO_SOCKET_IFNAME": _socket_interface,
     "NCCL_CROSS_NIC": _cards,
     "NCCL_NET_GDR_LEVEL": _gpu_direct,

@@ -62,6 +62,19 @@ ALWAYS: dict[str, Conflict] = {
     "overlap_param_gather_with_optimizer_step": Conflict(
         "distributed checkpoints do not take it", "remove it"
     ),
+    # apply_determinism_to_args in megatron/training/determinism.py.
+    "deterministic_mode": Conflict(
+        "it takes no fusion of the cross entropy, which the plan sets", "remove it"
+    ),
+    "ckpt_step": Conflict("a run that starts again would go back to it each time", "remove it"),
+    "distributed_backend": Conflict(
+        "NCCL is the one backend whose collectives GPUs and EFA carry", "remove it"
+    ),
+    "use_sharp": Conflict(
+        "it is about InfiniBand switches that add up, and EFA has none", "remove it"
+    ),
+    "vocab_file": Conflict("the tokenizer is a folder of Hugging Face's", "use data.tokenizer"),
+    "merge_file": Conflict("the tokenizer is a folder of Hugging Face's", "use data.tokenizer"),
     "perform_rl_step": _REINFORCEMENT,
     "add_position_embedding": Conflict("it is out of use", "use model.position_embedding_type"),
     "fp16_lm_cross_entropy": Conflict("it is for fp16, and the run is in bf16", "remove it"),

@@ -4,9 +4,10 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.config.cluster import CapacityBlock, Reservation
+from megatron_eks.config.cluster import CapacityBlock, OnDemand, Reservation
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.plan.pool_checks import is_date
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,14 @@ def check_capacity(config: "ClusterConfig", today: "date") -> "Iterator[Finding]
     for index, pool in enumerate(config.gpu_pools):
         capacity = pool.capacity
         path: Path = ("gpu_pools", index)
+        released = (pool.ami_release or "").rpartition("-")[2]
+        if is_date(released) and released > f"{today:%Y%m%d}":
+            found = f"{pool.ami_release} is of a day to come"
+            place = (*path, "ami_release")
+            remedy = "use null for the pinned one, or a release that AWS has published"
+            yield Finding(Code.AMI_RELEASE, place, found, remedy)
+        if pool.placement_group is False and isinstance(capacity, OnDemand) and pool.max_nodes > 1:
+            yield from _apart((*path, "placement_group"), pool.instance_type)
         if isinstance(capacity, CapacityBlock):
             yield from _window((*path, "capacity", "ends_at"), capacity, today)
             yield from _block_type((*path, "capacity", "type"), pool.instance_type)
@@ -80,6 +89,15 @@ def _block_type(path: "Path", name: str) -> "Iterator[Finding]":
         yield Finding(Code.CAPACITY_BLOCK_TYPE, path, found, remedy)
 
 
+def _apart(path: "Path", name: str) -> "Iterator[Finding]":
+    """Warn of nodes with EFA all over a zone (EC2 User Guide, "Cluster placement groups")."""
+    instance = INSTANCES.get(name)
+    if instance is not None and instance.efa_interfaces:
+        found = f"EC2 may start nodes of {name} far from each other, and EFA is slower between them"
+        remedy = "use auto, or true: one placement group holds them together"
+        yield Finding(Code.PLACEMENT_GROUP, path, found, remedy, Level.WARNING)
+
+
 def _placement(path: "Path", pool: "GpuPool") -> "Iterator[Finding]":
     if pool.placement_group is True:
         found = "a new placement group holds nothing of a reservation that was made before it"
@@ -92,6 +110,12 @@ def _shared(
 ) -> "Iterator[Finding]":
     here = (pool.instance_type, pool.availability_zone, pool.capacity.type)
     there = (owner.instance_type, owner.availability_zone, owner.capacity.type)
+    capacities = (pool.capacity, owner.capacity)
+    ends = [each.ends_at for each in capacities if isinstance(each, CapacityBlock)]
+    if here == there and len(set(ends)) > 1:
+        found = f"{reservation} ends at {ends[1].isoformat()} for pool {owner.name!r}"
+        remedy = "write the same end: a Capacity Block has one"
+        yield Finding(Code.SHARED_RESERVATION, (*path[:-1], "ends_at"), found, remedy)
     if here != there:
         found = f"{reservation} is pool {owner.name!r}'s: {there[0]} in {there[1]}, as {there[2]}"
         remedy = "name another: a reservation has one instance type, one zone and one kind"

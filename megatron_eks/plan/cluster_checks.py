@@ -15,6 +15,7 @@ from megatron_eks.plan.image_checks import check_images
 from megatron_eks.plan.network_checks import check_access, check_network
 from megatron_eks.plan.platform import OPERATOR_NAMESPACE, SYSTEM_NAMESPACE
 from megatron_eks.plan.pool_checks import check_pools
+from megatron_eks.plan.price_checks import check_prices
 from megatron_eks.plan.storage_checks import check_lustre
 
 if TYPE_CHECKING:
@@ -49,16 +50,7 @@ def check_cluster(config: "ClusterConfig", today: "date") -> "Iterator[Finding]"
     yield from check_images(config)
     yield from _namespace(config)
     yield from _tags(config)
-    yield from _prices(config)
-
-
-def _prices(config: "ClusterConfig") -> "Iterator[Finding]":
-    used = {pool.instance_type for pool in config.gpu_pools} | {config.system_nodes.instance_type}
-    for name in config.prices.instance_hour:
-        if name not in used:
-            path: Path = ("prices", "instance_hour", name)
-            found = f"no pool has nodes of type {name!r}"
-            yield Finding(Code.NO_MEANING, path, found, choices(name, sorted(used)))
+    yield from check_prices(config)
 
 
 def _version(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":

@@ -9,6 +9,7 @@ from megatron_eks.catalog.pricing import Price
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from megatron_eks.plan.capacity import CapacityKind
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.job import JobPlan
     from megatron_eks.plan.pools import PoolPlan
@@ -98,11 +99,24 @@ def stack_costs(plan: "ClusterPlan") -> "Mapping[str, tuple[Price, ...]]":
     return {part: tuple(price for price in prices if price.count) for part, prices in parts.items()}
 
 
-def _nodes(pool: "PoolPlan", plan: "ClusterPlan") -> Price:
-    item, name = f"{pool.instance.name} ({pool.name})", pool.instance.name
+def node_price(instance_type: str, capacity: "CapacityKind", plan: "ClusterPlan") -> float | None:
+    """Price one node an hour; None where nobody knows what is paid for it."""
     # A reservation is billed like on-demand nodes; the other kinds have no list price.
-    listed = pool.capacity.kind in {"on_demand", "reservation"} or name in plan.prices.instances
-    return Price(item, pool.max_nodes, plan.prices.instance(name) if listed else None)
+    listed = capacity in {"on_demand", "reservation"} or instance_type in plan.prices.instances
+    return plan.prices.instance(instance_type) if listed else None
+
+
+def standing_cost(plan: "ClusterPlan") -> tuple[Price, ...]:
+    """Price what is billed by the hour and is no node: what a plan alone can tell of."""
+    everything = (price for prices in stack_costs(plan).values() for price in prices)
+    nodes = {price.item for price in _system(plan)}
+    return tuple(price for price in everything if price.item not in nodes)
+
+
+def _nodes(pool: "PoolPlan", plan: "ClusterPlan") -> Price:
+    name = pool.instance.name
+    each = node_price(name, pool.capacity.kind, plan)
+    return Price(f"{name} ({pool.name})", pool.max_nodes, each)
 
 
 def _notes(plan: "ClusterPlan", prices: "Iterable[Price]") -> "Iterator[str]":
@@ -132,11 +146,15 @@ def _notes(plan: "ClusterPlan", prices: "Iterable[Price]") -> "Iterator[str]":
 def _cluster(plan: "ClusterPlan") -> "Iterator[Price]":
     if "Cluster" not in plan.stacks:
         return
-    prices, system = plan.prices, plan.system_nodes
-    yield Price("EKS control plane", 1, prices.control_plane)
+    yield Price("EKS control plane", 1, plan.prices.control_plane)
+    yield from _system(plan)
+    yield Price("Bastion", int(plan.access.bastion), plan.prices.bastion)
+
+
+def _system(plan: "ClusterPlan") -> "Iterator[Price]":
+    system = plan.system_nodes
     item = f"{system.instance_type} (system)"
-    yield Price(item, system.count, prices.instance(system.instance_type))
-    yield Price("Bastion", int(plan.access.bastion), prices.bastion)
+    yield Price(item, system.count, plan.prices.instance(system.instance_type))
 
 
 def _lustre(plan: "ClusterPlan") -> "Iterator[Price]":

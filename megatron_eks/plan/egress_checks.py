@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.egress import REQUIRED_ENDPOINTS, certificates, proxy_port
 from megatron_eks.plan.network import makes_vpc
 
@@ -26,6 +26,8 @@ _NO_PROXY = re.compile(r"\.?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?(/[0-9]{1,2
 _LONGEST_BUNDLE = 10_000
 _LARGEST_PORT = 65535
 
+_OF_ITSELF = re.compile(r"//(localhost|127\.[0-9.]+|0\.0\.0\.0)(:|/|$)")
+
 
 def check_egress(config: "ClusterConfig") -> "Iterator[Finding]":
     """Yield what keeps nodes from their images, and proxies and certificates that are none."""
@@ -34,6 +36,10 @@ def check_egress(config: "ClusterConfig") -> "Iterator[Finding]":
         for key in ("http", "https"):
             yield from _proxy(("network", "proxy", key), getattr(config.network.proxy, key))
         for index, host in enumerate(config.network.proxy.no_proxy):
+            if host.endswith("/0"):
+                found = f"{host} is every address: nothing would go through the proxy"
+                place: Path = ("network", "proxy", "no_proxy", index)
+                yield Finding(Code.PROXY, place, found, "name the ranges that need none")
             if not _NO_PROXY.fullmatch(host):
                 found = f"{host!r} is no host, domain or range"
                 path: Path = ("network", "proxy", "no_proxy", index)
@@ -44,8 +50,14 @@ def check_egress(config: "ClusterConfig") -> "Iterator[Finding]":
 
 
 def _without_nat(config: "ClusterConfig") -> "Iterator[Finding]":
-    network = config.network
+    network, mirror = config.network, config.images.mirror
+    elsewhere = mirror and ".dkr.ecr." in mirror and f".dkr.ecr.{config.region}." not in mirror
     if network.nat_gateways != 0 or config.existing_cluster is not None:
+        if elsewhere:
+            found = f"{mirror} is not in {config.region}: every pull crosses regions, and is billed"
+            remedy = f"copy the images to ECR in {config.region}"
+            place: Path = ("images", "mirror")
+            yield Finding(Code.ANOTHER_REGION, place, found, remedy, Level.WARNING)
         return
     if makes_vpc(config):
         required: tuple[str, ...] = REQUIRED_ENDPOINTS
@@ -56,8 +68,7 @@ def _without_nat(config: "ClusterConfig") -> "Iterator[Finding]":
             found = f"no NAT gateway, and no endpoint for {', '.join(missing)}"
             remedy = "add them to network.interface_endpoints, or use a NAT gateway"
             yield Finding(Code.NO_WAY_OUT, ("network", "nat_gateways"), found, remedy)
-    mirror = config.images.mirror
-    if mirror and ".dkr.ecr." in mirror and f".dkr.ecr.{config.region}." not in mirror:
+    if elsewhere:
         found = f"no NAT gateway, and the endpoints of {config.region} do not lead to {mirror}"
         remedy = f"copy the images to ECR in {config.region}"
         yield Finding(Code.NO_WAY_OUT, ("images", "mirror"), found, remedy)
@@ -72,6 +83,9 @@ def _proxy(path: "Path", url: str) -> "Iterator[Finding]":
         usable = 0 < proxy_port(url) <= _LARGEST_PORT
     except ValueError:
         usable = False
+    if _OF_ITSELF.search(url):
+        found = f"{url} is the node or pod itself, and no proxy runs there"
+        yield Finding(Code.PROXY, path, found, "name a host that nodes reach")
     if not usable:
         yield Finding(Code.PROXY, path, f"{url} has no usable port", "use http://HOST:PORT")
 

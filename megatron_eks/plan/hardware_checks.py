@@ -13,22 +13,18 @@ if TYPE_CHECKING:
     from megatron_eks.config.errors import Path
 
 
-def check_capacity(pool: "GpuPool", nodes: int, restarts: int) -> "Iterator[Finding]":
+def check_capacity(pool: "GpuPool", restarts: int) -> "Iterator[Finding]":
     """Yield what ends a job before its time."""
     if pool.capacity.type == "spot" and not restarts:
         found = "EC2 takes nodes of spot back, and the job may not start again"
         remedy = "use 3 or more"
         path: Path = ("runtime", "gang_restarts")
         yield Finding(Code.SPOT_GANG, path, found, remedy, Level.WARNING)
-    if pool.capacity.type == "spot" and nodes > 1:
-        found = f"{nodes} nodes on spot: EC2 takes one with two minutes' notice, and all restart"
-        remedy = "use another kind of capacity, or save often: checkpoint.interval"
-        yield Finding(Code.SPOT_GANG, ("nodes",), found, remedy, Level.WARNING)
 
 
 def check_tensor_parallelism(instance: "InstanceType", tensor: int) -> "Iterator[Finding]":
     """Yield what costs a layout its speed, though it would run."""
-    if tensor > 1 and not instance.nvlink_gb_s:
+    if tensor > 1 and instance.gpus > 1 and not instance.nvlink_gb_s:
         found = f"the GPUs of a {instance.name} share PCIe, and every layer waits for tensor ranks"
         remedy = "prefer pipeline stages where the model fits; docs/parallelism.md"
         yield Finding(

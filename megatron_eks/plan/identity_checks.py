@@ -10,7 +10,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from megatron_eks.config.cluster import ClusterConfig
     from megatron_eks.config.errors import Path
@@ -36,7 +36,8 @@ def check_identities(config: "ClusterConfig") -> "Iterator[Finding]":
     yield from _key(config)
     yield from _boundary(config)
     if isinstance(config.images.source, GithubSource):
-        yield from _source(config.images.source, config.region)
+        accounts = {role.split(":")[4] for role in config.access.admin_role_arns}
+        yield from _source(config.images.source, config.region, accounts)
     for index, repository in enumerate(config.storage.lustre.data_repositories):
         path: Path = ("storage", "lustre", "data_repositories", index, "s3_uri")
         yield from check_bucket(path, repository.s3_uri)
@@ -109,7 +110,7 @@ def _boundary(config: "ClusterConfig") -> "Iterator[Finding]":
         yield Finding(Code.ANOTHER_ACCOUNT, path, found, remedy, Level.WARNING)
 
 
-def _source(source: GithubSource, region: str) -> "Iterator[Finding]":
+def _source(source: GithubSource, region: str, accounts: "Collection[str]") -> "Iterator[Finding]":
     path: Path = ("images", "source")
     if source.repository.endswith(".git"):
         found = f"{source.repository} is the end of an address"
@@ -123,6 +124,11 @@ def _source(source: GithubSource, region: str) -> "Iterator[Finding]":
     place = (*path, "connection_arn")
     yield from _partition(place, source.connection_arn, region)
     theirs = source.connection_arn.split(":")[3]
+    account = source.connection_arn.split(":")[4]
+    if account not in accounts:
+        found = f"a connection of account {account}, and the administrators are of another"
+        remedy = "use one of the account that you deploy to"
+        yield Finding(Code.ANOTHER_ACCOUNT, place, found, remedy, Level.WARNING)
     if theirs != region:
         found = f"a connection of {theirs}, and CodeBuild runs in {region}"
         remedy = f"make one in {region}"

@@ -47,6 +47,7 @@ _SERVICE_RANGES = ("172.20.0.0/16", "10.100.0.0/16", "192.168.0.0/16")
 
 # A public range of more addresses than this is nobody's office.
 _WIDEST_PREFIX = 8
+_OFFICE_PREFIX = 16
 # Amazon EKS endpoints and quotas, "Public endpoint access CIDR ranges per cluster".
 _MOST_RANGES = 40
 
@@ -94,6 +95,10 @@ def _public_cidr(path: "Path", cidr: str) -> "Iterator[Finding]":
         whom = "half the world" if network.prefixlen else "the whole internet"
         found, remedy = f"{cidr} lets {whom} try to log in", "list the ranges people connect from"
         yield Finding(Code.PUBLIC_ACCESS_TOO_WIDE, path, found, remedy)
+    elif network.prefixlen < _OFFICE_PREFIX and network.is_global:
+        found = f"{cidr} lets {network.num_addresses} addresses try to log in"
+        remedy = "list the ranges people connect from: an office or VPN has /24 to /32"
+        yield Finding(Code.PUBLIC_ACCESS_TOO_WIDE, path, found, remedy, Level.WARNING)
     elif any(network.subnet_of(known) for known in _DOCUMENTATION_NETWORKS):
         yield _documentation(path, cidr, "the address range people connect from")
     elif not network.is_global or network.is_multicast:

@@ -67,13 +67,14 @@ def check_pools(config: "ClusterConfig") -> "Iterator[Finding]":
             found = f"{release!r} is not an AMI release of Kubernetes {config.kubernetes_version}"
             remedy = f"use {config.kubernetes_version}.PATCH-YYYYMMDD, or null for the pinned one"
             yield Finding(Code.AMI_RELEASE, ("gpu_pools", index, "ami_release"), found, remedy)
-        elif release and not _is_date(release.rpartition("-")[2]):
+        elif release and not is_date(release.rpartition("-")[2]):
             found = f"{release!r} ends with no day of the calendar"
             remedy = f"use {config.kubernetes_version}.PATCH-YYYYMMDD, or null for the pinned one"
             yield Finding(Code.AMI_RELEASE, ("gpu_pools", index, "ami_release"), found, remedy)
 
 
-def _is_date(text: str) -> bool:
+def is_date(text: str) -> bool:
+    """Tell whether eight digits are a day of the calendar."""
     try:
         date(int(text[:4]), int(text[4:6]), int(text[6:]))
     except ValueError:

@@ -71,6 +71,13 @@ def reservations(templates: TemplateSet) -> Iterator[Finding]:
     """
     for template in launch_templates(templates):
         target = _reservation(template)
+        specification = mapping(template.data.get("CapacityReservationSpecification")) or {}
+        preference = text(specification.get("CapacityReservationPreference"))
+        if target and preference in {"none", "open"}:
+            found = f"preference {preference} beside a target: EC2 refuses the two together"
+            remedy = "remove it, or write capacity-reservations-only"
+            path = (*_TARGET[:-1], "CapacityReservationPreference")
+            yield template.resource.find(Code.CAPACITY_RESERVATION, path, found, remedy)
         reservation = text(target.get("CapacityReservationId"))
         if reservation is not None and not _RESERVATION.fullmatch(reservation):
             found = f"{shown(reservation)} is no capacity reservation"

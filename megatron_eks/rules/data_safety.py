@@ -78,7 +78,7 @@ def checkpoints(manifest: Manifest) -> Iterator[Finding]:
                 continue
             match = _SAVED.search(container.line)
             # What Megatron writes where nothing is mounted is found with its other options.
-            megatron = "pretrain_" in container.line
+            megatron = "pretrain_" in container.line or "train_megatron" in container.line
             other = _in_empty(match, container, pod) if megatron else _is_directory(match)
             known = other and match is not None and not is_placeholder(match["path"])
             if match and known and not _is_kept(match["path"], container, pod):

@@ -56,7 +56,9 @@ def cluster_group(templates: TemplateSet) -> Iterator[Finding]:
 
 def _groups(template: LaunchTemplate) -> list[Json]:
     found = items(template.data.get("SecurityGroupIds")) or []
-    for interface in (template.interfaces or [])[:1]:
+    interfaces = template.interfaces or []
+    primary = [each for each in interfaces if (each.card, each.device) == (0, 0)]
+    for interface in (primary or interfaces)[:1]:
         found = [*found, *(items(interface.body.get("Groups")) or [])]
     return found
 
@@ -71,10 +73,11 @@ def _admits_others(group: Resource, templates: TemplateSet) -> bool:
     inline = items(group.properties.get("SecurityGroupIngress"))
     if inline is None:
         return True
-    bodies = [mapping(each) or {} for each in inline] + [dict(each.properties) for each in separate]
-    for body in bodies:
+    bodies = [(mapping(each) or {}, group.file) for each in inline]
+    bodies += [(dict(each.properties), each.file) for each in separate]
+    for body, file in bodies:
         source = body.get("SourceSecurityGroupId")
-        target = templates.target(source, group.file)
+        target = templates.target(source, file)
         # Another group at hand is one of the templates' own, and no part of the control plane.
         if is_absent(source) or target is None or target.type != GROUP:
             return True

@@ -25,7 +25,9 @@ _EXPORTER = re.compile(r"(^|/)dcgm-exporter([:@]|$)")
 
 
 @dataclass(frozen=True)
-class _Plugin:
+class Plugin:
+    """A container that offers a device, and what it reads on the node."""
+
     manifest: Manifest
     pod: Pod
     container: Container
@@ -33,7 +35,8 @@ class _Plugin:
     paths: tuple[str, ...]
 
 
-def _plugins(manifest: Manifest) -> Iterator[_Plugin]:
+def plugins(manifest: Manifest) -> Iterator[Plugin]:
+    """Return the device plugins of a DaemonSet."""
     if manifest.kind != "DaemonSet":
         return
     for pod in manifest.pods:
@@ -44,7 +47,7 @@ def _plugins(manifest: Manifest) -> Iterator[_Plugin]:
             other = bool(command) and _PROGRAM not in str(command[0])
             for form, device, paths in _KNOWN:
                 if form.search(image) and not container.is_init and not other:
-                    yield _Plugin(manifest, pod, container, device, paths)
+                    yield Plugin(manifest, pod, container, device, paths)
 
 
 def host_paths(manifest: Manifest) -> Iterator[Finding]:
@@ -53,7 +56,7 @@ def host_paths(manifest: Manifest) -> Iterator[Finding]:
     Kubernetes, "Device Plugins": it registers by a socket in the kubelet's directory;
     aws-samples/aws-efa-eks: the EFA devices are in /dev/infiniband.
     """
-    for plugin in _plugins(manifest):
+    for plugin in plugins(manifest):
         volumes = items(plugin.pod.spec.get("volumes"))
         mounts = items(plugin.container.body.get("volumeMounts"))
         if volumes is None or mounts is None:
@@ -81,9 +84,9 @@ def one_for_a_device(together: ManifestSet) -> Iterator[Found]:
     unhealthy; "Taints and Tolerations": a node without the plugin offers no device, whatever its
     pods tolerate.
     """
-    plugins = [plugin for manifest in together.objects for plugin in _plugins(manifest)]
-    for number, plugin in enumerate(plugins):
-        for other in plugins[:number]:
+    every = [plugin for manifest in together.objects for plugin in plugins(manifest)]
+    for number, plugin in enumerate(every):
+        for other in every[:number]:
             # One of the same name takes its place.
             same = plugin.manifest.name == other.manifest.name
             meet = not same and _may_meet(plugin.pod, other.pod)
@@ -114,7 +117,7 @@ def exporters(together: ManifestSet) -> Iterator[Found]:
             for container in pod.containers:
                 if not _EXPORTER.search(text(container.body.get("image")) or ""):
                     continue
-                kept = _kept_off(_Plugin(manifest, pod, container, GPU, ()), together)
+                kept = _kept_off(Plugin(manifest, pod, container, GPU, ()), together)
                 if kept is not None:
                     who, key = kept
                     found = f"{who.title} tolerates {shown(key)} and this does not: no metrics"
@@ -133,7 +136,7 @@ def _may_meet(one: Pod, other: Pod) -> bool:
     return one.spec.get("affinity") == other.spec.get("affinity")
 
 
-def _kept_off(plugin: _Plugin, together: ManifestSet) -> tuple[Manifest, str] | None:
+def _kept_off(plugin: Plugin, together: ManifestSet) -> tuple[Manifest, str] | None:
     """Return an object whose pods ask for the device, and a taint that only they tolerate."""
     tolerated = items(plugin.pod.spec.get("tolerations"))
     if tolerated is None:

@@ -12,6 +12,10 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping,
 _NARROW = ("Filter", "ObjectSizeGreaterThan", "ObjectSizeLessThan", "Prefix", "TagFilters")
 _DAYS = ("ExpirationInDays", "ExpirationDate")
 _COUNTS = ("imageCountMoreThan", "sinceImagePulled", "sinceImagePushed", "sinceImageTransitioned")
+_ACTIONS = ("expire", "transition")
+_OF_RULES = ("action", "description", "rulePriority", "selection")
+_TAGS = ("tagPatternList", "tagPrefixList")
+_OF_SELECTIONS = ("countNumber", "countType", "countUnit", "storageClass", *_TAGS, "tagStatus")
 _STATES = ("any", "tagged", "untagged")
 
 
@@ -63,6 +67,8 @@ def images(templates: TemplateSet) -> Iterator[Finding]:
             continue
         for rule in rules:
             yield from _rule(repository, rule)
+            yield from _parts(repository, rule)
+        yield from _order(repository, rules)
         numbers = [rule.get("rulePriority") for rule in rules]
         if len({json.dumps(each) for each in numbers}) < len(numbers):
             yield _wrong(repository, "two rules of one rulePriority", "give each its own")
@@ -87,6 +93,59 @@ def _rule(repository: Resource, rule: dict[str, Any]) -> Iterator[Finding]:
         found = f"every image goes after {shown(days)} days, also one that a job still names"
         remedy = "select untagged images, or keep a number by imageCountMoreThan"
         yield _wrong(repository, found, remedy, Level.WARNING)
+
+
+def _parts(repository: Resource, rule: dict[str, Any]) -> Iterator[Finding]:
+    """Check what ECR's grammar says of the parts of a rule."""
+    chosen, action = rule.get("selection"), rule.get("action")
+    selection = chosen if isinstance(chosen, dict) else {}
+    state, unit = selection.get("tagStatus"), selection.get("countUnit")
+    for where, part, known in (
+        ("a rule", rule, _OF_RULES),
+        ("a selection", selection, _OF_SELECTIONS),
+    ):
+        for key in sorted(part.keys() - known):
+            yield _wrong(repository, f"{where} has no {shown(key)}", f"known: {', '.join(known)}")
+    for name, value in (
+        ("rulePriority", rule.get("rulePriority")),
+        ("countNumber", selection.get("countNumber")),
+    ):
+        whole = isinstance(value, int) and not isinstance(value, bool) and value > 0
+        if not whole and not (name == "rulePriority" and value is None):
+            found = f"{name} is {shown(value)}" if name in {**rule, **selection} else f"no {name}"
+            yield _wrong(repository, found, "write a whole number of 1 or more")
+    if selection.get("countType") == "imageCountMoreThan" and unit is not None:
+        yield _wrong(repository, "countUnit beside imageCountMoreThan", "remove countUnit")
+    lists = [key for key in _TAGS if selection.get(key)]
+    if state == "tagged" and len(lists) == len(_TAGS):
+        yield _wrong(repository, f"{' beside '.join(_TAGS)}", "keep one of the two")
+    elif state in {"any", "untagged"} and lists:
+        found = f"{lists[0]} with tagStatus {state}"
+        yield _wrong(repository, found, "select tagged images, or remove it")
+    kind = action.get("type") if isinstance(action, dict) else None
+    if kind not in _ACTIONS:
+        given = kind if isinstance(action, dict) else action
+        found = "a rule without an action" if given is None else f"the action is {shown(given)}"
+        yield _wrong(repository, found, 'write "action": {"type": "expire"}')
+
+
+def _order(repository: Resource, rules: list[dict[str, Any]]) -> Iterator[Finding]:
+    """Require that the rule for all images comes last: it takes what others are written for.
+
+    ECR User Guide, "Lifecycle policy properties", tagStatus: `any` has the highest rulePriority.
+    """
+    numbers: list[tuple[int, dict[str, Any]]] = []
+    for rule in rules:
+        number, selection = rule.get("rulePriority"), rule.get("selection")
+        if not isinstance(number, int) or not isinstance(selection, dict):
+            return
+        numbers.append((number, selection))
+    # Rules for archived images are in an order of their own.
+    numbers = [each for each in numbers if each[1].get("storageClass") in {None, "standard"}]
+    whole = [number for number, selection in numbers if selection.get("tagStatus") == "any"]
+    if whole and min(whole) < max(number for number, _ in numbers):
+        found = f"the rule for any image has rulePriority {min(whole)}, before another: ECR refuses"
+        yield _wrong(repository, f"{found} the policy", "give it the highest rulePriority")
 
 
 def _wrong(repository: Resource, found: str, remedy: str, level: Level = Level.ERROR) -> Finding:

@@ -96,6 +96,10 @@ def references(manifest: Manifest) -> Iterator[Finding]:
                 continue
             known: set[str] = set()
             for variable in container.variables:
+                # The image's own search paths are judged where they are lost.
+                if variable.name in {"LD_LIBRARY_PATH", "PATH"}:
+                    known.add(variable.name)
+                    continue
                 names = [each["name"] for each in _VARIABLE.finditer(variable.value or "")]
                 unknown = next((each for each in names if each not in known), None)
                 # Kubernetes gives the addresses of Services so.

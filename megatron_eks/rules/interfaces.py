@@ -150,17 +150,17 @@ def _against_catalogue(
     if not template.has_efa:
         yield from _without_efa(template, instance)
         return
+    if not instance.efa_interfaces:
+        first = next(each for each in interfaces if each.is_efa)
+        found = f"{instance.name} has no EFA: EC2 refuses the launch"
+        remedy = "use type interface, or a size that has EFA"
+        path = (*first.path, "InterfaceType")
+        yield template.resource.find(Code.EFA_INTERFACES, path, found, remedy)
+        return
     if actual == {0: frozenset({(0, "efa")})} and instance.network_cards == 1:
         return  # One card has nothing to gain from a second interface.
     if _is_former_layout(actual, instance):
-        yield template.resource.find(
-            Code.EFA_INTERFACES,
-            (DATA, INTERFACES),
-            "an older layout: its EFA interfaces work, but stand elsewhere than EC2 recommends now",
-            f"card 0: {_written(expected[0])}; every other card: device 0 efa-only",
-            Level.WARNING,
-        )
-        return
+        return  # It works as well, for an address more on some cards.
     former = _former_rest(actual, instance)
     if former is not None:
         expected = {card: former if card else _FORMER_FIRST for card in expected}

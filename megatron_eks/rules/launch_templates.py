@@ -107,6 +107,10 @@ def launch_templates(templates: TemplateSet) -> Iterator[LaunchTemplate]:
     for resource in templates.resources("AWS::EC2::LaunchTemplate"):
         data = mapping(resource.properties.get(DATA))
         if data is not None:
+            named = data.get("InstanceType")
+            if isinstance(named, dict) and not is_absent(named):
+                # What is launched where nobody says otherwise is what the template is for.
+                data = {**data, "InstanceType": templates.default(named, resource.file)}
             yield LaunchTemplate(resource, data, users.get(resource, []))
 
 

@@ -110,20 +110,25 @@ def settings(templates: TemplateSet) -> Iterator[Finding]:
     FSx API, CreateFileSystem and CreateFileSystemLustreConfiguration.
     """
     for system in file_systems(templates):
-        yield from _names(system)
-        yield from _throughput(system)
+        yield from without_size(system)
         yield from _capacity(system)
-        yield from _version(system)
-        yield from _metadata(system)
         subnets = items(system.resource.properties.get("SubnetIds"))
         if subnets is not None and len(subnets) != 1:
             found = f"{len(subnets)} subnets"
             yield system.wrong(("SubnetIds",), found, "name exactly one, in the zone of the nodes")
-        for key in _REPOSITORY_KEYS if system.deployment == "PERSISTENT_2" else ():
-            if not is_absent(system.settings.get(key)):
-                found = f"{key} is not supported by PERSISTENT_2"
-                remedy = "use an AWS::FSx::DataRepositoryAssociation"
-                yield system.wrong((_CONFIGURATION, key), found, remedy)
+
+
+def without_size(system: FileSystem) -> Iterator[Finding]:
+    """Return what FSx refuses of a file system whatever its size and place."""
+    yield from _names(system)
+    yield from _throughput(system)
+    yield from _version(system)
+    yield from _metadata(system)
+    for key in _REPOSITORY_KEYS if system.deployment == "PERSISTENT_2" else ():
+        if not is_absent(system.settings.get(key)):
+            found = f"{key} is not supported by PERSISTENT_2"
+            remedy = "use an AWS::FSx::DataRepositoryAssociation"
+            yield system.wrong((_CONFIGURATION, key), found, remedy)
 
 
 def data_repositories(templates: TemplateSet) -> Iterator[Finding]:

@@ -25,11 +25,14 @@ def names_out_of_reach(together: ManifestSet) -> Iterator[Found]:
         if not rules or policy.namespace == "kube-system":
             continue
         beside = [each for each in policies if may_share(policy, each)]
-        for_pods = all(_is_for_pods(mapping(rule) or {}) for rule in rules)
-        if for_pods and not any(
+        bodies = [mapping(rule) or {} for rule in rules]
+        for_pods = all(_is_for_pods(each) for each in bodies)
+        by_name = any(_is_for_pods(each) or _is_for_anywhere(each) for each in bodies)
+        if by_name and not any(
             _admits_dns(each) and _may_select_the_same(policy, each) for each in beside
         ):
-            found = "egress to pods only, and nothing admits DNS: no name is found"
+            found = "egress to pods only" if for_pods else "egress to a part"
+            found += ", and nothing admits DNS: no name is found"
             remedy = "admit port 53, UDP and TCP, to kube-system"
             finding = policy.find(
                 Code.RANKS_CUT_OFF, ("spec", "egress"), found, remedy, Level.WARNING
@@ -68,6 +71,14 @@ def _is_for_pods(rule: Mapping[str, Json]) -> bool:
     """Tell whether a rule admits pods of the policy's own namespace only."""
     peers = [mapping(each) or {} for each in items(rule.get("to")) or []]
     return bool(peers) and all({*each} == {"podSelector"} for each in peers)
+
+
+def _is_for_anywhere(rule: Mapping[str, Json]) -> bool:
+    """Tell whether a rule admits what is reached by name: any address, or pods elsewhere."""
+    peers = [mapping(each) or {} for each in items(rule.get("to")) or []]
+    blocks = [mapping(each.get("ipBlock")) or {} for each in peers]
+    wide = any(each.get("cidr") in {"0.0.0.0/0", "::/0"} for each in blocks)
+    return not peers or wide or any("namespaceSelector" in each for each in peers)
 
 
 def _admits_dns(policy: Manifest) -> bool:

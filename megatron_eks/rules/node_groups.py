@@ -19,6 +19,7 @@ from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
 
 _NODE_GROUP = "AWS::EKS::Nodegroup"
+_LAST_OF_AL2 = 32
 _SIZES = ("MinSize", "DesiredSize", "MaxSize")
 
 # Families whose processors are ARM (EC2 User Guide, "Accelerated computing instances").
@@ -150,7 +151,10 @@ def ami_types(templates: TemplateSet) -> Iterator[Finding]:
             found = f"{shown(ami)} is for another processor than {name}'s"
             yield group.find(Code.AMI_TYPE, ("AmiType",), found, "take an AMI type for that one")
         elif has_gpus(name):
-            yield from _driver(group, name, ami, absent=is_absent(value))
+            impossible = list(_no_such_ami(group, ami or "", templates))
+            yield from impossible or _driver(group, name, ami, absent=is_absent(value))
+        else:
+            yield from _no_such_ami(group, ami or "", templates)
 
 
 def _driver(group: Resource, name: str, ami: str | None, *, absent: bool) -> Iterator[Finding]:
@@ -164,6 +168,23 @@ def _driver(group: Resource, name: str, ami: str | None, *, absent: bool) -> Ite
     elif ami is not None and ami != "CUSTOM" and "NVIDIA" not in ami.upper():
         found = f"{shown(ami)} has no NVIDIA driver, and {name} has GPUs"
         yield group.find(Code.AMI_TYPE, ("AmiType",), found, remedy)
+
+
+def _no_such_ami(group: Resource, ami: str, templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse Amazon Linux 2 for a Kubernetes that it was never built for.
+
+    EKS User Guide, "Amazon EKS AMI deprecation FAQs": 1.32 is the last version with such AMIs.
+    """
+    cluster = templates.target(group.properties.get("ClusterName"), group.file)
+    version = templates.default(group.properties.get("Version"), group.file)
+    if is_absent(version) and cluster is not None:
+        version = templates.default(cluster.properties.get("Version"), cluster.file)
+    match = re.fullmatch(r"1\.([0-9]{2})", str(version))
+    if ami.startswith("AL2_") and match and int(match[1]) > _LAST_OF_AL2:
+        found = f"EKS has no {ami} for Kubernetes {match[0]}: the node group cannot be made"
+        remedy = ami.replace("AL2_x86_64_GPU", "AL2023_x86_64_NVIDIA").replace("AL2_", "AL2023_")
+        remedy = remedy if remedy.endswith("NVIDIA") else f"{remedy}_STANDARD"
+        yield group.find(Code.AMI_TYPE, ("AmiType",), found, f"use {remedy}")
 
 
 def _default_type(group: Resource, data: Mapping[str, Json], ami: str | None) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ _ROOT = "/dev/xvda"
 # about 20 GiB itself, unpacked.
 _SMALL_GIB = 50
 
+_SETTINGS = re.compile(r"^\s*\[settings[.\]]|^\s*settings\.", re.MULTILINE)
 _API_VERSION = "node.eks.aws/v1alpha1"
 _NODE_CONFIG = "NodeConfig"
 _CONFIG = re.compile(r"apiVersion[\"']?:\s*[\"']?(node\.eks\.aws/[A-Za-z0-9]+)")
@@ -36,6 +37,7 @@ def user_data(templates: TemplateSet) -> Iterator[Finding]:
             yield template.resource.find(Code.USER_DATA, place, found, "put Fn::Base64 around it")
         data = _user_data(template)
         amis = _amis(template)
+        yield from _of_another(template, data or "", amis)
         if not data or not amis or not all(each.startswith("AL2023") for each in amis):
             continue
         path = (DATA, "UserData")
@@ -52,6 +54,24 @@ def user_data(templates: TemplateSet) -> Iterator[Finding]:
             found = "user data that is not MIME multi-part: EKS refuses the node group"
             remedy = "put it into a part of a multipart/mixed message"
             yield template.resource.find(Code.USER_DATA, path, found, remedy)
+
+
+def _of_another(template: LaunchTemplate, data: str, amis: list[str]) -> Iterator[Finding]:
+    """Find settings of Bottlerocket on Amazon Linux, and the other way round.
+
+    EKS User Guide, "Customize managed nodes with launch templates": Bottlerocket takes TOML alone.
+    """
+    path = (DATA, "UserData")
+    toml = _SETTINGS.search(data) is not None
+    rockets = [each.startswith("BOTTLEROCKET") for each in amis]
+    if data and not toml and rockets and all(rockets):
+        found = "user data that is not TOML, which is all that Bottlerocket reads"
+        remedy = "write [settings.kubernetes] and the like, or nothing"
+        yield template.resource.find(Code.USER_DATA, path, found, remedy)
+    elif toml and amis and all(each.startswith(("AL2", "UBUNTU", "WINDOWS")) for each in amis):
+        found = f"settings of Bottlerocket, and the AMI is {amis[0]}"
+        remedy = "write a NodeConfig (node.eks.aws/v1alpha1), or nothing"
+        yield template.resource.find(Code.USER_DATA, path, found, remedy)
 
 
 def _is_base64(written: str) -> bool:

@@ -63,11 +63,24 @@ def _taken_by_pods(role: "Resource") -> bool:
 
 def statements(document: "Json") -> "list[dict[str, Json]] | None":
     """Return the statements of a policy, one or a list of them; None if one cannot be known."""
-    value = (mapping(document) or {}).get("Statement")
+    value = (mapping(parsed(document)) or {}).get("Statement")
     listed = [value] if isinstance(value, dict) else items(value)
     bodies = [mapping(each) for each in listed or []]
     found = [each for each in bodies if each]
     return found if found and len(found) == len(bodies) else None
+
+
+def parsed(document: "Json") -> "Json":
+    """Return a policy that is written as one text of JSON, as what it says."""
+    inner = document.get("Fn::Sub") if isinstance(document, dict) else document
+    first = inner[0] if isinstance(inner, list) and inner else inner
+    if not isinstance(first, str) or not first.lstrip().startswith("{"):
+        return document
+    try:
+        value: Json = json.loads(first)
+    except ValueError:
+        return document
+    return value
 
 
 def words(value: "Json") -> list[str]:

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.policies import parsed
 from megatron_eks.rules.shapes import ACTIONS, table
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (
@@ -64,7 +65,7 @@ def documents(templates: TemplateSet) -> Iterator[Finding]:
     """
     for resource in templates.everything():
         for path, name, value in _documents(dict(resource.properties), ()):
-            body = mapping(value)
+            body = mapping(parsed(value))
             if body is not None and not is_absent(value):
                 yield from _document(resource, path, name, body)
 

@@ -7,13 +7,14 @@ from fnmatch import fnmatchcase
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.rules.policies import HOLDERS, ROLE, statements, words
+from megatron_eks.rules.policies import HOLDERS, ROLE, granted, statements, words
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, text, written
 
 # Sets of which a part is of no use: ECR User Guide, "Amazon ECR private repository policies",
 # pushing and pulling an image; VPC User Guide, "IAM role for publishing flow logs".
 _PUSH = ("CompleteLayerUpload", "InitiateLayerUpload", "PutImage", "UploadLayerPart")
+_IMAGE = "ecr:PutImage"
 _PULL = ("BatchGetImage", "GetDownloadUrlForLayer")
 _WHOLE = (
     ("to push an image", tuple(f"ecr:{each}" for each in _PUSH)),
@@ -31,6 +32,8 @@ _USERS = (
 _INSIDE = ("ec2:CreateNetworkInterface", "ec2:CreateNetworkInterfacePermission")
 _PART = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)(\.Arn)?\}")
 _OBJECTS = ("s3:GetObject", "s3:PutObject")
+# What S3 asks KMS for in the name of who reads, and who writes.
+_USES = (("s3:GetObject", "kms:Decrypt"), ("s3:PutObject", "kms:GenerateDataKey"))
 
 
 def parts(templates: TemplateSet) -> Iterator[Finding]:
@@ -41,7 +44,7 @@ def parts(templates: TemplateSet) -> Iterator[Finding]:
     for holder in templates.resources(*HOLDERS):
         actions = _actions(holder, templates)
         for what, wanted in _WHOLE if actions is not None else ():
-            given = [each for each in wanted if _has(actions or set(), each)]
+            given = [each for each in wanted if has_action(actions or set(), each)]
             missing = [each for each in wanted if each not in given]
             # One that reads alone needs no more than its own two.
             if given and missing:
@@ -54,7 +57,7 @@ def parts(templates: TemplateSet) -> Iterator[Finding]:
             actions = _actions(role, templates) if role is not None else None
             inside = not is_absent(user.properties.get("VpcConfig"))
             wanted_here = (*wanted, *_INSIDE) if inside else wanted
-            missing = [each for each in wanted_here if not _has(actions or set(), each)]
+            missing = [each for each in wanted_here if not has_action(actions or set(), each)]
             if role is not None and actions is not None and missing:
                 found = f"{user.id} takes this role, which may not {', '.join(missing)}"
                 yield role.find(Code.POLICY, (), found, f"allow {', '.join(missing)}")
@@ -94,7 +97,22 @@ def _documents(holder: Resource) -> list[Json]:
     return listed if is_absent(own) else [own, *listed]
 
 
-def _has(actions: set[str], action: str) -> bool:
+def may_push(role: Resource, templates: TemplateSet) -> bool:
+    """Tell whether a role, or a policy attached to it, allows an image to be pushed."""
+    for holder in templates.resources(*HOLDERS):
+        attached = role in templates.targets(
+            [*(items(holder.properties.get("Roles")) or []), holder.properties.get("RoleName")],
+            holder.file,
+        )
+        if holder is role or attached:
+            for _, body in granted(holder):
+                if has_action({each.lower() for each in words(body.get("Action"))}, _IMAGE):
+                    return True
+    return False
+
+
+def has_action(actions: set[str], action: str) -> bool:
+    """Tell whether one of the actions, which may be patterns, is this one."""
     return any(fnmatchcase(action.lower(), each) for each in actions)
 
 
@@ -110,16 +128,25 @@ def bucket_keys(templates: TemplateSet) -> Iterator[Finding]:
     }
     for role in templates.resources(ROLE) if keys else ():
         actions = _actions(role, templates)
-        if actions is None or any(each.startswith(("*", "kms:")) for each in actions):
+        if actions is None:
             continue
-        reached = _buckets(role, templates)
-        bucket = next((each for each in reached if each in keys), None)
-        open_to_roles = bucket is not None and _names_others(keys[bucket])
-        if bucket is not None and not open_to_roles:
+        reached = {each: None for each in _buckets(role, templates) if each in keys}
+        for bucket in reached:
             key = keys[bucket]
-            found = f"reaches objects of {bucket.id} and may not use {key.id}, which encrypts them"
-            remedy = f"allow kms:Decrypt and kms:GenerateDataKey on {key.id}"
+            needed = [
+                use
+                for act, use in _USES
+                if has_action(actions, act) and not has_action(actions, use)
+            ]
+            if not needed or _names_others(key):
+                continue
+            none = not any(each.startswith("kms:") for each in actions)
+            said = f"use {key.id}" if none else f"{' or '.join(needed)} on {key.id}"
+            found = f"reaches objects of {bucket.id} and may not {said}, which encrypts them"
+            wanted = ["kms:Decrypt", "kms:GenerateDataKey"] if none else needed
+            remedy = f"allow {' and '.join(wanted)} on {key.id}"
             yield role.find(Code.KEY_POLICY, (), found, remedy)
+            break
 
 
 def _key_of(bucket: Resource, templates: TemplateSet) -> Resource | None:
@@ -138,7 +165,9 @@ def _buckets(role: Resource, templates: TemplateSet) -> list[Resource]:
     for document in _documents(role):
         for body in statements(document) or []:
             actions = {each.lower() for each in words(body.get("Action"))}
-            if body.get("Effect") != "Allow" or not any(_has(actions, each) for each in _OBJECTS):
+            if body.get("Effect") != "Allow" or not any(
+                has_action(actions, each) for each in _OBJECTS
+            ):
                 continue
             value = body.get("Resource")
             for each in value if isinstance(value, list) else [value]:

@@ -19,6 +19,7 @@ _CLOSE = 0.8
 # The families of EC2 with NVIDIA's GPUs, older ones that the catalogue lacks included.
 _WITH_GPUS = re.compile(r"[gp][0-9]")
 # Without these on a node, nobody can use its GPUs, its EFA devices or its file system.
+_EFA_PLUGIN = re.compile(r"(^|/)aws-efa-k8s-device-plugin[:@]")
 _AGENT = re.compile(r"(^|/)(k8s-device-plugin|aws-efa-k8s-device-plugin|aws-fsx-csi-driver)[:@]")
 
 
@@ -96,6 +97,7 @@ def node_room(together: ManifestSet) -> Iterator[Found]:
     for manifest in together.objects:
         for pod in manifest.pods:
             types = instance_types(pod) or _types_beside(pod, together)
+            types = types or _types_with_efa(pod, together)
             lacks = [_missing(pod, each) for each in types]
             if types and all(lacks):
                 found = f"{lacks[0]}: the pod stays Pending"
@@ -121,6 +123,17 @@ def _types_beside(pod: Pod, together: ManifestSet) -> list[InstanceType]:
         return []
     # Ordinary nodes, which the catalogue does not list, have no GPU to offer.
     return [each for pool in fitting for each in pool.instances]
+
+
+def _types_with_efa(pod: Pod, together: ManifestSet) -> list[InstanceType]:
+    """Return the types that the EFA device plugin beside a pod is for; none without a list."""
+    if not pod.names(EFA):
+        return []
+    for manifest in together.of("DaemonSet"):
+        for each in manifest.pods:
+            if any(_EFA_PLUGIN.search(str(one.body.get("image"))) for one in each.containers):
+                return instance_types(each)
+    return []
 
 
 def _missing(pod: Pod, instance: InstanceType) -> str | None:

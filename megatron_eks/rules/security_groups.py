@@ -28,6 +28,7 @@ ALL = "-1"
 TCP = "tcp"
 
 _NUMBERS = {"6": TCP, "17": "udp", "1": "icmp", "58": "icmpv6"}
+_EFA = re.compile(r"\bEFA\b|\befa|Efa|elastic fabric", re.ASCII)
 _PROTOCOL = re.compile(r"-1|tcp|udp|icmp|icmpv6|[0-9]{1,3}")
 _PEERS: dict[Direction, str] = {
     "Ingress": "SourceSecurityGroupId",
@@ -79,7 +80,9 @@ def rules_of(group: Resource, direction: Direction, templates: TemplateSet) -> l
     separate = list(templates.resources(f"{GROUP}{direction}"))
     owners = [resource.properties.get("GroupId") for resource in separate]
     if any(
-        templates.may_be_any(owner, rule.file) for owner, rule in zip(owners, separate, strict=True)
+        templates.may_be_any(owner, rule.file)
+        and not (rule.file == group.file and _is_given(owner, rule.file, templates))
+        for owner, rule in zip(owners, separate, strict=True)
     ):
         return None
     found += [
@@ -100,10 +103,7 @@ def _rule(
     file: str,
 ) -> Rule:
     peer = body.get(_PEERS[direction])
-    # A stack takes neither a parameter nor an import from itself.
-    name = text(peer.get("Ref")) if isinstance(peer, dict) else None
-    foreign = isinstance(peer, dict) and "Fn::ImportValue" in peer
-    foreign = foreign or name in (templates.part(resource.file, "Parameters") or {})
+    foreign = _is_given(peer, resource.file, templates)
     unknown = templates.may_be_any(peer, resource.file)
     target = templates.target(peer, resource.file)
     others = [body.get(key) for key in ("CidrIp", "CidrIpv6")]
@@ -119,6 +119,13 @@ def _rule(
         unknown,
         unknown and foreign and resource.file == file,
     )
+
+
+def _is_given(value: Json, file: str, templates: TemplateSet) -> bool:
+    """Tell a parameter or an import: a stack takes neither from itself."""
+    name = text(value.get("Ref")) if isinstance(value, dict) else None
+    foreign = isinstance(value, dict) and "Fn::ImportValue" in value
+    return foreign or name in (templates.part(file, "Parameters") or {})
 
 
 def protocol_of(value: Json) -> str | None:
@@ -184,6 +191,47 @@ def efa_self_rules(templates: TemplateSet) -> Iterator[Finding]:
             yield from _self_rules(
                 templates.targets(groups, system.file), system, templates, judged
             )
+
+
+def efa_by_name(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of a group that says it is for EFA what EFA needs, whoever carries it.
+
+    EC2 User Guide, "Get started with EFA", step 1: EFA's packets are of no protocol that a rule
+    could name, so those of TCP admit none.
+    """
+    carried = _carried(templates)
+    for group in templates.resources(GROUP):
+        rules = [rules_of(group, direction, templates) or [] for direction in _PEERS]
+        own = [rule for listed in rules for rule in listed if rule.group is group]
+        said = [text(group.properties.get(key)) for key in ("GroupDescription", "GroupName")]
+        ways = _open_ways(group, templates)
+        named = any(_EFA.search(each or "") for each in (group.id, *said))
+        if not named or not own or ways is None or group in carried:
+            continue
+        for rule in own:
+            if rule.protocol not in {ALL, None}:
+                found = f"protocol {shown(rule.protocol)} from or to the group itself admits no EFA"
+                path = (*rule.path, "IpProtocol")
+                remedy = 'write "-1", and no ports'
+                yield rule.resource.find(Code.EFA_SELF_RULES, path, found, remedy)
+        if len(ways) < len(_PEERS) and not any(rule.protocol not in {ALL, None} for rule in own):
+            missing = next(way for way in _PEERS if way not in ways)
+            found = f'no {missing.lower()} rule with protocol "-1" and the group itself'
+            remedy = "add rules from and to itself; in CDK as CfnSecurityGroupIngress and -Egress"
+            yield group.find(Code.EFA_SELF_RULES, (), found, remedy)
+
+
+def _carried(templates: TemplateSet) -> set[Resource | None]:
+    """Return the groups of EFA interfaces, which are judged by who carries them."""
+    return {
+        target
+        for template in launch_templates(templates)
+        for interface in template.interfaces or []
+        if interface.is_efa
+        for target in templates.targets(
+            items(interface.body.get("Groups")) or [], template.resource.file
+        )
+    }
 
 
 def _name(target: Resource | None, value: Json) -> str:

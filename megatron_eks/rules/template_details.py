@@ -9,6 +9,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.networks import networks_of
+from megatron_eks.rules.role_needs import may_push
 from megatron_eks.rules.secret_words import holds_secret
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (
@@ -38,6 +39,7 @@ _SERVICES = (
 )
 _SERVICE_NAME = re.compile(r"com\.amazonaws\.[a-z0-9-]+\.(?P<service>[a-z0-9.-]+)")
 _DOCKER = re.compile(r"\b(docker|buildx|dockerd|podman|kaniko)\s+(build|push|run|buildx|login)\b")
+_WITHOUT_DOCKER = re.compile(r"\b(buildah|buildpacks|crane|jib|kaniko|ko|oras|pack|skopeo)\b")
 _WINDOW = re.compile(r"[1-7]:([01][0-9]|2[0-3]):[0-5][0-9]")
 _ADDON_VERSION = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+(-[a-z0-9.-]+)*-eksbuild\.[0-9]+")
 _ADDONS = frozenset(
@@ -141,8 +143,11 @@ def builds(templates: TemplateSet) -> Iterator[Finding]:
         script = text((mapping(project.properties.get("Source")) or {}).get("BuildSpec")) or ""
         privileged = environment.get("PrivilegedMode")
         off = is_absent(privileged) or truth(privileged) is False
-        if off and _DOCKER.search(script):
+        calls = _DOCKER.search(script) is not None
+        if off and (calls or _pushes(project, environment, script, templates)):
             found = "the build calls docker, whose daemon does not start without privileges"
+            if not calls:
+                found = "the build pushes an image, and docker's daemon needs privileges to make it"
             path = ("Environment", "PrivilegedMode")
             yield project.find(Code.BUILD_COMPUTE, path, found, "set it to true")
         yield from _build_source(project, environment)
@@ -157,6 +162,17 @@ def builds(templates: TemplateSet) -> Iterator[Finding]:
         written = text(secret.properties.get("SecretString"))
         if written and not is_placeholder(written):
             yield _secret(secret, ("SecretString",), "a secret in plain words")
+
+
+def _pushes(
+    project: Resource, environment: "dict[str, Json]", script: str, templates: TemplateSet
+) -> bool:
+    """Tell a build in an image of CodeBuild's, which holds Docker alone, that pushes an image."""
+    role = templates.target(project.properties.get("ServiceRole"), project.file)
+    image = text(environment.get("Image")) or ""
+    without = _WITHOUT_DOCKER.search(script) is not None
+    own = image.startswith("aws/codebuild/") and bool(script)
+    return role is not None and own and not without and may_push(role, templates)
 
 
 def _build_source(project: Resource, environment: "dict[str, Json]") -> Iterator[Finding]:

@@ -90,8 +90,15 @@ class TemplateSet:
         return None if names is None or not names.whole or loops else part
 
     def default(self, value: Json, file: str) -> Json:
-        """Return a value, or the default of the parameter that it refers to."""
+        """Return a value, or the default of the parameter, or mapping, that it refers to."""
         name = text(value.get("Ref")) if isinstance(value, dict) else None
+        keys = value.get("Fn::FindInMap") if isinstance(value, dict) else None
+        if isinstance(keys, list):
+            level: Json = self.part(file, "Mappings")
+            for each in keys[:3]:
+                key = text(self.default(each, file))
+                level = level.get(key) if isinstance(level, dict) and key else None
+            return value if level is None else level
         parameter = mapping((self.part(file, "Parameters") or {}).get(name or ""))
         return parameter["Default"] if parameter and "Default" in parameter else value
 

@@ -6,8 +6,8 @@ from megatron_eks.config.allowances import apply
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Document, Json, read_documents, read_json
 from megatron_eks.rules.allowances import in_metadata
-from megatron_eks.rules.registry import TEMPLATE_RULES
 from megatron_eks.rules.shapes import specific
+from megatron_eks.rules.template_registry import TEMPLATE_RULES
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import mapping, text
 

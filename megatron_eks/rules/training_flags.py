@@ -11,7 +11,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.values import is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 
-PROGRAM = re.compile(r"(^|/)pretrain_(gpt|mamba|t5|bert|vlm)\.py$")
+PROGRAM = re.compile(r"(^|/)(pretrain_(gpt|mamba|t5|bert|vlm)|train_megatron)\.py$")
 _SEPARATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "2>&1"})
 _TENSOR = "--tensor-model-parallel-size"
 _WRITTEN = frozenset({"--save", "--checkpoint-dir", "--checkpoint_dir", "--tensorboard-dir"})
@@ -25,14 +25,14 @@ def megatron_options(manifest: Manifest) -> Iterator[Finding]:
     program, and a program of one's own may add options, so what is not nearly one is not judged.
     """
     for container in _containers(manifest):
-        for path, flag, value in _flags(container):
-            usual = flag.replace("_", "-").lower()
-            close = get_close_matches(usual, OPTIONS, 1, _CLOSE)
-            if flag not in OPTIONS and close and not _abbreviates(flag):
-                found = f"Megatron-LM {VERSION} has no option {shown(flag)}"
-                # Another version may have what is only like one of these.
-                level = Level.ERROR if usual in OPTIONS else Level.WARNING
-                yield Finding(Code.TRAINING_FLAG, path, found, f"did you mean {close[0]}?", level)
+        for path, flag, value in megatron_flags(container):
+            if flag not in OPTIONS and not _abbreviates(flag):
+                usual = flag.replace("_", "-").lower()
+                for close in get_close_matches(usual, OPTIONS, 1, _CLOSE):
+                    found = f"Megatron-LM {VERSION} has no option {shown(flag)}"
+                    # Another version may have what is only like one of these.
+                    level = Level.ERROR if usual in OPTIONS else Level.WARNING
+                    yield Finding(Code.TRAINING_FLAG, path, found, f"did you mean {close}?", level)
             gpus, size = container.amount(GPU), number(value)
             if flag == _TENSOR and gpus and size is not None and size > gpus:
                 found = f"tensor parallelism over {size} GPUs, and the container has {gpus}"
@@ -55,7 +55,7 @@ def outputs(manifest: Manifest) -> Iterator[Finding]:
         paths = [text((mapping(each) or {}).get("mountPath")) for each in mounts or []]
         if mounts is None or None in paths:
             continue
-        for path, flag, value in _flags(container):
+        for path, flag, value in megatron_flags(container):
             unknown = not value.startswith("/") or is_placeholder(value)
             if flag not in _WRITTEN or unknown:
                 continue
@@ -76,7 +76,7 @@ def _containers(manifest: Manifest) -> Iterator[Container]:
         yield from (each for each in pod.containers if not each.is_init)
 
 
-def _flags(container: Container) -> Iterator[tuple[Path, str, str]]:
+def megatron_flags(container: Container) -> Iterator[tuple[Path, str, str]]:
     """Return the options after the name of Megatron's program, with their first value."""
     words = megatron_words(container)
     following = [*(word for _, word in words[1:]), ""]
@@ -88,16 +88,18 @@ def _flags(container: Container) -> Iterator[tuple[Path, str, str]]:
 
 def megatron_words(container: Container) -> list[tuple[Path, str]]:
     """Return the words from the name of Megatron's program to the end of its command."""
-    seen, found = False, []
+    seen = False
+    found: list[tuple[Path, str]] = []
     for path, written in container.words:
-        for word in _parts(written):
+        for word in split_words(written):
             seen = (seen or PROGRAM.search(word) is not None) and word not in _SEPARATORS
             if seen:
-                found.append((path, word))
+                # A program that starts Megatron's has options of its own before the two dashes.
+                found = found[:1] if word == "--" else [*found, (path, word)]
     return found
 
 
-def _parts(word: str) -> list[str]:
+def split_words(word: str) -> list[str]:
     """Split a shell's script into words; a single word stays one."""
     if not any(char.isspace() for char in word):
         return [word]

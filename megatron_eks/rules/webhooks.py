@@ -8,7 +8,7 @@ from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Manifest
 
-_KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _EVERY_POD = frozenset({"*", "*/*", "pods"})
 _HTTPS = 443
 _LONGEST = 30
@@ -19,7 +19,7 @@ def services(together: ManifestSet) -> Iterator[Found]:
 
     Kubernetes, "Dynamic Admission Control": with failurePolicy Fail no object is taken any more.
     """
-    for manifest in together.of(*_KINDS):
+    for manifest in together.of(*KINDS):
         for index, value in enumerate(items(manifest.body.get("webhooks")) or []):
             hook = mapping(value) or {}
             client = mapping(hook.get("clientConfig")) or {}
@@ -57,7 +57,7 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
         hook, path = mapping(value) or {}, ("webhooks", index)
         # An older version has other defaults.
         version = text(manifest.body.get("apiVersion")) or ""
-        if manifest.kind not in _KINDS or not hook or not version.endswith("/v1"):
+        if manifest.kind not in KINDS or not hook or not version.endswith("/v1"):
             continue
         seconds = number(hook.get("timeoutSeconds"))
         if seconds is not None and not 1 <= seconds <= _LONGEST:

@@ -115,16 +115,16 @@ def _policies(job: Manifest, way: str, together: ManifestSet, *, surely: bool) -
         if not (way in types if types else by_default):
             continue
         selector = mapping(policy.spec.get("podSelector"))
-        chosen = [selector is None or _chosen(selector, job, pod) for pod in job.pods]
+        fits = [selector is None or chosen(selector, job, pod) for pod in job.pods]
         here = policy.namespace == job.namespace
         # Without a namespace, or with a selector that nobody can read, it may be meant.
-        perhaps = (here and any(chosen)) or policy.namespace is None
-        if (here and all(chosen) and selector is not None) if surely else perhaps:
+        perhaps = (here and any(fits)) or policy.namespace is None
+        if (here and all(fits) and selector is not None) if surely else perhaps:
             found.append(policy)
     return found
 
 
-def _chosen(selector: Mapping[str, Json], manifest: Manifest, pod: Pod) -> bool:
+def chosen(selector: Mapping[str, Json], manifest: Manifest, pod: Pod) -> bool:
     """Tell whether a selector takes a pod."""
     labels = _labels(manifest, pod)
     for each in items(selector.get("matchExpressions")) or []:
@@ -154,7 +154,7 @@ def _admits(policy: Manifest, way: str, peers: str, job: Manifest) -> bool:
             selector = mapping(peer.get("podSelector"))
             if "podSelector" not in peer or selector is None:
                 return True
-            if any(_chosen(selector, job, pod) for pod in job.pods):
+            if any(chosen(selector, job, pod) for pod in job.pods):
                 return True
     return False
 

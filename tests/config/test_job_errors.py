@@ -64,6 +64,20 @@ def test_the_source_guides_layout_fits_80_gb():
     assert findings(text, CLUSTER.replace("p4d.24xlarge", "p4de.24xlarge")) == []
 
 
+def test_a_run_of_hours_that_saves_once_is_warned_of():
+    """Until its end a failure loses all."""
+    once = "interval: 500\n  keep"
+    text = GOOD.replace("train_iters: 10000", "train_iters: 1000")
+    assert findings(text.replace(once, "interval: 1000\n  keep")) == [
+        (
+            "warning MEKS-0375 j.yaml:38 checkpoint.interval: the only checkpoint comes at the "
+            "end, after about 14 hours - use about 147: a failure, or the end of the nodes, loses "
+            "all until then"
+        )
+    ]
+    assert findings(text) == []
+
+
 def test_a_long_name_is_refused():
     """Names of the operator's Services are derived from the job's."""
     text = GOOD.replace("name: megatron-cpt-techpulse", f"name: {'a' * 51}")

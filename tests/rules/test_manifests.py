@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.load import Document
-from megatron_eks.rules import relations, scheduling
+from megatron_eks.config.load import Document, Json
+from megatron_eks.rules import relations, same_things, scheduling
 from megatron_eks.rules.manifest_set import ManifestSet
 from megatron_eks.rules.manifests import (
     check_manifests,
@@ -24,9 +24,13 @@ CASES = [
 ]
 _JOB_TABLES = ("pytorch_jobs", "fields", "job_values")
 JOB_CASES = [case for table in _JOB_TABLES for case in cases.read(f"tables/{table}.yaml")]
-_SET_TABLES = ("sets", "object_values", "held_out_rights", "held_out_objects")
+_VALUE_TABLES = ("sets", "object_values", "held_out_rights")
+_RELATION_TABLES = ("held_out_objects", "objects_nobody_reads", "relations_of_objects")
+_SET_TABLES = (*_VALUE_TABLES, *_RELATION_TABLES)
 SETS = [case for table in _SET_TABLES for case in cases.read(f"tables/{table}.yaml")]
 
+# Two objects of one name need files, which the tables do not have.
+_OF_FILES = (relations.twice, same_things.over_files)
 _MASTER = "PyTorchJob/train.spec.pytorchReplicaSpecs.Master.template.spec"
 _WORKER = "PyTorchJob/train.spec.pytorchReplicaSpecs.Worker.template.spec"
 
@@ -70,12 +74,13 @@ def test_every_rule_has_a_mistake_and_a_source():
     of_nodes = {rule for rule in SET_RULES if rule.__module__ == scheduling.__name__}
     for together in [rule for rule in SET_RULES if rule not in of_nodes]:
         assert "\n" in (together.__doc__ or ""), together.__name__
-        known = together is relations.twice or any(list(together(each)) for each in sets)
+        known = together in _OF_FILES or any(list(together(each)) for each in sets)
         assert known, together.__name__
     codes |= {line.split()[1] for case in SETS for line in case["expect"]}
     ranges = (range(1, 21), range(40, 44), range(50, 65), range(70, 76), range(85, 100))
     numbers = (*(number for each in ranges for number in each), 66, 67, 80)
-    assert codes == {f"MEKS-06{number:02}" for number in numbers}
+    own = {f"MEKS-06{number:02}" for number in numbers}
+    assert codes == own | {"MEKS-0683", "MEKS-0711", "MEKS-0712", "MEKS-0713"}
 
 
 @pytest.mark.parametrize("case", SETS, ids=[case["name"] for case in SETS])
@@ -101,6 +106,23 @@ def test_an_object_twice_in_a_file():
     text = "apiVersion: v1\nkind: Pod\n"
     (finding,) = findings_in_manifests([one, same, overlay], lambda _: text)
     assert (finding.code, finding.file) == (Code.DUPLICATE_OBJECT, "a")
+
+
+def test_an_object_in_two_files_of_a_folder():
+    """The last one applied stands, unless the folder is Kustomize's or the two are equal."""
+    one, same, other = (cases.good_job() for _ in range(3))
+    other["spec"]["runPolicy"] = {"cleanPodPolicy": "All"}
+    kustomize: Json = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    text = "apiVersion: v1\nkind: Pod\n"
+    for second, folder, extra, codes in (
+        (other, "jobs", [], [Code.DUPLICATE_OBJECT]),
+        (same, "jobs", [], []),
+        (other, "others", [], []),
+        (other, "jobs", [Document("jobs/kustomization.yaml", kustomize)], []),
+    ):
+        documents = [Document("jobs/a.yaml", one), Document(f"{folder}/b.yaml", second), *extra]
+        found = findings_in_manifests(documents, lambda _: text)
+        assert [each.code for each in found if each.code is Code.DUPLICATE_OBJECT] == codes
 
 
 def test_elements_of_a_list_are_objects():

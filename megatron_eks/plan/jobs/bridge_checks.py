@@ -46,7 +46,28 @@ PLANNED: dict[str, str] = {
 }
 """What layout, memory, time and restarts are planned with, and the key of the job file for it.
 
-Other values that the job file sets may be overridden. Names: `assets/programs/bridge_config.py`.
+Names: `assets/programs/bridge_config.py`.
+"""
+
+_ALSO_SAID: dict[str, str] = {
+    "optimizer.lr": "training.learning_rate",
+    "optimizer.min_lr": "training.min_learning_rate",
+    "scheduler.lr_decay_style": "training.lr_schedule",
+    "scheduler.lr_warmup_iters": "training.warmup_iters",
+    "scheduler.lr_decay_iters": "training.decay_iters",
+    "optimizer.weight_decay": "training.weight_decay",
+    "optimizer.adam_beta1": "training.adam_beta1",
+    "optimizer.adam_beta2": "training.adam_beta2",
+    "optimizer.clip_grad": "training.clip_grad",
+    "rng.seed": "training.seed",
+    "validation.eval_interval": "training.eval_interval",
+    "validation.eval_iters": "training.eval_iters",
+    "logger.log_interval": "training.log_interval",
+    "dataset.num_workers": "data.num_workers",
+    "dataset.path_to_cache": "data.cache_dir",
+    "tokenizer.tokenizer_model": "data.tokenizer",
+}
+"""What may be overridden where the job file leaves it open, and contradicts it where it does not.
 """
 
 # `model.cross_entropy_fusion_impl: te` is what Megatron-LM's validate_args calls unstable.
@@ -80,7 +101,19 @@ def check_recipe(job: "MegatronBridgeJob") -> "Iterator[Finding]":
             found = "Megatron refuses it as unstable"
             yield Finding(Code.OVERRIDE, path, found, "use native")
         else:
-            yield from check_override(job.image, name, value)
+            wrong = list(check_override(job.image, name, value))
+            yield from wrong
+            key = _ALSO_SAID.get(name)
+            if key and not wrong and _said(job, key, value):
+                found = f"{value} would win over {key}, which says something else"
+                yield Finding(Code.OVERRIDE, path, found, f"remove it, and set {key}")
+
+
+def _said(job: "MegatronBridgeJob", key: str, value: object) -> bool:
+    """Tell whether the job file itself says another value of a key."""
+    block, _, name = key.partition(".")
+    part = getattr(job, block)
+    return name in part.model_fields_set and getattr(part, name) != value
 
 
 def _plain(name: str) -> str:

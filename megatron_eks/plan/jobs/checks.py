@@ -31,6 +31,12 @@ _TRUE = frozenset(("1", "ON", "TRUE", "YES"))
 # Owners on Hugging Face who let people in one by one.
 _GATED = ("meta-llama/", "google/gemma-")
 
+# Megatron and torch wait 10 minutes by default. Indexing a large corpus takes an hour at most, and
+# people write seconds, as torch does, where minutes are asked for.
+_LONG_TIMEOUT_MINUTES = 120
+# A program that ends at once does so every time.
+_MANY_RESTARTS = 50
+
 # What takes other arguments than torchrun, with which the plan calls it.
 _OTHER_LAUNCHERS = frozenset(
     ("accelerate", "bash", "deepspeed", "mpirun", "python", "python3", "sh", "srun")
@@ -69,6 +75,10 @@ def check_runtime(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
             found = f"no node reaches {registry}: the cluster has neither NAT nor proxy"
             remedy = f"copy the image to an ECR repository in {cluster.region}"
             yield Finding(Code.NO_WAY_OUT, ("image",), found, remedy)
+    elif ".dkr.ecr." in job.image and f".dkr.ecr.{cluster.region}." not in job.image:
+        found = f"an image outside of {cluster.region}: every node pulls gigabytes across regions"
+        remedy = f"copy it to an ECR repository in {cluster.region}"
+        yield Finding(Code.ANOTHER_REGION, ("image",), found, remedy, Level.WARNING)
     for name in ("host_network", "ipc_lock"):
         if getattr(runtime, name) and cluster.platform.pod_security == "restricted":
             found = f"{name} breaks the restricted Pod Security of {cluster.platform.namespace!r}"
@@ -111,9 +121,24 @@ def check_gpus(job: "GpuJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     pool = gpu_pool(job, cluster)
     if pool is not None:
         yield from _nodes(job, pool)
-        yield from check_capacity(pool, job.nodes, job.runtime.gang_restarts)
+        yield from check_capacity(pool, job.runtime.gang_restarts)
         yield from _shm(job, pool)
         yield from _rendezvous(job, pool, cluster)
+    yield from _patience(job)
+
+
+def _patience(job: "GpuJob") -> "Iterator[Finding]":
+    """Yield settings by which nodes are paid for hours after a run has come to its end."""
+    minutes, restarts = job.runtime.distributed_timeout_minutes, job.runtime.gang_restarts
+    if minutes > _LONG_TIMEOUT_MINUTES:
+        found = f"a collective that hangs is noticed after {minutes / 60:.0f} hours: it is minutes"
+        path: Path = ("runtime", "distributed_timeout_minutes")
+        remedy = "use 10, or up to 60 where indexing the data takes long"
+        yield Finding(Code.SLOW_TO_FAIL, path, found, remedy, Level.WARNING)
+    if restarts > _MANY_RESTARTS:
+        found = f"a mistake that ends every start would be tried {restarts} times on paid nodes"
+        path = ("runtime", "gang_restarts")
+        yield Finding(Code.SLOW_TO_FAIL, path, found, "use 3 to 20", Level.WARNING)
 
 
 def gpu_pool(job: "Job", cluster: "ClusterConfig") -> "GpuPool | None":
@@ -203,6 +228,11 @@ def _shm(job: "GpuJob", pool: "GpuPool") -> "Iterator[Finding]":
     if (job.runtime.shm_gib or 0) > limit_gib // 2:
         found = f"{job.runtime.shm_gib} GiB of /dev/shm count against {limit_gib} GiB of pod memory"
         yield Finding(Code.SHM, ("runtime", "shm_gib"), found, f"use at most {limit_gib // 2}")
+    elif job.runtime.shm_gib is not None and job.runtime.shm_gib < gpus:
+        # NCCL User Guide, "Troubleshooting", asks for 1 GiB in containers; data loaders use more.
+        found = f"{job.runtime.shm_gib} GiB for {gpus} ranks, NCCL and their data loaders"
+        remedy = f"use at least {gpus}, or leave it out"
+        yield Finding(Code.SHM, ("runtime", "shm_gib"), found, remedy, Level.WARNING)
 
 
 def _rendezvous(job: "GpuJob", pool: "GpuPool", cluster: "ClusterConfig") -> "Iterator[Finding]":

@@ -30,6 +30,7 @@ _MIB_PER_WORKER = 4 * MIB_PER_GIB
 
 # Forms of data sets that people have, and the program does not read.
 OTHER_FORMS = (".parquet", ".csv", ".tsv", ".arrow", ".zip", ".tar", ".bin", ".idx")
+_FILES = (".bin", ".idx", ".json", ".jsonl")
 _PACKED = (".gz", ".zst")
 _MOST_PODS = 100_000  # Kubernetes, pkg/apis/batch/validation: maxParallelismForIndexedJob
 
@@ -63,6 +64,19 @@ def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     if job.shards > _MOST_PODS:
         found = f"{job.shards} pods, and an Indexed Job has at most {_MOST_PODS}"
         yield Finding(Code.TOO_MANY_NODES, ("shards",), found, f"use at most {_MOST_PODS}")
+    yield from _output(job)
+
+
+def _output(job: "DataPrepJob") -> "Iterator[Finding]":
+    """Yield names that the data set would not have, and documents that have no end."""
+    if "append_eod" in job.model_fields_set and not job.append_eod:
+        found = "documents run into each other, and the model never learns where one ends"
+        remedy = "leave it out, unless the text itself has an end-of-document token"
+        yield Finding(Code.DATA_SOURCE, ("append_eod",), found, remedy, Level.WARNING)
+    if job.output_prefix.endswith(_FILES):
+        found = f"the data set would be {job.output_prefix}_{job.json_keys[0]}_document.bin"
+        remedy = f"use {job.output_prefix.rpartition('.')[0]}: a prefix, and no file"
+        yield Finding(Code.DATA_SOURCE, ("output_prefix",), found, remedy)
     if job.output_prefix.endswith("_document"):
         found = f"the data set would be {job.output_prefix}_{job.json_keys[0]}_document"
         remedy = "leave out the key and _document: they are added"

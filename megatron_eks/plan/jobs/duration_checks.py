@@ -13,7 +13,9 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs.checks import gpu_pool
 from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, gpus_per_node
 from megatron_eks.plan.jobs.layout import hardware, job_batch, job_layout, model_shape
+from megatron_eks.plan.jobs.pytorch import torch_speed
 from megatron_eks.plan.storage import SCRATCH_MBPS_PER_TIB
+from megatron_eks.predict import replicas
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.throughput import megatron_speed
@@ -26,12 +28,18 @@ if TYPE_CHECKING:
     from megatron_eks.catalog.models import ModelShape
     from megatron_eks.config.cluster import ClusterConfig, GpuPool
     from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import MegatronRun
+    from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
     from megatron_eks.predict.throughput import Speed
 
 _DAY_SECONDS = 24 * 3600
 _MEGA = 1e6
 _SAVE_SECONDS = 4 * 3600
+_LINE_SECONDS = 2 * 3600
+_YEAR_SECONDS = 365 * _DAY_SECONDS
+# EC2 User Guide, "Spot Instance interruption notices": two minutes.
+_NOTICE_SECONDS, _SOON_SECONDS = 120, 1800
+# A workshop's run of a hundred steps saves for three times as long as it computes.
+_MOSTLY_SAVING = 10
 
 
 def check_saving(
@@ -62,6 +70,16 @@ def check_saving(
         remedy = f"use about {enough}: a checkpoint every few hours"
         path = ("checkpoint", "interval")
         yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
+    else:
+        yield from _at_the_end(job.checkpoint.interval, job.training.train_iters, step)
+    lines = job.training.log_interval * step
+    if lines > _LINE_SECONDS and job.training.log_interval <= job.training.train_iters:
+        found = f"{job.training.log_interval} iterations take about {_shown(lines)}"
+        path = ("training", "log_interval")
+        remedy = "log more often: nobody sees a loss that diverges, or a rank that hangs, before"
+        yield Finding(Code.SLOW_TO_FAIL, path, found, remedy, Level.WARNING)
+    yield from _years(job.training.train_iters * step, "train_iters")
+    yield from check_spot(job, pool, between, seconds)
     yield from _restarts(job, pool, job.training.train_iters * step)
     minutes = job.runtime.distributed_timeout_minutes
     if not job.checkpoint.async_save and seconds > minutes * 60:
@@ -70,6 +88,65 @@ def check_saving(
         path = ("runtime", "distributed_timeout_minutes")
         remedy = f"use {2 * int(seconds / 60 + 1)}, or checkpoint.async_save: true"
         yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
+
+
+def check_replicas_saving(
+    job: "TorchRun", model: "ModelShape", pool: "GpuPool", cluster: "ClusterConfig"
+) -> "Iterator[Finding]":
+    """Yield the same of FSDP and DDP, whose steps are short, and who wait for most of a save."""
+    size = parameters(model) * replicas.CHECKPOINT_BYTES_PER_PARAMETER
+    seconds = size / _MEGA / (_mb_s(cluster) * WRITE_EFFICIENCY)
+    speed = torch_speed(job, model, INSTANCES[pool.instance_type])
+    step = speed.step_seconds if speed else 0
+    between = job.checkpoint.interval * step
+    path: Path = ("checkpoint", "interval")
+    if 0 < between * _MOSTLY_SAVING < seconds and job.checkpoint.interval < job.training.max_steps:
+        found = (
+            f"a checkpoint of {size / 1e9:.0f} GB takes about {_shown(seconds)} to write, and "
+            f"{job.checkpoint.interval} steps take about {_shown(between)}"
+        )
+        remedy = "save less often: the run would do little else"
+        yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
+    elif between > _DAY_SECONDS and job.checkpoint.interval <= job.training.max_steps:
+        found = f"{job.checkpoint.interval} steps take about {_shown(between)}: a failure loses all"
+        enough = max(1, int(job.checkpoint.interval * _SAVE_SECONDS / between))
+        yield Finding(Code.SAVE_TIME, path, found, f"use about {enough}", Level.WARNING)
+    else:
+        yield from _at_the_end(job.checkpoint.interval, job.training.max_steps, step)
+    yield from _years(job.training.max_steps * step, "max_steps")
+    yield from check_spot(job, pool, between, seconds)
+
+
+def check_spot(
+    job: "TrainingJob", pool: "GpuPool", between: float, seconds: float
+) -> "Iterator[Finding]":
+    """Yield ranks on several spot nodes that lose much when EC2 takes one of them back."""
+    quick = 0 < between <= _SOON_SECONDS and seconds <= _NOTICE_SECONDS
+    if isinstance(pool.capacity, Spot) and job.nodes > 1 and not quick:
+        found = (
+            f"{job.nodes} nodes on spot: EC2 takes one with two minutes' notice, and all restart"
+        )
+        remedy = "use another kind of capacity, or save often: checkpoint.interval"
+        yield Finding(Code.SPOT_GANG, ("nodes",), found, remedy, Level.WARNING)
+
+
+def _at_the_end(interval: int, steps: int, step: float) -> "Iterator[Finding]":
+    """Yield a run of hours that saves once, when it is over."""
+    seconds = steps * step
+    if interval == steps and seconds > _SAVE_SECONDS:
+        found = f"the only checkpoint comes at the end, after about {_shown(seconds)}"
+        enough = max(1, int(steps * _SAVE_SECONDS / seconds / 2))
+        remedy = f"use about {enough}: a failure, or the end of the nodes, loses all until then"
+        path: Path = ("checkpoint", "interval")
+        yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
+
+
+def _years(seconds: float, key: str) -> "Iterator[Finding]":
+    if seconds > _YEAR_SECONDS:
+        found = f"the run takes about {seconds / _YEAR_SECONDS:.1f} years on these nodes"
+        path: Path = ("training", key)
+        remedy = "count optimizer steps, and not tokens or sequences; or use more nodes"
+        yield Finding(Code.TAKES_YEARS, path, found, remedy, Level.WARNING)
 
 
 def _restarts(job: "MegatronRun", pool: "GpuPool", seconds: float) -> "Iterator[Finding]":

@@ -28,6 +28,9 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Of other ways to start ranks: Open MPI, UCX, Intel MPI. Slurm's are read by libraries that guess.
 _OF_LAUNCHERS = re.compile(r"(OMPI|UCX|I_MPI|HCOLL|SLURM|MPI4PY)_\w+")
+# Each library that computes on CPUs has its own.
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_REGIONS = frozenset(("AWS_REGION", "AWS_DEFAULT_REGION"))
 _PROXIES = frozenset(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"))
 # Folders that programs make, and whose owner in an image is root; pods run as another user.
 _FOLDERS = frozenset(
@@ -80,6 +83,9 @@ def check_variables(
             yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
             continue
         policy = _judge(name, value, context)
+        if name in _REGIONS and value != cluster.region:
+            reason = f"{value!r}, and the cluster is in {cluster.region}: S3 and ECR ask there"
+            policy = Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)
         if policy.verdict is Verdict.SET:
             policy = _beside_plan(job, name, value, instance) or policy
         if policy.verdict in _VERDICTS:
@@ -91,16 +97,17 @@ def check_variables(
 
 def _threads(job: GpuJob, instance: "InstanceType") -> "Iterator[Finding]":
     """Yield more OpenMP threads of all ranks than the node runs at once."""
-    value = job.runtime.env.get("OMP_NUM_THREADS", "")
     ranks = job.gpus_per_node or instance.gpus
-    if value.isdecimal() and int(value) * ranks > instance.vcpus:
-        found = (
-            f"OMP_NUM_THREADS: {value} for each of {ranks} ranks, and a {instance.name} has "
-            f"{instance.vcpus} vCPUs"
-        )
-        path: Path = ("runtime", "env", "OMP_NUM_THREADS")
-        remedy = f"use at most {max(1, instance.vcpus // ranks)}"
-        yield Finding(Code.ENVIRONMENT_ADVISED_AGAINST, path, found, remedy, Level.WARNING)
+    for name in _THREADS:
+        value = job.runtime.env.get(name, "")
+        if value.isdecimal() and int(value) * ranks > instance.vcpus:
+            found = (
+                f"{name}: {value} for each of {ranks} ranks, and a {instance.name} has "
+                f"{instance.vcpus} vCPUs"
+            )
+            path: Path = ("runtime", "env", name)
+            remedy = f"use at most {max(1, instance.vcpus // ranks)}"
+            yield Finding(Code.ENVIRONMENT_ADVISED_AGAINST, path, found, remedy, Level.WARNING)
 
 
 def _context(job: "Job", cluster: "ClusterConfig", instance: "InstanceType | None") -> Context:

@@ -6,6 +6,7 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.plan.hardware_checks import check_tensor_parallelism, check_workers
+from megatron_eks.plan.jobs.amount_checks import check_amount
 from megatron_eks.plan.jobs.argument_checks import check_extra_arguments
 from megatron_eks.plan.jobs.bridge_checks import check_recipe
 from megatron_eks.plan.jobs.checks import check_gpus, check_runtime, gpu_pool, outside
@@ -13,14 +14,20 @@ from megatron_eks.plan.jobs.duration_checks import check_saving
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.layout_checks import check_layout
 from megatron_eks.plan.jobs.memory_checks import check_memory
-from megatron_eks.plan.jobs.model_checks import check_meaning, check_model, check_start
+from megatron_eks.plan.jobs.model_checks import (
+    check_meaning,
+    check_model,
+    check_start,
+    check_values,
+)
 from megatron_eks.plan.jobs.path_checks import (
     check_checkpoint_paths,
     check_data_paths,
     data_prefixes,
 )
 from megatron_eks.plan.jobs.precision_checks import check_precision
-from megatron_eks.plan.jobs.schedule_checks import check_schedule
+from megatron_eks.plan.jobs.schedule_checks import check_rate, check_schedule
+from megatron_eks.predict.parameters import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +66,7 @@ def _check(job: "MegatronRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
     yield from check_start(job)
     yield from check_schedule(job)
     yield from _data(job)
+    yield from check_amount(job)
     yield from check_checkpoint_paths(job)
     yield from check_data_paths(job, cluster.storage.lustre.mount_path)
     places: list[tuple[Path, str | None]] = [
@@ -82,6 +90,8 @@ def _placement(
     yield from check_tensor_parallelism(instance, job.parallelism.tensor)
     yield from check_workers(instance, job.data.num_workers)
     yield from check_meaning(job.model)
+    trained = job.checkpoint.pretrained is not None
+    yield from check_values(job.model, trained=trained)
     model = model_shape(job.model)
     layout_findings = list(check_layout(job, model, instance))
     yield from layout_findings
@@ -91,6 +101,7 @@ def _placement(
         if not has_errors(memory_findings):
             yield from check_saving(job, model, pool, cluster)
     yield from check_precision(job, model, instance)
+    yield from check_rate(job, parameters(model))
     if job.training.sequence_length > model.max_position_embeddings:
         most = model.max_position_embeddings
         found = f"{job.training.sequence_length} positions, and the model has {most}"

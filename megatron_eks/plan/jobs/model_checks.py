@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, choices
+from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.plan.jobs.layout import model_shape
 
 if TYPE_CHECKING:
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from megatron_eks.config.errors import Path
     from megatron_eks.config.job import TrainingJob
+
+# Epsilons are 1e-8 to 1e-5, widths of random weights 0.006 to 0.02.
+_LIMITS = {"norm_epsilon": 1e-3, "init_method_std": 0.2}
 
 # Of no meaning without multi_latent_attention.
 _LATENT = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
@@ -59,6 +62,28 @@ def check_meaning(model: str | ModelSpec) -> "Iterator[Finding]":
         found = f"{shape.position_embedding_type} positions have no rotary base"
         remedy = "remove it, or set position_embedding_type: rope"
         yield Finding(Code.NO_MEANING, ("model", "rotary_base"), found, remedy)
+
+
+def check_values(model: str | ModelSpec, *, trained: bool) -> "Iterator[Finding]":
+    """Yield values that look like slips, and those that base weights were not trained with."""
+    if isinstance(model, str):
+        return
+    for name, limit in _LIMITS.items():
+        value = getattr(model, name)
+        if value is not None and value > limit:
+            found = f"{value:g}, and published models have {limit:g} at most"
+            path: Path = ("model", name)
+            yield Finding(Code.MODEL_VALUE, path, found, "mind the exponent", Level.WARNING)
+    base = PRESETS.get(model.preset or "")
+    if base is None or not trained:
+        return
+    for name in ("rotary_base", "norm_epsilon", "position_embedding_type", "normalization"):
+        mine, theirs = getattr(model_shape(model), name), getattr(base, name)
+        # A larger base is how models learn longer sequences.
+        if mine != theirs and not (name == "rotary_base" and mine > theirs):
+            found = f"{mine}, and weights of {model.preset} were trained with {theirs}"
+            path = ("model", name)
+            yield Finding(Code.MODEL_VALUE, path, found, "remove it", Level.WARNING)
 
 
 def check_start(job: "TrainingJob") -> "Iterator[Finding]":

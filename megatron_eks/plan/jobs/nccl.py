@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.errors import Path
     from megatron_eks.config.job import NcclTestJob
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.job import JobPlan
@@ -24,6 +25,8 @@ _BITS = 8
 _HOPPER = 9
 # From here on the catalogue's marks hold: `InstanceType.allreduce_min_busbw_gb_s`.
 _MARK_BYTES = 1 << 30
+_BANDWIDTH_BYTES = 64 << 20
+_LOW_SHARE = 0.2
 
 
 def check(job: "NcclTestJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
@@ -44,6 +47,7 @@ def check(job: "NcclTestJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
             yield Finding(Code.UNKNOWN_FACT, ("pass_busbw_gb_s",), found, remedy, Level.WARNING)
         if job.pass_busbw_gb_s is None and job.min_bytes <= job.max_bytes < _MARK_BYTES:
             yield from _too_small(job, INSTANCES[pool.instance_type])
+        yield from _says_little(job, INSTANCES[pool.instance_type])
         yield from _reachable(job, INSTANCES[pool.instance_type])
         gpu = INSTANCES[pool.instance_type].gpu
         room = capacity_bytes(INSTANCES[pool.instance_type])
@@ -59,6 +63,24 @@ def _too_small(job: "NcclTestJob", instance: "InstanceType") -> "Iterator[Findin
         found = f"the mark of {mark:g} GB/s is for messages of {_MARK_BYTES} bytes or more"
         remedy = f"use at least {_MARK_BYTES}, or give pass_busbw_gb_s"
         yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, remedy)
+
+
+def _says_little(job: "NcclTestJob", instance: "InstanceType") -> "Iterator[Finding]":
+    """Yield a mark of one's own that tells nothing of the network."""
+    mark, usual = job.pass_busbw_gb_s, instance.allreduce_min_busbw_gb_s
+    if mark is None or not usual or job.nodes == 1:
+        return
+    path: Path
+    if job.max_bytes < _BANDWIDTH_BYTES and mark >= usual * _LOW_SHARE:
+        found = f"messages of {job.max_bytes} bytes are a matter of latency: none makes {mark:g}"
+        remedy = f"use at least {_BANDWIDTH_BYTES}, such as the default, to measure bandwidth"
+        path = ("max_bytes",)
+        yield Finding(Code.MESSAGE_SIZES, path, found, remedy, Level.WARNING)
+    elif job.max_bytes >= _BANDWIDTH_BYTES and mark < usual * _LOW_SHARE:
+        found = f"{mark:g} GB/s, and {instance.name} reaches {usual:g}: it passes without EFA too"
+        path = ("pass_busbw_gb_s",)
+        remedy = "leave it out, or use a mark near that"
+        yield Finding(Code.MESSAGE_SIZES, path, found, remedy, Level.WARNING)
 
 
 def _reachable(job: "NcclTestJob", instance: "InstanceType") -> "Iterator[Finding]":

@@ -49,6 +49,14 @@ def _conflict(
     if needs and needs not in settings:
         option = f"--{needs.replace('_', '-')}"
         return f"it takes {option} beside it", f"add {option}, or remove this one"
+    if setting in _NEEDS_WEIGHTS and job.checkpoint.pretrained is None:
+        return _NEEDS_WEIGHTS[setting], "remove it"
+    if setting == "dataloader_type" and "external" in values:
+        return "pretrain_gpt.py brings data sets, and no loader of its own", "remove it"
+    if setting == "non_persistent_ckpt_type" and "local" in values:
+        needs = "non_persistent_local_ckpt_dir"
+        if needs not in settings:
+            return "it takes --non-persistent-local-ckpt-dir beside it", "add it"
     return _by_plan(job, setting) or _multiple(job, setting, values)
 
 
@@ -61,6 +69,24 @@ _NEEDS = {
     "fsdp_manual_registration": "nccl_ub",
     "fp4_param_gather": "fp4",
     "mla_down_proj_fusion": "multi_latent_attention",
+    # Its name is empty otherwise, and rank 0 stops (megatron/training/global_vars.py).
+    "wandb_project": "wandb_exp_name",
+    # TransformerConfig and OptimizerConfig of Megatron core take them together only.
+    **dict.fromkeys(
+        ("main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"), "use_precision_aware_optimizer"
+    ),
+}
+_OF_A_PIPELINE = frozenset(
+    {
+        *("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"),
+        *("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"),
+        "pipeline_model_parallel_layout",
+    }
+)
+# What a random start, without weights to read, cannot be with.
+_NEEDS_WEIGHTS = {
+    "perform_initialization": "weights would be whatever the memory held",
+    "exit_on_missing_checkpoint": "there is no checkpoint at the first start, and it ends there",
 }
 
 
@@ -85,6 +111,19 @@ def _by_plan(job: "MegatronJob", setting: str) -> tuple[str, str] | None:
         (
             setting == "fp8_param_gather" and training.precision != "fp8",
             ("weights are not kept in FP8", "set training.precision: fp8"),
+        ),
+        (
+            setting == "fp8_recipe" and training.precision != "fp8",
+            ("nothing is computed in FP8", "set training.precision: fp8, or remove it"),
+        ),
+        (
+            setting in _OF_A_PIPELINE and parallelism.pipeline == 1,
+            ("there are no stages to divide the layers over", "remove it"),
+        ),
+        (
+            setting in {"cp_comm_type", "hierarchical_context_parallel_sizes"}
+            and parallelism.context == 1,
+            ("no sequence is divided", "set parallelism.context, or remove it"),
         ),
         (
             setting == "fp4" and training.precision == "fp8",

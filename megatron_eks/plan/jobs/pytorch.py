@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from megatron_eks.catalog.models import ModelShape
     from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
     from megatron_eks.plan.cluster import ClusterPlan
+    from megatron_eks.predict.throughput import Speed
 
 
 def plan_fsdp(job: "FsdpJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
@@ -77,10 +78,8 @@ def _training(job: "TorchRun", cluster: "ClusterPlan", memory: MemoryEstimate) -
     instance = cluster.pool(job.pool).instance
     model, training = model_shape(job.model), job.training
     gpus = job.nodes * gpus_per_node(job, instance)
-    layout = Layout(tensor=1, pipeline=1, context=1, data=gpus, sequence_parallel=False)
-    # DDP reduces fp32 gradients once, which travels as far as what FSDP gathers and reduces.
-    found = hardware(instance)
-    speed = fsdp_speed(model, layout, _batch(job), found) if found else None
+    layout = _layout(gpus)
+    speed = torch_speed(job, model, instance)
     size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
     tokens = training.max_steps * training.train_batch_size * gpus * training.sequence_length
     corpus = job.data.corpus_tokens
@@ -94,6 +93,17 @@ def _training(job: "TorchRun", cluster: "ClusterPlan", memory: MemoryEstimate) -
         tokens=tokens,
         epochs=tokens / corpus if corpus else None,
     )
+
+
+def torch_speed(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> "Speed | None":
+    """Predict the steps of a run; None where the GPU's peak is unknown."""
+    layout, found = _layout(job.nodes * gpus_per_node(job, instance)), hardware(instance)
+    # DDP reduces fp32 gradients once, which travels as far as what FSDP gathers and reduces.
+    return fsdp_speed(model, layout, _batch(job), found) if found else None
+
+
+def _layout(gpus: int) -> Layout:
+    return Layout(tensor=1, pipeline=1, context=1, data=gpus, sequence_parallel=False)
 
 
 def _program(name: str, job: "TorchRun", cluster: "ClusterPlan") -> Program:

@@ -8,6 +8,7 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, has_errors
 from megatron_eks.config.unsupported import unsupported_value
+from megatron_eks.plan.jobs.amount_checks import check_epochs
 from megatron_eks.plan.jobs.checks import (
     check_gpus,
     check_runtime,
@@ -17,14 +18,22 @@ from megatron_eks.plan.jobs.checks import (
     no_meaning,
     outside,
 )
+from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
+from megatron_eks.plan.jobs.duration_checks import check_replicas_saving
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.memory_checks import check_disk, fits, verdict
-from megatron_eks.plan.jobs.model_checks import check_meaning, check_model, check_start
+from megatron_eks.plan.jobs.model_checks import (
+    check_meaning,
+    check_model,
+    check_start,
+    check_values,
+)
 from megatron_eks.plan.jobs.path_checks import check_checkpoint_paths, check_tokenizer
 from megatron_eks.plan.jobs.pytorch import ddp_memory, fsdp_memory
-from megatron_eks.plan.jobs.schedule_checks import check_optimizer
+from megatron_eks.plan.jobs.schedule_checks import check_optimizer, check_rate
 from megatron_eks.predict.memory import GIB
+from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.replicas import CHECKPOINT_BYTES_PER_PARAMETER
 
 if TYPE_CHECKING:
@@ -77,11 +86,14 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
     pool = gpu_pool(job, cluster)
     if pool is not None and not has_errors(model_findings):
         yield from check_meaning(job.model)
+        trained = job.checkpoint.pretrained is not None
+        yield from check_values(job.model, trained=trained)
         instance, model = INSTANCES[pool.instance_type], model_shape(job.model)
         # An elastic job divides the model least where it has the fewest nodes.
         elastic = job.runtime.elastic
         smallest = job.model_copy(update={"nodes": elastic.min_nodes}) if elastic else job
         yield from _model(job, model)
+        yield from check_rate(job, parameters(model))
         yield from verdict(
             memory(smallest, model, instance),
             instance,
@@ -89,6 +101,11 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
             partial(_smaller, smallest, model, instance, memory),
         )
         yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
+        yield from check_replicas_saving(job, model, pool, cluster)
+        if job.data.corpus_tokens is not None:
+            training, gpus = job.training, job.nodes * gpus_per_node(job, instance)
+            step = training.train_batch_size * training.sequence_length * gpus
+            yield from check_epochs(step * training.max_steps, job.data.corpus_tokens, "max_steps")
 
 
 def _training(job: "TorchRun") -> "Iterator[Finding]":

@@ -13,13 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import MegatronRun
+    from megatron_eks.config.job import MegatronRun, TorchRun
     from megatron_eks.config.training import FsdpTraining, MegatronTraining
 
 # Published runs of Adam peak between 1e-5 and 6e-3; a slip of the exponent lands far above.
 _HIGHEST_RATE, _IMPOSSIBLE_RATE = 0.02, 1.0
+_LOWEST_RATE = 1e-8
 _HIGHEST_DECAY = 1.0
 _SHORT_TIMEOUT_MINUTES = 5
+# The highest of published runs of such a size: 3e-4 for Llama 3.1 8B, 1e-3 for small ones (Brown et
+# al. 2020, table 2.1; Grattafiori et al. 2024, table 3).
+_LARGE_MODEL, _HIGHEST_OF_LARGE = 1e9, 2e-3
+_HIGHEST_OF_TRAINED = 1e-3
 
 
 def check_schedule(job: "MegatronRun") -> "Iterator[Finding]":
@@ -50,6 +55,10 @@ def check_optimizer(training: "MegatronTraining | FsdpTraining") -> "Iterator[Fi
     if rate >= _IMPOSSIBLE_RATE:
         found = f"{rate:g}: every step would overwrite the weights"
         yield Finding(Code.OPTIMIZER, path, found, "mind the sign of the exponent: 1e-5")
+    elif rate < _LOWEST_RATE:
+        found = f"{rate:g}: bf16 weights stay what they are at such steps"
+        remedy = "mind the exponent: 1e-5"
+        yield Finding(Code.OPTIMIZER, path, found, remedy, Level.WARNING)
     elif rate > _HIGHEST_RATE:
         found = f"{rate:g} is above what Adam trains transformers with"
         yield Finding(Code.OPTIMIZER, path, found, "use 1e-5 to 6e-3", Level.WARNING)
@@ -57,6 +66,11 @@ def check_optimizer(training: "MegatronTraining | FsdpTraining") -> "Iterator[Fi
         found = f"{training.min_learning_rate} is above learning_rate {rate}"
         path = ("training", "min_learning_rate")
         yield Finding(Code.SCHEDULE, path, found, "use a value between 0 and learning_rate")
+    elif training.min_learning_rate == rate and training.lr_schedule != "constant":
+        found = f"{rate:g} is learning_rate too: the rate never falls"
+        path = ("training", "min_learning_rate")
+        remedy = "use a tenth of learning_rate, or lr_schedule: constant"
+        yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
     elif training.lr_schedule == "constant" and "min_learning_rate" in training.model_fields_set:
         found = "a constant rate never falls to it"
         path = ("training", "min_learning_rate")
@@ -73,6 +87,19 @@ def check_optimizer(training: "MegatronTraining | FsdpTraining") -> "Iterator[Fi
         yield Finding(Code.OPTIMIZER, path, found, remedy, Level.WARNING)
 
 
+def check_rate(job: "MegatronRun | TorchRun", size: int) -> "Iterator[Finding]":
+    """Yield a rate that a model of this size, or one that is trained already, does not survive."""
+    rate, path = job.training.learning_rate, ("training", "learning_rate")
+    trained = job.checkpoint.pretrained is not None
+    limit = _HIGHEST_OF_TRAINED if trained else _HIGHEST_OF_LARGE
+    if size < _LARGE_MODEL or not limit < rate <= _HIGHEST_RATE:
+        return
+    of = "weights that are trained already" if trained else f"a model of {size / 1e9:.1f} billion"
+    found = f"{rate:g} is above what {of} took in any published run: {limit:g}"
+    remedy = "use 1e-5 to 1e-4" if trained else "use 6e-5 to 1e-3"
+    yield Finding(Code.OPTIMIZER, path, found, remedy, Level.WARNING)
+
+
 def _warm_up(training: "MegatronTraining") -> "Iterator[Finding]":
     decay = decay_iters(training)
     if training.lr_schedule == "WSD":
@@ -81,6 +108,11 @@ def _warm_up(training: "MegatronTraining") -> "Iterator[Finding]":
     else:
         left = decay
         found = f"{training.warmup_iters} warm-up iterations, and the rate decays until {decay}"
+    if left > training.warmup_iters > training.train_iters // 2:
+        found = f"the rate rises for {training.warmup_iters} of {training.train_iters} iterations"
+        remedy = "use a hundredth to a tenth of them"
+        path: Path = ("training", "warmup_iters")
+        yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
     if training.warmup_iters >= left:
         remedy = f"use fewer than {left}" if left > 0 else "shorten training.decay_iters"
         yield Finding(Code.SCHEDULE, ("training", "warmup_iters"), found, remedy)
@@ -96,6 +128,11 @@ def _decay(training: "MegatronTraining") -> "Iterator[Finding]":
     elif training.decay_iters > training.train_iters:
         found = f"the run ends after {training.train_iters}, above its least learning rate"
         remedy = f"use {training.train_iters}, unless a later run goes on from here"
+        yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
+    elif training.decay_iters < training.train_iters // 2:
+        rest = training.train_iters - training.decay_iters
+        found = f"{rest} of {training.train_iters} iterations run at the least learning rate"
+        remedy = f"use {training.train_iters}, or fewer train_iters"
         yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
 
 
@@ -115,7 +152,7 @@ def _intervals(job: "MegatronRun") -> "Iterator[Finding]":
         remedy = f"use at most {iterations}, or set training.eval_iters: 0"
         path = ("training", "eval_interval")
         yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
-    if training.eval_iters > training.eval_interval:
+    if training.eval_iters > training.eval_interval / 2:
         found = (
             f"{training.eval_iters} iterations of validation for every "
             f"{training.eval_interval} of training"

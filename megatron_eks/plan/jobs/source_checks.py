@@ -18,7 +18,9 @@ from megatron_eks.config.job import (
 )
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
+from megatron_eks.plan.jobs.near_checks import check_near
 from megatron_eks.plan.jobs.path_checks import check_tokenizer, data_prefixes
+from megatron_eks.plan.jobs.vocabulary_checks import check_vocabulary, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,14 +47,18 @@ _TENSORS = (
 
 def check_sources(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Finding]":
     """Yield what a job reads where another one leaves something else."""
+    yield from check_near(job, others)
     if isinstance(job, ConvertCheckpointJob):
         yield from _conversion(job, others)
     elif isinstance(job, MegatronRun | TorchRun):
         preparations = [other for other in others if isinstance(other, DataPrepJob)]
         for path, prefix in data_prefixes(job):
             yield from _data(job.data.tokenizer, path, prefix, preparations)
+            yield from _other_words(job.data.tokenizer, prefix, others)
+        yield from check_vocabulary(job, others)
         if isinstance(job, MegatronRun):
             yield from _weights(job, others)
+        yield from _other_form(job, others)
 
 
 def _data(
@@ -79,6 +85,19 @@ def _data(
             found = f"{preparation.name} writes {' and '.join(made)}, and no job writes {prefix}"
             remedy = f"use {made[0]}, or name the key in json_keys of {preparation.name}"
             yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
+
+
+def _other_words(tokenizer: str, prefix: str, others: "Sequence[AnyJob]") -> "Iterator[Finding]":
+    """Yield data whose numbers are another tokenizer's for certain: of another size."""
+    count = tokens_of(tokenizer, others)
+    for other in others:
+        if not isinstance(other, DataPrepJob) or prefix not in _written(other):
+            continue
+        theirs = tokens_of(other.tokenizer, others)
+        if count is not None and theirs is not None and count != theirs:
+            found = f"{count} tokens, and {other.name} made the data with {theirs}"
+            remedy = f"use {other.tokenizer}, or prepare the data with {tokenizer}"
+            yield Finding(Code.VOCABULARY, ("data", "tokenizer"), found, remedy)
 
 
 def _written(preparation: DataPrepJob) -> list[str]:
@@ -108,6 +127,44 @@ def _weights(job: MegatronRun, others: "Sequence[AnyJob]") -> "Iterator[Finding]
             yield from _changed(job, other)
 
 
+def _other_form(job: MegatronRun | TorchRun, others: "Sequence[AnyJob]") -> "Iterator[Finding]":
+    """Yield base weights in a form that the programs of another kind of job write.
+
+    Megatron reads its own; FSDP and DDP read a folder of Hugging Face's.
+    """
+    base, path = job.checkpoint.pretrained, ("checkpoint", "pretrained")
+    preset = job.model.preset if isinstance(job.model, ModelSpec) else job.model
+    for other in others:
+        if isinstance(job, TorchRun) and _is_other(other, base, preset):
+            found = f"{other.name} brings {preset_of(other)} there, and the model is {preset}"
+            remedy = "name the weights of this model, or the model of these weights"
+            yield Finding(Code.WEIGHTS, path, found, remedy)
+        if isinstance(other, TorchRun) and other.checkpoint.directory == base:
+            found = f"{other.name} saves there as PyTorch does, and this job reads "
+            found += "Megatron's form" if isinstance(job, MegatronRun) else "Hugging Face's form"
+        elif isinstance(job, TorchRun) and (
+            (isinstance(other, MegatronRun) and other.checkpoint.directory == base)
+            or (isinstance(other, ConvertCheckpointJob) and other.target == base)
+        ):
+            if isinstance(other, ConvertCheckpointJob) and other.direction == "export":
+                continue
+            found = f"{other.name} writes Megatron's form there, and this job reads Hugging Face's"
+        else:
+            continue
+        remedy = "name what a job of kind fetch or convert_checkpoint makes in that form"
+        yield Finding(Code.WEIGHTS, path, found, remedy)
+
+
+def _is_other(job: "AnyJob", place: str | None, preset: str | None) -> bool:
+    """Tell whether a job fetches another model to a place than the one that is wanted there."""
+    return (
+        isinstance(job, FetchJob)
+        and job.directory == place
+        and preset in PRESETS
+        and preset_of(job) not in {None, preset}
+    )
+
+
 def _changed(job: MegatronRun, conversion: ConvertCheckpointJob) -> "Iterator[Finding]":
     """Yield what a model differs in from the base weights that it starts from."""
     if has_errors(check_model(job.model)):
@@ -132,8 +189,8 @@ def _conversion(job: ConvertCheckpointJob, others: "Sequence[AnyJob]") -> "Itera
         elif job.direction == "import" and trains and not fetched:
             found = f"{other.name} saves there, in Megatron's form already"
             yield Finding(Code.WEIGHTS, ("direction",), found, "use export")
-        elif job.direction == "import" and fetches and _preset(other) not in {None, job.model}:
-            found = f"{other.name} brings {_preset(other)} there, and the model is {job.model}"
+        elif job.direction == "import" and fetches and preset_of(other) not in {None, job.model}:
+            found = f"{other.name} brings {preset_of(other)} there, and the model is {job.model}"
             yield Finding(Code.WEIGHTS, ("model",), found, "name the model of these weights")
         elif job.direction == "export" and fetches:
             found = f"{other.name} has it from Hugging Face, in its form already"
@@ -153,7 +210,7 @@ def _trained(job: "AnyJob") -> str | None:
     return name if name in PRESETS else None
 
 
-def _preset(job: "AnyJob") -> str | None:
+def preset_of(job: "AnyJob") -> str | None:
     """Return the preset that a fetched model's name is; None where it is none of them."""
     name = (job.model or "").rpartition("/")[2] if isinstance(job, FetchJob) else ""
     plain = re.sub(r"^meta-|-(hf|base|instruct|v0\.\d)$", "", name.lower())

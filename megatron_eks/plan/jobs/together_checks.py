@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, has_errors
 from megatron_eks.config.job import (
@@ -18,6 +19,7 @@ from megatron_eks.plan.data_access import s3_outputs
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
 from megatron_eks.plan.jobs.s3_checks import check_policy
+from megatron_eks.plan.jobs.source_checks import preset_of
 from megatron_eks.predict import memory, replicas
 from megatron_eks.predict.memory import GIB
 from megatron_eks.predict.parameters import parameters
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
     from megatron_eks.config.job import AnyJob
 
 
+# bf16, as nearly all models are published.
+_WEIGHT_BYTES_PER_PARAMETER = 2
+
+
 @dataclass
 class Neighbours:
     """The jobs that were checked before, by what they claim; values name their files."""
@@ -38,6 +44,7 @@ class Neighbours:
     services: dict[str, str] = field(default_factory=dict)
     directories: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
+    trained: dict[str, TrainingJob] = field(default_factory=dict)
     copies: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By S3 prefix; with the directory that is copied there."""
 
@@ -47,6 +54,7 @@ class Neighbours:
         if isinstance(job, TrainingJob):
             yield from self._checkpoints(job)
             self.directories.setdefault(job.checkpoint.directory, file)
+            self.trained.setdefault(job.checkpoint.directory, job)
         for path, output in _outputs(job):
             if output in self.outputs:
                 found = f"{self.outputs[output]} writes {output} too"
@@ -88,7 +96,12 @@ class Neighbours:
             found = f"{other} saves to {directory} too: run together, one loses"
             remedy = "give each job its own directory, or never run both"
             path: Path = ("checkpoint", "directory")
-            yield Finding(Code.SHARED_CHECKPOINTS, path, found, remedy, Level.WARNING)
+            level = Level.WARNING
+            if _differ(self.trained[directory], job):
+                level = Level.ERROR
+                found = f"{other} saves another model to {directory}: neither resumes from both's"
+                remedy = "give each job its own directory"
+            yield Finding(Code.SHARED_CHECKPOINTS, path, found, remedy, level)
 
     def _copies(self, job: TrainingJob, file: str) -> "Iterator[Finding]":
         """Refuse one prefix for two runs; jobs of one directory have the same checkpoints."""
@@ -102,6 +115,30 @@ class Neighbours:
                 beside = uri.rstrip("/").rpartition("/")[0]
                 remedy = f"give each job its own prefix: {beside}/{job.name}"
                 yield Finding(Code.SHARED_S3_CHECKPOINTS, path, found, remedy)
+
+
+def _differ(one: TrainingJob, other: TrainingJob) -> bool:
+    """Tell whether two jobs cannot take up each other's checkpoints: another shape."""
+    if has_errors((*check_model(one.model), *check_model(other.model))):
+        return False
+    return model_shape(one.model) != model_shape(other.model)
+
+
+def check_cluster_of(jobs: "Sequence[AnyJob]", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield what a cluster file says that does not suit its jobs."""
+    runs = [job for job in jobs if isinstance(job, TrainingJob)]
+    alone = [job.name for job in runs if job.checkpoint.s3_uri is None]
+    if alone and not cluster.storage.retain and cluster.storage.lustre.existing is None:
+        found = f"the checkpoints of {', '.join(alone)} are deleted with the Storage stack"
+        remedy = "leave it at true, or set checkpoint.s3_uri"
+        place: Path = ("storage", "retain")
+        yield Finding(Code.DATA_NOT_KEPT, place, found, remedy, Level.WARNING)
+    runtimes = [job.runtime for job in jobs]
+    needed = any(runtime.host_network or runtime.ipc_lock for runtime in runtimes)
+    if cluster.platform.pod_security == "privileged" and runtimes and not needed:
+        found = "no job takes the host's network, and EFA needs nothing of the host"
+        path: Path = ("platform", "pod_security")
+        yield Finding(Code.NEEDLESS_RIGHTS, path, found, "use restricted", Level.WARNING)
 
 
 def check_together(
@@ -118,22 +155,33 @@ def _check_room(
 ) -> "Iterator[tuple[str, Finding]]":
     """Yield, with its file, the job whose checkpoints fill what the others leave."""
     capacity = cluster.storage.lustre.capacity_gib * GIB
-    taken: dict[str, int] = {}
+    kinds: dict[bool, dict[str, int]] = {True: {}, False: {}}
     for job, file in jobs:
-        if not isinstance(job, TrainingJob) or has_errors(check_model(job.model)):
-            continue
-        needed = _checkpoint_bytes(job)
-        before = sum(taken.values())
-        taken[job.checkpoint.directory] = max(needed, taken.get(job.checkpoint.directory, 0))
-        if before <= capacity < sum(taken.values()) and needed <= capacity:
-            found = (
-                f"the checkpoints of {len(taken)} jobs take {sum(taken.values()) / GIB:.0f} GiB "
-                f"of {cluster.storage.lustre.capacity_gib}"
-            )
-            remedy = "keep fewer, delete those of finished runs, or raise capacity_gib"
-            path: Path = ("checkpoint", "keep_last")
-            code = Code.CHECKPOINTS_TOGETHER
-            yield file, Finding(code, path, found, remedy, Level.WARNING)
+        trains = isinstance(job, TrainingJob)
+        for path, place, needed in _room(job):
+            taken = kinds[trains]
+            before = sum(taken.values())
+            taken[place] = max(needed, taken.get(place, 0))
+            after = sum(taken.values())
+            room = f"GiB of {cluster.storage.lustre.capacity_gib}"
+            if before <= capacity < after and needed <= capacity:
+                what = "checkpoints" if trains else "weights"
+                found = f"the {what} of {len(taken)} jobs take {after / GIB:.0f} {room}"
+                remedy = "keep fewer, delete those of finished runs, or raise capacity_gib"
+                code = Code.CHECKPOINTS_TOGETHER
+                yield file, Finding(code, path, found, remedy, Level.WARNING)
+
+
+def _room(job: "AnyJob") -> "Iterator[tuple[Path, str, int]]":
+    """Yield what a job leaves on the file system: for which key, where, and how many bytes."""
+    if isinstance(job, TrainingJob) and not has_errors(check_model(job.model)):
+        yield ("checkpoint", "keep_last"), job.checkpoint.directory, _checkpoint_bytes(job)
+    elif isinstance(job, FetchJob) and (preset := preset_of(job)):
+        size = parameters(PRESETS[preset]) * _WEIGHT_BYTES_PER_PARAMETER
+        yield ("directory",), job.directory, size
+    elif isinstance(job, ConvertCheckpointJob) and job.model in PRESETS:
+        size = parameters(PRESETS[job.model]) * _WEIGHT_BYTES_PER_PARAMETER
+        yield ("target",), job.target, size
 
 
 def _checkpoint_bytes(job: TrainingJob) -> int:

@@ -1,0 +1,90 @@
+"""The verdict on a variable by its value alone: what the library that reads it would make of it.
+
+Sources: those of megatron_eks.catalog.environment; torch, "ProcessGroupNCCL Environment Variables";
+OpenMP 5.2, section 21.1.2 (OMP_NUM_THREADS); libfabric, man fabric(7) (FI_LOG_LEVEL).
+"""
+
+import re
+from collections.abc import Callable
+
+from megatron_eks.catalog.allocator import ALLOCATOR, malformed, misspelt_option
+from megatron_eks.catalog.environment import REMOVE, Policy, Verdict
+
+_SHORT_HEARTBEAT, _LONG_HEARTBEAT = 60, 2 * 3600
+_THREADS = re.compile(r"\s*[1-9]\d*(\s*,\s*[1-9]\d*)*\s*")
+
+
+def by_value(name: str, value: str) -> Policy | None:
+    """Judge a variable by its value, wherever it is set; None leaves it to its name."""
+    if name.endswith("NCCL_ASYNC_ERROR_HANDLING") and value == "0":
+        return _refused("a lost rank leaves all others waiting")
+    own = _BY_NAME.get(name)
+    return own(value) if own is not None else None
+
+
+def _provider(value: str) -> Policy | None:
+    return _refused(f"{value!r} keeps NCCL off EFA") if value != "efa" else None
+
+
+def _plugin(value: str) -> Policy | None:
+    return _refused("without the EFA plugin NCCL uses TCP") if value == "none" else None
+
+
+def _peers(value: str) -> Policy | None:
+    """Judge how near two GPUs must be to talk directly: LOC, in its old form 0, is never."""
+    never = value.upper() in {"LOC", "0"}
+    return _refused("it takes GPUs of a node off NVLink") if never else None
+
+
+def _threads(value: str) -> Policy | None:
+    if _THREADS.fullmatch(value):
+        return None
+    return _advised_against(f"{value!r} is no number of threads, and OpenMP ignores it")
+
+
+def _family(value: str) -> Policy | None:
+    ours = value != "AF_INET6"
+    return None if ours else _refused("pods and nodes of these clusters have IPv4 addresses")
+
+
+def _talk(value: str) -> Policy | None:
+    quiet = value.lower() not in {"debug", "trace", "info"}
+    return None if quiet else _advised_against("every rank writes lines for each message")
+
+
+def _heartbeat(value: str) -> Policy | None:
+    """Judge when torch ends a process whose watchdog no longer answers: 480 s by default."""
+    seconds = int(value) if value.isdigit() else _SHORT_HEARTBEAT
+    if seconds < _SHORT_HEARTBEAT:
+        return _advised_against("loading a large model takes longer, and ranks would end in it")
+    if seconds > _LONG_HEARTBEAT:
+        return _advised_against(f"a stuck rank is ended after {seconds // 3600} hours")
+    return None
+
+
+def _allocator(value: str) -> Policy | None:
+    if slip := misspelt_option(value):
+        wrong, right = slip
+        return _refused(f"torch has no option {wrong!r}", f"did you mean {right}?")
+    problem = malformed(value)
+    return _refused(f"{problem}, and torch ends the program at it") if problem else None
+
+
+def _refused(reason: str, instead: str = REMOVE) -> Policy:
+    return Policy(Verdict.REFUSED, reason, instead)
+
+
+def _advised_against(reason: str) -> Policy:
+    return Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)
+
+
+_BY_NAME: dict[str, Callable[[str], Policy | None]] = {
+    "FI_LOG_LEVEL": _talk,
+    "FI_PROVIDER": _provider,
+    "NCCL_NET_PLUGIN": _plugin,
+    "NCCL_P2P_LEVEL": _peers,
+    "NCCL_SOCKET_FAMILY": _family,
+    "OMP_NUM_THREADS": _threads,
+    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": _heartbeat,
+    **dict.fromkeys(ALLOCATOR, _allocator),
+}

@@ -1,0 +1,127 @@
+"""Rule over files that a program is told to read from a Secret or ConfigMap."""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Level, Path
+from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.workloads import Container, Manifest, Pod
+
+_PATH = re.compile(r"/[A-Za-z0-9._/-]+")
+_SECRETS = ("/var/run/secrets/", "/run/secrets/")
+# What Kubernetes, EKS and EKS Pod Identity mount by themselves.
+_GIVEN = ("kubernetes.io", "eks.amazonaws.com", "pods.eks.amazonaws.com", "sts.amazonaws.com")
+_CLOSE = 0.75
+
+
+def files(together: ManifestSet) -> Iterator[Found]:
+    """Require of a file below the mounts of Secrets and ConfigMaps that it is there.
+
+    Kubernetes, "Secrets" and "Configure a Pod to Use a ConfigMap": each key, or each of the items,
+    becomes a file in the mount's directory, and nothing else does.
+    """
+    for manifest in together.objects:
+        for pod in manifest.pods:
+            for container in pod.containers:
+                yield from _of_container(manifest, pod, container, together)
+
+
+def _of_container(
+    manifest: Manifest, pod: Pod, container: Container, together: ManifestSet
+) -> Iterator[Found]:
+    mounts = _mounts(pod, container)
+    if mounts is None:
+        return
+    kept = {place: names for place, source, names in _keyed(manifest, mounts, together) if source}
+    for path, written in _paths(container):
+        inside = [place for place, _ in mounts if _is_in(written, place)]
+        if not inside:
+            secret = next((each for each in _SECRETS if written.startswith(each)), None)
+            rest = written.removeprefix(secret or "")
+            folder = written.rpartition("/")[0]
+            close = get_close_matches(folder, kept, 1, _CLOSE) if kept else []
+            if (secret and not rest.startswith(_GIVEN)) or (close and _is_file(written)):
+                there = ", ".join(sorted(kept)) or "no Secret or ConfigMap"
+                found = f"{shown(written)} is in no mount: the file is not there"
+                remedy = f"mounted: {there}"
+                # Something that changes pods on their way in may mount it.
+                level = Level.ERROR if kept else Level.WARNING
+                finding = manifest.find(Code.FILE_NOT_MOUNTED, path, found, remedy, level)
+                yield manifest, finding
+            continue
+        place = max(inside, key=len)
+        names = kept.get(place)
+        first = written[len(place.rstrip("/")) :].strip("/")
+        if (
+            names
+            and first
+            and first not in names
+            and not any(_is_in(f"/{first}", f"/{n}") or _is_in(f"/{n}", f"/{first}") for n in names)
+        ):
+            found = f"{shown(written)}, and the mount has {', '.join(sorted(names))}"
+            remedy = "name one of these, or add the key"
+            yield manifest, manifest.find(Code.FILE_NOT_MOUNTED, path, found, remedy)
+
+
+def _is_file(written: str) -> bool:
+    return "." in written.rpartition("/")[2] or written.endswith(("/token", "/password", "/key"))
+
+
+def _paths(container: Container) -> Iterator[tuple[Path, str]]:
+    """Return absolute paths that stand alone in words, after a flag, or in variables."""
+    for path, word in container.words:
+        value = word.partition("=")[2] if word.startswith("-") else word
+        if _PATH.fullmatch(value):
+            yield path[1:], value
+    for each in container.variables:
+        value = each.value or ""
+        if _PATH.fullmatch(value) and not is_placeholder(value):
+            yield (*container.path[1:], "env", each.index), value
+
+
+def _mounts(pod: Pod, container: Container) -> "list[tuple[str, dict[str, object]]] | None":
+    """Return where volumes are mounted, each with the volume; None where one is not known."""
+    volumes, mounts = items(pod.spec.get("volumes")), items(container.body.get("volumeMounts"))
+    if volumes is None or mounts is None:
+        return None
+    by_name = {text((mapping(each) or {}).get("name")): mapping(each) or {} for each in volumes}
+    found: list[tuple[str, dict[str, object]]] = []
+    for value in mounts:
+        mount = mapping(value) or {}
+        place = text(mount.get("mountPath"))
+        if place is None or is_placeholder(place):
+            return None
+        volume = dict(by_name.get(text(mount.get("name")), {}))
+        found.append((place, {} if "subPath" in mount or "subPathExpr" in mount else dict(volume)))
+    return found
+
+
+def _keyed(
+    manifest: Manifest, mounts: "list[tuple[str, dict[str, object]]]", together: ManifestSet
+) -> "Iterator[tuple[str, bool, set[str] | None]]":
+    """Return the mounts of Secrets and ConfigMaps, with their files where these are known."""
+    for place, volume in mounts:
+        for key, kind, name_key in (
+            ("secret", "Secret", "secretName"),
+            ("configMap", "ConfigMap", "name"),
+        ):
+            source = mapping(volume.get(key)) if key in volume else None  # type: ignore[arg-type]
+            if source is None:
+                continue
+            listed = items(source.get("items")) or []
+            paths = {text((mapping(each) or {}).get("path")) for each in listed}
+            if paths and None not in paths:
+                yield place.rstrip("/"), True, {each for each in paths if each}
+                continue
+            name = text(source.get(name_key))
+            target = together.named(manifest, kind, name) if name else None
+            body = target.body if target is not None else {}
+            parts = [mapping(body.get(each)) or {} for each in ("data", "binaryData", "stringData")]
+            yield place.rstrip("/"), True, {each for part in parts for each in part} or None
+
+
+def _is_in(path: str, place: str) -> bool:
+    return f"{path.rstrip('/')}/".startswith(f"{place.rstrip('/')}/")
