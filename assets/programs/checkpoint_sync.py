@@ -3,16 +3,18 @@
 checkpoint_sync.py push   LOCAL_DIR S3_URI [--all | --name N] [--keep-last N] [--watch]
 checkpoint_sync.py pull   LOCAL_DIR S3_URI [--name N] [--allow-none]
 checkpoint_sync.py verify LOCAL_DIR S3_URI [--all | --name N] [--local]
-checkpoint_sync.py ls     LOCAL_DIR S3_URI
-checkpoint_sync.py prune  LOCAL_DIR S3_URI --keep-last N
+checkpoint_sync.py ls     LOCAL_DIR [S3_URI]
+checkpoint_sync.py prune  LOCAL_DIR [S3_URI] --keep-last N [--local] [--dry-run] [--only NAME]
 
 push sends the newest whole checkpoint: its files, then a manifest with their checksums, then the
 pointer `latest`, which never moves to an older one. With --watch it runs beside the training at
 low priority until SIGTERM or the end of --parent, and always ends with 0: no trouble with S3 may
 end a training. pull fetches what `latest` names, goes on where it was interrupted, checks every
 byte, and then renames the directory and sets the tracker file. verify compares S3's own checksums
-with the manifest, without downloading; --local reads the local copy too. prune keeps the newest N
-and what `latest` names.
+with the manifest, without downloading; --local reads the local copy too. ls says which are whole,
+which torn and why, and what a restart takes. prune keeps the newest N and what `latest` names;
+with --local it does the same in LOCAL_DIR, where it keeps what the tracker file names. Where no
+directory is meant, LOCAL_DIR is `-`.
 
 Checkpoints are directories iter_0000500 of Megatron-LM, Megatron-Bridge and train_fsdp.py.
 
@@ -28,13 +30,18 @@ from pathlib import Path
 
 import program
 import sync_commands
+import sync_listing
+import sync_prune
 import sync_watch
 from findings import Report
+from program import StopError
 from s3_store import PART_BYTES, Store
 from sync_commands import Sync
 from sync_remote import Remote
 
 _LOW_PRIORITY = 19
+_NONE = "-"
+_WITHOUT_S3 = ("ls", "prune")
 _MIB = 2**20
 
 
@@ -45,9 +52,26 @@ def main(argv: Sequence[str], report: Report) -> None:
     watching = options.command == "push" and options.watch
     if watching:
         os.nice(_LOW_PRIORITY)
-    store = Store(options.uri, connections=3 if watching else 10)
+    directory = None if str(options.directory) == _NONE else options.directory
+    remote = Remote(Store(options.uri, connections=3 if watching else 10)) if options.uri else None
+    if options.command == "ls":
+        sync_listing.ls(directory, remote, report)
+        return
     threads = 1 if watching else 4
-    sync = Sync(options.directory, Remote(store), report, options.part_mib * _MIB, threads)
+    sync = (
+        Sync(options.directory, remote, report, options.part_mib * _MIB, threads)
+        if remote
+        else None
+    )
+    if options.command == "prune":
+        local = directory if options.local else None
+        if not (local or sync):
+            found, remedy = "neither --local nor an S3 URI", "say where to remove"
+            raise StopError(program.EXIT_USAGE, "prune", found, remedy)
+        words = options.keep_last, options.only, report.facts
+        sync_prune.run(sync, local, *words, dry_run=options.dry_run)
+        return
+    assert sync  # noqa: S101 -- the parser demands a URI of all others
     if watching:
         sync_watch.watch(sync, options.keep_last, options.interval, options.parent)
         return
@@ -55,15 +79,11 @@ def main(argv: Sequence[str], report: Report) -> None:
         case "push":
             sync_commands.push(sync, options.name, every=options.all)
             if options.keep_last:
-                sync_commands.prune(sync, options.keep_last)
+                sync_prune.prune(sync, options.keep_last)
         case "pull":
             sync_commands.pull(sync, options.name, allow_none=options.allow_none)
         case "verify":
             sync_commands.verify(sync, options.name, every=options.all, local=options.local)
-        case "ls":
-            sync_commands.ls(sync)
-        case "prune":
-            sync_commands.prune(sync, options.keep_last)
 
 
 def _above_zero(text: str) -> int:
@@ -88,13 +108,14 @@ def _parser() -> argparse.ArgumentParser:
         "pull": "fetch one and make it the newest",
         "verify": "compare what S3 holds with the manifests",
         "ls": "list checkpoints",
-        "prune": "remove old checkpoints from S3",
+        "prune": "remove old checkpoints",
     }
     each = {}
     for name, text in helps.items():
         command = each[name] = commands.add_parser(name, help=text, description=text)
         command.add_argument("directory", type=Path, metavar="LOCAL_DIR")
-        command.add_argument("uri", metavar="S3_URI")
+        optional = "?" if name in _WITHOUT_S3 else None
+        command.add_argument("uri", metavar="S3_URI", nargs=optional)
         command.add_argument(
             "--part-mib",
             type=_part,
@@ -113,7 +134,11 @@ def _parser() -> argparse.ArgumentParser:
     pull.add_argument("--name", help="this checkpoint instead of what `latest` names")
     pull.add_argument("--allow-none", action="store_true", help="an empty URI is no error")
     each["verify"].add_argument("--local", action="store_true", help="read the local copy as well")
-    each["prune"].add_argument("--keep-last", type=_above_zero, required=True)
+    prune = each["prune"]
+    prune.add_argument("--keep-last", type=_above_zero, required=True)
+    prune.add_argument("--local", action="store_true", help="in LOCAL_DIR as well")
+    prune.add_argument("--dry-run", action="store_true", help="say what would go, remove nothing")
+    prune.add_argument("--only", action="append", metavar="NAME", help="of what goes, this; again")
     return parser
 
 

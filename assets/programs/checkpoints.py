@@ -27,19 +27,31 @@ _PLAIN_FORMATS = ("torch_dcp", "fsdp_dtensor")
 
 
 def is_complete(directory: Path, ckpt_format: str) -> bool:
-    """Tell whether a checkpoint can be loaded, as far as its marker files tell.
+    """Tell whether a checkpoint can be loaded, as far as its marker files tell."""
+    return what_is_missing(directory, ckpt_format) is None
+
+
+def what_is_missing(directory: Path, ckpt_format: str) -> str | None:
+    """Say why a checkpoint cannot be loaded, as far as its marker files tell.
 
     torch_dist: the last file of a save is metadata.json, after .metadata. torch: nothing marks
     the end, so every rank's file has to be there and end as torch's zip files do.
     """
     if not directory.is_dir():
-        return False
+        return "it is not there"
+    no_metadata = None if _has_bytes(directory / ".metadata") else ".metadata is missing or empty"
     if (directory / "metadata.json").exists():
-        return _is_metadata(directory / "metadata.json") and _has_bytes(directory / ".metadata")
-    ranks = [path for path in directory.glob("mp_rank_*") if path.is_dir()]
+        is_good = _is_metadata(directory / "metadata.json")
+        return no_metadata if is_good else "metadata.json cannot be read"
+    ranks = sorted(path for path in directory.glob("mp_rank_*") if path.is_dir())
     if ranks:
-        return _all_ranks(ranks) and all(_is_whole(path / _RANK_FILE) for path in ranks)
-    return ckpt_format in _PLAIN_FORMATS and _has_bytes(directory / ".metadata")
+        if not _all_ranks(ranks):
+            return "the directory of a rank is missing"
+        broken = [path.name for path in ranks if not _is_whole(path / _RANK_FILE)]
+        return f"{broken[0]}/{_RANK_FILE} is missing or cut" if broken else None
+    if ckpt_format in _PLAIN_FORMATS:
+        return no_metadata
+    return "metadata.json, the last file of a save, is missing"
 
 
 def iterations(root: Path) -> dict[int, Path]:
@@ -99,6 +111,35 @@ def read_tracker(root: Path, ckpt_format: str) -> Tracker:
         "good" if is_complete(checkpoint, ckpt_format) else "dangling"
     )
     return Tracker(state, text, checkpoint)
+
+
+@dataclass(frozen=True)
+class Restart:
+    """What a run that starts now would resume from."""
+
+    takes: str | None
+    """Name of a directory; None: it would start anew, or from its base weights."""
+    why: str
+
+
+def restart(root: Path, ckpt_format: str) -> Restart:
+    """Say what a run would resume from: what the tracker names, after `repair_tracker`."""
+    tracker = read_tracker(root, ckpt_format)
+    if tracker.checkpoint is not None and tracker.state == "good":
+        return Restart(tracker.checkpoint.name, "the tracker file names it")
+    complete = complete_iterations(root, ckpt_format) if root.is_dir() else {}
+    if tracker.state == "absent":
+        if not complete:
+            return Restart(None, "no whole checkpoint is there")
+        fix = f"write {max(complete)} into {TRACKER} to resume"
+        return Restart(None, f"no tracker file names one of the whole checkpoints: {fix}")
+    what = "is torn" if tracker.state == "torn" else "names what is not whole"
+    if complete:
+        name = complete[max(complete)].name
+        return Restart(name, f"the tracker file {what}, so the start-up guard takes the newest")
+    if is_complete(root / RELEASE, ckpt_format):
+        return Restart(RELEASE, f"the tracker file {what}, and this alone is whole")
+    return Restart(None, f"the tracker file {what}, and no checkpoint is whole")
 
 
 def repair_tracker(root: Path, ckpt_format: str, tracker: Tracker) -> str:

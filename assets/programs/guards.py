@@ -11,7 +11,7 @@ import checkpoints
 from arguments import MegatronArguments
 from checkpoints import Tracker
 from findings import Finding, error, warning
-from indexed_data import DataSet, blend_prefixes, check_prefix
+from indexed_data import DataSet, blend_prefixes, check_prefix, check_split
 
 _DATA_OPTIONS = ("--data-path", "--train-data-path", "--valid-data-path", "--test-data-path")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
@@ -25,11 +25,16 @@ _POLL_SECONDS = 0.5
 
 def check_data(words: MegatronArguments, good: list[DataSet]) -> Iterator[Finding]:
     """Check every data set that is named; the good ones are appended to `good`."""
+    split = words.value("--split")
     for option in _DATA_OPTIONS:
         prefixes, misread = blend_prefixes(words.values(option))
         yield from misread
         for prefix in dict.fromkeys(prefixes):
+            known = len(good)
             yield from check_prefix(prefix, good)
+            if split:
+                for data_set in good[known:]:
+                    yield from check_split(split, data_set)
 
 
 def check_tokenizer(words: MegatronArguments) -> Iterator[Finding]:

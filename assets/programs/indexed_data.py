@@ -4,9 +4,11 @@ Layout: megatron/core/datasets/indexed_dataset.py, Megatron core 0.19.
 """
 
 import os
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,6 +21,7 @@ ITEM_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 8, 7: 4, 8: 2}
 
 _HEADER = struct.Struct("<9sQBQQ")
 _OBJECT_STORES = ("s3://", "msc://")
+_PARTS = ("training", "validation", "test")
 _AGAIN = "prepare the data set again"
 
 
@@ -33,6 +36,7 @@ class DataSet:
     prefix: str
     documents: int
     tokens: int
+    sequences: int
 
 
 def blend_prefixes(words: Sequence[str]) -> tuple[tuple[str, ...], list[Finding]]:
@@ -97,7 +101,29 @@ def read_data_set(prefix: str) -> DataSet:
         raise BadDataSetError(
             f"it describes {expected} bytes of tokens, the .bin file has {tokens}"
         )
-    return DataSet(prefix, documents=boundaries - 1, tokens=tokens // item)
+    return DataSet(prefix, boundaries - 1, tokens // item, sequences)
+
+
+def check_split(ratios: str, data_set: DataSet) -> Iterator[Finding]:
+    """Find parts of a split that get no sequence: Megatron counts their epochs for ever.
+
+    Parts end at rounded shares of the sequences, as in
+    megatron/core/datasets/blended_megatron_dataset_builder.py.
+    """
+    shares = [float(number) for number in re.findall(r"\d*\.?\d+", ratios)]
+    total = sum(shares)
+    if not total:
+        yield usage_error("--split", f"{ratios!r} has no share above 0", "write it as 98,2,0")
+        return
+    ends = [0, *(round(end * data_set.sequences) for end in accumulate(x / total for x in shares))]
+    for name, share, (start, end) in zip(_PARTS, shares, pairwise(ends), strict=False):
+        if share and start == end:
+            part = f"{share:g} of {total:g} shares of {data_set.sequences} sequences"
+            yield error(
+                data_set.prefix,
+                f"--split {ratios} leaves nothing for {name}: {part}",
+                f"give {name} a larger share or 0, or prepare more documents",
+            )
 
 
 def _read_header(index: BinaryIO, size: int) -> tuple[int, int, int]:

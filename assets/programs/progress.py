@@ -52,11 +52,28 @@ class Progress:
         return (
             f"{self.done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB, {rate / 1e6:,.1f} MB/s, "
             f"{self.documents / seconds:,.0f} documents/s, {self.tokens / seconds:,.0f} tokens/s, "
-            f"{_clock(left)} left"
+            f"{clock(left)} left"
         )
 
 
-def _clock(seconds: float) -> str:
+class TransferProgress(Progress):
+    """The same of files on their way, where nothing is known but bytes."""
+
+    def say(self, message: str) -> None:
+        """Write a line of its own in the place of the one that changes."""
+        sys.stderr.write(f"{message}\x1b[K\n" if self._terminal else f"{message}\n")
+        sys.stderr.flush()
+
+    def line(self, now: float) -> str:
+        """Return the line for people."""
+        rate = (self.done - self._before) / max(now - self._begin, 1e-3)
+        left = clock((self.total - self.done) / rate) if rate else "?"
+        share = f"{self.done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB"
+        return f"{share}, {rate / 1e6:,.1f} MB/s, {left} left"
+
+
+def clock(seconds: float) -> str:
+    """Write a time span."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

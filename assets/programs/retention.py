@@ -52,12 +52,16 @@ def prune(root: Path, keep_last: int, ckpt_format: str) -> list[str]:
     for leftover in root.glob(f"{_DELETING}*"):
         shutil.rmtree(leftover)
     for path in removable(root, keep_last, ckpt_format):
-        # The rename is atomic: a checkpoint is whole or gone, whenever this is interrupted.
-        going = path.with_name(_DELETING + path.name)
-        path.rename(going)
-        shutil.rmtree(going)
+        remove(path)
         removed.append(path.name)
     return removed
+
+
+def remove(path: Path) -> None:
+    """Remove a checkpoint: it is whole or gone, whenever this is interrupted."""
+    going = path.with_name(_DELETING + path.name)
+    path.rename(going)
+    shutil.rmtree(going)
 
 
 def end_with_parent(parent: int) -> None:

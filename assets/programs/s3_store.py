@@ -106,13 +106,20 @@ class Store:
             ),
         )
 
-    def upload(self, path: Path, key: str, part: int) -> None:
-        """Send a file, with a SHA-256 for every part."""
+    def upload(
+        self, path: Path, key: str, part: int, tell: Callable[[int], None] | None = None
+    ) -> None:
+        """Send a file, with a SHA-256 for every part; `tell` gets the bytes that went."""
         extra = {"ChecksumAlgorithm": "SHA256"}
         self._try(
             key,
             lambda: self._client.upload_file(
-                str(path), self.bucket, self._key(key), ExtraArgs=extra, Config=self._config(part)
+                str(path),
+                self.bucket,
+                self._key(key),
+                ExtraArgs=extra,
+                Callback=tell,
+                Config=self._config(part),
             ),
         )
 
@@ -197,7 +204,7 @@ class Store:
                     program.EXIT_FAILED,
                     f"s3://{self.bucket}/{problem['Key']}",
                     problem.get("Message", problem["Code"]),
-                    "give the pod's role s3:DeleteObject there",
+                    "give the role s3:DeleteObject there",
                 )
 
     def _list(self, **words: str) -> Iterator[dict[str, Any]]:
@@ -246,7 +253,7 @@ class Store:
                 program.EXIT_FAILED,
                 subject,
                 "no AWS credentials",
-                "run in a pod whose service account has a role (Pod Identity)",
+                "give the pod's service account a role (Pod Identity); elsewhere set AWS_PROFILE",
             ) from problem
         if not isinstance(problem, ClientError):
             return
@@ -264,7 +271,7 @@ class Store:
                 program.EXIT_FAILED,
                 subject,
                 f"S3 refuses: {problem}",
-                "give the pod's role the right to do this, or correct the URI",
+                "give the role the right to do this, or correct the URI",
             ) from problem
         if code not in _BUSY | _DAMAGED:
             raise StopError(
@@ -287,5 +294,5 @@ def _given_up(subject: str, problem: BaseException) -> StopError:
         program.EXIT_NOT_REACHABLE,
         subject,
         str(problem),
-        "see that the pod reaches S3 (network policy, endpoint), then start again",
+        "see that S3 can be reached (network policy, endpoint, proxy), then start again",
     )

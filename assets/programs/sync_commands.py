@@ -1,4 +1,4 @@
-"""What checkpoint_sync does: push, pull, verify, ls and prune, each whole or without effect."""
+"""What checkpoint_sync does: push, pull and verify, each whole or without effect."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +13,6 @@ from s3_store import GoneError, Store
 from sync_manifest import Latest, Manifest
 from sync_pull import fetch, publish
 from sync_remote import Remote
-
-_POINTER_ATTEMPTS = 10
-# No push takes that long, so what has no manifest by then was given up.
-_GIVEN_UP_SECONDS = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -148,67 +144,6 @@ def verify(sync: Sync, name: str | None, *, every: bool, local: bool) -> None:
         sync.note("damaged" if problems else "verified", manifest.name)
         state = "damaged" if problems else "whole"
         program.say(f"{manifest.name}: {state}, {len(manifest.files)} files, {manifest.size:,} B")
-
-
-def ls(sync: Sync) -> None:
-    """List the checkpoints of both ends."""
-    far = sync.remote.checkpoints()
-    near = sync.local()
-    latest = sync.remote.latest()
-    program.say(f"{'name':<16} {'files':>6} {'bytes':>18} {'S3':<4} {'local':<6}")
-    rows = []
-    for step in sorted({*far, *near}):
-        manifest = far.get(step)
-        name = manifest.name if manifest else near[step].name
-        files = len(manifest.files) if manifest else 0
-        size = manifest.size if manifest else 0
-        here = ("yes" if manifest else "no", "yes" if step in near else "no")
-        mark = " latest" if latest and latest.name == name else ""
-        program.say(f"{name:<16} {files:>6} {size:>18,} {here[0]:<4} {here[1]:<6}{mark}")
-        rows.append({"name": name, "step": step, "bytes": size, "s3": here[0], "local": here[1]})
-    sync.report.facts.update(checkpoints=rows, latest=latest.name if latest else None)
-
-
-def prune(sync: Sync, keep_last: int) -> None:
-    """Remove old checkpoints from S3, if what a restart needs is whole.
-
-    Kept: the newest `keep_last`, what `latest` names, and what a push may still be sending.
-    """
-    latest = sync.remote.latest()
-    far = sync.remote.checkpoints()
-    needed = far.get(latest.step) if latest else None
-    if needed is None:
-        sync.report.findings.append(
-            warning(sync.store.uri, "`latest` names no whole checkpoint", "nothing was removed")
-        )
-        return
-    broken = sync.remote.problems(needed)
-    if broken:
-        sync.report.findings.append(
-            error(needed.name, broken[0], "nothing was removed; push a whole checkpoint first")
-        )
-        return
-    kept = {needed.step, *sorted(far)[-keep_last:]}
-    for step, manifest in far.items():
-        if step not in kept and step < needed.step:
-            # The manifest goes first: without it the checkpoint is not there for anybody.
-            sync.store.delete([sync_manifest.manifest_key(manifest.name)])
-            sync.store.delete([each.key for each in sync.store.objects(f"{manifest.name}/")])
-            program.say(f"{manifest.name}: removed from S3")
-            sync.note("removed", manifest.name)
-    _remove_given_up(sync, needed.step, {manifest.name for manifest in far.values()})
-
-
-def _remove_given_up(sync: Sync, newest: int, known: set[str]) -> None:
-    """Remove the objects of pushes that never came to their manifest."""
-    for name in sync.store.names():
-        step = checkpoints.iteration_of(name)
-        if step is None or name in known or step >= newest:
-            continue
-        objects = sync.store.objects(f"{name}/")
-        if all(each.age_seconds > _GIVEN_UP_SECONDS for each in objects):
-            sync.store.delete([each.key for each in objects])
-            sync.note("removed", name)
 
 
 def _absent(sync: Sync, name: str | None) -> NoReturn:

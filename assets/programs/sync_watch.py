@@ -8,6 +8,7 @@ from pathlib import Path
 
 import program
 import sync_commands
+import sync_prune
 from findings import warning
 from sync_commands import Sync
 
@@ -57,7 +58,7 @@ class _Watcher:
             self.pushes += 1
             self._to_prune = self.keep_last is not None
         if self.keep_last and self._to_prune:
-            self._to_prune = not self._try(partial(sync_commands.prune, self.sync, self.keep_last))
+            self._to_prune = not self._try(partial(sync_prune.prune, self.sync, self.keep_last))
 
     def _try(self, action: Callable[[], None]) -> bool:
         try:

@@ -48,6 +48,8 @@ def guard_words(values: Values) -> MegatronArguments:
     prefixes, weights = values.get("dataset.blend") or ([], None)
     blend = [str(each) for pair in zip(weights or (), prefixes, strict=False) for each in pair]
     words = ["--data-path", *(blend or prefixes)]
+    if "dataset.split" in values:
+        words += ["--split", str(values["dataset.split"])]
     tokenizer = values.get("tokenizer.tokenizer_model")
     if tokenizer:
         words += ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", str(tokenizer)]

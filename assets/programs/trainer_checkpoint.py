@@ -73,7 +73,10 @@ class Checkpointer:
             optim_state_dict=state["optimizer"],
         )
         content: dict[str, Any] = json.loads((directory / "metadata.json").read_text())
-        return dict(content["trainer"])
+        trainer = dict(content["trainer"])
+        if self._rank == 0:
+            sys.stderr.write(f"goes on from step {trainer['step']}, {directory}\n")
+        return trainer
 
     def save(self, step: int, trainer: dict[str, Any], *, wait: bool) -> None:
         """Start to save; earlier saves are waited for. With `wait` it is on disk on return.
@@ -169,6 +172,8 @@ class Checkpointer:
             shutil.rmtree(final)
         aside.rename(final)
         checkpoints.replace_text(self.root / checkpoints.TRACKER, str(step))
+        # `meks status` tells the age of the newest checkpoint from it.
+        sys.stderr.write(f"saved checkpoint of step {step} to {self.root}\n")
         try:
             retention.prune(self.root, self._keep_last, _FORMAT)
         except OSError as problem:

@@ -63,9 +63,10 @@ def test_values_of_a_job():
 def test_blend_has_weights():
     """Prefixes and weights are two lists."""
     parts = [{"weight": 0.7, "prefix": "/a"}, {"weight": 0.3, "prefix": "/b"}]
-    values, _ = bridge_config.values_of({"data": {"blend": parts}})
+    values, _ = bridge_config.values_of({"data": {"blend": parts, "split": [98, 2, 0]}})
     assert values["dataset.blend"] == (["/a", "/b"], [0.7, 0.3])
     assert train_bridge.guard_words(values).values("--data-path") == ("0.7", "/a", "0.3", "/b")
+    assert train_bridge.guard_words(values).value("--split") == "98,2,0"
 
 
 def test_overrides_come_last():

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from indexed_data import ITEM_BYTES, BadDataSetError, blend_prefixes, check_prefix, read_data_set
+from indexed_data import (
+    ITEM_BYTES,
+    BadDataSetError,
+    DataSet,
+    blend_prefixes,
+    check_prefix,
+    check_split,
+    read_data_set,
+)
 
 from tests.programs.megatron_files import write_data_set
 
@@ -35,6 +43,30 @@ def test_multimodal_index_is_accepted(tmp_path):
     with Path(f"{prefix}.idx").open("ab") as index:
         index.write(b"\x00\x00")
     assert read_data_set(str(prefix)).documents == 2
+
+
+@pytest.mark.parametrize(
+    ("ratios", "sequences", "empty"),
+    [
+        ("98,2,0", 100, []),
+        ("98,2,0", 26, []),
+        ("98,2,0", 24, ["validation"]),
+        ("969, 30, 1", 2, ["validation", "test"]),
+        ("1,99,0", 40, ["training"]),
+        ("100", 1, []),
+        ("0.98,0.02", 10, ["validation"]),
+    ],
+)
+def test_part_without_sequences_is_refused(ratios, sequences, empty):
+    """Megatron rounds the ends of the parts, and counts epochs of an empty one for ever."""
+    found = [str(each) for each in check_split(ratios, DataSet("/data", 1, 1, sequences))]
+    assert [next(name for name in empty if name in each) for each in found] == empty
+
+
+def test_split_of_nothing_is_refused():
+    """Megatron would divide by it."""
+    (found,) = check_split("0,0,0", DataSet("/data", 1, 1, 1))
+    assert "no share above 0" in str(found)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from megatron_eks.ops.kube import run_log
 from tests.programs.megatron_run import (
     INTERVAL,
     ITERATIONS,
@@ -40,6 +41,25 @@ def test_it_learns_and_saves(trained):
     assert losses[ITERATIONS] < losses[1] - 1
     assert run.saved() == [f"iter_{each:07d}" for each in range(INTERVAL, ITERATIONS + 1, INTERVAL)]
     assert (run.save / TRACKER).read_text() == str(ITERATIONS)
+
+
+def test_its_log_tells_what_it_did(trained):
+    """What `meks status` reads of it: steps on the last rank, checkpoints on the first."""
+    run, losses = trained
+    resumed = run.another("told", resuming=FIRST)
+    resumed.run(2)
+    for each, first in ((run, 0), (resumed, INTERVAL)):
+        files = sorted((each.root / "logs").glob("rank-*.log"))
+        assert len(files) == 2
+        log = run_log.merged(run_log.read(file.read_text().splitlines()) for file in files)
+        assert [step.step for step in log.steps] == list(range(first + 1, ITERATIONS + 1))
+        assert {step.steps for step in log.steps} == {ITERATIONS}
+        assert all(step.seconds and step.samples for step in log.steps)
+        saves = range(first + INTERVAL, ITERATIONS + 1, INTERVAL)
+        assert [mark.step for mark in log.saves] == list(saves)
+        assert [mark.step for mark in log.loads] == ([first] if first else [])
+    told = {step.step: step.loss for step in log.steps}
+    assert told == pytest.approx(from_iteration(losses, INTERVAL), abs=ROUNDING)
 
 
 def test_data_parallel_learns_the_same(trained):

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from megatron_eks.ops.kube import run_log
 from tests.programs.trainer_files import environment
 
 pytestmark = pytest.mark.programs
@@ -75,6 +76,11 @@ def test_run_goes_on_where_it_was(trained, program, ranks, per_rank):
     done = resumed.run(ranks)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["resumed_from"] == 8
+    log = run_log.read(done.stderr.splitlines())
+    assert [mark.step for mark in log.loads] == [8]
+    assert [mark.step for mark in log.saves] == [12]
+    assert [step.step for step in log.steps] == [9, 10, 11, 12]
+    assert all(step.seconds and step.tokens_per_second for step in log.steps)
     assert resumed.losses() == pytest.approx(run.losses(), abs=CLOSE)
 
 

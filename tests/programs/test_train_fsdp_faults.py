@@ -67,6 +67,8 @@ def test_killed_run_ends_as_if_nothing_had_been(trained):
     for _ in range(KILLS):
         kill_somewhere(killed, anywhere)
     saved = newest(killed)
+    # Nothing disturbs the rest, and a thousand saves take minutes.
+    killed.config["checkpoint"]["interval"] = run.config["checkpoint"]["interval"]
     done = killed.run(2)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["resumed_from"] == saved

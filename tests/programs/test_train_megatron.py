@@ -33,7 +33,7 @@ def test_good_job_starts(job):
         "program": "train_megatron",
         "status": "starting",
         "rank": 0,
-        "data": [{"prefix": str(job.data), "documents": 2, "tokens": 5}],
+        "data": [{"prefix": str(job.data), "documents": 2, "tokens": 5, "sequences": 2}],
         "start": "random weights",
         "keep_last": 2,
         "findings": [],
@@ -74,6 +74,14 @@ def test_whole_log_is_copied(job):
     assert all(line in copied for line in done.stdout.splitlines())
     assert "iteration 10/ 20 | lm loss: 5.8" in done.stderr
     assert "iteration 10/ 20 | lm loss: 5.8" in copied
+
+
+def test_split_without_sequences_is_refused(job):
+    """Before Megatron counts the epochs of an empty data set for ever."""
+    done = job.run("--split", "98,2,0")
+    assert done.returncode == 4
+    (said,) = errors(done.stderr)
+    assert "--split 98,2,0 leaves nothing for validation: 2 of 100 shares of 2 sequences" in said
 
 
 def test_help_explains_the_program(job):

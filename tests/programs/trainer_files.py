@@ -151,7 +151,15 @@ class Run:
 
     def kill(self, process: "subprocess.Popen[str]", rank: int | None = None) -> None:
         """End one rank, or torchrun and its ranks at once; each leads a session of its own."""
+        if not self._end(rank):
+            # It has not started yet, so nothing but torchrun is there to be killed.
+            self._end(None)
+        process.communicate(timeout=_PATIENCE)
+
+    def _end(self, rank: int | None) -> bool:
+        """Send SIGKILL to one rank or to every process of the run; say whether there was one."""
         file = str(self.root / f"{self.checkpoints.name}.json").encode()
+        found = False
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
@@ -160,7 +168,8 @@ class Run:
                 continue
             if file in words and (rank is None or f"RANK={rank}".encode() in variables):
                 os.kill(int(entry.name), signal.SIGKILL)
-        process.communicate(timeout=_PATIENCE)
+                found = True
+        return found
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the steps of metrics.jsonl."""

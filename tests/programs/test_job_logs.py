@@ -1,0 +1,85 @@
+"""job_logs prints what log_copy has kept, so that it comes through a pod's log whole."""
+
+import os
+import zlib
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.programs import run_program
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return the logs of a job of two ranks."""
+    for rank, step in ((0, 1), (11, 2)):
+        lines = [f" [2026-11-2{step} 10:0{minute}:00] step {minute}\n" for minute in range(5)]
+        (tmp_path / f"rank-{rank:05d}.log").write_text("".join(lines))
+    (tmp_path / "steps.jsonl").write_text("{}\n")
+    return tmp_path
+
+
+def printed(*words, code=0):
+    """Return the ranks' lines; the last line tells their number and checksum."""
+    done = run_program.run("job_logs.py", *words)
+    assert done.code == code, done.stderr
+    lines = done.stdout.splitlines()[:-1]
+    assert done.summary.get("lines", 0) == len(lines)
+    checksum = 0
+    for line in lines:
+        checksum = zlib.crc32(line.encode(), checksum)
+    assert done.summary.get("crc32", 0) == checksum
+    return lines
+
+
+def test_all_ranks_are_printed_each_line_with_its_own(folder):
+    """As wide as the largest number, in the order of ranks."""
+    lines = printed(folder)
+    assert len(lines) == 10
+    assert lines[0] == "[ 0]  [2026-11-21 10:00:00] step 0"
+    assert lines[-1] == "[11]  [2026-11-22 10:04:00] step 4"
+
+
+def test_a_rank_the_last_lines_and_a_time_narrow_it_down(folder):
+    """--since begins with the first later time that the program itself has written."""
+    assert printed(folder, "--rank", 11, "--tail", 2) == [
+        "[11]  [2026-11-22 10:03:00] step 3",
+        "[11]  [2026-11-22 10:04:00] step 4",
+    ]
+    assert printed(folder, "--tail", 0) == []
+    ago = datetime.now(tz=UTC) - datetime(2026, 11, 22, 10, 2, 30, tzinfo=UTC)
+    lines = printed(folder, "--since", int(ago.total_seconds()))
+    assert [line[-6:] for line in lines] == ["step 3", "step 4"]
+    os.utime(folder / "rank-00011.log", (0, 0))
+    assert printed(folder, "--since", 3600) == []
+
+
+def test_bytes_that_no_terminal_shows_are_escaped(folder):
+    """A bar that redraws itself is its last state; an unfinished line counts."""
+    (folder / "rank-00000.log").write_bytes(b"a\xffb\n10%\r20%\nbell\x07\nhalf")
+    assert printed(folder, "--rank", 0) == [
+        *("[0] a\\xffb", "[0] 20%", "[0] bell\\x07", "[0] half"),
+    ]
+
+
+def test_what_is_too_much_is_left_out_and_said(folder):
+    """The last lines come, and the number of those that do not."""
+    done = run_program.run("job_logs.py", folder, "--most-bytes", 200)
+    assert (done.code, done.summary["lines"], done.summary["left_out"]) == (0, 6, 4)
+    assert "4 earlier lines are left out" in done.findings[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [((), "no rank-*.log"), (("--rank", "3"), "no rank-*.log")]
+)
+def test_no_logs_are_exit_code_3(tmp_path, words, said):
+    """A directory without any, and one that is not there."""
+    done = run_program.run("job_logs.py", tmp_path, *words)
+    assert (done.code, said in done.findings[0]) == (3, True)
+    assert run_program.run("job_logs.py", tmp_path / "none", *words).code == 3
+
+
+def test_a_rank_that_is_not_there_is_named_with_those_that_are(folder):
+    """0 to the largest."""
+    done = run_program.run("job_logs.py", folder, "--rank", 3)
+    assert (done.code, "ranks 0 to 11, and no rank 3" in done.findings[0]) == (3, True)

@@ -1,0 +1,114 @@
+"""What is said of checkpoints: why one is torn, what a restart takes, what a prune removes."""
+
+import tempfile
+from pathlib import Path
+
+import checkpoints
+import guards
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.programs import saved
+from tests.programs.megatron_files import TRACKER, write_checkpoint, write_rank
+from tests.programs.s3_world import URI
+
+SLOW_DISK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+DIST = "torch_dist"
+
+
+def test_each_tear_has_its_reason(tmp_path):
+    """As far as the files that mark the end of a save tell."""
+    whole = write_checkpoint(tmp_path, 500)
+    assert checkpoints.what_is_missing(whole, DIST) is None
+    (whole / ".metadata").write_text("")
+    assert checkpoints.what_is_missing(whole, DIST) == ".metadata is missing or empty"
+    (whole / "metadata.json").write_text("{")
+    assert checkpoints.what_is_missing(whole, DIST) == "metadata.json cannot be read"
+    (whole / "metadata.json").unlink()
+    assert "last file of a save, is missing" in str(checkpoints.what_is_missing(whole, DIST))
+    assert checkpoints.what_is_missing(tmp_path / "none", DIST) == "it is not there"
+    ranks = tmp_path / "iter_0000600"
+    write_rank(ranks, "mp_rank_00")
+    write_rank(ranks, "mp_rank_01", torn=True)
+    expected = "mp_rank_01/model_optim_rng.pt is missing or cut"
+    assert checkpoints.what_is_missing(ranks, "torch") == expected
+    write_rank(ranks, "mp_rank_03")
+    assert checkpoints.what_is_missing(ranks, "torch") == "the directory of a rank is missing"
+
+
+@SLOW_DISK
+@given(
+    whole=st.sets(st.sampled_from([100, 200, 300]), max_size=3),
+    torn=st.sets(st.sampled_from([150, 400]), max_size=2),
+    tracker=st.sampled_from([None, "", "100", "150", "300", "400", "999", "release", "4\x00"]),
+)
+def test_what_a_restart_takes_is_what_the_guard_leaves_it(whole, torn, tracker):
+    """Said before, and then done by the start-up guard."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        for step in whole:
+            write_checkpoint(root, step)
+        for step in torn:
+            write_checkpoint(root, step, whole=False)
+        if tracker is not None:
+            (root / TRACKER).write_text(tracker)
+        told = checkpoints.restart(root, DIST)
+        list(guards.repair(root, DIST, own=True))
+        after = checkpoints.read_tracker(root, DIST)
+        assert told.takes == (after.checkpoint.name if after.checkpoint else None)
+
+
+def test_ls_without_s3_lists_a_directory(sync, tmp_path):
+    """One that is not there is an error, an empty one is not."""
+    saved.megatron(tmp_path / "near", 500)
+    (saved.megatron(tmp_path / "near", 600) / "metadata.json").unlink()
+    done = sync("ls", tmp_path / "near")
+    assert [(row["name"], row["torn"] is None) for row in done.summary["ends"]] == [
+        ("iter_0000500", True),
+        ("iter_0000600", False),
+    ]
+    assert done.summary["restart"]["takes"] is None
+    assert "write 500 into latest_checkpointed_iteration.txt" in done.summary["restart"]["why"]
+    assert sync("ls", tmp_path / "none").code == 3
+
+
+def test_ls_of_s3_needs_no_directory(sync, s3, tmp_path):
+    """One unreadable manifest does not hide the others."""
+    for step in (500, 600):
+        saved.megatron(tmp_path / "near", step)
+    sync("push", tmp_path / "near", URI, "--all")
+    s3.put("iter_0000500/manifest.json", b"{torn")
+    done = sync("ls", "-", URI)
+    assert done.code == 0
+    states = {row["name"]: row["torn"] for row in done.summary["ends"]}
+    assert "cannot be read" in states["iter_0000500"]
+    assert states["iter_0000600"] is None
+    assert "restart" not in done.summary
+
+
+def test_prune_of_both_ends_removes_what_only_names(sync, s3, tmp_path):
+    """What is needed stays, even if it is named."""
+    near = tmp_path / "near"
+    for step in (300, 400, 500):
+        saved.megatron(near, step)
+    (near / TRACKER).write_text("500")
+    sync("push", near, URI, "--all")
+    words = ("prune", near, URI, "--keep-last", "1", "--local")
+    dry = sync(*words, "--dry-run")
+    assert [(row["name"], row["where"]) for row in dry.summary["goes"]] == [
+        *(("iter_0000300", "local"), ("iter_0000400", "local")),
+        *(("iter_0000300", "s3"), ("iter_0000400", "s3")),
+    ]
+    assert len(list(near.glob("iter_*"))) == 3
+    done = sync(*words, "--only", "iter_0000300", "--only", "iter_0000500")
+    assert done.summary["removed_locally"] == ["iter_0000300"]
+    assert done.summary["removed"] == ["iter_0000300"]
+    assert sorted(path.name for path in near.glob("iter_*")) == ["iter_0000400", "iter_0000500"]
+    assert not [key for key in s3.names() if key.startswith("iter_0000300")]
+
+
+@pytest.mark.parametrize("words", [("prune", "here", "--keep-last", "1"), ("push", "here")])
+def test_a_command_that_has_nowhere_to_act_is_refused(sync, words):
+    """The command line is wrong."""
+    assert sync(*words).code == 2
