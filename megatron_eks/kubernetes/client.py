@@ -42,19 +42,21 @@ class Client:
     """One user's requests, by kind and name."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
+        """For other protocols than requests by kind and name."""
         self._resources: dict[tuple[str, str], _Resource] = {}
         self.close = connection.close
         self.close_own = connection.close_own
+        self.now = connection.now
 
     @property
     def server(self) -> str:
         """The address of the API server."""
-        return self._connection.server
+        return self.connection.server
 
     def acting_as(self, user: str) -> "Client":
         """Return a client whose requests the server judges as another user's."""
-        return Client(self._connection.acting_as(user))
+        return Client(self.connection.acting_as(user))
 
     def apply(
         self,
@@ -157,7 +159,7 @@ class Client:
         """Send one request and return the object that comes back; raise ApiError if refused."""
         target = f"{path}?{urlencode(query)}" if query else path
         data = None if body is None else json.dumps(body).encode()
-        status, text = self._connection.exchange(
+        status, text = self.connection.exchange(
             method, target, data, {"Content-Type": content_type}
         )
         try:
@@ -172,12 +174,12 @@ class Client:
         self, path: str, query: Mapping[str, str], timeout: float, longest_line: int = -1
     ) -> Iterator[bytes]:
         """Yield the lines of an answer as they come; see `Connection.stream`."""
-        yield from self._connection.stream(f"{path}?{urlencode(query)}", timeout, longest_line)
+        yield from self.connection.stream(f"{path}?{urlencode(query)}", timeout, longest_line)
 
     def ready(self) -> bool:
         """Say whether the server has started completely."""
         try:
-            status, _ = self._connection.exchange("GET", "/readyz", None, {})
+            status, _ = self.connection.exchange("GET", "/readyz", None, {})
         except UnreachableError:
             return False
         return status < FIRST_ERROR
@@ -228,7 +230,13 @@ def connect(
     return Client(Connection(server, tls, Credentials(token), headers=headers))
 
 
-def wait_for(what: str, condition: Callable[[], _Found | None], seconds: float = 60) -> _Found:
+def wait_for(
+    what: str,
+    condition: Callable[[], _Found | None],
+    seconds: float = 60,
+    *,
+    pause: float = _POLL_SECONDS,
+) -> _Found:
     """Return what a condition finds as soon as it finds something; raise TimeoutError."""
     deadline = time.monotonic() + seconds
     while True:
@@ -236,4 +244,4 @@ def wait_for(what: str, condition: Callable[[], _Found | None], seconds: float =
             return found
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {seconds:.0f} s for {what}")
-        time.sleep(_POLL_SECONDS)
+        time.sleep(pause)

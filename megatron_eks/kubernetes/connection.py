@@ -1,10 +1,13 @@
 """One user's way to one API server: TLS, tokens that expire, servers that are busy or gone."""
 
+import contextlib
 import http.client
 import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -14,6 +17,8 @@ _TIMEOUT_SECONDS = 60
 _BUSY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 _BUSY_TRIES = 5
 _LONGEST_PAUSE_SECONDS = 5
+# X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL.
+_DATED = frozenset({9, 10})
 _LONGEST_MESSAGE_BYTES = 64 * 1024
 
 
@@ -67,6 +72,17 @@ class Connection:
         self._headers = {"Accept": "application/json", **(headers or {})}
         self._local = threading.local()
         self._connections: list[http.client.HTTPSConnection] = []
+        self._date: tuple[datetime, float] | None = None
+
+    def now(self) -> datetime:
+        """Return the time by the server's clock; by this machine's until the server has answered.
+
+        The times in objects are the server's, and clocks of laptops differ by minutes.
+        """
+        if self._date is None:
+            return datetime.now(tz=UTC)
+        date, seen = self._date
+        return date + timedelta(seconds=time.monotonic() - seen)
 
     def acting_as(self, user: str) -> "Connection":
         """Return a connection whose requests the server judges as another user's."""
@@ -80,9 +96,11 @@ class Connection:
         )
 
     def close(self) -> None:
-        """Close the connections of all threads."""
+        """Close the connections of all threads; their next requests open others."""
         for connection in self._connections:
             connection.close()
+        self._connections.clear()
+        self._local = threading.local()
 
     def close_own(self) -> None:
         """Close the connection of this thread, which needs none any more."""
@@ -118,11 +136,28 @@ class Connection:
         finally:
             connection.close()
 
+    def dial(self) -> ssl.SSLSocket:
+        """Return a socket of its own to the server, after the TLS handshake."""
+        connection = self._new(self._timeout)
+        try:
+            connection.connect()
+        except OSError as error:
+            raise self.unreachable(error) from error
+        return connection.sock
+
+    def asked(self, target: str) -> tuple[str, dict[str, str]]:
+        """Return the address without its scheme, and the headers, to ask for in other protocols."""
+        return urlsplit(self.server).netloc + self._prefix + target, self._all_headers({})
+
+    def renew(self) -> bool:
+        """Get another token after the server refused this one; say whether there is one."""
+        return self._credentials.renew()
+
     def _line(self, response: http.client.HTTPResponse, longest: int) -> bytes:
         try:
             return response.readline(longest)
         except (http.client.HTTPException, OSError) as error:
-            raise self._unreachable(error) from error
+            raise self.unreachable(error) from error
 
     def _open_stream(
         self, connection: http.client.HTTPSConnection, target: str
@@ -132,7 +167,7 @@ class Connection:
                 connection.request("GET", self._prefix + target, headers=self._all_headers({}))
                 response = connection.getresponse()
             except (http.client.HTTPException, OSError) as error:
-                raise self._unreachable(error) from error
+                raise self.unreachable(error) from error
             if response.status != HTTPStatus.UNAUTHORIZED or renewed:
                 break
             response.read()
@@ -161,15 +196,21 @@ class Connection:
             connection.request(method, self._prefix + target, data, self._all_headers(headers))
             response = connection.getresponse()
             pause = response.getheader("Retry-After", "")
+            self._note(response.getheader("Date", ""))
             body = response.read()
         except (http.client.HTTPException, OSError) as error:
             # Closed, a connection opens itself again for the next request.
             connection.close()
             # The server closes connections that were idle; a new one says whether it is gone.
             if is_new or isinstance(error, TimeoutError):
-                raise self._unreachable(error) from error
+                raise self.unreachable(error) from error
             return self._send(method, target, data, headers)
         return response.status, float(pause) if pause.isdecimal() else None, body
+
+    def _note(self, date: str) -> None:
+        with contextlib.suppress(ValueError):
+            said = parsedate_to_datetime(date)
+            self._date = (said if said.tzinfo else said.replace(tzinfo=UTC), time.monotonic())
 
     def _all_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         token = self._credentials.token()
@@ -189,9 +230,12 @@ class Connection:
         name = self._server_name or self._host
         return _NamedConnection(self._host, self._port, self._tls, timeout, name)
 
-    def _unreachable(self, error: Exception) -> UnreachableError:
+    def unreachable(self, error: Exception) -> UnreachableError:
+        """Return the error that says why this server gave no answer."""
         if isinstance(error, TimeoutError):
             why = f"no answer within {self._timeout:g} s"
+        elif isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _DATED:
+            why = f"its {error.verify_message}: see to this machine's clock first"
         elif isinstance(error, ssl.SSLCertVerificationError):
             why = f"its certificate is not the one of the kubeconfig ({error.verify_message})"
         else:

@@ -57,7 +57,11 @@ def test_programs_are_built_once_from_the_committed_modules(machine, tmp_path):
         assert file.is_relative_to(tmp_path / "cache" / "megatron-eks" / "kubernetes")
         assert "-mod=readonly -trimpath" in file.read_text()
     assert "gitVersion=v1.35.4" in found["kube-apiserver"].read_text()
-    assert lines[0] == "building etcd (1 of 6)"
+    assert lines.index("building etcd (1 of 6)") < lines.index("building kube-apiserver (2 of 6)")
+    # A module each, side by side.
+    assert lines.index("building training-operator (5 of 6)") < lines.index(
+        "building kube-scheduler (4 of 6)"
+    )
 
     assert build.programs(machine(), pytest.fail) == found
     found["kwok"].unlink()

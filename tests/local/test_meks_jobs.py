@@ -6,21 +6,32 @@ import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import jsonschema
 import pytest
 
 from megatron_eks.config.errors import ConfigError
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import cancel, overrides, overview, status, submit
+from megatron_eks.ops.kube import (
+    cancel,
+    overrides,
+    overview,
+    overview_view,
+    status,
+    status_view,
+    submit,
+    watching,
+)
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.rendering import Wish
-from megatron_eks.project import load_project
+from megatron_eks.project import ROOT, load_project
 from tests.local import jobs
 
 pytestmark = pytest.mark.control_plane
 
 _NAMESPACE = "megatron-workshop"
+_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "status.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +98,16 @@ def said(console):
 
 def state_of(client, loaded, console, name):
     """Return what `meks status JOB -o json` prints."""
-    console.stdout.truncate(0)
-    console.stdout.seek(0)
-    assert status.run(client, loaded.cluster, name, "json", console) == 0
-    return json.loads(console.stdout.getvalue())
+    return shown(client, console, lambda: status_view.view(status.read(client, loaded, name)))
+
+
+def shown(client, console, see):
+    """Return what is printed as JSON, which the schema has."""
+    start = len(console.stdout.getvalue())
+    assert watching.show(client, see, watching.Options("json"), console) == 0
+    found = json.loads(console.stdout.getvalue()[start:])
+    jsonschema.validate(found, _SCHEMA)
+    return found
 
 
 def test_submitting_twice_starts_one_job(client, send, console, job_name):
@@ -129,7 +146,7 @@ def test_an_override_is_checked_like_the_file(send):
 
 def test_what_a_job_lacks_is_said_before_anything_is_created(client, send, job_name):
     """Its pods would wait for the Secret for ever."""
-    with pytest.raises(Failure, match="MEKS-0730 there is no Secret hugging-face - kubectl -n"):
+    with pytest.raises(Failure, match="MEKS-0730 there is no Secret hugging-face - meks secret"):
         send("fetch-tokenizer")
     assert client.find("batch/v1", "Job", job_name, _NAMESPACE) is None
 
@@ -145,7 +162,8 @@ def test_a_job_that_finds_no_room_says_what_it_waits_for(client, loaded, send, c
     )
 
     def reasons() -> str:
-        return " ".join(state_of(client, loaded, console, job_name)["waits_for"])
+        found = state_of(client, loaded, console, job_name)
+        return " ".join(wait["why"] for wait in found["waits_for"])
 
     wait_for("the reason", lambda: "exceeded quota: training" in reasons())
     assert state_of(client, loaded, console, job_name)["phase"] == "Pending"
@@ -181,10 +199,8 @@ def test_status_of_the_cluster_has_pools_and_jobs(client, loaded, send, console,
     """GPUs in use are those that pods have asked for."""
     send()
     running(client, job_name)
-    console.stdout.truncate(0)
-    console.stdout.seek(0)
-    assert overview.run(client, loaded.cluster, "json", console) == 0
-    found = json.loads(console.stdout.getvalue())
+    see = lambda: overview_view.view(overview.read(client, loaded.cluster))  # noqa: E731
+    found = shown(client, console, see)
     pool = next(each for each in found["pools"] if each["pool"] == "p4d")
     assert (pool["nodes"], pool["gpus"], pool["free_gpus"]) == (4, 32, 16)
     (job,) = (each for each in found["jobs"] if each["name"] == job_name)

@@ -120,7 +120,9 @@ def job(client):
 def finish(client, job, process):
     """Let the job's pods end well, once they are those of this submission."""
     process.says(f"{JOB}: Running, 2 of 2 ranks run")
-    for pod in jobs.wait_for_pods(client, job, 2, "Running"):
+    pods = jobs.wait_for_pods(client, job, 2, "Running")
+    # The master last: its end is the job's, and the operator removes the others then.
+    for pod in sorted(pods, key=lambda each: str(each["metadata"]["name"]), reverse=True):
         client.request(
             "PATCH",
             f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}",

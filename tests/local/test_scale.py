@@ -6,6 +6,7 @@ import pytest
 
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.local.kubernetes import nodes
+from megatron_eks.ops.kube.look import look
 from megatron_eks.plan.pools import POOL_LABEL
 from tests.local import jobs
 
@@ -66,3 +67,10 @@ def test_a_job_takes_a_hundred_nodes(client, submit):
     assert {each["PET_NNODES"] for each in variables} == {str(NODES)}
     assert {int(each["PET_NODE_RANK"]) for each in variables} == set(range(NODES))
     assert {each["WORLD_SIZE"] for each in variables} == {str(NODES * 8)}
+    found = look(client, NAMESPACE, "hundred")
+    own = {
+        str(number): pod["spec"]["nodeName"]
+        for pod, number in ((pod, jobs.environment(pod)["PET_NODE_RANK"]) for pod in pods)
+    }
+    shown = {str(rank.number): rank.pod.node if rank.pod else "" for rank in found.ranks}
+    assert shown == own

@@ -7,7 +7,7 @@ from typing import Any
 from megatron_eks.kubernetes.client import Object
 
 MEGATRON, FSDP = "demo-megatron", "demo-fsdp"
-ITERATIONS, INTERVAL = 100, 20
+ITERATIONS, INTERVAL = 48, 16
 STEPS = 12
 
 SHARED = "/shared"
@@ -58,14 +58,13 @@ def _megatron() -> Object:
         "parallelism": {"tensor": 1},
         "training": {
             "global_batch_size": 8,
-            "micro_batch_size": 2,
+            "micro_batch_size": 4,
             "sequence_length": 64,
             "train_iters": ITERATIONS,
             "learning_rate": 3e-3,
             "min_learning_rate": 3e-4,
             "warmup_iters": 2,
-            "eval_interval": 1000,
-            "eval_iters": 1,
+            "eval_iters": 0,
             "log_interval": 1,
         },
         "data": {
@@ -73,7 +72,12 @@ def _megatron() -> Object:
             "tokenizer": TOKENIZER,
             "num_workers": 0,
         },
-        "checkpoint": _checkpoint(MEGATRON, INTERVAL) | {"s3_uri": f"s3://{BUCKET}/{MEGATRON}"},
+        "checkpoint": {
+            **_checkpoint(MEGATRON, INTERVAL),
+            "s3_uri": f"s3://{BUCKET}/{MEGATRON}",
+            # A process that saves would import torch once more on each rank, for a megabyte.
+            "async_save": False,
+        },
     }
 
 

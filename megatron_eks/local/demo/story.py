@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,8 @@ _NAME, _ROLE = "techpulse", "Admin"
 # Two slow cores may have a dozen interpreters to start that all import torch.
 _SECONDS = 300
 _RESUME_SECONDS = 240
+# Between two questions to the API server, which has other work.
+_ASK_SECONDS = 0.3
 
 # The default cluster file's documentation values, and what stands for them here. The address is
 # nobody's: relays of 6to4 had it, which ended with RFC 7526.
@@ -53,11 +56,18 @@ class Story:
             text = text.replace(old, new)
         self.place.cluster_file.write_text(text)
         jobs.write(folder / "jobs")
-        self._write_corpus()
+        cluster = str(self.place.cluster_file)
+        output = str(folder / "cdk.out")
+        templates = self.place.begin(
+            sys.executable, "app.py", CDK_OUTDIR=output, CLUSTER_CONFIG=cluster
+        )
         # The cluster reads the operator's part of it before anything is deployed.
-        self._synthesise(folder / "manifests")
+        output = str(folder / "manifests")
+        self.place.run(sys.executable, "-m", "charts", CDK8S_OUTDIR=output, CLUSTER_CONFIG=cluster)
         self.place.start()
+        self._write_corpus()
         self.place.wait()
+        self.place.finish(templates)
         self.place.aws.client("iam", REGION).create_role(
             RoleName=_ROLE, AssumeRolePolicyDocument="{}"
         )
@@ -81,11 +91,12 @@ class Story:
         """Deploy all stacks with the cdk command line."""
         place = self.place
         account = f"aws://{place.aws.account}/{REGION}"
-        place.run("cdk", "bootstrap", account)
+        # Synthesised while AWS started.
+        templates = ("--app", place.folder / "cdk.out")
+        place.run("cdk", "bootstrap", account, *templates)
         outputs = place.folder / "outputs.json"
         more = ("--all", "--require-approval=never", "--outputs-file", outputs)
-        given = ("--output", place.folder / "cdk.out", "-c", f"config={place.cluster_file}")
-        place.run("cdk", "deploy", *more, *given)
+        place.run("cdk", "deploy", *more, *templates)
         cloud = place.aws.client("cloudformation", REGION)
         stacks = [each["StackName"] for each in cloud.describe_stacks()["Stacks"]]
         stacks = sorted(each for each in stacks if each.startswith(f"{_NAME}-"))
@@ -98,11 +109,12 @@ class Story:
     def install(self) -> None:
         """Take nodes, build the images, render the manifests and apply the platform."""
         place = self.place
+        building = place.begin("meks", "build")
         place.run("meks", "kubeconfig")
         # EC2's part goes on beside the rest, as it would on AWS.
         scaling = place.begin("meks", "scale", "p4d", "2", "--yes")
-        place.run("meks", "build")
-        self._synthesise(place.folder / "dist")
+        place.finish(building)
+        place.run("cdk8s", "synth", "--check-upgrade=false", "--output", place.folder / "dist")
         place.run("meks", "apply", "--yes", folder=place.folder)
         place.finish(scaling)
         nodes = place.client.list("v1", "Node", labels="megatron-eks/pool=p4d")
@@ -162,13 +174,11 @@ class Story:
 
     def check_copies(self) -> None:
         """Send what Megatron saved last, and let S3 say what it has."""
-        for name in (jobs.MEGATRON, jobs.FSDP):
-            where = (self._folder("checkpoints", name), f"s3://{jobs.BUCKET}/{name}")
-            sync = (_PYTHON, _PROGRAMS / "checkpoint_sync.py")
-            listed = json.loads(self.place.run(*sync, "ls", *where).splitlines()[-1])
+        for name, said in self._sync("ls").items():
+            listed = json.loads(said.splitlines()[-1])
             self._say(f"{name}: of iterations {_iterations(listed)} while it ran")
-            self.place.run(*sync, "push", *where)
-            self.place.run(*sync, "verify", *where)
+        self._sync("push")
+        self._sync("verify")
         self._say("the newest ones are there, their checksums compared")
 
     def clean_up(self) -> None:
@@ -181,12 +191,16 @@ class Story:
             raise DemoError(f"stacks are left: {', '.join(left)}")
         self._say("no stack is left but CDK's own, which is for all projects of an account")
 
-    def _synthesise(self, folder: Path) -> None:
-        self.place.run(
-            "cdk8s",
-            *("synth", "--check-upgrade=false", "--output", folder),
-            CLUSTER_CONFIG=str(self.place.cluster_file),
-        )
+    def _sync(self, verb: str) -> dict[str, str]:
+        """Run checkpoint_sync.py for both jobs at once, and return what it said for each."""
+        sync = (_PYTHON, _PROGRAMS / "checkpoint_sync.py", verb)
+        begun = {
+            name: self.place.begin(
+                *sync, self._folder("checkpoints", name), f"s3://{jobs.BUCKET}/{name}"
+            )
+            for name in (jobs.MEGATRON, jobs.FSDP)
+        }
+        return {name: self.place.finish(command) for name, command in begun.items()}
 
     def _submit(self, name: str) -> Object:
         """Apply what the job file became, changed for CPUs."""
@@ -215,7 +229,8 @@ class Story:
             found = [each["type"] for each in conditions if each["status"] == "True"]
             return next((each for each in found if each in {"Succeeded", "Failed"}), None)
 
-        if wait_for(f"the end of {metadata['name']}", ended, _SECONDS) != "Succeeded":
+        found = wait_for(f"the end of {metadata['name']}", ended, _SECONDS, pause=_ASK_SECONDS)
+        if found != "Succeeded":
             raise DemoError(
                 f"{metadata['name']} failed - see {self._folder('logs', metadata['name'])}"
             )

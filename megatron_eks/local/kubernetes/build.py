@@ -8,8 +8,10 @@ import re
 import shutil
 import subprocess
 import sysconfig
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,34 +142,58 @@ def _lock(file: Path, report: Report) -> Iterator[None]:
 def _build(
     missing: list[_Program], folder: Path, environment: Mapping[str, str], report: Report
 ) -> None:
+    """Build the programs of each module one by one, and the modules side by side.
+
+    While one waits for its downloads, the other has the processors.
+    """
     if not missing:
         return
-    go = _go(environment)
+    modules = sorted({each.module for each in missing})
+    jobs = _jobs(len(modules))
     kept = {name: value for name, value in environment.items() if name not in _UNSET}
-    for number, program in enumerate(missing, start=1):
-        report(f"building {program.name} ({number} of {len(missing)})")
-        started = time.monotonic()
-        # Under another name until it is complete: an interrupted build leaves no half a program.
-        target = folder / f".{program.name}.partial"
-        done = subprocess.run(  # noqa: S603 -- Go, with arguments spelt out here
-            [
-                go,
-                "build",
-                f"-p={_jobs()}",
-                f"-ldflags=-s -w{_version_flags(program)}",
-                f"-o={target}",
-                program.package,
-            ],
-            cwd=_MODULES / program.module,
-            env={**kept, **_SETTINGS},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise BuildError(f"{program.name} cannot be built\n{done.stderr.rstrip()}")
-        target.replace(folder / program.name)
-        report(f"built {program.name} in {time.monotonic() - started:.0f} s")
+    go = (_go(environment), "build", f"-p={jobs}")
+    over = threading.Event()
+
+    def build(module: str) -> None:
+        for number, program in enumerate(missing, start=1):
+            if program.module == module and not over.is_set():
+                report(f"building {program.name} ({number} of {len(missing)})")
+                try:
+                    took = _build_one(program, folder, go, kept)
+                except BuildError:
+                    over.set()
+                    raise
+                report(f"built {program.name} in {took:.0f} s")
+
+    with ThreadPoolExecutor(len(modules)) as pool:
+        try:
+            for each in [pool.submit(build, module) for module in modules]:
+                each.result()
+        finally:
+            # Also after Ctrl-C: what is being built comes to its end, and nothing new begins.
+            over.set()
+
+
+def _build_one(
+    program: _Program, folder: Path, go: Sequence[str], environment: Mapping[str, str]
+) -> float:
+    """Build a program and return the seconds that it took."""
+    started = time.monotonic()
+    # Under another name until it is complete: an interrupted build leaves no half a program.
+    target = folder / f".{program.name}.partial"
+    flags = (f"-ldflags=-s -w{_version_flags(program)}", f"-o={target}")
+    done = subprocess.run(  # noqa: S603 -- Go, with arguments spelt out here
+        [*go, *flags, program.package],
+        cwd=_MODULES / program.module,
+        env={**environment, **_SETTINGS},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise BuildError(f"{program.name} cannot be built\n{done.stderr.rstrip()}")
+    target.replace(folder / program.name)
+    return time.monotonic() - started
 
 
 def _version_flags(program: _Program) -> str:
@@ -189,10 +215,10 @@ def _in_go_mod(module: str, pattern: str) -> str:
     return str(next(re.finditer(pattern, text, re.MULTILINE))[1])
 
 
-def _jobs() -> int:
-    """Return how many compilers the memory has room for."""
+def _jobs(builds: int) -> int:
+    """Return how many compilers the memory has room for in each of so many builds."""
     gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1024**3
-    return max(1, min(len(os.sched_getaffinity(0)), int(gib / _GIB_PER_JOB)))
+    return max(1, min(len(os.sched_getaffinity(0)), int(gib / _GIB_PER_JOB / builds)))
 
 
 def _go(environment: Mapping[str, str]) -> str:

@@ -74,7 +74,10 @@ def serve(
         signal.signal(number, lambda *_: stopped.set())
     port = free_port()
     plane = ControlPlane(
-        programs, folder / "cluster", token_reviewer=f"http://127.0.0.1:{port}{aws.TOKENS_PATH}"
+        programs,
+        folder / "cluster",
+        token_reviewer=f"http://127.0.0.1:{port}{aws.TOKENS_PATH}",
+        simulates_nodes=not process_nodes,
     )
     plane.folder.mkdir(parents=True, exist_ok=True)
     plane.ports[aws.NAME] = port

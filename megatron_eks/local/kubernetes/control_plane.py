@@ -56,7 +56,8 @@ class ControlPlane:
     """A cluster of its own: fresh certificate, fresh tokens, empty store.
 
     RBAC, Pod Security, quotas and webhooks are those of any cluster. Start it from the main
-    thread; see `Processes`. `token_reviewer` is the URL of who else knows whose a token is.
+    thread; see `Processes`. `token_reviewer` is the URL of who else knows whose a token is. KWOK
+    is there for nodes that are simulated.
     """
 
     def __init__(
@@ -66,8 +67,10 @@ class ControlPlane:
         *,
         node_grace_seconds: int = 50,
         token_reviewer: str | None = None,
+        simulates_nodes: bool = True,
     ) -> None:
         self.folder = folder
+        self._simulates_nodes = simulates_nodes
         self._node_grace_seconds = node_grace_seconds
         self._token_reviewer = token_reviewer
         self.processes = Processes(folder)
@@ -111,7 +114,8 @@ class ControlPlane:
             self._start_api_server()
             self._start_controller_manager()
             self._start_scheduler()
-            self._start_kwok()
+            if self._simulates_nodes:
+                self._start_kwok()
             self._wait()
         except BaseException:
             self.stop()
@@ -262,7 +266,8 @@ class ControlPlane:
         account = ("v1", "ServiceAccount", "default", "default")
         wait("kube-controller-manager", lambda: client.find(*account) is not None)
         wait("kube-scheduler", lambda: listens(self.ports["kube-scheduler"]))
-        wait("kwok", lambda: healthy(self.ports["kwok"], "/healthz"))
+        if self._simulates_nodes:
+            wait("kwok", lambda: healthy(self.ports["kwok"], "/healthz"))
 
     def _serving(self, name: str, user: str) -> tuple[str, ...]:
         """Return the flags that kube-controller-manager and kube-scheduler share."""

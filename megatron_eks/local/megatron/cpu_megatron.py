@@ -1,10 +1,12 @@
 """Repairs the four places where megatron-core 0.19.2 itself cannot do without CUDA, Apex or TE."""
 
 import functools
+import queue
 from typing import Any
 
 import torch
 from megatron.core.datasets import utils
+from megatron.core.dist_checkpointing.strategies import filesystem_async
 from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
 from megatron.core.transformer import torch_norm
 from megatron.training import initialize, training
@@ -15,6 +17,15 @@ def install() -> None:
     _start()
     _norm_with_sequence_parallel()
     _distributed_optimizer_with_torch_adam()
+
+
+def save_in_this_process() -> None:
+    """Keep what a save without `--async-save` wrote here, and not in a process that imports torch.
+
+    It is for processes of their own, which then write nothing.
+    """
+    results: queue.Queue[Any] = queue.Queue()
+    filesystem_async.get_write_results_queue = lambda *_, **__: results
 
 
 def _start() -> None:

@@ -23,6 +23,8 @@ def run() -> None:
     """Train as the command line says."""
     cpu_megatron.install()
     arguments = parse_and_validate_args()
+    if not arguments.async_save:
+        cpu_megatron.save_in_this_process()
     configuration = pretrain_cfg_container_from_args(arguments, gpt_config_from_args(arguments))
     data_sets: Any = _data_sets
     # Every rank calls it, not the first of a tensor parallel group alone.

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from megatron_eks.kubernetes.client import ApiError, Client, Object, wait_for
+from megatron_eks.local.aws import server as aws
 from megatron_eks.local.kubernetes import manifests, nodes
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
@@ -21,6 +22,7 @@ from megatron_eks.plan.cluster import ClusterPlan
 from tests.local import jobs
 from tests.local.kubelet import runs
 from tests.local.pids import descendants
+from tests.programs import s3_world
 
 _PROGRAMS = Path(__file__).with_name("programs")
 
@@ -125,10 +127,18 @@ class Cluster:
 
 
 @pytest.fixture(scope="session")
-def cluster(programs, emitted, plan, tmp_path_factory) -> Iterator[Cluster]:
+def s3_server():
+    """Return a client and the port of an S3 that pods reach as the local AWS."""
+    with s3_world.s3_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def cluster(programs, emitted, plan, s3_server, tmp_path_factory) -> Iterator[Cluster]:
     """Start a cluster of one system node and four GPU nodes."""
     folder = tmp_path_factory.mktemp("processes")
     plane = ControlPlane(programs, folder, node_grace_seconds=_GRACE_SECONDS)
+    plane.ports[aws.NAME] = s3_server[1]
     plane.start()
     operator_file = manifests.operator_file(emitted / "platform")
     operator = Operator(plane, manifests.read_file(operator_file))

@@ -11,7 +11,7 @@ from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs as running
-from megatron_eks.ops.kube import logs, progress
+from megatron_eks.ops.kube import logs, look, matching
 from tests.local import jobs
 from tests.local.kubelet import runs
 
@@ -140,7 +140,7 @@ def test_the_step_is_read_from_the_log(cluster, submit):
     def found():
         now = running.get(cluster.client, namespace, "stepping")
         ranks = running.ranks(now, running.pods_of(cluster.client, now))
-        return progress.progress(cluster.client, namespace, ranks)
+        return look.newest_step(cluster.client, namespace, ranks)
 
     assert str(wait_for("a step", found)) == "30/10000, loss 2.5"
 
@@ -163,3 +163,37 @@ def test_a_rank_that_is_not_there_is_named(cluster, submit, read):
     jobs.wait_for_pods(cluster.client, job, 1, "Succeeded")
     with pytest.raises(Failure, match="ranks has no rank 7 - ranks are 0 to 0"):
         read("ranks", rank=7)
+
+
+def test_lines_that_a_pattern_is_found_in(cluster, submit, read, monkeypatch):
+    """Of all ranks or one; a line of ten megabytes and broken bytes are in the way."""
+    script = (
+        r"printf 'step 1\n'; printf 'a\377 needle\n'; "
+        "head -c 10000000 /dev/zero | tr '\\0' x; echo; echo needle at last"
+    )
+    job = printing("grepped", script)
+    submit(job)
+    jobs.wait_for_condition(cluster.client, job, "Succeeded")
+    pattern = matching.compiled("needle|step [0-9]$")
+    expected = ["[0] step 1", "[0] a\ufffd needle", "[0] needle at last"]
+    assert read("grepped", pattern=pattern) == expected
+    assert read("grepped", pattern=pattern, rank=0, follow=True) == expected
+    assert read("grepped", pattern=matching.compiled("^nothing$")) == []
+    monkeypatch.setattr(matching, "SECONDS", 0.2)
+    with pytest.raises(Failure, match="MEKS-0766"):
+        read("grepped", pattern=matching.compiled("(x+x+)+y"))
+
+
+def test_a_pattern_and_the_container_before(cluster, start, read):
+    """What it printed before it died, as far as it is wanted."""
+    run = start(runs.job("grep-before", 1, image=runs.SMALL))
+    run.wait_for_step(after=2)
+    (master,) = jobs.pods_of(cluster.client, run.job)
+    (process,) = cluster.processes_of(master, "ranks.py")
+    os.kill(process, signal.SIGKILL)
+    run.wait_for_restart()
+    found = read("grep-before", previous=True, pattern=matching.compiled("rank . of"))
+    assert found == ["[0] rank 0 of 1 starts"]
+    assert read("grep-before", previous=True, pattern=matching.compiled("absent")) == []
+    run.finish()
+    jobs.wait_for_condition(cluster.client, run.job, "Succeeded")

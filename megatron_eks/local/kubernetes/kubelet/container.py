@@ -85,6 +85,7 @@ def _become_program(spec: Container, alive: int, report: int) -> None:
         linux.become(spec.user, spec.group)
         linux.end_with_parent()
         _leave_if_orphaned(alive)
+        linux.restore_signals()
         os.set_inheritable(report, False)  # noqa: FBT003 -- it takes no keyword
         os.execvpe(spec.command[0], list(spec.command), dict(spec.environment))  # noqa: S606 -- it is what a container does
     except OSError as error:

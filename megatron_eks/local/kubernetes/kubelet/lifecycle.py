@@ -85,6 +85,11 @@ class Managed:
         return self._kill_at if self._process else self._start_at
 
     @property
+    def process(self) -> ContainerProcess | None:
+        """The run that goes on."""
+        return self._process
+
+    @property
     def is_running(self) -> bool:
         """Say whether there are processes."""
         return self._process is not None

@@ -106,6 +106,12 @@ def set_host_name(name: str) -> None:
     _check(_libc.sethostname(encoded, len(encoded)), "sethostname")
 
 
+def restore_signals() -> None:
+    """Have this process end by the signals that Python ignores, as other programs do."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def end_with_parent() -> None:
     """Have the kernel kill this process when the thread that started it ends.
 

@@ -9,7 +9,9 @@ _NEW_LINK, _NEW_ADDRESS, _NEW_ROUTE = 16, 20, 24
 _REQUEST, _ACK, _EXCLUSIVE, _CREATE = 1, 4, 0x200, 0x400
 _ERROR = 2
 
-_IFLA_NAME, _IFLA_MASTER, _IFLA_LINK_INFO, _IFLA_NAMESPACE = 3, 10, 18, 28
+_IFLA_ADDRESS, _IFLA_NAME, _IFLA_MASTER, _IFLA_LINK_INFO, _IFLA_NAMESPACE = 1, 3, 10, 18, 28
+# Locally administered, and no veth's, whose are random.
+_HARDWARE_ADDRESS = bytes.fromhex("0200c0ffee01")
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTA_GATEWAY = 5
@@ -25,8 +27,13 @@ class Network:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
 
     def add_bridge(self, name: str) -> None:
-        """Make a switch."""
-        self._change(_NEW_LINK, _CREATE | _EXCLUSIVE, _link(name, _info("bridge")))
+        """Make a switch with an address of its own.
+
+        Otherwise it takes the lowest of its ports', which changes as pods come and go: for up to a
+        minute those that are there would send what is for the switch to a pod that is not.
+        """
+        attributes = _info("bridge") + _attribute(_IFLA_ADDRESS, _HARDWARE_ADDRESS)
+        self._change(_NEW_LINK, _CREATE | _EXCLUSIVE, _link(name, attributes))
 
     def add_cable(self, name: str, bridge: int, peer: str, peer_namespace: int) -> None:
         """Lead a pair of interfaces from a bridge into the namespace of a file descriptor."""

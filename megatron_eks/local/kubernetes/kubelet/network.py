@@ -88,6 +88,9 @@ def _hold(aws_port: int) -> tuple[int, list[socket.socket]]:
             f"this user may not make user and network namespaces: {message.decode()} - on Ubuntu:"
             " sudo sysctl --write kernel.apparmor_restrict_unprivileged_userns=0"
         )
+    # The other end closes when the holder has become a program that does nothing else.
+    if reason := ours.recv(_CHUNK):
+        sys.exit(f"the network has no process to hold it: {reason.decode()}")
     return pid, [socket.socket(fileno=each) for each in descriptors]
 
 

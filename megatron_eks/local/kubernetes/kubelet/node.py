@@ -9,6 +9,7 @@ from megatron_eks.kubernetes.client import ApiError, Object
 from megatron_eks.kubernetes.watch import Change, Watch
 from megatron_eks.local.kubernetes.kubelet.context import NODE_ADDRESS, Context
 from megatron_eks.local.kubernetes.kubelet.pod import PodWorker
+from megatron_eks.local.kubernetes.kubelet.running import ContainerProcess
 from megatron_eks.local.kubernetes.kubelet.status import timestamp
 
 _CONFLICT = 409
@@ -65,6 +66,13 @@ class Node:
                 and each.manifest["metadata"]["name"] == name
             ]
         return max(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
+
+    def process(self, pod: Object, container: str) -> ContainerProcess | None:
+        """Return the run of a pod's container that goes on."""
+        with self._lock:
+            known = self._pods.get(pod["metadata"]["uid"])
+            worker = known.worker if known else None
+        return worker.process(container) if worker else None
 
     def _learn(self, change: Change) -> None:
         pod = change.manifest

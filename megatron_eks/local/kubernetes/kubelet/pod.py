@@ -16,7 +16,11 @@ from megatron_eks.local.kubernetes.kubelet.context import GONE, NODE_ADDRESS, Co
 from megatron_eks.local.kubernetes.kubelet.creation import Creation, host_name
 from megatron_eks.local.kubernetes.kubelet.lifecycle import Managed
 from megatron_eks.local.kubernetes.kubelet.network import GATEWAY, PREFIX
-from megatron_eks.local.kubernetes.kubelet.running import SandboxError, SandboxProcess
+from megatron_eks.local.kubernetes.kubelet.running import (
+    ContainerProcess,
+    SandboxError,
+    SandboxProcess,
+)
 from megatron_eks.local.kubernetes.kubelet.sandbox import Sandbox
 from megatron_eks.local.kubernetes.kubelet.volumes import VolumeError, VolumeMaker
 
@@ -72,6 +76,11 @@ class PodWorker(threading.Thread):
     def forget(self) -> None:
         """Take in that the pod is gone from the API: kill what is left of it."""
         self._inbox.put(self._vanish)
+
+    def process(self, container: str) -> ContainerProcess | None:
+        """Return the run of a container that goes on; callable from any thread."""
+        found = (each.process for each in self._managed if each.status.name == container)
+        return next(found, None)
 
     def run(self) -> None:
         """Live through the pod's life."""

@@ -91,6 +91,9 @@ def _make_devices(folder: Path, *, own_memory: bool) -> None:
             linux.bind(Path("/dev", name), folder / name, read_only=False)
     for name, target in _DEVICE_LINKS.items():
         (folder / name).symlink_to(target)
+    (folder / "pts").mkdir()
+    linux.mount("devpts", folder / "pts", "newinstance,ptmxmode=0666,mode=0620")
+    (folder / "ptmx").symlink_to("pts/ptmx")
     (folder / "shm").mkdir()
     if own_memory:
         linux.mount("tmpfs", folder / "shm", _SHARED_MEMORY)

@@ -77,6 +77,9 @@ class ContainerProcess:
         """Why its program could not be started."""
         self.pid = 0
         """The program's process; 0 until it is known."""
+        self.spec = spec
+        self.started = threading.Event()
+        """Set once its program runs, or cannot."""
         log.parent.mkdir(parents=True, exist_ok=True)
         # Whoever asks for the log of a container that runs must find one.
         log.touch()
@@ -112,6 +115,7 @@ class ContainerProcess:
                     self.pid = int(line)
                 else:
                     self.start_error = line.strip()
+        self.started.set()
         # Line by line as in /var/log/pods of a real node: time, stream, whole or part, text.
         with (
             log.open("a", encoding="utf-8", buffering=1) as file,

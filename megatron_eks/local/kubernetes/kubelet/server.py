@@ -1,4 +1,4 @@
-"""A kubelet's own API, as far as the API server needs it for `kubectl logs`."""
+"""A kubelet's own API, as far as the API server needs it for `kubectl logs` and `kubectl exec`."""
 
 import ssl
 import time
@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import TextIO
 from urllib.parse import parse_qsl, urlsplit
 
+from megatron_eks.local.kubernetes.kubelet import execution
 from megatron_eks.local.kubernetes.kubelet.context import NODE_ADDRESS, Context
 from megatron_eks.local.kubernetes.kubelet.node import Node
+from megatron_eks.local.kubernetes.kubelet.running import ContainerProcess
 
 _POLL_SECONDS = 0.2
+# Between a container's report that it runs and its program's first instruction.
+_START_SECONDS = 10
 
 
 class Server(ThreadingHTTPServer):
-    """Serves logs over TLS, on loopback, until the process ends.
-
-    It has no `exec`, `attach` or port forwarding: to look into a container, use `nsenter`.
-    """
+    """Serves logs and exec over TLS, on loopback, until the process ends."""
 
     daemon_threads = True
 
@@ -41,14 +42,18 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        """Answer `/containerLogs/NAMESPACE/POD/CONTAINER`."""
+        """Answer `/containerLogs/NAMESPACE/POD/CONTAINER` and `/exec/...` of the same form."""
         address = urlsplit(self.path)
         query = dict(parse_qsl(address.query))
         match address.path.strip("/").split("/"):
             case ["containerLogs", namespace, name, container]:
                 self._send_logs(namespace, name, container, query)
+            case ["exec", namespace, name, container]:
+                self._execute(namespace, name, container)
             case _:
-                self._refuse(HTTPStatus.NOT_IMPLEMENTED, "a kubelet of processes serves logs only")
+                self._refuse(
+                    HTTPStatus.NOT_IMPLEMENTED, "a kubelet of processes serves logs and exec"
+                )
 
     do_POST = do_GET  # noqa: N815 -- the standard library's name
 
@@ -79,6 +84,20 @@ class _Handler(BaseHTTPRequestHandler):
             self._chunk(line.encode())
         self._chunk(b"")
 
+    def _execute(self, namespace: str, name: str, container: str) -> None:
+        pod = self.server.node.find(namespace, name)
+        process = self.server.node.process(pod, container) if pod else None
+        if pod is None:
+            self._refuse(HTTPStatus.NOT_FOUND, "pod does not exist")
+        elif process is None or not _has_started(process):
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f'container not found ("{container}")')
+        else:
+            # Whatever comes next is no HTTP any more.
+            self.close_connection = True
+            query = parse_qsl(urlsplit(self.path).query, keep_blank_values=True)
+            wanted = execution.wanted(query)
+            execution.serve(self.connection, self.headers.items(), process, wanted)
+
     def _is_running(self, namespace: str, name: str, container: str) -> bool:
         pod = self.server.node.find(namespace, name)
         if pod is None:
@@ -104,6 +123,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing: the API server has its own log."""
+
+
+def _has_started(process: ContainerProcess) -> bool:
+    return process.started.wait(_START_SECONDS) and not process.start_error
 
 
 def _log_files(folder: Path) -> list[Path]:
