@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev programs control-plane synth demo test test-core test-local lint snapshots bench lock generate clean
+.PHONY: help setup setup-dev programs shells control-plane synth demo test test-core test-local lint snapshots bench lock generate clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,8 +53,18 @@ demo: setup-dev ## Show a cluster's whole life on this machine; ARGS=--keep leav
 	@$(MAKE) --no-print-directory -j2 programs control-plane
 	@$(BIN)/python -m megatron_eks.local.demo $(ARGS)
 
-test: lint programs .venv-checkov/.installed tests/javascript/node_modules/.installed control-plane ## Lint, then run every test.
+test: lint programs shells .venv-checkov/.installed tests/javascript/node_modules/.installed control-plane ## Lint, then run every test.
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+# Completion is tried in real shells. As root, or by sudo, on a machine that has apt.
+shells:
+	@missing=$$(for shell in zsh fish; do command -v $$shell >/dev/null || echo $$shell; done); \
+	if [ -n "$$missing" ]; then \
+		as_root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+		$$as_root apt-get -qq update && DEBIAN_FRONTEND=noninteractive $$as_root apt-get -qq install -y \
+			--no-install-recommends $$missing >/dev/null || { \
+			echo "install these shells for the tests: $$missing" >&2; exit 1; }; \
+	fi
 
 test-local: programs control-plane ## Run the tests on a real control plane alone.
 	$(BIN)/pytest -m control_plane $(PYTEST_ARGS)
@@ -95,6 +105,7 @@ generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m charts.platform.crd
 	$(BIN)/python -m tests.upstream.shapes
 	$(BIN)/python -m megatron_eks.ops.guide
+	$(BIN)/python -m megatron_eks.ops.troubles
 	$(BIN)/python -m megatron_eks.ops.explain
 	$(BIN)/python -m benchmarks.report
 

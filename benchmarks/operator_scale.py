@@ -91,11 +91,10 @@ class Scale:
     def run(self, name: str, flags: Sequence[str]) -> tuple[float, dict[str, float]]:
         """Run one job; return seconds until all its pods run, and peak MiB of each process."""
         self.operator.start(*flags)
-        job = {**self._job, "metadata": {**self._job["metadata"], "name": name}}
-        job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = self.count - 1
+        job = self.job(name)
         started = time.monotonic()
         self.client.apply(job)
-        while not self._all_run():
+        while not self.all_run():
             # Half a second more or less; asking all the time would be a part of the load.
             time.sleep(_POLL_SECONDS)
         seconds = time.monotonic() - started
@@ -108,7 +107,13 @@ class Scale:
         wait_for("the end of the pods", lambda: not self._listed(limit="1")["items"], _SECONDS)
         return seconds, memory
 
-    def _all_run(self) -> bool:
+    def job(self, name: str) -> Object:
+        """Return a job on all nodes."""
+        job = {**self._job, "metadata": {**self._job["metadata"], "name": name}}
+        job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = self.count - 1
+        return job
+
+    def all_run(self) -> bool:
         """Ask for no more than a pod, so that asking costs the server nothing."""
         first = self._listed(limit="1")
         total = len(first["items"]) + first["metadata"].get("remainingItemCount", 0)

@@ -18,9 +18,10 @@ from megatron_eks.plan.cluster_checks import check_cluster
 from megatron_eks.plan.image_checks import check_arguments
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.jobs.duration_checks import check_window
+from megatron_eks.plan.jobs.near_checks import check_zones
 from megatron_eks.plan.jobs.source_checks import check_sources
 from megatron_eks.plan.jobs.table import check_job, plan_job
-from megatron_eks.plan.jobs.together_checks import Neighbours, check_together
+from megatron_eks.plan.jobs.together_checks import Neighbours, check_cluster_of, check_together
 from megatron_eks.plan.jobs.validation import plan_validation
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ def check_files(
     for job_document, job in parsed:
         found = list(_check(job, config, [other for _, other in parsed], today))
         findings += job_document.locate(found)
+    if config is not None:
+        findings += document.locate(check_cluster_of([job for _, job in parsed], config))
     documents = {each.file: each for each, _ in parsed}
     for file, finding in check_together([(job, each.file) for each, job in parsed], config):
         findings += documents[file].locate([finding])
@@ -162,6 +165,7 @@ def _check(
     yield from check_sources(job, jobs)
     if config is None:
         return
+    yield from check_zones(job, jobs, config)
     found = list(check_job(job, config))
     yield from found
     if isinstance(job, MegatronRun) and not has_errors(found):

@@ -107,9 +107,11 @@ def _container(platform: PlatformPlan) -> k8s.Container:
             k8s.EnvVar(name="NODE_NAME", value_from=node),
         ],
         ports=[k8s.ContainerPort(name=_PORT_NAME, container_port=_PORT)],
-        # Loading the driver's libraries takes it half a minute.
-        liveness_probe=k8s.Probe(http_get=health, initial_delay_seconds=45, period_seconds=15),
-        readiness_probe=k8s.Probe(http_get=health, initial_delay_seconds=45),
+        # Loading the driver's libraries takes it up to half a minute: no fixed delay, for which
+        # `meks apply` would wait also where it is quicker.
+        startup_probe=k8s.Probe(http_get=health, period_seconds=1, failure_threshold=120),
+        liveness_probe=k8s.Probe(http_get=health, period_seconds=15),
+        readiness_probe=k8s.Probe(http_get=health),
         resources=k8s.ResourceRequirements(
             requests={"cpu": quantity("100m"), "memory": quantity("128Mi")},
             limits={"memory": quantity("512Mi")},

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,11 +13,27 @@ from megatron_eks.arguments.reach import console_here, on_cluster, preview, reac
 from megatron_eks.arguments.shared import Commands, command, output, today, yes
 from megatron_eks.ops import diagnosis
 from megatron_eks.ops.aws.console import Console
-from megatron_eks.ops.kube import cancel, logs, overrides, overview, status, submit
+from megatron_eks.ops.endings import INTERRUPTED
+from megatron_eks.ops.kube import (
+    cancel,
+    logs,
+    matching,
+    overrides,
+    overview,
+    overview_view,
+    saved_logs,
+    status,
+    status_view,
+    submit,
+    watching,
+)
 from megatron_eks.ops.kube import diagnosis as kube_diagnosis
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.rendering import Wish
+from megatron_eks.ops.kube.shared_pod import SharedPod
 from megatron_eks.project import Project
+
+_WATCH_SECONDS = 5.0
 
 
 def add(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -87,19 +104,45 @@ def _status(commands: "Commands[argparse.ArgumentParser]") -> None:
         "status",
         "Say how a job or the cluster does, and what it waits for.",
         "  meks status                             pools, jobs, what is not ready\n"
-        "  meks status megatron-cpt-techpulse      each rank, step and loss\n"
+        "  meks status megatron-cpt-techpulse      each rank, speed beside the plan\n"
+        "  meks status megatron-cpt-techpulse --watch\n"
+        "  meks status megatron-cpt-techpulse --nodes\n"
         "  meks status -o json | jq .jobs\n",
     )
     parser.add_argument("job", nargs="?", metavar="JOB", help="default: the cluster")
+    parser.add_argument(
+        "--nodes",
+        action="store_true",
+        help="by node: state, ranks, use and memory of their GPUs, traffic over EFA",
+    )
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        type=_seconds,
+        const=_WATCH_SECONDS,
+        metavar="SECONDS",
+        help="look again and again, until the job ends; Ctrl-C leaves it be "
+        f"(default: every {_WATCH_SECONDS:g})",
+    )
     reach(parser)
-    output(parser, "tables, or the same as data")
+    output(parser, "tables, or the same as data; with --watch a line of JSON a change")
 
     def run(given: argparse.Namespace) -> int:
+        if given.watch and given.output == "yaml":
+            parser.error("--watch writes tables or lines of JSON: -o json")
+
         def act(access: Access, project: Project, console: Console) -> int:
-            plan = project.cluster
-            if given.job is None:
-                return overview.run(access.client, plan, given.output, console)
-            return status.run(access.client, plan, given.job, given.output, console)
+            client, name = access.client, given.job
+
+            def see() -> watching.View:
+                if name is None:
+                    found = overview.read(client, project.cluster, nodes=given.nodes)
+                    return overview_view.view(found)
+                return status_view.view(status.read(client, project, name, nodes=given.nodes))
+
+            again = f"meks status {f'{name} ' if name else ''}{'--nodes ' * given.nodes}--watch"
+            options = watching.Options(given.output, given.watch, again)
+            return watching.show(client, see, options, console)
 
         return on_cluster(given, act)
 
@@ -114,6 +157,7 @@ def _logs(commands: "Commands[argparse.ArgumentParser]") -> None:
         "  meks logs megatron-cpt-techpulse --follow\n"
         "  meks logs megatron-cpt-techpulse --rank 1 --tail 50\n"
         "  meks logs megatron-cpt-techpulse --rank 1 --previous\n"
+        "  meks logs megatron-cpt-techpulse --follow --grep 'iteration|checkpoint'\n"
         "  meks logs megatron-cpt-techpulse --explain\n"
         "  meks logs --explain --file saved.log\n",
     )
@@ -125,6 +169,12 @@ def _logs(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     parser.add_argument("--tail", type=_count, metavar="N", help="the last N lines of each rank")
     parser.add_argument("--since", type=_span, metavar="TIME", help="such as 90s, 10m, 2h or 1d")
+    parser.add_argument(
+        "--grep",
+        type=_pattern,
+        metavar="REGEX",
+        help=f"lines alone in which it is found (in their first {matching.LONGEST:,} characters)",
+    )
     which.add_argument(
         "--previous", action="store_true", help="of the containers before the last restart"
     )
@@ -144,7 +194,11 @@ def _logs(commands: "Commands[argparse.ArgumentParser]") -> None:
     output(parser, "the explanation as text, or as data")
 
     def run(given: argparse.Namespace) -> int:
-        options = logs.Options(given.rank, given.follow, given.tail, given.since, given.previous)
+        options = logs.Options(
+            given.rank, given.follow, given.tail, given.since, given.previous, given.grep
+        )
+        if given.grep and given.explain:
+            parser.error("--explain reads all lines: leave --grep out")
         if given.file:
             if given.job or not given.explain:
                 parser.error("--file goes with --explain, and without a JOB")
@@ -155,6 +209,8 @@ def _logs(commands: "Commands[argparse.ArgumentParser]") -> None:
             parser.error("-o goes with --explain: logs are printed as they are")
 
         def act(access: Access, project: Project, console: Console) -> int:
+            if not given.follow and saved_logs.are_needed(access.client, project, given.job):
+                return _saved(given, access, project, options, console)
             if given.explain:
                 found = kube_diagnosis.of_job(access.client, project.cluster, given.job, options)
                 return diagnosis.report(found, given.output, console)
@@ -163,6 +219,26 @@ def _logs(commands: "Commands[argparse.ArgumentParser]") -> None:
         return on_cluster(given, act)
 
     parser.set_defaults(run=run)
+
+
+def _saved(
+    given: argparse.Namespace,
+    access: Access,
+    project: Project,
+    options: logs.Options,
+    console: Console,
+) -> int:
+    """Read what the file system has of a job whose pods are gone."""
+    claim = saved_logs.claim_of(project, given.job)
+    place = SharedPod(access, project, given.cluster, console, claim)
+    words = place, project, given.job, options, console
+    try:
+        if given.explain:
+            return diagnosis.report(saved_logs.explain(*words), given.output, console)
+        return saved_logs.run(*words)
+    except KeyboardInterrupt:
+        console.say("\ninterrupted: nothing was changed")
+        return INTERRUPTED
 
 
 def _cancel(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -191,6 +267,23 @@ def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")
     return int(text)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return matching.compiled(text)
+    except matching.BadPatternError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 1 <= seconds <= 24 * 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 1 or more")
+    return seconds
 
 
 def _span(text: str) -> int:

@@ -1,13 +1,13 @@
 """`meks logs --explain`: what was found in a log, for people and for programs."""
 
 import contextlib
+import io
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.explanations import explanations
 from megatron_eks.config.load import Json
 from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
 from megatron_eks.diagnosis.lines import Line
@@ -17,6 +17,7 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.pods import one_line
 from megatron_eks.ops.output import count, structured
 
+SCHEMA_VERSION = 1
 _WIDTH = 80
 _SHOWN = 300
 """Characters of a line of evidence that people are shown; programs get all."""
@@ -39,9 +40,11 @@ def report(found: Diagnosis, output: str, console: Console) -> int:
 
 
 def as_json(found: Diagnosis) -> Json:
-    """Return it as plain values."""
+    """Return it as plain values; docs/schemas/explanation.json says which."""
     return {
+        "schema_version": SCHEMA_VERSION,
         "code": found.code.value if found.code else None,
+        "certain": found.certain,
         "cause": found.cause,
         "why": found.why,
         "remedy": found.remedy,
@@ -50,7 +53,7 @@ def as_json(found: Diagnosis) -> Json:
         "cascades": [
             {
                 "code": each.code.value,
-                "what": explanations()[each.code].what,
+                "what": each.what,
                 "lines": each.lines,
                 "first": _line(each.first),
             }
@@ -66,7 +69,8 @@ def _line(line: Line) -> dict[str, Json]:
 
 
 def _text(found: Diagnosis) -> Iterator[str]:
-    yield from _paragraph("cause", f"{found.cause} [{found.code}]" if found.code else found.cause)
+    head = "cause" if found.certain or found.code is None else "likely"
+    yield from _paragraph(head, f"{found.cause} [{found.code}]" if found.code else found.cause)
     for line in found.evidence:
         rank = "" if line.rank is None else f", rank {line.rank}"
         yield from _paragraph("seen", f"line {line.number}{rank}: {one_line(line.text)[:_SHOWN]}")
@@ -75,8 +79,7 @@ def _text(found: Diagnosis) -> Iterator[str]:
     if found.last_step is not None:
         yield from _paragraph("reached", f"step {found.last_step}")
     for each in found.cascades:
-        what = explanations()[each.code].what
-        more = f"{what} {count(each.lines, 'line')} from {each.first.number} on [{each.code}]"
+        more = f"{each.what} {count(each.lines, 'line')} from {each.first.number} on [{each.code}]"
         yield from _paragraph("also", more)
 
 
@@ -88,6 +91,9 @@ def _paragraph(head: str, text: str) -> list[str]:
 
 def _lines(path: Path, stack: contextlib.ExitStack) -> Iterator[str]:
     if str(path) == "-":
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            # A log may hold bytes that are no text.
+            sys.stdin.reconfigure(errors="replace")
         yield from sys.stdin
         return
     try:

@@ -19,7 +19,7 @@ _PARTS = {
     "05": "Templates",
     "06": "Manifests",
     "07": "Dockerfiles, what is allowed on purpose, and commands",
-    "08": "What `meks preflight` and `meks verify` find",
+    "08": "What `meks preflight` and `meks verify` find, and commands about files",
     "09": "What logs show (`meks logs --explain`)",
 }
 _BEGIN, _END = "<!-- generated: codes -->\n", "<!-- end -->\n"

@@ -12,8 +12,14 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 # A command in a block, or in a span of code.
-_USE = re.compile(r"(?:\$ |`|&& )meks ([a-z]+)([^`\n&|#]*)")
+_USE = re.compile(r"(?:\$ |`|&& )meks ([a-z][a-z-]*)([^`\n&|#]*)")
 _FLAG = re.compile(r"--[a-z][a-z-]+")
+
+# What stands behind commands about files.
+_ACTIONS = {
+    "ckpt": ("ls", "verify", "pull", "push", "prune"),
+    "data": ("push", "fetch", "verify"),
+}
 
 # It is for kubectl, and stands in the section of `meks kubeconfig`.
 _INNER = {"token"}
@@ -35,7 +41,13 @@ def help_of(*command: str) -> str:
 
 def commands() -> list[str]:
     """Return the names of all commands."""
-    return re.findall(r"^    ([a-z]+)(?: |$)", help_of(), re.MULTILINE)
+    return re.findall(r"^    ([a-z][a-z-]*)(?: |$)", help_of(), re.MULTILINE)
+
+
+def _action(command: str, rest: str) -> tuple[str, ...]:
+    """Return the action of a command that has several, as `ls` of `meks ckpt ls`."""
+    word = next(iter(rest.split()), "")
+    return (word,) if command in _ACTIONS and word in _ACTIONS[command] else ()
 
 
 USES = sorted({(page.name, *use) for page in PAGES for use in _USE.findall(page.read_text())})
@@ -50,7 +62,7 @@ def test_pages_use_the_commands_and_flags_that_there_are():
         for page, command, rest in USES
         if command in known
         for flag in _FLAG.findall(rest)
-        if flag not in help_of(command)
+        if flag not in help_of(command, *_action(command, rest))
     ]
     assert not wrong
 
@@ -67,14 +79,17 @@ def test_every_command_has_its_line_in_the_readme_or_its_section():
 
 
 _WITH_EXAMPLES = [
-    *("apply", "cancel", "fix", "kubeconfig", "logs", "preflight", "status", "submit", "verify"),
+    *("apply", "cancel", "cost", "fix", "kubeconfig", "logs", "preflight", "secret", "status"),
+    *("submit", "verify", "completion", "nodes", "shell", "support-bundle"),
+    *_ACTIONS,
+    *(f"{command} {action}" for command, actions in _ACTIONS.items() for action in actions),
 ]
 
 
 @pytest.mark.parametrize("command", _WITH_EXAMPLES)
 def test_help_fits_a_terminal_and_ends_with_examples(command):
     """80 columns, plain text."""
-    text = help_of(command)
+    text = help_of(*command.split())
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text
-    assert f"  meks {command}" in text.partition("examples:")[2]
+    assert f" meks {command}" in text.partition("examples:")[2].replace("(", " ")

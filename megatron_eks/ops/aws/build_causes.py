@@ -81,6 +81,11 @@ CAUSES: tuple[Cause, ...] = (
         passes=True,
     ),
     Cause(
+        r"detected CUDA version \(\S+\) mismatches|CUDA version mismatch",
+        "something is compiled with another CUDA than the base image's torch",
+        "take a base image and versions that docs/images.md lists together",
+    ),
+    Cause(
         r'"program": "gate", "status": "check failed"|gate\.py .*exit code: 4',
         "the gate refused what the image holds",
         "each line that begins with error says what to take instead (docs/images.md)",

@@ -12,6 +12,9 @@ from megatron_eks.ops.failure import Failure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# Much is done at once, or within seconds.
+_FIRST_PAUSE = 1.0
+
 
 class Clock(Protocol):
     """The time, and how to wait for it."""
@@ -83,12 +86,14 @@ class Console:
         return self.stdin.readline().strip()
 
     def wait(self, seconds: float, step: float, done: "Callable[[], bool]") -> bool:
-        """Call `done` every `step` seconds; say whether it was true within `seconds`."""
+        """Call `done`, soon at first and then every `step` seconds; say whether it became true."""
         ends = self.clock.now().timestamp() + seconds
+        pause = min(_FIRST_PAUSE, step)
         while not done():
             if self.clock.now().timestamp() >= ends:
                 return False
-            self.clock.sleep(step)
+            self.clock.sleep(pause)
+            pause = min(2 * pause, step)
         return True
 
 

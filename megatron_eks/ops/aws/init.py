@@ -12,6 +12,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, choices, has_errors
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster
+from megatron_eks.ops import files
 from megatron_eks.ops.aws.cluster_file import Answers, render
 from megatron_eks.ops.aws.identity import caller_role
 from megatron_eks.ops.endings import DONE, FAILED, USAGE
@@ -68,9 +69,7 @@ def run(
             console.say(str(finding))
         console.say(f"{wish.file} was not written")
         return FAILED
-    partial = wish.file.with_name(f".{wish.file.name}.{os.getpid()}")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(wish.file)
+    files.replace(wish.file, text, "or name another with --cluster")
     for finding in findings:
         console.say(str(finding))
     console.say(f"wrote {wish.file}; next: meks plan, then meks deploy")

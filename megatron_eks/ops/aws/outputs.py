@@ -1,11 +1,11 @@
 """`meks outputs`: what AWS chose, written to outputs.json beside the cluster file."""
 
 import json
-import os
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.outputs import is_digest
+from megatron_eks.ops import files
 from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
@@ -92,9 +92,7 @@ def read(path: "Path") -> Values:
 
 def write(path: "Path", values: "Mapping[str, Mapping[str, str]]") -> None:
     """Write the file at once or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-    partial.replace(path)
+    files.replace(path, json.dumps(values, indent=2) + "\n", "then run: meks outputs")
 
 
 def digest_of(image: str, ecr: "BaseClient") -> str | None:

@@ -62,12 +62,12 @@ def run(wish: Wish, tools: "Tools", connect: "Connect") -> int:
             return _take(wish, pool, group, tools, connect)
         if wish.nodes < max(group.wanted, tools.node_groups.instances(group)):
             return _give_back(wish, pool, group, tools, connect)
+        tools.console.say(f"{pool.name} has {count(wish.nodes, 'node')} already")
+        if wish.nodes:
+            _wait_for_nodes(wish, pool, group, tools, connect())
     except KeyboardInterrupt:
         tools.console.say(_interrupted(wish, node_group(pool.name, tools)))
         return INTERRUPTED
-    tools.console.say(f"{pool.name} has {count(wish.nodes, 'node')} already")
-    if wish.nodes:
-        _wait_for_nodes(wish, pool, group, tools, connect())
     return DONE
 
 

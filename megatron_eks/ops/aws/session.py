@@ -45,6 +45,7 @@ _THROTTLED = {
     "ThrottledException",
     "TooManyRequestsException",
 }
+_SKEWED = re.compile(r"Signature (not yet current|expired)")
 _PERMISSION = re.compile(r"perform: ([\w-]+:\w+)")
 ERRORS = (exceptions.BotoCoreError, exceptions.ClientError)
 """What any call may raise; `explained` says what it means."""
@@ -159,6 +160,9 @@ def _of_service(error: exceptions.ClientError) -> Failure:
     if code in _EXPIRED:
         remedy = "log in again: `aws sso login`, or however you got them"
         return Failure(Code.CREDENTIALS, "the AWS credentials have expired", remedy)
+    if code == "RequestTimeTooSkewed" or _SKEWED.search(message):
+        found = f"this machine's clock differs from AWS's ({code})"
+        return Failure(Code.CREDENTIALS, found, "set it, by NTP for example, and try again")
     if code in _REJECTED:
         found = f"AWS does not accept the credentials ({code})"
         remedy = "check AWS_PROFILE, the keys, and this machine's clock"

@@ -1,5 +1,6 @@
 """The way from a kubeconfig to the configured cluster, and to no other; what its errors mean."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -22,6 +23,8 @@ TIMEOUT_SECONDS = 30
 ERRORS = (ApiError, UnreachableError, KubeconfigError)
 """What any request may raise; `explained` says what it means."""
 
+# A kind whose definition is not there, or a namespace.
+_LACKS_PLATFORM = re.compile(r"the server has no kind|namespaces \S+ not found")
 _WRITE_ONE = "write one for it: meks kubeconfig"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -71,8 +74,13 @@ def explained(error: Exception) -> Failure:
     remedy = "correct it and run the command again: what is done stays done"
     if error.status == HTTPStatus.UNAUTHORIZED:
         found = "the API server does not accept the credentials"
-        remedy = f"check whose they are (`aws sts get-caller-identity`), or {_WRITE_ONE}"
+        remedy = "check whose they are (`aws sts get-caller-identity`) and this machine's clock, "
+        remedy += f"or {_WRITE_ONE}"
         return Failure(Code.KUBERNETES_REFUSED, found, remedy)
+    if error.status == HTTPStatus.NOT_FOUND and _LACKS_PLATFORM.search(str(error)):
+        return Failure(Code.PLATFORM_MISSING, str(error), "install the platform: meks apply")
+    if error.status == HTTPStatus.CONFLICT:
+        remedy = "somebody else changes it too: run the command again, which compares anew"
     if error.status == HTTPStatus.FORBIDDEN and "forbidden: User" in str(error):
         remedy = "use a role that `access.admin_role_arns` names, or ask for this right"
     message = str(error) or f"HTTP status {error.status}"

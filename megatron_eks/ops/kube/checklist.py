@@ -11,7 +11,7 @@ from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.checks import Check, in_kubernetes, judged, report
 from megatron_eks.ops.kube import jobs, room
-from megatron_eks.ops.kube.progress import steps_of
+from megatron_eks.ops.kube.run_log import steps_of
 from megatron_eks.ops.kube.status import ranks_of
 from megatron_eks.ops.kube.verify import log_of
 from megatron_eks.plan.job import PROGRAMS

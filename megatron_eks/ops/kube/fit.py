@@ -62,9 +62,7 @@ def _needed(client: Client, plan: ClusterPlan, namespace: str, pod: Object) -> I
         if secret := volume.get("secret"):
             name = secret["secretName"]
             if not secret.get("optional") and client.find("v1", "Secret", name, namespace) is None:
-                remedy = (
-                    f"kubectl -n {namespace} create secret generic {name} --from-file=token=FILE"
-                )
+                remedy = f"meks secret set {name} < FILE"
                 yield Obstacle(f"there is no Secret {name}", remedy, is_final=True)
     account = pod.get("serviceAccountName")
     if account and client.find("v1", "ServiceAccount", account, namespace) is None:

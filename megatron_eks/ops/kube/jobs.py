@@ -167,14 +167,30 @@ def everything(client: Client, namespace: str) -> list[RunningJob]:
 
 def pods_of(client: Client, job: RunningJob) -> list[Object]:
     """Return the pods of a job."""
-    return client.list("v1", "Pod", job.namespace, labels=job.pods_label)
+    return own(job, client.list("v1", "Pod", job.namespace, labels=job.pods_label))
+
+
+def own(job: RunningJob, found: Iterable[Object]) -> list[Object]:
+    """Return the pods that a job's controller has made for it.
+
+    Those of an earlier job of its name may still be going, and any pod can bear its label.
+    """
+    return [
+        pod
+        for pod in found
+        if any(each["uid"] == job.uid for each in pod["metadata"].get("ownerReferences") or ())
+    ]
 
 
 def ranks(job: RunningJob, found: Iterable[Object], events: Sequence[Object] = ()) -> list[Rank]:
     """Return a job's ranks in order, those without a pod included; of two pods the newer."""
     by_number: dict[int, Object] = {}
-    for pod in sorted(found, key=lambda each: str(each["metadata"].get("creationTimestamp"))):
-        by_number[rank_of(job, pod)] = pod
+    mine = own(job, found)
+    for pod in sorted(mine, key=_age):
+        number = rank_of(job, pod)
+        # A label that somebody changed names no place.
+        if number is not None and number < job.wanted + len(mine):
+            by_number[number] = pod
     about = _by_pod(events)
     return [
         Rank(
@@ -182,17 +198,29 @@ def ranks(job: RunningJob, found: Iterable[Object], events: Sequence[Object] = (
             pods.state(pod, about.get(pod["metadata"]["uid"], [])) if pod else None,
             pod,
         )
-        for number in range(max(job.wanted, len(by_number)))
+        for number in range(max([job.wanted, *(each + 1 for each in by_number)]))
         for pod in [by_number.get(number)]
     ]
 
 
-def rank_of(job: RunningJob, pod: Object) -> int:
+def rank_of(job: RunningJob, pod: Object) -> int | None:
     """Return the number of a pod among those of its job: torchrun's node rank."""
     labels = pod["metadata"].get("labels") or {}
-    index = int(labels.get(_INDEX) or labels.get(_COMPLETION) or 0)
-    has_master = "Master" in job.manifest["spec"].get("pytorchReplicaSpecs", {})
-    return index + (1 if has_master and labels.get(_ROLE) == "worker" else 0)
+    spec = job.manifest["spec"]
+    if job.kind == "Job" and spec.get("completionMode") != "Indexed":
+        return 0
+    index = labels.get(_INDEX if job.kind == "PyTorchJob" else _COMPLETION, "")
+    if not (index.isascii() and index.isdecimal()):
+        return None
+    has_master = "Master" in spec.get("pytorchReplicaSpecs", {})
+    return int(index) + (1 if has_master and labels.get(_ROLE) == "worker" else 0)
+
+
+def _age(pod: Object) -> tuple[str, bool]:
+    """Order pods by age; of two that were made within a second, the one that goes on is newer."""
+    metadata = pod["metadata"]
+    gone = "deletionTimestamp" in metadata or pod.get("status", {}).get("phase") in ENDED
+    return str(metadata.get("creationTimestamp")), not gone
 
 
 def _by_pod(events: Sequence[Object]) -> dict[str, list[Object]]:

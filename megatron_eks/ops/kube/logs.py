@@ -2,6 +2,7 @@
 
 import contextlib
 import queue
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from megatron_eks.kubernetes.kubeconfig import KubeconfigError
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import DONE, INTERRUPTED, NOT_FOUND
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import jobs
+from megatron_eks.ops.kube import jobs, matching
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
 from megatron_eks.plan.cluster import ClusterPlan
 
@@ -38,6 +39,8 @@ class Options:
     tail: int | None = None
     since_seconds: int | None = None
     previous: bool = False
+    pattern: re.Pattern[str] | None = None
+    """Only lines in which it is found."""
 
 
 def run(client: Client, plan: ClusterPlan, name: str, options: Options, console: Console) -> int:
@@ -54,7 +57,8 @@ def run(client: Client, plan: ClusterPlan, name: str, options: Options, console:
         width = len(str(ranks[-1].number))
         for rank in ranks:
             for line in printed(client, job.namespace, rank, options):
-                console.write(f"[{rank.number:{width}}] {line}\n")
+                if matching.matches(options.pattern, line):
+                    console.write(f"[{rank.number:{width}}] {line}\n")
     except KeyboardInterrupt:
         console.say(f"\nthe job goes on; to look again: meks logs {name} --follow")
         return INTERRUPTED
@@ -68,7 +72,8 @@ def follow(
     follower = _Follower(client, job, options, console)
     width = len(str(max(numbers)))
     for number, text in follower.lines(numbers):
-        console.write(f"[{number:{width}}] {text}\n")
+        if matching.matches(options.pattern, text):
+            console.write(f"[{number:{width}}] {text}\n")
     return DONE
 
 
@@ -134,6 +139,7 @@ class _Follower:
                 with contextlib.suppress(ApiError, UnreachableError, KubeconfigError):
                     self._read_pod(number, position, pod)
             if is_last:
+                self._tell(number, position.rest())
                 return
             self._ended.wait(_RETRY_SECONDS)
 
@@ -147,8 +153,11 @@ class _Follower:
     def _put(self, number: int, position: "_Position", path: str, which: Mapping[str, str]) -> None:
         query = {**position.query(), **which}
         for raw in self._client.stream(path, query, _SILENCE_SECONDS, _LONGEST_LINE):
-            if (text := position.new(raw)) is not None:
-                self._lines.put((number, text))
+            self._tell(number, position.new(raw))
+
+    def _tell(self, number: int, texts: Sequence[str]) -> None:
+        for text in texts:
+            self._lines.put((number, text))
 
     def _watch(self, readers: Sequence[threading.Thread]) -> None:
         """Tell the readers of pods and of the job's end, and the printer when they are done."""
@@ -158,7 +167,8 @@ class _Follower:
         while True:
             try:
                 for pod in sorted(jobs.pods_of(self._client, self._job), key=_age):
-                    self._pods[jobs.rank_of(self._job, pod)] = pod
+                    if (number := jobs.rank_of(self._job, pod)) is not None:
+                        self._pods[number] = pod
                 now = jobs.find(self._client, self._job.namespace, self._job.name)
             except UnreachableError as error:
                 if not lost:
@@ -191,6 +201,8 @@ class _Position:
         self._at_stamp = 0
         self._skip = 0
         self._in_line = False
+        self._held: tuple[str, str] | None = None
+        """Time and start of a line in whose middle the stream was cut: it comes again, whole."""
 
     def missed_one(self, pod: Object) -> bool:
         """Say whether a container has come and gone since the last look at this rank."""
@@ -219,26 +231,37 @@ class _Position:
             self._skip = self._at_stamp
         return query
 
-    def new(self, raw: bytes) -> str | None:
-        """Return the text of a line, or None if it has been printed before."""
+    def rest(self) -> list[str]:
+        """Return what is held back of a line that did not come again: its writer ended there."""
+        held, self._held = self._held, None
+        return [held[1]] if held else []
+
+    def new(self, raw: bytes) -> list[str]:
+        """Return the text of a line; nothing if it has been printed before, or is not whole."""
         text = _text(raw)
         if self._in_line:
             # The rest of a line that was too long has no time of its own.
             self._in_line = not raw.endswith(b"\n")
-            return text
+            return [text]
         self._in_line = not raw.endswith(b"\n")
         written, _, rest = text.partition(" ")
         stamp = _sortable(written)
+        if self._in_line and len(raw) < _LONGEST_LINE:
+            self._in_line = False
+            self._held = (stamp, rest) if stamp >= self._stamp else None
+            return []
         if stamp < self._stamp:
-            return None
+            return []
         if stamp == self._stamp:
             if self._skip:
                 self._skip -= 1
-                return None
+                return []
             self._at_stamp += 1
         else:
             self._stamp, self._at_stamp, self._skip = stamp, 1, 0
-        return rest
+        before = [] if self._held and self._held[0] == stamp else self.rest()
+        self._held = None
+        return [*before, rest]
 
 
 def _has_log(pod: Object) -> bool:
@@ -277,6 +300,8 @@ def _text(raw: bytes) -> str:
     text = raw.decode(errors="backslashreplace").rstrip("\r\n")
     # A progress bar goes back to the start of its line: what it said last is the line.
     text = text.rpartition("\r")[2]
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or c in "\t\x1b" else ascii(c)[1:-1] for c in text)
 
 

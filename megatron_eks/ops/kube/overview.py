@@ -1,18 +1,18 @@
 """`meks status`: pools, jobs, and what of the platform does not work."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from datetime import datetime
 
 from megatron_eks.kubernetes.client import Client, Object
-from megatron_eks.ops.aws.console import Console
-from megatron_eks.ops.endings import DONE
-from megatron_eks.ops.kube import jobs, readiness, room
+from megatron_eks.ops.kube import jobs, node_view, readiness, room
 from megatron_eks.ops.kube.jobs import RunningJob
+from megatron_eks.ops.kube.look import newest_step
+from megatron_eks.ops.kube.node_view import NodeUse
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL
-from megatron_eks.ops.kube.progress import Progress, progress
-from megatron_eks.ops.kube.status import waits
-from megatron_eks.ops.output import structured, table
+from megatron_eks.ops.kube.run_log import Step
+from megatron_eks.ops.kube.waiting import Around, Wait, waits
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.pools import POOL_LABEL
 
@@ -48,16 +48,32 @@ class JobState:
     ranks: int
     running: int
     restarts: int
-    progress: Progress | None
-    waits_for: tuple[str, ...]
+    progress: Step | None
+    waits_for: tuple[Wait, ...]
 
 
-def run(client: Client, plan: ClusterPlan, output: str, console: Console) -> int:
-    """Print the state of the cluster."""
+@dataclass(frozen=True)
+class Overview:
+    """A cluster, as it was read."""
+
+    cluster: str
+    kubernetes: str
+    """The API server's version."""
+    pools: tuple[PoolState, ...]
+    jobs: tuple[JobState, ...]
+    not_ready: tuple[str, ...]
+    """What of the platform does not work."""
+    now: datetime
+    nodes: tuple[NodeUse, ...] | None = None
+    """None where nobody asked for them."""
+
+
+def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
+    """Look at the cluster, with `nodes` into the containers of its jobs."""
     namespace = plan.platform.namespace
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         version = pool.submit(client.request, "GET", "/version")
-        nodes = pool.submit(client.list, "v1", "Node")
+        listed = pool.submit(client.list, "v1", "Node")
         pods = pool.submit(client.list, "v1", "Pod")
         events = pool.submit(client.list, "v1", "Event", namespace)
         parts = [pool.submit(_not_ready, client, plan, *each) for each in _PLATFORM]
@@ -68,24 +84,27 @@ def run(client: Client, plan: ClusterPlan, output: str, console: Console) -> int
             own = owners.get((job.kind, job.name), [])
             return _job(client, job, own, events.result())
 
-        states = list(pool.map(state, found))
-        unready = [line for part in parts for line in part.result()]
-    rooms = room.rooms(nodes.result(), pods.result())
-    pools = [_pool(name, rooms) for name in (*(each.name for each in plan.pools), "")]
-    git_version = version.result()["gitVersion"]
-    if output == "table":
-        title = f"Cluster {plan.name}, Kubernetes {git_version}"
-        console.write("\n".join(_lines(title, pools, states, unready)) + "\n")
-        return DONE
-    result = {
-        "cluster": plan.name,
-        "kubernetes": git_version,
-        "pools": [asdict(each) for each in pools],
-        "jobs": [{**asdict(each), "waits_for": [*each.waits_for]} for each in states],
-        "not_ready": [*unready],
-    }
-    console.write(structured(result, output))
-    return DONE
+        states = tuple(pool.map(state, found))
+        unready = tuple(line for part in parts for line in part.result())
+    rooms = room.rooms(listed.result(), pods.result())
+    used = None
+    if nodes:
+        ranks = [(job, jobs.ranks(job, owners.get((job.kind, job.name), []))) for job in found]
+        gpu_nodes = {
+            each["metadata"]["name"]: each
+            for each in listed.result()
+            if POOL_LABEL in (each["metadata"].get("labels") or {})
+        }
+        used = node_view.read(client, gpu_nodes, ranks, all_nodes=True)
+    return Overview(
+        cluster=plan.name,
+        kubernetes=str(version.result()["gitVersion"]),
+        pools=tuple(_pool(name, rooms) for name in (*(each.name for each in plan.pools), "")),
+        jobs=states,
+        not_ready=unready,
+        now=client.now(),
+        nodes=used,
+    )
 
 
 def _by_job(pods: Iterable[Object], namespace: str) -> dict[tuple[str, str], list[Object]]:
@@ -111,8 +130,8 @@ def _job(
         ranks=len(ranks),
         running=sum(rank.pod is not None and rank.pod.phase == "Running" for rank in ranks),
         restarts=sum(rank.pod.restarts for rank in ranks if rank.pod),
-        progress=progress(client, job.namespace, ranks) if phase == "Running" else None,
-        waits_for=tuple(waits(job, ranks, events)),
+        progress=newest_step(client, job.namespace, ranks) if phase == "Running" else None,
+        waits_for=tuple(waits(job, ranks, events, Around(now=client.now()))),
     )
 
 
@@ -136,39 +155,3 @@ def _not_ready(client: Client, plan: ClusterPlan, version: str, kind: str) -> li
         if why:
             lines.append(f"{kind} {place}: {why}")
     return lines
-
-
-def _lines(
-    title: str,
-    pools: Sequence[PoolState],
-    states: Sequence[JobState],
-    unready: Sequence[str],
-) -> Iterator[str]:
-    yield title
-    yield ""
-    rows = [
-        (each.pool or "-", *map(str, (each.nodes, each.ready, each.gpus, each.free_gpus)))
-        for each in pools
-    ]
-    yield from table(("POOL", "NODES", "READY", "GPUS", "FREE"), rows, right=(1, 2, 3, 4))
-    yield ""
-    if states:
-        lines = [
-            (
-                each.name,
-                each.phase,
-                f"{each.running}/{each.ranks}",
-                str(each.restarts),
-                str(each.progress or ""),
-            )
-            for each in states
-        ]
-        yield from table(("JOB", "PHASE", "RUN", "RESTARTS", "STEP"), lines, right=(2, 3))
-    else:
-        yield "No jobs."
-    for each in states:
-        yield from (f"{each.name}, {line}" for line in each.waits_for)
-    if unready:
-        yield ""
-        yield "Not ready:"
-        yield from unready

@@ -17,7 +17,8 @@ from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.apply import refuse_previews
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.rendering import HASH_ANNOTATION, Rendered, Wish, render
-from megatron_eks.ops.kube.status import ranks_of, summary, waits
+from megatron_eks.ops.kube.status import ranks_of, summary
+from megatron_eks.ops.kube.waiting import waits
 from megatron_eks.plan.pools import POOL_LABEL
 from megatron_eks.project import Project
 
@@ -227,4 +228,4 @@ def _look_again(client: Client, job: RunningJob) -> tuple[RunningJob, list[str]]
         raise Failure(Code.JOB_NOT_FOUND, message, remedy)
     events = client.list("v1", "Event", job.namespace)
     ranks = jobs.ranks(now, jobs.pods_of(client, now), events)
-    return now, [summary(now, ranks), *([] if now.ended else waits(now, ranks, events))]
+    return now, [summary(now, ranks), *([] if now.ended else map(str, waits(now, ranks, events)))]

@@ -15,7 +15,8 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import fit, jobs, objects, verdicts
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.apply import refuse_previews
-from megatron_eks.ops.kube.status import ranks_of, summary, waits
+from megatron_eks.ops.kube.status import ranks_of, summary
+from megatron_eks.ops.kube.waiting import waits
 from megatron_eks.project import Project
 
 CHECKS = ("nvidia-smi", "efa-check", "storage", "all-reduce", "sample-training")
@@ -123,7 +124,8 @@ def _ended(
         except UnreachableError as error:
             lines = [f"no answer from {error}; trying again"]
         else:
-            lines = [summary(now, ranks), *([] if now.ended else waits(now, ranks, events))]
+            reasons = [] if now.ended else waits(now, ranks, events)
+            lines = [summary(now, ranks), *map(str, reasons)]
         for line in lines:
             if line not in said:
                 console.say(line)

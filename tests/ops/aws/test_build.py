@@ -107,6 +107,21 @@ def test_a_build_under_way_is_followed_instead_of_a_second(aws, place):
     assert "techpulse-megatron: following build 7, under way" in said(place.console)
 
 
+def test_ctrl_c_leaves_the_build_and_the_next_run_follows_it(aws, place):
+    """CodeBuild goes on; nothing is started twice."""
+    aws.stacks()
+    aws.image()
+    aws.starts()
+    aws.build("IN_PROGRESS", ("SUBMITTED", "SUCCEEDED", ""), ("QUEUED", "", ""), log=False)
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    clock_of(place.console).during = interrupted
+    assert build.run(["megatron"], place) == 130
+    assert said(place.console).endswith("the build goes on; `meks build` follows it again\n")
+
+
 def test_what_is_built_already_is_not_built_again(aws, place, tmp_path):
     """The tag is the hash of the source, so the image is the same."""
     aws.stacks()

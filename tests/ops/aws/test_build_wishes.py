@@ -35,6 +35,7 @@ SAID = {
     "Cannot connect to the Docker daemon at unix:///var/run/docker.sock": "engine does not run",
     "error: process exited with exit code: 137": "memory ran out",
     "error check: v1.4.0 names another image already (sha256:1), and tags": "tag that may not move",
+    "RuntimeError: The detected CUDA version (12.4) mismatches the version": "another CUDA",
 }
 
 

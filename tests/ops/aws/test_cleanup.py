@@ -5,6 +5,7 @@ import json
 import pytest
 
 from megatron_eks.ops.aws import cleanup, deploy
+from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.fakes import FakeKubernetes, console, project_in, said, tools, written
 from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, QuickCdk
@@ -62,6 +63,15 @@ def deployed(tmp_path_factory, server):
         yield Place(tmp_path_factory.mktemp("gone"), open_aws())
 
 
+def interrupt(monkeypatch, owner, name):
+    """Press Ctrl-C where something is called."""
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, name, interrupted)
+
+
 def test_a_protected_cluster_is_left_alone(deployed):
     """The file says so, and is asked first."""
     deployed.file.write_text(PROTECTED)
@@ -96,6 +106,17 @@ def test_what_fails_is_told_and_the_rest_waits(deployed, server):
     assert deployed.kubernetes.deleted == ["PyTorchJob/train"]
     text = said(deployed.console)
     assert text.index("ended PyTorchJob train") < text.index("p4d: 2 nodes given back")
+
+
+def test_ctrl_c_in_the_middle_leaves_the_rest_to_the_next_run(deployed, monkeypatch):
+    """AWS goes on with the stack that it was told to delete; nobody waits for it."""
+    before = deployed.stacks()
+    interrupt(monkeypatch, Stacks, "delete")
+    assert deployed.run() == 130
+    assert said(deployed.console).endswith(
+        "AWS goes on with what it was told; meks cleanup does the rest\n"
+    )
+    assert deployed.stacks() == before
 
 
 def test_a_second_run_does_the_rest_and_keeps_what_holds_data(deployed):

@@ -30,7 +30,8 @@ def test_nodes_are_waited_for_until_their_gpus_can_be_used(place):
     assert said(place.console).splitlines() == [
         "p4d: 2 x p4d.24xlarge in us-east-2b, 43.92 USD an hour",
         "  0 s: 2 of 2 instances, 0 with usable GPUs",
-        "  60 s: 2 of 2 instances, 2 with usable GPUs",
+        # After pauses of 1, 2, 4, 8, 10 and 10 s.
+        "  35 s: 2 of 2 instances, 2 with usable GPUs",
         "p4d is ready: 2 nodes",
     ]
 
@@ -148,6 +149,27 @@ def test_running_jobs_are_asked_about(place):
     text = said(place.console)
     assert "on p4d: 1 pod of jobs (train-master-0)" in text
     assert text.endswith("nothing was changed; meks scale p4d 0 --when-idle\n")
+
+
+@pytest.mark.parametrize("wanted", [0, 2])
+def test_ctrl_c_while_nodes_come_says_what_runs_and_a_second_run_waits_on(place, wanted):
+    """Whether this run asked for them or an earlier one: they are billed."""
+    place.size(wanted)
+    clock = clock_of(place.console)
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    clock.during = interrupted
+    assert place.run(2) == 130
+    assert said(place.console).endswith(
+        "AWS goes on taking nodes; to wait again: meks scale p4d 2; to give them back: meks scale "
+        "p4d 0\n"
+    )
+    assert place.wanted() == 2
+    place.nodes(2)
+    clock.during = lambda _: None
+    assert place.run(2) == 0
 
 
 def test_an_api_server_out_of_reach_keeps_no_nodes_running(place):

@@ -108,6 +108,6 @@ def secrets(live: "Live") -> Iterator[Finding]:
     namespace = live.plan.platform.namespace
     for job, secret, key in live.missing_secrets:
         text = f"the job {job} needs its key {key}"
-        remedy = f"kubectl -n {namespace} create secret generic {secret} --from-file={key}=FILE"
+        remedy = f"meks secret set {secret} --key {key} < FILE"
         path = (f"Secret/{namespace}/{secret}",)
         yield in_kubernetes(Code.SECRET_MISSING, path, text, remedy, Level.WARNING)

@@ -1,0 +1,1 @@
+"""`meks ckpt`: checkpoints on the shared file system, in S3 and on this machine."""

@@ -1,0 +1,116 @@
+"""What `meks ckpt` was told to look at: a job of jobs/, a directory, or an S3 URI."""
+
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path, PurePosixPath
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import ConfigError, has_errors
+from megatron_eks.config.job import TrainingJob
+from megatron_eks.ops.endings import NOT_FOUND, USAGE
+from megatron_eks.ops.failure import Failure
+from megatron_eks.plan.data_access import S3
+from megatron_eks.project import Project, check_files, job_files
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where checkpoints are."""
+
+    word: str
+    """As the user wrote it."""
+    directory: str | None = None
+    uri: str | None = None
+    pool: str | None = None
+    """Of a job: its zone may have a file system of its own."""
+    is_shared: bool = False
+    """Whether the directory is on the shared file system."""
+
+
+def to_pull(found: Target, shared: str | None, local: str | None, project: Project) -> Target:
+    """Return where a pull fetches from and to. Raises Failure if one of both is not said."""
+    if found.uri is None:
+        raise _no_copy(found, "pull")
+    if local is not None:
+        here = str(Path(local).absolute())
+        return replace(found, directory=here, is_shared=False)
+    if shared is not None:
+        place = at_directory(shared, project)
+        if not place.is_shared:
+            mount = project.cluster.platform.mount_path
+            text, remedy = f"{shared} is not below {mount}", f"--local {shared} fetches to here"
+            raise Failure(Code.NO_CHECKPOINTS, text, remedy, exit_code=USAGE)
+        return replace(place, word=found.word, uri=found.uri, pool=found.pool)
+    if found.directory is None:
+        mount = project.cluster.platform.mount_path
+        text = f"nobody says where {found.uri} goes to"
+        remedy = f"add a directory below {mount}, or --local DIR"
+        raise Failure(Code.NO_CHECKPOINTS, text, remedy, exit_code=USAGE)
+    return found
+
+
+def to_push(found: Target, uri: str | None) -> Target:
+    """Return where a push sends from and to. Raises Failure if one of both is not said."""
+    if found.directory is None:
+        text, remedy = f"{found.word} is in S3 already", "name a job or a directory first"
+        raise Failure(Code.NO_CHECKPOINTS, text, remedy, exit_code=USAGE)
+    if uri is None and found.uri is None:
+        raise _no_copy(found, "push")
+    return replace(found, uri=_checked(uri or str(found.uri)))
+
+
+def resolve(word: str, project: Project, cluster_file: Path, today: date) -> Target:
+    """Say where a job, a directory or an S3 URI leads; raise Failure with what is allowed."""
+    if word.startswith(S3):
+        return Target(word, uri=_checked(word))
+    if "/" in word or word in {".", ".."}:
+        return at_directory(word, project)
+    files = check_files(cluster_file, job_files(cluster_file), today)
+    if has_errors(files.findings):
+        raise ConfigError(files.findings)
+    jobs = {job.name: job for _, job in files.jobs if isinstance(job, TrainingJob)}
+    if word not in jobs:
+        found = f"no training job {word!r} in jobs/, so its checkpoints are not known"
+        names = ", ".join(sorted(jobs)) or "none"
+        remedy = f"there: {names}; or name a directory (with a /) or an S3 URI"
+        raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=NOT_FOUND)
+    job = jobs[word]
+    place = at_directory(job.checkpoint.directory, project)
+    if not place.is_shared:
+        found = f"{word} saves to {job.checkpoint.directory}, which goes with its pods"
+        mount = project.cluster.platform.mount_path
+        remedy = f"let checkpoint.directory be below {mount}"
+        raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=USAGE)
+    return replace(place, word=word, uri=job.checkpoint.s3_uri, pool=job.pool)
+
+
+def at_directory(word: str, project: Project) -> Target:
+    """Return a directory: below the mount path it is the cluster's, else this machine's."""
+    mount = project.cluster.platform.mount_path
+    is_shared = PurePosixPath(word).is_relative_to(mount)
+    directory = word if is_shared else str(Path(word).absolute())
+    return Target(word, directory=directory.rstrip("/") or "/", is_shared=is_shared)
+
+
+def claim_of(target: Target, project: Project) -> str:
+    """Return the claim on the file system that a target's job saves to."""
+    platform = project.cluster.platform
+    if target.pool is None:
+        return platform.claim
+    return platform.claim_in(project.cluster.pool(target.pool).zone)
+
+
+def _no_copy(found: Target, verb: str) -> Failure:
+    text = f"{found.word} names no copy in S3"
+    remedy = "set checkpoint.s3_uri of the job, or name s3://BUCKET/PREFIX"
+    remedy = f"{remedy}: meks ckpt {verb} --help"
+    return Failure(Code.NO_S3_COPY, text, remedy, exit_code=USAGE)
+
+
+def _checked(uri: str) -> str:
+    bucket, _, key = uri.removeprefix(S3).partition("/")
+    if not uri.startswith(S3) or not bucket or not key.strip("/"):
+        found = f"{uri!r} is no place for the checkpoints of a run"
+        remedy = "write s3://BUCKET/PREFIX"
+        raise Failure(Code.NO_CHECKPOINTS, found, remedy, exit_code=USAGE)
+    return uri.rstrip("/")

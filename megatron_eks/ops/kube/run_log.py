@@ -1,0 +1,181 @@
+"""What the log of a run tells: its steps, its checkpoints, and where it went on from.
+
+Megatron-LM and Megatron-Bridge print a step on their last rank and a checkpoint on the first, our
+own trainers print both on the first.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+# The kubelet's time of a line, where it was asked for.
+_STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\S{8,24}Z) ")
+# A line of Megatron-LM's `training_log`: name and value between bars. It leaves `lm loss` out where
+# that is no number.
+_MEGATRON = re.compile(r"iteration\s+(\d+)/\s*(\d+) \|")
+_FIELD = re.compile(r"\|\s*([A-Za-z][^:|]*?):\s*([-+0-9.eE]+|nan|inf)\s*(?=\||$)")
+_OURS = re.compile(r"step (\d+)/(\d+) \| loss ([-+0-9.eE]+|nan|inf)")
+_MEASURE = re.compile(r"\| (?:MFU )?([0-9][0-9,.e+-]*) (tokens/s|TFLOP/s/GPU|%|s)(?= |$)")
+_SAVED = re.compile(
+    r"successfully saved checkpoint from iteration\s+(\d+)|saved checkpoint of step (\d+)"
+)
+_LOADED = re.compile(
+    r"successfully loaded checkpoint from .* at iteration (\d+)|goes on from step (\d+)"
+)
+_PERCENT, _MILLI = 100, 1000
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step that was logged; what its line does not tell is None."""
+
+    step: int
+    steps: int
+    loss: float
+    """NaN where the line has none: Megatron leaves out what is no number."""
+    seconds: float | None = None
+    tokens_per_second: float | None = None
+    """Of all GPUs together."""
+    tflops_per_gpu: float | None = None
+    mfu: float | None = None
+    samples: int | None = None
+    """Of the step, on all GPUs."""
+    at: datetime | None = None
+    """When it was printed, by the clock of its node."""
+
+    def __str__(self) -> str:
+        """Return it in a few words."""
+        return f"{self.step}/{self.steps}, loss {self.loss:.4g}"
+
+    @property
+    def finite_loss(self) -> float | None:
+        """The loss, as JSON can say it."""
+        return self.loss if math.isfinite(self.loss) else None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A checkpoint that was written, or read at the start."""
+
+    step: int
+    at: datetime | None
+
+
+@dataclass(frozen=True)
+class RunLog:
+    """All that was found in some lines, oldest first."""
+
+    steps: tuple[Step, ...] = ()
+    saves: tuple[Mark, ...] = ()
+    loads: tuple[Mark, ...] = ()
+    first_at: datetime | None = None
+    """The time of the first line."""
+
+    @property
+    def last(self) -> Step | None:
+        """The newest step."""
+        return self.steps[-1] if self.steps else None
+
+
+def read(lines: Iterable[str]) -> RunLog:
+    """Read lines in their order."""
+    steps, saves, loads = [], [], []
+    first: datetime | None = None
+    for line in lines:
+        at = _time(line)
+        first = first or at
+        if step := _step(line, at):
+            steps.append(step)
+        elif found := _SAVED.search(line):
+            saves.append(Mark(int(found[1] or found[2]), at))
+        elif found := _LOADED.search(line):
+            loads.append(Mark(int(found[1] or found[2]), at))
+    return RunLog(tuple(steps), tuple(saves), tuple(loads), first)
+
+
+def merged(logs: Iterable[RunLog]) -> RunLog:
+    """Return what several ranks print as one: steps of the one that has most, marks of all."""
+    found = list(logs)
+    steps = max((each.steps for each in found), key=len, default=())
+    times = [each.first_at for each in found if each.first_at]
+    return RunLog(
+        steps,
+        tuple(sorted((mark for each in found for mark in each.saves), key=_number)),
+        tuple(mark for each in found for mark in each.loads),
+        min(times, default=None),
+    )
+
+
+def steps_of(text: str) -> list[Step]:
+    """Return all steps that a log tells of, in its order."""
+    return list(read(text.splitlines()).steps)
+
+
+def _number(mark: Mark) -> int:
+    return mark.step
+
+
+def _time(line: str) -> datetime | None:
+    found = _STAMP.match(line)
+    if found is None:
+        return None
+    try:
+        return datetime.fromisoformat(found[1])
+    except ValueError:
+        return None
+
+
+def _step(line: str, at: datetime | None) -> Step | None:
+    if found := _MEGATRON.search(line):
+        return _of_megatron(found, dict(_fields(line)), at)
+    if found := _OURS.search(line):
+        return _of_ours(found, line, at)
+    return None
+
+
+def _fields(line: str) -> Iterator[tuple[str, float]]:
+    for found in _FIELD.finditer(line):
+        value = _float(found[2])
+        if value is not None:
+            yield found[1].strip(), value
+
+
+def _of_megatron(found: re.Match[str], values: Mapping[str, float], at: datetime | None) -> Step:
+    elapsed = values.get("elapsed time per iteration (ms)")
+    samples = values.get("global batch size")
+    return Step(
+        step=int(found[1]),
+        steps=int(found[2]),
+        loss=values.get("lm loss", math.nan),
+        seconds=elapsed / _MILLI if elapsed else None,
+        tflops_per_gpu=values.get("throughput per GPU (TFLOP/s/GPU)"),
+        samples=int(samples) if samples and math.isfinite(samples) else None,
+        at=at,
+    )
+
+
+def _of_ours(found: re.Match[str], line: str, at: datetime | None) -> Step | None:
+    loss = _float(found[3])
+    if loss is None:
+        return None
+    values = {unit: _float(text.replace(",", "")) for text, unit in _MEASURE.findall(line)}
+    mfu = values.get("%")
+    return Step(
+        step=int(found[1]),
+        steps=int(found[2]),
+        loss=loss,
+        seconds=values.get("s"),
+        tokens_per_second=values.get("tokens/s"),
+        tflops_per_gpu=values.get("TFLOP/s/GPU"),
+        mfu=None if mfu is None else mfu / _PERCENT,
+        at=at,
+    )
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,196 @@
+"""Puts a support bundle together, says what is in it, and leaves no half of one behind."""
+
+import contextlib
+import io
+import os
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import ConfigError
+from megatron_eks.config.load import Json
+from megatron_eks.kubernetes.connection import UnreachableError
+from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.endings import DONE, CommandError
+from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube.access import ERRORS, Access
+from megatron_eks.ops.output import count, structured
+from megatron_eks.ops.support import parts
+from megatron_eks.ops.support.parts import Part
+from megatron_eks.ops.support.redaction import Redactor
+from megatron_eks.project import Project
+
+_KIB = 1024
+_CONTENTS = "contents.json"
+_NOT_ANSWERED = "the API server gave no answer"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A part that could not be read."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to look at, and where to write."""
+
+    cluster_file: Path
+    job: str | None
+    file: Path | None
+    """None: a name with the time, in the current directory."""
+    project: Callable[[], Project]
+    access: Callable[[Project], Access]
+    home: Path
+
+
+@dataclass
+class _Bundle:
+    """A bundle that is being written."""
+
+    archive: tarfile.TarFile
+    redactor: Redactor
+    written: dict[str, int] = field(default_factory=dict)
+    missing: list[Missing] = field(default_factory=list)
+
+    def add(self, name: str, text: str) -> None:
+        """Write a file; OSError if that does not work."""
+        data = text.encode("utf-8", "backslashreplace")
+        entry = tarfile.TarInfo(f"support/{name}")
+        entry.size, entry.mode = len(data), 0o600
+        self.archive.addfile(entry, io.BytesIO(data))
+        self.written[name] = len(data)
+
+
+def run(wish: Wish, output: str, console: Console) -> int:
+    """Write the bundle; what cannot be read is left out and named."""
+    now = console.clock.now()
+    file = wish.file or Path(f"meks-support-{now:%Y%m%d-%H%M%S}.tar.gz")
+    with _whole(file) as partial_file:
+        with tarfile.open(fileobj=partial_file, mode="w:gz") as archive:
+            bundle = _Bundle(archive, Redactor(wish.home))
+            for part in _parts(wish, bundle):
+                _put(part, bundle, console)
+            contents = _contents(bundle, f"{now:%Y-%m-%dT%H:%M:%SZ}")
+            bundle.add(_CONTENTS, structured(contents, "json"))
+        partial_file.flush()
+    if output == "table":
+        console.write("".join(f"{line}\n" for line in _lines(bundle, file)))
+    else:
+        console.write(structured({"file": str(file), **contents}, output))
+    return DONE
+
+
+def _parts(wish: Wish, bundle: _Bundle) -> Iterator[Part]:
+    """Yield the parts, as far as files and cluster let us."""
+    yield from parts.of_machine()
+    yield from parts.of_files(wish.cluster_file)
+    try:
+        project = wish.project()
+    except ConfigError as error:
+        # That may be what help is needed with.
+        text = "".join(f"{each}\n" for each in error.findings)
+        yield Part("findings.txt", lambda: text)
+        bundle.missing.append(Missing("plan.json", "the files have errors, see findings.txt"))
+        return
+    yield from parts.of_project(project)
+    try:
+        access = wish.access(project)
+    except CommandError as error:
+        bundle.missing.append(Missing("kubernetes/", str(error)))
+        return
+    try:
+        yield from _of_cluster(wish, access, project, bundle)
+    finally:
+        access.client.close()
+
+
+def _of_cluster(wish: Wish, access: Access, project: Project, bundle: _Bundle) -> Iterator[Part]:
+    for part in parts.of_cluster(access, project, wish.job):
+        if any(_NOT_ANSWERED in each.why for each in bundle.missing):
+            # Each part would wait for its own answer.
+            bundle.missing.append(Missing(part.name, _NOT_ANSWERED))
+        else:
+            yield part
+    if wish.job is not None:
+        try:
+            yield from parts.of_job(access.client, project, wish.job)
+        except (CommandError, *ERRORS) as error:
+            bundle.missing.append(Missing(f"logs/{wish.job}/", str(error)))
+
+
+def _put(part: Part, bundle: _Bundle, console: Console) -> None:
+    try:
+        found = part.read()
+    except UnreachableError as error:
+        why = f"{_NOT_ANSWERED}: {error}"
+    except (CommandError, *ERRORS, OSError, LookupError, ValueError) as error:
+        why = str(error) or type(error).__name__
+    else:
+        redactor = bundle.redactor
+        is_text = isinstance(found, str)
+        bundle.add(part.name, redactor.text(found) if is_text else redactor.document(found))
+        return
+    bundle.missing.append(Missing(part.name, why))
+    console.say(f"warning {Code.BUNDLE_PART_MISSING} {part.name}: {why}")
+
+
+@contextlib.contextmanager
+def _whole(file: Path) -> Iterator[io.BufferedWriter]:
+    """Give a file that gets its name only once all of it is on disk."""
+    if file.exists():
+        raise _not_written(file, "it exists", "name another file with --output")
+    try:
+        number, name = tempfile.mkstemp(prefix=".meks-support-", dir=file.parent)
+    except OSError as error:
+        raise _not_written(file, str(error.strerror), "name another place: --output") from error
+    try:
+        with os.fdopen(number, "wb") as partial_file:
+            yield partial_file
+            partial_file.flush()
+            os.fsync(number)
+        Path(name).replace(file)
+    except OSError as error:
+        raise _not_written(
+            file, str(error.strerror or error), "see to that, or name another place: --output"
+        ) from error
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _not_written(file: Path, found: str, remedy: str) -> Failure:
+    return Failure(Code.BUNDLE_NOT_WRITTEN, found, remedy, where=str(file))
+
+
+def _contents(bundle: _Bundle, created: str) -> dict[str, Json]:
+    files: list[Json] = [{"name": name, "bytes": size} for name, size in bundle.written.items()]
+    missing: list[Json] = [dict(asdict(each)) for each in _redacted(bundle)]
+    redacted: dict[str, Json] = dict(sorted(bundle.redactor.counts.items()))
+    return {
+        "schema_version": 1,
+        "created": created,
+        "parts": files,
+        "missing": missing,
+        "redacted": redacted,
+    }
+
+
+def _redacted(bundle: _Bundle) -> Iterable[Missing]:
+    """Return what is missing, with what errors quote taken out as elsewhere."""
+    return [Missing(each.name, bundle.redactor.text(each.why)) for each in bundle.missing]
+
+
+def _lines(bundle: _Bundle, file: Path) -> Iterator[str]:
+    for name, size in bundle.written.items():
+        yield f"{size / _KIB:9.1f} KiB  {name}"
+    for each in bundle.missing:
+        yield f"  missing      {each.name}: {each.why}"
+    taken = ", ".join(f"{number} {kind}" for kind, number in sorted(bundle.redactor.counts.items()))
+    yield f"taken out: {taken or 'nothing'}"
+    yield "addresses of private networks are kept; Secrets were not read"
+    yield f"{count(len(bundle.written), 'part')} in {file}; look into it before you pass it on"

@@ -1,0 +1,161 @@
+"""The parts of a support bundle: each a name and a function that reads it, and may fail alone."""
+
+import io
+import platform as machine
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from megatron_eks import __version__
+from megatron_eks.kubernetes.client import Client, Object
+from megatron_eks.ops import carried, preflight
+from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.kube import diagnosis, jobs, logs, nodes
+from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.kube.objects import CLUSTER_LABEL
+from megatron_eks.ops.plan_json import plan_as_json
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.project import Project, job_files
+
+_TAIL = 2000
+# A job of a thousand ranks says in its first ones what the others say too.
+_RANKS = 64
+_LOG_BYTES = 4 * 1024 * 1024
+_PACKAGES = ("aws-cdk-lib", "boto3", "cdk8s", "cdk8s-plus-27", "pydantic", "websockets")
+
+# Secrets are not read at all.
+_KINDS = (
+    ("v1", "Pod"),
+    ("v1", "Event"),
+    ("v1", "ConfigMap"),
+    ("v1", "Service"),
+    ("v1", "ServiceAccount"),
+    ("v1", "PersistentVolumeClaim"),
+    ("v1", "ResourceQuota"),
+    ("apps/v1", "DaemonSet"),
+    ("apps/v1", "Deployment"),
+    ("batch/v1", "Job"),
+    ("kubeflow.org/v1", "PyTorchJob"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+)
+_OF_THE_CLUSTER = (
+    ("v1", "Node"),
+    ("v1", "Namespace"),
+    ("v1", "PersistentVolume"),
+    ("storage.k8s.io/v1", "StorageClass"),
+    ("storage.k8s.io/v1", "CSIDriver"),
+    ("scheduling.k8s.io/v1", "PriorityClass"),
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a bundle; what it reads is text, or data that become JSON."""
+
+    name: str
+    read: Callable[[], Any]
+
+
+def of_machine() -> Iterator[Part]:
+    """Yield what runs here."""
+
+    def versions() -> Mapping[str, object]:
+        return {
+            "meks": __version__,
+            "python": sys.version,
+            "system": machine.platform(),
+            "packages": {name: metadata.version(name) for name in _PACKAGES},
+        }
+
+    yield Part("versions.json", versions)
+
+
+def of_files(cluster_file: Path) -> Iterator[Part]:
+    """Yield the files that the project is made of, as they are."""
+    for path in (cluster_file, cluster_file.with_name("outputs.json")):
+        if path.exists():
+            yield Part(f"files/{path.name}", partial(_text, path))
+    for path in job_files(cluster_file):
+        yield Part(f"files/jobs/{path.name}", partial(_text, path))
+
+
+def of_project(project: Project) -> Iterator[Part]:
+    """Yield what becomes of them."""
+    yield Part("plan.json", lambda: plan_as_json(project, carried.allowed(project)))
+    yield Part("findings.txt", lambda: "".join(f"{each}\n" for each in project.warnings))
+
+
+def of_cluster(access: Access, project: Project, job: str | None) -> Iterator[Part]:
+    """Yield what the cluster knows; with a job, of the namespace of jobs only what is its own."""
+    client, plan = access.client, project.cluster
+    yield Part("kubernetes/version.json", lambda: client.request("GET", "/version"))
+    for version, kind in _OF_THE_CLUSTER:
+        yield Part(f"kubernetes/{kind}.json", partial(client.list, version, kind))
+    for version, kind in _KINDS:
+        read = partial(_objects, client, (version, kind), plan, job)
+        yield Part(f"kubernetes/{kind}.json", read)
+    yield Part("nodes.json", lambda: [asdict(each) for each in nodes.read(client, plan)])
+    yield Part("preflight.json", lambda: _preflight(access, project))
+
+
+def of_job(client: Client, project: Project, name: str) -> Iterator[Part]:
+    """Yield what a job's ranks said, and what is made of it. Raises Failure without such a job."""
+    job = jobs.get(client, project.cluster.platform.namespace, name)
+    options = logs.Options(tail=_TAIL)
+    for rank in jobs.ranks(job, jobs.pods_of(client, job))[:_RANKS]:
+        if rank.pod is None:
+            continue
+        for previous in (False, True) if rank.pod.restarts else (False,):
+            wanted = logs.Options(tail=_TAIL, previous=previous)
+            read = partial(_log, logs.printed(client, job.namespace, rank, wanted))
+            ending = "-previous" if previous else ""
+            yield Part(f"logs/{name}/rank-{rank.number}{ending}.log", read)
+    yield Part(
+        f"logs/{name}/diagnosis.json",
+        lambda: asdict(diagnosis.of_job(client, project.cluster, name, options)),
+    )
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="backslashreplace")
+
+
+def _log(lines: Iterator[str]) -> str:
+    """Return the end of a log: lines may be long."""
+    text = "".join(f"{line}\n" for line in lines)
+    return text[-_LOG_BYTES:]
+
+
+def _objects(
+    client: Client, kind: tuple[str, str], plan: ClusterPlan, job: str | None
+) -> list[Any]:
+    """Return the objects of a kind that belong to the platform or to the jobs."""
+    found = [{**each, "kind": kind[1]} for each in client.list(*kind)]
+    return [each for each in found if _concerns(each, plan, job)]
+
+
+def _concerns(found: Object, plan: ClusterPlan, job: str | None) -> bool:
+    described = found["metadata"]
+    namespace = described.get("namespace")
+    if namespace == plan.platform.namespace:
+        about = (found.get("involvedObject") or {}).get("name", "")
+        labels = (described.get("labels") or {}).values()
+        names = (described["name"], about, *labels)
+        return job is None or any(str(name).startswith(job) for name in names)
+    if (described.get("labels") or {}).get(CLUSTER_LABEL) == plan.name:
+        return True
+    # Add-ons, the operator, and events about nodes; what else they configure is not ours.
+    platform = plan.platform
+    others = {platform.system_namespace, platform.operator_namespace, "kube-system", "default"}
+    return namespace in others and found["kind"] != "ConfigMap"
+
+
+def _preflight(access: Access, project: Project) -> str:
+    out = io.StringIO()
+    console = Console(io.StringIO(), out, io.StringIO(), SystemClock())
+    preflight.show(preflight.cluster(access, project), project, "json", console)
+    return out.getvalue()

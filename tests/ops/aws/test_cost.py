@@ -1,0 +1,97 @@
+"""`meks cost` where only EC2 answers, on a local AWS; and how a log tells the pace."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+
+from megatron_eks.ops.aws import billed
+from megatron_eks.project import ROOT
+from tests.ops.aws.fakes import CLUSTER, project_in
+
+NAME = "priced"
+_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "cost.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def running(server):
+    """Run two GPU nodes of the cluster, one of another, and one that has ended."""
+    ec2 = server.client("ec2", "us-east-2")
+    (image, *_) = ec2.describe_images()["Images"]
+
+    def launch(cluster, group):
+        tags = [
+            {"Key": "eks:cluster-name", "Value": cluster},
+            {"Key": "eks:nodegroup-name", "Value": group},
+        ]
+        found = ec2.run_instances(
+            ImageId=image["ImageId"],
+            InstanceType="p4d.24xlarge",
+            MinCount=1,
+            MaxCount=1,
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+        )
+        return found["Instances"][0]["InstanceId"]
+
+    made = [launch(NAME, "p4d"), launch(NAME, "p4d")]
+    others = [launch("other", "p4d"), launch(NAME, "p4d")]
+    ec2.terminate_instances(InstanceIds=others[1:])
+    yield made
+    ec2.terminate_instances(InstanceIds=[*made, others[0]])
+
+
+def test_instances_are_those_of_the_cluster_that_are_billed(server, running):
+    """By the tags that EKS gives them."""
+    found = billed.instances(NAME, server.client("ec2", "us-east-2"))
+    assert sorted(each.instance_id for each in found) == sorted(running)
+    assert {(each.node_group, each.capacity) for each in found} == {("p4d", "on_demand")}
+
+
+@pytest.fixture
+def command(server, tmp_path):
+    """Return a function that runs the command without a way to the API server."""
+    file = project_in(tmp_path, CLUSTER.replace("name: techpulse", f"name: {NAME}"))
+
+    def call(*arguments, **variables):
+        environment = {**os.environ, **server.environment("us-east-2"), "KUBECONFIG": "/dev/null"}
+        return subprocess.run(  # noqa: S603 -- our own command
+            [sys.executable, "-m", "megatron_eks", "cost", *arguments, "--cluster", file],
+            env={**environment, **variables},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return call
+
+
+@pytest.mark.usefixtures("running")
+def test_what_ec2_bills_is_told_without_the_api_server(command):
+    """Which jobs run is not known then, and so nothing is called idle."""
+    done = command("-o", "json")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    jsonschema.validate(shown, _SCHEMA)
+    assert shown["jobs"] is None
+    (pool,) = shown["nodes"]
+    assert (pool["pool"], pool["count"]) == ("p4d", 2)
+    assert shown["findings"] == []
+    assert shown["notes"][0].startswith("no current context in /dev/null [MEKS-0722] - write one")
+
+
+def test_one_job_needs_the_api_server(command):
+    """Its ranks and their time are nowhere else."""
+    done = command("megatron-cpt-techpulse")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: MEKS-0722 no current context")
+
+
+def test_with_neither_there_is_nothing_to_tell(command):
+    """The first way is named."""
+    done = command(AWS_ENDPOINT_URL="http://127.0.0.1:9", AWS_MAX_ATTEMPTS="1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "MEKS-0722" in done.stderr

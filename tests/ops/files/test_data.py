@@ -1,0 +1,174 @@
+"""`meks data`: to the cluster's bucket with checksums, again without sending, and verified."""
+
+import json
+import struct
+
+import jsonschema
+import pytest
+
+from megatron_eks.ops import programs
+from megatron_eks.ops.failure import Failure
+from megatron_eks.plan.job import MIB
+from megatron_eks.project import ROOT
+from tests.programs.s3_world import BUCKET
+
+_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "data.json").read_text())
+URI = f"s3://{BUCKET}/run/corpus"
+
+# Each starts commands, some of which wait for an S3 that fails.
+pytestmark = pytest.mark.tools
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Return a folder with files of several sizes, and one name that is not ASCII."""
+    folder = tmp_path / "corpus"
+    (folder / "part").mkdir(parents=True)
+    (folder / "a.jsonl").write_text('{"text": "a"}\n')
+    (folder / "part" / "b ä.jsonl").write_text('{"text": "b"}\n' * 1000)
+    (folder / "empty").touch()
+    return folder
+
+
+@pytest.fixture
+def data_set(tmp_path):
+    """Write a small indexed data set without a sidecar; return its prefix."""
+    prefix = tmp_path / "tiny_text_document"
+    lengths, tokens = [3, 2], [5, 6, 7, 8, 9]
+    head = struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 8, 2, 3)
+    index = struct.pack("<2i", *lengths) + struct.pack("<2q", 0, 6) + struct.pack("<3q", 0, 1, 2)
+    prefix.with_suffix(".idx").write_bytes(head + index)
+    prefix.with_suffix(".bin").write_bytes(struct.pack("<5H", *tokens))
+    return prefix
+
+
+def test_a_folder_goes_to_s3_once(meks, s3, corpus):
+    """The second time nothing is sent; one changed byte is."""
+    done = meks("data", "push", corpus, f"s3://{BUCKET}/run")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"s3://{BUCKET}/run: 3 files, 14 kB; 3 sent, 0 there already\n"
+    assert sorted(s3.names()) == ["corpus/a.jsonl", "corpus/empty", "corpus/part/b ä.jsonl"]
+    head = s3.client.head_object(Bucket=BUCKET, Key="run/corpus/a.jsonl", ChecksumMode="ENABLED")
+    assert head["ChecksumSHA256"]
+    (corpus / "a.jsonl").write_text('{"text": "x"}\n')
+    s3.heal()
+    again = meks("data", "push", corpus, f"s3://{BUCKET}/run", "-o", "json")
+    shown = json.loads(again.stdout)
+    jsonschema.validate(shown, _SCHEMA)
+    assert (shown["sent"], shown["present"], shown["bytes_sent"]) == (1, 2, 14)
+    assert len(s3.proxy.seen("PUT")) == 1
+
+
+def test_a_large_file_goes_in_parts_and_is_recognised(meks, s3, tmp_path):
+    """The checksum of its parts' checksums is compared."""
+    large = tmp_path / "large.bin"
+    large.write_bytes(bytes(range(256)) * (65 * MIB // 256))
+    assert meks("data", "push", large, URI).returncode == 0
+    assert len(s3.proxy.seen("PUT .*large.bin.*partNumber=")) == 2
+    s3.heal()
+    assert "0 sent, 1 there already" in meks("data", "push", large, URI).stdout
+
+
+def test_without_a_place_it_goes_to_the_clusters_bucket(meks, project, corpus, s3):
+    """As outputs.json names it; and it says how pods get it."""
+    missing = meks("data", "push", corpus)
+    assert missing.returncode == 3
+    assert "MEKS-0885 no BucketName in outputs.json - meks outputs" in missing.stderr
+    outputs = {"techpulse-Storage": {"BucketName": BUCKET}}
+    (project.parent / "outputs.json").write_text(json.dumps(outputs))
+    done = meks("data", "push", corpus / "a.jsonl")
+    assert done.returncode == 0, done.stderr
+    fetch = f"meks data fetch s3://{BUCKET}/data/a.jsonl /shared/data/a"
+    assert f"for pods: {fetch} brings it to /shared" in done.stderr
+    s3.client.delete_object(Bucket=BUCKET, Key="data/a.jsonl")
+
+
+def test_a_data_repository_shows_it_to_pods(meks, project, corpus):
+    """Where FSx imports what is new under the prefix."""
+    text = project.read_text()
+    repository = f"{{path: /data, s3_uri: 's3://{BUCKET}/run', import_changes: true}}"
+    assert "capacity_gib: 1200" in text
+    project.write_text(
+        text.replace(
+            "capacity_gib: 1200", f"capacity_gib: 1200\n    data_repositories: [{repository}]"
+        )
+    )
+    done = meks("data", "push", corpus / "a.jsonl", URI, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["shared"]["path"] == "/shared/data/corpus/a.jsonl"
+
+
+def test_parts_that_fail_are_sent_again_and_then_given_up(meks, s3, corpus):
+    """503 for a while is no failure, for ever it is 5; the next run sends the rest alone."""
+    s3.fail("PUT .*a.jsonl", "503", times=2)
+    assert meks("data", "push", corpus, URI).returncode == 0
+    (corpus / "more").write_text("more")
+    s3.fail("PUT .*more", "503")
+    assert meks("data", "push", corpus, URI).returncode == 5
+    s3.heal()
+    done = meks("data", "push", corpus, URI)
+    assert "1 sent, 3 there already" in done.stdout
+
+
+def test_damaged_bytes_never_arrive(meks, s3, corpus):
+    """S3 refuses them, and the command ends with 4."""
+    s3.fail("PUT .*a.jsonl", "damage request")
+    done = meks("data", "push", corpus / "a.jsonl", URI)
+    assert done.returncode == 4
+    assert "the bytes change on the way" in done.stderr
+    assert s3.names() == []
+
+
+def test_a_file_that_changes_meanwhile_is_named(meks, s3, corpus):
+    """What S3 holds then is neither the old nor the new one for sure."""
+    s3.before("PUT .*a.jsonl", lambda: (corpus / "a.jsonl").write_text("other"))
+    done = meks("data", "push", corpus / "a.jsonl", URI)
+    assert done.returncode == 4
+    assert "it changed while it was sent" in done.stderr
+    assert meks("data", "push", corpus / "a.jsonl", URI).returncode == 0
+
+
+def test_ctrl_c_leaves_what_was_sent(interrupted, meks, corpus):
+    """And the same command goes on."""
+    code, err = interrupted("PUT .*empty", "data", "push", corpus, URI)
+    assert code == 130, err
+    assert "interrupted: what was sent stays" in err
+    assert meks("data", "push", corpus, URI).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("push", "nothing-here"), 3, "MEKS-0886 no such file or folder: nothing-here"),
+        (("push", "s3://a/b"), 2, "MEKS-0886 files of this machine come first"),
+        (("push", "/dev/null", "s3://no-such-bucket/x"), 3, "/dev/null"),
+        (("fetch", "s3://a/b/", "/elsewhere"), 2, "MEKS-0886 /elsewhere is not below /shared"),
+        (("verify", "./nothing"), 4, "nothing"),
+    ],
+)
+def test_what_cannot_be_done_is_said(meks, words, code, said):
+    """With the exit code of its sort."""
+    done = meks("data", *words)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+
+
+def test_a_data_set_of_this_machine_is_verified(meks, data_set):
+    """Its numbers, and exit code 4 once a byte is missing."""
+    done = meks("data", "verify", data_set)
+    assert done.returncode == 0, done.stderr
+    assert ["documents", "2"] in [line.split() for line in done.stdout.splitlines()]
+    data_set.with_suffix(".bin").write_bytes(b"12345678")
+    bad = meks("data", "verify", data_set, "-o", "json")
+    shown = json.loads(bad.stdout)
+    jsonschema.validate(shown, _SCHEMA)
+    assert (bad.returncode, shown["passed"]) == (4, False)
+    assert "its index describes" in shown["findings"][0] or shown["findings"]
+
+
+def test_without_numpy_it_says_what_to_install(monkeypatch, tmp_path):
+    """Neither here nor in the programs' environment."""
+    monkeypatch.setattr(programs, "find_spec", lambda _: None)
+    monkeypatch.setattr(programs, "ROOT", tmp_path)
+    with pytest.raises(Failure, match=r"MEKS-0882 prepare_data needs numpy.* - make programs"):
+        programs.Here({}).run("prepare_data", ["--verify", "x"], None)

@@ -1,0 +1,62 @@
+"""`meks logs --explain --file PATH`: what is printed for people and for programs."""
+
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from megatron_eks.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "explanation.json").read_text())
+STEP = " iteration   7/   1000 | consumed samples: 64 | lm loss: 2.1E+00 |"
+KILLED = "[rank3]: failed (exitcode: -9) local_rank: 3 (pid: 99) of binary: /usr/bin/python3"
+FULL = "[rank5]: OSError: [Errno 28] No space left on device"
+WAITED = (
+    "[rank0]:[E ProcessGroupNCCL.cpp:683] [Rank 0] Watchdog caught collective operation timeout"
+)
+
+
+def explained(*lines, output, capsys, monkeypatch):
+    """Explain lines from standard input; return the exit code and what was printed."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+    ended = main(["logs", "--explain", "--file", "-", "-o", output])
+    return ended, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        ([STEP, WAITED, FULL], ("MEKS-0922", True, 5, 7, ["MEKS-0962"])),
+        ([KILLED], ("MEKS-0956", False, 3, None, [])),
+        ([WAITED], (None, False, 0, None, ["MEKS-0962"])),
+        (["all is well"], (None, False, None, None, [])),
+        ([], (None, False, None, None, [])),
+    ],
+    ids=["cause", "likely", "followed", "unknown", "empty"],
+)
+def test_data_are_as_their_schema_says(lines, wanted, capsys, monkeypatch):
+    """Of every kind of answer; the exit code says whether there is a cause."""
+    ended, printed = explained(*lines, output="json", capsys=capsys, monkeypatch=monkeypatch)
+    found = json.loads(printed)
+    jsonschema.validate(found, SCHEMA)
+    cascades = [each["code"] for each in found["cascades"]]
+    told = tuple(found[name] for name in ("code", "certain", "rank", "last_step"))
+    assert (*told, cascades) == wanted
+    assert (ended, found["lines"]) == (0 if wanted[0] else 3, len(lines))
+
+
+def test_schema_knows_no_other_field(capsys, monkeypatch):
+    """A new one has to be described."""
+    _, printed = explained(FULL, output="json", capsys=capsys, monkeypatch=monkeypatch)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**json.loads(printed), "more": 1}, SCHEMA)
+
+
+@pytest.mark.parametrize(("line", "head"), [(FULL, "cause"), (KILLED, "likely")])
+def test_text_says_likely_where_it_is_not_certain(line, head, capsys, monkeypatch):
+    """As `certain` does for programs."""
+    _, printed = explained(line, output="table", capsys=capsys, monkeypatch=monkeypatch)
+    assert printed.startswith(f"{head}   ")
