@@ -19,7 +19,6 @@ _AT_ONCE = 8
 _TYPE = "node.kubernetes.io/instance-type"
 _CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
 _CAPACITY: Mapping[str, CapacityKind] = {"SPOT": "spot", "CAPACITY_BLOCK": "capacity_block"}
-_ENDED = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True)
@@ -118,16 +117,14 @@ class _Reader:
         pods: Iterable[Object],
     ) -> None:
         self._client, self._plan, self._now, self._nodes = client, plan, now, nodes
-        self._pods: dict[tuple[str, str], list[Object]] = {}
-        self.busy: set[str] = set()
-        """Nodes that hold a pod of a job which has not ended."""
-        for pod in pods:
-            labels = pod["metadata"].get("labels") or {}
-            for kind, (_, label) in jobs.KINDS.items():
-                if label in labels:
-                    self._pods.setdefault((kind, labels[label]), []).append(pod)
-                    if pod.get("status", {}).get("phase") not in _ENDED:
-                        self.busy.add(pod["spec"].get("nodeName", ""))
+        self._pods = jobs.by_job(pods)
+        self.busy = {
+            pod["spec"].get("nodeName", "")
+            for found in self._pods.values()
+            for pod in found
+            if pod.get("status", {}).get("phase") not in jobs.ENDED
+        }
+        """Nodes that hold a pod which belongs to a job and has not ended."""
 
     def job(self, job: RunningJob) -> JobHoldings:
         """Say what a job holds and has held."""
@@ -185,7 +182,7 @@ def _span(
     if pod is None:
         ended = _ended(job)
         return (_began(job), ended) if ended else (None, None)
-    if pod.get("status", {}).get("phase") not in _ENDED:
+    if pod.get("status", {}).get("phase") not in jobs.ENDED:
         return _started(pod), None
     ends = [
         each["state"]["terminated"]["finishedAt"]

@@ -170,6 +170,22 @@ def pods_of(client: Client, job: RunningJob) -> list[Object]:
     return own(job, client.list("v1", "Pod", job.namespace, labels=job.pods_label))
 
 
+def job_of(pod: Object) -> tuple[str, str] | None:
+    """Return kind and name of the job that a pod belongs to by its labels."""
+    labels = pod["metadata"].get("labels") or {}
+    found = ((kind, labels[label]) for kind, (_, label) in KINDS.items() if label in labels)
+    return next(found, None)
+
+
+def by_job(found: Iterable[Object]) -> dict[tuple[str, str], list[Object]]:
+    """Sort the pods of one namespace to their jobs, by kind and name."""
+    sorted_: dict[tuple[str, str], list[Object]] = {}
+    for pod in found:
+        if key := job_of(pod):
+            sorted_.setdefault(key, []).append(pod)
+    return sorted_
+
+
 def own(job: RunningJob, found: Iterable[Object]) -> list[Object]:
     """Return the pods that a job's controller has made for it.
 

@@ -118,7 +118,9 @@ def read(client: Client, plan: ClusterPlan) -> list[NodeState]:
     own = [
         (known[key], pod)
         for pod in everywhere
-        if (key := _job_of(pod, namespace)) is not None and key in known
+        if pod["metadata"]["namespace"] == namespace
+        and (key := jobs.job_of(pod)) is not None
+        and key in known
     ]
     numbers = {pod["metadata"]["uid"]: jobs.rank_of(job, pod) for job, pod in own}
 
@@ -171,15 +173,6 @@ def _state(
         failures=tuple(each for each in against if each.node == has.name),
         suspect=has.name in wrong,
     )
-
-
-def _job_of(pod: Object, namespace: str) -> tuple[str, str] | None:
-    """Return kind and name of the job that a pod belongs to."""
-    labels = pod["metadata"].get("labels") or {}
-    for kind, (_, label) in jobs.KINDS.items():
-        if pod["metadata"]["namespace"] == namespace and label in labels:
-            return kind, labels[label]
-    return None
 
 
 def _named(found: Sequence[NodeState], names: Sequence[str]) -> list[NodeState]:

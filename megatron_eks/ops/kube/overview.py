@@ -1,6 +1,6 @@
 """`meks status`: pools, jobs, and what of the platform does not work."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -78,7 +78,9 @@ def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
         events = pool.submit(client.list, "v1", "Event", namespace)
         parts = [pool.submit(_not_ready, client, plan, *each) for each in _PLATFORM]
         found = jobs.everything(client, namespace)
-        owners = _by_job(pods.result(), namespace)
+        owners = jobs.by_job(
+            pod for pod in pods.result() if pod["metadata"]["namespace"] == namespace
+        )
 
         def state(job: RunningJob) -> JobState:
             own = owners.get((job.kind, job.name), [])
@@ -105,18 +107,6 @@ def read(client: Client, plan: ClusterPlan, *, nodes: bool = False) -> Overview:
         now=client.now(),
         nodes=used,
     )
-
-
-def _by_job(pods: Iterable[Object], namespace: str) -> dict[tuple[str, str], list[Object]]:
-    """Sort the pods of a namespace to their jobs."""
-    found: dict[tuple[str, str], list[Object]] = {}
-    for pod in pods:
-        metadata = pod["metadata"]
-        labels = metadata.get("labels") or {}
-        for kind, (_, label) in jobs.KINDS.items():
-            if metadata["namespace"] == namespace and label in labels:
-                found.setdefault((kind, labels[label]), []).append(pod)
-    return found
 
 
 def _job(
