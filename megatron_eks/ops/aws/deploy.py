@@ -131,7 +131,13 @@ class Deployment:
         # it, or are CloudFormation's.
         kept = verdict is None and name == self._tools.plan.stack("Images")
         take_over = self._wishes.import_existing or (kept and retained.repositories(self._tools))
-        self._cdk.prepare(name, change_set, import_existing=bool(take_over))
+        try:
+            self._cdk.prepare(name, change_set, import_existing=bool(take_over))
+        except Failure as failure:
+            stack = stacks.find(name)
+            if stack is not None and stack.busy:
+                raise _overtaken(name) from failure
+            raise
         changes = stacks.changes(name, change_set)
         if not changes:
             if changes is not None:
@@ -159,7 +165,9 @@ class Deployment:
         before = stacks.last_event(name)
         started = console.clock.now()
         self.executing = name
-        stacks.execute(name, change_set)
+        if not stacks.execute(name, change_set):
+            self.executing = ""
+            raise _overtaken(name)
         stack = following.follow(stacks, name, console, before)
         self.executing = ""
         if stack is None:
@@ -168,6 +176,13 @@ class Deployment:
             raise following.failed(stacks, stack, before)
         took = duration((console.clock.now() - started).total_seconds())
         console.say(f"{name}: {stack.status} after {took}")
+
+
+def _overtaken(name: str) -> Failure:
+    """Say that another deployment was first."""
+    found = "somebody else changes it at the same time; of this change nothing was made"
+    remedy = "run `meks deploy` again: it waits for the other one, and compares anew"
+    return Failure(Code.STACK_FAILED, found, remedy, where=name)
 
 
 def _chosen(plan: "ClusterPlan", wanted: "Sequence[str]") -> list[str]:

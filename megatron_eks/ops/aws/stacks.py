@@ -149,11 +149,21 @@ class Stacks:
             StackName=name, ChangeSetName=change_set
         )
 
-    def execute(self, name: str, change_set: str) -> None:
-        """Start what a change set says."""
-        self._client.execute_change_set(
-            StackName=name, ChangeSetName=change_set, ClientRequestToken=f"meks-{uuid.uuid4()}"
-        )
+    def execute(self, name: str, change_set: str) -> bool:
+        """Start what a change set says; False where the stack has changed since it was made.
+
+        CloudFormation calls the other change sets of a stack obsolete once one is executed, and
+        deletes them.
+        """
+        try:
+            self._client.execute_change_set(
+                StackName=name, ChangeSetName=change_set, ClientRequestToken=f"meks-{uuid.uuid4()}"
+            )
+        except self._client.exceptions.ClientError as error:
+            if error_code(error) in {"ChangeSetNotFound", "InvalidChangeSetStatus"}:
+                return False
+            raise
+        return True
 
     def forget(self, name: str, change_set: str) -> None:
         """Remove a change set that nobody wants."""

@@ -1,9 +1,11 @@
 """`meks deploy` against a local AWS: what it makes, changes, parts, and refuses."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import build, deploy
 from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.failure import Failure
@@ -235,6 +237,49 @@ def test_ctrl_c_says_how_to_come_back(place, monkeypatch):
     text = said(place.console)
     assert "AWS goes on with techpulse-Cluster. `meks deploy` waits for it" in text
     assert "cancel-update-stack --region us-east-2 --stack-name techpulse-Cluster" in text
+
+
+def test_of_two_at_once_the_second_compares_anew(place, monkeypatch):
+    """What it has compared with is no more; a further run finds what is left to do."""
+    compare, colleague = Stacks.changes, iter([place])
+
+    def changes(self, *words):
+        found = compare(self, *words)
+        for other in colleague:
+            other.write(LABELS)
+            assert other.deploy("Cluster") == 0
+        return found
+
+    monkeypatch.setattr(Stacks, "changes", changes)
+    place.write(LABELS, TAGS)
+    with pytest.raises(Failure) as caught:
+        place.deploy("Cluster")
+    assert str(caught.value).startswith("MEKS-0750 techpulse-Cluster: somebody else changes it")
+    assert place.group()["labels"]["team"] == "nlp"
+    place.write(LABELS, TAGS)
+    assert place.deploy("Cluster") == 0
+    assert "change" in said(place.console)
+    assert place.deploy("Cluster") == 0
+    assert "techpulse-Cluster: no changes" in said(place.console)
+
+
+def test_while_another_is_carried_out_none_is_prepared(place, monkeypatch):
+    """CloudFormation refuses it, and the message says why."""
+    place.write(LABELS)
+    find, begun = Stacks.find, []
+
+    def refused(*_, **__):
+        begun.append(True)
+        raise Failure(Code.CDK_FAILED, "is in UPDATE_IN_PROGRESS state and can not be updated", "")
+
+    def found(self, name):
+        stack = find(self, name)
+        return replace(stack, status="UPDATE_IN_PROGRESS") if begun and stack else stack
+
+    monkeypatch.setattr(place.cdk, "prepare", refused)
+    monkeypatch.setattr(Stacks, "find", found)
+    with pytest.raises(Failure, match="somebody else changes it at the same time"):
+        place.deploy("Cluster")
 
 
 def test_a_creation_that_failed_is_asked_for_again(tmp_path, aws, server):

@@ -15,6 +15,12 @@ class ChangeSetNotFoundError(ServiceException):
     code = "ChangeSetNotFound"
 
 
+class InvalidChangeSetStatusError(ServiceException):
+    """A change set that was executed, or that has nothing to execute."""
+
+    code = "InvalidChangeSetStatus"
+
+
 class AlreadyExistsError(ServiceException):
     """A stack of that name is there already."""
 

@@ -13,6 +13,7 @@ from megatron_eks.local.aws.cloudformation.engine import Operation
 from megatron_eks.local.aws.cloudformation.errors import (
     AlreadyExistsError,
     ChangeSetNotFoundError,
+    InvalidChangeSetStatusError,
     ValidationError,
 )
 from megatron_eks.local.aws.cloudformation.failures import Failures
@@ -146,10 +147,8 @@ class Region:
         with self._lock:
             stack, change_set = self.find_change_set(name, stack_name)
             if change_set.execution != "AVAILABLE":
-                raise ValidationError(
-                    f"ChangeSet [{change_set.id}] cannot be executed in its current status of "
-                    f"[{change_set.status}]"
-                )
+                found = f"cannot be executed in its current status of [{change_set.status}]"
+                raise InvalidChangeSetStatusError(f"ChangeSet [{change_set.id}] {found}")
             done = self._deploy(
                 stack, change_set.target, change_set.kind, change_set.imports, rollback=rollback
             )
