@@ -46,11 +46,11 @@ synth: setup ## Write the CloudFormation templates, the Kubernetes manifests and
 	$(BIN)/meks plan
 
 control-plane: setup-dev ## Build etcd, Kubernetes and the operator for this machine, once.
-	@$(BIN)/python -m megatron_eks.local.kubernetes.build
+	@$(BIN)/python -m megatron_eks.local.kubernetes.build $(CONTROL_PLANE)
 
 # Downloads and the build, which take minutes the first time, wait for different things.
 demo: setup-dev ## Show a cluster's whole life on this machine; ARGS=--keep leaves it running.
-	@$(MAKE) --no-print-directory -j2 programs control-plane
+	@$(MAKE) --no-print-directory -j2 programs control-plane CONTROL_PLANE=--no-simulator
 	@$(BIN)/python -m megatron_eks.local.demo $(ARGS)
 
 test: lint programs shells .venv-checkov/.installed tests/javascript/node_modules/.installed control-plane ## Lint, then run every test.

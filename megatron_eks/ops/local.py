@@ -63,7 +63,7 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
         return _print_places(_wait(folder, None), output)
     try:
         # Here and not in the background: both report on the terminal, and may take minutes or fail.
-        build.programs(os.environ, _say)
+        build.programs(os.environ, _say, simulator=not wish.nodes)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         manifests.synthesise(wish.cluster_file, folder / "manifests")

@@ -22,9 +22,9 @@ def main(folder: str, cluster_file: str, process_nodes: str, *empty: str) -> int
             sys.stderr.write("another cluster of this user is running or starting\n")
             return 1
         try:
-            programs = build.programs(os.environ, _report)
-            today = datetime.now(tz=UTC).date()
             file, nodes = Path(cluster_file), int(process_nodes)
+            programs = build.programs(os.environ, _report, simulator=not nodes)
+            today = datetime.now(tz=UTC).date()
             cluster.serve(programs, file, Path(folder), today, nodes, empty=bool(empty))
         except (ApiError, ProcessError, TimeoutError, build.BuildError) as error:
             sys.stderr.write(f"{error}\n")
