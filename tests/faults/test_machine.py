@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,7 +24,7 @@ from megatron_eks.ops.kube import access, jobs, logs
 from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.project import ROOT
 from tests.kubernetes.answers import say
-from tests.kubernetes.conftest import Api
+from tests.kubernetes.conftest import Api, serving
 
 NOBODY = {"aws_access_key_id": "x", "aws_secret_access_key": "y"}
 _MEKS = [sys.executable, "-m", "megatron_eks"]
@@ -124,12 +123,8 @@ def routed(tmp_path) -> Iterator[Routed]:
     server = Routed(tmp_path)
     # Looked up with each request: a test may change it.
     server.answers = [lambda request: server.answer(request)]  # noqa: PLW0108
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(server):
+        yield server
 
 
 @pytest.mark.parametrize(("start", "end"), [(-3, -2), (1, 2)], ids=["expired", "not yet"])

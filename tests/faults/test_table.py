@@ -9,7 +9,19 @@ ROOT = Path(__file__).parents[2]
 FAULTS = yaml.safe_load(Path(__file__).with_name("faults.yaml").read_text())
 
 # Commands that wait, each with its Ctrl-C.
-_LONG = ("deploy", "build", "scale", "cleanup", "submit", "apply", "cancel", "fix", "verify")
+_LONG = (
+    "deploy",
+    "build",
+    "scale",
+    "cleanup",
+    "submit",
+    "apply",
+    "cancel",
+    "fix",
+    "verify",
+    "data",
+    "ckpt",
+)
 
 
 def test_every_fault_has_tests_that_there_are():
@@ -31,9 +43,10 @@ def test_every_fault_has_tests_that_there_are():
 def test_no_test_of_this_folder_or_of_the_server_in_front_is_left_out():
     """What is tested here is in the table."""
     named = {test for tests in FAULTS.values() for test in tests}
-    for path in ("tests/faults/test_machine.py", "tests/local/test_faults.py"):
-        found = re.findall(r"^def (test_\w+)\(", (ROOT / path).read_text(), re.MULTILINE)
-        assert {f"{path}::{name}" for name in found} <= named
+    files = [ROOT / "tests/faults/test_machine.py", *ROOT.glob("tests/local/faults/test_*.py")]
+    for file in files:
+        found = re.findall(r"^def (test_\w+)\(", file.read_text(), re.MULTILINE)
+        assert {f"{file.relative_to(ROOT)}::{name}" for name in found} <= named
 
 
 def test_every_command_that_waits_is_interrupted():

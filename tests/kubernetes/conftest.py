@@ -3,6 +3,7 @@
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -51,13 +52,21 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@contextmanager
+def serving(server: Api) -> Iterator[Api]:
+    """Let a server answer."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Api]:
     """Run such a server."""
-    server = Api(tmp_path)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(Api(tmp_path)) as server:
+        yield server

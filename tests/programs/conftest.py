@@ -1,6 +1,6 @@
 """A job's directories, ready to train; the programs' Python; an S3 that can fail."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import checkpoint_sync
@@ -11,9 +11,11 @@ from megatron_eks.project import ROOT
 from tests.programs import prepare_files, s3_world, saved
 from tests.programs.megatron_files import Job
 from tests.programs.run_program import Ended
-from tests.programs.s3_world import World
+from tests.programs.s3_world import World, s3, s3_server
 from tests.programs.sync_pair import Pair
 from tests.programs.trainer_files import Run
+
+__all__ = ["s3", "s3_server"]
 
 
 @pytest.fixture
@@ -38,21 +40,6 @@ def programs_python() -> Path:
     if not python.exists():
         pytest.fail(f"{python} is not there - run `make programs`")
     return python
-
-
-@pytest.fixture(scope="session")
-def s3_server():
-    """Return a client and the port of an S3 that all tests of this session share."""
-    with s3_world.s3_server() as server:
-        yield server
-
-
-@pytest.fixture
-def s3(s3_server, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Return an empty bucket behind a proxy that can fail."""
-    client, port = s3_server
-    with s3_world.world(client, port, monkeypatch) as world:
-        yield world
 
 
 @pytest.fixture

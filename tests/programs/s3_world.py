@@ -5,7 +5,7 @@ import json
 import logging
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ class World:
         self.client.delete_object(Bucket=BUCKET, Key=f"run/{key}")
 
 
-@contextmanager
+@pytest.fixture(scope="session")
 def s3_server() -> Iterator[tuple[Any, int]]:
     """Run moto's server; yield a client past any proxy, and the port."""
     # One line for each request is no help in a failed test's report.
@@ -92,9 +92,10 @@ def s3_server() -> Iterator[tuple[Any, int]]:
         server.stop()
 
 
-@contextmanager
-def world(client: Any, port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Give a test an empty bucket behind a proxy of its own."""
+@pytest.fixture
+def s3(s3_server: tuple[Any, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Return an empty bucket behind a proxy that can fail."""
+    client, port = s3_server
     client.create_bucket(Bucket=BUCKET)
     proxy, server = fault_proxy.serve(port)
     made = World(client, proxy)

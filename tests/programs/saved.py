@@ -14,6 +14,15 @@ def megatron(root: Path, step: int, *, size: int = 50_000, seed: int = 0) -> Pat
     return directory
 
 
+def series(root: Path) -> Path:
+    """Write two whole checkpoints, a newer torn one, and the tracker of the newest whole one."""
+    for step in (400, 500):
+        megatron(root, step)
+    (megatron(root, 600) / "metadata.json").unlink()
+    (root / "latest_checkpointed_iteration.txt").write_text("500")
+    return root
+
+
 def content(directory: Path) -> dict[str, bytes]:
     """Return every file of a directory."""
     return {

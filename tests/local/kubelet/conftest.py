@@ -22,7 +22,9 @@ from megatron_eks.plan.cluster import ClusterPlan
 from tests.local import jobs
 from tests.local.kubelet import runs
 from tests.local.pids import descendants
-from tests.programs import s3_world
+from tests.programs.s3_world import s3_server
+
+__all__ = ["s3_server"]
 
 _PROGRAMS = Path(__file__).with_name("programs")
 
@@ -124,13 +126,6 @@ class Cluster:
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log"
         lines = self.client.stream(path, {"container": container, **query}, 60)
         return b"".join(lines).decode()
-
-
-@pytest.fixture(scope="session")
-def s3_server():
-    """Return a client and the port of an S3 that pods reach as the local AWS."""
-    with s3_world.s3_server() as server:
-        yield server
 
 
 @pytest.fixture(scope="session")

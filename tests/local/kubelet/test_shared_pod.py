@@ -105,11 +105,7 @@ def saving(cluster):
     """Return the job's checkpoint directory with two whole ones and a torn one."""
     root = cluster.shared() / "checkpoints" / "gpt-7b"
     shutil.rmtree(root, ignore_errors=True)
-    saved.megatron(root, 400)
-    saved.megatron(root, 500)
-    (saved.megatron(root, 600) / "metadata.json").unlink()
-    (root / "latest_checkpointed_iteration.txt").write_text("500")
-    return root
+    return saved.series(root)
 
 
 @pytest.fixture

@@ -5,33 +5,19 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from megatron_eks.project import ROOT
-from tests.programs import s3_world
-from tests.programs.s3_world import World
+from tests.programs.s3_world import World, s3, s3_server
+
+__all__ = ["s3", "s3_server"]
 
 _COMMAND_SECONDS = 240
 # The programs' pauses are for S3's worst hours.
 _PATH = os.pathsep.join([str(Path(__file__).with_name("quick")), str(ROOT)])
-
-
-@pytest.fixture(scope="session")
-def s3_server():
-    """Return a client and the port of an S3 that all tests of this session share."""
-    with s3_world.s3_server() as server:
-        yield server
-
-
-@pytest.fixture
-def s3(s3_server, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Return an empty bucket behind a proxy that can fail."""
-    client, port = s3_server
-    with s3_world.world(client, port, monkeypatch) as world:
-        yield world
 
 
 @pytest.fixture

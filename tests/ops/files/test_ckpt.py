@@ -16,12 +16,7 @@ _SCHEMA = json.loads((ROOT / "docs" / "schemas" / "checkpoints.json").read_text(
 @pytest.fixture
 def near(tmp_path):
     """Return a directory with two whole checkpoints, one torn, and the tracker of the newest."""
-    root = tmp_path / "near"
-    saved.megatron(root, 400)
-    saved.megatron(root, 500)
-    (saved.megatron(root, 600) / "metadata.json").unlink()
-    (root / "latest_checkpointed_iteration.txt").write_text("500")
-    return root
+    return saved.series(tmp_path / "near")
 
 
 @pytest.fixture
