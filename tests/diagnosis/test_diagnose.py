@@ -1,16 +1,13 @@
 """Logs explained: the cause among what only followed from it."""
 
-from pathlib import Path
-
 import pytest
-import yaml
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.explanations import explanations
 from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
 from megatron_eks.diagnosis.signatures import Tier, signatures
+from tests.diagnosis.known import EXCERPTS
 
-EXCERPTS = yaml.safe_load(Path(__file__).with_name("excerpts.yaml").read_text(encoding="utf-8"))
 TIMEOUT = (
     "[rank{rank}]:[E1120 08:02:11.301 ProcessGroupNCCL.cpp:683] [Rank {rank}] Watchdog caught"
     " collective operation timeout: WorkNCCL(SeqNum={number}, OpType={kind}, NumelIn=1)"
@@ -33,9 +30,7 @@ def step(number: int) -> str:
     return f" iteration   {number}/   1000 | consumed samples: 64 | lm loss: 2.1E+00 |"
 
 
-@pytest.mark.parametrize(
-    "excerpt", EXCERPTS, ids=[f"{place}-{each['code']}" for place, each in enumerate(EXCERPTS)]
-)
+@pytest.mark.parametrize("excerpt", EXCERPTS.values(), ids=EXCERPTS)
 def test_excerpt_is_explained(excerpt: dict[str, str]) -> None:
     """Each known trouble is told from the others, with its cascades around it."""
     found = diagnose(excerpt["log"].splitlines())
@@ -49,7 +44,7 @@ def test_excerpt_is_explained(excerpt: dict[str, str]) -> None:
 
 def test_every_trouble_has_an_excerpt() -> None:
     """And every code of logs has a signature."""
-    assert {each["code"] for each in EXCERPTS} == {each.name for each in signatures()}
+    assert {each["code"] for each in EXCERPTS.values()} == {each.name for each in signatures()}
     assert {each.code for each in signatures()} == {
         code for code in Code if code.name.startswith("LOG_")
     }

@@ -1,15 +1,12 @@
 """The index of patterns: it may try too many, and never leaves one out that fits."""
 
 import re
-from pathlib import Path
 
 import pytest
-import yaml
 
 from megatron_eks.diagnosis.index import Index, words
 from megatron_eks.diagnosis.signatures import signatures
-
-_EXCERPTS = yaml.safe_load(Path(__file__).with_name("excerpts.yaml").read_text(encoding="utf-8"))
+from tests.diagnosis.known import EXCERPTS
 
 
 @pytest.mark.parametrize(
@@ -37,7 +34,7 @@ def test_no_pattern_that_fits_is_left_out() -> None:
     """Each on every line of the excerpts, as if there were no index."""
     table = [each.shown.pattern for each in signatures()]
     index = Index(table)
-    lines = {line for each in _EXCERPTS for line in each["log"].splitlines()}
+    lines = {line for each in EXCERPTS.values() for line in each["log"].splitlines()}
     for line in sorted(lines):
         fitting = {place for place, each in enumerate(table) if re.search(each, line)}
         assert fitting <= set(index.places(line)), line
