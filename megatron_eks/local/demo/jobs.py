@@ -132,4 +132,6 @@ def _args(args: list[Any]) -> list[Any]:
     # Without bf16 it computes in fp32, of which losses can be compared closely.
     found = [word for word in args if word != "--bf16"]
     found[found.index("--tensor-model-parallel-size") + 1] = "2"
+    # There is one replica of the model then, which takes the whole batch at once.
+    found[found.index("--micro-batch-size") + 1] = found[found.index("--global-batch-size") + 1]
     return [*found, "--sequence-parallel"]
