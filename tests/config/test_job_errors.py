@@ -47,6 +47,39 @@ def test_messages(case):
     assert sorted(found) == sorted(case["expect"])
 
 
+@pytest.mark.parametrize(
+    ("example", "more", "said"),
+    [
+        ("p5en/llama-3-1-70b-long", "--cp-comm-type a2a+p2p", "a2a+p2p takes --hierarchical-"),
+        (
+            "p5en/llama-3-1-70b-long",
+            "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 4",
+            "2 x 4 = 8, and parallelism.context is 4",
+        ),
+        (
+            "p5en/llama-3-1-70b-long",
+            "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2",
+            None,
+        ),
+        ("p5-reservation/mixtral-8x7b", "--moe-pad-expert-input-to-capacity", "capacity-factor"),
+        (
+            "p5-reservation/mixtral-8x7b",
+            "--moe-pad-expert-input-to-capacity --moe-expert-capacity-factor 1.25",
+            None,
+        ),
+        ("p6-b300/llama-3-1-8b", "--tp-comm-overlap", "no tensor is divided"),
+    ],
+)
+def test_options_of_other_layouts(example, more, said):
+    """Long sequences, experts, and a model that stays whole."""
+    folder, _, job = example.partition("/")
+    place = ROOT / "examples" / folder
+    words = ", ".join(f"'{word}'" for word in more.split())
+    text = (place / "jobs" / f"{job}.yaml").read_text() + f"\nextra_args: [{words}]\n"
+    found = findings(text, (place / "cluster.yaml").read_text())
+    assert [said in line for line in found] == [True] if said else not found
+
+
 def test_the_source_guides_layout_is_refused():
     """Tensor parallel size 2 with micro batch 2 does not fit 40 GB; 4 with 1 does."""
     text = GOOD.replace("tensor: 4", "tensor: 2").replace(
