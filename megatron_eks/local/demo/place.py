@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from megatron_eks.kubernetes.client import Client, Object, wait_for
 from megatron_eks.local.aws.server import LocalAws, merged
 from megatron_eks.local.kubernetes.build import cache_folder
 from megatron_eks.local.kubernetes.cluster import STATE_FILE, State, read_state
+from megatron_eks.local.kubernetes.processes import free_port, listens
 from megatron_eks.project import ROOT
 
 REGION = "us-east-2"
@@ -50,6 +51,7 @@ class Place:
         self.folder = cache_folder(os.environ) / "demo"
         self.cluster_file = self.folder / "cluster.yaml"
         self._commands: list[Command] = []
+        self._port = free_port()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -82,7 +84,7 @@ class Place:
     @cached_property
     def aws(self) -> LocalAws:
         """The local AWS."""
-        return LocalAws(self.state.aws_endpoint_url)
+        return LocalAws(f"http://127.0.0.1:{self._port}")
 
     @cached_property
     def client(self) -> Client:
@@ -98,7 +100,7 @@ class Place:
 
     def start(self) -> None:
         """Start the cluster: the process behind `meks local up --empty --nodes 1`."""
-        words = (self.folder, self.cluster_file, "1", "empty")
+        words = (self.folder, self.cluster_file, "1", "empty", str(self._port))
         with (self.folder / "log").open("wb") as log:
             supervisor = subprocess.Popen(  # noqa: S603 -- our own entry point
                 [sys.executable, "-m", "megatron_eks.local.kubernetes", *words],
@@ -110,18 +112,24 @@ class Place:
             )
         self._supervisor = supervisor
 
+    def wait_for_aws(self) -> None:
+        """Return when AWS answers; from then on commands go there, and nowhere else."""
+        self._wait(lambda: listens(self._port))
+        environment = merged(os.environ, self.aws, REGION)
+        os.environ.clear()
+        os.environ.update(environment)
+
     def wait(self) -> None:
         """Return when the cluster is ready."""
+        self._wait((self.folder / STATE_FILE).exists)
+        os.environ.update(self.environment)
+
+    def _wait(self, ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        while not (self.folder / STATE_FILE).exists():
+        while not ready():
             if self._supervisor.poll() is not None or time.monotonic() > deadline:
                 raise DemoError(f"the cluster did not start\n{_tail(self.folder / 'log')}")
             time.sleep(0.05)
-
-        # From here on nothing of this process, nor of a command that it runs, goes elsewhere.
-        environment = {**merged(os.environ, self.aws, REGION), **self.environment}
-        os.environ.clear()
-        os.environ.update(environment)
 
     def begin(self, *words: object, folder: Path = ROOT, **more: str) -> Command:
         """Start a command in the background; `finish` it."""

@@ -67,7 +67,7 @@ class Story:
         self.place.run(sys.executable, "-m", "charts", CDK8S_OUTDIR=output, CLUSTER_CONFIG=cluster)
         Path(output).rename(folder / "manifests")
         self._write_corpus()
-        self.place.wait()
+        self.place.wait_for_aws()
         self.place.finish(templates)
         self.place.aws.client("iam", REGION).create_role(
             RoleName=_ROLE, AssumeRolePolicyDocument="{}"
@@ -77,7 +77,7 @@ class Story:
             Bucket=jobs.BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
         )
         self._say("AWS answers CloudFormation, EKS, EC2, FSx, S3, IAM, CodeBuild and more,")
-        self._say("and behind its EKS are etcd, the API server, scheduler and operator")
+        self._say("and behind its EKS start etcd, the API server, scheduler and operator")
 
     def _write_corpus(self) -> None:
         data, tokenizer = self.place.folder / "data", self.place.folder / "tokenizer"
@@ -110,6 +110,7 @@ class Story:
     def install(self) -> None:
         """Take nodes, build the images, render the manifests and apply the platform."""
         place = self.place
+        place.wait()
         building = place.begin("meks", "build")
         place.run("meks", "kubeconfig")
         # EC2's part goes on beside the rest, as it would on AWS.

@@ -1,4 +1,7 @@
-"""Behind `meks local up`: `python -m ...local.kubernetes FOLDER CLUSTER NODES [empty]`."""
+"""Behind `meks local up`: `python -m ...local.kubernetes FOLDER CLUSTER NODES [empty [PORT]]`.
+
+The port is that of AWS; without one, any that is free.
+"""
 
 import fcntl
 import os
@@ -11,7 +14,9 @@ from megatron_eks.local.kubernetes import build, cluster
 from megatron_eks.local.kubernetes.processes import ProcessError
 
 
-def main(folder: str, cluster_file: str, process_nodes: str, *empty: str) -> int:
+def main(
+    folder: str, cluster_file: str, process_nodes: str, empty: str = "", port: str = "0"
+) -> int:
     """Run a cluster, holding the folder's lock as a sign of life."""
     # All of it talks on loopback, whatever proxy somebody's shell names for the rest.
     os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "*")
@@ -25,7 +30,9 @@ def main(folder: str, cluster_file: str, process_nodes: str, *empty: str) -> int
             file, nodes = Path(cluster_file), int(process_nodes)
             programs = build.programs(os.environ, _report, simulator=not nodes)
             today = datetime.now(tz=UTC).date()
-            cluster.serve(programs, file, Path(folder), today, nodes, empty=bool(empty))
+            cluster.serve(
+                programs, file, Path(folder), today, nodes, empty=bool(empty), aws_port=int(port)
+            )
         except (ApiError, ProcessError, TimeoutError, build.BuildError) as error:
             sys.stderr.write(f"{error}\n")
             return 1

@@ -61,6 +61,7 @@ def serve(
     process_nodes: int = 0,
     *,
     empty: bool = False,
+    aws_port: int = 0,
 ) -> None:
     """Run a cluster until SIGTERM or SIGINT; raise ProcessError if one of its programs ends.
 
@@ -73,7 +74,7 @@ def serve(
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    port = free_port()
+    port = aws_port or free_port()
     plane = ControlPlane(
         programs,
         folder / "cluster",

@@ -19,6 +19,9 @@ def write(file: Path, cluster: Mapping[str, str], user: str, secret: Mapping[str
         "contexts": [{"name": KUBECONFIG_NAME, "context": context}],
         "current-context": KUBECONFIG_NAME,
     }
-    file.touch(mode=0o600)
+    # Whoever waits for the file finds it complete.
+    partial = file.with_suffix(".partial")
+    partial.touch(mode=0o600)
     # Every JSON text is YAML.
-    file.write_text(json.dumps(config, indent=2))
+    partial.write_text(json.dumps(config, indent=2))
+    partial.replace(file)

@@ -13,6 +13,7 @@ from moto.ec2.models import ec2_backends
 from moto.eks.models import Cluster, Nodegroup, eks_backends
 from moto.sts.models import sts_backends
 
+from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.local.aws.clients import Clients
 from megatron_eks.local.aws.cloudformation.regions import Regions
 from megatron_eks.local.aws.services import nodes
@@ -43,7 +44,11 @@ class ApiServer:
     kubeconfig: Path
 
     def stand_behind(self, cluster: Cluster) -> None:
-        """Give a cluster the address and the certificate of the API server."""
+        """Give a cluster the address and the certificate of the API server.
+
+        EKS takes ten minutes to make one; here whoever was fast waits for some seconds.
+        """
+        wait_for("the API server", self.kubeconfig.exists)
         (named,) = json.loads(self.kubeconfig.read_text())["clusters"]
         place = named["cluster"]
         cluster.endpoint = place["server"]
