@@ -123,6 +123,8 @@ def _container(shape: _Shape) -> k8s.Container:
         image_pull_policy="IfNotPresent",
         ports=[port] if shape.host_network else None,
         resources=_resources(shape.resources),
+        # A rank's last lines stay with its pod's status when the node and its logs are gone.
+        termination_message_policy="FallbackToLogsOnError",
         security_context=unprivileged_container(*(["IPC_LOCK"] if shape.ipc_lock else [])),
         volume_mounts=[
             *(

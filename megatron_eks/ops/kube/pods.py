@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from megatron_eks.kubernetes.client import Client, Object
 
 # Normal steps on the way to a running container: an event may say what holds them up.
+_LONGEST = 200
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
@@ -102,8 +103,11 @@ def _of_container(container: Object, pod: Object, events: Sequence[Object]) -> s
 def _end(terminated: Object) -> str:
     reason = terminated.get("reason", "")
     shown = f" ({reason})" if reason not in {"", "Error"} else ""
-    message = terminated.get("message", "")
-    return f"exit code {terminated.get('exitCode')}{shown}{': ' if message else ''}{message}"
+    lines = terminated.get("message", "").splitlines()
+    # The end of its log: many lines, of which the last are launchers' rulers.
+    said = next((each for each in reversed(lines) if any(map(str.isalpha, each))), "")
+    message = f": {said[:_LONGEST]}" if said else ""
+    return f"exit code {terminated.get('exitCode')}{shown}{message}"
 
 
 def _last_warning(pod: Object, events: Sequence[Object]) -> str:
