@@ -8,18 +8,27 @@ _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<
 _LIBRARY = re.compile(r"(site|dist)-packages/|/lib(64)?/python3|^<frozen|^<string>|/bin/torchrun")
 _RAISED = re.compile(r"^\s*(\w+\.)*[A-Z]\w*(Error|Exception|Interrupt|Exit|Failed)(:|\s*$)")
 _BARE = re.compile(r"^\s*(\w+\.)*AssertionError:?\s*$")
+_SOURCE = re.compile(r"^\s{4,}(?!assert\b)\S")
+_KILLED = re.compile(r"^\s*Killed$")
 _COMPLAINS = re.compile(
     r"\[?\b(ERROR|FATAL|CRITICAL|error|fatal|panic)\b\]?[:\s]|\bE\d{4} "
-    r"|\b(NCCL WARN|CREATE_FAILED)\b"
+    r"|\b(NCCL WARN|CREATE_FAILED|UPDATE_FAILED|DELETE_FAILED)\b|Resource handler returned message"
     r"|^\s*(\S+\s+)?Warning\s+[A-Z]\w+\s"
+)
+_DOUBTS = re.compile(
+    r"\b([Ff]ailed|[Ff]ailure|[Cc]annot|[Cc]an.t|([Cc]ould|[Dd]id|[Dd]oes) ?(not|n.t)|[Uu]nable to"
+    r"|[Rr]efused|[Dd]enied|[Ii]nvalid|[Nn]ot found|[Mm]issing|[Nn]o such|[Aa]borted"
+    r"|[Tt]imed out|[Ee]xceed(s|ed)|[Mm]ismatch)\b"
 )
 _NOT_FINITE = re.compile(r"\bloss\b[\"']?\s*[:=]\s*[\"']?-?(nan|inf)\b", re.IGNORECASE)
 _HARMLESS = re.compile(
     r"\b(no|0|without) errors?\b|error_(file|rate)|InvalidDiskCapacity"
-    r"|Unable to register \w+ factory|errors?: 0",
+    r"|Unable to register \w+ factory|errors?: 0|Resource (creation|update|deletion) cancelled",
     re.IGNORECASE,
 )
+_WARNED = re.compile(r"\w+Warning\b|\b(INFO|DEBUG|WARN|WARNING)\b|\b[IW]\d{4} ")
 _RANKS = 4096
+_COMMAND = 200
 
 
 class Places:
@@ -28,14 +37,17 @@ class Places:
     def __init__(self) -> None:
         self._before: dict[object, str] = {}
         self._own: dict[object, str] = {}
+        self._framed: set[object] = set()
 
     def completed(self, line: Line) -> str:
-        """Return a line's text, with what only the line before it says."""
+        """Return a line's text, with what only the line before it says; nothing for a source's."""
         text, key = line.text, (line.rank, line.pod)
         if len(self._before) > _RANKS:
             self._before.clear()
             self._own.clear()
+            self._framed.clear()
         if found := _FRAME.match(text):
+            self._framed.add(key)
             if not _LIBRARY.search(found["file"]):
                 file = found["file"].rpartition("/")[2]
                 self._own[key] = f"{file} line {found['line']}"
@@ -44,8 +56,13 @@ class Places:
             self._own.pop(key, None)
         before = self._before.get(key, "").strip()
         self._before[key] = text[:300]
+        if key in self._framed and _SOURCE.match(text):
+            return ""
+        self._framed.discard(key)
         if before.startswith("assert") and _BARE.match(text):
             return f"{text.strip().rstrip(':')}: {before}"
+        if before and _KILLED.match(text):
+            return f"{before[:_COMMAND]}: Killed"
         return text
 
     def of(self, line: Line, text: str) -> str:
@@ -64,3 +81,8 @@ def is_not_finite(text: str) -> bool:
 def complains(text: str) -> bool:
     """Say whether a line calls itself an error."""
     return bool(_COMPLAINS.search(text)) and not _HARMLESS.search(text)
+
+
+def doubts(text: str) -> bool:
+    """Say whether a line tells of something that did not go well, though of no error."""
+    return bool(_DOUBTS.search(text)) and not (_HARMLESS.search(text) or _WARNED.search(text))
