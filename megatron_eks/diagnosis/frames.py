@@ -1,6 +1,7 @@
 """Python's tracebacks: where an exception was raised, and what a bare one asserted."""
 
 import re
+from collections.abc import Iterable
 
 from megatron_eks.diagnosis.lines import Line
 
@@ -9,6 +10,8 @@ _LIBRARY = re.compile(r"(site|dist)-packages/|/lib(64)?/python3|^<frozen|^<strin
 _RAISED = re.compile(r"^\s*(\w+\.)*[A-Z]\w*(Error|Exception|Interrupt|Exit|Failed)(:|\s*$)")
 _BARE = re.compile(r"^\s*(\w+\.)*AssertionError:?\s*$")
 _SOURCE = re.compile(r"^\s{4,}(?!assert\b)\S")
+_UNTOLD = re.compile(r"^\s*(\w+\.)*[A-Z]\w*(Error|Exception): ?$|^\S*\w+Failed: .* raised:$")
+_UNDERLINE = re.compile(r"^\s*[~^]+\s*$")
 _KILLED = re.compile(r"^\s*Killed$")
 _COMPLAINS = re.compile(
     r"\[?\b(ERROR|FATAL|CRITICAL|error|fatal|panic)\b\]?[:\s]|\bE\d{4} "
@@ -38,32 +41,45 @@ class Places:
         self._before: dict[object, str] = {}
         self._own: dict[object, str] = {}
         self._framed: set[object] = set()
+        self._bare: dict[object, Line] = {}
 
     def completed(self, line: Line) -> str:
         """Return a line's text, with what only the line before it says; nothing for a source's."""
         text, key = line.text, (line.rank, line.pod)
         if len(self._before) > _RANKS:
-            self._before.clear()
-            self._own.clear()
-            self._framed.clear()
+            self._forget()
+        if self._is_frame(text, key):
+            return text
+        before = self._before.get(key, "").strip()
+        if not _UNDERLINE.match(text):
+            self._before[key] = text[:300]
+        if key in self._framed and _SOURCE.match(text):
+            return ""
+        self._framed.discard(key)
+        if bare := self._bare.pop(key, None):
+            text = f"{bare.text.strip()} {text.strip()}"
+        elif _UNTOLD.match(text):
+            self._bare[key] = line
+            return ""
+        return _with(before, text)
+
+    def _forget(self) -> None:
+        for kept in (self._before, self._own, self._framed, self._bare):
+            kept.clear()
+
+    def _is_frame(self, text: str, key: object) -> bool:
         if found := _FRAME.match(text):
             self._framed.add(key)
             if not _LIBRARY.search(found["file"]):
                 file = found["file"].rpartition("/")[2]
                 self._own[key] = f"{file} line {found['line']}"
-            return text
-        if text.startswith("Traceback (most recent"):
+        elif text.startswith("Traceback (most recent"):
             self._own.pop(key, None)
-        before = self._before.get(key, "").strip()
-        self._before[key] = text[:300]
-        if key in self._framed and _SOURCE.match(text):
-            return ""
-        self._framed.discard(key)
-        if before.startswith("assert") and _BARE.match(text):
-            return f"{text.strip().rstrip(':')}: {before}"
-        if before and _KILLED.match(text):
-            return f"{before[:_COMMAND]}: Killed"
-        return text
+        return bool(found)
+
+    def untold(self) -> Iterable[Line]:
+        """Return the errors that end with a colon, and with the log."""
+        return self._bare.values()
 
     def of(self, line: Line, text: str) -> str:
         """Return the place in the program from which an exception came, or nothing."""
@@ -71,6 +87,15 @@ class Places:
             return ""
         place = self._own.pop((line.rank, line.pod), "")
         return f" ({place})" if place else ""
+
+
+def _with(before: str, text: str) -> str:
+    """Add the line before to one that says nothing without it."""
+    if before.startswith("assert") and _BARE.match(text):
+        return f"{text.strip().rstrip(':')}: {before}"
+    if before and _KILLED.match(text):
+        return f"{before[:_COMMAND]}: Killed"
+    return text
 
 
 def is_not_finite(text: str) -> bool:

@@ -78,16 +78,26 @@ def tally(raw: Iterable[str]) -> Tally:
         if not text:
             continue
         if signature := match(text):
-            if signature.tier is Tier.GENERIC:
-                text += places.of(line, text)
-            told = line if text is line.text else replace(line, text=text)
-            kept.signature_of[signature.name] = signature
-            kept.signs.setdefault((signature.name, line.rank), _Few()).add(told)
+            _keep_sign(
+                kept,
+                signature,
+                line,
+                text + (places.of(line, text) if signature.tier is Tier.GENERIC else ""),
+            )
         elif _tells(line.text):
             kept.told.setdefault((line.rank, line.pod), deque(maxlen=_STEPS)).append(line)
         elif line.step is None:
             _keep_complaint(kept, line)
+    for line in places.untold():
+        if signature := match(line.text):
+            _keep_sign(kept, signature, line, line.text)
     return kept
+
+
+def _keep_sign(kept: Tally, signature: Signature, line: Line, text: str) -> None:
+    kept.signature_of[signature.name] = signature
+    told = line if text == line.text else replace(line, text=text)
+    kept.signs.setdefault((signature.name, line.rank), _Few()).add(told)
 
 
 def _tells(text: str) -> bool:
