@@ -42,6 +42,7 @@ class Places:
         self._own: dict[object, str] = {}
         self._framed: set[object] = set()
         self._bare: dict[object, Line] = {}
+        self._ignored: set[object] = set()
 
     def completed(self, line: Line) -> str:
         """Return a line's text, with what only the line before it says; nothing for a source's."""
@@ -50,6 +51,8 @@ class Places:
             self._forget()
         if self._is_frame(text, key):
             return text
+        if self._is_ignored(text, key):
+            return ""
         before = self._before.get(key, "").strip()
         if not _UNDERLINE.match(text):
             self._before[key] = text[:300]
@@ -64,8 +67,18 @@ class Places:
         return _with(before, text)
 
     def _forget(self) -> None:
-        for kept in (self._before, self._own, self._framed, self._bare):
+        for kept in (self._before, self._own, self._framed, self._bare, self._ignored):
             kept.clear()
+
+    def _is_ignored(self, text: str, key: object) -> bool:
+        """Say whether Python threw the exception away, as it does at the end of a process."""
+        if text.startswith("Exception ignored in"):
+            self._ignored.add(key)
+        elif key not in self._ignored:
+            return False
+        elif not text.startswith((" ", "Traceback")):
+            self._ignored.discard(key)
+        return True
 
     def _is_frame(self, text: str, key: object) -> bool:
         if found := _FRAME.match(text):

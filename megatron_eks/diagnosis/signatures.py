@@ -117,7 +117,7 @@ def _signature(name: str, given: Mapping[str, object]) -> Signature:
 def match(text: str) -> Signature | None:
     """Return the trouble that a line shows, or nothing."""
     places = _index().places(text)
-    if not places or _NO_TROUBLE.search(text) or is_echo(text):
+    if not places or tells_nothing(text):
         return None
     # Advice that comes with an error, on its line too, is about other errors.
     told = _ADVICE.split(text, maxsplit=1)[0]
@@ -134,6 +134,13 @@ _NO_TROUBLE = re.compile(
     r"^\s*(Traceback \(most|During handling|The above exception|File \"|[~^]+$|raise [A-Za-z_]"
     r"|frame #\d+: |[│╭╰❱])|\b(Future|Deprecation|User|Runtime|Resource)Warning\b"
 )
+_HARMLESS = re.compile(
+    r"Could not load dynamic library|dlerror:|cannot find -l(aio|cufile)"
+    r"|^collect2: error: ld returned|^\s*df: |fatal: not a git repository|pip's dependency resolver|can only test a child process"
+    r"|slurmstepd: error: (TMPDIR|Setting TMPDIR)|[Ss]tart(ing)? (training )?from scratch"
+    r"|from random$|not destroyed before we destruct|torch_extensions\S* as PyTorch extensions root"
+)
+"""What healthy runs print too."""
 _ECHO = re.compile(
     # set -x; a prompt; Docker's steps, old and new; CodeBuild; arguments on lines of their own
     r"^\s*(\++ [\w./\"'\[{(-]|[\w.@:~/()-]{0,80}\$ (?=[\w./~\"'-])"
@@ -169,8 +176,10 @@ def of_the_shell(text: str) -> bool:
     return bool(_SHELL.search(text))
 
 
-def is_echo(text: str) -> bool:
-    """Say whether a line only shows a command or an argument."""
+def tells_nothing(text: str) -> bool:
+    """Say whether a line is of every run, or shows a command or an argument only."""
+    if _NO_TROUBLE.search(text) or _HARMLESS.search(text):
+        return True
     return bool(_ECHO.search(text)) and not _SAYS_MORE.search(text)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from megatron_eks.diagnosis import activity, frames, launcher, pods, stalls
 from megatron_eks.diagnosis.lines import Line, in_order, read
-from megatron_eks.diagnosis.signatures import Signature, Tier, is_echo, match
+from megatron_eks.diagnosis.signatures import Signature, Tier, match, tells_nothing
 
 _FIRST = 8
 _LAST = 8
@@ -110,7 +110,7 @@ def _tells(text: str) -> bool:
 
 
 def _keep_complaint(kept: Tally, line: Line) -> None:
-    if len(kept.errors) < _ERRORS and not is_echo(line.text):
+    if len(kept.errors) < _ERRORS and not tells_nothing(line.text):
         if frames.complains(line.text):
             kept.errors.append(line)
         elif len(kept.doubts) < _ERRORS and frames.doubts(line.text):

@@ -34,7 +34,7 @@ _PREFIX = re.compile(
     r"|(?P<label>\d{1,5}): (?=\S)"
     r"|\[(?!\S+\.(?:py|cpp|cc|cu|h|hpp|go|rs):)[\w.-]+:(?P<task>\d+)\]:?\s?"
     r"|\[\d+,(?P<mpi>\d+)\]<std(?:out|err)>:\s?"
-    r"|\([\w.():-]+(?:\[rank=(?P<actor>\d+)\])? (?:pid=\d+|rank=(?P<ray>\d+))[^)]*\)\s?"
+    r"|\([\w.():-]+(?:\[rank=(?P<actor>\d+)\])?,? (?:pid=\d+|rank=(?P<ray>\d+))[^)]*\)\s?"
     # hosts, as pdsh writes them; SageMaker's; Docker's build steps
     r"|(?P<host>(?:worker|node|master|launcher|algo|ip|gpu|trainer)-\d[\w-]{0,40}): (?=\S|\s)"
     r"|\[\d+,mpirank:(?P<mpirank>\d+),[\w-]+\]<std(?:out|err)>:\s?"

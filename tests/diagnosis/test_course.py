@@ -102,6 +102,26 @@ def test_source_of_a_traceback_is_no_trouble() -> None:
     assert found.cascades == ()
 
 
+def test_exception_that_python_throws_away_is_no_trouble() -> None:
+    """At the end of a process, from what is deleted then."""
+    log = [
+        "Exception ignored in: <function _Iter.__del__ at 0x7f>",
+        "Traceback (most recent call last):",
+        '  File "/opt/venv/lib/python3.12/site-packages/torch/x.py", line 1477, in __del__',
+        "    self._shutdown_workers()",
+        "OSError: [Errno 28] No space left on device",
+    ]
+    assert diagnose(log).code is None
+    assert diagnose([*log, "ValueError: bad"]).code is Code.LOG_EXCEPTION
+
+
+def test_error_is_told_with_the_line_after_it() -> None:
+    """Some messages begin on a line of their own; the log may also end there."""
+    log = ["ImportError: ", "Tokenizer requires the SentencePiece library but it was not found"]
+    assert diagnose(log).code is Code.LOG_TOKENIZER_MISSING
+    assert diagnose(log[:1]).code is Code.LOG_MODULE_MISSING
+
+
 def test_what_prepares_a_run_did_not_end_it() -> None:
     """A container's first commands complain, and then the ranks talk to each other."""
     rm = "/usr/bin/rm: cannot remove '/usr/local/cuda/compat/lib': Read-only file system"
