@@ -136,7 +136,8 @@ _NO_TROUBLE = re.compile(
 )
 _HARMLESS = re.compile(
     r"Could not load dynamic library|dlerror:|cannot find -l(aio|cufile)"
-    r"|^collect2: error: ld returned|^\s*df: |fatal: not a git repository|pip's dependency resolver|can only test a child process"
+    r"|^collect2: error: ld returned|^\s*df: |fatal: not a git repository"
+    r"|pip's dependency resolver|can only test a child process"
     r"|slurmstepd: error: (TMPDIR|Setting TMPDIR)|[Ss]tart(ing)? (training )?from scratch"
     r"|from random$|not destroyed before we destruct|torch_extensions\S* as PyTorch extensions root"
 )
