@@ -14,6 +14,8 @@ class Activity:
     name: str
     remedy: str
     shown: "re.Pattern[str]"
+    form: str = ""
+    """The signature that it is where it had not ended."""
 
 
 _ALL = (
@@ -46,6 +48,13 @@ _ALL = (
             r"|\b(building|creating|Building|Creating) .*(index|dataset|mapping|cache)\b"
             r"|[Tt]okeniz(e|ing) .*(dataset|data|text)"
         ),
+        form="DATA_WRONG.preparing",
+    ),
+    Activity(
+        "the model was being compiled",
+        "Let all ranks compile before the first collective (a warm-up step and a barrier), keep the"
+        " compile cache on each node, and raise the timeout of the process group.",
+        re.compile(r"\b[Cc]ompiling (the )?(\w+ )?(model|graph|block|kernel|layer)|^AUTOTUNE "),
     ),
     Activity(
         "the model was being evaluated",
@@ -67,24 +76,29 @@ _ALL = (
 _OVER = re.compile(
     r"[Ss]uccessfully|\b[Ss]aved\b|\b[Ll]oaded\b|100%|\b(done|finished|took)\b(?! epoch)"
 )
+_BAR = re.compile(r"\b\d{1,2}%\|.* \[\d+:\d\d")
 _NEAR = 60
 
 
 def of(text: str) -> Activity | None:
     """Return what a line says that the program does, if it says so."""
-    if "ing" not in text and "poch" not in text and not text.startswith(("Map", "Filter")):
+    if "ing" not in text and "poch" not in text and not text.startswith(("Map", "Filter", "AUTO")):
         return None
     return next((each for each in _ALL if each.shown.search(text)), None)
 
 
-def last(lines: Sequence[Line], before: Line) -> Activity | None:
-    """Return what the program said last, shortly before a line, that it does."""
-    found: Activity | None = None
+def last(lines: Sequence[Line], before: Line) -> tuple[Activity, bool] | None:
+    """Return what the program said last, shortly before a line, that it does.
+
+    With it, whether that had begun and not ended: a bar of progress tells so.
+    """
+    found: tuple[Activity, bool] | None = None
     for line in lines:
         if line is before:
             break
         if line.step is not None or _OVER.search(line.text):
             found = None
         elif before.number - line.number <= _NEAR:
-            found = of(line.text) or found
+            done = of(line.text)
+            found = (done, bool(_BAR.search(line.text))) if done else found
     return found

@@ -188,11 +188,13 @@ def _not_here(
 ) -> Diagnosis:
     """Only what followed from the cause is in the log: that is said, and where to look."""
     if told := stalls.disagree(ordered):
-        return _of_calls(told, kept, signs, ordered)
+        return _deduced("RANKS_DISAGREE.calls", told, kept, signs, ordered)
     told = stalls.laggard(ordered) or launcher.first_failure(ordered)
     more = f" {told[:1].upper()}{told[1:]}." if told else ""
     waited = [each.line for each in signs if each.signature.code in _OF_RANKS]
-    doing = activity.last(ordered, waited[0]) if waited else None
+    doing, going_on = (activity.last(ordered, waited[0]) if waited else None) or (None, False)
+    if doing and going_on and doing.form:
+        return _deduced(doing.form, "", kept, signs, ordered)
     if doing:
         more += f" Before it {doing.name}."
     if kept.errors:
@@ -211,13 +213,15 @@ def _not_here(
     )
 
 
-def _of_calls(told: str, kept: Tally, signs: Sequence[_Sign], ordered: Sequence[Line]) -> Diagnosis:
-    """Ranks that wait in different collectives: each rank's own log shows only its wait."""
-    signature = named("RANKS_DISAGREE.calls")
+def _deduced(
+    name: str, told: str, kept: Tally, signs: Sequence[_Sign], ordered: Sequence[Line]
+) -> Diagnosis:
+    """What no line says, and the lines of all ranks together show."""
+    signature = named(name)
     return Diagnosis(
         code=signature.code,
         certain=False,
-        cause=f"{signature.what.rstrip('.')}: {told}.",
+        cause=f"{signature.what.rstrip('.')}: {told}." if told else signature.what,
         why=signature.why,
         remedy=signature.remedy,
         evidence=_distinct(
