@@ -216,7 +216,7 @@ def _not_here(
 def _deduced(
     name: str, told: str, kept: Tally, signs: Sequence[_Sign], ordered: Sequence[Line]
 ) -> Diagnosis:
-    """What no line says, and the lines of all ranks together show."""
+    """Explain what no line says, and the lines of all ranks together show."""
     signature = named(name)
     return Diagnosis(
         code=signature.code,
