@@ -81,19 +81,31 @@ def diagnose(raw: Iterable[str]) -> Diagnosis:
 
 def _said_better(chosen: _Sign, signs: Sequence[_Sign]) -> _Sign:
     """Return the line close by that says more exactly what a vague one began."""
-    code = chosen.signature.code
+    signature = chosen.signature
+    if "." in signature.name and not signature.vague:
+        return chosen
     close = [
         each
         for each in signs
         if abs(each.line.number - chosen.line.number) <= _NEAR
         and each.line.rank == chosen.line.rank
-        and each.tier == chosen.tier
         and not each.signature.vague
-        and (chosen.signature.vague or (each.signature.code is code and "." in each.signature.name))
+        and (signature.vague or (each.signature.code is signature.code and _is_form(each)))
     ]
-    if "." in chosen.signature.name and not chosen.signature.vague:
-        return chosen
-    return close[0] if close else chosen
+    better = [each for each in close if each.tier == chosen.tier and not _of_others(each)]
+    # What was tried again before it, and in vain.
+    again = [each for each in close if each.tier is Tier.MILD and each.place < chosen.place]
+    tried = [each for each in again if each.signature.code is signature.code]
+    return next(iter([*tried, *better]), chosen)
+
+
+def _is_form(sign: _Sign) -> bool:
+    return "." in sign.signature.name
+
+
+def _of_others(sign: _Sign) -> bool:
+    """Say whether what may be a cause by itself says nothing of another one."""
+    return sign.tier is Tier.POSSIBLE and (sign.signature.mild or sign.signature.echo)
 
 
 class _Course:
@@ -164,6 +176,11 @@ def _explained(
     signature = chosen.signature
     own = [each for each in signs if each.signature is signature and each.place >= chosen.place]
     same = [each for each in signs if each.signature.code is signature.code]
+    more = [
+        each
+        for each in kept.errors
+        if signature.vague and abs(each.number - chosen.line.number) <= _NEAR
+    ]
     cause, remedy = signature.what, signature.remedy
     if signature.tier is Tier.GENERIC:
         cause = f"{cause.rstrip('.')}: {chosen.line.text.strip()[:_LONGEST]}"
@@ -176,7 +193,7 @@ def _explained(
         cause=cause,
         why=signature.why,
         remedy=remedy,
-        evidence=_distinct([sign.line for sign in (*own, *same)]),
+        evidence=_distinct([own[0].line, *more, *(sign.line for sign in (*own, *same))]),
         cascades=tuple(_cascades(kept, signs, signature.code)),
         last_step=_last_step(ordered),
         lines=kept.count,
