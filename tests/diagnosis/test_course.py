@@ -117,9 +117,18 @@ def test_exception_that_python_throws_away_is_no_trouble() -> None:
 
 def test_error_is_told_with_the_line_after_it() -> None:
     """Some messages begin on a line of their own; the log may also end there."""
-    log = ["ImportError: ", "Tokenizer requires the SentencePiece library but it was not found"]
-    assert diagnose(log).code is Code.LOG_TOKENIZER_MISSING
-    assert diagnose(log[:1]).code is Code.LOG_MODULE_MISSING
+    log = ["RuntimeError: ", "Some tensors share memory, this will lead to duplicate memory"]
+    assert diagnose(log).code is Code.LOG_NOT_SERIALISABLE
+    assert diagnose(log[:1]).code is Code.LOG_EXCEPTION
+
+
+def test_what_was_tried_in_vain_says_the_error_better() -> None:
+    """The last line tells only that it gave up."""
+    log = [
+        "HTTP Error 429 thrown: 429 Client Error: Too Many Requests. Retrying in 1s",
+        "OSError: We couldn't connect to 'https://huggingface.co' to load the files",
+    ]
+    assert "429" in diagnose(log).cause
 
 
 def test_what_prepares_a_run_did_not_end_it() -> None:
