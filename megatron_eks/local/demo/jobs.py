@@ -42,7 +42,7 @@ _LLAMA = {
 
 
 def write(folder: Path) -> None:
-    """Write the job files: two nodes each, one rank on each of them."""
+    """Write the job files, of two ranks each."""
     folder.mkdir()
     for name, job in (("megatron", _megatron()), ("fsdp", _fsdp())):
         # Every JSON text is YAML.
@@ -51,7 +51,7 @@ def write(folder: Path) -> None:
 
 def _megatron() -> Object:
     return {
-        **_head("megatron", MEGATRON),
+        **_head("megatron", MEGATRON, nodes=2, gpus=1),
         "image": "megatron",
         "model": _MODEL | _LLAMA,
         # Split over two pods below; on GPUs tensor parallelism stays inside a node, as is checked.
@@ -83,7 +83,8 @@ def _megatron() -> Object:
 
 def _fsdp() -> Object:
     return {
-        **_head("fsdp", FSDP),
+        # Both ranks in one pod: a second one would bring another launcher, which imports torch too.
+        **_head("fsdp", FSDP, nodes=1, gpus=2),
         "image": "fsdp",
         "model": _MODEL,
         "training": {
@@ -100,14 +101,14 @@ def _fsdp() -> Object:
     }
 
 
-def _head(kind: str, name: str) -> Object:
+def _head(kind: str, name: str, *, nodes: int, gpus: int) -> Object:
     return {
         "schema_version": 1,
         "kind": kind,
         "name": name,
         "pool": "p4d",
-        "nodes": 2,
-        "gpus_per_node": 1,
+        "nodes": nodes,
+        "gpus_per_node": gpus,
     }
 
 
@@ -131,4 +132,6 @@ def _args(args: list[Any]) -> list[Any]:
     # Without bf16 it computes in fp32, of which losses can be compared closely.
     found = [word for word in args if word != "--bf16"]
     found[found.index("--tensor-model-parallel-size") + 1] = "2"
+    # There is one replica of the model then, which takes the whole batch at once.
+    found[found.index("--micro-batch-size") + 1] = found[found.index("--global-batch-size") + 1]
     return [*found, "--sequence-parallel"]

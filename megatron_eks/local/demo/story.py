@@ -61,10 +61,11 @@ class Story:
         templates = self.place.begin(
             sys.executable, "app.py", CDK_OUTDIR=output, CLUSTER_CONFIG=cluster
         )
-        # The cluster reads the operator's part of it before anything is deployed.
-        output = str(folder / "manifests")
-        self.place.run(sys.executable, "-m", "charts", CDK8S_OUTDIR=output, CLUSTER_CONFIG=cluster)
         self.place.start()
+        # The cluster reads the operator's part of it before anything is deployed.
+        output = str(folder / "written")
+        self.place.run(sys.executable, "-m", "charts", CDK8S_OUTDIR=output, CLUSTER_CONFIG=cluster)
+        Path(output).rename(folder / "manifests")
         self._write_corpus()
         self.place.wait()
         self.place.finish(templates)

@@ -64,7 +64,8 @@ def serve(
 ) -> None:
     """Run a cluster until SIGTERM or SIGINT; raise ProcessError if one of its programs ends.
 
-    Expects the project's manifests in `folder`/manifests. With `process_nodes` each pool has so
+    Expects the project's manifests in `folder`/manifests, at the latest when the control plane is
+    up; they may be moved there meanwhile. With `process_nodes` each pool has so
     many nodes that run their pods here, and the system nodes do too; otherwise all are simulated.
     An empty cluster has neither a platform, the operator excepted, nor nodes but those of the node
     groups that somebody deploys to the local AWS.
@@ -86,6 +87,9 @@ def serve(
         local = aws.start(plane.processes, sys.executable, port, plane.kubeconfig)
         plane.start()
         platform = folder / "manifests" / "platform"
+        wait_for("the manifests", lambda: platform.exists() or stopped.is_set())
+        if stopped.is_set():
+            return
         operator_file = manifests.operator_file(platform)
         Operator(plane, manifests.read_file(operator_file)).install()
         plan = load_project(cluster_file, today).cluster

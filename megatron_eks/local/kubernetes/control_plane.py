@@ -124,8 +124,12 @@ class ControlPlane:
     def run(
         self, name: str, *arguments: str, environment: "Mapping[str, str] | None" = None
     ) -> None:
-        """Start one of the built programs beside the others."""
-        self.processes.start(name, self._programs[name], *arguments, environment=environment)
+        """Start one of the built programs beside the others.
+
+        What they keep goes with the cluster's folder, so nobody waits for their orderly end.
+        """
+        program = self._programs[name]
+        self.processes.start(name, program, *arguments, environment=environment, cleans_up=False)
 
     def port(self, name: str) -> int:
         """Choose a free port and remember whose it is."""
@@ -133,7 +137,7 @@ class ControlPlane:
         return self.ports[name]
 
     def stop(self) -> None:
-        """Stop every process, the API server after its clients."""
+        """Stop every process, those of Kubernetes itself after its clients."""
         if "client" in vars(self):
             self.client.close()
         self.processes.stop()

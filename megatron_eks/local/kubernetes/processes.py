@@ -33,6 +33,7 @@ class Processes:
         self._folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._again: dict[str, Callable[[], None]] = {}
+        self._to_kill: set[str] = set()
 
     @property
     def pids(self) -> dict[str, int]:
@@ -40,10 +41,21 @@ class Processes:
         return {name: process.pid for name, process in self._running.items()}
 
     def start(
-        self, name: str, *program: str | Path, environment: "Mapping[str, str] | None" = None
+        self,
+        name: str,
+        *program: str | Path,
+        environment: "Mapping[str, str] | None" = None,
+        cleans_up: bool = True,
     ) -> None:
-        """Start a program under a name; its output is appended to NAME.log."""
-        self._again[name] = lambda: self.start(name, *program, environment=environment)
+        """Start a program under a name; its output is appended to NAME.log.
+
+        One that does not clean up after itself is killed when all are stopped.
+        """
+        self._again[name] = lambda: self.start(
+            name, *program, environment=environment, cleans_up=cleans_up
+        )
+        if not cleans_up:
+            self._to_kill.add(name)
         with self._log(name).open("ab") as log:
             self._running[name] = subprocess.Popen(  # noqa: S603 -- programs that `build` built
                 # Isolated and without site-packages: 15 ms instead of 60.
@@ -98,7 +110,7 @@ class Processes:
         """Stop the named programs, or all: the last one started first, each given 10 s."""
         # One that was started again keeps its place.
         order = [name for name in reversed(self._again) if name in self._running]
-        for name in names or order:
+        for name in names or [each for each in order if each not in self._to_kill]:
             process = self._running.pop(name)
             process.send_signal(signal.SIGTERM)
             try:
@@ -106,6 +118,8 @@ class Processes:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for name in [] if names else [each for each in order if each in self._to_kill]:
+            self.kill(name)
 
     def _log(self, name: str) -> Path:
         return self._folder / f"{name}.log"

@@ -3,6 +3,7 @@
 Sources: as in `catalog/megatron_conflicts.py`.
 """
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -45,19 +46,29 @@ def _conflict(
     """Say what an option conflicts with, and what to do instead."""
     if setting in ALWAYS:
         return ALWAYS[setting]
-    needs = _NEEDS.get(setting)
-    if needs and needs not in settings:
-        option = f"--{needs.replace('_', '-')}"
-        return f"it takes {option} beside it", f"add {option}, or remove this one"
     if setting in _NEEDS_WEIGHTS and job.checkpoint.pretrained is None:
         return _NEEDS_WEIGHTS[setting], "remove it"
     if setting == "dataloader_type" and "external" in values:
         return "pretrain_gpt.py brings data sets, and no loader of its own", "remove it"
-    if setting == "non_persistent_ckpt_type" and "local" in values:
-        needs = "non_persistent_local_ckpt_dir"
-        if needs not in settings:
-            return "it takes --non-persistent-local-ckpt-dir beside it", "add it"
-    return _by_plan(job, setting) or _multiple(job, setting, values)
+    return (
+        _lacks(setting, values, settings)
+        or _by_plan(job, setting)
+        or _multiple(job, setting, values)
+        or _levels(job, setting, values)
+    )
+
+
+def _lacks(setting: str, values: Sequence[str], settings: set[str]) -> tuple[str, str] | None:
+    """Say which other option it needs beside it."""
+    needs = _NEEDS.get(setting)
+    value = next((each for each in values if (setting, each) in _VALUE_NEEDS), None)
+    if value is not None:
+        needs = _VALUE_NEEDS[setting, value]
+    if needs is None or needs in settings:
+        return None
+    option = f"--{needs.replace('_', '-')}"
+    what = "it takes" if value is None else f"{value} takes"
+    return f"{what} {option} beside it", f"add {option}, or remove this one"
 
 
 # An option, and the other one that it cannot be without.
@@ -69,12 +80,18 @@ _NEEDS = {
     "fsdp_manual_registration": "nccl_ub",
     "fp4_param_gather": "fp4",
     "mla_down_proj_fusion": "multi_latent_attention",
+    "moe_pad_expert_input_to_capacity": "moe_expert_capacity_factor",
     # Its name is empty otherwise, and rank 0 stops (megatron/training/global_vars.py).
     "wandb_project": "wandb_exp_name",
     # TransformerConfig and OptimizerConfig of Megatron core take them together only.
     **dict.fromkeys(
         ("main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"), "use_precision_aware_optimizer"
     ),
+}
+# The same of one of its values.
+_VALUE_NEEDS = {
+    ("cp_comm_type", "a2a+p2p"): "hierarchical_context_parallel_sizes",
+    ("non_persistent_ckpt_type", "local"): "non_persistent_local_ckpt_dir",
 }
 _OF_A_PIPELINE = frozenset(
     {
@@ -130,6 +147,10 @@ def _by_plan(job: "MegatronJob", setting: str) -> tuple[str, str] | None:
             ("FP4 and FP8 are two precisions", "set training.precision: bf16"),
         ),
         (
+            setting == "tp_comm_overlap" and parallelism.tensor == 1,
+            ("no tensor is divided, so nothing is sent", "remove it"),
+        ),
+        (
             setting == "tp_comm_overlap" and not sharded,
             ("it needs sequence parallelism", "set parallelism.sequence_parallel: true"),
         ),
@@ -171,3 +192,14 @@ def _multiple(job: "MegatronJob", setting: str, values: Sequence[str]) -> tuple[
         if int(values[0]) % step:
             return f"{values[0]} is no multiple of {name} {step}", f"use a multiple of {step}"
     return None
+
+
+def _levels(job: "MegatronJob", setting: str, values: Sequence[str]) -> tuple[str, str] | None:
+    """Compare the sizes of nested groups with the size of the whole."""
+    if setting != "hierarchical_context_parallel_sizes" or not all(map(str.isdigit, values)):
+        return None
+    size = math.prod(map(int, values))
+    if size == job.parallelism.context:
+        return None
+    reason = f"{' x '.join(values)} = {size}, and parallelism.context is {job.parallelism.context}"
+    return reason, f"write sizes whose product is {job.parallelism.context}"
