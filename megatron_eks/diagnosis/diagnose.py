@@ -93,10 +93,7 @@ def _said_better(chosen: _Sign, signs: Sequence[_Sign]) -> _Sign:
         and (signature.vague or (each.signature.code is signature.code and _is_form(each)))
     ]
     better = [each for each in close if each.tier == chosen.tier and not _of_others(each)]
-    # What was tried again before it, and in vain.
-    again = [each for each in close if each.tier is Tier.MILD and each.place < chosen.place]
-    tried = [each for each in again if each.signature.code is signature.code]
-    return next(iter([*tried, *better]), chosen)
+    return next(iter(better), chosen)
 
 
 def _is_form(sign: _Sign) -> bool:

@@ -43,10 +43,13 @@ class Places:
         self._framed: set[object] = set()
         self._bare: dict[object, Line] = {}
         self._ignored: set[object] = set()
+        self.joined = False
+        """Whether the text returned last began on a line before."""
 
     def completed(self, line: Line) -> str:
         """Return a line's text, with what only the line before it says; nothing for a source's."""
         text, key = line.text, (line.rank, line.pod)
+        self.joined = False
         if len(self._before) > _RANKS:
             self._forget()
         if self._is_frame(text, key):
@@ -59,7 +62,9 @@ class Places:
         if key in self._framed and _SOURCE.match(text):
             return ""
         self._framed.discard(key)
-        if bare := self._bare.pop(key, None):
+        bare = self._bare.pop(key, None)
+        self.joined = bare is not None
+        if bare:
             text = f"{bare.text.strip()} {text.strip()}"
         elif _UNTOLD.match(text):
             self._bare[key] = line

@@ -77,13 +77,10 @@ def tally(raw: Iterable[str]) -> Tally:
         text = places.completed(line)
         if not text:
             continue
-        if signature := match(text):
-            _keep_sign(
-                kept,
-                signature,
-                line,
-                text + (places.of(line, text) if signature.tier is Tier.GENERIC else ""),
-            )
+        # A line says more by itself than the name of the exception that stood before it.
+        if signature := (match(line.text) if places.joined else None) or match(text):
+            place = places.of(line, text) if signature.tier is Tier.GENERIC else ""
+            _keep_sign(kept, signature, line, text + place)
         elif _tells(line.text):
             kept.told.setdefault((line.rank, line.pod), deque(maxlen=_STEPS)).append(line)
         elif line.step is None:

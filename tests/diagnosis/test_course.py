@@ -122,18 +122,9 @@ def test_error_is_told_with_the_line_after_it() -> None:
     assert diagnose(log[:1]).code is Code.LOG_EXCEPTION
 
 
-def test_what_was_tried_in_vain_says_the_error_better() -> None:
-    """The last line tells only that it gave up."""
-    log = [
-        "HTTP Error 429 thrown: 429 Client Error: Too Many Requests. Retrying in 1s",
-        "OSError: We couldn't connect to 'https://huggingface.co' to load the files",
-    ]
-    assert "429" in diagnose(log).cause
-
-
 def test_what_prepares_a_run_did_not_end_it() -> None:
     """A container's first commands complain, and then the ranks talk to each other."""
-    rm = "/usr/bin/rm: cannot remove '/usr/local/cuda/compat/lib': Read-only file system"
+    rm = "mkdir: cannot create directory '/opt/logs': Permission denied"
     wait = "[rank1]:[E1120 08:02:11.3 x.cpp:1] Watchdog caught collective operation timeout"
     assert diagnose([rm, wait]).code is None
     assert diagnose([rm, "ValueError: bad"]).code is Code.LOG_EXCEPTION
