@@ -77,8 +77,7 @@ def tally(raw: Iterable[str]) -> Tally:
         text = places.completed(line)
         if not text:
             continue
-        # A line says more by itself than the name of the exception that stood before it.
-        if signature := (match(line.text) if places.joined else None) or match(text):
+        if signature := _shown(line.text, text) if places.joined else match(text):
             place = places.of(line, text) if signature.tier is Tier.GENERIC else ""
             _keep_sign(kept, signature, line, text + place)
         elif _tells(line.text):
@@ -89,6 +88,13 @@ def tally(raw: Iterable[str]) -> Tally:
         if signature := match(line.text):
             _keep_sign(kept, signature, line, line.text)
     return kept
+
+
+def _shown(text: str, joined: str) -> Signature | None:
+    """Return the trouble of a line, or of it with the exception that stood before it."""
+    alone = match(text)
+    exact = alone is not None and alone.tier < Tier.GENERIC
+    return alone if exact else match(joined) or alone
 
 
 def _keep_sign(kept: Tally, signature: Signature, line: Line, text: str) -> None:
