@@ -9,7 +9,7 @@ _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<
 _LIBRARY = re.compile(r"(site|dist)-packages/|/lib(64)?/python3|^<frozen|^<string>|/bin/torchrun")
 _RAISED = re.compile(r"^\s*(\w+\.)*[A-Z]\w*(Error|Exception|Interrupt|Exit|Failed)(:|\s*$)")
 _BARE = re.compile(r"^\s*(\w+\.)*AssertionError:?\s*$")
-_SOURCE = re.compile(r"^\s{4,}(?!assert\b)\S")
+_SOURCE = re.compile(r"^(\s+)(?!assert\b)\S")
 _UNTOLD = re.compile(r"^\s*(\w+\.)*[A-Z]\w*(Error|Exception): ?$|^\S*\w+Failed: .* raised:$")
 _UNDERLINE = re.compile(r"^\s*[~^]+\s*$")
 _KILLED = re.compile(r"^\s*Killed$")
@@ -40,7 +40,7 @@ class Places:
     def __init__(self) -> None:
         self._before: dict[object, str] = {}
         self._own: dict[object, str] = {}
-        self._framed: set[object] = set()
+        self._framed: dict[object, int] = {}
         self._bare: dict[object, Line] = {}
         self._ignored: set[object] = set()
         self.joined = False
@@ -59,9 +59,8 @@ class Places:
         before = self._before.get(key, "").strip()
         if not _UNDERLINE.match(text):
             self._before[key] = text[:300]
-        if key in self._framed and _SOURCE.match(text):
+        if self._is_source(text, key):
             return ""
-        self._framed.discard(key)
         bare = self._bare.pop(key, None)
         self.joined = bare is not None
         if bare:
@@ -70,6 +69,15 @@ class Places:
             self._bare[key] = line
             return ""
         return _with(before, text)
+
+    def _is_source(self, text: str, key: object) -> bool:
+        """Say whether a line stands below a frame, indented more than it."""
+        indent = self._framed.get(key)
+        source = _SOURCE.match(text) if indent is not None else None
+        if indent is not None and source and len(source[1]) > indent:
+            return True
+        self._framed.pop(key, None)
+        return False
 
     def _forget(self) -> None:
         for kept in (self._before, self._own, self._framed, self._bare, self._ignored):
@@ -87,7 +95,7 @@ class Places:
 
     def _is_frame(self, text: str, key: object) -> bool:
         if found := _FRAME.match(text):
-            self._framed.add(key)
+            self._framed[key] = len(text) - len(text.lstrip())
             if not _LIBRARY.search(found["file"]):
                 file = found["file"].rpartition("/")[2]
                 self._own[key] = f"{file} line {found['line']}"

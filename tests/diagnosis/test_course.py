@@ -100,6 +100,8 @@ def test_source_of_a_traceback_is_no_trouble() -> None:
     found = diagnose(log)
     assert found.code is Code.LOG_EXCEPTION
     assert found.cascades == ()
+    deep = ['        File "<string>", line 1', "          import torch", "      CUDA out of memory"]
+    assert diagnose(deep).code is Code.LOG_CUDA_OUT_OF_MEMORY
 
 
 def test_exception_that_python_throws_away_is_no_trouble() -> None:
