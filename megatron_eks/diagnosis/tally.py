@@ -113,11 +113,13 @@ def _tells(text: str) -> bool:
 
 
 def _keep_complaint(kept: Tally, line: Line) -> None:
-    if len(kept.errors) < _ERRORS and not tells_nothing(line.text):
-        if frames.complains(line.text):
+    if len(kept.errors) >= _ERRORS:
+        return
+    if frames.complains(line.text):
+        if not tells_nothing(line.text):
             kept.errors.append(line)
-        elif len(kept.doubts) < _ERRORS and frames.doubts(line.text):
-            kept.doubts.append(line)
+    elif len(kept.doubts) < _ERRORS and frames.doubts(line.text) and not tells_nothing(line.text):
+        kept.doubts.append(line)
 
 
 def _each(queues: dict[object, deque[Line]]) -> Iterator[Line]:
