@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
-from megatron_eks.diagnosis import launcher, memory, pods, stalls
+from megatron_eks.diagnosis import activity, launcher, memory, pods, stalls
 from megatron_eks.diagnosis.lines import Line
-from megatron_eks.diagnosis.signatures import Signature, Tier
+from megatron_eks.diagnosis.signatures import Signature, Tier, named, of_the_shell
 from megatron_eks.diagnosis.tally import Tally, tally
 
 _EVIDENCE = 3
@@ -14,6 +14,7 @@ _EVIDENCE = 3
 _SURVIVED = 2
 _LONGEST = 300
 _OTHERS = "End what nvidia-smi shows of them, and let each rank set its own device (LOCAL_RANK)."
+_OF_RANKS = frozenset({Code.LOG_COLLECTIVE_TIMED_OUT, Code.LOG_PEER_GONE})
 _NEAR = 40
 """Lines in which a message says more of what it began with."""
 
@@ -80,19 +81,28 @@ def diagnose(raw: Iterable[str]) -> Diagnosis:
 
 def _said_better(chosen: _Sign, signs: Sequence[_Sign]) -> _Sign:
     """Return the line close by that says more exactly what a vague one began."""
-    code = chosen.signature.code
+    signature = chosen.signature
+    if "." in signature.name and not signature.vague:
+        return chosen
     close = [
         each
         for each in signs
         if abs(each.line.number - chosen.line.number) <= _NEAR
         and each.line.rank == chosen.line.rank
-        and each.tier == chosen.tier
         and not each.signature.vague
-        and (chosen.signature.vague or (each.signature.code is code and "." in each.signature.name))
+        and (signature.vague or (each.signature.code is signature.code and _is_form(each)))
     ]
-    if "." in chosen.signature.name and not chosen.signature.vague:
-        return chosen
-    return close[0] if close else chosen
+    better = [each for each in close if each.tier == chosen.tier and not _of_others(each)]
+    return next(iter(better), chosen)
+
+
+def _is_form(sign: _Sign) -> bool:
+    return "." in sign.signature.name
+
+
+def _of_others(sign: _Sign) -> bool:
+    """Say whether what may be a cause by itself says nothing of another one."""
+    return sign.tier is Tier.POSSIBLE and (sign.signature.mild or sign.signature.echo)
 
 
 class _Course:
@@ -103,6 +113,9 @@ class _Course:
         self._steps = sorted(last.values())
         self._last = signs[-1].place if signs else -1
         self._last_own = max((each.place for each in signs if _of_the_program(each)), default=-1)
+        self._last_of_ranks = max(
+            (each.place for each in signs if each.signature.code in _OF_RANKS), default=-1
+        )
         ends: dict[int | None, int] = {}
         for each in signs:
             if _of_the_program(each) and not each.signature.echo and not self._outlived(each):
@@ -123,6 +136,9 @@ class _Course:
     def _outlived(self, sign: _Sign) -> bool:
         later = sum(place > sign.place for place in self._steps[-_SURVIVED:])
         outlived = later == _SURVIVED and self._last > sign.place
+        if of_the_shell(sign.line.text):
+            # What prepares a run is over when ranks talk to each other.
+            outlived = outlived or self._last_of_ranks > sign.place
         if sign.signature.start:
             # The pod got its node, image and volumes in the end: its program ran.
             outlived = outlived or later > 0 or self._last_own > sign.place or self.over(sign)
@@ -157,6 +173,11 @@ def _explained(
     signature = chosen.signature
     own = [each for each in signs if each.signature is signature and each.place >= chosen.place]
     same = [each for each in signs if each.signature.code is signature.code]
+    more = [
+        each
+        for each in kept.errors
+        if signature.vague and abs(each.number - chosen.line.number) <= _NEAR
+    ]
     cause, remedy = signature.what, signature.remedy
     if signature.tier is Tier.GENERIC:
         cause = f"{cause.rstrip('.')}: {chosen.line.text.strip()[:_LONGEST]}"
@@ -169,7 +190,7 @@ def _explained(
         cause=cause,
         why=signature.why,
         remedy=remedy,
-        evidence=_distinct([sign.line for sign in (*own, *same)]),
+        evidence=_distinct([own[0].line, *more, *(sign.line for sign in (*own, *same))]),
         cascades=tuple(_cascades(kept, signs, signature.code)),
         last_step=_last_step(ordered),
         lines=kept.count,
@@ -180,20 +201,54 @@ def _not_here(
     chosen: _Sign, kept: Tally, signs: Sequence[_Sign], ordered: Sequence[Line]
 ) -> Diagnosis:
     """Only what followed from the cause is in the log: that is said, and where to look."""
+    if told := stalls.disagree(ordered):
+        return _deduced("RANKS_DISAGREE.calls", told, kept, signs, ordered)
     told = stalls.laggard(ordered) or launcher.first_failure(ordered)
     more = f" {told[:1].upper()}{told[1:]}." if told else ""
+    waited = [each.line for each in signs if each.signature.code in _OF_RANKS]
+    doing, going_on = (activity.last(ordered, waited[0]) if waited else None) or (None, False)
+    if doing and going_on and doing.form:
+        return _deduced(doing.form, "", kept, signs, ordered)
+    if doing:
+        more += f" Before it {doing.name}."
+    if kept.errors:
+        more += f" The first that calls itself an error: {_said(kept.errors[0])}"
     return Diagnosis(
         code=None,
         certain=False,
         cause=f"not in these {kept.count} lines, which show only what followed:"
         f" {chosen.signature.what[:1].lower()}{chosen.signature.what[1:]}{more}",
         why=chosen.signature.why,
-        remedy=chosen.signature.remedy,
+        remedy=f"{doing.remedy} {chosen.signature.remedy}" if doing else chosen.signature.remedy,
         evidence=_distinct([chosen.line, *kept.errors]),
         cascades=tuple(_cascades(kept, signs, None)),
         last_step=_last_step(ordered),
         lines=kept.count,
     )
+
+
+def _deduced(
+    name: str, told: str, kept: Tally, signs: Sequence[_Sign], ordered: Sequence[Line]
+) -> Diagnosis:
+    """Explain what no line says, and the lines of all ranks together show."""
+    signature = named(name)
+    return Diagnosis(
+        code=signature.code,
+        certain=False,
+        cause=f"{signature.what.rstrip('.')}: {told}." if told else signature.what,
+        why=signature.why,
+        remedy=signature.remedy,
+        evidence=_distinct(
+            [each.line for each in signs if each.signature.code is Code.LOG_COLLECTIVE_TIMED_OUT]
+        ),
+        cascades=tuple(_cascades(kept, signs, signature.code)),
+        last_step=_last_step(ordered),
+        lines=kept.count,
+    )
+
+
+def _said(line: Line) -> str:
+    return line.text.strip()[:_LONGEST]
 
 
 def _distinct(lines: Iterable[Line]) -> tuple[Line, ...]:
@@ -216,8 +271,11 @@ def _cascades(kept: Tally, signs: Sequence[_Sign], cause: Code | None) -> list[C
 
 
 def _nothing(kept: Tally, ordered: Sequence[Line]) -> Diagnosis:
-    first = kept.errors[0].text.strip()[:_LONGEST] if kept.errors else ""
-    unknown = f"; the first that calls itself an error: {first}" if first else ""
+    unknown = ""
+    if kept.errors:
+        unknown = f"; the first that calls itself an error: {_said(kept.errors[0])}"
+    elif kept.doubts:
+        unknown = f"; the first that tells of something gone wrong: {_said(kept.doubts[0])}"
     return Diagnosis(
         code=None,
         certain=False,
@@ -225,7 +283,7 @@ def _nothing(kept: Tally, ordered: Sequence[Line]) -> Diagnosis:
         why="The cause is in another log, or is not known yet.",
         remedy="give the logs of all ranks from their start, of the container before this one"
         " (--previous) and the pods' events (kubectl describe pod), with NCCL_DEBUG=WARN at least",
-        evidence=tuple(kept.errors),
+        evidence=tuple(kept.errors or kept.doubts),
         cascades=(),
         last_step=_last_step(ordered),
         lines=kept.count,

@@ -15,8 +15,8 @@ from megatron_eks.diagnosis.index import Index
 TABLES = tuple(
     Path(__file__).with_name(f"signatures_{part}.yaml")
     for part in (
-        *("gpu", "driver", "network", "storage", "training", "program", "start", "nodes"),
-        *("deploy", "end"),
+        *("libraries", "python", "gpu", "driver", "network", "storage", "training", "program"),
+        *("start", "nodes", "deploy", "end"),
     )
 )
 
@@ -65,7 +65,8 @@ class Signature:
         """Return how good an explanation this line is."""
         if self.tier > Tier.GENERIC or self.start or _RAISED.search(text):
             return self.tier
-        return Tier.MILD if self.mild or _OUTLIVED.search(text) else self.tier
+        outlived = self.mild or _OUTLIVED.search(text) or of_the_shell(text)
+        return Tier.MILD if outlived else self.tier
 
 
 _XID = (
@@ -84,6 +85,11 @@ def signatures() -> tuple[Signature, ...]:
         for name, entry in table.items() if isinstance(table, dict) else ():
             found.append(_signature(name, entry if isinstance(entry, dict) else {}))
     return tuple(found)
+
+
+def named(name: str) -> Signature:
+    """Return the one of a name."""
+    return next(each for each in signatures() if each.name == name)
 
 
 def _signature(name: str, given: Mapping[str, object]) -> Signature:
@@ -111,7 +117,7 @@ def _signature(name: str, given: Mapping[str, object]) -> Signature:
 def match(text: str) -> Signature | None:
     """Return the trouble that a line shows, or nothing."""
     places = _index().places(text)
-    if not places or _NO_TROUBLE.search(text):
+    if not places or tells_nothing(text):
         return None
     # Advice that comes with an error, on its line too, is about other errors.
     told = _ADVICE.split(text, maxsplit=1)[0]
@@ -125,15 +131,57 @@ _ADVICE = re.compile(
     r"|You can suppress this exception|Search for `cuda\w+' in"
 )
 _NO_TROUBLE = re.compile(
-    r"^\s*(Traceback \(most|During handling|The above exception|File \"|[~^]+$)"
-    r"|\b(Future|Deprecation|User|Runtime|Resource)Warning\b"
+    r"^\s*(Traceback \(most|During handling|The above exception|File \"|[~^]+$|raise [A-Za-z_]"
+    r"|frame #\d+: |[╭╰]|│.*│\s*$)|\b(Future|Deprecation|User|Runtime|Resource)Warning\b"
 )
+_HARMLESS = re.compile(
+    r"Could not load dynamic library|dlerror:|cannot find -l(aio|cufile)"
+    r"|^collect2: error: ld returned|^\s*df: |fatal: not a git repository"
+    r"|pip's dependency resolver|can only test a child process"
+    r"|slurmstepd: error: (TMPDIR|Setting TMPDIR)|[Ss]tart(ing)? (training )?from scratch"
+    r"|from random$|not destroyed before we destruct|torch_extensions\S* as PyTorch extensions root"
+)
+"""What healthy runs print too."""
+_ECHO = re.compile(
+    # set -x; a prompt; Docker's steps, old and new; CodeBuild; arguments on lines of their own
+    r"^\s*(\++ [\w./\"'\[{(-]|[\w.@:~/()-]{0,80}\$ (?=[\w./~\"'-])"
+    r"|(\S+@\S+|\w*sh-[\d.]+)# |Step \d+/\d+ :"
+    r"|(=> )?(ERROR |CACHED )?>? ?\[[\w -]*\d+/\d+\] (RUN|COPY|ADD|FROM|ENTRYPOINT|CMD|WORKDIR)\b"
+    r"|(RUN|COPY|ENTRYPOINT|CMD) |(Running|Executing|Run) (the )?command\b|>{1,3} (RUN|COPY) "
+    r"|--?[\w-]+([ =]\S+)* ?\\\\$|[\w.-]+ \.{4,} |cmd = |Launching: )"
+    # a compiler's call, as make and ninja show it
+    r"|^\s*(\[\d+/\d+\] )?(\S*/)?(nvcc|g\+\+|gcc|c\+\+|x86_64-linux-gnu-g\+\+|cc|clang\+*) -"
+    r"|^\s*(python3?|torchrun|accelerate launch|deepspeed|srun|mpirun|exec)"
+    r" ([^:]|:[\d/])*\s--?\w([^:]|:[\d/])*$"
+)
+"""A command that is shown before it runs, or an argument: it says nothing of how it ended."""
+_SAYS_MORE = re.compile(r": (Killed|command not found|not found|[Nn]o such|[Pp]ermission denied)")
 _RAISED = re.compile(r"^\s*((\w+\.)*\w+(Error|Exception|Failed|Exit)\b|terminate called|fatal)")
 _OUTLIVED = re.compile(
     r"\b([Rr]etrying|RETRYING|[Rr]etry (in|after|attempt|\d)|[Ww]ill (re)?try|[Tt]rying again"
     r"|[Ff]all(s|ing)? ?back|[Aa]ttempt \d+|[Ii]gnor(ed|ing)|[Ss]kipp(ed|ing)"
     r"|(?<!NCCL )(?<!CCOM )(DEBUG|INFO|WARN|WARNING)|non-fatal)\b"
 )
+
+
+_SHELL = re.compile(
+    r"^\s*(/usr/bin/|/bin/)?(rm|rmdir|mkdir|ln|cp|mv|chown|chmod|touch|cat|ls|sed|tee|ulimit|sysctl"
+    r"|mount|umount|ldconfig|update-alternatives|getent|id|whoami|groups|hostname|which|kill): "
+    r"|^\S*(bash|sh): (line \d+: )?(\S+: )?(/dev/|/proc/|/sys/|/etc/|ulimit|cannot set terminal"
+    r"|no job control|warning)|^groups: "
+)
+
+
+def of_the_shell(text: str) -> bool:
+    """Say whether a line is of a small program that prepares the run, which may go on after it."""
+    return bool(_SHELL.search(text))
+
+
+def tells_nothing(text: str) -> bool:
+    """Say whether a line is of every run, or shows a command or an argument only."""
+    if _NO_TROUBLE.search(text) or _HARMLESS.search(text):
+        return True
+    return bool(_ECHO.search(text)) and not _SAYS_MORE.search(text)
 
 
 @cache

@@ -16,6 +16,10 @@ _TIMEOUT = re.compile(
 _QUEUE = re.compile(r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+)")
 _WORLD = re.compile(r"\b(?:nranks|nRanks|WORLD_SIZE|world[_ ]size)\b\s*[:=]?\s*(\d+)")
 _SHOWN = 8
+_FIRST = 3
+"""Up to here different groups, which some versions do not name, have the same numbers."""
+_KINDS = {"_ALLGATHER_BASE": "ALLGATHER", "_REDUCE_SCATTER_BASE": "REDUCE_SCATTER"}
+_POINT_TO_POINT = frozenset({"SEND", "RECV", "COALESCED", "BATCHED"})
 _GROUP = re.compile(r"\[PG (?:ID )?(\d+)")
 
 
@@ -54,6 +58,24 @@ def laggard(lines: Iterable[Line]) -> str:
     return _of_group(widest, world) if widest else ""
 
 
+def disagree(lines: Iterable[Line]) -> str:
+    """Say which ranks called what at the same place, where they did not call the same."""
+    places: dict[tuple[str, int], dict[str, list[int]]] = {}
+    for line in lines:
+        if line.rank is None or not (found := _TIMEOUT.search(line.text)):
+            continue
+        group = _GROUP.search(line.text)
+        key = (group.group(1) if group else "", int(found["number"]))
+        ranks = places.setdefault(key, {}).setdefault(_KINDS.get(found["kind"], found["kind"]), [])
+        if line.rank not in ranks:
+            ranks.append(line.rank)
+    for (_, number), kinds in places.items():
+        if len(kinds) > 1 and number > _FIRST and not _POINT_TO_POINT.intersection(kinds):
+            told = ", ".join(f"{_ranks(ranks)} {kind}" for kind, ranks in kinds.items())
+            return f"at collective {number} {told}"
+    return ""
+
+
 def _weight(seen: dict[int, _Seen]) -> tuple[int, int]:
     return len(seen), sum(each.enqueued is not None for each in seen.values())
 
@@ -73,8 +95,8 @@ def _of_group(seen: dict[int, _Seen], world: int) -> str:
     if len(numbers) > 1 and (least := min(numbers.values())) < (most := max(numbers.values())):
         behind = [rank for rank, number in numbers.items() if number == least]
         return f"{_ranks(behind)} stood at collective {least} and the others at {most}"
-    silent = sorted(set(range(world)) - set(seen))
-    if silent and len(silent) <= len(seen):
+    silent = sorted(set(range(world or max(seen) + 1)) - set(seen))
+    if silent and len(silent) <= (len(seen) if world else len(seen) // 2):
         return f"{_ranks(silent)} said nothing of it, and the others waited"
     return ""
 

@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from megatron_eks.diagnosis import frames, launcher, pods, stalls
+from megatron_eks.diagnosis import activity, frames, launcher, pods, stalls
 from megatron_eks.diagnosis.lines import Line, in_order, read
-from megatron_eks.diagnosis.signatures import Signature, Tier, match
+from megatron_eks.diagnosis.signatures import Signature, Tier, match, tells_nothing
 
 _FIRST = 8
 _LAST = 8
@@ -38,6 +38,8 @@ class Tally:
     told: dict[object, deque[Line]] = field(default_factory=dict)
     errors: list[Line] = field(default_factory=list)
     """Lines that call themselves errors, and show nothing known."""
+    doubts: list[Line] = field(default_factory=list)
+    """Lines of what did not go well, though they call themselves no errors."""
 
     def ordered(self) -> list[Line]:
         """Return all that was kept, in time."""
@@ -73,17 +75,51 @@ def tally(raw: Iterable[str]) -> Tally:
         if not line.text or line.text.isspace():
             continue
         text = places.completed(line)
-        if signature := match(text):
-            if signature.tier is Tier.GENERIC:
-                text += places.of(line, text)
-            told = line if text is line.text else replace(line, text=text)
-            kept.signature_of[signature.name] = signature
-            kept.signs.setdefault((signature.name, line.rank), _Few()).add(told)
-        elif stalls.tells(line.text) or pods.stage(line.text) or launcher.tells(line.text):
+        if not text:
+            continue
+        if signature := _shown(line.text, text) if places.joined else match(text):
+            place = places.of(line, text) if signature.tier is Tier.GENERIC else ""
+            _keep_sign(kept, signature, line, text + place)
+        elif _tells(line.text):
             kept.told.setdefault((line.rank, line.pod), deque(maxlen=_STEPS)).append(line)
-        elif line.step is None and len(kept.errors) < _ERRORS and frames.complains(line.text):
-            kept.errors.append(line)
+        elif line.step is None:
+            _keep_complaint(kept, line)
+    for line in places.untold():
+        if signature := match(line.text):
+            _keep_sign(kept, signature, line, line.text)
     return kept
+
+
+def _shown(text: str, joined: str) -> Signature | None:
+    """Return the trouble of a line, or of it with the exception that stood before it."""
+    alone = match(text)
+    exact = alone is not None and alone.tier < Tier.GENERIC
+    return alone if exact else match(joined) or alone
+
+
+def _keep_sign(kept: Tally, signature: Signature, line: Line, text: str) -> None:
+    kept.signature_of[signature.name] = signature
+    told = line if text == line.text else replace(line, text=text)
+    kept.signs.setdefault((signature.name, line.rank), _Few()).add(told)
+
+
+def _tells(text: str) -> bool:
+    return (
+        stalls.tells(text)
+        or bool(pods.stage(text))
+        or launcher.tells(text)
+        or bool(activity.of(text))
+    )
+
+
+def _keep_complaint(kept: Tally, line: Line) -> None:
+    if len(kept.errors) >= _ERRORS:
+        return
+    if frames.complains(line.text):
+        if not tells_nothing(line.text):
+            kept.errors.append(line)
+    elif len(kept.doubts) < _ERRORS and frames.doubts(line.text) and not tells_nothing(line.text):
+        kept.doubts.append(line)
 
 
 def _each(queues: dict[object, deque[Line]]) -> Iterator[Line]:

@@ -34,7 +34,12 @@ _PREFIX = re.compile(
     r"|(?P<label>\d{1,5}): (?=\S)"
     r"|\[(?!\S+\.(?:py|cpp|cc|cu|h|hpp|go|rs):)[\w.-]+:(?P<task>\d+)\]:?\s?"
     r"|\[\d+,(?P<mpi>\d+)\]<std(?:out|err)>:\s?"
-    r"|\([\w.()-]+ (?:pid=\d+|rank=(?P<ray>\d+))[^)]*\)\s?"
+    r"|\([\w.():-]+(?:\[rank=(?P<actor>\d+)\])?,? (?:pid=\d+|rank=(?P<ray>\d+))[^)]*\)\s?"
+    # hosts, as pdsh writes them; SageMaker's; Docker's build steps
+    r"|(?P<host>(?:worker|node|master|launcher|algo|ip|gpu|trainer)-\d[\w-]{0,40}): (?=\S|\s)"
+    r"|\[\d+,mpirank:(?P<mpirank>\d+),[\w-]+\]<std(?:out|err)>:\s?"
+    r"|[\w.]+ - (?:INFO|ERROR|WARNING|DEBUG|CRITICAL) - (?=\[rank)"
+    r"|#\d+ (?:\d+\.\d+ )?\s{0,2}(?=\S)"
     r"|# [\w./-]+/\d+ (?=\[)"
     # times: docker, the kubelet, containerd's own form, syslog, the kernel's ring
     rf"|\s*\[?{_STAMP}\]?(?:\s+(?:stdout|stderr) [FP])?[\s:]\s*(?:- )?"
@@ -44,6 +49,7 @@ _PREFIX = re.compile(
     r"|\[\s*\d+\.\d{6}\]\s"
     r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]\s"
 )
+_REPEATED = re.compile(r"\s*\[repeated \d+x across (cluster|all nodes)\].*$")
 _WITH_ZONE = re.compile(
     r"\b\d{4}[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d(?:[.,]\d+)?)\s?(Z|[+-]\d\d:?\d\d\b)?"
 )
@@ -111,13 +117,14 @@ def _plain(raw: str, time: str, pod: str | None) -> Unwrapped:
     own = moment_of(text[place : place + 200])
     moment, zoned = head or own or (None, False)
     inner = own[0] if head and zoned and own and not own[1] else None
-    name = names.get("path") or names.get("name")
-    return Unwrapped(text[place:], moment, zoned, inner, _rank(names), "torch" in names, name)
+    name = names.get("path") or names.get("name") or names.get("host")
+    own_text = _REPEATED.sub("", text[place:])
+    return Unwrapped(own_text, moment, zoned, inner, _rank(names), "torch" in names, name)
 
 
 def _rank(names: dict[str, str]) -> int | None:
     """Return the most exact rank of the prefixes."""
-    order = ("torch", "tee", "mpi", "ray", "task", "label", "pod")
+    order = ("torch", "tee", "mpi", "mpirank", "actor", "ray", "task", "label", "pod")
     return next((int(names[each]) for each in order if each in names), None)
 
 

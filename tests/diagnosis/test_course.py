@@ -87,6 +87,62 @@ def test_vague_line_gives_way_to_the_exact_one_beside_it() -> None:
     assert diagnose(log).code is Code.LOG_MOUNT_NAME
 
 
+def test_source_of_a_traceback_is_no_trouble() -> None:
+    """The lines of the program that Python shows below a frame."""
+    log = [
+        "Traceback (most recent call last):",
+        '  File "/work/load.py", line 3, in load',
+        "    raise ValueError(",
+        '        "CUDA out of memory, or Permission denied"',
+        "    )",
+        "ValueError: nothing to load",
+    ]
+    found = diagnose(log)
+    assert found.code is Code.LOG_EXCEPTION
+    assert found.cascades == ()
+    deep = ['        File "<string>", line 1', "          import torch", "      CUDA out of memory"]
+    assert diagnose(deep).code is Code.LOG_CUDA_OUT_OF_MEMORY
+
+
+def test_exception_that_python_throws_away_is_no_trouble() -> None:
+    """At the end of a process, from what is deleted then."""
+    log = [
+        "Exception ignored in: <function _Iter.__del__ at 0x7f>",
+        "Traceback (most recent call last):",
+        '  File "/opt/venv/lib/python3.12/site-packages/torch/x.py", line 1477, in __del__',
+        "    self._shutdown_workers()",
+        "OSError: [Errno 28] No space left on device",
+    ]
+    assert diagnose(log).code is None
+    assert diagnose([*log, "ValueError: bad"]).code is Code.LOG_EXCEPTION
+
+
+def test_error_is_told_with_the_line_after_it() -> None:
+    """Some messages begin on a line of their own; the log may also end there."""
+    log = ["RuntimeError: ", "Some tensors share memory, this will lead to duplicate memory"]
+    assert diagnose(log).code is Code.LOG_NOT_SERIALISABLE
+    assert diagnose(log[:1]).code is Code.LOG_EXCEPTION
+
+
+def test_what_prepares_a_run_did_not_end_it() -> None:
+    """A container's first commands complain, and then the ranks talk to each other."""
+    rm = "mkdir: cannot create directory '/opt/logs': Permission denied"
+    wait = "[rank1]:[E1120 08:02:11.3 x.cpp:1] Watchdog caught collective operation timeout"
+    assert diagnose([rm, wait]).code is None
+    assert diagnose([rm, "ValueError: bad"]).code is Code.LOG_EXCEPTION
+    assert diagnose([rm]).code is Code.LOG_NOT_PERMITTED
+
+
+def test_what_does_not_call_itself_an_error_is_shown_at_last() -> None:
+    """Only where nothing else is known, and no cancelled resource of CloudFormation."""
+    assert "could not find its" in diagnose(["ok", "the flux could not find its phase"]).cause
+    failed = [
+        "5:34 PM | CREATE_FAILED | AWS::IAM::Role | TrainRole Resource creation cancelled",
+        "5:34 PM | CREATE_FAILED | AWS::Own::Flux | TheFlux",
+    ]
+    assert "TheFlux" in diagnose(failed).cause
+
+
 def test_loss_that_is_no_number_is_seen_in_the_steps() -> None:
     """Nothing else is printed, and the run goes on."""
     steps = [f" iteration {n}/ 100 | lm loss: {'NAN' if n > 4 else '2.0'} |" for n in range(9)]

@@ -107,7 +107,19 @@ def test_rank_that_is_behind_is_named() -> None:
 def test_rank_that_called_something_else_is_named() -> None:
     """Ranks that wait in different collectives wait for ever."""
     log = [timeout(0), timeout(1), timeout(2, kind="BROADCAST")]
-    assert "Rank 2 called BROADCAST, and the others ALLREDUCE." in laggards(*log)
+    assert "at collective 77 ranks 0, 1 ALLREDUCE, rank 2 BROADCAST." in laggards(*log)
+    assert code_of(*log) is Code.LOG_RANKS_DISAGREE
+
+
+def test_what_was_done_before_the_wait_is_told() -> None:
+    """A save that gathers, called on rank 0 alone, keeps the others waiting."""
+    log = ["INFO:accelerate.accelerator:Saving FSDP model", timeout(1), timeout(2)]
+    found = diagnose(log)
+    assert "Rank 0 said nothing of it, and the others waited." in found.cause
+    assert "a checkpoint was being saved" in found.cause
+    assert "on all ranks" in found.remedy
+    over = ["successfully saved checkpoint from iteration 7", timeout(1), timeout(2)]
+    assert "saved" not in laggards(*over)
 
 
 def test_silent_rank_is_named() -> None:
@@ -134,6 +146,24 @@ def test_no_rank_is_blamed_without_a_reason() -> None:
         "  successfully saved checkpoint from iteration     500 to /shared/checkpoints",
         "> building indices for blendable datasets",
         "number of nan iterations:   0 | number of skipped iterations:   0 |",
+        "+ torchrun --nproc_per_node=8 --nnodes=2 --rdzv_endpoint=10.2.1.4:2345 no_such.py",
+        "$ python3 -m torch.distributed.run --nnodes=1:2 --nproc_per_node=1 train.py /data/imgs",
+        "root@trainer-0:/workspace# python train.py --on-error 'CUDA out of memory'",
+        "#14 [ 3/9] RUN pip install x || echo 'No matching distribution found'",
+        " => ERROR [4/9] RUN grep -q 'Permission denied' /tmp/log",
+        "Step 3/9 : RUN echo 'Connection refused'",
+        "    --exit-signal-handler --error 'Permission denied' \\",
+        "  exit_on_missing_checkpoint ...................... Permission denied",
+        "[3/49] /usr/local/cuda/bin/nvcc -DERR='CUDA out of memory' -c x.cu -o x.o",
+        "Using nproc_per_node=auto, setting nproc_per_node to 8 since the instance has 8 gpu",
+        "  nproc_per_node   : 8",
+        "│ ❱  88     raise ValueError('Permission denied')                            │",
+        "/usr/bin/ld: cannot find -laio: No such file or directory",
+        "df: /root/.triton/autotune: No such file or directory",
+        "W tensorflow/x.cc:64] Could not load dynamic library 'x.so'; dlerror: No such file",
+        "No checkpoint found at /shared/ckpt, starting from scratch",
+        "make: 'helpers' is up to date.",
+        "frame #3: c10d::ProcessGroupNCCL::WorkNCCL::handleException(NCCL error) + 0x2a6",
     ],
 )
 def test_healthy_line_is_no_trouble(line: str) -> None:
