@@ -15,7 +15,7 @@ from megatron_eks.diagnosis.index import Index
 TABLES = tuple(
     Path(__file__).with_name(f"signatures_{part}.yaml")
     for part in (
-        *("gpu", "driver", "network", "storage", "training", "program", "start", "nodes"),
+        *("fabric", "gpu", "driver", "network", "storage", "training", "program", "start", "nodes"),
         *("deploy", "end"),
     )
 )
