@@ -89,7 +89,7 @@ def one_for_a_device(together: ManifestSet) -> Iterator[Found]:
         for other in every[:number]:
             # One of the same name takes its place.
             same = plugin.manifest.name == other.manifest.name
-            meet = not same and _may_meet(plugin.pod, other.pod)
+            meet = not same and may_meet(plugin.pod, other.pod)
             if other.device == plugin.device and meet:
                 found = f"{other.manifest.title} offers {plugin.device} on the same nodes"
                 finding = plugin.manifest.find(
@@ -127,7 +127,7 @@ def exporters(together: ManifestSet) -> Iterator[Found]:
                     yield manifest, finding
 
 
-def _may_meet(one: Pod, other: Pod) -> bool:
+def may_meet(one: Pod, other: Pod) -> bool:
     """Tell whether two pods may be on one node; selectors with different values keep them apart."""
     first, second = (mapping(each.spec.get("nodeSelector")) or {} for each in (one, other))
     if any(key in second and second[key] != value for key, value in first.items()):
