@@ -29,6 +29,7 @@ _NAME = re.compile(r"\$[({]?(?P<name>[A-Za-z_][A-Za-z0-9_]*)[)}]?")
 # Other schedulers, and torchrun itself for its workers, set these.
 _FOREIGN = re.compile(r"\$[({]?(?P<name>SLURM_\w+|OMPI_\w+|LSB_\w+|PBS_\w+|LOCAL_RANK|GROUP_RANK)")
 _REMOVE = "remove it: torchrun reads PET_ variables; another rendezvous goes into elasticPolicy"
+_AT_MASTER = "remove it, or add --rdzv-endpoint=$(MASTER_ADDR):$(MASTER_PORT)"
 _MASTER = "use $(MASTER_ADDR):$(MASTER_PORT), or no flag: torchrun reads PET_ variables"
 
 
@@ -192,7 +193,7 @@ def _without_endpoint(manifest: Manifest, flags: "list[Flag]") -> Iterator[Findi
         return
     if backend.value in {"c10d", "etcd", "etcd-v2"} and not _endpoint_set(manifest):
         found = f"--rdzv-backend {shown(backend.value)} without --rdzv-endpoint: each pod waits "
-        yield backend.wrong(found + "at its own localhost", "remove it, or add " + _MASTER[4:36])
+        yield backend.wrong(found + "at its own localhost", _AT_MASTER)
 
 
 def _endpoint_set(manifest: Manifest) -> bool:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
@@ -28,24 +27,21 @@ _FORMS = {
     "topology.kubernetes.io/region": (re.compile(_REGION), "region", "us-west-2"),
     "topology.k8s.aws/zone-id": (re.compile(r"[a-z]{2,}[0-9]?-[a-z0-9-]*az[0-9]"), "id of a zone", "usw2-az1"),
 }
-# Kubernetes, "Well-Known Labels, Annotations and Taints"; EKS and Karpenter set theirs.
-_KEYS = frozenset(
-    {
-        *_WORDS,
-        *_FORMS,
-        *TYPE_LABELS,
-        *("kubernetes.io/hostname", "eks.amazonaws.com/nodegroup", "karpenter.sh/nodepool"),
-        *("eks.amazonaws.com/compute-type", "eks.amazonaws.com/instance-family"),
-        *("node.kubernetes.io/exclude-from-external-load-balancers", "nvidia.com/gpu.product"),
-        *("failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"),
-        *("beta.kubernetes.io/arch", "beta.kubernetes.io/os", "kubernetes.io/role"),
-        *("nvidia.com/gpu.count", "nvidia.com/gpu.family", "nvidia.com/gpu.memory"),
-        *("nvidia.com/gpu.machine", "nvidia.com/gpu.replicas", "nvidia.com/gpu.clique"),
-    }
-)
-# Labels of nodes alone; other domains and names below them are anybody's.
-_OWN = ("node.kubernetes.io/", "topology.kubernetes.io/", "kubernetes.io/", "karpenter.sh/")
-_CLOSE = 0.85
+# What nodes have, by the last part of the key; people write it below another domain.
+_LAST = {
+    "instance-type": TYPE_LABELS[0],
+    "zone": "topology.kubernetes.io/zone",
+    "availability-zone": "topology.kubernetes.io/zone",
+    "region": "topology.kubernetes.io/region",
+    "arch": "kubernetes.io/arch",
+    "hostname": "kubernetes.io/hostname",
+    "nodegroup": "eks.amazonaws.com/nodegroup",
+    "capacity-type": "karpenter.sh/capacity-type",
+    "capacityType": "eks.amazonaws.com/capacityType",
+}
+_OLD = ("beta.kubernetes.io/", "failure-domain.beta.kubernetes.io/", "alpha.eksctl.io/")
+# Nobody but Kubernetes sets labels of nodes in these.
+_RESERVED = re.compile(r"(node\.|topology\.)?(kubernetes|k8s)\.io/[^/]+|(node|topology)\.k8s\.aws/.+")
 
 Wanted = tuple[Path, str, list[str]]
 
@@ -63,10 +59,11 @@ def node_labels(manifest: Manifest) -> Iterator[Finding]:
             for value, (what, remedy) in wrong[:1]:
                 found = f"{shown(value)} is {what}"
                 yield Finding(Code.WRONG_VALUE, path, found, remedy)
-            close = _misspelt(key)
-            if close is not None:
-                found = f"no node has the label {shown(key)} by itself"
-                yield Finding(Code.WRONG_VALUE, path, found, f"did you mean {close}?")
+            meant = _LAST.get(key.rpartition("/")[2])
+            known = key in {*_WORDS, *_FORMS, *_LAST.values()} or key.startswith(_OLD)
+            if meant is not None and not known and _RESERVED.fullmatch(key):
+                found = f"no node has the label {shown(key)}"
+                yield Finding(Code.WRONG_VALUE, path, found, f"write {meant}")
 
 
 def wanted(pod: Pod) -> Iterator[Wanted]:
@@ -123,9 +120,3 @@ def _no_type(name: str) -> tuple[str, str] | None:
         return f"no instance type: {family} has no such size", f"write {' or '.join(sizes)}"
     return None
 
-
-def _misspelt(key: str) -> str | None:
-    if key in _KEYS or is_placeholder(key) or not key.startswith(_OWN):
-        return None
-    close = get_close_matches(key, _KEYS, 1, _CLOSE)
-    return close[0] if close else None

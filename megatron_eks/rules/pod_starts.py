@@ -62,8 +62,9 @@ def commands(manifest: Manifest) -> Iterator[Finding]:
 def _command(container: Container, words: list[str]) -> Iterator[Finding]:
     program, path = words[0].strip(), (*container.path, "command")
     if any(char.isspace() for char in program):
-        # What a template puts in may end before the space; Kubernetes' own $(NAME) does not.
-        if not is_placeholder(_EXPANDED.sub("", program)):
+        # What a template or Kubernetes puts in at first may be several words.
+        first = program.split()[0]
+        if not is_placeholder(first) and not is_placeholder(_EXPANDED.sub("", program)):
             found = f"{shown(words[0])} is one word, and no program has that name"
             remedy = 'write each word for itself: [bash, -c, "..."]'
             yield Finding(Code.REFUSED_IN_POD, (*path, 0), found, remedy)

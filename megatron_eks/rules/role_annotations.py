@@ -12,10 +12,8 @@ from megatron_eks.rules.workloads import Manifest, Pod
 
 _ROLE = "eks.amazonaws.com/role-arn"
 _ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+")
-# Those of kube2iam and kiam, which nothing on EKS reads by itself, and misspelt ones.
-_NEARLY = re.compile(
-    r"(eks|iam)\.amazonaws\.com/(role|iam-role|role[-_]?arn|rolearn|roleArn|iam-role-arn|role_arn)"
-)
+# Those of kube2iam and others, which nothing on EKS reads; slips of a letter are found elsewhere.
+_NEARLY = re.compile(r"iam\.amazonaws\.com/role|eks\.amazonaws\.com/(iam-)?role|.*/iam-role-arn")
 _ACCOUNT = "ServiceAccount"
 
 
