@@ -146,7 +146,7 @@ def _kept_off(plugin: Plugin, together: ManifestSet) -> tuple[Manifest, str] | N
         return None
     keys = {text(each.get("key")) for each in own}
     for manifest in together.objects:
-        for pod in manifest.pods if _is_near(plugin.manifest, manifest) else ():
+        for pod in manifest.pods if is_near(plugin.manifest, manifest) else ():
             if pod.names(plugin.device):
                 for each in items(pod.spec.get("tolerations")) or []:
                     key = _key(mapping(each) or {})
@@ -155,7 +155,7 @@ def _kept_off(plugin: Plugin, together: ManifestSet) -> tuple[Manifest, str] | N
     return None
 
 
-def _is_near(one: Manifest, other: Manifest) -> bool:
+def is_near(one: Manifest, other: Manifest) -> bool:
     """Tell objects of one folder, or of folders beside each other, from other examples."""
     folders = [posixpath.dirname(each.file) for each in (one, other)]
     return len({*folders}) == 1 or len({posixpath.dirname(each) for each in folders}) == 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Path
+from megatron_eks.config.load import Json
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.values import items, mapping, number, text
 from megatron_eks.rules.workloads import Container, Manifest, Pod
@@ -68,9 +69,7 @@ def _made(manifest: Manifest, together: ManifestSet) -> Iterator[Owned]:
                 yield Owned(manifest, storage, int(user), int(group), int(mode, 8))
 
 
-def _storages(
-    manifest: Manifest, pod: Pod, together: ManifestSet, *, written: bool
-) -> "set[str]":
+def _storages(manifest: Manifest, pod: Pod, together: ManifestSet, *, written: bool) -> "set[str]":
     """Return the file systems behind the claims of a pod, by their handle or by the claim."""
     mounted = {
         text(body.get("name"))
@@ -119,7 +118,7 @@ def _other_user(pod: Pod, owned: Owned) -> "tuple[Path, str] | None":
 
 
 def _set(
-    container: Container, pod: Pod, key: str, inner: "dict[str, object]", outer: "dict[str, object]"
+    container: Container, pod: Pod, key: str, inner: "dict[str, Json]", outer: "dict[str, Json]"
 ) -> "tuple[int | None, Path]":
     mine = inner.get(key) is not None
     value = inner.get(key) if mine else outer.get(key)

@@ -142,7 +142,9 @@ def hooks(manifest: Manifest) -> Iterator[Finding]:
 def _hook(container: Container) -> int | None:
     hook = mapping((mapping(container.body.get("lifecycle")) or {}).get("preStop")) or {}
     asleep = number((mapping(hook.get("sleep")) or {}).get("seconds"))
-    words = [text(each) or "" for each in items((mapping(hook.get("exec")) or {}).get("command")) or []]
+    words = [
+        text(each) or "" for each in items((mapping(hook.get("exec")) or {}).get("command")) or []
+    ]
     line = " ".join(words)
     match = None if is_placeholder(line) else _SLEEP.search(line)
     return asleep if asleep is not None else int(match["seconds"]) if match else None
@@ -164,13 +166,15 @@ def master_probes(manifest: Manifest) -> Iterator[Finding]:
             for _, flag, value in launcher_flags(container):
                 if flag in {"rdzv-endpoint", "master-port"}:
                     ports.add(value.rpartition(":")[2])
-            ports |= {each.value or "" for each in container.variables if each.name == "MASTER_PORT"}
+            ports |= {
+                each.value or "" for each in container.variables if each.name == "MASTER_PORT"
+            }
             if manifest.pytorch_replicas is not None:
                 ports.add("23456")
-            yield from _probes(container, pod, ports)
+            yield from _probes(container, ports)
 
 
-def _probes(container: Container, pod: Pod, ports: "set[str]") -> Iterator[Finding]:
+def _probes(container: Container, ports: "set[str]") -> Iterator[Finding]:
     for kind in ("livenessProbe", "startupProbe", "readinessProbe"):
         probe = mapping(container.body.get(kind)) or {}
         for how in ("tcpSocket", "httpGet"):

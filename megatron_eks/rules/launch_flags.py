@@ -209,8 +209,12 @@ def _own_host(container: Container, flag: Flag) -> Iterator[Finding]:
     host = flag.value if flag.value.startswith("[") else flag.value.rpartition(":")[0] or flag.value
     host = _assigned(container, host)
     if _LOOP.fullmatch(host) or (_OWN_NAME.search(host) and "MASTER" not in host):
-        found = f"--{flag.name} {shown(flag.value)}: each pod waits at itself, and none meets another"
-        yield flag.wrong(found, "name one host for all pods: $(MASTER_ADDR), or the first pod's name")
+        found = (
+            f"--{flag.name} {shown(flag.value)}: each pod waits at itself, and none meets another"
+        )
+        yield flag.wrong(
+            found, "name one host for all pods: $(MASTER_ADDR), or the first pod's name"
+        )
 
 
 def _own_id(container: Container, flag: Flag) -> Iterator[Finding]:

@@ -15,7 +15,6 @@ from megatron_eks.rules.shapes import specific
 from megatron_eks.rules.values import mapping, text
 from megatron_eks.rules.workloads import Manifest
 
-
 _WORKER = "Worker"
 
 

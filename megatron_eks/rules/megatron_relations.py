@@ -124,7 +124,9 @@ def _stages(options: Options) -> Said:
     flag = _VIRTUAL if virtual else _CHUNKS
     part = virtual or (per_stage // chunks if chunks and per_stage % chunks == 0 else None)
     if (virtual and per_stage % virtual) or (chunks and per_stage % chunks):
-        found = f"{flag} {virtual or chunks}, which does not divide the {per_stage} layers of a stage"
+        found = (
+            f"{flag} {virtual or chunks}, which does not divide the {per_stage} layers of a stage"
+        )
         yield flag, f"{found}: {_STOPS}", "use a divisor of them"
     elif part and part != per_stage:
         yield from _interleaved(options, flag, stages)
@@ -158,9 +160,10 @@ def _sequences(options: Options) -> Said:
         found = f"{_SEQUENCE} {length} is no multiple of twice {_CP} {context}: {_STOPS}"
         yield _SEQUENCE, found, f"use a multiple of {2 * context}"
     elif length and context and tensor and "--sequence-parallel" in options:
-        if tensor > 1 and length % (tensor * context):
-            found = f"{_SEQUENCE} {length}, which sequence parallelism splits in {tensor * context}"
-            yield _SEQUENCE, f"{found}: {_STOPS}", f"use a multiple of {tensor * context}"
+        parts = tensor * context if tensor > 1 else 1
+        if length % parts:
+            found = f"{_SEQUENCE} {length}, which sequence parallelism splits in {parts}"
+            yield _SEQUENCE, f"{found}: {_STOPS}", f"use a multiple of {parts}"
 
 
 def _experts(options: Options) -> Said:

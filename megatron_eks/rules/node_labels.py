@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.load import Json
 from megatron_eks.rules.hardware import TYPE_LABELS
 from megatron_eks.rules.node_groups import TYPE_NAME
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
@@ -25,7 +26,11 @@ _WORDS = {
 _FORMS = {
     "topology.kubernetes.io/zone": (_ZONE, "zone", "us-west-2a"),
     "topology.kubernetes.io/region": (re.compile(_REGION), "region", "us-west-2"),
-    "topology.k8s.aws/zone-id": (re.compile(r"[a-z]{2,}[0-9]?-[a-z0-9-]*az[0-9]"), "id of a zone", "usw2-az1"),
+    "topology.k8s.aws/zone-id": (
+        re.compile(r"[a-z]{2,}[0-9]?-[a-z0-9-]*az[0-9]"),
+        "id of a zone",
+        "usw2-az1",
+    ),
 }
 # What nodes have, by the last part of the key; people write it below another domain.
 _LAST = {
@@ -41,7 +46,11 @@ _LAST = {
 }
 _OLD = ("beta.kubernetes.io/", "failure-domain.beta.kubernetes.io/", "alpha.eksctl.io/")
 # Nobody but Kubernetes sets labels of nodes in these.
-_RESERVED = re.compile(r"(node\.|topology\.)?(kubernetes|k8s)\.io/[^/]+|(node|topology)\.k8s\.aws/.+")
+_RESERVED = re.compile(
+    r"(node\.|topology\.)?(kubernetes|k8s)\.io/[^/]+|(node|topology)\.k8s\.aws/.+"
+)
+
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 Wanted = tuple[Path, str, list[str]]
 
@@ -55,10 +64,11 @@ def node_labels(manifest: Manifest) -> Iterator[Finding]:
     for pod in manifest.pods:
         for path, key, values in wanted(pod):
             wrong = [(each, said) for each in values if (said := _wrong(key, each))]
-            # Of several types one may be there; a wrong one of them is never met.
+            # Of several one may be there, and a preference keeps nothing from running.
+            free = len(wrong) < len(values) or _PREFERRED in path
             for value, (what, remedy) in wrong[:1]:
-                found = f"{shown(value)} is {what}"
-                yield Finding(Code.WRONG_VALUE, path, found, remedy)
+                found, level = f"{shown(value)} is {what}", Level.WARNING if free else Level.ERROR
+                yield Finding(Code.WRONG_VALUE, path, found, remedy, level)
             meant = _LAST.get(key.rpartition("/")[2])
             known = key in {*_WORDS, *_FORMS, *_LAST.values()} or key.startswith(_OLD)
             if meant is not None and not known and _RESERVED.fullmatch(key):
@@ -78,14 +88,13 @@ def wanted(pod: Pod) -> Iterator[Wanted]:
     for index, value in enumerate(items(required.get("nodeSelectorTerms")) or []):
         place = (*outer, "requiredDuringSchedulingIgnoredDuringExecution")
         yield from _expressions((*place, "nodeSelectorTerms", index), mapping(value) or {})
-    key = "preferredDuringSchedulingIgnoredDuringExecution"
-    for index, value in enumerate(items(affinity.get(key)) or []):
+    for index, value in enumerate(items(affinity.get(_PREFERRED)) or []):
         body = mapping((mapping(value) or {}).get("preference")) or {}
-        yield from _expressions((*outer, key, index, "preference"), body)
+        yield from _expressions((*outer, _PREFERRED, index, "preference"), body)
 
 
-def _expressions(path: Path, term: "dict[str, object]") -> Iterator[Wanted]:
-    for index, value in enumerate(items(term.get("matchExpressions")) or []):  # type: ignore[arg-type]
+def _expressions(path: Path, term: "dict[str, Json]") -> Iterator[Wanted]:
+    for index, value in enumerate(items(term.get("matchExpressions")) or []):
         body = mapping(value) or {}
         key, operator = text(body.get("key")), text(body.get("operator"))
         values = [name for each in items(body.get("values")) or [] if (name := text(each))]
@@ -119,4 +128,3 @@ def _no_type(name: str) -> tuple[str, str] | None:
         sizes = [each for each in INSTANCES if each.partition(".")[0] == family]
         return f"no instance type: {family} has no such size", f"write {' or '.join(sizes)}"
     return None
-

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.device_plugins import is_near
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Container, Manifest
@@ -37,11 +38,14 @@ def watched(together: ManifestSet) -> Iterator[Found]:
             kinds = [kind for form, kind in _OPERATORS if form.search(image)]
             if not kinds or container.is_init:
                 continue
-            mine = [each for each in jobs if kinds[0] in {None, each.kind}]
+            near = [each for each in jobs if is_near(manifest, each)]
+            mine = [each for each in near if kinds[0] in {None, each.kind}]
             yield from _overlooked(manifest, container, mine)
 
 
-def _overlooked(manifest: Manifest, container: Container, jobs: "list[Manifest]") -> Iterator[Found]:
+def _overlooked(
+    manifest: Manifest, container: Container, jobs: "list[Manifest]"
+) -> Iterator[Found]:
     spaces = _given(container, _NAMESPACE)
     for path, value in spaces[-1:]:
         own = manifest.namespace if re.search(r"NAMESPACE\)?$", value) else value
@@ -85,11 +89,14 @@ def definitions(manifest: Manifest) -> Iterator[Finding]:
     plural, versions = text(names.get("plural")), items(spec.get("versions"))
     if group and plural and manifest.name and manifest.name != f"{plural}.{group}":
         found = f"{shown(manifest.name)} and not {plural}.{group}: the API server refuses it"
-        path = ("metadata", "name")
-        yield manifest.find(Code.OPERATOR, path, found, f"write {plural}.{group}")
+        yield manifest.find(Code.OPERATOR, ("metadata", "name"), found, f"write {plural}.{group}")
     bodies = [mapping(each) or {} for each in versions or []]
     stored = [each for each in bodies if each.get("storage") is True]
-    if bodies and len(stored) != 1 and all(isinstance(each.get("storage"), bool) for each in bodies):
+    if (
+        bodies
+        and len(stored) != 1
+        and all(isinstance(each.get("storage"), bool) for each in bodies)
+    ):
         found = f"{len(stored)} stored versions: the API server refuses the definition"
         yield manifest.find(Code.OPERATOR, ("spec", "versions"), found, "store one version")
     if group == _KUBEFLOW and spec.get("scope") == "Cluster" and names.get("kind") in _JOBS:
@@ -135,7 +142,9 @@ def served(together: ManifestSet) -> Iterator[Found]:
             if each.group != group or versions.get(version) is True or is_placeholder(version):
                 continue
             there = ", ".join(sorted(name for name, on in versions.items() if on is True and name))
-            found = f"{definition.title} does not serve {version}: the API server refuses the object"
+            found = (
+                f"{definition.title} does not serve {version}: the API server refuses the object"
+            )
             remedy = f"write {group}/{there}" if there else "set served: true in the definition"
             yield each, each.find(Code.OPERATOR, ("apiVersion",), found, remedy)
             break

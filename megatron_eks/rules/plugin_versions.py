@@ -1,14 +1,15 @@
 """Rules over device plugins too old for their nodes, and devices that pods take beside them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
-from megatron_eks.rules.device_plugins import Plugin, plugins
+from megatron_eks.config.load import Json
+from megatron_eks.rules.device_plugins import Plugin, is_near, plugins
 from megatron_eks.rules.hardware import type_names
 from megatron_eks.rules.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import items, mapping, text
+from megatron_eks.rules.values import items, mapping, shown, text
 from megatron_eks.rules.workloads import EFA, GPU, Manifest, Pod
 
 _VERSION = re.compile(r":v?(?P<major>[0-9]+)\.(?P<minor>[0-9]+)\.(?P<patch>[0-9]+)")
@@ -33,7 +34,7 @@ def old_plugins(together: ManifestSet) -> Iterator[Found]:
             version = tuple(int(match[each]) for each in ("major", "minor", "patch"))
             types = {each for each in _types(plugin, together) if _MIXED.match(each)}
             if version < _OLD and types:
-                found = f"{match[0][1:]} takes the NVLink controllers of {sorted(types)[0]} for EFA"
+                found = f"{match[0][1:]} takes the NVLink controllers of {min(types)} for EFA"
                 path = (*plugin.container.path[1:], "image")
                 finding = manifest.find(Code.DEVICE_PLUGIN, path, found, f"use {_SINCE} or later")
                 yield manifest, finding
@@ -85,8 +86,8 @@ def host_devices(manifest: Manifest) -> Iterator[Finding]:
                 yield Finding(Code.SHARED_DEVICES, path, found, remedy, level)
 
 
-def _is_privileged(body: "object") -> bool:
-    context = mapping((mapping(body) or {}).get("securityContext")) or {}  # type: ignore[arg-type]
+def _is_privileged(body: "Mapping[str, Json]") -> bool:
+    context = mapping(body.get("securityContext")) or {}
     return context.get("privileged") is True
 
 
@@ -98,26 +99,29 @@ def offered(together: ManifestSet) -> Iterator[Found]:
     """
     every = [each for manifest in together.objects for each in plugins(manifest)]
     for manifest in together.objects:
+        near = [each for each in every if is_near(each.manifest, manifest)]
         for pod in manifest.pods:
             for device in (GPU, EFA):
-                mine = [each for each in every if each.device == device]
-                if not mine or not pod.names(device) or any(_agrees(each.pod, pod) for each in mine):
+                mine = [each for each in near if each.device == device and pod.names(device)]
+                if not mine or any(_apart(each.pod, pod) is None for each in mine):
                     continue
-                selector = _selector(mine[0].pod)
-                key = next(each for each in selector if _selector(pod).get(each, selector[each]) != selector[each])
-                found = f"{key}: {selector[key]} of {mine[0].manifest.title}, which offers {device}, "
+                plugin, key = mine[0], _apart(mine[0].pod, pod) or ""
+                value = _selector(plugin.pod)[key]
+                found = f"{key}: {shown(value)} of {plugin.manifest.title}, which offers {device}, "
+                found += "and another value here: the pod stays Pending"
                 path = (*pod.path[1:], "nodeSelector", key)
                 remedy = "let both select the same nodes"
-                found += "and another value here: the pod stays Pending"
-                yield manifest, manifest.find(Code.DEVICE_PLUGIN, path, found, remedy)
+                yield (
+                    manifest,
+                    manifest.find(Code.DEVICE_PLUGIN, path, found, remedy, Level.WARNING),
+                )
 
 
-def _agrees(one: Pod, other: Pod) -> bool:
+def _apart(one: Pod, other: Pod) -> str | None:
+    """Return a label of which two pods demand different values."""
     first, second = _selector(one), _selector(other)
-    return not any(key in second and second[key] != value for key, value in first.items())
+    return next((key for key in first if key in second and second[key] != first[key]), None)
 
 
-def _selector(pod: Pod) -> "dict[str, object]":
-    return dict(mapping(pod.spec.get("nodeSelector")) or {})
-
-
+def _selector(pod: Pod) -> "dict[str, Json]":
+    return mapping(pod.spec.get("nodeSelector")) or {}

@@ -85,11 +85,14 @@ def split_peers(manifest: Manifest) -> Iterator[Finding]:
     """
     for way, peers, _ in _ways(manifest):
         for index, value in enumerate(items(manifest.spec.get(way)) or []):
-            listed = [mapping(each) or {} for each in items((mapping(value) or {}).get(peers)) or []]
+            listed = [
+                mapping(each) or {} for each in items((mapping(value) or {}).get(peers)) or []
+            ]
             spaces = [
                 labels
                 for each in listed
-                if {*each} == {"namespaceSelector"} and (labels := _labels(each, "namespaceSelector"))
+                if {*each} == {"namespaceSelector"}
+                and (labels := _labels(each, "namespaceSelector"))
             ]
             for place, each in enumerate(listed):
                 own = _labels(each, "podSelector") if {*each} == {"podSelector"} else {}
@@ -144,7 +147,10 @@ def link_local(manifest: Manifest) -> Iterator[Finding]:
         items(manifest.spec.get("egress")) or [] if manifest.kind == "NetworkPolicy" else []
     ):
         rule = mapping(value) or {}
-        blocks = [mapping((mapping(each) or {}).get("ipBlock")) or {} for each in items(rule.get("to")) or []]
+        blocks = [
+            mapping((mapping(each) or {}).get("ipBlock")) or {}
+            for each in items(rule.get("to")) or []
+        ]
         addresses = [_single(each) for each in blocks]
         for place, address in enumerate(addresses):
             path = ("spec", "egress", index, "to", place, "ipBlock", "cidr")

@@ -34,7 +34,9 @@ def order(together: ManifestSet) -> Iterator[Found]:
             if each is other or not in_one_folder(each, other) or not _is_wrong(each, other):
                 continue
             ends = each.body.get("preemptionPolicy") != "Never"
-            found = f"{each.body['value']}, above {other.title} with {other.body['value']}: its pods "
+            found = (
+                f"{each.body['value']}, above {other.title} with {other.body['value']}: its pods "
+            )
             found += "end those of that class" if ends else "go first"
             remedy = "give it the smaller value"
             finding = each.find(Code.PRIORITY_ORDER, ("value",), found, remedy, Level.WARNING)

@@ -86,7 +86,10 @@ def accounts(manifest: Manifest) -> Iterator[Finding]:
             path: Path = ("metadata", "annotations", key)
             yield manifest.find(Code.ROLE_UNREAD, path, found, f"write {_ROLE}")
     if _ROLE in manifest.labels and _ROLE not in notes:
-        found, path = "a label, which nothing reads: the pods get no role", ("metadata", "labels", _ROLE)
+        found, path = (
+            "a label, which nothing reads: the pods get no role",
+            ("metadata", "labels", _ROLE),
+        )
         yield manifest.find(Code.ROLE_UNREAD, path, found, "write it under annotations")
     value = text(notes.get(_ROLE))
     if value and not is_placeholder(value) and not _ARN.fullmatch(value):
@@ -97,5 +100,3 @@ def accounts(manifest: Manifest) -> Iterator[Finding]:
     elif _ROLE in notes and is_absent(notes.get(_ROLE)):
         path = ("metadata", "annotations", _ROLE)
         yield manifest.find(Code.ROLE_UNREAD, path, "no role", "name one, or remove it")
-
-

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json, read_documents
-from megatron_eks.rules.device_plugins import Plugin, may_meet, plugins
+from megatron_eks.rules.device_plugins import Plugin, is_near, may_meet, plugins
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.values import items, mapping, number, shown, text, truth
 from megatron_eks.rules.workloads import GPU, Manifest, Pod
@@ -40,7 +40,7 @@ def shared(together: ManifestSet) -> Iterator[Found]:
         for sharing in _sharings(plugin, together):
             for manifest in together.objects:
                 for pod in manifest.pods if manifest is not plugin.manifest else ():
-                    if not may_meet(plugin.pod, pod):
+                    if not (may_meet(plugin.pod, pod) and is_near(plugin.manifest, manifest)):
                         continue
                     met = _misfit(pod, sharing)
                     if met is not None:
@@ -65,7 +65,9 @@ def _misfit(pod: Pod, sharing: Sharing) -> "tuple[Level, str, str, Path] | None"
             continue
         remedy = "share no GPUs of the nodes of this job"
         if sharing.refuses_many:
-            found = f"{int(many)} of {offered}, and {by}, one to a container: UnexpectedAdmissionError"
+            found = (
+                f"{int(many)} of {offered}, and {by}, one to a container: UnexpectedAdmissionError"
+            )
             return Level.ERROR, found, remedy, (*path, offered)
         found = f"{int(many)} of {offered}, and {by}: several of them may be one GPU"
         return Level.WARNING, found, remedy, (*path, offered)
@@ -77,7 +79,9 @@ def _of_nvidia(together: ManifestSet) -> Iterator[Plugin]:
         yield from (each for each in plugins(manifest) if each.device == GPU)
 
 
-def _config(plugin: Plugin, together: ManifestSet) -> "tuple[Manifest, str, dict[str, Json]] | None":
+def _config(
+    plugin: Plugin, together: ManifestSet
+) -> "tuple[Manifest, str, dict[str, Json]] | None":
     """Return the one configuration of a plugin; of several, nodes choose by a label."""
     for value in items(plugin.pod.spec.get("volumes")) or []:
         source = mapping((mapping(value) or {}).get("configMap")) or {}
@@ -130,11 +134,16 @@ def divided(together: ManifestSet) -> Iterator[Found]:
             for container in pod.containers:
                 named = {*container.amounts("limits"), *container.amounts("requests")}
                 slices = sorted(each for each in named if each.startswith(_SLICE))
-                if slices and may_meet(plugin.pod, pod):
-                    found = f"no node offers {slices[0]}: migStrategy of {plugin.manifest.title} is "
+                near = is_near(plugin.manifest, manifest)
+                if slices and near and may_meet(plugin.pod, pod):
+                    found = (
+                        f"no node offers {slices[0]}: migStrategy of {plugin.manifest.title} is "
+                    )
                     path = (*container.path[1:], "resources", "limits", slices[0])
                     remedy = f"set MIG_STRATEGY to mixed there, or ask for {GPU}"
-                    finding = manifest.find(Code.SHARED_DEVICES, path, found + str(strategy), remedy)
+                    finding = manifest.find(
+                        Code.SHARED_DEVICES, path, found + str(strategy), remedy
+                    )
                     yield manifest, finding
                     break
 
