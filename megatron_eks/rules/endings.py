@@ -8,7 +8,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.rendezvous import launcher_flags
 from megatron_eks.rules.training_flags import megatron_flags
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, text
-from megatron_eks.rules.workloads import GPU, REPLICA_SPECS, Container, Manifest, Pod
+from megatron_eks.rules.workloads import GPU, REPLICA_SPECS, Container, Manifest
 
 # What Kubernetes gives a pod that names no other (API reference, PodSpec).
 _GRACE = 30

@@ -61,8 +61,8 @@ def node_labels(manifest: Manifest) -> Iterator[Finding]:
     Kubernetes, "Well-Known Labels, Annotations and Taints"; EC2 User Guide, "Instance type naming
     conventions": no node has the label, and the pods wait.
     """
-    for pod in manifest.pods:
-        for path, key, values in wanted(pod):
+    for pod in _choosers(manifest):
+        for path, key, values in pod:
             wrong = [(each, said) for each in values if (said := _wrong(key, each))]
             # Of several one may be there, and a preference keeps nothing from running.
             free = len(wrong) < len(values) or _PREFERRED in path
@@ -74,6 +74,15 @@ def node_labels(manifest: Manifest) -> Iterator[Finding]:
             if meant is not None and not known and _RESERVED.fullmatch(key):
                 found = f"no node has the label {shown(key)}"
                 yield Finding(Code.WRONG_VALUE, path, found, f"write {meant}")
+
+
+def _choosers(manifest: Manifest) -> "Iterator[Iterator[Wanted]]":
+    """Return what each pod demands of nodes, and what Karpenter is to start."""
+    yield from (wanted(pod) for pod in manifest.pods)
+    if (manifest.group, manifest.kind) == ("karpenter.sh", "NodePool"):
+        template = mapping(manifest.spec.get("template")) or {}
+        spec: Path = (manifest.title, "spec", "template", "spec")
+        yield _expressions(spec, mapping(template.get("spec")) or {}, "requirements")
 
 
 def wanted(pod: Pod) -> Iterator[Wanted]:
@@ -93,14 +102,16 @@ def wanted(pod: Pod) -> Iterator[Wanted]:
         yield from _expressions((*outer, _PREFERRED, index, "preference"), body)
 
 
-def _expressions(path: Path, term: "dict[str, Json]") -> Iterator[Wanted]:
-    for index, value in enumerate(items(term.get("matchExpressions")) or []):
+def _expressions(
+    path: Path, term: "dict[str, Json]", part: str = "matchExpressions"
+) -> Iterator[Wanted]:
+    for index, value in enumerate(items(term.get(part)) or []):
         body = mapping(value) or {}
         key, operator = text(body.get("key")), text(body.get("operator"))
         values = [name for each in items(body.get("values")) or [] if (name := text(each))]
         if key is not None:
             listed = values if operator in {"In", "NotIn"} else []
-            yield (*path, "matchExpressions", index, "values"), key, listed
+            yield (*path, part, index, "values"), key, listed
 
 
 def _wrong(key: str, value: str) -> tuple[str, str] | None:
