@@ -130,9 +130,12 @@ def _other_nodes(manifest: Manifest, value: str, nodes: int) -> str | None:
     """Say what is wrong about a number of nodes, or bounds of it."""
     low, _, high = value.partition(":")
     least, most = number(low), number(high or low)
-    elastic = not is_absent(manifest.spec.get("elasticPolicy"))
+    policy = mapping(manifest.spec.get("elasticPolicy")) or {}
+    elastic = bool(policy)
+    # An autoscaler may make any number of them.
+    scaled = bool(items(policy.get("metrics"))) and (number(policy.get("maxReplicas")) or 0)
     pods = f"{nodes} pod{'' if nodes == 1 else 's'}"
-    if least is None or most is None or least <= nodes <= most:
+    if least is None or most is None or least <= nodes <= most or least <= scaled:
         return None
     if elastic and least <= nodes:
         return f"the job has {pods}, and the others wait"

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.quantity import quantity
+from megatron_eks.rules.manifest_set import Found, ManifestSet, in_one_folder
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest, Pod
 
@@ -24,6 +25,7 @@ _WORDS = {
     "cluster-autoscaler.kubernetes.io/scale-down-disabled": ("true", "false"),
 }
 _RUNS, _READABLE = 0o111, 0o644
+_ALWAYS = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"})
 _MANY = ("ReadWriteMany", "ReadOnlyMany")
 
 
@@ -61,9 +63,8 @@ def subjects(manifest: Manifest) -> Iterator[Finding]:
         wide = manifest.kind == "ClusterRoleBinding"
         if wide and is_absent(subject.get("namespace")):
             found = "a service account without a namespace: the API server refuses the binding"
-            yield manifest.find(
-                Code.MISSING_FIELD, (*path, "namespace"), found, "add its namespace"
-            )
+            remedy, place = "add its namespace, if Kustomize does not", (*path, "namespace")
+            yield manifest.find(Code.MISSING_FIELD, place, found, remedy, Level.WARNING)
         if text(subject.get("apiGroup")):
             found = f"{shown(subject['apiGroup'])}: service accounts are in the core group"
             remedy = 'remove it, or write ""'
@@ -82,6 +83,40 @@ def scaled(manifest: Manifest) -> Iterator[Finding]:
         yield manifest.find(
             Code.MANIFEST_VALUE, ("spec", "minReplicas"), found, f"use at most {most}"
         )
+
+
+def restarts(manifest: Manifest) -> Iterator[Finding]:
+    """Require restartPolicy Always of pods that are kept running.
+
+    Kubernetes 1.35, pkg/apis/apps/validation: the API server takes no other.
+    """
+    for pod in manifest.pods if manifest.kind in _ALWAYS and manifest.group == "apps" else ():
+        policy = text(pod.spec.get("restartPolicy"))
+        if policy in {"Never", "OnFailure"}:
+            found = f"{policy} in a {manifest.kind}: the API server refuses the object"
+            path = (*pod.path, "restartPolicy")
+            yield Finding(Code.MANIFEST_VALUE, path, found, "remove it, or use a Job")
+
+
+def bounds(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a LimitRange bounds in order.
+
+    Kubernetes 1.35, pkg/apis/core/validation, ValidateLimitRange: min, defaultRequest, default and
+    max, each no more than the next.
+    """
+    order = ("min", "defaultRequest", "default", "max")
+    for index, value in enumerate(items(manifest.spec.get("limits")) or []):
+        limit = (mapping(value) or {}) if manifest.kind == "LimitRange" else {}
+        for place, low in enumerate(order):
+            for high in order[place + 1 :]:
+                first, second = (mapping(limit.get(each)) or {} for each in (low, high))
+                for name in (each for each in first if each in second):
+                    least, most = quantity(first[name]), quantity(second[name])
+                    if least is not None and most is not None and least > most:
+                        found = f"{low} {shown(first[name])} above {high} {shown(second[name])}"
+                        path = ("spec", "limits", index, low, name)
+                        remedy = f"use at most {shown(second[name])}"
+                        yield manifest.find(Code.MANIFEST_VALUE, path, f"{found}: refused", remedy)
 
 
 def words(manifest: Manifest) -> Iterator[Finding]:
@@ -153,6 +188,28 @@ def _volume_at(container: Container, program: str) -> str | None:
         if place and place in {program, posixpath.dirname(program)}:
             return text(mount.get("name"))
     return None
+
+
+def one_claim(together: ManifestSet) -> Iterator[Found]:
+    """Refuse a second claim that names the volume of another.
+
+    Kubernetes, "Persistent Volumes", binding: one claim for one volume; the other stays Pending.
+    """
+    taken: dict[str, Manifest] = {}
+    for claim in together.of("PersistentVolumeClaim"):
+        name = text(claim.spec.get("volumeName"))
+        if not name or is_placeholder(name):
+            continue
+        other = taken.setdefault(name, claim)
+        same = (other.name, other.namespace) == (claim.name, claim.namespace)
+        if not same and in_one_folder(claim, other):
+            owner = f"{other.namespace}/{other.name}"
+            found = f"volume {shown(name)}, which {owner} has: it stays Pending"
+            path, remedy = (
+                ("spec", "volumeName"),
+                "make a volume of its own for the same file system",
+            )
+            yield claim, claim.find(Code.CLAIM_AND_VOLUME, path, found, remedy)
 
 
 def block_claims(together: ManifestSet) -> Iterator[Found]:

@@ -15,7 +15,6 @@ Labels = Mapping[str, Json]
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _ALIKE = 0.6
 _HOST = ("hostNetwork", "hostPID", "hostIPC")
-# Kubernetes, "Pod Security Standards", baseline.
 _CAPABILITIES = frozenset(
     {
         *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD"),
@@ -40,7 +39,8 @@ def services(together: ManifestSet) -> Iterator[Found]:
         if chosen:
             yield from _named_ports(service, chosen)
             continue
-        near = [(key, pod.labels[key]) for key in selector for _, pod in pods if key in pod.labels]
+        every = [_labels(m, pod) if m.file == service.file else pod.labels for m, pod in pods]
+        near = [(key, each[key]) for key in selector for each in every if each.get(key)]
         if near:
             key, value = near[0]
             found = f"no pod beside it has these labels; {key} is {shown(value)} there"

@@ -24,9 +24,10 @@ CASES = [
 ]
 _JOB_TABLES = ("pytorch_jobs", "fields", "job_values", "mined_jobs")
 JOB_CASES = [case for table in _JOB_TABLES for case in cases.read(f"tables/{table}.yaml")]
-_VALUE_TABLES = ("sets", "object_values", "held_out_rights", "mined_objects", "mined_parts")
+_VALUE_TABLES = ("sets", "object_values", "held_out_rights")
+_MINED_TABLES = ("mined_objects", "mined_parts", "mined_meeting")
 _RELATION_TABLES = ("held_out_objects", "objects_nobody_reads", "relations_of_objects")
-_SET_TABLES = (*_VALUE_TABLES, *_RELATION_TABLES)
+_SET_TABLES = (*_VALUE_TABLES, *_MINED_TABLES, *_RELATION_TABLES)
 SETS = [case for table in _SET_TABLES for case in cases.read(f"tables/{table}.yaml")]
 
 # Two objects of one name need files, which the tables do not have.
