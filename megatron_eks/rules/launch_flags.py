@@ -14,14 +14,16 @@ _HOST_FLAGS = ("rdzv-endpoint", "master-addr")
 _BACKENDS = ("c10d", "etcd", "etcd-v2", "static")
 # The pod itself, by the loop or by its own name or address.
 _LOOP = re.compile(r"localhost|127\.[0-9.]+|0\.0\.0\.0|\[?::1?\]?", re.IGNORECASE)
-_OWN_NAME = re.compile(r"HOSTNAME|\$\(hostname|`hostname|POD_NAME\b|POD_IP\b|socket\.gethostname")
+# A part of it, such as a StatefulSet's name, may be that of the first pod.
+_OWN_NAME = re.compile(r"\$[({]?(HOSTNAME|POD_NAME|POD_IP)[)}]?|\$\(hostname\)?|`hostname`?|POD_IP")
+_CUT_NAME = re.compile(r"hostname\s*(-[a-zA-Z]\s*)*\|")
 _OWN_FIELDS = frozenset(
     {"metadata.name", "metadata.uid", "status.podIP", "status.podIPs", "status.hostIP"}
 )
 # What a shell of each pod computes for itself.
 _DRAWN = re.compile(
-    r"RANDOM|\$\(date|`date|uuidgen|/uuid\b|\$\(hostname|`hostname|\$\$|HOSTNAME"
-    r"|\$[({]?(NODE_|GROUP_)?RANK\b|COMPLETION_INDEX|mktemp|EPOCHSECONDS|openssl rand"
+    r"RANDOM|\$\(date|`date|uuidgen|/uuid\b|\$\(hostname|`hostname|\$\$|\$[({]?HOSTNAME(?![%#:/])"
+    r"|\$[({]?((NODE_|GROUP_)?RANK|JOB_COMPLETION_INDEX)\b|mktemp|EPOCHSECONDS|openssl rand"
 )
 _NEEDS_SHELL = re.compile(r"\$\((date|hostname|cat|uuidgen|openssl)\b|`|RANDOM|\$\$|\$[A-Z{]")
 _SHELL = re.compile(r"(\S*/)?(ba|da|k|z|a)?sh")
@@ -211,7 +213,8 @@ def _endpoint_set(manifest: Manifest) -> bool:
 def _own_host(container: Container, flag: Flag) -> Iterator[Finding]:
     host = flag.value if flag.value.startswith("[") else flag.value.rpartition(":")[0] or flag.value
     host = _assigned(container, host)
-    if _LOOP.fullmatch(host) or (_OWN_NAME.search(host) and "MASTER" not in host):
+    cut = _CUT_NAME.search(container.line) is not None
+    if _LOOP.fullmatch(host) or (_OWN_NAME.fullmatch(host) and not cut):
         found = (
             f"--{flag.name} {shown(flag.value)}: each pod waits at itself, and none meets another"
         )
@@ -225,7 +228,8 @@ def _own_id(container: Container, flag: Flag) -> Iterator[Finding]:
     in_shell = bool(words) and _SHELL.fullmatch(words[0]) is not None
     value = _assigned(container, flag.value)
     fields = {each for name in _NAME.finditer(flag.value) for each in _fields(container, name)}
-    drawn = _DRAWN.search(value) and (in_shell or not _NEEDS_SHELL.search(value))
+    cut = "hostname" in value and _CUT_NAME.search(container.line) is not None
+    drawn = _DRAWN.search(value) and not cut and (in_shell or not _NEEDS_SHELL.search(value))
     if drawn or not _OWN_FIELDS.isdisjoint(fields):
         found = f"--rdzv-id {shown(flag.value)} is another one in every pod: none meets another"
         yield flag.wrong(found, "write one text for all pods, such as the job's name")
