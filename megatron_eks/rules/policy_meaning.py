@@ -16,7 +16,8 @@ _DENIES = re.compile(r"(^|[-_.])(deny|block|isolate|isolation|lock-?down|no)([-_
 # "Task IAM role"; EC2 User Guide, "Instance metadata", "Amazon DNS server", "Amazon Time Sync".
 _AGENT, _AGENT_V6, _AGENT_PORT = "169.254.170.23", "fd00:ec2::23", 80
 _ECS, _METADATA = "169.254.170.2", ("169.254.169.254", "fd00:ec2::254")
-_LINK_LOCAL = ipaddress.ip_network("169.254.0.0/16")
+# A resolver on the node may have another address of 169.254.0.0/16.
+_LINK_LOCAL = ipaddress.ip_network("169.254.168.0/22")
 _EC2_V6 = ipaddress.ip_network("fd00:ec2::/32")
 _ANSWER = frozenset(
     {

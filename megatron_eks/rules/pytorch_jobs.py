@@ -23,6 +23,7 @@ _PLACEMENT = frozenset(
     {"affinity", "hostname", "nodeName", "subdomain", "topologySpreadConstraints"}
 )
 _OF_A_RANK = frozenset({"livenessProbe", "ports", "readinessProbe", "startupProbe"})
+_NUMBERS = ("GROUP_RANK", "NODE_RANK", "RANK")
 _OWN_WORD = re.compile(r"--(node[_-]rank|master[_-]addr|rdzv[_-]endpoint)")
 _OWN_FLAG = re.compile(rf"({_OWN_WORD.pattern})[= ]+\S+")
 _MAX_DEPTH = 12
@@ -178,6 +179,9 @@ def _without_own(value: Json) -> Json:
     if container is None:
         return value
     own = {key: each for key, each in container.items() if key not in _OF_A_RANK}
+    variables = items(own.get("env"))
+    if variables:
+        own["env"] = [_without_rank(each) for each in variables]
     for key in ("command", "args"):
         words = items(own.get(key))
         if words:
@@ -189,6 +193,12 @@ def _without_own(value: Json) -> Json:
                 for last, word in zip(before, words, strict=True)
             ]
     return own
+
+
+def _without_rank(value: Json) -> Json:
+    """Return a variable, and only the name of one that numbers a rank's node."""
+    name = (mapping(value) or {}).get("name")
+    return {"name": name} if name in _NUMBERS else value
 
 
 def _difference(ours: Json, theirs: Json, path: Path, depth: int) -> tuple[Path, Json, Json] | None:
