@@ -168,18 +168,30 @@ def quota_amounts(manifest: Manifest) -> Iterator[Finding]:
 
 
 def elastic_bounds(manifest: Manifest) -> Iterator[Finding]:
-    """Refuse elastic bounds that cross, and warn of ranks that an autoscaler adds and takes.
+    """Refuse elastic bounds that no number of pods meets, and warn of ranks that come and go.
 
-    kubeflow/trainer v1.9.4, pkg/controller.v1/pytorch/hpa.go: metrics make a
-    HorizontalPodAutoscaler, and each change of the number restarts all ranks.
+    kubeflow/trainer v1.9.4, pkg/controller.v1/pytorch/elastic.go: PET_NNODES is both bounds;
+    hpa.go: metrics make a HorizontalPodAutoscaler, and each change restarts all ranks.
     """
     if manifest.pytorch_replicas is None:
         return
     elastic = mapping(manifest.spec.get("elasticPolicy")) or {}
     least, most = elastic.get("minReplicas"), elastic.get("maxReplicas")
+    pods = sum(1 if pod.replicas is None else pod.replicas for pod in manifest.pods)
+    scaled = bool(items(elastic.get("metrics")))
+    path: tuple[str, ...] = ("spec", "elasticPolicy")
     if isinstance(least, int) and isinstance(most, int) and least > most:
         found, remedy = f"minReplicas {least} above maxReplicas {most}", "let the first be less"
-        yield manifest.find(Code.ELASTIC_BOUNDS, ("spec", "elasticPolicy"), found, remedy)
+        yield manifest.find(Code.ELASTIC_BOUNDS, path, found, remedy)
+    # The operator makes one of the two of the other, and only an autoscaler changes the pods.
+    elif isinstance(least, int) and manifest.pods and least > pods and not scaled:
+        found = f"minReplicas {least}, and the job has {pods}: torchrun waits for more"
+        remedy = f"write {pods} or less, or more replicas"
+        yield manifest.find(Code.ELASTIC_BOUNDS, (*path, "minReplicas"), found, remedy)
+    elif isinstance(most, int) and manifest.pods and most < pods:
+        found = f"maxReplicas {most}, and the job has {pods}: some of them have no place"
+        remedy = f"write {pods} or more, or fewer replicas"
+        yield manifest.find(Code.ELASTIC_BOUNDS, (*path, "maxReplicas"), found, remedy)
     if items(elastic.get("metrics")) and any(pod.names(GPU) for pod in manifest.pods):
         found = "an autoscaler adds and takes workers by these, and all ranks start again each time"
         path = ("spec", "elasticPolicy", "metrics")

@@ -89,7 +89,7 @@ def one_for_a_device(together: ManifestSet) -> Iterator[Found]:
         for other in every[:number]:
             # One of the same name takes its place.
             same = plugin.manifest.name == other.manifest.name
-            meet = not same and _may_meet(plugin.pod, other.pod)
+            meet = not same and may_meet(plugin.pod, other.pod)
             if other.device == plugin.device and meet:
                 found = f"{other.manifest.title} offers {plugin.device} on the same nodes"
                 finding = plugin.manifest.find(
@@ -127,7 +127,7 @@ def exporters(together: ManifestSet) -> Iterator[Found]:
                     yield manifest, finding
 
 
-def _may_meet(one: Pod, other: Pod) -> bool:
+def may_meet(one: Pod, other: Pod) -> bool:
     """Tell whether two pods may be on one node; selectors with different values keep them apart."""
     first, second = (mapping(each.spec.get("nodeSelector")) or {} for each in (one, other))
     if any(key in second and second[key] != value for key, value in first.items()):
@@ -146,7 +146,7 @@ def _kept_off(plugin: Plugin, together: ManifestSet) -> tuple[Manifest, str] | N
         return None
     keys = {text(each.get("key")) for each in own}
     for manifest in together.objects:
-        for pod in manifest.pods if _is_near(plugin.manifest, manifest) else ():
+        for pod in manifest.pods if is_near(plugin.manifest, manifest) else ():
             if pod.names(plugin.device):
                 for each in items(pod.spec.get("tolerations")) or []:
                     key = _key(mapping(each) or {})
@@ -155,7 +155,7 @@ def _kept_off(plugin: Plugin, together: ManifestSet) -> tuple[Manifest, str] | N
     return None
 
 
-def _is_near(one: Manifest, other: Manifest) -> bool:
+def is_near(one: Manifest, other: Manifest) -> bool:
     """Tell objects of one folder, or of folders beside each other, from other examples."""
     folders = [posixpath.dirname(each.file) for each in (one, other)]
     return len({*folders}) == 1 or len({posixpath.dirname(each) for each in folders}) == 1

@@ -8,6 +8,7 @@ from functools import cache
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.node_labels import wanted
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest, Pod
 
@@ -149,8 +150,8 @@ def _of(above: Path, metadata: Mapping[str, Json]) -> Iterator[tuple[Path, str]]
 
 def _of_placing(pod: Pod) -> Iterator[tuple[Path, str]]:
     path = pod.path[1:]
-    for key in mapping(pod.spec.get("nodeSelector")) or {}:
-        yield (*path, "nodeSelector", key), key
+    for place, key, _ in wanted(pod):
+        yield place[1:], key
     for part, name in (("tolerations", "key"), ("topologySpreadConstraints", "topologyKey")):
         for index, value in enumerate(items(pod.spec.get(part)) or []):
             written = text((mapping(value) or {}).get(name))

@@ -1,7 +1,7 @@
 """Judges Kubernetes objects, and says on which line of which file a finding is."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from megatron_eks.config.allowances import apply
 from megatron_eks.config.codes import Code
@@ -14,6 +14,8 @@ from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
 from megatron_eks.rules.shapes import specific
 from megatron_eks.rules.values import mapping, text
 from megatron_eks.rules.workloads import Manifest
+
+_WORKER = "Worker"
 
 
 def check_manifests(objects: "Sequence[Json]") -> Iterator[Finding]:
@@ -29,7 +31,25 @@ def _every(
     """Return what is found in each object, which is told by its identity."""
     alone = [(id(each), finding) for each in manifests for finding in _by_itself(each)]
     together = [(id(each), finding) for each, finding in _together(manifests, node_pools)]
-    return specific([*alone, *together])
+    return _once(specific([*alone, *together]))
+
+
+def _once(found: "list[tuple[int, Finding]]") -> "list[tuple[int, Finding]]":
+    """Tell what is wrong with a job's master and its workers in the same words as one finding."""
+
+    def mark(place: int, finding: Finding) -> tuple[object, ...]:
+        path = tuple("Master" if part == _WORKER else part for part in finding.path)
+        return place, finding.code, finding.level, path, finding.found, finding.remedy
+
+    of_master = {mark(*each) for each in found if _WORKER not in each[1].path}
+    of_worker = {mark(*each) for each in found if _WORKER in each[1].path}
+    return [
+        (place, replace(each, remedy=f"{each.remedy}; in the Worker too"))
+        if _WORKER not in each.path and mark(place, each) in of_worker
+        else (place, each)
+        for place, each in found
+        if not (_WORKER in each.path and mark(place, each) in of_master)
+    ]
 
 
 def _by_itself(manifest: Manifest) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ _SIZES = {
 }
 _GLOBAL, _MICRO = "--global-batch-size", "--micro-batch-size"
 # These bring options from elsewhere, or change what the numbers mean.
-_ELSEWHERE = frozenset(
+ELSEWHERE = frozenset(
     {
         *("--config-file", "--decrease-batch-size-if-needed", "--hierarchical-context-parallel"),
         *("--rampup-batch-size", "--step-batch-size-schedule", "--use-checkpoint-args"),
@@ -37,15 +37,15 @@ def layouts(manifest: Manifest) -> Iterator[Finding]:
     """
     for pod in manifest.pods:
         for container in pod.containers:
-            options = None if container.is_init else _options(container)
+            options = None if container.is_init else known_options(container)
             if not options:
                 continue
             if {"--bf16", "--fp16"} <= options.keys():
                 found = "--fp16 beside --bf16: Megatron stops at once"
                 path = options["--fp16"][0]
                 yield Finding(Code.TRAINING_FLAG, path, found, "keep one of the two")
-            world = _world(manifest, container)
-            if world is not None and options.keys().isdisjoint(_ELSEWHERE):
+            world = world_of(manifest, container)
+            if world is not None and options.keys().isdisjoint(ELSEWHERE):
                 yield from _layout(options, world)
 
 
@@ -74,7 +74,7 @@ def _layout(options: Options, world: int) -> Iterator[Finding]:
         yield Finding(Code.TRAINING_FLAG, options[_GLOBAL][0], found, remedy)
 
 
-def _options(container: Container) -> Options | None:
+def known_options(container: Container) -> Options | None:
     """Return the options of the one program that a container starts; None if not all are known."""
     words = megatron_words(container)
     if sum(PROGRAM.search(word) is not None for _, word in words) > 1:
@@ -95,7 +95,7 @@ def _options(container: Container) -> Options | None:
     return found
 
 
-def _world(manifest: Manifest, container: Container) -> int | None:
+def world_of(manifest: Manifest, container: Container) -> int | None:
     """Return how many ranks a launcher starts in all; None where nobody can know."""
     if not container.has_launcher:
         return None

@@ -16,6 +16,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _PORT_NAME = re.compile(r"(?=[-0-9]*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LABEL_FORM = f"use up to {_LABEL_LENGTH} lower-case letters, digits and '-'"
 _MOST_PRIORITY = 1_000_000_000
+_EXPANDED = re.compile(r"\$\([A-Z_][A-Z0-9_]*\)")
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 -- inside a container
 
 
@@ -61,7 +62,9 @@ def commands(manifest: Manifest) -> Iterator[Finding]:
 def _command(container: Container, words: list[str]) -> Iterator[Finding]:
     program, path = words[0].strip(), (*container.path, "command")
     if any(char.isspace() for char in program):
-        if not is_placeholder(program):
+        # What a template or Kubernetes puts in at first may be several words.
+        first = program.split()[0]
+        if not is_placeholder(first) and not is_placeholder(_EXPANDED.sub("", program)):
             found = f"{shown(words[0])} is one word, and no program has that name"
             remedy = 'write each word for itself: [bash, -c, "..."]'
             yield Finding(Code.REFUSED_IN_POD, (*path, 0), found, remedy)

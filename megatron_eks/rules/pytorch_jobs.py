@@ -22,6 +22,10 @@ _LABEL_LENGTH = 63
 _PLACEMENT = frozenset(
     {"affinity", "hostname", "nodeName", "subdomain", "topologySpreadConstraints"}
 )
+_OF_A_RANK = frozenset({"livenessProbe", "ports", "readinessProbe", "startupProbe"})
+_NUMBERS = ("GROUP_RANK", "NODE_RANK", "RANK")
+_OWN_WORD = re.compile(r"--(node[_-]rank|master[_-]addr|rdzv[_-]endpoint)")
+_OWN_FLAG = re.compile(rf"({_OWN_WORD.pattern})[= ]+\S+")
 _MAX_DEPTH = 12
 _MAY_BE_SECRET = frozenset({"args", "command", "env"})
 
@@ -162,7 +166,39 @@ def _pods(manifest: Manifest) -> list[Pod]:
 
 
 def _comparable(pod: Pod) -> Json:
-    return {key: value for key, value in pod.spec.items() if key not in _PLACEMENT}
+    spec = {key: value for key, value in pod.spec.items() if key not in _PLACEMENT}
+    listed = items(spec.get("containers"))
+    if listed is not None:
+        spec["containers"] = [_without_own(each) for each in listed]
+    return spec
+
+
+def _without_own(value: Json) -> Json:
+    """Return a container without what each rank may have for itself: its number, its probes."""
+    container = mapping(value)
+    if container is None:
+        return value
+    own = {key: each for key, each in container.items() if key not in _OF_A_RANK}
+    variables = items(own.get("env"))
+    if variables:
+        own["env"] = [_without_rank(each) for each in variables]
+    for key in ("command", "args"):
+        words = items(own.get(key))
+        if words:
+            before = ["", *words[:-1]]
+            own[key] = [
+                _OWN_FLAG.sub(r"\1", word)
+                if isinstance(word, str) and not _OWN_WORD.fullmatch(str(last))
+                else None
+                for last, word in zip(before, words, strict=True)
+            ]
+    return own
+
+
+def _without_rank(value: Json) -> Json:
+    """Return a variable, and only the name of one that numbers a rank's node."""
+    name = (mapping(value) or {}).get("name")
+    return {"name": name} if name in _NUMBERS else value
 
 
 def _difference(ours: Json, theirs: Json, path: Path, depth: int) -> tuple[Path, Json, Json] | None:

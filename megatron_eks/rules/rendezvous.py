@@ -13,8 +13,6 @@ _FLAG = re.compile(
     r"|nproc[_-]per[_-]node|standalone)(?=[=\s\"']|$)"
     r"(?:(?:=|[ \t]+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s;&|\\-][^\s;&|]*))?"
 )
-# pkg/controller.v1/pytorch/elastic.go sets these where the policy gives them.
-_OF_A_POLICY = {"rdzv-conf": "rdzvConf", "rdzv-id": "rdzvId"}
 _COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 
 
@@ -26,7 +24,7 @@ def processes(manifest: Manifest) -> Iterator[Finding]:
     """
     if manifest.pytorch_replicas is None:
         return
-    gpus = _gpus(manifest)
+    gpus = gpus_of(manifest)
     value = manifest.spec.get("nprocPerNode")
     elastic = (mapping(manifest.spec.get("elasticPolicy")) or {}).get("nProcPerNode")
     if is_absent(value) and is_absent(elastic):
@@ -70,7 +68,7 @@ def _process_text(
             yield _wrong(manifest, f"{as_shown} is no number of processes", gpus)
         # Another launcher than torchrun may start several ranks from one process.
         elif (
-            gpus and count != gpus and all(_may_launch(each) for each in _main_containers(manifest))
+            gpus and count != gpus and all(may_launch(each) for each in _main_containers(manifest))
         ):
             yield _wrong(manifest, _uneven(count, gpus), gpus)
 
@@ -82,29 +80,6 @@ def _uneven(processes: int | None, gpus: int) -> str:
 def _wrong(manifest: Manifest, found: str, gpus: int, level: Level = Level.ERROR) -> Finding:
     remedy = f'write nprocPerNode: "{gpus or 8}"'
     return manifest.find(Code.PROCESSES_PER_NODE, ("spec", "nprocPerNode"), found, remedy, level)
-
-
-def rendezvous_flags(manifest: Manifest) -> Iterator[Finding]:
-    """Refuse torchrun's rendezvous flags, which override what the operator sets for each pod.
-
-    kubeflow/trainer v1.9.4, pkg/controller.v1/pytorch/envvar.go, and torch/distributed/run.py: a
-    flag wins over PET_*; a number that is the same on every node starts no rank at all.
-    """
-    if manifest.pytorch_replicas is None:
-        return
-    nodes = sum(pod.replicas or 1 for pod in manifest.pods)
-    policy = mapping(manifest.spec.get("elasticPolicy")) or {}
-    for pod in manifest.pods:
-        for container in pod.containers:
-            if container.is_init or not _may_launch(container):
-                continue
-            for path, flag, value in launcher_flags(container):
-                if flag == "nproc-per-node":
-                    yield from _other_count(manifest, path, value)
-                elif flag in _OF_A_POLICY and is_absent(policy.get(_OF_A_POLICY[flag])):
-                    continue  # the operator says nothing about it then
-                elif flag != "standalone" or nodes > 1:
-                    yield _flag_found(manifest, path, flag, value, nodes)
 
 
 def launcher_flags(container: Container) -> Iterator[tuple[Path, str, str]]:
@@ -120,34 +95,7 @@ def launcher_flags(container: Container) -> Iterator[tuple[Path, str, str]]:
             yield path, match["name"].replace("_", "-"), value.strip("\"'")
 
 
-def _flag_found(manifest: Manifest, path: Path, flag: str, value: str, nodes: int) -> Finding:
-    processes = number(manifest.spec.get("nprocPerNode")) or 1
-    if flag == "nnodes" and "WORLD_SIZE" in value and processes > 1:
-        found = f"--nnodes {shown(value)}: WORLD_SIZE counts processes, {processes} for each node"
-        level = Level.ERROR
-    elif flag == "standalone":
-        found, level = "--standalone: every node trains alone", Level.ERROR
-    else:
-        # The operator's own variable, or what it would write, is right, though idle.
-        elastic = mapping(manifest.spec.get("elasticPolicy")) or {}
-        same = (flag == "nnodes" and number(value) == nodes) or (
-            flag == "rdzv-backend" and value == elastic.get("rdzvBackend")
-        )
-        level = Level.WARNING if same or "$" in value else Level.ERROR
-        found = f"--{flag} {shown(value)} overrides what the training operator sets for each pod"
-    remedy = "remove it: torchrun reads PET_ variables; another rendezvous goes into elasticPolicy"
-    return Finding(Code.RENDEZVOUS_FLAG, path, found, remedy, level)
-
-
-def _other_count(manifest: Manifest, path: Path, value: str) -> Iterator[Finding]:
-    given, wanted = number(value), number(manifest.spec.get("nprocPerNode")) or _gpus(manifest)
-    if given is not None and wanted and given != wanted:
-        found = f"--nproc-per-node {given} overrides nprocPerNode, {wanted}"
-        remedy = "remove it: torchrun reads PET_NPROC_PER_NODE"
-        yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
-
-
-def _may_launch(container: Container) -> bool:
+def may_launch(container: Container) -> bool:
     """Tell whether torchrun starts here, by the command line or by an image that hides it."""
     return is_absent(container.body.get("command")) or container.has_launcher
 
@@ -162,7 +110,7 @@ def _main_container(pod: Pod) -> Container | None:
     return next(named, None)
 
 
-def _gpus(manifest: Manifest) -> int:
+def gpus_of(manifest: Manifest) -> int:
     """Return the GPUs of a rank's container; 0 where there are none or nobody can know."""
     amounts = [
         container.amount(GPU)

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.hardware import TYPE_LABELS
-from megatron_eks.rules.node_groups import TYPE_NAME
 from megatron_eks.rules.shapes import KUBERNETES, table
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
@@ -62,26 +60,6 @@ def volumes(manifest: Manifest) -> Iterator[Finding]:
     ):
         found, remedy = "no source: the API server refuses the volume", "say what it is: csi: ..."
         yield manifest.find(Code.MISSING_FIELD, ("spec",), found, remedy)
-
-
-def instance_types(manifest: Manifest) -> Iterator[Finding]:
-    """Require names of instance types in node selectors as EC2 writes them.
-
-    EC2 User Guide, "Instance type naming conventions": no node has the label, and pods wait.
-    """
-    for pod in manifest.pods:
-        selector = mapping(pod.spec.get("nodeSelector")) or {}
-        for label in TYPE_LABELS:
-            name = text(selector.get(label))
-            if (
-                name is None
-                or is_placeholder(name)
-                or TYPE_NAME.fullmatch(name.removeprefix("ml."))
-            ):
-                continue
-            path = (*pod.path, "nodeSelector", label)
-            found, remedy = f"{shown(name)} is no instance type", "write it like p4d.24xlarge"
-            yield Finding(Code.WRONG_VALUE, path, found, remedy)
 
 
 def probes(manifest: Manifest) -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 """Rules over workloads and what surrounds them: Services, network policies, Pod Security."""
 
 from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level, Path
@@ -12,8 +13,8 @@ from megatron_eks.rules.workloads import Manifest, Pod
 Labels = Mapping[str, Json]
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
+_ALIKE = 0.6
 _HOST = ("hostNetwork", "hostPID", "hostIPC")
-# Kubernetes, "Pod Security Standards", baseline.
 _CAPABILITIES = frozenset(
     {
         *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD"),
@@ -38,7 +39,8 @@ def services(together: ManifestSet) -> Iterator[Found]:
         if chosen:
             yield from _named_ports(service, chosen)
             continue
-        near = [(key, pod.labels[key]) for key in selector for _, pod in pods if key in pod.labels]
+        every = [_labels(m, pod) if m.file == service.file else pod.labels for m, pod in pods]
+        near = [(key, each[key]) for key in selector for each in every if each.get(key)]
         if near:
             key, value = near[0]
             found = f"no pod beside it has these labels; {key} is {shown(value)} there"
@@ -61,13 +63,22 @@ def selectors(together: ManifestSet) -> Iterator[Found]:
         if not labels or any(selects(labels, manifest, pod) for manifest, pod in pods):
             continue
         near = [
-            (name, pod.labels[name]) for name in labels for _, pod in pods if name in pod.labels
+            (name, pod.labels[name])
+            for name in labels
+            for other, pod in pods
+            # A platform's policy waits for other jobs than those that are given with it.
+            if name in pod.labels and (other.file == each.file or _alike(pod, labels, name))
         ]
         if near and each.namespace != "kube-system":
             name, value = near[0]
             found = f"no pod beside it has these labels; {name} is {shown(value)} there"
             path, remedy = ("spec", key, "matchLabels"), "select a pod's labels"
             yield each, each.find(Code.SELECTS_NOTHING, path, found, remedy, Level.WARNING)
+
+
+def _alike(pod: Pod, labels: Labels, name: str) -> bool:
+    one, other = (text(each.get(name)) or "" for each in (pod.labels, labels))
+    return SequenceMatcher(None, one, other).ratio() >= _ALIKE
 
 
 def _named_ports(service: Manifest, pods: list[Pod]) -> Iterator[Found]:

@@ -1,0 +1,84 @@
+"""Rules over what becomes of jobs and their pods: runs that overlap, remain, or go too early."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.values import is_absent, mapping, number
+from megatron_eks.rules.workloads import GPU, Manifest
+
+_TRAINS = re.compile(r"train", re.IGNORECASE)
+_SERVES = re.compile(r"serv|infer|api|vllm|tensorboard", re.IGNORECASE)
+_LONG_LIVED = frozenset({"Deployment", "ReplicaSet", "ReplicationController"})
+
+
+def overlapping(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of scheduled runs that take GPUs while an earlier one still has them.
+
+    Kubernetes, "CronJob", concurrencyPolicy: Allow, the default, starts one beside the other.
+    """
+    if (manifest.group, manifest.kind) != ("batch", "CronJob"):
+        return
+    policy = manifest.spec.get("concurrencyPolicy")
+    if (is_absent(policy) or policy == "Allow") and any(pod.names(GPU) for pod in manifest.pods):
+        found = (
+            "a run that takes longer than the interval gets another one beside it, with its GPUs"
+        )
+        path, remedy = ("spec", "concurrencyPolicy"), "use Forbid"
+        yield manifest.find(Code.JOB_FIELDS, path, found, remedy, Level.WARNING)
+
+
+def gone_at_once(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a job that is deleted as it ends, with the logs that say why.
+
+    Kubernetes, "Automatic Cleanup for Finished Jobs": 0 makes it eligible at once, and its pods go
+    with it.
+    """
+    policy = mapping(manifest.spec.get("runPolicy")) or {}
+    for holder, path in ((manifest.spec, ("spec",)), (policy, ("spec", "runPolicy"))):
+        if manifest.is_job and number(holder.get("ttlSecondsAfterFinished")) == 0:
+            found = "the job goes with its pods and logs as soon as it ends, also when it fails"
+            place, remedy = (*path, "ttlSecondsAfterFinished"), "use 86400, a day"
+            yield manifest.find(Code.IDLE, place, found, remedy, Level.WARNING)
+
+
+def mpi_leftovers(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of an MPIJob's workers that keep their GPUs, and of a launcher that takes some.
+
+    kubeflow/mpi-operator, pkg/apis/kubeflow/v2beta1/default.go: cleanPodPolicy is None, and workers
+    run sshd until somebody deletes them; the launcher starts ranks on the workers alone.
+    """
+    if (manifest.group, manifest.kind) != ("kubeflow.org", "MPIJob"):
+        return
+    policy = mapping(manifest.spec.get("runPolicy")) or {}
+    given = policy.get("cleanPodPolicy", manifest.spec.get("cleanPodPolicy"))
+    workers = [pod for pod in manifest.pods if "Worker" in pod.path]
+    launchers = [pod for pod in manifest.pods if "Launcher" in pod.path]
+    if (is_absent(given) or given == "None") and any(pod.names(GPU) for pod in workers):
+        found = "workers keep running, with their GPUs, when the launcher has ended"
+        path, remedy = ("spec", "runPolicy", "cleanPodPolicy"), "set it to Running"
+        yield manifest.find(Code.CLEAN_POD_POLICY, path, found, remedy, Level.WARNING)
+    ranked = bool(manifest.spec.get("runLauncherAsWorker"))
+    for pod in launchers if workers and not ranked else ():
+        if pod.names(GPU) and any(worker.names(GPU) for worker in workers):
+            found = "GPUs for the launcher, on which no rank runs: they idle"
+            remedy = "ask for none there, or set runLauncherAsWorker: true"
+            yield Finding(Code.NODE_ROOM, (*pod.path, "containers"), found, remedy, Level.WARNING)
+
+
+def kept_alive(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of training that a Deployment starts again when it is done.
+
+    Kubernetes, "Deployments": only restartPolicy Always is allowed, so no pod of it ever ends.
+    """
+    if manifest.kind not in _LONG_LIVED:
+        return
+    for pod in manifest.pods:
+        for container in pod.containers:
+            line = container.line
+            trains = container.has_launcher and container.names(GPU) and _TRAINS.search(line)
+            if trains and not _SERVES.search(line) and not container.is_init:
+                found = f"a {manifest.kind} starts it again when it has ended, from its beginning"
+                path, remedy = (*container.path, "command"), "use a Job or a PyTorchJob"
+                yield Finding(Code.NEVER_ENDS, path, found, remedy, Level.WARNING)
