@@ -12,7 +12,6 @@ from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, text, truth
 
 _ANYWHERE = frozenset({"0.0.0.0/0", "::/0"})
-_NAMES = frozenset({"Fn::GetAtt", "Fn::ImportValue", "Ref"})
 
 
 def nodes_shut_out(templates: TemplateSet) -> Iterator[Finding]:
@@ -72,21 +71,25 @@ def _shut_out(
     if cluster is None or cluster.type != "AWS::EKS::Cluster" or not groups:
         return None
     config = mapping(cluster.properties.get("ResourcesVpcConfig")) or {}
-    # What is made with the cluster cannot come as a text or a parameter; a condition may hide it.
-    named = all(isinstance(each, dict) and _NAMES & each.keys() for each in groups)
-    parameters = templates.part(template.resource.file, "Parameters") or {}
-    given = any(isinstance(each, dict) and each.get("Ref") in parameters for each in groups)
-    if not named or given or items(config.get("SecurityGroupIds")) != []:
+    # What is made with the cluster cannot be imported from elsewhere; all else may be its group.
+    carried = templates.targets(groups, template.resource.file)
+    known = all(
+        target.type == GROUP if target is not None else _is_imported(each)
+        for each, target in zip(groups, carried, strict=True)
+    )
+    if not known or items(config.get("SecurityGroupIds")) != []:
         return None
     private = truth(config.get("EndpointPrivateAccess")) is True
     opened = [
         templates.target(each.properties.get("GroupId"), each.file)
         for each in templates.resources(f"{GROUP}Ingress")
     ]
-    carried = templates.targets(groups, template.resource.file)
-    known = all(each is None or each.type == GROUP for each in carried)
     at_hand = not any(each is cluster or each is None for each in opened)
-    return cluster if private and known and at_hand else None
+    return cluster if private and at_hand else None
+
+
+def _is_imported(value: Json) -> bool:
+    return isinstance(value, dict) and "Fn::ImportValue" in value
 
 
 def _groups(template: LaunchTemplate) -> list[Json]:
