@@ -43,12 +43,12 @@ def order(templates: TemplateSet) -> Iterator[Finding]:
                 remedy = f"remove {waits.id} from its DependsOn, and let node groups wait for it"
                 yield addon.find(Code.START_ORDER, ("DependsOn",), found, remedy)
     for group in templates.resources(_NODES):
-        for addon in _dependencies(group, templates):
+        for addon in dependencies(group, templates):
             name = text(templates.default(addon.properties.get("AddonName"), addon.file)) or ""
             cluster = templates.target(group.properties.get("ClusterName"), group.file)
             if addon.type == _ADDON and name in _ON_NODES and _has_no_other(group, cluster, addon):
                 others = [each for each in templates.resources(_NODES) if each is not group]
-                free = [each for each in others if addon not in _dependencies(each, templates)]
+                free = [each for each in others if addon not in dependencies(each, templates)]
                 if not any(_is_of(each, cluster, templates) for each in free):
                     found = f"waits for {addon.id} ({name}), whose pods need a node first"
                     remedy = f"let {addon.id} wait for the node group instead"
@@ -67,10 +67,10 @@ def _is_of(group: Resource, cluster: Resource | None, templates: TemplateSet) ->
 
 
 def _waits_for(resource: Resource, kind: str, templates: TemplateSet) -> Resource | None:
-    return next((each for each in _dependencies(resource, templates) if each.type == kind), None)
+    return next((each for each in dependencies(resource, templates) if each.type == kind), None)
 
 
-def _dependencies(resource: Resource, templates: TemplateSet) -> list[Resource]:
+def dependencies(resource: Resource, templates: TemplateSet) -> list[Resource]:
     """Return all that a resource waits for by DependsOn, and what these wait for."""
     found: list[Resource] = []
     left = [resource]

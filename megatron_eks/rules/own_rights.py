@@ -29,11 +29,16 @@ _PASSED_TO = "iam:passedtoservice"
 
 
 def builds(templates: TemplateSet) -> Iterator[Finding]:
-    """Require of a build's role rights on the repository and the log group that the build names.
+    """Require of a role rights on the repository and the log group that its user names.
 
     ECR User Guide, "Private repository policies"; CodeBuild User Guide, "LogsConfig": the push ends
     with 403 after the whole build, and the log is empty.
     """
+    for log in templates.resources("AWS::EC2::FlowLog"):
+        role = templates.target(log.properties.get("DeliverLogsPermissionArn"), log.file)
+        if role is not None and role.type == ROLE:
+            group = log.properties.get("LogGroupName")
+            yield from _elsewhere(log, role, (_LOGS, "logs:PutLogEvents", [group]), templates)
     for project in templates.resources("AWS::CodeBuild::Project"):
         role = templates.target(project.properties.get("ServiceRole"), project.file)
         if role is None or role.type != ROLE:
@@ -45,21 +50,26 @@ def builds(templates: TemplateSet) -> Iterator[Finding]:
         ]
         logs = mapping(project.properties.get("LogsConfig")) or {}
         group = (mapping(logs.get("CloudWatchLogs")) or {}).get("GroupName")
-        for kind, action, used in (
+        for use in (
             (_REPOSITORY, "ecr:PutImage", values),
             (_LOGS, "logs:PutLogEvents", [group]),
         ):
-            named = _named(used, project.file, kind, templates)
-            allowed = _allowed(role, action, templates)
-            if named and allowed and not any(_covers(allowed, each) for each in named):
-                others = ", ".join(
-                    sorted(each.id for each in allowed if isinstance(each, Resource))
-                )
-                found = f"{project.id} uses {named[0].id}, and this role may {action} on "
-                found += f"{others or 'other resources'} alone"
-                yield role.find(
-                    Code.POLICY, (), found, f"allow {action} and its like on {named[0].id}"
-                )
+            yield from _elsewhere(project, role, use, templates)
+
+
+def _elsewhere(
+    user: Resource, role: Resource, use: "tuple[str, str, list[Json]]", templates: TemplateSet
+) -> Iterator[Finding]:
+    """Find rights to do something on other resources than the user names."""
+    kind, action, used = use
+    named = _named(used, user.file, kind, templates)
+    allowed = _allowed(role, action, templates)
+    if named and allowed and not any(_covers(allowed, each) for each in named):
+        others = ", ".join(sorted(each.id for each in allowed if isinstance(each, Resource)))
+        found = f"{user.id} uses {named[0].id}, and this role may {action} on "
+        found += f"{others or 'other resources'} alone"
+        remedy = f"allow {action} and its like on {named[0].id}"
+        yield role.find(Code.POLICY, (), found, remedy)
 
 
 def _named(values: list[Json], file: str, kind: str, templates: TemplateSet) -> list[Resource]:
