@@ -19,6 +19,14 @@ _TRUST = "AssumeRolePolicyDocument"
 _PARTS_OF_AN_ARN = 6
 _LONGEST = 200
 _SHOWN = 3
+# The reference leaves some actions without a type that do work on resources, such as
+# logs:DescribeLogGroups; of these it is sure.
+_ON_EVERYTHING = re.compile(
+    r"ecr:getauthorizationtoken|ecr-public:getauthorizationtoken|ec2:describe[a-z]+"
+    r"|s3:listallmybuckets|eks:listclusters|cloudwatch:putmetricdata|ssm:describeparameters"
+    r"|autoscaling:describe[a-z]+|kms:(listkeys|listaliases|createkey)|sts:getcalleridentity"
+    r"|pricing:getproducts"
+)
 _NAME = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)\.Arn\}")
 _PART = re.compile(r"\$\{[^}]*\}")
 # What the attribute Arn of a resource is, behind partition, region and account.
@@ -42,7 +50,7 @@ def actions(templates: TemplateSet) -> Iterator[Finding]:
 
     Service Authorization Reference, "Actions, resources, and condition keys", column "Resource
     types", by way of cfn-lint: an action that fits none of a statement's resources is denied, and
-    one without a type takes "*" alone.
+    some take "*" alone.
     """
     for resource in templates.everything():
         allowing = [
@@ -83,9 +91,9 @@ def _resources(
 def _is_denied(action: str, resources: list[str]) -> bool:
     """Tell whether an action works on none of the resources, as far as it is known."""
     kinds = _kinds(action)
-    return kinds is not None and not any(
-        _fits(action, kind, each) for kind in kinds for each in resources
-    )
+    if not kinds:
+        return _ON_EVERYTHING.fullmatch(action.lower()) is not None
+    return not any(_fits(action, kind, each) for kind in kinds for each in resources)
 
 
 def _is_said(action: str, resource: Resource, resources: list[str]) -> bool:

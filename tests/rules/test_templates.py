@@ -20,6 +20,7 @@ TABLES = (
         "pod_roles",
         "properties",
         "refusals",
+        "refused_templates",
         "relations_of_templates",
         "rights_and_limits",
         "security_groups",
