@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, text, truth
 
@@ -44,7 +44,7 @@ def _target(target: Resource, bucket: Resource) -> Iterator[Finding]:
         algorithm = text(default.get("SSEAlgorithm")) or ""
         if algorithm.startswith("aws:kms"):
             found = f"{algorithm}, and {bucket.id} sends its access logs here: S3 delivers none"
-            path = ("BucketEncryption", "ServerSideEncryptionConfiguration", index)
+            path: Path = ("BucketEncryption", "ServerSideEncryptionConfiguration", index)
             remedy = "write SSEAlgorithm: AES256, without a key"
             yield target.find(Code.BUCKET_SETTINGS, path, found, remedy)
     lock = mapping(target.properties.get("ObjectLockConfiguration")) or {}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.policies import statements
 from megatron_eks.rules.template_set import Resource, TemplateSet
@@ -74,7 +74,7 @@ def regions(templates: TemplateSet) -> Iterator[Finding]:
                 if body.get("Effect") == "Allow" and own and region not in own:
                     beside = ", ".join(sorted(own))
                     found = f"{said} is of {region}, and this key of {beside}: it helps nobody here"
-                    place = ("KeyPolicy", "Statement", index, *path)
+                    place: Path = ("KeyPolicy", "Statement", index, *path)
                     remedy = f"write {said.replace(region, min(own))}"
                     yield key.find(Code.KEY_POLICY, place, found, remedy)
 

@@ -177,7 +177,7 @@ def rules(templates: TemplateSet) -> Iterator[Finding]:
         for index, value in enumerate(items(cycle.get("Rules")) or []):
             rule = mapping(value)
             if rule and all(is_absent(rule.get(key)) for key in _ACTIONS_OF_A_RULE):
-                path = ("LifecycleConfiguration", "Rules", index)
+                path: Path = ("LifecycleConfiguration", "Rules", index)
                 found = "a rule that does nothing: S3 refuses it"
                 yield bucket.find(Code.EXPIRES, path, found, "add an expiration or a transition")
     for template in launch_templates(templates):
