@@ -10,7 +10,7 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import has_gpus, instance_type_of, launch_template_of
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth
+from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, truth
 
 _NODES = "AWS::EKS::Nodegroup"
 _ADDON = "AWS::EKS::Addon"
@@ -49,11 +49,18 @@ def order(templates: TemplateSet) -> Iterator[Finding]:
             if addon.type == _ADDON and name in _ON_NODES and _has_no_other(group, cluster, addon):
                 others = [each for each in templates.resources(_NODES) if each is not group]
                 free = [each for each in others if addon not in dependencies(each, templates)]
-                if not any(_is_of(each, cluster, templates) for each in free):
+                if not any(_is_of(e, cluster, templates) and _may_run(e) for e in free):
                     found = f"waits for {addon.id} ({name}), whose pods need a node first"
                     remedy = f"let {addon.id} wait for the node group instead"
                     yield group.find(Code.START_ORDER, ("DependsOn",), found, remedy)
                     break
+
+
+def _may_run(group: Resource) -> bool:
+    """Tell whether a node group has a node from the start that takes any pod."""
+    sizes = mapping(group.properties.get("ScalingConfig")) or {}
+    wanted = number(sizes.get("DesiredSize"))
+    return wanted != 0 and _keeps_off(group, []) is None
 
 
 def _has_no_other(group: Resource, cluster: Resource | None, addon: Resource) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.policies import HOLDERS, ROLE, statements, words
+from megatron_eks.rules.role_needs import actions_of
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, text
 
@@ -15,6 +16,13 @@ _POLICIES = {
     "aws-efs-csi-driver": ("AmazonEFSCSIDriverPolicy",),
     "aws-fsx-csi-driver": ("AmazonFSxFullAccess",),
     "vpc-cni": ("AmazonEKS_CNI_Policy", "AmazonEKS_CNI_IPv6_Policy"),
+}
+# What each calls, where a role has policies of one's own.
+_SERVICES = {
+    "aws-ebs-csi-driver": "ec2",
+    "aws-efs-csi-driver": "elasticfilesystem",
+    "aws-fsx-csi-driver": "fsx",
+    "vpc-cni": "ec2",
 }
 _OTHERS = ("AdministratorAccess", "PowerUserAccess")
 # What does nothing at all without its rights; the others may serve volumes made by hand.
@@ -51,10 +59,13 @@ def _rights(
     addon: Resource, name: str, role: Resource | None, templates: TemplateSet
 ) -> Iterator[Finding]:
     wanted = _POLICIES.get(name)
-    policies = _all(role, templates) if role is not None and role.type == ROLE else None
-    if role is None or wanted is None or policies is None:
+    if role is None or wanted is None or role.type != ROLE:
         return
-    if not policies.intersection((*wanted, *_OTHERS)):
+    policies = _all(role, templates)
+    actions = actions_of(role, templates) if policies is None else None
+    services = ("*", f"{_SERVICES[name]}:")
+    lacks = actions is not None and not any(each.startswith(services) for each in actions)
+    if lacks or (policies is not None and not policies.intersection((*wanted, *_OTHERS))):
         found = f"{addon.id} ({name}) takes this role, and no policy of it is for that"
         path = ("ManagedPolicyArns",)
         yield role.find(Code.NODE_ROLE, path, found, f"add {wanted[0]}")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.lifetimes import keys_of
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (
     is_absent,
@@ -15,6 +16,7 @@ from megatron_eks.rules.values import (
     mapping,
     shown,
     text,
+    truth,
     written,
 )
 
@@ -22,6 +24,10 @@ _ALIAS = re.compile(r"alias/[A-Za-z0-9/_-]+")
 _PART = re.compile(r"\$\{[^}]*\}")
 _INNER = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)\.Arn\}")
 _S3 = "s3"
+_ENCRYPTED = (
+    *("AWS::S3::Bucket", "AWS::FSx::", "AWS::EFS::", "AWS::ECR::Repository", "AWS::EKS::Cluster"),
+    *("AWS::Logs::LogGroup", "AWS::EC2::LaunchTemplate", "AWS::EC2::Volume"),
+)
 
 
 def attached(templates: TemplateSet) -> Iterator[Finding]:
@@ -59,6 +65,29 @@ def keys(templates: TemplateSet) -> Iterator[Finding]:
             found = "a key beside AES256: ECR refuses the repository"
             path = ("EncryptionConfiguration", "EncryptionType")
             yield repository.find(Code.ENCRYPTION, path, found, "write KMS")
+
+
+def usable_keys(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of a key that encrypts data that it is one for that, and switched on.
+
+    KMS Developer Guide, "AWS services that use KMS keys": services take symmetric keys alone.
+    """
+    judged: set[str] = set()
+    for resource in templates.everything():
+        used = resource.type.startswith(_ENCRYPTED)
+        for key in keys_of(dict(resource.properties), resource, templates) if used else ():
+            if key.id in judged:
+                continue
+            spec, usage = key.properties.get("KeySpec"), key.properties.get("KeyUsage")
+            plain = is_absent(spec) or spec == "SYMMETRIC_DEFAULT" or not isinstance(spec, str)
+            off = truth(key.properties.get("Enabled")) is False
+            if off or not plain or usage in {"SIGN_VERIFY", "GENERATE_VERIFY_MAC"}:
+                judged.add(key.id)
+                what = "switched off" if off else f"a key of {spec or usage}"
+                found = f"{what}, and {resource.id} is encrypted with it: KMS refuses"
+                path = ("Enabled",) if off else ("KeySpec",)
+                remedy = "set it to true" if off else "leave out KeySpec and KeyUsage"
+                yield key.find(Code.ENCRYPTION, path, found, remedy)
 
 
 def flow_logs(templates: TemplateSet) -> Iterator[Finding]:
