@@ -129,6 +129,25 @@ def open_to_all(templates: TemplateSet) -> Iterator[Finding]:
                 yield _warn(holder, Code.OPEN_TO_ALL, path, found, remedy)
 
 
+def remote_access(templates: TemplateSet) -> Iterator[Finding]:
+    """Warn of a key for SSH without the groups that it is for.
+
+    EKS API, RemoteAccessConfig: without source security groups port 22 of all nodes is opened to
+    the internet.
+    """
+    for group in templates.resources("AWS::EKS::Nodegroup"):
+        access = mapping(group.properties.get("RemoteAccess")) or {}
+        if is_absent(access.get("Ec2SshKey")) or not is_absent(
+            group.properties.get("LaunchTemplate")
+        ):
+            continue
+        if items(access.get("SourceSecurityGroups")) == []:
+            found = "a key and no groups: EKS opens TCP 22 of all nodes to 0.0.0.0/0"
+            remedy = "name the bastion's group, or remove RemoteAccess and use Session Manager"
+            path = ("RemoteAccess", "SourceSecurityGroups")
+            yield _warn(group, Code.OPEN_TO_ALL, path, found, remedy)
+
+
 def _from_anywhere(resource: Resource, path: Path, rule: "Mapping[str, Json]") -> Iterator[Finding]:
     ranges = {text(rule.get("CidrIp")), text(rule.get("CidrIpv6"))} & _ANYWHERE
     if not ranges:

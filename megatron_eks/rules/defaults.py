@@ -42,16 +42,54 @@ def cluster_group(templates: TemplateSet) -> Iterator[Finding]:
         groups = _groups(template)
         carried = [templates.target(each, template.resource.file) for each in groups]
         own = [each for each in carried if each is not None and each.type == GROUP]
+        shut = _shut_out(template, groups, templates)
+        path: Path = ("LaunchTemplateData",)
+        alone = bool(own) and len(own) == len(carried)
         # What is not one of the templates' own groups may be the cluster's.
-        if not template.node_groups or not own or len(own) < len(carried):
-            continue
-        if not any(_admits_others(each, templates) for each in own):
+        if template.node_groups and alone and not any(_admits_others(e, templates) for e in own):
             found = "only groups that do not admit the control plane"
-            path: Path = ("LaunchTemplateData",)
             remedy = (
                 "add the cluster's group to each interface (Fn::GetAtt, ClusterSecurityGroupId)"
             )
             yield _warn(template.resource, Code.CLUSTER_GROUP, path, found, remedy)
+        elif shut is not None:
+            found = f"no interface of these nodes carries the group of {shut.id}, and that group "
+            found += "admits nobody else: they do not reach the control plane, and never join"
+            remedy = f"add Fn::GetAtt [{shut.id}, ClusterSecurityGroupId] to the groups"
+            yield template.resource.find(Code.CLUSTER_GROUP, path, found, remedy)
+
+
+def _shut_out(
+    template: LaunchTemplate, groups: list[Json], templates: TemplateSet
+) -> Resource | None:
+    """Return the cluster whose group these nodes surely need and do not carry."""
+    of_nodes = {
+        templates.target(each.properties.get("ClusterName"), each.file)
+        for each in template.node_groups
+    }
+    cluster = of_nodes.pop() if len(of_nodes) == 1 else None
+    if cluster is None or cluster.type != "AWS::EKS::Cluster" or not groups:
+        return None
+    config = mapping(cluster.properties.get("ResourcesVpcConfig")) or {}
+    # What is made with the cluster cannot be imported from elsewhere; all else may be its group.
+    carried = templates.targets(groups, template.resource.file)
+    known = all(
+        target.type == GROUP if target is not None else _is_imported(each)
+        for each, target in zip(groups, carried, strict=True)
+    )
+    if not known or items(config.get("SecurityGroupIds")) != []:
+        return None
+    private = truth(config.get("EndpointPrivateAccess")) is True
+    opened = [
+        templates.target(each.properties.get("GroupId"), each.file)
+        for each in templates.resources(f"{GROUP}Ingress")
+    ]
+    at_hand = not any(each is cluster or each is None for each in opened)
+    return cluster if private and at_hand else None
+
+
+def _is_imported(value: Json) -> bool:
+    return isinstance(value, dict) and "Fn::ImportValue" in value
 
 
 def _groups(template: LaunchTemplate) -> list[Json]:

@@ -1,17 +1,23 @@
 """Rules over keys of KMS, and who must be allowed to use them."""
 
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.policies import statements
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, is_intrinsic, items, mapping, shown, written
+from megatron_eks.rules.values import is_absent, is_intrinsic, items, mapping, shown, text, written
 
 _CONTEXT = "kms:EncryptionContext:aws:logs:arn"
 _GROUP = ":log-group:"
+_VIA = "kms:ViaService"
+_NAME_OF_REGION = r"(?P<region>[a-z]{2}(-[a-z]+)+-[0-9])"
+_REGIONAL = re.compile(rf"[a-z0-9-]+\.{_NAME_OF_REGION}\.")
+_IN_ARN = re.compile(rf"arn:(?:[a-z-]+|\$\{{[^}}]*\}}):[a-z0-9-]+:{_NAME_OF_REGION}:")
+_ZONE = re.compile(rf"{_NAME_OF_REGION}[a-z]")
 
 
 def log_groups(templates: TemplateSet) -> Iterator[Finding]:
@@ -52,6 +58,61 @@ def administrators(templates: TemplateSet) -> Iterator[Finding]:
             found = "nobody may change this policy, so KMS refuses the key"
             remedy = "allow kms:* to arn:aws:iam::ACCOUNT:root"
             yield key.find(Code.KEY_POLICY, ("KeyPolicy",), found, remedy)
+
+
+def regions(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of a key's policy the services of the key's own region.
+
+    CloudWatch Logs User Guide, "Encrypt log data in CloudWatch Logs using KMS", and KMS Developer
+    Guide, "kms:ViaService": a key is used in its own region alone.
+    """
+    for key in templates.resources("AWS::KMS::Key"):
+        for index, body in enumerate(statements(key.properties.get("KeyPolicy")) or []):
+            # A statement's own condition, and zones beside the key, say where it is.
+            own = {*_regions_of(body.get("Condition")), *_zones(templates, key.file)}
+            for said, region, path in _services(body):
+                if body.get("Effect") == "Allow" and own and region not in own:
+                    beside = ", ".join(sorted(own))
+                    found = f"{said} is of {region}, and this key of {beside}: it helps nobody here"
+                    place: Path = ("KeyPolicy", "Statement", index, *path)
+                    remedy = f"write {said.replace(region, min(own))}"
+                    yield key.find(Code.KEY_POLICY, place, found, remedy)
+
+
+def _services(body: "dict[str, Json]") -> "Iterator[tuple[str, str, tuple[str, ...]]]":
+    """Return the services of a statement that name a region, with it and their place."""
+    principal = (mapping(body.get("Principal")) or {}).get("Service")
+    for each in _listed(principal):
+        match = _REGIONAL.match(written(each) or "")
+        if match:
+            yield match[0].rstrip("."), match["region"], ("Principal",)
+    for operator in (mapping(body.get("Condition")) or {}).values():
+        for each in _listed((mapping(operator) or {}).get(_VIA)):
+            match = _REGIONAL.match(written(each) or "")
+            if match:
+                yield match[0].rstrip("."), match["region"], ("Condition",)
+
+
+def _regions_of(condition: Json) -> set[str]:
+    """Return the regions of the ARNs in a condition."""
+    found = set()
+    for operator in (mapping(condition) or {}).values():
+        for value in (mapping(operator) or {}).values():
+            for each in _listed(value):
+                match = _IN_ARN.match(written(each) or "")
+                found |= {match["region"]} if match else set()
+    return found
+
+
+def _zones(templates: TemplateSet, file: str) -> set[str]:
+    """Return the regions of the zones that a template names; none where there are several."""
+    found = {
+        match["region"]
+        for each in templates.everything()
+        if each.file == file
+        and (match := _ZONE.fullmatch(text(each.properties.get("AvailabilityZone")) or ""))
+    }
+    return found if len(found) == 1 else set()
 
 
 def _administers(statement: "dict[str, Json]") -> bool:

@@ -25,7 +25,7 @@ def keys(templates: TemplateSet) -> Iterator[Finding]:
         for data in templates.resources(kind):
             if data.body.get("DeletionPolicy") != "Retain":
                 continue
-            for key in _keys_of(dict(data.properties), data, templates):
+            for key in keys_of(dict(data.properties), data, templates):
                 policy = key.body.get("DeletionPolicy", "Delete")
                 if isinstance(policy, str) and policy not in _KEPT:
                     found = f"the key goes with its stack, and {data.id}, which it encrypts, stays"
@@ -33,10 +33,11 @@ def keys(templates: TemplateSet) -> Iterator[Finding]:
                     yield key.find(Code.KEY_LOST, ("DeletionPolicy",), found, remedy)
 
 
-def _keys_of(value: Json, user: Resource, templates: TemplateSet) -> Iterator[Resource]:
+def keys_of(value: Json, user: Resource, templates: TemplateSet) -> Iterator[Resource]:
+    """Return the keys at hand that a value names, at any depth."""
     target = templates.target(value, user.file) if isinstance(value, dict) else None
     if target is not None and target.type == "AWS::KMS::Key":
         yield target
     children = value if isinstance(value, list) else ()
     for each in value.values() if isinstance(value, dict) else children:
-        yield from _keys_of(each, user, templates)
+        yield from keys_of(each, user, templates)

@@ -10,7 +10,7 @@ from megatron_eks.rules.policies import HOLDERS, statements, words
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, text
 
-_OF_BUCKETS = ("s3:ListBucket", "s3:GetBucketLocation")
+OF_BUCKETS = ("s3:ListBucket", "s3:GetBucketLocation")
 _OBJECTS = re.compile(r"arn:[^:]*:s3:::[^/*?]+/.*")
 
 
@@ -26,7 +26,7 @@ def buckets(templates: TemplateSet) -> Iterator[Finding]:
         if attached is None or any("EKS" not in str(each) for each in attached):
             continue
         listed = _allowed(holder)
-        for action in _OF_BUCKETS if listed is not None else ():
+        for action in OF_BUCKETS if listed is not None else ():
             places = [path for path, body in listed or [] if action in words(body.get("Action"))]
             if places and not any(_on_a_bucket(body, action) for _, body in listed or []):
                 found = f"{action} is allowed on objects alone: S3 answers AccessDenied"

@@ -157,6 +157,11 @@ def ami_types(templates: TemplateSet) -> Iterator[Finding]:
             yield from _no_such_ami(group, ami or "", templates)
 
 
+def is_arm(instance_type: str) -> bool:
+    """Tell whether the processors of a type are ARM."""
+    return _ARM.match(instance_type) is not None
+
+
 def _driver(group: Resource, name: str, ami: str | None, *, absent: bool) -> Iterator[Finding]:
     remedy = "use AL2023_x86_64_NVIDIA (AL2023_ARM_64_NVIDIA on ARM)"
     if absent:

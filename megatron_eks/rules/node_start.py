@@ -6,9 +6,19 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.ami_paths import families
 from megatron_eks.rules.launch_templates import DATA, LaunchTemplate, launch_templates
 from megatron_eks.rules.template_set import TemplateSet
-from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
+from megatron_eks.rules.values import (
+    is_absent,
+    is_placeholder,
+    items,
+    mapping,
+    number,
+    shown,
+    text,
+    written,
+)
 
 _BOOTSTRAP = "/etc/eks/bootstrap.sh"
 _SCRIPT = re.compile(r"\s*(#!|#cloud-config)")
@@ -30,14 +40,18 @@ def user_data(templates: TemplateSet) -> Iterator[Finding]:
     chooses the AMI; Amazon Linux 2023 starts by nodeadm and has no bootstrap.sh.
     """
     for template in launch_templates(templates):
-        written = text(template.data.get("UserData"))
-        if written is not None and not is_placeholder(written) and not _is_base64(written):
+        given = text(template.data.get("UserData"))
+        if given is not None and not is_placeholder(given) and not _is_base64(given):
             found = "a text that is not in Base64: EC2 refuses the template"
             place = (DATA, "UserData")
             yield template.resource.find(Code.USER_DATA, place, found, "put Fn::Base64 around it")
-        data = _user_data(template)
-        amis = _amis(template)
+        data = user_data_of(template)
+        amis = families(template, templates)
         yield from _of_another(template, data or "", amis)
+        if data and _NODE_CONFIG in data and amis and all(each.startswith("AL2_") for each in amis):
+            found = "a NodeConfig, which Amazon Linux 2 does not read: no node joins"
+            remedy = f"take Amazon Linux 2023, or call {_BOOTSTRAP} in a script"
+            yield template.resource.find(Code.USER_DATA, (DATA, "UserData"), found, remedy)
         if not data or not amis or not all(each.startswith("AL2023") for each in amis):
             continue
         path = (DATA, "UserData")
@@ -82,13 +96,15 @@ def _is_base64(written: str) -> bool:
     return True
 
 
-def _user_data(template: LaunchTemplate) -> str | None:
+def user_data_of(template: LaunchTemplate) -> str | None:
+    """Return the text of a template's user data, as far as it is written out."""
     value = template.data.get("UserData")
-    body = value.get("Fn::Base64") if isinstance(value, dict) else None
-    if isinstance(body, dict):
-        inner = body.get("Fn::Sub")
-        body = inner[0] if isinstance(inner, list) and inner else inner
-    return text(body)
+    if isinstance(value, str) and not is_placeholder(value):
+        try:
+            return base64.b64decode("".join(value.split()), validate=True).decode()
+        except ValueError:
+            return None
+    return written(value.get("Fn::Base64")) if isinstance(value, dict) else None
 
 
 def _amis(template: LaunchTemplate) -> list[str]:

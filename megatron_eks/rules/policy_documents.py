@@ -39,20 +39,11 @@ _OPERATOR = re.compile(
     r"|Date(Not)?Equals|Date(LessThan|GreaterThan)(Equals)?"
     r"|Bool|BinaryEquals|(Not)?IpAddress|Arn(Not)?(Equals|Like)|Null)(IfExists)?"
 )
-_OF_OBJECTS = re.compile(r"s3:(Get|Put|Delete|Restore)Object|s3:AbortMultipartUpload")
+OF_OBJECTS = re.compile(r"s3:(Get|Put|Delete|Restore)Object|s3:AbortMultipartUpload")
 # A bucket's own ARN, as a text or as the attribute of a resource.
 _PART = r"\$\{[^}]*\}"
 _BUCKET = re.compile(
     rf"arn:(?:[a-z-]+|{_PART}):s3:::([a-z0-9.-]|{_PART})+|\$\{{[A-Za-z0-9]+\.Arn\}}"
-)
-# Service Authorization Reference: actions without a resource type, of those that clusters use.
-_ON_EVERYTHING = re.compile(
-    r"ecr:GetAuthorizationToken|s3:ListAllMyBuckets|eks:ListClusters|ecr-public:GetAuthorizationToken"
-    r"|ec2:Describe(AvailabilityZones|Instances|InstanceTypes|InstanceTypeOfferings|SecurityGroups"
-    r"|Subnets|Vpcs|Volumes|Images|LaunchTemplates|NetworkInterfaces|RouteTables|Tags)"
-    r"|autoscaling:Describe(AutoScalingGroups|AutoScalingInstances|LaunchConfigurations"
-    r"|ScalingActivities|Tags)|cloudwatch:PutMetricData|kms:(ListKeys|ListAliases|CreateKey)"
-    r"|ssm:DescribeParameters|pricing:GetProducts|sts:GetCallerIdentity"
 )
 _SERVICE = re.compile(r"[a-z0-9.-]+\.(amazonaws\.com(\.cn)?|aws\.internal|aws)")
 
@@ -64,17 +55,24 @@ def documents(templates: TemplateSet) -> Iterator[Finding]:
     the stack is under way.
     """
     for resource in templates.everything():
-        for path, name, value in _documents(dict(resource.properties), ()):
+        for path, name, value in documents_of(resource):
             body = mapping(parsed(value))
             if body is not None and not is_absent(value):
                 yield from _document(resource, path, name, body)
 
 
+def documents_of(resource: Resource) -> Iterator[tuple[Path, str, Json]]:
+    """Return every policy document of a resource, with its place and the name of its property."""
+    yield from _documents(dict(resource.properties), ())
+
+
 def _documents(value: Json, path: Path) -> Iterator[tuple[Path, str, Json]]:
     children = enumerate(value) if isinstance(value, list) else ()
     for key, each in value.items() if isinstance(value, dict) else children:
-        if key in _DOCUMENTS:
-            yield (*path, key), str(key), each
+        # AWS SAM takes documents themselves as the policies of a function.
+        listed = path[-1:] == ("Policies",) and isinstance(each, dict) and "Statement" in each
+        if key in _DOCUMENTS or listed:
+            yield (*path, key), str(key) if key in _DOCUMENTS else "PolicyDocument", each
         else:
             yield from _documents(each, (*path, key))
 
@@ -161,17 +159,11 @@ def _resources(resource: Resource, path: Path, body: dict[str, Json]) -> Iterato
         if not each.startswith("arn:") and each != "*" and not is_placeholder(each):
             remedy = "write an ARN, such as arn:aws:s3:::BUCKET/*"
             yield _wrong(resource, path, f"{shown(each)} is no ARN", remedy)
-    of_objects = [each for each in names if _OF_OBJECTS.fullmatch(each)]
+    of_objects = [each for each in names if OF_OBJECTS.fullmatch(each)]
     every = _arns(body.get("Resource"))
     if of_objects and every and all(_BUCKET.fullmatch(each or "") for each in every):
         found = f"{of_objects[0]} on buckets, and it works on objects"
         yield _wrong(resource, path, found, f"add {every[0]}/*")
-    everywhere = [each for each in names if _ON_EVERYTHING.fullmatch(each)]
-    allowed = body.get("Effect") == "Allow" and is_absent(body.get("NotResource"))
-    if everywhere and allowed and every and not any("*" in (each or "*") for each in every):
-        found = f"{everywhere[0]} has no resource, so this allows nothing"
-        remedy = f'give {everywhere[0]} a statement of its own with Resource "*"'
-        yield _wrong(resource, path, found, remedy)
 
 
 def _arns(value: Json) -> list[str | None]:

@@ -42,7 +42,7 @@ def parts(templates: TemplateSet) -> Iterator[Finding]:
     Docker's push and pull, and CloudWatch Logs: AccessDenied comes with the first that lacks.
     """
     for holder in templates.resources(*HOLDERS):
-        actions = _actions(holder, templates)
+        actions = actions_of(holder, templates)
         for what, wanted in _WHOLE if actions is not None else ():
             given = [each for each in wanted if has_action(actions or set(), each)]
             missing = [each for each in wanted if each not in given]
@@ -54,7 +54,7 @@ def parts(templates: TemplateSet) -> Iterator[Finding]:
     for kind, key, wanted in _USERS:
         for user in templates.resources(kind):
             role = templates.target(user.properties.get(key), user.file)
-            actions = _actions(role, templates) if role is not None else None
+            actions = actions_of(role, templates) if role is not None else None
             inside = not is_absent(user.properties.get("VpcConfig"))
             wanted_here = (*wanted, *_INSIDE) if inside else wanted
             missing = [each for each in wanted_here if not has_action(actions or set(), each)]
@@ -63,7 +63,7 @@ def parts(templates: TemplateSet) -> Iterator[Finding]:
                 yield role.find(Code.POLICY, (), found, f"allow {', '.join(missing)}")
 
 
-def _actions(holder: Resource, templates: TemplateSet) -> set[str] | None:
+def actions_of(holder: Resource, templates: TemplateSet) -> set[str] | None:
     """Return what a role or policy allows, in small letters; None where there may be more."""
     if holder.type == ROLE:
         attached = any(
@@ -127,7 +127,7 @@ def bucket_keys(templates: TemplateSet) -> Iterator[Finding]:
         if (key := _key_of(bucket, templates)) is not None
     }
     for role in templates.resources(ROLE) if keys else ():
-        actions = _actions(role, templates)
+        actions = actions_of(role, templates)
         if actions is None:
             continue
         reached = {each: None for each in _buckets(role, templates) if each in keys}

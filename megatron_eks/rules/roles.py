@@ -100,7 +100,7 @@ def node_policies(templates: TemplateSet) -> Iterator[Finding]:
     """
     for role in templates.resources(ROLE):
         for index, value in enumerate(items(role.properties.get("ManagedPolicyArns")) or []):
-            name = _policy(value)
+            name = policy_name(value)
             close = get_close_matches(name, _KNOWN, 1, _CLOSE) if name else []
             if name is not None and close and name not in _KNOWN:
                 path: Path = ("ManagedPolicyArns", index)
@@ -124,7 +124,7 @@ def node_policies(templates: TemplateSet) -> Iterator[Finding]:
 def _all_policies(role: Resource, templates: TemplateSet) -> set[str] | None:
     """Return the names of a role's policies of AWS; None where there may be others."""
     policies = items(role.properties.get("ManagedPolicyArns"))
-    names = [_policy(each) for each in policies or []]
+    names = [policy_name(each) for each in policies or []]
     own = items(role.properties.get("Policies"))
     attached = any(
         role in templates.targets(items(each.properties.get("Roles")) or [], each.file)
@@ -150,7 +150,7 @@ def _needed(role: Resource, templates: TemplateSet) -> Iterator[Finding]:
             yield role.find(Code.NODE_ROLE, path, found, f"add {known[0]}", level)
 
 
-def _policy(value: Json) -> str | None:
+def policy_name(value: Json) -> str | None:
     """Return the name at the end of an AWS managed policy's ARN, also one that is joined."""
     if isinstance(value, dict) and len(value) == 1:
         inner = value.get("Fn::Sub", value.get("Fn::Join"))

@@ -30,7 +30,7 @@ def ways_out(templates: TemplateSet) -> Iterator[Finding]:
     for gateway in templates.resources("AWS::EC2::NatGateway"):
         subnet = templates.target(gateway.properties.get("SubnetId"), gateway.file)
         private = text(gateway.properties.get("ConnectivityType")) == "private"
-        outward = _default_routes(subnet, templates) if subnet and not private else None
+        outward = default_routes(subnet, templates) if subnet and not private else None
         if outward is not None and not any(
             not is_absent(each.properties.get("GatewayId")) for each in outward
         ):
@@ -44,7 +44,7 @@ def ways_out(templates: TemplateSet) -> Iterator[Finding]:
     lacking = [name for name in _NEEDED if not any(_may_be(name, each) for each in endpoints)]
     for group in templates.resources("AWS::EKS::Nodegroup"):
         for subnet in templates.targets(items(group.properties.get("Subnets")) or [], group.file):
-            outward = _default_routes(subnet, templates) if subnet is not None else None
+            outward = default_routes(subnet, templates) if subnet is not None else None
             if subnet is None or outward is None:
                 continue
             public = truth(subnet.properties.get("MapPublicIpOnLaunch")) is True
@@ -85,7 +85,7 @@ def _may_be(service: str, endpoint: str) -> bool:
     return endpoint.endswith((f".{service}", "}", "$"))
 
 
-def _default_routes(subnet: Resource, templates: TemplateSet) -> list[Resource] | None:
+def default_routes(subnet: Resource, templates: TemplateSet) -> list[Resource] | None:
     """Return the routes to everywhere of a subnet's own table; None where they are not at hand."""
     for each in templates.resources("AWS::EC2::SubnetRouteTableAssociation"):
         if templates.target(each.properties.get("SubnetId"), each.file) is subnet:

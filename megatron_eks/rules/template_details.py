@@ -3,12 +3,10 @@
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
-from ipaddress import IPv4Network, IPv6Network
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.rules.networks import networks_of
 from megatron_eks.rules.role_needs import may_push
 from megatron_eks.rules.secret_words import holds_secret
 from megatron_eks.rules.template_set import Resource, TemplateSet
@@ -25,10 +23,6 @@ from megatron_eks.rules.values import (
 )
 
 _CLOSE = 0.8
-# EC2 API, CreateVpc; EKS API, KubernetesNetworkConfigRequest.
-_VPC_PREFIXES = range(16, 29)
-_SERVICE_PREFIXES = range(12, 25)
-_PRIVATE = tuple(IPv4Network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 # What nodes, pods and CodeBuild of a training cluster call (EKS User Guide, "Deploy private
 # clusters with limited internet access").
 _SERVICES = (
@@ -45,67 +39,6 @@ _ADDON_VERSION = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+(-[a-z0-9.-]+)*-eksbuild\.[
 _ADDONS = frozenset(
     {"aws-ebs-csi-driver", "aws-efs-csi-driver", "coredns", "kube-proxy", "vpc-cni"}
 )
-
-
-def addresses(templates: TemplateSet) -> Iterator[Finding]:
-    """Require ranges that EC2 and EKS take, and the DNS settings that nodes need to join.
-
-    EC2 API, CreateVpc; EKS API, KubernetesNetworkConfigRequest; EKS User Guide, "VPC and subnet
-    requirements and considerations".
-    """
-    clusters = list(templates.resources("AWS::EKS::Cluster"))
-    for vpc in templates.resources("AWS::EC2::VPC"):
-        network = _network(vpc.properties.get("CidrBlock"))
-        if network is not None and network.prefixlen not in _VPC_PREFIXES:
-            found = f"a VPC cannot be {network}"
-            yield vpc.find(Code.SUBNETS, ("CidrBlock",), found, "use a prefix from /16 to /28")
-        for key in ("EnableDnsHostnames", "EnableDnsSupport"):
-            value = vpc.properties.get(key)
-            off = truth(value) is False or (is_absent(value) and key == "EnableDnsHostnames")
-            if clusters and off:
-                found = f"{key} is off, and nodes cannot register with the cluster"
-                yield vpc.find(Code.SUBNETS, (key,), found, "set it to true")
-    for cluster in clusters:
-        config = mapping(cluster.properties.get("KubernetesNetworkConfig")) or {}
-        network = _network(config.get("ServiceIpv4Cidr"))
-        if network is None:
-            continue
-        path = ("KubernetesNetworkConfig", "ServiceIpv4Cidr")
-        inside = any(network.subnet_of(each) for each in _PRIVATE)
-        if network.prefixlen not in _SERVICE_PREFIXES or not inside:
-            remedy = "use a prefix from /12 to /24 in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
-            yield cluster.find(Code.SUBNETS, path, f"EKS refuses {network} for Services", remedy)
-        for taken in _networks_of_vpcs(cluster, templates):
-            if taken.version == network.version and taken.overlaps(network):
-                found = f"{network} for Services overlaps {taken} of the VPC: EKS refuses it"
-                yield cluster.find(Code.SUBNETS, path, found, "take addresses outside the VPC")
-
-
-def _networks_of_vpcs(
-    cluster: Resource, templates: TemplateSet
-) -> "list[IPv4Network | IPv6Network]":
-    """Return the ranges of the VPCs that the cluster's subnets are in, where they are plain."""
-    config = mapping(cluster.properties.get("ResourcesVpcConfig")) or {}
-    listed = items(config.get("SubnetIds")) or []
-    subnets = [each for each in templates.targets(listed, cluster.file) if each is not None]
-    vpcs = {
-        templates.target(subnet.properties.get("VpcId"), subnet.file): None for subnet in subnets
-    }
-    found = [
-        networks_of(vpc.properties.get("CidrBlock"), vpc, templates)
-        for vpc in vpcs
-        if vpc is not None and vpc.type == "AWS::EC2::VPC"
-    ]
-    # Where a mapping has several, nobody can tell which one it is.
-    return [networks[0] for networks in found if len(networks) == 1]
-
-
-def _network(value: Json) -> IPv4Network | None:
-    written = text(value)
-    try:
-        return IPv4Network(written) if written else None
-    except ValueError:
-        return None
 
 
 def endpoints(templates: TemplateSet) -> Iterator[Finding]:

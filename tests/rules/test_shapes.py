@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from megatron_eks.rules.shapes import ACTIONS, CLOUDFORMATION, KUBERNETES, Misfit, misfits, table
+from megatron_eks.rules.shapes import (
+    ACTIONS,
+    CLOUDFORMATION,
+    KUBERNETES,
+    RESOURCES,
+    Misfit,
+    misfits,
+    table,
+)
 from tests.upstream import shapes
 
 
@@ -14,8 +22,9 @@ from tests.upstream import shapes
         (ACTIONS, shapes.actions),
         (CLOUDFORMATION, shapes.cloudformation),
         (KUBERNETES, shapes.kubernetes),
+        (RESOURCES, shapes.resources),
     ],
-    ids=["IAM", "CloudFormation", "Kubernetes"],
+    ids=["IAM", "CloudFormation", "Kubernetes", "resources of IAM"],
 )
 def test_the_table_is_fresh(file, made):
     """`make generate` has been run since the linters' versions changed."""

@@ -6,6 +6,7 @@ IAM's actions from AWS's list by way of cfn-lint.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from charts.platform.crd import read_definition
 from megatron_eks.entry import prepare
-from megatron_eks.rules.shapes import ACTIONS, CLOUDFORMATION, KUBERNETES
+from megatron_eks.rules.shapes import ACTIONS, CLOUDFORMATION, KUBERNETES, RESOURCES
 from tests.upstream.checked import CHECKED
 
 # A JSON schema or a shape made of one, which have no narrower type.
@@ -115,6 +116,32 @@ def actions() -> dict[str, Json]:
     """Return the actions of IAM by service, in small letters, in which IAM compares them."""
     known = json.loads((Path(cfnlint.__file__).parent / _POLICIES).read_text())
     return {service: sorted(known[service]["Actions"]) for service in SERVICES}
+
+
+def resources() -> dict[str, Json]:
+    """Return the kinds of resources that each action of IAM works on, and their ARNs.
+
+    Under a service are its actions by the kinds that they take together, and under `@` and its name
+    how the ARNs of each kind end; an action without any works on everything alone.
+    """
+    known = json.loads((Path(cfnlint.__file__).parent / _POLICIES).read_text())
+    found: dict[str, Json] = {}
+    for service in SERVICES:
+        by_kinds: dict[str, Json] = {}
+        for action, body in sorted(known[service]["Actions"].items()):
+            by_kinds.setdefault(" ".join(sorted(body.get("Resources", []))), []).append(action)
+        found[service] = dict(sorted(by_kinds.items()))
+        found[f"@{service}"] = {
+            kind: sorted({_ending(each) for each in body.get("ARNFormats", [])})
+            for kind, body in sorted(known[service].get("Resources", {}).items())
+        }
+    return found
+
+
+def _ending(arn: str) -> str:
+    """Return the service and the resource of an ARN, with `*` for what may be anything."""
+    _, _, service, _, _, resource = re.sub(r"\$\{[^}]*\}|\.\*", "*", arn).split(":", 5)
+    return f"{service}:{resource}"
 
 
 def _settle(kind: str, shape: Json) -> None:
@@ -238,3 +265,4 @@ if __name__ == "__main__":
     CLOUDFORMATION.write_text(written(cloudformation()), encoding="utf-8")
     KUBERNETES.write_text(written(kubernetes()), encoding="utf-8")
     ACTIONS.write_text(written(actions()), encoding="utf-8")
+    RESOURCES.write_text(written(resources()), encoding="utf-8")

@@ -5,7 +5,7 @@ of value (`text`, `whole`, `number`, `truth`, `port`, `quantity`, `any`), the le
 after it, or with `#` another entry; `[shape]` is a list, `{"=": [...]}` one of these texts,
 `{"*": shape}` a mapping with keys of one's own, and any other mapping has these keys, which `!`
 marks as needed. An entry with `@` holds the attributes of a resource type. Beside them is a list of
-IAM's actions for each service.
+IAM's actions for each service, and what kinds of resources each works on.
 """
 
 import json
@@ -24,6 +24,7 @@ from megatron_eks.rules.values import is_absent, is_intrinsic, is_placeholder, n
 CLOUDFORMATION = File(__file__).with_name("cloudformation.json")
 KUBERNETES = File(__file__).with_name("kubernetes.json")
 ACTIONS = File(__file__).with_name("actions.json")
+RESOURCES = File(__file__).with_name("resources.json")
 
 Shape: TypeAlias = "str | list[Shape] | dict[str, Shape]"
 Shapes = Mapping[str, Shape]

@@ -1,0 +1,221 @@
+"""Rules over the parts of user data, and over the NodeConfig that nodeadm reads from them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import yaml
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.config.load import Json
+from megatron_eks.rules.launch_templates import DATA, LaunchTemplate, launch_templates
+from megatron_eks.rules.node_start import user_data_of
+from megatron_eks.rules.template_set import Resource, TemplateSet
+from megatron_eks.rules.values import is_absent, items, mapping, shown, text, written
+
+_HEADER = re.compile(
+    r"^content-type:\s*multipart/[a-z]+;[^\n]*?boundary=(?P<own>[^\s;]+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_HEADER_LINE = re.compile(r"(content-|mime-version)", re.IGNORECASE)
+_TYPE = re.compile(r"^content-type:\s*(?P<type>[^\s;]+)", re.IGNORECASE | re.MULTILINE)
+_NODE_CONFIG = re.compile(r"kind[\"']?:\s*[\"']?NodeConfig")
+_OF_NODEADM = "application/node.eks.aws"
+_SCRIPT = "text/x-shellscript"
+# amazon-eks-ami, nodeadm/api/v1alpha1: what a NodeConfig has, and what a node cannot join without.
+_SPEC = ("cluster", "containerd", "featureGates", "instance", "kubelet")
+_OF_CLUSTER = ("name", "apiServerEndpoint", "certificateAuthority", "cidr")
+_DISKS = ("Mount", "RAID0", "RAID10")
+
+
+@dataclass(frozen=True)
+class _Part:
+    type: str
+    body: str
+    """None of its headers; empty where a blank line does not end them."""
+    ended: bool
+
+
+def parts(templates: TemplateSet) -> Iterator[Finding]:
+    """Require a multipart message whose parts are found, each of a type that is read.
+
+    RFC 2046, 5.1.1; EKS User Guide, "Customize managed nodes with launch templates"; cloud-init,
+    "User data formats": a part behind another boundary, or of another type, is not looked at.
+    """
+    for template in launch_templates(templates):
+        data = user_data_of(template) or ""
+        header = _HEADER.search(data)
+        if header is None:
+            continue
+        own = header["own"].strip("\"'")
+        found = _boundary(data, own)
+        if found is not None:
+            remedy = f"write --{own} before each part and --{own}-- behind the last"
+            yield _wrong(template, found, remedy)
+            continue
+        if f"--{own}--" not in data.splitlines() and "${" not in own:
+            said = f"no line --{own}-- behind the last part: what reads it may find no end"
+            yield _wrong(template, said, "add it", Level.WARNING)
+        for part in _parts(data, own):
+            yield from _of_a_type(template, part)
+
+
+def _boundary(data: str, own: str) -> str | None:
+    """Say what is wrong with the lines between parts; None where they are those declared."""
+    lines = data.splitlines()
+    if f"--{own}" in lines:
+        for line, below in pairwise(lines):
+            known = line in {f"--{own}", f"--{own}--"} or not line.startswith("--")
+            if not known and _HEADER_LINE.match(below):
+                return f"a part begins with {shown(line)}, and the boundary is {shown(own)}"
+        return None
+    indented = any(line.strip() == f"--{own}" for line in lines)
+    others = [line for line in lines if line.startswith("--") and line.strip("-")]
+    if indented:
+        return f"the lines --{own} are indented, so no part is found"
+    said = f", only {shown(others[0])}" if others else ""
+    return f"boundary {shown(own)}, and no line is --{own}{said}: no part is found"
+
+
+def _parts(data: str, own: str) -> list[_Part]:
+    found = []
+    for chunk in re.split(rf"^--{re.escape(own)}(?:--)?[ \t]*$", data, flags=re.MULTILINE)[1:]:
+        head, blank, body = chunk.strip("\n").replace("\r", "").partition("\n\n")
+        kind = _TYPE.search(head)
+        if chunk.strip():
+            found.append(_Part(kind["type"].lower() if kind else "", body, bool(blank)))
+    return found
+
+
+def _of_a_type(template: LaunchTemplate, part: _Part) -> Iterator[Finding]:
+    config = _NODE_CONFIG.search(part.body) is not None
+    if part.type == _OF_NODEADM and not part.ended:
+        found = "no blank line between the headers of a part and its content: it is empty"
+        yield _wrong(template, found, "add a blank line behind Content-Type")
+    elif config and part.type not in {_OF_NODEADM, _SCRIPT, ""}:
+        found = f"a NodeConfig as {part.type}, which nodeadm does not read"
+        yield _wrong(template, found, f"write Content-Type: {_OF_NODEADM}")
+    elif part.type == _OF_NODEADM and part.body.lstrip().startswith("#!"):
+        found = f"a script as {_OF_NODEADM}, which nodeadm takes for a NodeConfig"
+        yield _wrong(template, found, f"write Content-Type: {_SCRIPT}")
+    elif part.type == _SCRIPT and part.body.strip() and not part.body.lstrip().startswith("#!"):
+        found = "a script without #! in its first line, which cloud-init does not run"
+        yield _wrong(template, found, "begin it with #!/bin/bash")
+
+
+def configs(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of a NodeConfig what nodeadm needs to join, and the cluster's own name and range.
+
+    amazon-eks-ami, nodeadm, "API" and issue 1885: EKS fills in the cluster of managed nodes with an
+    AMI of its own alone; without it, and with another range of Services, no node works.
+    """
+    for template in launch_templates(templates):
+        read = [_read(each) for each in _nodeadm_parts(user_data_of(template) or "")]
+        if not read:
+            continue
+        if None in read:
+            found = "a NodeConfig that is no YAML: the node does not start"
+            yield _wrong(template, found, "correct it: one mapping, with spaces before nested keys")
+            continue
+        specs = [mapping((each or {}).get("spec")) or {} for each in read]
+        for spec in specs:
+            yield from _keys(template, spec)
+        cluster: dict[str, Json] = {}
+        for spec in specs:
+            cluster |= mapping(spec.get("cluster")) or {}
+        managed = bool(template.node_groups) and is_absent(template.data.get("ImageId"))
+        missing = [key for key in _OF_CLUSTER if is_absent(cluster.get(key))]
+        if (
+            missing
+            and not managed
+            and (cluster or template.node_groups or _is_scaled(template, templates))
+        ):
+            found = f"a NodeConfig without cluster.{', cluster.'.join(missing)}: no node joins"
+            remedy = "add them: EKS does so for managed nodes with an AMI of its own alone"
+            yield _wrong(template, found, remedy)
+        yield from _same_cluster(template, cluster, templates)
+
+
+def _nodeadm_parts(data: str) -> list[str]:
+    header = _HEADER.search(data)
+    if header is not None:
+        listed = _parts(data, header["own"].strip("\"'"))
+        return [each.body for each in listed if each.type == _OF_NODEADM and each.body.strip()]
+    return (
+        [data]
+        if data.lstrip().startswith(("apiVersion", "---")) and _NODE_CONFIG.search(data)
+        else []
+    )
+
+
+def _read(body: str) -> "dict[str, Json] | None":
+    try:
+        value = yaml.safe_load(body)
+    except yaml.YAMLError:
+        # What CloudFormation puts in may make it right.
+        return {} if "${" in body else None
+    return value if isinstance(value, dict) else None
+
+
+def _keys(template: LaunchTemplate, spec: "dict[str, Json]") -> Iterator[Finding]:
+    for key in spec:
+        if key not in _SPEC and "${" not in key:
+            found = f"a NodeConfig has no spec.{key}: nodeadm refuses it"
+            yield _wrong(template, found, choices(key, _SPEC))
+    for key in mapping(spec.get("cluster")) or {}:
+        known = (*_OF_CLUSTER, "enableOutpost", "id")
+        if key not in known and "${" not in key:
+            found = f"a NodeConfig has no spec.cluster.{key}: nodeadm refuses it"
+            yield _wrong(template, found, choices(key, known))
+    storage = mapping((mapping(spec.get("instance")) or {}).get("localStorage")) or {}
+    strategy = text(storage.get("strategy"))
+    if strategy is not None and strategy not in _DISKS and "${" not in strategy:
+        found = f"localStorage.strategy {shown(strategy)}: nodeadm refuses it"
+        yield _wrong(template, found, choices(strategy, _DISKS))
+    for flag in items((mapping(spec.get("kubelet")) or {}).get("flags")) or []:
+        if isinstance(flag, str) and not flag.startswith(("-", "$")):
+            found = f"{shown(flag)} is no flag of the kubelet, which does not start"
+            yield _wrong(template, found, f"write --{flag}")
+
+
+def _same_cluster(
+    template: LaunchTemplate, said: "dict[str, Json]", templates: TemplateSet
+) -> Iterator[Finding]:
+    clusters = list(templates.resources("AWS::EKS::Cluster"))
+    if len(clusters) != 1:
+        return
+    cluster, name = clusters[0], text(said.get("name"))
+    config = mapping(cluster.properties.get("KubernetesNetworkConfig")) or {}
+    own = text(templates.default(config.get("ServiceIpv4Cidr"), cluster.file))
+    cidr = text(said.get("cidr"))
+    if own is not None and cidr is not None and "$" not in cidr and cidr != own:
+        found = f"cluster.cidr {cidr}, and Services of {cluster.id} are in {own}: pods ask a name "
+        found += "server that is not there"
+        yield _wrong(template, found, f"write cidr: {own}")
+    named = _name(cluster, templates)
+    if named and name is not None and "$" not in name and name != named:
+        found = f"cluster.name {shown(name)}, and {cluster.id} is {shown(named)}: no node joins"
+        yield _wrong(template, found, f"write name: {named}")
+
+
+def _name(cluster: Resource, templates: TemplateSet) -> str | None:
+    value = templates.default(cluster.properties.get("Name"), cluster.file)
+    name = written(value)
+    return None if name is None or "$" in name else name
+
+
+def _is_scaled(template: LaunchTemplate, templates: TemplateSet) -> bool:
+    """Tell whether an Auto Scaling group launches nodes from it."""
+    return any(
+        True
+        for each in templates.resources("AWS::AutoScaling::AutoScalingGroup")
+        if f'"{template.resource.id}"' in repr(dict(each.properties)).replace("'", '"')
+    )
+
+
+def _wrong(
+    template: LaunchTemplate, found: str, remedy: str, level: Level = Level.ERROR
+) -> Finding:
+    return template.resource.find(Code.USER_DATA, (DATA, "UserData"), found, remedy, level)
