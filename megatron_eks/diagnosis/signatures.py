@@ -15,8 +15,9 @@ from megatron_eks.diagnosis.index import Index
 TABLES = tuple(
     Path(__file__).with_name(f"signatures_{part}.yaml")
     for part in (
-        *("gpu", "driver", "network", "storage", "training", "program", "start", "nodes"),
-        *("deploy", "end"),
+        # Deployment first: its words are exact, and others would fit its lines too.
+        *("deploy", "access", "build", "gpu", "driver", "network", "storage"),
+        *("training", "program", "start", "nodes", "end"),
     )
 )
 
