@@ -15,8 +15,8 @@ from megatron_eks.diagnosis.index import Index
 TABLES = tuple(
     Path(__file__).with_name(f"signatures_{part}.yaml")
     for part in (
-        *("libraries", "python", "fabric", "gpu", "driver", "cuda", "network", "storage"),
-        *("training", "program", "start", "nodes", "deploy", "end"),
+        *("libraries", "python", "deploy", "access", "build", "fabric", "gpu", "driver", "cuda"),
+        *("network", "storage", "training", "program", "start", "nodes", "end"),
     )
 )
 
