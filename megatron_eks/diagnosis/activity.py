@@ -57,6 +57,13 @@ _ALL = (
         re.compile(r"\b[Cc]ompiling (the )?(\w+ )?(model|graph|block|kernel|layer)|^AUTOTUNE "),
     ),
     Activity(
+        "Megatron's fused kernels were being built",
+        "Remove what an interrupted build left (rm -rf fused_kernels/build with its lock, on all"
+        " nodes) and start again, build them in the image, or do without"
+        " (--no-masked-softmax-fusion and the like).",
+        re.compile(r"compiling and loading fused kernels"),
+    ),
+    Activity(
         "the model was being evaluated",
         "Let every rank evaluate as many batches as the others (drop_last, even shards), and call"
         " forward, gather and metrics that communicate on all ranks, not on rank 0 alone.",

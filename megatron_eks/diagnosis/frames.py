@@ -11,6 +11,7 @@ _RAISED = re.compile(r"^\s*(\w+\.)*[A-Z]\w*(Error|Exception|Interrupt|Exit|Faile
 _BARE = re.compile(r"^\s*(\w+\.)*AssertionError:?\s*$")
 _SOURCE = re.compile(r"^(\s+)(?!assert\b)\S")
 _UNTOLD = re.compile(r"^\s*(\w+\.)*[A-Z]\w*(Error|Exception): ?$|^\S*\w+Failed: .* raised:$")
+_THROWN = re.compile(r"^\s*terminate called after throwing an instance of '[^']*'$")
 _UNDERLINE = re.compile(r"^\s*[~^]+\s*$")
 _KILLED = re.compile(r"^\s*Killed$")
 _COMPLAINS = re.compile(
@@ -42,6 +43,7 @@ class Places:
         self._own: dict[object, str] = {}
         self._framed: dict[object, int] = {}
         self._bare: dict[object, Line] = {}
+        self._thrown: Line | None = None
         self._ignored: set[object] = set()
         self.joined = False
         """Whether the text returned last began on a line before."""
@@ -62,9 +64,15 @@ class Places:
         if self._is_source(text, key):
             return ""
         bare = self._bare.pop(key, None)
+        if self._thrown and text.lstrip().startswith("what():"):
+            # It may name a rank, which the line before does not.
+            bare, self._thrown = self._thrown, None
         self.joined = bare is not None
         if bare:
             text = f"{bare.text.strip()} {text.strip()}"
+        elif _THROWN.match(text):
+            self._thrown = line
+            return ""
         elif _UNTOLD.match(text):
             self._bare[key] = line
             return ""
@@ -108,7 +116,7 @@ class Places:
 
     def untold(self) -> Iterable[Line]:
         """Return the errors that end with a colon, and with the log."""
-        return self._bare.values()
+        return [*self._bare.values(), *([self._thrown] if self._thrown else [])]
 
     def of(self, line: Line, text: str) -> str:
         """Return the place in the program from which an exception came, or nothing."""

@@ -16,7 +16,7 @@ TABLES = tuple(
     Path(__file__).with_name(f"signatures_{part}.yaml")
     for part in (
         *("libraries", "python", "deploy", "access", "build", "fabric", "gpu", "driver", "cuda"),
-        *("network", "storage", "training", "program", "start", "nodes", "end"),
+        *("network", "storage", "training", "program", "start", "nodes", "vague", "end"),
     )
 )
 
@@ -63,7 +63,7 @@ class Signature:
 
     def tier_of(self, text: str) -> Tier:
         """Return how good an explanation this line is."""
-        if self.tier > Tier.GENERIC or self.start or _RAISED.search(text):
+        if self.tier > Tier.GENERIC or self.start or _RAISED.search(text) or _IN_VAIN.search(text):
             return self.tier
         outlived = self.mild or _OUTLIVED.search(text) or of_the_shell(text)
         return Tier.MILD if outlived else self.tier
@@ -156,6 +156,8 @@ _ECHO = re.compile(
 )
 """A command that is shown before it runs, or an argument: it says nothing of how it ended."""
 _SAYS_MORE = re.compile(r": (Killed|command not found|not found|[Nn]o such|[Pp]ermission denied)")
+# A warning first, and an error in the same line after all.
+_IN_VAIN = re.compile(r"\bWARNING: .*(\b|\\n)Error: ")
 _RAISED = re.compile(r"^\s*((\w+\.)*\w+(Error|Exception|Failed|Exit)\b|terminate called|fatal)")
 _OUTLIVED = re.compile(
     r"\b([Rr]etrying|RETRYING|[Rr]etry (in|after|attempt|\d)|[Ww]ill (re)?try|[Tt]rying again"

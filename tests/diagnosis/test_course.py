@@ -226,3 +226,21 @@ def test_end_that_was_outlived_left_no_echo() -> None:
     ]
     early = "[rank3]: 2026-11-20 08:01:00 ValueError: no such shard"
     assert diagnose([early, *steps, EFA_SILENT.format(1, 3)]).code is Code.LOG_UNREACHABLE_PEER
+
+
+def test_what_a_terminated_process_threw_is_what_counts() -> None:
+    """The line names no rank, and what was thrown does; the watchdog throws what followed."""
+    thrown = "terminate called after throwing an instance of 'std::runtime_error'"
+    said = "  what():  [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=18)"
+    assert diagnose([thrown, said]).code is None
+    assert diagnose([thrown, "  what():  bad size"]).code is Code.LOG_EXCEPTION
+    assert diagnose([thrown]).code is Code.LOG_EXCEPTION
+
+
+def test_a_stall_while_fused_kernels_are_built_says_so() -> None:
+    """A lock that an interrupted build left makes one rank wait for ever."""
+    late = "[rank1]:[E829 ProcessGroupNCCL.cpp:607] [Rank 1] Watchdog caught collective operation"
+    late += " timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE, NumelIn=1)"
+    found = diagnose(["> compiling and loading fused kernels ...", late])
+    assert "fused kernels were being built" in found.cause
+    assert "fused_kernels/build" in found.remedy
