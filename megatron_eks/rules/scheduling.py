@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from fractions import Fraction
 
-from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.hardware import TYPE_LABELS, instance_types
+from megatron_eks.rules.hardware import TYPE_LABELS, instance_types, type_names
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.node_pools import NodePool, wanted_labels
 from megatron_eks.rules.values import is_placeholder, shown
@@ -98,10 +98,16 @@ def node_room(together: ManifestSet) -> Iterator[Found]:
         for pod in manifest.pods:
             types = instance_types(pod) or _types_beside(pod, together)
             types = types or _types_with_efa(pod, together)
+            level = Level.ERROR
+            if not types and not type_names(pod):
+                types = _types_in_full(pod)
+                # A larger type may take it, with GPUs or EFA devices that nobody uses.
+                larger = [each for each in INSTANCES.values() if not _missing(pod, each)]
+                level = Level.WARNING if larger else Level.ERROR
             lacks = [_missing(pod, each) for each in types]
             if types and all(lacks):
                 found = f"{lacks[0]}: the pod stays Pending"
-                finding = _of_pod(manifest, pod, found, "ask for what one node has", Level.ERROR)
+                finding = _of_pod(manifest, pod, found, "ask for what one node has", level)
                 yield manifest, finding
             elif types and all(_idle_efa(pod, each) for each in types):
                 had = types[0].efa_interfaces
@@ -134,6 +140,23 @@ def _types_with_efa(pod: Pod, together: ManifestSet) -> list[InstanceType]:
             if any(_EFA_PLUGIN.search(str(one.body.get("image"))) for one in each.containers):
                 return instance_types(each)
     return []
+
+
+def _types_in_full(pod: Pod) -> list[InstanceType]:
+    """Return the types all of whose GPUs and EFA devices a pod asks for, and no other number.
+
+    A pool that is called after one of their families, such as p4d, leaves that one.
+    """
+    asked = (_asked(pod, GPU), _asked(pod, EFA))
+    every = INSTANCES.values()
+    full = [each for each in every if asked == (each.gpus, each.efa_interfaces) and all(asked)]
+    values = " ".join(value for _, listed in wanted_labels(pod) for value in listed)
+    called = [
+        each
+        for each in full
+        if re.search(rf"(?<![a-z0-9]){each.name.partition('.')[0]}(?![a-z0-9])", values)
+    ]
+    return called or full
 
 
 def _missing(pod: Pod, instance: InstanceType) -> str | None:
