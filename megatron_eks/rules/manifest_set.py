@@ -101,10 +101,10 @@ def _others(manifest: Manifest) -> Iterator[Reference]:
     if weight is not None and not is_placeholder(weight):
         yield Reference(("metadata", "labels"), "WorkloadPriorityClass", weight)
     gang = mapping((mapping(spec.get("runPolicy")) or {}).get("schedulingPolicy")) or {}
-    if manifest.group == "kubeflow.org" and (name := text(gang.get("priorityClass"))):
-        if name not in _OF_THE_SYSTEM and not is_placeholder(name):
-            path = ("spec", "runPolicy", "schedulingPolicy", "priorityClass")
-            yield Reference(path, "PriorityClass", name)
+    name = text(gang.get("priorityClass"))
+    if manifest.group == "kubeflow.org" and name and name not in _OF_THE_SYSTEM:
+        path = ("spec", "runPolicy", "schedulingPolicy", "priorityClass")
+        yield Reference(path, "PriorityClass", name)
     if manifest.kind == "LocalQueue" and (name := text(spec.get("clusterQueue"))) is not None:
         yield Reference(("spec", "clusterQueue"), "ClusterQueue", name)
     if manifest.kind == "PersistentVolumeClaim" and (name := text(spec.get("volumeName"))):

@@ -14,7 +14,7 @@ from megatron_eks.rules.workloads import Manifest, Pod
 
 _KARPENTER = "karpenter.sh/nodepool"
 _EKSCTL = ("eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name")
-_KEEPS_AWAY = ("NoSchedule", "NoExecute")
+_KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 _EQUAL = (None, "", "Equal")
 
 
@@ -137,8 +137,9 @@ def _taints(value: Json) -> tuple[Taint, ...]:
     for key, said in (mapping(value) or {}).items():
         first, _, effect = (text(said) or "").rpartition(":")
         listed.append({"key": key, "value": first, "effect": effect})
-    return tuple(
-        Taint(key, text(each.get("value")) or "", effect)
-        for each in listed
-        if (key := text(each.get("key"))) and (effect := text(each.get("effect"))) in _KEEPS_AWAY
-    )
+    found = []
+    for body in listed:
+        name, kept_off = text(body.get("key")), text(body.get("effect"))
+        if name is not None and kept_off in _KEEPS_AWAY:
+            found.append(Taint(name, text(body.get("value")) or "", kept_off))
+    return tuple(found)

@@ -71,9 +71,7 @@ class NodePool:
         """
         tolerations = [mapping(each) or {} for each in items(pod.spec.get("tolerations")) or []]
         for taint in self.taints or ():
-            if not pod.names(taint.key) and not any(
-                tolerates(each, taint) for each in tolerations
-            ):
+            if not pod.names(taint.key) and not any(tolerates(each, taint) for each in tolerations):
                 return taint
         return None
 

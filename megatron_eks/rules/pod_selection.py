@@ -49,6 +49,4 @@ def selects(selector: Labels, manifest: Manifest, pod: Pod) -> bool:
 def may_select(selector: Labels, manifest: Manifest, pod: Pod) -> bool:
     """Tell whether one of a controller's pods may have all these labels, such as the first."""
     labels = labels_of(manifest, pod)
-    return all(
-        key in labels and labels[key] in (value, None) for key, value in selector.items()
-    )
+    return all(key in labels and labels[key] in (value, None) for key, value in selector.items())

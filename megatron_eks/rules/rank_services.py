@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level
 from megatron_eks.rules.manifest_set import Found, ManifestSet, may_share
+from megatron_eks.rules.pod_selection import pods_beside, selects
 from megatron_eks.rules.rendezvous import launcher_flags
 from megatron_eks.rules.values import is_absent, is_placeholder, mapping, text
-from megatron_eks.rules.pod_selection import pods_beside, selects
 from megatron_eks.rules.workloads import Container, Manifest, Pod
 
 _FLAGS = ("master-addr", "rdzv-endpoint")
@@ -95,8 +95,6 @@ def _selected(service: Manifest, together: ManifestSet) -> int:
     if not selector or any(text(each) is None for each in selector.values()):
         return 0
     chosen = [
-        pod
-        for manifest, pod in pods_beside(service, together)
-        if selects(selector, manifest, pod)
+        pod for manifest, pod in pods_beside(service, together) if selects(selector, manifest, pod)
     ]
     return sum(1 if pod.replicas is None else pod.replicas for pod in chosen)

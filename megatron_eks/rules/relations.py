@@ -28,6 +28,8 @@ _OF_NFS = frozenset(
     | {"wsize"}
 )
 _FILE_SYSTEM = re.compile(r"fs-[0-9a-f]{8,17}")
+# KubeVirt's importer and Fluid make a claim of their own name.
+_MAKE_CLAIMS = ("DataVolume", "Dataset")
 
 
 def named_objects(together: ManifestSet) -> Iterator[Found]:
@@ -61,8 +63,12 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
     )
     made_here = made_here or (
         reference.kind in _MADE_TOGETHER
-        and any(_surely_beside(manifest, each) for each in together.beside(manifest, reference.kind))
+        and any(
+            _surely_beside(manifest, each) for each in together.beside(manifest, reference.kind)
+        )
     )
+    if not elsewhere and _is_made_by(manifest, reference, together):
+        return
     kind, name = reference.kind, shown(reference.name)
     if elsewhere:
         space = shown(elsewhere[0].namespace)
@@ -76,6 +82,19 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
         return
     finding = manifest.find(Code.MISSING_OBJECT, reference.path, found, remedy, Level.WARNING)
     yield manifest, finding
+
+
+def _is_made_by(manifest: Manifest, reference: Reference, together: ManifestSet) -> bool:
+    """Tell whether another object makes the claim: TEMPLATE-STATEFULSET-NUMBER, or of its name."""
+    if reference.kind != "PersistentVolumeClaim":
+        return False
+    for each in together.beside(manifest, "StatefulSet"):
+        for value in items(each.spec.get("volumeClaimTemplates")) or []:
+            metadata = mapping((mapping(value) or {}).get("metadata")) or {}
+            if reference.name.startswith(f"{text(metadata.get('name'))}-{each.name}-"):
+                return True
+    makers = [one for kind in _MAKE_CLAIMS for one in together.beside(manifest, kind)]
+    return any(one.name == reference.name for one in makers)
 
 
 def _surely_beside(manifest: Manifest, other: Manifest) -> bool:

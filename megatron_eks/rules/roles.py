@@ -89,9 +89,7 @@ def _trusts(user: Resource | None, key: str, role: Resource, service: str) -> It
         others = ", ".join(sorted(trusted)) or "no service"
         found = f"{user.id} uses it as {key}, and it trusts {others}"
         yield role.find(Code.ROLE_TRUST, path, found, f"trust {service}")
-    elif service.startswith("pods.") and not (
-        actions >= _POD_ACTIONS or actions & {"*", "sts:*"}
-    ):
+    elif service.startswith("pods.") and not (actions >= _POD_ACTIONS or actions & {"*", "sts:*"}):
         missing = ", ".join(sorted(_POD_ACTIONS - actions))
         found = f"EKS Pod Identity needs {missing} to take it"
         yield role.find(Code.ROLE_TRUST, path, found, f"allow {missing}")

@@ -99,11 +99,9 @@ def node_room(together: ManifestSet) -> Iterator[Found]:
             types = instance_types(pod) or _types_beside(pod, together)
             types = types or _types_with_efa(pod, together)
             level = Level.ERROR
+            # The numbers of its devices name a type as well.
             if not types and not type_names(pod):
-                types = _types_in_full(pod)
-                # A larger type may take it, with GPUs or EFA devices that nobody uses.
-                larger = [each for each in INSTANCES.values() if not _missing(pod, each)]
-                level = Level.WARNING if larger else Level.ERROR
+                types, level = _types_in_full(pod)
             lacks = [_missing(pod, each) for each in types]
             if types and all(lacks):
                 found = f"{lacks[0]}: the pod stays Pending"
@@ -142,21 +140,28 @@ def _types_with_efa(pod: Pod, together: ManifestSet) -> list[InstanceType]:
     return []
 
 
-def _types_in_full(pod: Pod) -> list[InstanceType]:
-    """Return the types all of whose GPUs and EFA devices a pod asks for, and no other number.
+def _types_in_full(pod: Pod) -> tuple[list[InstanceType], Level]:
+    """Return the types all of whose GPUs and EFA devices a pod asks for, and how sure it is.
 
-    A pool that is called after one of their families, such as p4d, leaves that one.
+    A pool that is called after one of their families, such as p4d, leaves that one. A larger type
+    may take the pod, with devices that nobody uses: few GPUs may well be a part of it.
     """
-    asked = (_asked(pod, GPU), _asked(pod, EFA))
-    every = INSTANCES.values()
-    full = [each for each in every if asked == (each.gpus, each.efa_interfaces) and all(asked)]
+    gpus, devices = _asked(pod, GPU), _asked(pod, EFA)
+    full = [
+        each
+        for each in INSTANCES.values()
+        if gpus == each.gpus and devices == each.efa_interfaces and devices
+    ]
     values = " ".join(value for _, listed in wanted_labels(pod) for value in listed)
     called = [
         each
         for each in full
         if re.search(rf"(?<![a-z0-9]){each.name.partition('.')[0]}(?![a-z0-9])", values)
     ]
-    return called or full
+    if any(not _missing(pod, each) for each in INSTANCES.values()):
+        most = max(each.gpus for each in INSTANCES.values())
+        return [each for each in called or full if each.gpus == most], Level.WARNING
+    return called or full, Level.ERROR
 
 
 def _missing(pod: Pod, instance: InstanceType) -> str | None:

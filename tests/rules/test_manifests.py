@@ -26,7 +26,12 @@ _JOB_TABLES = ("pytorch_jobs", "fields", "job_values", "mined_jobs")
 JOB_CASES = [case for table in _JOB_TABLES for case in cases.read(f"tables/{table}.yaml")]
 _VALUE_TABLES = ("sets", "object_values", "held_out_rights")
 _MINED_TABLES = ("mined_objects", "mined_parts", "mined_meeting", "mined_right")
-_RELATION_TABLES = ("held_out_objects", "objects_nobody_reads", "relations_of_objects", "second_objects")
+_RELATION_TABLES = (
+    "held_out_objects",
+    "objects_nobody_reads",
+    "relations_of_objects",
+    "second_objects",
+)
 _SET_TABLES = (*_VALUE_TABLES, *_MINED_TABLES, *_RELATION_TABLES)
 SETS = [case for table in _SET_TABLES for case in cases.read(f"tables/{table}.yaml")]
 
