@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level
 from megatron_eks.rules.manifest_set import Found, ManifestSet, may_share
+from megatron_eks.rules.pod_selection import selects
 from megatron_eks.rules.values import mapping, number, shown
-from megatron_eks.rules.workload_set import selects
 from megatron_eks.rules.workloads import Manifest
 
 

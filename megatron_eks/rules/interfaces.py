@@ -1,5 +1,6 @@
 """Rules over the network interfaces of launch templates."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from megatron_eks.rules.launch_templates import (
     launch_templates,
 )
 from megatron_eks.rules.template_set import TemplateSet
-from megatron_eks.rules.values import is_absent, items, shown, truth
+from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth
 
 Slots = frozenset[tuple[int, str]]
 """The interfaces of one card: place on it, and type."""
@@ -23,6 +24,10 @@ Slots = frozenset[tuple[int, str]]
 _TYPES = EFA_TYPES | {"interface"}
 _PRIMARY = (0, 0)
 _FORMER: Slots = frozenset((device, type_) for device in (0, 1) for type_ in EFA_TYPES)
+
+# Nodes of these types are paid for their network between nodes; others have EFA as well.
+_BOUGHT_FOR_EFA = re.compile(r"p(4d|5|6)")
+_SAYS_EFA = re.compile(r"EFA|(?<![A-Za-z])efa(?![a-z])|Efa(?![a-z])")
 
 _FORMER_FIRST: Slots = frozenset({(0, "efa")})
 _EFA_ONLY: Slots = frozenset({(0, "efa-only")})
@@ -42,7 +47,8 @@ def efa_layout(templates: TemplateSet) -> Iterator[Finding]:
         yield from broken
         instance = template.instance
         if instance is not None and not broken and _all_known(interfaces):
-            yield from _against_catalogue(template, interfaces, instance)
+            meant = _meant_for_efa(template, templates)
+            yield from _against_catalogue(template, interfaces, instance, meant=meant)
 
 
 def security_groups(templates: TemplateSet) -> Iterator[Finding]:
@@ -110,8 +116,8 @@ def _unknown_types(template: LaunchTemplate, interfaces: list[Interface]) -> Ite
 def _slots(template: LaunchTemplate, interfaces: list[Interface]) -> Iterator[Finding]:
     """Check what EC2 demands of any instance type: distinct places, and a primary interface."""
 
-    def found(path: Path, text: str, remedy: str) -> Finding:
-        return template.resource.find(Code.EFA_INTERFACES, path, text, remedy)
+    def found(path: Path, said: str, remedy: str) -> Finding:
+        return template.resource.find(Code.EFA_INTERFACES, path, said, remedy)
 
     taken: dict[tuple[int | None, int], Interface] = {}
     for interface in interfaces:
@@ -120,19 +126,19 @@ def _slots(template: LaunchTemplate, interfaces: list[Interface]) -> Iterator[Fi
         elif interface.device is not None and interface.card is not None:
             slot = (interface.card, interface.device)
             if slot in taken:
-                text = f"card {slot[0]} device {slot[1]} is taken by interface {taken[slot].index}"
-                yield found(interface.path, text, "give every interface a place of its own")
+                said = f"card {slot[0]} device {slot[1]} is taken by interface {taken[slot].index}"
+                yield found(interface.path, said, "give every interface a place of its own")
             taken.setdefault(slot, interface)
     if not interfaces or not _all_known(interfaces):
         return
     primary = taken.get(_PRIMARY)
     if primary is None:
-        text = "no primary interface: card 0 device 0 is empty"
-        yield found((DATA, INTERFACES), text, "add an interface of type interface there")
+        said = "no primary interface: card 0 device 0 is empty"
+        yield found((DATA, INTERFACES), said, "add an interface of type interface there")
     elif primary.type == "efa-only":
-        text = "the primary interface is efa-only, which takes no IP address"
+        said = "the primary interface is efa-only, which takes no IP address"
         remedy = "use type interface there, and efa-only at device 1"
-        yield found((*primary.path, "InterfaceType"), text, remedy)
+        yield found((*primary.path, "InterfaceType"), said, remedy)
 
 
 def _all_known(interfaces: list[Interface]) -> bool:
@@ -143,12 +149,12 @@ def _all_known(interfaces: list[Interface]) -> bool:
 
 
 def _against_catalogue(
-    template: LaunchTemplate, interfaces: list[Interface], instance: InstanceType
+    template: LaunchTemplate, interfaces: list[Interface], instance: InstanceType, *, meant: bool
 ) -> Iterator[Finding]:
     actual = _by_card(interfaces)
     expected = {card: _expected(card, instance) for card in range(instance.network_cards)}
     if not template.has_efa:
-        yield from _without_efa(template, instance)
+        yield from _without_efa(template, instance, meant=meant)
         return
     if not instance.efa_interfaces:
         first = next(each for each in interfaces if each.is_efa)
@@ -208,15 +214,35 @@ def _card_differs(
     )
 
 
-def _without_efa(template: LaunchTemplate, instance: InstanceType) -> Iterator[Finding]:
-    """Judge only templates of node groups: a lone instance may well do without."""
-    if instance.efa_interfaces and template.node_groups:
+def _meant_for_efa(template: LaunchTemplate, templates: TemplateSet) -> bool:
+    """Tell whether nodes are placed close together, or have a group that is called after EFA."""
+    placement = mapping(template.data.get("Placement")) or {}
+    if any(not is_absent(placement.get(key)) for key in ("GroupName", "GroupId")):
+        return True
+    listed = [template.data.get("SecurityGroupIds")]
+    listed += [each.body.get("Groups") for each in template.interfaces or []]
+    for group in [group for each in listed for group in items(each) or []]:
+        target = templates.target(group, template.resource.file)
+        if target is not None and target.type == "AWS::EC2::SecurityGroup":
+            said = [text(target.properties.get(key)) for key in ("GroupName", "GroupDescription")]
+            if any(_SAYS_EFA.search(each or "") for each in (target.id, *said)):
+                return True
+    return False
+
+
+def _without_efa(
+    template: LaunchTemplate, instance: InstanceType, *, meant: bool
+) -> Iterator[Finding]:
+    """Judge only templates of node groups, for types whose buyer wants EFA, or where others do."""
+    bought = _BOUGHT_FOR_EFA.match(instance.name) is not None
+    if instance.efa_interfaces and template.node_groups and (bought or meant):
         yield template.resource.find(
             Code.EFA_INTERFACES,
             (DATA, INTERFACES),
             f"none of the {instance.efa_interfaces} EFA interfaces of {instance.name} is attached, "
             "so traffic between nodes falls back to TCP",
             "attach an efa-only interface to every card",
+            Level.ERROR if bought else Level.WARNING,
         )
 
 

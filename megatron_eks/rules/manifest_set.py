@@ -17,9 +17,10 @@ Found = tuple[Manifest, Finding]
 _CLUSTER_WIDE = frozenset(
     {
         *("ClusterQueue", "ClusterRole", "PersistentVolume", "PriorityClass", "ResourceFlavor"),
-        "StorageClass",
+        *("StorageClass", "WorkloadPriorityClass"),
     }
 )
+_OF_THE_SYSTEM = ("system-cluster-critical", "system-node-critical")
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,14 @@ def _others(manifest: Manifest) -> Iterator[Reference]:
     queue = text(manifest.labels.get("kueue.x-k8s.io/queue-name"))
     if queue is not None:
         yield Reference(("metadata", "labels"), "LocalQueue", queue)
+    weight = text(manifest.labels.get("kueue.x-k8s.io/priority-class"))
+    if weight is not None and not is_placeholder(weight):
+        yield Reference(("metadata", "labels"), "WorkloadPriorityClass", weight)
+    gang = mapping((mapping(spec.get("runPolicy")) or {}).get("schedulingPolicy")) or {}
+    name = text(gang.get("priorityClass"))
+    if manifest.group == "kubeflow.org" and name and name not in _OF_THE_SYSTEM:
+        path = ("spec", "runPolicy", "schedulingPolicy", "priorityClass")
+        yield Reference(path, "PriorityClass", name)
     if manifest.kind == "LocalQueue" and (name := text(spec.get("clusterQueue"))) is not None:
         yield Reference(("spec", "clusterQueue"), "ClusterQueue", name)
     if manifest.kind == "PersistentVolumeClaim" and (name := text(spec.get("volumeName"))):
@@ -126,7 +135,7 @@ def _of_pod(pod: Pod) -> Iterator[Reference]:
     for key, kind, given in (
         ("serviceAccountName", "ServiceAccount", ("default",)),
         ("subdomain", "Service", ()),
-        ("priorityClassName", "PriorityClass", ("system-cluster-critical", "system-node-critical")),
+        ("priorityClassName", "PriorityClass", _OF_THE_SYSTEM),
     ):
         name = text(pod.spec.get(key))
         if name and name not in given:

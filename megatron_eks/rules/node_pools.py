@@ -71,9 +71,7 @@ class NodePool:
         """
         tolerations = [mapping(each) or {} for each in items(pod.spec.get("tolerations")) or []]
         for taint in self.taints or ():
-            if not pod.names(taint.key) and not any(
-                _tolerates(each, taint) for each in tolerations
-            ):
+            if not pod.names(taint.key) and not any(tolerates(each, taint) for each in tolerations):
                 return taint
         return None
 
@@ -135,7 +133,8 @@ def _types(group: Resource, templates: TemplateSet) -> tuple[str, ...] | None:
     return tuple(each for each in listed if each) if listed and None not in listed else None
 
 
-def _tolerates(toleration: "Mapping[str, Json]", taint: Taint) -> bool:
+def tolerates(toleration: "Mapping[str, Json]", taint: Taint) -> bool:
+    """Tell whether one toleration is for a taint (Kubernetes, "Taints and Tolerations")."""
     key, effect = text(toleration.get("key")), text(toleration.get("effect"))
     value = text(toleration.get("value")) or ""
     exists = toleration.get("operator") == "Exists"

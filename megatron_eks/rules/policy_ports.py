@@ -6,8 +6,8 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.pod_selection import pods_beside, selects
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
-from megatron_eks.rules.workload_set import pods_beside, selects
 from megatron_eks.rules.workloads import Pod
 
 

@@ -18,6 +18,8 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping,
 from megatron_eks.rules.workloads import Manifest
 
 _CLOSE = 0.8
+# Whoever makes one of these for a set of jobs makes all that they name; of others there are more.
+_MADE_TOGETHER = ("PersistentVolumeClaim", "PriorityClass", "WorkloadPriorityClass")
 _FSX = "fsx.csi.aws.com"
 _DRIVERS = (_FSX, "ebs.csi.aws.com", "efs.csi.aws.com", "fsx.openzfs.csi.aws.com", "s3.csi.aws.com")
 _MOUNT = re.compile(r"[A-Za-z0-9]{1,8}|preview")
@@ -26,6 +28,8 @@ _OF_NFS = frozenset(
     | {"wsize"}
 )
 _FILE_SYSTEM = re.compile(r"fs-[0-9a-f]{8,17}")
+# KubeVirt's importer and Fluid make a claim of their own name.
+_MAKE_CLAIMS = ("DataVolume", "Dataset")
 
 
 def named_objects(together: ManifestSet) -> Iterator[Found]:
@@ -33,7 +37,8 @@ def named_objects(together: ManifestSet) -> Iterator[Found]:
 
     Kubernetes, "Configure a Pod to Use a ConfigMap": the pod waits for what is not there. What a
     set does not hold may be in the cluster already, so silence is the rule: a finding needs the
-    name in another namespace, a name much like it, or a namespace that the set itself makes.
+    name in another namespace, a name much like it, a namespace that the set itself makes, or others
+    of a kind that is made with its jobs: claims in that namespace, priority classes anywhere.
     """
     for manifest in together.objects:
         for reference in references(manifest):
@@ -56,6 +61,14 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
     made_here = together.makes_namespace(manifest.namespace) and (
         bool(beside) or reference.kind == "ServiceAccount"
     )
+    made_here = made_here or (
+        reference.kind in _MADE_TOGETHER
+        and any(
+            _surely_beside(manifest, each) for each in together.beside(manifest, reference.kind)
+        )
+    )
+    if not elsewhere and _is_made_by(manifest, reference, together):
+        return
     kind, name = reference.kind, shown(reference.name)
     if elsewhere:
         space = shown(elsewhere[0].namespace)
@@ -69,6 +82,31 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
         return
     finding = manifest.find(Code.MISSING_OBJECT, reference.path, found, remedy, Level.WARNING)
     yield manifest, finding
+
+
+def _is_made_by(manifest: Manifest, reference: Reference, together: ManifestSet) -> bool:
+    """Tell whether another object makes the claim: TEMPLATE-STATEFULSET-NUMBER, or of its name."""
+    if reference.kind != "PersistentVolumeClaim":
+        return False
+    for each in together.beside(manifest, "StatefulSet"):
+        for value in items(each.spec.get("volumeClaimTemplates")) or []:
+            metadata = mapping((mapping(value) or {}).get("metadata")) or {}
+            if reference.name.startswith(f"{text(metadata.get('name'))}-{each.name}-"):
+                return True
+    makers = [one for kind in _MAKE_CLAIMS for one in together.beside(manifest, kind)]
+    return any(one.name == reference.name for one in makers)
+
+
+def _surely_beside(manifest: Manifest, other: Manifest) -> bool:
+    """Tell whether two objects are of one namespace, or of one file where none is named.
+
+    A PersistentVolumeClaim without a name is made for something else.
+    """
+    if other.name is None or is_placeholder(other.name):
+        return False
+    if other.kind == "PersistentVolumeClaim" and manifest.namespace is None:
+        return other.file == manifest.file
+    return True
 
 
 def _missing_keys(manifest: Manifest, reference: Reference, target: Manifest) -> Iterator[Found]:

@@ -13,6 +13,11 @@ _FLAG = re.compile(
     r"|nproc[_-]per[_-]node|standalone)(?=[=\s\"']|$)"
     r"(?:(?:=|[ \t]+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s;&|\\-][^\s;&|]*))?"
 )
+_NAMED = re.compile(r"\$(?P<name>[A-Za-z_]\w*)|\$\{(?P<braced>\w+)\}|\$\((?P<given>\w+)\)")
+_SHELL = re.compile(r"(\S*/)?(ba|da|k|z|a)?sh")
+# What the training operator or torchrun itself sets, whatever the object says.
+_SET_ELSEWHERE = re.compile(r"(PET_|MASTER_|LOCAL_|GROUP_).*|RANK|NODE_RANK|WORLD_SIZE|HOSTNAME")
+_BRANCHES = re.compile(r"(^|[\s;])(if|case|for|while|until|\[\[?|test)\s|\|\|")
 _COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 
 
@@ -83,7 +88,10 @@ def _wrong(manifest: Manifest, found: str, gpus: int, level: Level = Level.ERROR
 
 
 def launcher_flags(container: Container) -> Iterator[tuple[Path, str, str]]:
-    """Return torchrun's flags on a command line, each with its place and value."""
+    """Return torchrun's flags on a command line, each with its place and value.
+
+    A list of words and a shell's line say the same; so does a variable that holds one value.
+    """
     words = container.words
     following = [word for _, word in words[1:]]
     for (path, word), next_word in zip(words, [*following, ""], strict=False):
@@ -92,7 +100,27 @@ def launcher_flags(container: Container) -> Iterator[tuple[Path, str, str]]:
         for match in _FLAG.finditer(_COMMENT.sub("", word) if "#" in word else word):
             alone = match["value"] is None and match.end() == len(word)
             value = next_word if alone else match["value"] or ""
-            yield path, match["name"].replace("_", "-"), value.strip("\"'")
+            yield path, match["name"].replace("_", "-"), _held(container, value.strip("\"'"))
+
+
+def _held(container: Container, value: str) -> str:
+    """Return what a variable surely holds, by the container or by its shell; else the value."""
+    match = _NAMED.fullmatch(value)
+    if match is None:
+        return value
+    name = match["name"] or match["braced"] or match["given"]
+    in_shell = _SHELL.fullmatch(container.words[0][1]) is not None
+    if _SET_ELSEWHERE.fullmatch(name) or not (in_shell or match["given"]):
+        return value
+    line = container.line
+    assigned = re.findall(rf"(?<![\w$-]){name}=(\"[^\"]*\"|'[^']*'|[^\s;&|]*)", line)
+    if assigned and not match["given"]:
+        only = assigned[0].strip("\"'")
+        sure = len(assigned) == 1 and not re.search(r"[$`]", only) and not _BRANCHES.search(line)
+        return only if sure and only else value
+    given = [each.value for each in container.variables if each.name == name]
+    single = given[0] if len(given) == 1 and not assigned else None
+    return value if single is None or "$" in single else single
 
 
 def may_launch(container: Container) -> bool:

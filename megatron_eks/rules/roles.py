@@ -10,12 +10,13 @@ from megatron_eks.rules.policies import ROLE, statements
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import items, mapping, shown, text
 
+_PODS = "pods.eks.amazonaws.com"
 # Where a role stands, and who takes it there (EKS User Guide, "Amazon EKS cluster IAM role",
 # "Amazon EKS node IAM role", "EKS Pod Identity role").
 _USERS: tuple[tuple[str, str, str], ...] = (
     ("AWS::EKS::Cluster", "RoleArn", "eks.amazonaws.com"),
     ("AWS::EKS::Nodegroup", "NodeRole", "ec2.amazonaws.com"),
-    ("AWS::EKS::PodIdentityAssociation", "RoleArn", "pods.eks.amazonaws.com"),
+    ("AWS::EKS::PodIdentityAssociation", "RoleArn", _PODS),
     ("AWS::CodeBuild::Project", "ServiceRole", "codebuild.amazonaws.com"),
     ("AWS::EC2::FlowLog", "DeliverLogsPermissionArn", "vpc-flow-logs.amazonaws.com"),
 )
@@ -45,22 +46,28 @@ def trust(templates: TemplateSet) -> Iterator[Finding]:
     """Require of a role that the service which takes it may do so.
 
     EKS User Guide, "Amazon EKS cluster IAM role", "Amazon EKS node IAM role" and "EKS Pod Identity
-    role", whose agent needs sts:TagSession beside sts:AssumeRole.
+    role", whose agent needs sts:TagSession beside sts:AssumeRole, whoever associates the role.
     """
+    judged: list[Resource] = []
     for kind, key, service in _USERS:
         for user in templates.resources(kind):
             role = templates.target(user.properties.get(key), user.file)
             if role is not None and role.type == ROLE:
+                judged.append(role)
                 yield from _trusts(user, key, role, service)
     for addon in templates.resources("AWS::EKS::Addon"):
         for value in items(addon.properties.get("PodIdentityAssociations")) or []:
             body = mapping(value) or {}
             role = templates.target(body.get("RoleArn"), addon.file)
             if role is not None and role.type == ROLE:
-                yield from _trusts(addon, "RoleArn", role, "pods.eks.amazonaws.com")
+                judged.append(role)
+                yield from _trusts(addon, "RoleArn", role, _PODS)
+    for role in templates.resources(ROLE):
+        if role not in judged:
+            yield from _trusts(None, "", role, _PODS)
 
 
-def _trusts(user: Resource, key: str, role: Resource, service: str) -> Iterator[Finding]:
+def _trusts(user: Resource | None, key: str, role: Resource, service: str) -> Iterator[Finding]:
     listed = statements(role.properties.get("AssumeRolePolicyDocument"))
     if listed is None:
         return
@@ -76,11 +83,13 @@ def _trusts(user: Resource, key: str, role: Resource, service: str) -> Iterator[
         if service in names:
             actions |= set(granted)
     path = ("AssumeRolePolicyDocument",)
-    if service not in trusted and f"{service}.cn" not in trusted:
+    if user is None and service not in trusted:
+        return
+    if user is not None and service not in trusted and f"{service}.cn" not in trusted:
         others = ", ".join(sorted(trusted)) or "no service"
         found = f"{user.id} uses it as {key}, and it trusts {others}"
         yield role.find(Code.ROLE_TRUST, path, found, f"trust {service}")
-    elif service.startswith("pods.") and not (actions >= _POD_ACTIONS or "sts:*" in actions):
+    elif service.startswith("pods.") and not (actions >= _POD_ACTIONS or actions & {"*", "sts:*"}):
         missing = ", ".join(sorted(_POD_ACTIONS - actions))
         found = f"EKS Pod Identity needs {missing} to take it"
         yield role.find(Code.ROLE_TRUST, path, found, f"allow {missing}")

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from fractions import Fraction
 
-from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.hardware import TYPE_LABELS, instance_types
+from megatron_eks.rules.hardware import TYPE_LABELS, instance_types, type_names
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.node_pools import NodePool, wanted_labels
 from megatron_eks.rules.values import is_placeholder, shown
@@ -98,10 +98,14 @@ def node_room(together: ManifestSet) -> Iterator[Found]:
         for pod in manifest.pods:
             types = instance_types(pod) or _types_beside(pod, together)
             types = types or _types_with_efa(pod, together)
+            level = Level.ERROR
+            # The numbers of its devices name a type as well.
+            if not types and not type_names(pod):
+                types, level = _types_in_full(pod)
             lacks = [_missing(pod, each) for each in types]
             if types and all(lacks):
                 found = f"{lacks[0]}: the pod stays Pending"
-                finding = _of_pod(manifest, pod, found, "ask for what one node has", Level.ERROR)
+                finding = _of_pod(manifest, pod, found, "ask for what one node has", level)
                 yield manifest, finding
             elif types and all(_idle_efa(pod, each) for each in types):
                 had = types[0].efa_interfaces
@@ -134,6 +138,30 @@ def _types_with_efa(pod: Pod, together: ManifestSet) -> list[InstanceType]:
             if any(_EFA_PLUGIN.search(str(one.body.get("image"))) for one in each.containers):
                 return instance_types(each)
     return []
+
+
+def _types_in_full(pod: Pod) -> tuple[list[InstanceType], Level]:
+    """Return the types all of whose GPUs and EFA devices a pod asks for, and how sure it is.
+
+    A pool that is called after one of their families, such as p4d, leaves that one. A larger type
+    may take the pod, with devices that nobody uses: few GPUs may well be a part of it.
+    """
+    gpus, devices = _asked(pod, GPU), _asked(pod, EFA)
+    full = [
+        each
+        for each in INSTANCES.values()
+        if gpus == each.gpus and devices == each.efa_interfaces and devices
+    ]
+    values = " ".join(value for _, listed in wanted_labels(pod) for value in listed)
+    called = [
+        each
+        for each in full
+        if re.search(rf"(?<![a-z0-9]){each.name.partition('.')[0]}(?![a-z0-9])", values)
+    ]
+    if any(not _missing(pod, each) for each in INSTANCES.values()):
+        most = max(each.gpus for each in INSTANCES.values())
+        return [each for each in called or full if each.gpus == most], Level.WARNING
+    return called or full, Level.ERROR
 
 
 def _missing(pod: Pod, instance: InstanceType) -> str | None:

@@ -7,10 +7,15 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.pod_selection import (
+    Labels,
+    labels_of,
+    may_select,
+    pods_beside,
+    selects,
+)
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest, Pod
-
-Labels = Mapping[str, Json]
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _ALIKE = 0.6
@@ -35,11 +40,11 @@ def services(together: ManifestSet) -> Iterator[Found]:
         if not selector or service.namespace == "kube-system":
             continue
         pods = pods_beside(service, together)
-        chosen = [pod for manifest, pod in pods if selects(selector, manifest, pod)]
+        chosen = [pod for manifest, pod in pods if may_select(selector, manifest, pod)]
         if chosen:
             yield from _named_ports(service, chosen)
             continue
-        every = [_labels(m, pod) if m.file == service.file else pod.labels for m, pod in pods]
+        every = [labels_of(m, pod) if m.file == service.file else pod.labels for m, pod in pods]
         near = [(key, each[key]) for key in selector for each in every if each.get(key)]
         if near:
             key, value = near[0]
@@ -137,7 +142,7 @@ def _policies(job: Manifest, way: str, together: ManifestSet, *, surely: bool) -
 
 def chosen(selector: Mapping[str, Json], manifest: Manifest, pod: Pod) -> bool:
     """Tell whether a selector takes a pod."""
-    labels = _labels(manifest, pod)
+    labels = labels_of(manifest, pod)
     for each in items(selector.get("matchExpressions")) or []:
         body = mapping(each) or {}
         key, values = text(body.get("key")) or "", items(body.get("values")) or []
@@ -265,36 +270,3 @@ def _restricted(
     profile = mapping(context.get("seccompProfile") or outer.get("seccompProfile")) or {}
     if profile.get("type") not in ("RuntimeDefault", "Localhost"):
         yield "seccompProfile", "no seccompProfile"
-
-
-def pods_beside(manifest: Manifest, together: ManifestSet) -> list[tuple[Manifest, Pod]]:
-    """Return the pods of an object's namespace, each with the object that makes it."""
-    return [
-        (each, pod)
-        for each in together.objects
-        if each.namespace == manifest.namespace
-        # Without a namespace only a file shows what is meant to be together.
-        if manifest.namespace is not None or each.file == manifest.file
-        for pod in each.pods
-    ]
-
-
-def _labels(manifest: Manifest, pod: Pod) -> Labels:
-    """Return a pod's labels, with those that its controller adds."""
-    labels = dict(pod.labels)
-    if manifest.pytorch_replicas is not None:
-        labels["training.kubeflow.org/job-name"] = manifest.name
-        labels["training.kubeflow.org/operator-name"] = "pytorchjob-controller"
-        labels["training.kubeflow.org/replica-type"] = str(pod.path[3]).lower()
-        labels["training.kubeflow.org/replica-index"] = None  # another one for each pod
-    if manifest.kind == "Job":
-        labels["job-name"] = labels["batch.kubernetes.io/job-name"] = manifest.name
-        if manifest.spec.get("completionMode") == "Indexed":
-            labels["batch.kubernetes.io/job-completion-index"] = None
-    return labels
-
-
-def selects(selector: Labels, manifest: Manifest, pod: Pod) -> bool:
-    """Tell whether a pod has all these labels, those that its controller adds included."""
-    labels = _labels(manifest, pod)
-    return all(labels.get(key) == value for key, value in selector.items())
