@@ -24,7 +24,10 @@ _DOUBTS = re.compile(
     r"|[Rr]efused|[Dd]enied|[Ii]nvalid|[Nn]ot found|[Mm]issing|[Nn]o such|[Aa]borted"
     r"|[Tt]imed out|[Ee]xceed(s|ed)|[Mm]ismatch)\b"
 )
-_NOT_FINITE = re.compile(r"\bloss\b[\"']?\s*[:=]\s*[\"']?-?(nan|inf)\b", re.IGNORECASE)
+# An infinite norm is what scaled FP16 has now and then.
+_NOT_FINITE = re.compile(
+    r"\bloss\b[\"']?\s*[:=]\s*[\"']?-?(nan|inf)\b|\bgrad norm: nan\b", re.IGNORECASE
+)
 _HARMLESS = re.compile(
     r"\b(no|0|without) errors?\b|error_(file|rate)|InvalidDiskCapacity"
     r"|Unable to register \w+ factory|errors?: 0|Resource (creation|update|deletion) cancelled",

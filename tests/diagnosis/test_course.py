@@ -244,3 +244,20 @@ def test_a_stall_while_fused_kernels_are_built_says_so() -> None:
     found = diagnose(["> compiling and loading fused kernels ...", late])
     assert "fused kernels were being built" in found.cause
     assert "fused_kernels/build" in found.remedy
+
+
+def test_torch_warns_of_a_driver_that_does_not_start_cuda() -> None:
+    """Its warnings say nothing else that ends a run; this one is all that there is."""
+    warned = "cuda/__init__.py:129: UserWarning: CUDA initialization: Unexpected error from"
+    found = diagnose([f"{warned} cudaGetDeviceCount(). Error 802: system not yet initialized"])
+    assert found.code is Code.LOG_FABRIC_NOT_READY
+    assert diagnose(["x.py:1: UserWarning: Error 802: system not yet initialized"]).code is None
+
+
+def test_a_norm_that_is_no_number_is_no_progress() -> None:
+    """Megatron's line of a step, without a loss."""
+    line = (
+        " iteration {}/ 1000 | consumed samples: 10 | grad norm: {} | number of nan iterations: 0 |"
+    )
+    assert diagnose([line.format(10, "nan")]).code is Code.LOG_LOSS_NOT_FINITE
+    assert diagnose([line.format(10, "inf")]).code is None
