@@ -132,7 +132,8 @@ _ADVICE = re.compile(
 )
 _NO_TROUBLE = re.compile(
     r"^\s*(Traceback \(most|During handling|The above exception|File \"|[~^]+$|raise [A-Za-z_]"
-    r"|frame #\d+: |[╭╰]|│.*│\s*$)|\b(Future|Deprecation|User|Runtime|Resource)Warning\b(?!: CUDA initialization)"
+    r"|frame #\d+: |[╭╰]|│.*│\s*$)"
+    r"|\b(Future|Deprecation|User|Runtime|Resource)Warning\b(?!: CUDA initialization)"
 )
 _HARMLESS = re.compile(
     r"Could not load dynamic library|dlerror:|cannot find -l(aio|cufile)"
