@@ -44,6 +44,7 @@ def test_excerpt_is_explained(excerpt: dict[str, str]) -> None:
 
 def test_every_trouble_has_an_excerpt() -> None:
     """And every code of logs has a signature."""
+    assert len({each.name for each in signatures()}) == len(signatures())
     assert {each["code"] for each in EXCERPTS.values()} == {each.name for each in signatures()}
     assert {each.code for each in signatures()} == {
         code for code in Code if code.name.startswith("LOG_")
