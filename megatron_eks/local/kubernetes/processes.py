@@ -110,7 +110,11 @@ class Processes:
         """Stop the named programs, or all: the last one started first, each given 10 s."""
         # One that was started again keeps its place.
         order = [name for name in reversed(self._again) if name in self._running]
-        for name in names or [each for each in order if each not in self._to_kill]:
+        # Stable: those that clean up keep their order, and the others follow.
+        for name in names or sorted(order, key=self._to_kill.__contains__):
+            if not names and name in self._to_kill:
+                self.kill(name)
+                continue
             process = self._running.pop(name)
             process.send_signal(signal.SIGTERM)
             try:
@@ -118,8 +122,6 @@ class Processes:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        for name in [] if names else [each for each in order if each in self._to_kill]:
-            self.kill(name)
 
     def _log(self, name: str) -> Path:
         return self._folder / f"{name}.log"
