@@ -101,8 +101,8 @@ class Place:
     def start(self) -> None:
         """Start the cluster: the process behind `meks local up --empty --nodes 1`."""
         words = (self.folder, self.cluster_file, "1", "empty", str(self._port))
-        with (self.folder / "log").open("wb") as log:
-            supervisor = subprocess.Popen(  # noqa: S603 -- our own entry point
+        with (self.folder / "log").open("wb") as log, _whole():
+            self._supervisor = subprocess.Popen(  # noqa: S603 -- our own entry point
                 [sys.executable, "-m", "megatron_eks.local.kubernetes", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -110,7 +110,6 @@ class Place:
                 # Ctrl-C is for the demo, which stops it in order; one that is kept outlives it.
                 start_new_session=True,
             )
-        self._supervisor = supervisor
 
     def wait_for_aws(self) -> None:
         """Return when AWS answers; from then on commands go there, and nowhere else."""
@@ -135,7 +134,7 @@ class Place:
         """Start a command in the background; `finish` it."""
         log = self.folder / f"{'-'.join(Path(str(word)).name for word in words[:4])}.log"
         path = f"{_BIN}{os.pathsep}{os.environ.get('PATH', '')}"
-        with log.open("ab") as stream:
+        with log.open("ab") as stream, _whole():
             process = subprocess.Popen(  # noqa: S603 -- the project's own commands
                 list(map(str, words)),
                 cwd=folder,
@@ -146,8 +145,8 @@ class Place:
                 # So that all that it starts can be ended with it.
                 start_new_session=True,
             )
-        command = Command(" ".join(map(str, words)), process, log)
-        self._commands.append(command)
+            command = Command(" ".join(map(str, words)), process, log)
+            self._commands.append(command)
         return command
 
     def finish(self, command: Command) -> str:
@@ -208,6 +207,22 @@ class Place:
             os.kill(self.state.pid, signal.SIGTERM)
         wait_for("the end of the cluster", lambda: not self.running, _STOP_SECONDS)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _whole() -> Iterator[None]:
+    """Put Ctrl-C and its like off, so that no process starts without being known to `stop`."""
+    late: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # In Python, not by a mask: a process would inherit that.
+    before = {each: signal.signal(each, lambda got, _: late.append(got)) for each in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if late:
+            raise KeyboardInterrupt
 
 
 def _descendants(pid: int) -> Iterator[int]:
