@@ -131,6 +131,22 @@ def test_init_containers_run_one_after_the_other(cluster, run_pod, ended):
     assert cluster.logs(pod, "main").split() == ["1", "2", "3"]
 
 
+def test_a_startup_probe_ends_with_its_success(cluster, run_pod, ended):
+    """It asks until it succeeds, and never again."""
+    mount = {"volumeMounts": [{"name": "work", "mountPath": "/work"}], "image": "busybox"}
+    asks = "echo asked >> /work/asked; test $(wc -l < /work/asked) -ge 2"
+    waits = "until test -e /work/asked && test $(wc -l < /work/asked) -ge 2; do sleep 0.2; done"
+    probe = {"exec": {"command": ["sh", "-c", asks]}, "periodSeconds": 1}
+    pod = ended(
+        run_pod(
+            f"{waits}; sleep 3; cat /work/asked",
+            container={**mount, "startupProbe": probe},
+            volumes=[{"name": "work", "emptyDir": {}}],
+        )
+    )
+    assert cluster.logs(pod, "main").split() == ["asked"] * 2
+
+
 def test_a_failed_init_container_fails_the_pod(run_pod, ended):
     """Under `Never` the containers after it do not start."""
     init = {"name": "broken", "image": "busybox", "command": ["sh", "-c", "exit 7"]}

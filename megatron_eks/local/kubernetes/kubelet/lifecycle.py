@@ -178,6 +178,8 @@ class Managed:
             self._started(run)
 
     def _started(self, run: _Run) -> None:
+        # A startup probe that has succeeded is not made again.
+        self._stop_probes()
         self.status.started = True
         self.status.ready = "readinessProbe" not in self.status.spec
         for kind in ("readinessProbe", "livenessProbe"):
