@@ -2,6 +2,8 @@
 
 import functools
 import queue
+import sys
+import types
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from megatron.training import initialize, training
 def install() -> None:
     """Repair all of them, in this process."""
     _start()
+    _without_compiler()
     _norm_with_sequence_parallel()
     _distributed_optimizer_with_torch_adam()
 
@@ -35,6 +38,18 @@ def _start() -> None:
     )
     training.set_jit_fusion_options = lambda *_, **__: None
     utils.compile_helpers = lambda: None
+
+
+def _without_compiler() -> None:
+    """Answer torch's compiler, which every optimizer imports to be left out of what it compiles.
+
+    That takes a second of each rank, and torch.compile does nothing here.
+    """
+    compiler: Any = types.ModuleType("torch._dynamo")
+    compiler.disable = lambda function, *_, **__: function
+    compiler.graph_break = lambda *_, **__: None
+    compiler.trace_rules = types.SimpleNamespace(clear_lru_cache=lambda: None)
+    sys.modules[compiler.__name__] = torch._dynamo = compiler  # noqa: SLF001 -- as torch names it
 
 
 def _norm_with_sequence_parallel() -> None:
