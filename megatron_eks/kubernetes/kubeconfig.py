@@ -8,7 +8,7 @@ import os
 import ssl
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,11 @@ from megatron_eks.kubernetes.connection import Connection, Credentials
 # What stands in a kubeconfig is YAML of other programs, which has no narrower type.
 Entry = dict[str, Any]
 
+Answer = Callable[[Sequence[str], Mapping[str, str]], str | None]
+"""Says what a command with these variables would print; None: it has to be started."""
+
 _EXEC_SECONDS = 60
+_REMEDY = "run that command to see what it lacks, or write the kubeconfig again"
 _SECTIONS = ("clusters", "users", "contexts")
 
 
@@ -61,12 +65,15 @@ class Context:
         name = named.get("--cluster-name") or named.get("-i") or named.get("--cluster-id")
         return (name, named.get("--region", "")) if name else None
 
-    def client(self, timeout: float) -> Client:
-        """Return a client whose requests wait for an answer as long as said."""
+    def client(self, timeout: float, answer: Answer = lambda *_: None) -> Client:
+        """Return a client whose requests wait as long as said; `answer` is asked for tokens first.
+
+        It stands for the program that the kubeconfig names for that.
+        """
         connection = Connection(
             self.server,
             self._tls(),
-            self._credentials(),
+            self._credentials(answer),
             timeout=timeout,
             server_name=self.cluster.get("tls-server-name"),
         )
@@ -89,9 +96,9 @@ class Context:
                 tls.load_cert_chain(file.name)
         return tls
 
-    def _credentials(self) -> Credentials:
+    def _credentials(self, answer: Answer) -> Credentials:
         if "exec" in self.user:
-            return _ExecCredentials(self.user["exec"])
+            return _ExecCredentials(self.user["exec"], answer)
         if "tokenFile" in self.user:
             return _TokenFile(Path(self.user["tokenFile"]))
         return Credentials(str(self.user.get("token", "")))
@@ -198,9 +205,9 @@ class _TokenFile(Credentials):
 class _ExecCredentials(Credentials):
     """Tokens that a program prints (client.authentication.k8s.io, ExecCredential)."""
 
-    def __init__(self, plugin: Entry) -> None:
+    def __init__(self, plugin: Entry, answer: Answer) -> None:
         super().__init__()
-        self._plugin = plugin
+        self._plugin, self._answer = plugin, answer
 
     def token(self) -> str:
         if not self._token:
@@ -209,28 +216,32 @@ class _ExecCredentials(Credentials):
 
     def renew(self) -> bool:
         command = [self._plugin["command"], *(self._plugin.get("args") or ())]
+        variables = {each["name"]: each["value"] for each in self._plugin.get("env") or ()}
+        said = self._answer(command, variables) or self._run(command, variables)
+        try:
+            new = str(json.loads(said)["status"]["token"])
+        except (ValueError, KeyError, TypeError) as error:
+            shown = " ".join(map(str, command))
+            raise KubeconfigError(f"`{shown}` printed no ExecCredential", _REMEDY) from error
+        changed, self._token = new != self._token, new
+        return changed
+
+    def _run(self, command: Sequence[str], variables: Mapping[str, str]) -> bytes:
         shown = " ".join(map(str, command))
-        remedy = "run that command to see what it lacks, or write the kubeconfig again"
         version = self._plugin.get("apiVersion", "client.authentication.k8s.io/v1")
         request = {
             "apiVersion": version,
             "kind": "ExecCredential",
             "spec": {"interactive": False},
         }
-        variables = {each["name"]: each["value"] for each in self._plugin.get("env") or ()}
         environment = {**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(request)}
         try:
             done = subprocess.run(  # noqa: S603 -- what the kubeconfig names, as kubectl does
                 command, env=environment, capture_output=True, timeout=_EXEC_SECONDS, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise KubeconfigError(f"no token from `{shown}`: {error}", remedy) from error
+            raise KubeconfigError(f"no token from `{shown}`: {error}", _REMEDY) from error
         if done.returncode:
             lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
-            raise KubeconfigError(f"no token from `{shown}`: {lines[-1]}", remedy)
-        try:
-            new = str(json.loads(done.stdout)["status"]["token"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise KubeconfigError(f"`{shown}` printed no ExecCredential", remedy) from error
-        changed, self._token = new != self._token, new
-        return changed
+            raise KubeconfigError(f"no token from `{shown}`: {lines[-1]}", _REMEDY)
+        return done.stdout

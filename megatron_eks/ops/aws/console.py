@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Much is done at once, or within seconds.
-_FIRST_PAUSE = 1.0
+_FIRST_PAUSE = 0.5
+_LONGER = 1.5
 
 
 class Clock(Protocol):
@@ -93,7 +94,7 @@ class Console:
             if self.clock.now().timestamp() >= ends:
                 return False
             self.clock.sleep(pause)
-            pause = min(2 * pause, step)
+            pause = min(_LONGER * pause, step)
         return True
 
 

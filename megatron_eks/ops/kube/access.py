@@ -1,8 +1,12 @@
 """The way from a kubeconfig to the configured cluster, and to no other; what its errors mean."""
 
+import itertools
+import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,6 +23,10 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster import ClusterPlan
 
 TIMEOUT_SECONDS = 30
+
+# By its full path: whoever calls kubectl may not have activated the environment.
+TOKEN_COMMAND = [sys.executable, "-m", "megatron_eks", "token"]
+"""What our kubeconfigs name, before its arguments."""
 
 ERRORS = (ApiError, UnreachableError, KubeconfigError)
 """What any request may raise; `explained` says what it means."""
@@ -59,7 +67,7 @@ def open_access(
     is_local = _is_local(context)
     if context.cluster_name != KUBECONFIG_NAME or not is_local:
         _refuse_others(context, plan, known, named=wanted is not None)
-    return Access(context.client(TIMEOUT_SECONDS), is_local)
+    return Access(context.client(TIMEOUT_SECONDS, own_token), is_local)
 
 
 def explained(error: Exception) -> Failure:
@@ -85,6 +93,29 @@ def explained(error: Exception) -> Failure:
         remedy = "use a role that `access.admin_role_arns` names, or ask for this right"
     message = str(error) or f"HTTP status {error.status}"
     return Failure(Code.KUBERNETES_REFUSED, message, remedy, exit_code=FAILED)
+
+
+def own_token(command: Sequence[str], variables: Mapping[str, str]) -> str | None:
+    """Answer for our own program, which would take a second to start.
+
+    Whatever is wrong, the program itself says.
+    """
+    if list(command[: len(TOKEN_COMMAND)]) != TOKEN_COMMAND:
+        return None
+    if any(os.environ.get(name) != value for name, value in variables.items()):
+        return None
+    import boto3  # noqa: PLC0415 -- slow, and a kubeconfig may name another program
+
+    from megatron_eks.ops.aws import session  # noqa: PLC0415 -- with it
+    from megatron_eks.ops.kube import token  # noqa: PLC0415 -- with it
+
+    named = dict(itertools.pairwise(command[len(TOKEN_COMMAND) :]))
+    region, role = named["--region"], named.get("--role-arn")
+    try:
+        aws = session.Aws(boto3.Session(region_name=region), region)
+        return token.credential(named["--cluster-name"], role, aws, datetime.now(tz=UTC))
+    except session.ERRORS:
+        return None
 
 
 def _is_local(context: Context) -> bool:

@@ -1,7 +1,6 @@
 """`meks kubeconfig`: the way to the configured EKS cluster, for kubectl and for `meks`."""
 
 import os
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import DONE, FAILED, NOT_FOUND
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube.access import explained
+from megatron_eks.ops.kube.access import TOKEN_COMMAND, explained
 
 _USABLE = frozenset({"ACTIVE", "UPDATING"})
 _NO_ROLE = "none"
@@ -90,10 +89,9 @@ def _entries(
     kept = [name for name in _KEPT if environ.get(name)]
     plugin: Entry = {
         "apiVersion": "client.authentication.k8s.io/v1",
-        # By its full path: whoever calls kubectl may not have activated the environment.
-        "command": sys.executable,
+        "command": TOKEN_COMMAND[0],
         "args": [
-            *("-m", "megatron_eks", "token"),
+            *TOKEN_COMMAND[1:],
             *place,
             *(("--role-arn", role_arn) if role_arn else ()),
         ],

@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -26,7 +26,13 @@ _HEADER = "x-k8s-aws-id"
 
 def run(cluster: str, role_arn: str | None, aws: Aws, console: Console) -> int:
     """Print an ExecCredential, as `users[].user.exec` of a kubeconfig asks for it."""
-    expires = console.clock.now() + _TOKEN_LIFE
+    console.write(credential(cluster, role_arn, aws, console.clock.now()) + "\n")
+    return DONE
+
+
+def credential(cluster: str, role_arn: str | None, aws: Aws, now: datetime) -> str:
+    """Return an ExecCredential for one cluster, after taking a role where one is named."""
+    expires = now + _TOKEN_LIFE
     sts = aws.client("sts")
     if role_arn:
         found = sts.assume_role(RoleArn=role_arn, RoleSessionName="meks")["Credentials"]
@@ -34,7 +40,7 @@ def run(cluster: str, role_arn: str | None, aws: Aws, console: Console) -> int:
             found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"], aws.region
         )
         sts = Aws(session, aws.region).client("sts")
-    credential = {
+    answer = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "kind": "ExecCredential",
         "status": {
@@ -42,8 +48,7 @@ def run(cluster: str, role_arn: str | None, aws: Aws, console: Console) -> int:
             "token": token(sts, cluster),
         },
     }
-    console.write(json.dumps(credential) + "\n")
-    return DONE
+    return json.dumps(answer)
 
 
 def token(sts: "BaseClient", cluster: str) -> str:

@@ -17,7 +17,7 @@ def test_an_interruption_while_a_command_starts_leaves_it_known(monkeypatch, tmp
     place.folder.mkdir(parents=True)
     started = []
 
-    class Interrupted(subprocess.Popen):
+    class Interrupted(subprocess.Popen[bytes]):
         def __init__(self, *words, **options):
             super().__init__(*words, **options)
             started.append(self)

@@ -30,8 +30,8 @@ def test_nodes_are_waited_for_until_their_gpus_can_be_used(place):
     assert said(place.console).splitlines() == [
         "p4d: 2 x p4d.24xlarge in us-east-2b, 43.92 USD an hour",
         "  0 s: 2 of 2 instances, 0 with usable GPUs",
-        # After pauses of 1, 2, 4, 8, 10 and 10 s.
-        "  35 s: 2 of 2 instances, 2 with usable GPUs",
+        # After pauses of 0.5, 0.8, 1.1, 1.7, 2.5 and 3.8 s.
+        "  10 s: 2 of 2 instances, 2 with usable GPUs",
         "p4d is ready: 2 nodes",
     ]
 
