@@ -7,7 +7,7 @@ from typing import Any
 from megatron_eks.kubernetes.client import Object
 
 MEGATRON, FSDP = "demo-megatron", "demo-fsdp"
-ITERATIONS, INTERVAL = 48, 16
+ITERATIONS, INTERVAL = 36, 12
 STEPS = 12
 
 SHARED = "/shared"

@@ -57,9 +57,9 @@ class Story:
         self.place.cluster_file.write_text(text)
         jobs.write(folder / "jobs")
         cluster = str(self.place.cluster_file)
-        output = str(folder / "cdk.out")
+        assembly = folder / "cdk.out"
         templates = self.place.begin(
-            sys.executable, "app.py", CDK_OUTDIR=output, CLUSTER_CONFIG=cluster
+            sys.executable, "app.py", CDK_OUTDIR=str(assembly), CLUSTER_CONFIG=cluster
         )
         self.place.start()
         # The cluster reads the operator's part of it before anything is deployed.
@@ -68,6 +68,9 @@ class Story:
         Path(output).rename(folder / "manifests")
         self._write_corpus()
         self.place.wait_for_aws()
+        # Where no cdk.json names an app it makes no templates, which are being made already.
+        account = f"aws://{self.place.aws.account}/{REGION}"
+        self._bootstrap = self.place.begin("cdk", "bootstrap", account, folder=folder)
         self.place.finish(templates)
         self.place.aws.client("iam", REGION).create_role(
             RoleName=_ROLE, AssumeRolePolicyDocument="{}"
@@ -91,13 +94,11 @@ class Story:
     def deploy(self) -> None:
         """Deploy all stacks with the cdk command line."""
         place = self.place
-        account = f"aws://{place.aws.account}/{REGION}"
-        # Synthesised while AWS started.
-        templates = ("--app", place.folder / "cdk.out")
-        place.run("cdk", "bootstrap", account, *templates)
+        place.finish(self._bootstrap)
         outputs = place.folder / "outputs.json"
         more = ("--all", "--require-approval=never", "--outputs-file", outputs)
-        place.run("cdk", "deploy", *more, *templates)
+        # Synthesised while AWS started.
+        place.run("cdk", "deploy", *more, "--app", place.folder / "cdk.out")
         cloud = place.aws.client("cloudformation", REGION)
         stacks = [each["StackName"] for each in cloud.describe_stacks()["Stacks"]]
         stacks = sorted(each for each in stacks if each.startswith(f"{_NAME}-"))

@@ -34,6 +34,8 @@ _POD_RANGE = "10.0.0.0/12"
 
 # Enough for the nodes and pods of the largest pool to appear within seconds.
 _REQUESTS_PER_SECOND = 200
+# A sixth less processor time for some hundred megabytes more (measured, API server).
+_GARBAGE = {"GOGC": "400"}
 _BURST = 400
 
 # What needs a cloud, a kubelet's certificate or kubeadm's tokens.
@@ -129,7 +131,8 @@ class ControlPlane:
         What they keep goes with the cluster's folder, so nobody waits for their orderly end.
         """
         program = self._programs[name]
-        self.processes.start(name, program, *arguments, environment=environment, cleans_up=False)
+        variables = {**_GARBAGE, **(environment or {})}
+        self.processes.start(name, program, *arguments, environment=variables, cleans_up=False)
 
     def port(self, name: str) -> int:
         """Choose a free port and remember whose it is."""
