@@ -19,6 +19,7 @@ from megatron_eks.rules import (
     job_meeting,
     job_policies,
     job_upkeep,
+    karpenter,
     known_keys,
     kueue,
     launch_flags,
@@ -45,6 +46,7 @@ from megatron_eks.rules import (
     pods,
     policy_meaning,
     policy_ports,
+    pool_fits,
     priority_order,
     pytorch_jobs,
     quota_names,
@@ -186,6 +188,9 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     pod_needs.scratch,
     pod_needs.host_ports,
     pod_needs.volume_modes,
+    karpenter.node_pools,
+    karpenter.room,
+    karpenter.node_classes,
     fields.kinds,
     fields.fields,
 )
@@ -243,4 +248,7 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     plugin_versions.old_plugins,
     plugin_versions.offered,
     operators.served,
+    karpenter.classes,
+    pool_fits.agents,
+    pool_fits.labels,
 )
