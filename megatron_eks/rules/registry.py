@@ -12,6 +12,7 @@ from megatron_eks.rules import (
     directory_owners,
     endings,
     fields,
+    gpu_operator,
     idle_settings,
     image_paths,
     job_flags,
@@ -36,6 +37,7 @@ from megatron_eks.rules import (
     operators,
     other_kinds,
     placements,
+    plugin_configs,
     plugin_settings,
     plugin_versions,
     pod_fields,
@@ -191,6 +193,9 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     karpenter.node_pools,
     karpenter.room,
     karpenter.node_classes,
+    plugin_configs.of_the_plugin,
+    plugin_configs.of_the_mig_manager,
+    gpu_operator.settings,
     fields.kinds,
     fields.fields,
 )
@@ -251,4 +256,7 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     karpenter.classes,
     pool_fits.agents,
     pool_fits.labels,
+    gpu_operator.configs,
+    gpu_operator.second_plugin,
+    gpu_operator.features,
 )
