@@ -125,7 +125,7 @@ def _shared(
 ) -> Iterator[Finding]:
     parts = {how: mapping(sharing.get(how)) or {} for how in _HOW}
     if all(parts.values()):
-        found = "timeSlicing and mps exclude each other: the plugin stops"
+        found = "timeSlicing and mps exclude each other: the plugin takes mps alone"
         yield _of_plugin(manifest, path, found, "share by one of them")
     if parts["mps"] and strategy in {"mixed", "single"}:
         found = f"mps with migStrategy {strategy}: MPS does not share divided GPUs"

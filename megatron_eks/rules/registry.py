@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator
 from megatron_eks.config.errors import Finding
 from megatron_eks.rules import (
     api_rights,
+    autoscaler,
     budgets,
     checkpoint_flags,
     data_safety,
     device_plugins,
     directory_owners,
+    eksctl,
     endings,
     fields,
     gpu_operator,
@@ -34,6 +36,7 @@ from megatron_eks.rules import (
     named_pools,
     network_names,
     node_labels,
+    node_roles,
     object_parts,
     operators,
     other_kinds,
@@ -203,6 +206,10 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     gpu_operator.settings,
     kueue.borrowing,
     volcano.amounts,
+    eksctl.cluster_files,
+    eksctl.efa_groups,
+    node_roles.maps,
+    autoscaler.arguments,
     fields.kinds,
     fields.fields,
 )
