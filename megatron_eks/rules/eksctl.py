@@ -67,6 +67,12 @@ def cluster_files(manifest: Manifest) -> Iterator[Finding]:
         yield from _sizes(manifest, path, group)
         where = text(metadata.get("region"))
         yield from _zones(manifest, (*path, "availabilityZones"), group, where)
+        reserved = (mapping(group.get("capacityReservation")) or {}).get(
+            "capacityReservationTarget"
+        )
+        if group.get("spot") is True and not is_absent(reserved):
+            found = "spot, and spot instances use no reservation: EC2 refuses it"
+            yield _found(manifest, (*path, "spot"), found, "remove one of them")
         name = text(group.get("name"))
         if name is not None and name in names:
             found = f"a second group {shown(name)}: eksctl refuses the file"
@@ -140,6 +146,8 @@ def efa_groups(manifest: Manifest) -> Iterator[Finding]:
     """
     if (manifest.group, manifest.kind) != ("eksctl.io", "ClusterConfig"):
         return
+    subnets = mapping((mapping(manifest.body.get("vpc")) or {}).get("subnets")) or {}
+    several_zones = all(len(mapping(each) or {}) > 1 for each in subnets.values())
     for path, group in _groups(manifest):
         types = [text(group.get("instanceType"))]
         types += [text(each) for each in items(group.get("instanceTypes")) or []]
@@ -166,7 +174,7 @@ def efa_groups(manifest: Manifest) -> Iterator[Finding]:
             found = f"{len(zones)} {'zones' if key != 'subnets' else key}, and EFA stays in one: "
             found += "eksctl takes any of them"
             yield _found(manifest, (*path, key), found, remedy, Level.WARNING)
-        elif not zones and not is_absent(group.get("capacityReservation")):
+        elif not zones and not is_absent(group.get("capacityReservation")) and several_zones:
             found = "a reservation without its zone: eksctl puts nodes with EFA in any one"
             where = (*path, "availabilityZones")
             yield _found(manifest, where, found, remedy, Level.WARNING)

@@ -9,7 +9,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.hardware import TYPE_LABELS
-from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.manifest_set import Found, ManifestSet, in_one_folder
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, Manifest
 
@@ -231,7 +231,8 @@ def classes(together: ManifestSet) -> Iterator[Found]:
         template = mapping(pool.spec.get("template")) or {}
         reference = mapping((mapping(template.get("spec")) or {}).get("nodeClassRef")) or {}
         name, kind = text(reference.get("name")), text(reference.get("kind"))
-        there = sorted(each.name for each in together.of(kind or "") if each.name)
+        near = [each for each in together.of(kind or "") if in_one_folder(pool, each)]
+        there = sorted(each.name for each in near if each.name)
         built_in = kind == "NodeClass" and name == "default"
         odd = [each for each in (name, *there) if each is not None and is_placeholder(each)]
         if name is not None and there and name not in there and not built_in and not odd:

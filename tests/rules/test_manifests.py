@@ -32,6 +32,7 @@ _RELATION_TABLES = (
     "node_sources",
     "objects_nobody_reads",
     "platform_objects",
+    "platform_parts",
     "platform_relations",
     "relations_of_objects",
     "second_objects",
