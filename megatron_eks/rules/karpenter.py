@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.codes import Code
@@ -26,7 +27,7 @@ _ALIAS = re.compile(r"(al2|al2023|bottlerocket|windows20(19|22|25))@.+")
 _FAMILIES = ("AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "Windows2022", "Windows2025")
 _WEIGHTS = range(1, 101)
 _MIB = 2**20
-_SHARE = 0.9
+_SHARE, _CLOSE = 0.9, 0.8
 # Of v1beta1, and where each stands in v1 (Karpenter, "v1 Migration").
 _MOVED_OF_POOLS = {
     ("disruption", "expireAfter"): "spec.template.spec.expireAfter",
@@ -233,9 +234,13 @@ def classes(together: ManifestSet) -> Iterator[Found]:
         name, kind = text(reference.get("name")), text(reference.get("kind"))
         near = [each for each in together.of(kind or "") if in_one_folder(pool, each)]
         there = sorted(each.name for each in near if each.name)
-        built_in = kind == "NodeClass" and name == "default"
+        # Another example of the folder may bring a class of its own; a file is one example.
+        meant = any(each.file == pool.file for each in near) or (
+            name is not None and bool(get_close_matches(name, there, 1, _CLOSE))
+        )
+        built_in = name == "default"
         odd = [each for each in (name, *there) if each is not None and is_placeholder(each)]
-        if name is not None and there and name not in there and not built_in and not odd:
+        if name is not None and meant and name not in there and not built_in and not odd:
             path = ("spec", "template", "spec", "nodeClassRef", "name")
             found = f"no {kind} {shown(name)} among these objects: the pool starts no node"
             remedy = f"there: {', '.join(there)}"
