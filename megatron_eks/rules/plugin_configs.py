@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json, read_documents
+from megatron_eks.rules.hardware import instance_types
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
-from megatron_eks.rules.workloads import Manifest
+from megatron_eks.rules.workloads import GPU, Manifest
 
 MIG_STRATEGIES = ("mixed", "none", "single")
 _HOW = ("timeSlicing", "mps")
@@ -66,6 +67,18 @@ _GPUS = {
     },
 }
 _SEVENTHS, _EIGHTHS = 7, 8
+_SLICE = "nvidia.com/mig-"
+# What the GPUs of instance types are called there; those without MIG have none.
+_CALLED = {
+    "A100-SXM4-40GB": "A100 40GB",
+    "A100-SXM4-80GB": "A100 and H100 80GB",
+    "H100 80GB HBM3": "A100 and H100 80GB",
+    "H200": "H200 141GB",
+    "B200": "B200 180GB",
+    "A10G": None,
+    "L4": None,
+    "L40S": None,
+}
 
 
 def embedded(manifest: Manifest) -> "Iterator[tuple[Path, dict[str, Json]]]":
@@ -190,3 +203,25 @@ def _divided(
             return None
     listed = ", ".join(f"{many} of {each}" for each, many in amounts.items())
     return f"{listed} do not fit on one {fitting[-1]}", "ask for fewer, or for smaller ones"
+
+
+def of_the_type(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a slice that no GPU of the pod's instance types can be divided into.
+
+    NVIDIA, MIG User Guide, "Supported GPUs" and "Supported MIG Profiles".
+    """
+    for pod in manifest.pods:
+        types = instance_types(pod)
+        if not types or any(each.gpu.name not in _CALLED for each in types):
+            continue
+        gpus = [_CALLED[each.gpu.name] for each in types]
+        offered = {name for gpu in gpus if gpu is not None for name in _GPUS[gpu]}
+        for container in pod.containers:
+            for resource in container.amounts("limits"):
+                name = resource.removeprefix(_SLICE).partition(".me")[0]
+                if resource.startswith(_SLICE) and name not in offered:
+                    found = f"no {types[0].gpu.name} of a {types[0].name} has the slice {name}"
+                    there = f"there: {', '.join(sorted(offered))}"
+                    remedy = there if offered else f"ask for {GPU}: it has no MIG"
+                    path = (*container.path[1:], "resources", "limits", resource)
+                    yield manifest.find(Code.SHARED_DEVICES, path, found, remedy)
