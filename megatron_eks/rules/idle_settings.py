@@ -27,6 +27,9 @@ def never_started(manifest: Manifest) -> Iterator[Finding]:
     if manifest.is_job and holder.get("suspend") is True and _QUEUE not in manifest.labels:
         found = "suspended, and no queue that starts it: no pod is made"
         remedy = f"remove it, or name a queue by the label {_QUEUE}"
+        if manifest.kind == "CronJob":
+            found = "suspended: its schedule starts nothing"
+            remedy = "remove it, unless its Jobs are started by kubectl create job --from"
         yield manifest.find(Code.IDLE, (*path, "suspend"), found, remedy, Level.WARNING)
     deadline = number(holder.get("activeDeadlineSeconds"))
     waits = manifest.is_job and any(pod.names(GPU) for pod in manifest.pods)

@@ -8,7 +8,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import is_absent, items, mapping, shown, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
 
 _QUEUE = "kueue.x-k8s.io/queue-name"
@@ -147,3 +147,69 @@ def flavors(together: ManifestSet) -> Iterator[Found]:
                     remedy = f"there: {', '.join(sorted(filter(None, known)))}"
                     finding = queue.find(Code.QUEUE, path, found, remedy, Level.WARNING)
                     yield queue, finding
+
+
+def namespaces(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a queue whose namespaceSelector leaves out a namespace that has a LocalQueue for it.
+
+    Kueue, "Cluster Queue", namespaceSelector: the workloads of other namespaces are inadmissible.
+    """
+    for local in together.of("LocalQueue"):
+        name = text(local.spec.get("clusterQueue"))
+        queue = together.named(local, "ClusterQueue", name) if name else None
+        space = next((e for e in together.of("Namespace") if e.name == local.namespace), None)
+        selector = mapping(queue.spec.get("namespaceSelector")) if queue is not None else None
+        if queue is None or space is None or local.namespace is None or not selector:
+            continue
+        given = {**space.labels, "kubernetes.io/metadata.name": space.name}
+        missing = _unmet(selector, given)
+        if missing is not None:
+            found = f"{space.title} has no label {missing}, so nothing of {local.title} is admitted"
+            path, remedy = ("spec", "namespaceSelector"), f"label the namespace {missing}"
+            yield queue, queue.find(Code.QUEUE, path, found, remedy, Level.WARNING)
+
+
+def _unmet(selector: Mapping[str, Json], given: Mapping[str, Json]) -> str | None:
+    """Return what a selector asks for and labels lack."""
+    for key, value in (mapping(selector.get("matchLabels")) or {}).items():
+        if given.get(key) != value and not is_placeholder(f"{value}{given.get(key)}"):
+            return f"{key}={value}"
+    for each in items(selector.get("matchExpressions")) or []:
+        body = mapping(each) or {}
+        key, operator = str(body.get("key")), body.get("operator")
+        values = items(body.get("values")) or []
+        if operator == "In" and given.get(key) not in values:
+            return f"{key}={values[0] if values else ''}"
+        if operator == "Exists" and key not in given:
+            return key
+    return None
+
+
+def borrowing(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse limits of borrowing and lending in a queue that is in no cohort, and twice a resource.
+
+    Kueue, "Cluster Queue" and "Cohort": its webhook refuses them; a resource or a flavor is in one
+    resource group.
+    """
+    if manifest.kind != "ClusterQueue" or not manifest.group.startswith("kueue.x-k8s.io"):
+        return
+    alone = all(is_absent(manifest.spec.get(key)) for key in ("cohort", "cohortName"))
+    seen: set[tuple[str, str]] = set()
+    for index, value in enumerate(items(manifest.spec.get("resourceGroups")) or []):
+        group, path = mapping(value) or {}, ("spec", "resourceGroups", index)
+        flavors_of = [mapping(each) or {} for each in items(group.get("flavors")) or []]
+        listed = [("resource", text(each)) for each in items(group.get("coveredResources")) or []]
+        listed += [("flavor", text(each.get("name"))) for each in flavors_of]
+        for what, name in listed:
+            if name is not None and (what, name) in seen:
+                found = f"{what} {shown(name)} twice: Kueue refuses the queue"
+                yield manifest.find(Code.QUEUE, path, found, "keep it in one resource group")
+            seen.add((what, name or ""))
+        for place, flavor in enumerate(flavors_of):
+            for number, entry in enumerate(items(flavor.get("resources")) or []):
+                body = mapping(entry) or {}
+                for key in ("borrowingLimit", "lendingLimit"):
+                    if alone and not is_absent(body.get(key)):
+                        found = f"{key}, and the queue is in no cohort: Kueue refuses it"
+                        deep = (*path, "flavors", place, "resources", number, key)
+                        yield manifest.find(Code.QUEUE, deep, found, "name a cohort, or remove it")

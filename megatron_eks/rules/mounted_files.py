@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Level, Path
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Container, Manifest, Pod
@@ -125,3 +125,28 @@ def _keyed(
 
 def _is_in(path: str, place: str) -> bool:
     return f"{path.rstrip('/')}/".startswith(f"{place.rstrip('/')}/")
+
+
+def log_folders(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a TensorBoard that looks where nothing is mounted.
+
+    TensorBoard, README, --logdir: it shows what lies below it, and an empty page otherwise.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            mounts = _mounts(pod, container)
+            if not mounts or "tensorboard" not in container.line.split(" --")[0]:
+                continue
+            places = [place for place, _ in mounts]
+            words = container.words
+            for index, (path, word) in enumerate(words):
+                name, _, value = word.partition("=")
+                if name == "--logdir" and not value and index + 1 < len(words):
+                    value = words[index + 1][1]
+                inside = any(_is_in(value, each) or _is_in(each, value) for each in places)
+                if name == "--logdir" and _PATH.fullmatch(value) and not inside:
+                    found = f"{shown(value)} is in no mount: TensorBoard shows an empty page"
+                    remedy = f"mounted: {', '.join(sorted(places))}"
+                    yield manifest.find(
+                        Code.FILE_NOT_MOUNTED, path[1:], found, remedy, Level.WARNING
+                    )

@@ -14,14 +14,16 @@ from megatron_eks.rules.workloads import Manifest, Pod
 
 _KARPENTER = "karpenter.sh/nodepool"
 _EKSCTL = ("eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name")
+POOL_NAMES = (_KARPENTER, *_EKSCTL)
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 _EQUAL = (None, "", "Equal")
 
 
 @dataclass(frozen=True)
-class _Pool:
+class Pool:
     """A pool of nodes that an object of the set makes."""
 
+    manifest: Manifest
     title: str
     labels: "dict[str, str]"
     types: frozenset[str]
@@ -38,7 +40,7 @@ def other_tolerations(together: ManifestSet) -> Iterator[Found]:
     Kubernetes, "Taints and Tolerations": key, value and effect have to be the same. EKS User Guide,
     "platform versions": ExtendedResourceToleration adds what the taint of a device needs.
     """
-    pools = [each for manifest in together.objects for each in _pools(manifest)]
+    pools = [each for manifest in together.objects for each in pools_of(manifest)]
     for manifest in together.objects if pools else ():
         for pod in manifest.pods:
             named = [pool for pool in pools if pool.is_named(pod)]
@@ -49,7 +51,7 @@ def other_tolerations(together: ManifestSet) -> Iterator[Found]:
 
 
 def _kept(
-    manifest: Manifest, pod: Pod, pool: _Pool, taint: Taint, *, named: bool
+    manifest: Manifest, pod: Pod, pool: Pool, taint: Taint, *, named: bool
 ) -> Iterator[Found]:
     path = (*pod.path[1:], "tolerations")
     remedy = f"write operator: Exists for {taint.key}, or value: {shown(taint.value)}"
@@ -87,7 +89,7 @@ def _is_unknown(toleration: "Mapping[str, Json]") -> bool:
     return odd or not (_exists(toleration) or text(toleration.get("operator")) in _EQUAL)
 
 
-def _keeps_away(pool: _Pool, pod: Pod) -> Taint | None:
+def _keeps_away(pool: Pool, pod: Pod) -> Taint | None:
     given = [mapping(each) or {} for each in items(pod.spec.get("tolerations")) or []]
     if any(_is_unknown(each) for each in given):
         return None
@@ -95,7 +97,8 @@ def _keeps_away(pool: _Pool, pod: Pod) -> Taint | None:
     return next(kept, None)
 
 
-def _pools(manifest: Manifest) -> Iterator[_Pool]:
+def pools_of(manifest: Manifest) -> Iterator[Pool]:
+    """Return the pools of nodes that an object makes: Karpenter's one, or the groups of eksctl."""
     if (manifest.group, manifest.kind) == ("karpenter.sh", "NodePool"):
         template = mapping(manifest.spec.get("template")) or {}
         spec = mapping(template.get("spec")) or {}
@@ -109,7 +112,7 @@ def _pools(manifest: Manifest) -> Iterator[_Pool]:
         ]
         if manifest.name is not None:
             labels[_KARPENTER] = manifest.name
-            yield _Pool(manifest.title, labels, _names(types), _taints(spec.get("taints")))
+            yield Pool(manifest, manifest.title, labels, _names(types), _taints(spec.get("taints")))
     if (manifest.group, manifest.kind) == ("eksctl.io", "ClusterConfig"):
         for key in ("managedNodeGroups", "nodeGroups"):
             for value in items(manifest.body.get(key)) or []:
@@ -120,7 +123,8 @@ def _pools(manifest: Manifest) -> Iterator[_Pool]:
                     labels |= dict.fromkeys(_EKSCTL, name)
                     types = [group.get("instanceType"), *(items(group.get("instanceTypes")) or [])]
                     taints = _taints(group.get("taints"))
-                    yield _Pool(f"node group {shown(name)}", labels, _names(types), taints)
+                    title = f"node group {shown(name)}"
+                    yield Pool(manifest, title, labels, _names(types), taints)
 
 
 def _texts(value: Json) -> "dict[str, str]":

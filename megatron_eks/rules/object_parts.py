@@ -71,6 +71,18 @@ def subjects(manifest: Manifest) -> Iterator[Finding]:
             yield manifest.find(Code.WRONG_VALUE, (*path, "apiGroup"), found, remedy)
 
 
+def role_kinds(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a binding for the whole cluster of a role that is of one namespace.
+
+    Kubernetes 1.35, pkg/apis/rbac/validation/validation.go, ValidateClusterRoleBinding.
+    """
+    role = mapping(manifest.body.get("roleRef")) or {}
+    if manifest.kind == "ClusterRoleBinding" and role.get("kind") == "Role":
+        found = "a ClusterRoleBinding gives no Role: the API server refuses it"
+        remedy = "write ClusterRole, or bind the Role by a RoleBinding in its namespace"
+        yield manifest.find(Code.RIGHTS, ("roleRef", "kind"), found, remedy)
+
+
 def scaled(manifest: Manifest) -> Iterator[Finding]:
     """Require an autoscaler's bounds in order.
 

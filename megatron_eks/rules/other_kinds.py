@@ -32,6 +32,8 @@ def kinds(together: ManifestSet) -> Iterator[Found]:
             given = reference.kind == "ClusterRole" and (
                 reference.name in _GIVEN or reference.name.startswith("system:")
             )
+            # A binding for the whole cluster may name no Role at all (object_parts.role_kinds).
+            given = given or (manifest.kind == "ClusterRoleBinding" and reference.kind == "Role")
             # Whatever bears the name in another namespace is judged as a reference.
             if not others or given or _is_there(together, reference.kind, reference.name):
                 continue

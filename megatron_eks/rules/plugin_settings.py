@@ -6,9 +6,10 @@ from fractions import Fraction
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level, Path
-from megatron_eks.rules.device_plugins import Plugin, plugins
+from megatron_eks.rules.device_plugins import Plugin, is_near, plugins
 from megatron_eks.rules.hardware import type_names
 from megatron_eks.rules.manifest_set import Found, ManifestSet, in_one_folder
+from megatron_eks.rules.named_pools import pools_of
 from megatron_eks.rules.values import truth
 from megatron_eks.rules.workloads import EFA, GPU, Container, Manifest, Pod
 
@@ -122,6 +123,10 @@ def _asked(pod: Pod, resource: str) -> Fraction:
 def _missed_pools(
     plugin: Plugin, own: set[str], together: ManifestSet
 ) -> tuple[str, set[str]] | None:
+    for made in (pool for each in together.objects for pool in pools_of(each)):
+        lacking = set(made.types) & _offering(plugin.device) - own
+        if lacking and is_near(plugin.manifest, made.manifest):
+            return f"{made.title} starts", lacking
     for pool in together.node_pools:
         offers = [
             each.efa_interfaces if plugin.device == EFA else each.gpus for each in pool.instances
@@ -129,6 +134,14 @@ def _missed_pools(
         if pool.types and offers and all(offers) and own.isdisjoint(pool.types):
             return f"node group {pool.name} is on", set(pool.types)
     return None
+
+
+def _offering(device: str) -> set[str]:
+    return {
+        name
+        for name, each in INSTANCES.items()
+        if (each.efa_interfaces if device == EFA else each.gpus)
+    }
 
 
 def _beside(one: Manifest, other: Manifest) -> bool:

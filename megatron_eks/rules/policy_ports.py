@@ -5,10 +5,13 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level
 from megatron_eks.config.load import Json
+from megatron_eks.rules.device_plugins import is_near
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.pod_selection import pods_beside, selects
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
-from megatron_eks.rules.workloads import Pod
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
+from megatron_eks.rules.workloads import Manifest, Pod
+
+_NAME = "kubernetes.io/metadata.name"
 
 
 def admitted_ports(together: ManifestSet) -> Iterator[Found]:
@@ -56,6 +59,37 @@ def namespaces(together: ManifestSet) -> Iterator[Found]:
                         remedy = f"select kubernetes.io/metadata.name: {name}"
                         finding = policy.find(Code.POLICY_PORT, path, found, remedy, Level.WARNING)
                         yield policy, finding
+
+
+def labelled_namespaces(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a policy that admits namespaces by a label that those beside it have otherwise.
+
+    Kubernetes, "Network Policies", namespaceSelector: what no selector meets is denied. Other
+    namespaces may have the label, so a finding needs the key on one that stands with the policy.
+    """
+    for policy in together.of("NetworkPolicy"):
+        near = [each for each in together.of("Namespace") if is_near(policy, each)]
+        for way, peers in (("ingress", "from"), ("egress", "to")):
+            for index, value in enumerate(items(policy.spec.get(way)) or []):
+                for place, each in enumerate(items((mapping(value) or {}).get(peers)) or []):
+                    selector = mapping((mapping(each) or {}).get("namespaceSelector")) or {}
+                    wrong = other_labels(mapping(selector.get("matchLabels")) or {}, near)
+                    if wrong is not None:
+                        path = ("spec", way, index, peers, place, "namespaceSelector")
+                        found, remedy = f"no namespace beside it has {wrong[0]}", wrong[1]
+                        finding = policy.find(Code.POLICY_PORT, path, found, remedy, Level.WARNING)
+                        yield policy, finding
+
+
+def other_labels(wanted: "dict[str, Json]", near: list[Manifest]) -> tuple[str, str] | None:
+    """Return a label that namespaces have with other values only, and what they have."""
+    for key, value in wanted.items():
+        there = {said for each in near if (said := text(each.labels.get(key))) is not None}
+        said = text(value)
+        if key != _NAME and there and said is not None and said not in there:
+            odd = any(is_placeholder(each) for each in (said, *there))
+            return None if odd else (f"{key}: {shown(value)}", f"there: {', '.join(sorted(there))}")
+    return None
 
 
 def _listened(pods: list[Pod]) -> list[tuple[int, str | None]]:

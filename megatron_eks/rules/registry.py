@@ -35,6 +35,7 @@ from megatron_eks.rules import (
     operators,
     other_kinds,
     placements,
+    platform_registry,
     plugin_settings,
     plugin_versions,
     pod_fields,
@@ -186,6 +187,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     pod_needs.scratch,
     pod_needs.host_ports,
     pod_needs.volume_modes,
+    *platform_registry.MANIFEST_RULES,
     fields.kinds,
     fields.fields,
 )
@@ -243,4 +245,5 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     plugin_versions.old_plugins,
     plugin_versions.offered,
     operators.served,
+    *platform_registry.SET_RULES,
 )

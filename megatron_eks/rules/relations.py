@@ -22,7 +22,8 @@ _CLOSE = 0.8
 _MADE_TOGETHER = ("PersistentVolumeClaim", "PriorityClass", "WorkloadPriorityClass")
 _FSX = "fsx.csi.aws.com"
 _DRIVERS = (_FSX, "ebs.csi.aws.com", "efs.csi.aws.com", "fsx.openzfs.csi.aws.com", "s3.csi.aws.com")
-_MOUNT = re.compile(r"[A-Za-z0-9]{1,8}|preview")
+# A folder of the file system may follow (aws-fsx-csi-driver, issue 247).
+_MOUNT = re.compile(r"([A-Za-z0-9]{1,8}|preview)(/[^/]+)*")
 _OF_NFS = frozenset(
     {"hard", "nfsvers", "noresvport", "proto", "retrans", "rsize", "soft", "timeo", "tls", "vers"}
     | {"wsize"}
@@ -223,7 +224,7 @@ def _mounts(volume: Manifest, name: str | None) -> Iterator[Found]:
     """Find a name or options that no Lustre client takes."""
     if name is not None and not _MOUNT.fullmatch(name) and not is_placeholder(name):
         found, place = f"{shown(name)} is no mount name", ("spec", "csi", "volumeAttributes")
-        remedy = "write it as FSx gives it, without a slash"
+        remedy = "write it as FSx gives it, without a slash before it"
         yield _of_lustre(volume, (*place, "mountname"), found, remedy)
     for index, value in enumerate(items(volume.spec.get("mountOptions")) or []):
         option = (text(value) or "").partition("=")[0]

@@ -1,6 +1,7 @@
 """Rule over webhooks: the service that the API server calls."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -12,6 +13,7 @@ KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _EVERY_POD = frozenset({"*", "*/*", "pods"})
 _HTTPS = 443
 _LONGEST = 30
+_CLOSE = 0.8
 
 
 def services(together: ManifestSet) -> Iterator[Found]:
@@ -32,10 +34,16 @@ def services(together: ManifestSet) -> Iterator[Found]:
                 continue
             if target is None:
                 same = [each for each in together.of("Service") if each.name == name]
-                if same or (beside and together.makes_namespace(space)):
+                close = get_close_matches(name, [each.name or "" for each in beside], 1, _CLOSE)
+                own = any(each.file == manifest.file for each in beside) and bool(manifest.file)
+                known = same or close or (beside and together.makes_namespace(space))
+                if known or own:
                     found = f"no Service {shown(name)} in namespace {shown(space)}"
                     there = ", ".join(f"{each.namespace}/{each.name}" for each in same or beside)
-                    yield manifest, manifest.find(Code.WEBHOOK, path, found, f"there: {there}")
+                    # Only a name that is elsewhere, or nearly there, says that it is a slip.
+                    level = Level.ERROR if known else Level.WARNING
+                    finding = manifest.find(Code.WEBHOOK, path, found, f"there: {there}", level)
+                    yield manifest, finding
                 continue
             port = number(service.get("port")) or _HTTPS
             listed = [mapping(each) or {} for each in items(target.spec.get("ports")) or []]

@@ -1,0 +1,71 @@
+"""Rules over NVIDIA's exporter of metrics: the port that it opens, and the fields that it reads."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.values import items, mapping, number, shown, text
+from megatron_eks.rules.workloads import Container, Manifest
+
+_EXPORTER = re.compile(r"(^|/)dcgm-exporter([:@]|$)")
+_PORT = re.compile(r".*:([0-9]+)")
+_TYPES = ("counter", "gauge", "histogram", "label", "summary")
+_FIELD = re.compile(r"\s*(DCGM_(FI|EXP)_\w+)\s*,(.*)")
+
+
+def ports(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of an exporter that opens another port than the one its pod lists.
+
+    NVIDIA/dcgm-exporter, README, --address and DCGM_EXPORTER_LISTEN: whoever scrapes the listed
+    port finds nobody.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            if not _EXPORTER.search(text(container.body.get("image")) or ""):
+                continue
+            listed = [
+                port
+                for each in items(container.body.get("ports")) or []
+                if (port := number((mapping(each) or {}).get("containerPort"))) is not None
+            ]
+            opened = _opened(container)
+            if opened is not None and listed and opened not in listed:
+                found = f"listens on {opened}, and lists {', '.join(map(str, listed))}"
+                path = (*container.path[1:], "ports")
+                remedy = f"write containerPort: {opened}"
+                yield manifest.find(Code.MONITOR, path, found, remedy, Level.WARNING)
+
+
+def _opened(container: Container) -> int | None:
+    words = [word for _, word in container.words]
+    said = [each.value or "" for each in container.variables if each.name == "DCGM_EXPORTER_LISTEN"]
+    for index, word in enumerate(words):
+        name, _, value = word.partition("=")
+        if name in {"-a", "--address"}:
+            said = [value or (words[index + 1] if index + 1 < len(words) else "")]
+    met = _PORT.fullmatch(said[-1]) if said else None
+    return int(met[1]) if met else None
+
+
+def fields(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a list of DCGM's fields three parts, and a type that Prometheus has.
+
+    NVIDIA/dcgm-exporter, etc/default-counters.csv: the exporter stops at a line it cannot read.
+    """
+    if manifest.kind != "ConfigMap":
+        return
+    for key, value in (mapping(manifest.body.get("data")) or {}).items():
+        for line in (text(value) or "").splitlines():
+            met = _FIELD.fullmatch(line)
+            if met is None:
+                continue
+            parts = [each.strip() for each in met[3].split(",", 1)]
+            if parts[0] not in _TYPES:
+                found = f"{met[1]} has the type {shown(parts[0])}: the exporter stops"
+                remedy = f"use {', '.join(_TYPES)}"
+                yield manifest.find(Code.MONITOR, ("data", key), found, remedy)
+            elif len(parts) == 1:
+                found = f"{met[1]} has no help text: the exporter stops"
+                remedy = "write FIELD, TYPE, TEXT"
+                yield manifest.find(Code.MONITOR, ("data", key), found, remedy)

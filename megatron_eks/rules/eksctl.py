@@ -1,0 +1,184 @@
+"""Rules over cluster files of eksctl: their groups of nodes, zones and versions."""
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
+from megatron_eks.rules.workloads import Manifest
+
+_GROUPS = ("managedNodeGroups", "nodeGroups")
+_VERSION = re.compile(r"1\.[1-9][0-9]")
+_GIB_OF_AN_IMAGE = 80
+# eksctl, "Config file schema": keys of the file, and of a group of either kind.
+_TOP = (
+    *("accessConfig", "addons", "addonsConfig", "apiVersion", "autoModeConfig"),
+    *("availabilityZones", "cloudWatch", "controlPlaneScalingConfig", "fargateProfiles", "gitops"),
+    *("iam", "iamIdentityMappings", "identityProviders", "karpenter", "kind"),
+    *("kubernetesNetworkConfig", "localZones", "managedNodeGroups", "metadata", "nodeGroups"),
+    *("outpost", "privateCluster", "remoteNetworkConfig", "secretsEncryption", "vpc"),
+    *("zonalShiftConfig", "upgradePolicy", "deletionProtection"),
+)
+_OF_GROUPS = (
+    *("additionalEncryptedVolume", "additionalVolumes", "ami", "amiFamily", "asgMetricsCollection"),
+    *("asgSuspendProcesses", "availabilityZones", "bottlerocket", "capacityReservation"),
+    *("classicLoadBalancerNames", "clusterDNS", "containerRuntime", "cpuCredits"),
+    *("desiredCapacity", "disableASGTagPropagation", "disableIMDSv1", "disablePodIMDS"),
+    *("disallowedRepairNodes", "ebsOptimized", "efaEnabled", "enableDetailedMonitoring", "iam"),
+    *("instanceMarketOptions", "instanceName", "instancePrefix", "instanceSelector"),
+    *("instanceType", "instanceTypes", "instancesDistribution", "kubeletExtraConfig", "labels"),
+    *("launchTemplate", "localZones", "maxInstanceLifetime", "maxPodsPerNode", "maxSize"),
+    *("minSize", "name", "nodeRepairConfig", "outpostARN", "overrideBootstrapCommand"),
+    *("placement", "preBootstrapCommands", "privateNetworking", "propagateASGTags"),
+    *("releaseVersion", "scaling", "securityGroups", "spot", "ssh", "subnets", "tags", "taints"),
+    *("targetGroupARNs", "updateConfig", "volumeEncrypted", "volumeIOPS", "volumeKmsKeyID"),
+    *("volumeName", "volumeSize", "volumeThroughput", "volumeType", "warmPool", "networkCards"),
+)
+_CLOSE = 0.8
+
+
+def cluster_files(manifest: Manifest) -> Iterator[Finding]:
+    """Require of eksctl's file what eksctl and EC2 take.
+
+    eksctl, "Config file schema": it refuses keys that it does not know, and a version that YAML
+    has read as a number; a region's zones bear its name.
+    """
+    if (manifest.group, manifest.kind) != ("eksctl.io", "ClusterConfig"):
+        return
+    metadata = mapping(manifest.body.get("metadata")) or {}
+    yield from _keys(manifest, (), manifest.body, _TOP)
+    version = metadata.get("version")
+    if isinstance(version, int | float):
+        found = f"{version} as a number, of which 1.30 becomes 1.3: eksctl wants a text"
+        yield _found(manifest, ("metadata", "version"), found, f'write "{version:.2f}"')
+    said = text(version) or "latest"
+    if not (_VERSION.fullmatch(said) or said in {"auto", "latest"} or is_placeholder(said)):
+        found = f"{shown(said)} is no version of Kubernetes on EKS"
+        yield _found(manifest, ("metadata", "version"), found, 'write it like "1.33"')
+    yield from _zones(manifest, ("availabilityZones",), manifest.body, text(metadata.get("region")))
+    yield from _identities(manifest)
+    names: set[str] = set()
+    for path, group in _groups(manifest):
+        yield from _keys(manifest, path, group, _OF_GROUPS)
+        yield from _sizes(manifest, path, group)
+        where = text(metadata.get("region"))
+        yield from _zones(manifest, (*path, "availabilityZones"), group, where)
+        reserved = (mapping(group.get("capacityReservation")) or {}).get(
+            "capacityReservationTarget"
+        )
+        if group.get("spot") is True and not is_absent(reserved):
+            found = "spot, and spot instances use no reservation: EC2 refuses it"
+            yield _found(manifest, (*path, "spot"), found, "remove one of them")
+        name = text(group.get("name"))
+        if name is not None and name in names:
+            found = f"a second group {shown(name)}: eksctl refuses the file"
+            yield _found(manifest, (*path, "name"), found, "give it another name")
+        names.add(name or "")
+
+
+def _found(
+    manifest: Manifest, path: Path, found: str, remedy: str, level: Level = Level.ERROR
+) -> Finding:
+    return manifest.find(Code.EKSCTL, path, found, remedy, level)
+
+
+def _groups(manifest: Manifest) -> Iterator[tuple[Path, dict[str, Json]]]:
+    for key in _GROUPS:
+        for index, value in enumerate(items(manifest.body.get(key)) or []):
+            yield (key, index), mapping(value) or {}
+
+
+def _keys(
+    manifest: Manifest, path: Path, body: Mapping[str, Json], known: tuple[str, ...]
+) -> Iterator[Finding]:
+    for key in body:
+        close = get_close_matches(key, known, 1, _CLOSE) if key not in known else []
+        if close:
+            found = f"eksctl knows no {shown(key)} here"
+            yield _found(manifest, (*path, key), found, f"did you mean {close[0]}?")
+
+
+def _sizes(manifest: Manifest, path: Path, group: Mapping[str, Json]) -> Iterator[Finding]:
+    least, wanted, most = (
+        number(group.get(key)) for key in ("minSize", "desiredCapacity", "maxSize")
+    )
+    for key, one, other, larger in (
+        ("desiredCapacity", wanted, most, "maxSize"),
+        ("minSize", least, most, "maxSize"),
+        ("minSize", least, wanted, "desiredCapacity"),
+    ):
+        if one is not None and other is not None and one > other:
+            found = f"{key} {one}, and {larger} {other}: the group is refused"
+            yield _found(manifest, (*path, key), found, f"write at most {other}")
+
+
+def _zones(
+    manifest: Manifest, path: Path, body: Mapping[str, Json], region: str | None
+) -> Iterator[Finding]:
+    for index, value in enumerate(items(body.get("availabilityZones")) or []):
+        zone = text(value)
+        if region is None or zone is None or is_placeholder(f"{region}{zone}"):
+            continue
+        if not zone.startswith(region):
+            found = f"{shown(zone)} is no zone of {region}"
+            yield _found(manifest, (*path, index), found, f"write one like {region}a")
+
+
+def _identities(manifest: Manifest) -> Iterator[Finding]:
+    """Require the identity provider that service accounts with roles are bound by."""
+    iam = mapping(manifest.body.get("iam")) or {}
+    accounts = items(iam.get("serviceAccounts")) or []
+    if accounts and iam.get("withOIDC") is not True:
+        found = "roles for service accounts without withOIDC: eksctl refuses the file"
+        yield _found(manifest, ("iam", "withOIDC"), found, "write withOIDC: true")
+
+
+def efa_groups(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a group with EFA one zone and types that have it.
+
+    EC2 User Guide, "Elastic Fabric Adapter": it does not leave its zone; eksctl,
+    pkg/vpc/vpc.go, SelectNodeGroupSubnets: of several subnets it takes one, which may be in the
+    zone without the reservation.
+    """
+    if (manifest.group, manifest.kind) != ("eksctl.io", "ClusterConfig"):
+        return
+    subnets = mapping((mapping(manifest.body.get("vpc")) or {}).get("subnets")) or {}
+    several_zones = all(len(mapping(each) or {}) > 1 for each in subnets.values())
+    for path, group in _groups(manifest):
+        types = [text(group.get("instanceType"))]
+        types += [text(each) for each in items(group.get("instanceTypes")) or []]
+        known = [INSTANCES[name] for name in types if name in INSTANCES]
+        zones = items(group.get("availabilityZones")) or items(group.get("subnets")) or []
+        if group.get("efaEnabled") is not True:
+            whole = [each for each in known if each.efa_interfaces and each.nvlink_gb_s]
+            several = (
+                number(group.get("maxSize")) or number(group.get("desiredCapacity")) or 0
+            ) > 1
+            plain = is_absent(group.get("efaEnabled")) and is_absent(group.get("launchTemplate"))
+            if whole and several and plain and path[0] == "managedNodeGroups":
+                found = f"{whole[0].name} without efaEnabled: nodes talk over TCP"
+                remedy = "write efaEnabled: true, if jobs span nodes"
+                yield _found(manifest, (*path, "efaEnabled"), found, remedy, Level.WARNING)
+            continue
+        for each in known:
+            if not each.efa_interfaces:
+                found = f"efaEnabled, and {each.name} has no EFA: eksctl refuses it"
+                yield _found(manifest, (*path, "efaEnabled"), found, "take another type, or false")
+        key = "availabilityZones" if group.get("availabilityZones") else "subnets"
+        remedy = "name the one zone that is meant"
+        if len(zones) > 1:
+            found = f"{len(zones)} {'zones' if key != 'subnets' else key}, and EFA stays in one: "
+            found += "eksctl takes any of them"
+            yield _found(manifest, (*path, key), found, remedy, Level.WARNING)
+        elif not zones and not is_absent(group.get("capacityReservation")) and several_zones:
+            found = "a reservation without its zone: eksctl puts nodes with EFA in any one"
+            where = (*path, "availabilityZones")
+            yield _found(manifest, where, found, remedy, Level.WARNING)
+        size = number(group.get("volumeSize"))
+        if size is not None and size < _GIB_OF_AN_IMAGE:
+            found = f"{size} GiB, and images for training and their layers take more"
+            yield _found(manifest, (*path, "volumeSize"), found, "write 200 or more", Level.WARNING)

@@ -1,0 +1,108 @@
+"""Rules over a NodePool and the EC2NodeClass that it names: what only both together show."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.hardware import TYPE_LABELS
+from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.values import items, mapping, text
+from megatron_eks.rules.workloads import Manifest
+
+_CLASS = "EC2NodeClass"
+_CAPACITY, _ARCHITECTURE = "karpenter.sh/capacity-type", "kubernetes.io/arch"
+# The families of the catalogue all have processors of Intel or AMD.
+_ARM = "arm64"
+_BOOTSTRAP = re.compile(r"/etc/eks/bootstrap\.sh")
+_WITHOUT = re.compile(r"al2023@|bottlerocket@")
+
+
+def reserved(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a pool for reserved capacity whose class selects no reservation.
+
+    Karpenter, "NodeClasses", spec.capacityReservationSelectorTerms: only what it selects is ever
+    launched as `reserved`.
+    """
+    for pool, used in _pairs(together):
+        asked = _values(pool, _CAPACITY)
+        if "reserved" in asked and not items(used.spec.get("capacityReservationSelectorTerms")):
+            alone = asked == ["reserved"]
+            found = f"reserved, and {used.title} selects no reservation: "
+            found += "no node is started" if alone else "nodes are bought beside it"
+            path: Path = ("spec", "template", "spec", "requirements")
+            remedy = "write capacityReservationSelectorTerms in the class"
+            yield pool, pool.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
+
+
+def addresses(together: ManifestSet) -> Iterator[Found]:
+    """Refuse public addresses for nodes with several network cards.
+
+    EC2 API, RunInstances, AssociatePublicIpAddress: for one interface only, so a node with EFA on
+    each card is not launched.
+    """
+    for pool, used in _pairs(together):
+        types = [INSTANCES[name] for name in _values(pool, TYPE_LABELS[0]) if name in INSTANCES]
+        several = [each for each in types if each.efa_interfaces and each.network_cards > 1]
+        if several and used.spec.get("associatePublicIPAddress") is True:
+            found = f"public addresses, and {several[0].name} of {pool.title} has several "
+            found += "interfaces with EFA: EC2 refuses to launch it"
+            path: Path = ("spec", "associatePublicIPAddress")
+            yield used, used.find(Code.KARPENTER, path, found, "remove it, and use a NAT gateway")
+
+
+def _pairs(together: ManifestSet) -> Iterator[tuple[Manifest, Manifest]]:
+    for pool in together.of("NodePool"):
+        template = mapping(pool.spec.get("template")) or {}
+        reference = mapping((mapping(template.get("spec")) or {}).get("nodeClassRef")) or {}
+        for used in together.of(_CLASS):
+            if reference.get("kind") == _CLASS and reference.get("name") == used.name:
+                yield pool, used
+
+
+def _values(pool: Manifest, key: str) -> list[str]:
+    """Return what a pool requires a label to be one of; none where it says it otherwise."""
+    template = mapping(pool.spec.get("template")) or {}
+    spec = mapping(template.get("spec")) or {}
+    for value in items(spec.get("requirements")) or []:
+        body = mapping(value) or {}
+        if body.get("key") == key and body.get("operator") == "In":
+            return [str(each) for each in items(body.get("values")) or []]
+    return []
+
+
+def architectures(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a pool of types that have other processors than it asks for.
+
+    Karpenter, "NodePools", requirements: all have to be met by one type; EC2, instance types.
+    """
+    if (manifest.group, manifest.kind) != ("karpenter.sh", "NodePool"):
+        return
+    types = _values(manifest, TYPE_LABELS[0])
+    known = bool(types) and all(name in INSTANCES for name in types)
+    if known and _values(manifest, _ARCHITECTURE) == [_ARM]:
+        found = f"{_ARM}, and {types[0]} has x86 processors: no node is started"
+        path: Path = ("spec", "template", "spec", "requirements")
+        yield manifest.find(Code.KARPENTER, path, found, "write amd64")
+
+
+def start_scripts(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse the start script of Amazon Linux 2 in nodes that have none.
+
+    EKS User Guide, "Upgrade from Amazon Linux 2 to Amazon Linux 2023": nodeadm reads a NodeConfig
+    instead of /etc/eks/bootstrap.sh; Karpenter, "NodeClasses", spec.userData.
+    """
+    if (manifest.group, manifest.kind) != ("karpenter.k8s.aws", _CLASS):
+        return
+    terms = [mapping(each) or {} for each in items(manifest.spec.get("amiSelectorTerms")) or []]
+    aliases = [text(each.get("alias")) or "" for each in terms]
+    newer = manifest.spec.get("amiFamily") in {"AL2023", "Bottlerocket"} or any(
+        _WITHOUT.match(alias) for alias in aliases
+    )
+    custom = manifest.spec.get("amiFamily") == "Custom"
+    written = text(manifest.spec.get("userData")) or ""
+    if newer and not custom and _BOOTSTRAP.search(written):
+        found = "/etc/eks/bootstrap.sh, which these nodes do not have: they never join"
+        remedy = "remove it: Karpenter writes what the nodes need, or add a NodeConfig"
+        yield manifest.find(Code.KARPENTER, ("spec", "userData"), found, remedy)

@@ -1,0 +1,63 @@
+"""Rules over Karpenter's older kinds, and the taints and labels that its pools may give nodes."""
+
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.workloads import Manifest
+
+_GONE = {
+    ("karpenter.sh", "Provisioner"): "a NodePool of karpenter.sh/v1",
+    ("karpenter.sh", "Machine"): "a NodeClaim of karpenter.sh/v1",
+    ("karpenter.k8s.aws", "AWSNodeTemplate"): "an EC2NodeClass of karpenter.k8s.aws/v1",
+}
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+# kubernetes-sigs/karpenter, pkg/apis/v1/labels.go: what Karpenter itself gives each node.
+_RESTRICTED = ("karpenter.sh/nodepool", "kubernetes.io/hostname")
+_OWN, _ALLOWED = "karpenter.sh/", ("karpenter.sh/capacity-type",)
+
+
+def gone(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse kinds that no Karpenter reads any more.
+
+    Karpenter, "Upgrade Guide" and "v1beta1 Migration": v0.33 dropped the alpha API.
+    """
+    instead = _GONE.get((manifest.group, manifest.kind))
+    if instead is not None:
+        found = f"Karpenter has no {manifest.kind} since v0.33: no node is started"
+        yield manifest.find(Code.KARPENTER, ("kind",), found, f"write {instead}")
+
+
+def node_marks(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a NodePool effects that Kubernetes has, and labels that are free.
+
+    kubernetes-sigs/karpenter, pkg/apis/v1/nodepool.go: the API server refuses the pool otherwise.
+    """
+    if (manifest.group, manifest.kind) != ("karpenter.sh", "NodePool"):
+        return
+    template = mapping(manifest.spec.get("template")) or {}
+    spec = mapping(template.get("spec")) or {}
+    path: Path = ("spec", "template", "spec")
+    for part in ("taints", "startupTaints"):
+        for index, value in enumerate(items(spec.get(part)) or []):
+            effect = text((mapping(value) or {}).get("effect"))
+            if effect is not None and effect not in _EFFECTS and not is_placeholder(effect):
+                found = f"no effect {shown(effect)}: Karpenter's API refuses it"
+                place = (*path, part, index, "effect")
+                yield manifest.find(Code.KARPENTER, place, found, f"use {', '.join(_EFFECTS)}")
+    for place, key in _keys(template, spec):
+        if key in _RESTRICTED or (key.startswith(_OWN) and key not in _ALLOWED):
+            found = f"{key} is Karpenter's own: its API refuses it"
+            yield manifest.find(Code.KARPENTER, place, found, "use a label of your own")
+
+
+def _keys(template: "dict[str, Json]", spec: "dict[str, Json]") -> Iterator[tuple[Path, str]]:
+    labels = mapping((mapping(template.get("metadata")) or {}).get("labels")) or {}
+    for key in labels:
+        yield ("spec", "template", "metadata", "labels", key), key
+    for index, value in enumerate(items(spec.get("requirements")) or []):
+        named = text((mapping(value) or {}).get("key"))
+        if named is not None:
+            yield ("spec", "template", "spec", "requirements", index, "key"), named

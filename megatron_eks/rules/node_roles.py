@@ -1,0 +1,82 @@
+"""Rules over the ConfigMap aws-auth: which IAM roles are nodes and users."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.load import Json, read_documents
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.workloads import Manifest
+
+_NAME = "aws-auth"
+_ROLE = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@-]+")
+_WITH_PATH = re.compile(r"(arn:aws[a-z-]*:iam::[0-9]{12}:role)/(?:[\w+=,.@-]+/)+([\w+=,.@-]+)")
+_USER = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(user/.+|root)")
+_OF_NODES = ("system:bootstrappers", "system:nodes")
+_NODE = "system:node:{{EC2PrivateDNSName}}"
+_PARTS = {"mapRoles": "rolearn", "mapUsers": "userarn"}
+
+
+def maps(manifest: Manifest) -> Iterator[Finding]:
+    """Require of aws-auth lists of roles as a text, each as EKS compares it.
+
+    EKS User Guide, "Grant IAM users access to Kubernetes with a ConfigMap" and "Troubleshoot
+    problems with Amazon EKS clusters and nodes": an ARN has no path, and nodes have two groups.
+    """
+    if manifest.kind != "ConfigMap" or manifest.name != _NAME:
+        return
+    if manifest.namespace not in {None, "kube-system"}:
+        found = f"namespace {shown(manifest.namespace)}, and EKS reads it in kube-system"
+        yield _found(manifest, ("metadata", "namespace"), found, "write kube-system")
+    for part, key in _PARTS.items():
+        value = (mapping(manifest.body.get("data")) or {}).get(part)
+        path: Path = ("data", part)
+        written = text(value)
+        if is_absent(value) or written is None:
+            continue
+        # `{{EC2PrivateDNSName}}` is EKS's own; without quotes it is a mapping to YAML.
+        documents = read_documents(re.sub(r"\{\{(\w+)\}\}", r"__\1", written), "")
+        listed = documents[0].value if len(documents) == 1 else None
+        if documents and documents[0].findings:
+            remedy = "write a list of mappings, indented alike"
+            yield _found(manifest, path, "no YAML: nobody it names gets in", remedy)
+        elif not isinstance(listed, list):
+            yield _found(manifest, path, "no list", f"write - {key}: ... for each")
+        else:
+            for index, each in enumerate(items(listed) or []):
+                yield from _entry(manifest, path, index, mapping(each) or {}, key)
+
+
+def _found(
+    manifest: Manifest, path: Path, found: str, remedy: str, level: Level = Level.ERROR
+) -> Finding:
+    return manifest.find(Code.NODE_ROLES, path, found, remedy, level)
+
+
+def _entry(
+    manifest: Manifest, path: Path, index: int, body: Mapping[str, Json], key: str
+) -> Iterator[Finding]:
+    arn, groups = text(body.get(key)), [text(each) for each in items(body.get("groups")) or []]
+    if arn is None:
+        yield _found(manifest, path, f"entry {index} has no {key}", f"write {key}: with its ARN")
+        return
+    if is_placeholder(arn):
+        return
+    with_path, form = _WITH_PATH.fullmatch(arn), _ROLE if key == "rolearn" else _USER
+    if with_path and key == "rolearn":
+        found = f"{shown(arn)} has a path, with which EKS never meets the role"
+        yield _found(manifest, path, found, f"write {with_path[1]}/{with_path[2]}")
+    elif not form.fullmatch(arn):
+        what = "role" if key == "rolearn" else "user"
+        found = f"{shown(arn)} is no ARN of a {what}"
+        remedy = f"write it like arn:aws:iam::111122223333:{what}/NAME"
+        yield _found(manifest, path, found, remedy)
+    nodes = (text(body.get("username")) or "").startswith("system:node:")
+    missing = [each for each in _OF_NODES if each not in groups]
+    if nodes and missing:
+        found = f"nodes without {' and '.join(missing)}: they do not join"
+        yield _found(manifest, path, found, f"add {', '.join(missing)} to groups")
+    elif set(groups) >= {*_OF_NODES} and not nodes:
+        found = f"groups of nodes, and username {shown(body.get('username'))}: they do not join"
+        yield _found(manifest, path, found, f"write username: {_NODE}")
