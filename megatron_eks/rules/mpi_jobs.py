@@ -54,7 +54,7 @@ def slots(manifest: Manifest) -> Iterator[Finding]:
 
 
 def _asked(container: Container, worker: Pod, each: int, workers: int) -> Iterator[Finding]:
-    words = _arguments(container)
+    words = arguments(container)
     if container.is_init or any(word in _ELSEWHERE for _, word in words):
         return
     for (path, word), (_, value) in zip(words, [*words[1:], ((), "")], strict=False):
@@ -75,7 +75,7 @@ def _asked(container: Container, worker: Pod, each: int, workers: int) -> Iterat
             yield Finding(Code.PROCESSES_PER_NODE, path, found, f"write {each}")
 
 
-def _arguments(container: Container) -> list[tuple[Path, str]]:
+def arguments(container: Container) -> list[tuple[Path, str]]:
     """Return mpirun's own words; what follows its program is the program's."""
     words = [(path, word) for path, each in container.words for word in split_words(each)]
     start = next((n for n, (_, word) in enumerate(words) if _MPIRUN.search(word)), len(words))
