@@ -80,6 +80,24 @@ def companions(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(Code.NEVER_ENDS, path, found, remedy, Level.WARNING)
 
 
+def first_steps(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse an init container that runs for ever: the others never start.
+
+    Kubernetes, "Init Containers" and "Sidecar Containers": each must end before the next one
+    starts, unless its restartPolicy is Always.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers if manifest.group != "ray.io" else ():
+            companion = container.body.get("restartPolicy") == "Always"
+            if not container.is_init or companion or not _is_endless(container):
+                continue
+            found = "runs for ever, and what comes after it never starts"
+            certain = _ENDLESS.search(container.line) is not None
+            level = Level.ERROR if certain and "while" not in container.line else Level.WARNING
+            remedy = "let it end, or give it restartPolicy: Always"
+            yield Finding(Code.NEVER_ENDS, container.path, found, remedy, level)
+
+
 def _is_endless(container: Container) -> bool:
     image = text(container.body.get("image")) or ""
     if _ENDS.search(container.line) or container.has_launcher:

@@ -58,6 +58,7 @@ _JOBS = frozenset(
         *(("batch", "Job"), ("batch", "CronJob"), ("batch.volcano.sh", "Job")),
         *(("jobset.x-k8s.io", "JobSet"), ("ray.io", "RayJob")),
         *(("trainer.kubeflow.org", each) for each in ("ClusterTrainingRuntime", "TrainingRuntime")),
+        ("trainer.kubeflow.org", "TrainJob"),
         *(("kubeflow.org", each) for each in REPLICA_SPECS),
     }
 )

@@ -15,6 +15,7 @@ from megatron_eks.rules.workloads import Container, Manifest
 
 _FLAGS = ("master-addr", "rdzv-endpoint")
 _VARIABLES = frozenset({"MASTER_ADDR", "PET_MASTER_ADDR", "PET_RDZV_ENDPOINT", "RDZV_ENDPOINT"})
+_LOOP = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1"})  # noqa: S104 -- not listened at
 _PORT = re.compile(r":[0-9$({][^:]*$")
 _WAITS_FOR_NAMES = re.compile(r"\b(nslookup|getent\s+(ahosts|hosts)|dig|host|ping|nc)\b")
 
@@ -104,6 +105,72 @@ def _places(container: Container, *, of_job: bool) -> Iterator[tuple[Path, str]]
     for each in container.variables:
         if each.name in _VARIABLES and each.value is not None:
             yield (*container.path, "env", each.index, "value"), each.value
+
+
+def alone(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse ranks that meet at their own pod, and warn of a launcher that is told of one node.
+
+    torch/distributed/run.py: --nnodes is 1 where nothing is said, and MASTER_ADDR is then read by
+    nobody; at localhost each node waits for the others.
+    """
+    # The operators of Kubeflow tell the launcher how many nodes there are.
+    told = manifest.group in {"kubeflow.org", "trainer.kubeflow.org", "ray.io"}
+    for pod in manifest.pods if not told else ():
+        for container in pod.containers if (pod.replicas or 1) > 1 else ():
+            if container.is_init or not container.has_launcher:
+                continue
+            flags = {name: path for path, name, _ in launcher_flags(container)}
+            address = [each for each in container.variables if each.name == "MASTER_ADDR"]
+            for each in address:
+                if each.value in _LOOP and "standalone" not in flags:
+                    found = f"{shown(each.value)}: each pod waits at itself, and none meets another"
+                    path: Path = (*container.path, "env", each.index, "value")
+                    remedy = "name the first pod by its headless Service"
+                    yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
+            known = any(each.name.startswith("PET_") for each in container.variables)
+            said = flags.keys() & {"nnodes", "standalone", "rdzv-endpoint", "rdzv-id"}
+            if address and not said and not known and "$@" not in container.line:
+                found = (
+                    f"{pod.replicas} pods, and the launcher is told of one node: each trains alone"
+                )
+                path = (*container.path, "command")
+                remedy = f"add --nnodes={pod.replicas}, --node-rank and --master-addr"
+                yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy, Level.WARNING)
+
+
+def counted(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a launcher as many nodes as a StatefulSet or a group has pods.
+
+    LeaderWorkerSet, API reference, size; Volcano, tasks[].replicas: `--nnodes` waits for that many.
+    """
+    total = _group_size(manifest)
+    for pod in manifest.pods if total is not None else ():
+        for container in pod.containers:
+            for path, name, value in launcher_flags(container):
+                nodes = number(value) if name == "nnodes" and not container.is_init else None
+                if nodes is None or nodes in {1, total}:
+                    continue
+                few = (
+                    "the launcher waits for ever"
+                    if nodes > (total or 0)
+                    else "others have no place"
+                )
+                found = f"--nnodes {nodes}, and {total} pods: {few}"
+                yield Finding(
+                    Code.RENDEZVOUS_FLAG, path, found, f"write {total}, or change the pods"
+                )
+
+
+def _group_size(manifest: Manifest) -> int | None:
+    if manifest.kind == "LeaderWorkerSet":
+        return number((mapping(manifest.spec.get("leaderWorkerTemplate")) or {}).get("size", 1))
+    if (manifest.group, manifest.kind) == ("batch.volcano.sh", "Job"):
+        # Tasks without a launcher, such as a master that only prepares, are no nodes.
+        launching = [pod for pod in manifest.pods if any(c.has_launcher for c in pod.containers)]
+        return sum(1 if pod.replicas is None else pod.replicas for pod in launching)
+    if manifest.kind == "StatefulSet":
+        return number(manifest.spec.get("replicas", 1))
+    return None
 
 
 def made_in_order(manifest: Manifest) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, Manifest, Pod
 
@@ -120,3 +121,19 @@ def versions(manifest: Manifest) -> Iterator[Finding]:
             found = f"Ray {numbered}, and rayVersion is {version}"
             path = (*container.path, "image")
             yield Finding(Code.RAY, path, found, "name one version in both", Level.WARNING)
+
+
+def plain_tokens(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse tokens in the environment that a Ray job carries as a text.
+
+    Ray, "Environment Dependencies", runtime_env; EKS Best Practices, "Data encryption and secrets
+    management".
+    """
+    if (manifest.group, manifest.kind) != ("ray.io", "RayJob"):
+        return
+    for key in ("runtimeEnvYAML", "entrypoint"):
+        kind = kind_of_secret(text(manifest.spec.get(key)) or "")
+        if kind is not None:
+            found = f"holds {kind}"
+            remedy = "give it to the pods from a Kubernetes Secret, and make this one invalid"
+            yield manifest.find(Code.SECRET_IN_MANIFEST, ("spec", key), found, remedy)

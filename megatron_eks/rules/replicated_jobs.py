@@ -79,6 +79,17 @@ def names(manifest: Manifest) -> Iterator[Finding]:
         if name not in known and not is_placeholder(name):
             found = f"no replicated job {shown(name)}: the webhook refuses the set"
             yield manifest.find(Code.REPLICATED_JOBS, path, found, f"there: {there}")
+    coordinator = mapping(spec.get("coordinator")) or {}
+    job = next((each for each in jobs if each.name == coordinator.get("replicatedJob")), None)
+    if job is not None:
+        pods = number(job.spec.get("completions", job.spec.get("parallelism")))
+        for key, count in (("jobIndex", job.replicas), ("podIndex", pods)):
+            index = number(coordinator.get(key))
+            if index is not None and count is not None and index >= count:
+                found = f"{index} of {count}, which are counted from 0: the webhook refuses the set"
+                path = (*place, "coordinator", key)
+                remedy = f"use 0 to {count - 1}"
+                yield manifest.find(Code.REPLICATED_JOBS, path, found, remedy)
 
 
 def _named(

@@ -19,6 +19,9 @@ _IN_PODS = re.compile(
 # These come after Kubernetes has put in what it knows.
 _OF_THE_CONTAINER = frozenset({"HOSTNAME", "LOCAL_RANK", "NODE_RANK"})
 _NAMES = frozenset({"-", "--", "_", "bash", "sh"})
+_OPERATORS = frozenset({"&&", "||", "|", ">", ">>", "2>&1", "<", "&"})
+_TWO = re.compile(r"--?[A-Za-z][\w-]*[ \t]+[^\s-]\S*")
+_QUOTED = re.compile(r"--[\w-]+=(?P<mark>[\"'])[^\"'{}\[\]]*(?P=mark)")
 _READS_WORDS = re.compile(r"\$[{]?[@*#0-9]|\bshift\b|\bgetopts\b")
 
 
@@ -49,6 +52,34 @@ def unexpanded(manifest: Manifest) -> Iterator[Finding]:
                     remedy = by_shell if inner else f"write $({name}), or {by_shell}"
                     yield Finding(Code.NOT_EXPANDED, path, found, remedy)
                     break
+
+
+def for_shells(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse operators and quotes of a shell, and two words in one, where no shell reads them.
+
+    Kubernetes, "Define a Command and Arguments for a Container": each word goes to the program as
+    it is written.
+    """
+    for container in _containers(manifest):
+        words = container.words
+        if not items(container.body.get("command")) or any(_SHELL.fullmatch(w) for _, w in words):
+            continue
+        before = ""
+        for path, word in words:
+            # The word behind an option may be its value, spaces and all.
+            free = not before.startswith("-") or "=" in before
+            if word in _OPERATORS:
+                found = f"{shown(word)} is for a shell, and here it is an argument of the program"
+                remedy = "start it by a shell: [bash, -c, ...]"
+                yield Finding(Code.NOT_EXPANDED, path, found, remedy)
+                break
+            if free and _TWO.fullmatch(word):
+                found = f"{shown(word)} is one word, and no option has that name"
+                yield Finding(Code.NOT_EXPANDED, path, found, "write each word for itself")
+            elif _QUOTED.fullmatch(word):
+                found = f"{shown(word)}: no shell takes the quotes away, and they are in the value"
+                yield Finding(Code.NOT_EXPANDED, path, found, "remove them", Level.WARNING)
+            before = word
 
 
 def _has_own_value(variable: Variable) -> bool:

@@ -9,7 +9,8 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules import pod_starts, pods, shell_words, variables
 from megatron_eks.rules.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import is_absent, mapping, number, shown, text
+from megatron_eks.rules.replicated_jobs import replicated_jobs
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, Container, Manifest
 
 _KEYS = ("image", "command", "args", "env")
@@ -84,3 +85,26 @@ def runtime_kinds(together: ManifestSet) -> Iterator[Found]:
             continue
         finding = manifest.find(Code.MISSING_OBJECT, path, found, remedy, Level.WARNING)
         yield manifest, finding
+
+
+def targets(together: ManifestSet) -> Iterator[Found]:
+    """Require of overrides in a TrainJob jobs that its runtime has.
+
+    Kubeflow Trainer, "PodTemplateOverrides", targetJobs: names of the runtime's replicated jobs.
+    """
+    for manifest in together.of("TrainJob"):
+        given = mapping(manifest.spec.get("runtimeRef")) or {}
+        kind, name = text(given.get("kind")) or _KINDS[0], text(given.get("name"))
+        runtime = together.named(manifest, kind, name) if name else None
+        known = {each.name for each in replicated_jobs(runtime)} if runtime is not None else set()
+        for key in ("podTemplateOverrides", "podSpecOverrides"):
+            for index, value in enumerate(items(manifest.spec.get(key)) or []):
+                for place, each in enumerate(items((mapping(value) or {}).get("targetJobs")) or []):
+                    target = text((mapping(each) or {}).get("name"))
+                    if not known or target is None or target in known or is_placeholder(target):
+                        continue
+                    found = f"no job {shown(target)} in {kind}/{name}: the webhook refuses it"
+                    there = ", ".join(sorted(filter(None, known)))
+                    path: Path = ("spec", key, index, "targetJobs", place, "name")
+                    code, remedy = Code.REPLICATED_JOBS, f"there: {there}"
+                    yield manifest, manifest.find(code, path, found, remedy)
