@@ -11,7 +11,9 @@ from megatron_eks.rules import (
     kueue,
     lone_ranks,
     mounted_keys,
+    mpi_jobs,
     mpi_variables,
+    operator_fields,
     rank_names,
     ray_clusters,
     replicated_jobs,
@@ -20,11 +22,13 @@ from megatron_eks.rules import (
     shell_words,
     static_claims,
     train_jobs,
+    unasked_gpus,
 )
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.workloads import Manifest
 
 OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
+    operator_fields.fields,
     replicated_jobs.names,
     replicated_jobs.jobs_inside,
     replicated_jobs.runtimes,
@@ -51,6 +55,10 @@ OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     gangs.policies,
     gangs.plugins,
     mpi_variables.handed_on,
+    mpi_jobs.workers,
+    mpi_jobs.gpus_of_ranks,
+    rank_names.no_numbers,
+    unasked_gpus.gpus,
 )
 
 OF_SETS: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (

@@ -52,11 +52,11 @@ _PLACES: dict[tuple[str, str], Places] = {
         for kind, key in REPLICA_SPECS.items()
     },
 }
-# Kinds whose pods train to an end; a cluster of Ray goes with its RayJob.
+# Kinds whose pods train; a cluster of Ray does nothing else here.
 _JOBS = frozenset(
     {
         *(("batch", "Job"), ("batch", "CronJob"), ("batch.volcano.sh", "Job")),
-        *(("jobset.x-k8s.io", "JobSet"), ("ray.io", "RayJob")),
+        *(("jobset.x-k8s.io", "JobSet"), ("ray.io", "RayCluster"), ("ray.io", "RayJob")),
         *(("trainer.kubeflow.org", each) for each in ("ClusterTrainingRuntime", "TrainingRuntime")),
         ("trainer.kubeflow.org", "TrainJob"),
         *(("kubeflow.org", each) for each in REPLICA_SPECS),

@@ -16,6 +16,10 @@ from megatron_eks.rules.workloads import Container, Manifest
 _FLAGS = ("master-addr", "rdzv-endpoint")
 _VARIABLES = frozenset({"MASTER_ADDR", "PET_MASTER_ADDR", "PET_RDZV_ENDPOINT", "RDZV_ENDPOINT"})
 _LOOP = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1"})  # noqa: S104 -- not listened at
+_WHOLE_NAME = re.compile(r"\$[({]?(HOSTNAME|POD_NAME)[)}]?|\$\(hostname\)")
+_RENAMED = re.compile(
+    r"\bNODE_RANK=[\"']?(\$\{?(HOSTNAME|POD_NAME)\}?|\$\(hostname\))[\"']?(\s|;|$)"
+)
 _PORT = re.compile(r":[0-9$({][^:]*$")
 _WAITS_FOR_NAMES = re.compile(r"\b(nslookup|getent\s+(ahosts|hosts)|dig|host|ping|nc)\b")
 
@@ -234,3 +238,20 @@ def _waits(service: Manifest, containers: list[Container]) -> str | None:
         if not each.is_init and _is_rank(each) and by_name and "readinessProbe" in each.body:
             return "has a readiness probe, and its ranks meet by these names"
     return None
+
+
+def no_numbers(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a pod's whole name as the number of its node.
+
+    Kubernetes, "StatefulSet Basics", stable network identity: the number is what follows the last
+    dash; torch/distributed/run.py, --node-rank: a whole number.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            renamed = _RENAMED.search(container.line)
+            for path, name, value in launcher_flags(container):
+                held = renamed is not None and value in {"$NODE_RANK", "${NODE_RANK}"}
+                if name == "node-rank" and (_WHOLE_NAME.fullmatch(value) or held):
+                    found = f"{shown(value)} is the pod's whole name, and no number"
+                    remedy = "cut it: ${HOSTNAME##*-}"
+                    yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)

@@ -6,7 +6,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.secret_words import kind_of_secret
-from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, text
 from megatron_eks.rules.workloads import GPU, Manifest, Pod
 
 _SPECS = {
@@ -18,19 +18,13 @@ _IMAGE = "rayproject/ray"
 
 
 def groups(manifest: Manifest) -> Iterator[Finding]:
-    """Require of each group of Ray's pods parameters that are texts, and its GPUs in Ray as well.
+    """Require of each group of Ray's pods its GPUs in Ray as well, and bounds that hold.
 
-    KubeRay, API reference, v1: rayStartParams is a map of texts; Ray, "Configuring GPUs": without
-    num-gpus KubeRay takes the container's limit, and with it Ray believes the number.
+    KubeRay, "Configuring GPUs": without num-gpus it takes the container's limit, and with it Ray
+    believes the number.
     """
     for path, body, pod in _groups(manifest):
         given = mapping(body.get("rayStartParams")) or {}
-        for key, value in given.items():
-            if not is_absent(value) and not isinstance(value, str):
-                found = f"{shown(value)} is no text: the API server refuses the object"
-                written = str(value).lower() if isinstance(value, bool) else str(value)
-                place = (*path, "rayStartParams", key)
-                yield manifest.find(Code.NOT_A_TEXT, place, found, f'put it in quotes: "{written}"')
         gpus = sum(int(each.amount(GPU) or 0) for each in pod.containers if not each.is_init)
         told = number(given.get("num-gpus"))
         if told is not None and told != gpus and isinstance(given.get("num-gpus"), str):
@@ -82,7 +76,11 @@ def jobs(manifest: Manifest) -> Iterator[Finding]:
     spec, selected = manifest.spec, not is_absent(manifest.spec.get("clusterSelector"))
     ends = spec.get("shutdownAfterJobFinishes") is True
     rules = not is_absent(spec.get("deletionStrategy"))
-    if not ends and not rules and (number(spec.get("ttlSecondsAfterFinished")) or 0) > 0:
+    if spec.get("suspend") is True and not ends:
+        found = "suspended without shutdownAfterJobFinishes: KubeRay refuses the job"
+        remedy = "add shutdownAfterJobFinishes: true"
+        yield manifest.find(Code.RAY, ("spec", "suspend"), found, remedy)
+    elif not ends and not rules and (number(spec.get("ttlSecondsAfterFinished")) or 0) > 0:
         found = "without shutdownAfterJobFinishes: KubeRay refuses the job"
         path = ("spec", "ttlSecondsAfterFinished")
         remedy = "add shutdownAfterJobFinishes: true"

@@ -18,6 +18,7 @@ _HOLDERS: dict[tuple[str, str], Path] = {
 _OF_A_POD = ("spec", "template", "spec")
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 _STEPS = ("dataset-initializer", "model-initializer", "trainer")
+_SOURCES = frozenset({"flux", "jax", "mpi", "torch", "xgboost"})
 _MAIN = "node"
 
 
@@ -179,6 +180,11 @@ def runtimes(manifest: Manifest) -> Iterator[Finding]:
     jobs = replicated_jobs(manifest)
     if manifest.group != "trainer.kubeflow.org" or not jobs:
         return
+    sources = sorted(_SOURCES & (mapping(manifest.spec.get("mlPolicy")) or {}).keys())
+    if len(sources) > 1:
+        found = f"{' and '.join(sources)} together: the API server refuses the runtime"
+        path: Path = ("spec", "mlPolicy")
+        yield manifest.find(Code.REPLICATED_JOBS, path, found, "keep one of them")
     marked = {}
     for job in jobs:
         labels = mapping((mapping(job.template.get("metadata")) or {}).get("labels")) or {}

@@ -25,6 +25,7 @@ CLOUDFORMATION = File(__file__).with_name("cloudformation.json")
 KUBERNETES = File(__file__).with_name("kubernetes.json")
 ACTIONS = File(__file__).with_name("actions.json")
 RESOURCES = File(__file__).with_name("resources.json")
+OPERATORS = File(__file__).with_name("operators.json")
 
 Shape: TypeAlias = "str | list[Shape] | dict[str, Shape]"
 Shapes = Mapping[str, Shape]
