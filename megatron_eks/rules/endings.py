@@ -89,11 +89,11 @@ def first_steps(manifest: Manifest) -> Iterator[Finding]:
     for pod in manifest.pods:
         for container in pod.containers if manifest.group != "ray.io" else ():
             companion = container.body.get("restartPolicy") == "Always"
-            if not container.is_init or companion or not _is_endless(container):
+            endless = _ENDLESS.search(container.line) is not None and _is_endless(container)
+            if not container.is_init or companion or not endless:
                 continue
             found = "runs for ever, and what comes after it never starts"
-            certain = _ENDLESS.search(container.line) is not None
-            level = Level.ERROR if certain and "while" not in container.line else Level.WARNING
+            level = Level.WARNING if "while" in container.line else Level.ERROR
             remedy = "let it end, or give it restartPolicy: Always"
             yield Finding(Code.NEVER_ENDS, container.path, found, remedy, level)
 

@@ -11,6 +11,7 @@ from megatron_eks.rules.values import is_placeholder, number
 from megatron_eks.rules.workloads import Container, Manifest
 
 _VARIABLES = {"MASTER_ADDR": "master-addr", "NODE_RANK": "node-rank"}
+_LOOP = frozenset({"localhost", "127.0.0.1"})
 _KINDS = frozenset({("", "Pod"), ("batch", "Job"), ("apps", "StatefulSet"), ("apps", "Deployment")})
 
 
@@ -58,7 +59,10 @@ def _take(
     address = flags.get("master-addr", ((), ""))[1]
     path, written = flags.get("node-rank", ((), ""))
     rank, nodes = number(written), number(flags.get("nnodes", ((), ""))[1])
-    if not address or "$" in address or is_placeholder(address) or rank is None or not nodes:
+    if not address or address in _LOOP or is_placeholder(address) or rank is None:
+        return
+    # Runs of one node may all be node 0 of their own.
+    if nodes is None or nodes < 2:  # noqa: PLR2004 -- two nodes meet
         return
     key = (manifest.file, manifest.namespace, address, flags.get("master-port", ((), ""))[1], nodes)
     groups.setdefault(key, []).append(_Rank(manifest, path, rank, nodes))

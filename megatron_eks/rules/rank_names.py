@@ -148,21 +148,18 @@ def counted(manifest: Manifest) -> Iterator[Finding]:
     LeaderWorkerSet, API reference, size; Volcano, tasks[].replicas: `--nnodes` waits for that many.
     """
     total = _group_size(manifest)
-    for pod in manifest.pods if total is not None else ():
+    for pod in manifest.pods if total else ():
         for container in pod.containers:
             for path, name, value in launcher_flags(container):
                 nodes = number(value) if name == "nnodes" and not container.is_init else None
-                if nodes is None or nodes in {1, total}:
+                if not nodes or not total or nodes in {1, total}:
                     continue
-                few = (
-                    "the launcher waits for ever"
-                    if nodes > (total or 0)
-                    else "others have no place"
-                )
+                few = "the launcher waits for ever" if nodes > total else "others have no place"
                 found = f"--nnodes {nodes}, and {total} pods: {few}"
-                yield Finding(
-                    Code.RENDEZVOUS_FLAG, path, found, f"write {total}, or change the pods"
-                )
+                # Several groups of ranks, each with an address of its own, are possible.
+                level = Level.WARNING if total % nodes == 0 else Level.ERROR
+                remedy = f"write {total}, or change the pods"
+                yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy, level)
 
 
 def _group_size(manifest: Manifest) -> int | None:
@@ -248,6 +245,8 @@ def no_numbers(manifest: Manifest) -> Iterator[Finding]:
     """
     for pod in manifest.pods:
         for container in pod.containers:
+            if not any(each in container.line for each in ("HOSTNAME", "POD_NAME", "hostname")):
+                continue
             renamed = _RENAMED.search(container.line)
             for path, name, value in launcher_flags(container):
                 held = renamed is not None and value in {"$NODE_RANK", "${NODE_RANK}"}

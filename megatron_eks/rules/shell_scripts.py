@@ -136,9 +136,11 @@ def _ending(
 ) -> Iterator[Finding]:
     run, after = commands[last].strip(), commands[last + 1 :]
     endless = next((each.strip() for each in after if _ENDLESS.match(each)), None)
-    if endless is not None or _ENDLESS.search(run.rpartition("&&")[2]):
-        found = f"{shown(endless or run.rpartition('&&')[2].strip())} follows the run: its nodes "
-        found += "are held for ever"
+    behind = re.split(r"&&|\|\|", run)[-1]
+    if endless is None and _ENDLESS.match(behind) and not _LAUNCHES.search(f"{behind} "):
+        endless = behind.strip()
+    if endless is not None:
+        found = f"{shown(endless)} follows the run: its nodes are held for ever"
         yield Finding(Code.NEVER_ENDS, path, found, "let the script end with the run")
     elif run.endswith("&") and not run.endswith("&&") and "wait" not in script and not after:
         found = "the run is in the background, and the script ends: the container stops with it"

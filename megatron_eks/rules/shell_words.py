@@ -34,12 +34,9 @@ def unexpanded(manifest: Manifest) -> Iterator[Finding]:
     for container in _containers(manifest):
         known = {each.name for each in container.variables if _has_own_value(each)}
         words = container.words
-        runs_alone = bool(items(container.body.get("command"))) and not any(
-            _SHELL.fullmatch(word) for _, word in words
-        )
-        for path, word in words if runs_alone else ():
+        for path, word in words if _runs_alone(container) else ():
             # A script as one word is for somebody who reads scripts.
-            if any(char.isspace() for char in word):
+            if "$" not in word or any(char.isspace() for char in word):
                 continue
             for match in _NAMED.finditer(word):
                 name = match["name"] or match["braced"]
@@ -61,11 +58,8 @@ def for_shells(manifest: Manifest) -> Iterator[Finding]:
     it is written.
     """
     for container in _containers(manifest):
-        words = container.words
-        if not items(container.body.get("command")) or any(_SHELL.fullmatch(w) for _, w in words):
-            continue
         before = ""
-        for path, word in words:
+        for path, word in container.words if _runs_alone(container) else ():
             # The word behind an option may be its value, spaces and all.
             free = not before.startswith("-") or "=" in before
             if word in _OPERATORS:
@@ -73,13 +67,19 @@ def for_shells(manifest: Manifest) -> Iterator[Finding]:
                 remedy = "start it by a shell: [bash, -c, ...]"
                 yield Finding(Code.NOT_EXPANDED, path, found, remedy)
                 break
-            if free and _TWO.fullmatch(word):
+            if free and " " in word and _TWO.fullmatch(word):
                 found = f"{shown(word)} is one word, and no option has that name"
                 yield Finding(Code.NOT_EXPANDED, path, found, "write each word for itself")
-            elif _QUOTED.fullmatch(word):
+            elif word.endswith(("'", '"')) and _QUOTED.fullmatch(word):
                 found = f"{shown(word)}: no shell takes the quotes away, and they are in the value"
                 yield Finding(Code.NOT_EXPANDED, path, found, "remove them", Level.WARNING)
             before = word
+
+
+def _runs_alone(container: Container) -> bool:
+    """Tell whether a program is started by its name, and no shell anywhere."""
+    shells = (w for _, w in container.words if w.endswith("sh") and _SHELL.fullmatch(w))
+    return bool(items(container.body.get("command"))) and next(shells, None) is None
 
 
 def _has_own_value(variable: Variable) -> bool:

@@ -16,7 +16,12 @@ def classes(together: ManifestSet) -> Iterator[Found]:
     Kubernetes, "Persistent Volumes", class: with a default class in the cluster the claim gets
     that one, and a new disk; a volume without a class is for claims with storageClassName "".
     """
-    volumes = [each for each in together.of("PersistentVolume") if "csi" in each.spec]
+    taken = {each.spec.get("volumeName") for each in together.of("PersistentVolumeClaim")}
+    volumes = [
+        each
+        for each in together.of("PersistentVolume")
+        if "csi" in each.spec and each.name not in taken
+    ]
     for claim in together.of("PersistentVolumeClaim"):
         said = [claim.spec.get(key) for key in ("storageClassName", "volumeName")]
         if any(not is_absent(each) for each in said):

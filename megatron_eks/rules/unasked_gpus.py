@@ -21,11 +21,15 @@ def gpus(manifest: Manifest) -> Iterator[Finding]:
     """
     for pod in manifest.pods:
         claimed = bool(items(pod.spec.get("resourceClaims")))
+        if claimed or all(_asks(each) for each in pod.containers):
+            continue
         meant = any(each.gpus for each in instance_types(pod)) or pod.names(EFA)
-        for container in pod.containers if not claimed else ():
+        for container in pod.containers:
+            if container.is_init or _asks(container):
+                continue
             seen = any(each.name == _VISIBLE for each in container.variables)
             several = _several(container) and not any(each in container.line for each in _NO_GPUS)
-            if not several or container.is_init or not (meant or seen) or _asks(container):
+            if not several or not (meant or seen):
                 continue
             found = f"several ranks and no {GPU}: the container is given no GPU"
             if seen:
