@@ -14,6 +14,7 @@ from megatron_eks.rules import (
     mpi_jobs,
     mpi_variables,
     operator_fields,
+    option_values,
     rank_names,
     ray_clusters,
     replicated_jobs,
@@ -29,6 +30,7 @@ from megatron_eks.rules.workloads import Manifest
 
 OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     operator_fields.fields,
+    option_values.values,
     replicated_jobs.names,
     replicated_jobs.jobs_inside,
     replicated_jobs.runtimes,
