@@ -5,10 +5,11 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.pod_templates import REPLICA_SPECS
 from megatron_eks.rules.rendezvous import launcher_flags
 from megatron_eks.rules.training_flags import megatron_flags
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, text
-from megatron_eks.rules.workloads import GPU, REPLICA_SPECS, Container, Manifest
+from megatron_eks.rules.workloads import GPU, Container, Manifest
 
 # What Kubernetes gives a pod that names no other (API reference, PodSpec).
 _GRACE = 30
@@ -18,6 +19,8 @@ _ENDLESS = re.compile(
     r"|\bwhile\s+(true|:|\[\s*1\s*\]|sleep\b)|\btensorboard\s|-m\s+http\.server\b|\bsshd\s+-D"
     r"|\bjupyter(-|\s+)(lab|notebook|server)\b|\buntil\s+false\b"
 )
+# Their policies end a set when some of its pods have succeeded.
+_ENDED_BY_OTHERS = frozenset({"batch.volcano.sh", "jobset.x-k8s.io"})
 _ENDS = re.compile(r"\b(break|exit|kill|pkill|killall|timeout|return)\b|--pid\b|\btrap\b")
 # Programs that serve until somebody stops them.
 _SERVERS = re.compile(
@@ -26,6 +29,7 @@ _SERVERS = re.compile(
     r"|dcgm-exporter|node-exporter|pushgateway|prometheus|tensorboard|nginx|redis|memcached"
     r"|aws-xray-daemon|datadog-agent|agent-datadog)([:@]|$)"
 )
+_SERVING = frozenset({"Evaluator", "PS"})
 _SLEEP = re.compile(r"\bsleep\s+(?P<seconds>[0-9]+)\b")
 _STATE_BYTES, _BYTES_PER_SECOND = 14, 5 * 10**9
 
@@ -40,8 +44,8 @@ def restarted(manifest: Manifest) -> Iterator[Finding]:
         return
     specs = mapping(manifest.spec.get(REPLICA_SPECS[manifest.kind])) or {}
     for name, value in specs.items():
-        # Workers of an MPIJob serve until the launcher ends.
-        ends = manifest.kind != "MPIJob" or name == "Launcher"
+        # Workers of an MPIJob serve until the launcher ends, and so do parameter servers.
+        ends = (manifest.kind != "MPIJob" or name == "Launcher") and name not in _SERVING
         if ends and (mapping(value) or {}).get("restartPolicy") == "Always":
             found = "Always: a pod that has ended well is started again, so the job is never done"
             path = ("spec", REPLICA_SPECS[manifest.kind], name, "restartPolicy")
@@ -57,7 +61,8 @@ def companions(manifest: Manifest) -> Iterator[Finding]:
     for pod in manifest.pods if manifest.is_job else ():
         ordinary = [each for each in pod.containers if not each.is_init]
         endless = [each for each in ordinary if _is_endless(each)]
-        if manifest.kind == "MPIJob" and "Launcher" not in pod.path:
+        # Pods of Ray, and those that an operator or a policy ends, serve on purpose.
+        if manifest.group == "ray.io" or (manifest.kind == "MPIJob" and "Launcher" not in pod.path):
             continue
         for container in endless if len(endless) < len(ordinary) else ():
             certain = _ENDLESS.search(container.line) is not None
@@ -67,11 +72,30 @@ def companions(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(Code.NEVER_ENDS, container.path, found, remedy, level)
         # Also the only one: whoever looks into a node by hand forgets it with its GPUs.
         idle = [each for each in endless if each.names(GPU) and _ENDLESS.search(each.line)]
-        for container in idle if len(endless) == len(ordinary) else ():
+        ended = manifest.group in _ENDED_BY_OTHERS
+        for container in idle if len(endless) == len(ordinary) and not ended else ():
             found = "does nothing and never ends, with the GPUs of its node"
             remedy = "start the program here, or let it end: sleep 4h"
             path = (*container.path, "command")
             yield Finding(Code.NEVER_ENDS, path, found, remedy, Level.WARNING)
+
+
+def first_steps(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse an init container that runs for ever: the others never start.
+
+    Kubernetes, "Init Containers" and "Sidecar Containers": each must end before the next one
+    starts, unless its restartPolicy is Always.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers if manifest.group != "ray.io" else ():
+            companion = container.body.get("restartPolicy") == "Always"
+            endless = _ENDLESS.search(container.line) is not None and _is_endless(container)
+            if not container.is_init or companion or not endless:
+                continue
+            found = "runs for ever, and what comes after it never starts"
+            level = Level.WARNING if "while" in container.line else Level.ERROR
+            remedy = "let it end, or give it restartPolicy: Always"
+            yield Finding(Code.NEVER_ENDS, container.path, found, remedy, level)
 
 
 def _is_endless(container: Container) -> bool:
@@ -156,11 +180,12 @@ def master_probes(manifest: Manifest) -> Iterator[Finding]:
     Kubernetes, "Liveness, Readiness, and Startup Probes"; PyTorch, "torchrun (Elastic Launch)": the
     store is on the host of rdzv_endpoint alone, so the kubelet kills every other pod.
     """
-    for pod in manifest.pods if manifest.is_job else ():
+    for pod in manifest.pods:
         only_master = "Master" in pod.path
         many = len(manifest.pods) > 1 or (pod.replicas or 1) > 1
         for container in pod.containers:
-            if only_master or not many or container.is_init:
+            trains = manifest.is_job or container.has_launcher
+            if only_master or not many or container.is_init or not trains:
                 continue
             ports = {"pytorchjob-port"}
             for _, flag, value in launcher_flags(container):

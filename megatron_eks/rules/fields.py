@@ -51,7 +51,7 @@ def fields(manifest: Manifest) -> Iterator[Finding]:
     """
     for path, misfit in _misfits(manifest):
         if not misfit.missing or _is_whole(manifest):
-            yield _finding(manifest, (*path, *misfit.path), misfit)
+            yield finding(manifest, (*path, *misfit.path), misfit)
 
 
 def _misfits(manifest: Manifest) -> Iterator[tuple[Path, Misfit]]:
@@ -74,7 +74,8 @@ def _is_whole(manifest: Manifest) -> bool:
     )
 
 
-def _finding(manifest: Manifest, path: Path, misfit: Misfit) -> Finding:
+def finding(manifest: Manifest, path: Path, misfit: Misfit) -> Finding:
+    """Say what is wrong at a place."""
     key, value = str(path[-1]) if path else "", misfit.value
     if misfit.missing:
         code, found, remedy = Code.MISSING_FIELD, f"Kubernetes needs {key} here", f"add {key}"

@@ -8,9 +8,10 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.values import is_absent, mapping, number
 from megatron_eks.rules.workloads import GPU, Manifest
 
+_OF_THE_SYSTEM = ("system-cluster-critical", "system-node-critical")
 _TRAINS = re.compile(r"train", re.IGNORECASE)
 _SERVES = re.compile(r"serv|infer|api|vllm|tensorboard", re.IGNORECASE)
-_LONG_LIVED = frozenset({"Deployment", "ReplicaSet", "ReplicationController"})
+_LONG_LIVED = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
 
 
 def overlapping(manifest: Manifest) -> Iterator[Finding]:
@@ -70,9 +71,12 @@ def mpi_leftovers(manifest: Manifest) -> Iterator[Finding]:
 def kept_alive(manifest: Manifest) -> Iterator[Finding]:
     """Warn of training that a Deployment starts again when it is done.
 
-    Kubernetes, "Deployments": only restartPolicy Always is allowed, so no pod of it ever ends.
+    Kubernetes, "Deployments" and "StatefulSets": only restartPolicy Always is allowed, so no pod of
+    them ever ends; it is what a lone pod has as well where it says nothing.
     """
-    if manifest.kind not in _LONG_LIVED:
+    always = manifest.spec.get("restartPolicy", "Always") == "Always"
+    lone = (manifest.group, manifest.kind) == ("", "Pod") and always
+    if manifest.kind not in _LONG_LIVED and not lone:
         return
     for pod in manifest.pods:
         for container in pod.containers:
@@ -81,4 +85,39 @@ def kept_alive(manifest: Manifest) -> Iterator[Finding]:
             if trains and not _SERVES.search(line) and not container.is_init:
                 found = f"a {manifest.kind} starts it again when it has ended, from its beginning"
                 path, remedy = (*container.path, "command"), "use a Job or a PyTorchJob"
+                if lone:
+                    found = "a pod starts it again when it has ended, unless it says otherwise"
+                    remedy = "write restartPolicy: Never"
                 yield Finding(Code.NEVER_ENDS, path, found, remedy, Level.WARNING)
+
+
+def never_pulled(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of images of a registry that no node pulls.
+
+    Kubernetes, "Images", imagePullPolicy Never: a node that has not got it ends the start with
+    ErrImageNeverPull, and nodes with GPUs come new.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            image = str(container.body.get("image") or "")
+            outside = "." in image.partition("/")[0] and "/" in image
+            if container.body.get("imagePullPolicy") == "Never" and outside and pod.names(GPU):
+                found = "Never, and a new node has not got the image: the pod does not start"
+                path = (*container.path, "imagePullPolicy")
+                remedy = "use IfNotPresent"
+                yield Finding(Code.REFUSED_IN_POD, path, found, remedy, Level.WARNING)
+
+
+def of_the_system(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of training with the priority of the nodes' own parts.
+
+    Kubernetes, "Guaranteed Scheduling For Critical Add-On Pods": it ends the pods of device
+    plugins, storage and network on a full node, without which it cannot run.
+    """
+    for pod in manifest.pods if manifest.is_job else ():
+        name = pod.spec.get("priorityClassName")
+        if name in _OF_THE_SYSTEM and pod.names(GPU):
+            found = f"{name}: training may end the plugins and drivers that it needs"
+            path = (*pod.path, "priorityClassName")
+            remedy = "make a class of its own, below 1000000000"
+            yield Finding(Code.PRIORITY_ORDER, path, found, remedy, Level.WARNING)

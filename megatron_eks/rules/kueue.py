@@ -12,6 +12,9 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping,
 from megatron_eks.rules.workloads import Manifest
 
 _QUEUE = "kueue.x-k8s.io/queue-name"
+_TOPOLOGIES = frozenset(
+    f"kueue.x-k8s.io/podset-{each}-topology" for each in ("preferred", "required", "unconstrained")
+)
 _PODS = "pods"
 
 
@@ -128,6 +131,21 @@ def _misplaced(manifest: Manifest) -> Iterator[Finding]:
         path = ("metadata", "labels")
         remedy = f"write {_QUEUE} under metadata.labels"
         yield manifest.find(Code.QUEUE, path, found, remedy, Level.WARNING)
+
+
+def placed(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a demand for a topology that stands at the job.
+
+    Kueue, "Topology Aware Scheduling": it is read at the pod templates, and in a job's own
+    annotations it does nothing.
+    """
+    notes = mapping((mapping(manifest.body.get("metadata")) or {}).get("annotations")) or {}
+    for key in notes if manifest.pods and (manifest.group, manifest.kind) != ("", "Pod") else ():
+        if key in _TOPOLOGIES:
+            found = "Kueue reads it at the pod templates, and not here: pods go anywhere"
+            path = ("metadata", "annotations", key)
+            remedy = "move it to the annotations of each pod template"
+            yield manifest.find(Code.QUEUE, path, found, remedy, Level.WARNING)
 
 
 def flavors(together: ManifestSet) -> Iterator[Found]:

@@ -17,7 +17,7 @@ Found = tuple[Manifest, Finding]
 _CLUSTER_WIDE = frozenset(
     {
         *("ClusterQueue", "ClusterRole", "PersistentVolume", "PriorityClass", "ResourceFlavor"),
-        *("StorageClass", "WorkloadPriorityClass"),
+        *("ClusterTrainingRuntime", "StorageClass", "WorkloadPriorityClass"),
     }
 )
 _OF_THE_SYSTEM = ("system-cluster-critical", "system-node-critical")

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.training_flags import split_words
-from megatron_eks.rules.values import is_absent, mapping, number
+from megatron_eks.rules.values import is_absent, items, mapping, number
 from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 
 _MPIRUN = re.compile(r"(^|/)(mpirun|mpiexec|mpiexec\.hydra)$")
@@ -25,6 +26,8 @@ _ONE_VALUE = frozenset(
         *("--wdir", "--timeout", "--verbose-level", "-iface", "-genv"),
     }
 ) - {"--oversubscribe", "-oversubscribe"}
+_IDLES = re.compile(r"^(?!.*\bsshd\b)\s*(\S*/)?(sleep|tail|torchrun|python[0-9.]*)\b", re.DOTALL)
+_TEST = re.compile(r"(^|/)\w+_perf$")
 _TWO_VALUES = frozenset({"--mca", "-mca", "--gmca", "-gmca"})
 
 
@@ -54,7 +57,7 @@ def slots(manifest: Manifest) -> Iterator[Finding]:
 
 
 def _asked(container: Container, worker: Pod, each: int, workers: int) -> Iterator[Finding]:
-    words = _arguments(container)
+    words = arguments(container)
     if container.is_init or any(word in _ELSEWHERE for _, word in words):
         return
     for (path, word), (_, value) in zip(words, [*words[1:], ((), "")], strict=False):
@@ -75,7 +78,7 @@ def _asked(container: Container, worker: Pod, each: int, workers: int) -> Iterat
             yield Finding(Code.PROCESSES_PER_NODE, path, found, f"write {each}")
 
 
-def _arguments(container: Container) -> list[tuple[Path, str]]:
+def arguments(container: Container) -> list[tuple[Path, str]]:
     """Return mpirun's own words; what follows its program is the program's."""
     words = [(path, word) for path, each in container.words for word in split_words(each)]
     start = next((n for n, (_, word) in enumerate(words) if _MPIRUN.search(word)), len(words))
@@ -100,3 +103,55 @@ def _types(manifest: Manifest, by_name: "dict[str, Pod]") -> Iterator[Finding]:
         found = f"{launcher.replicas} launchers: the API server refuses the job"
         place = (*path, "Launcher", "replicas")
         yield manifest.find(Code.MASTER_REPLICAS, place, found, "write 1")
+
+
+def workers(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse workers of an MPIJob that run no SSH server.
+
+    kubeflow/mpi-operator v2beta1, README: mpirun starts the ranks by ssh; a worker's own command
+    takes the place of `sshd -De`, which the operator gives it.
+    """
+    if (manifest.group, manifest.kind) != ("kubeflow.org", "MPIJob"):
+        return
+    served = str(manifest.body.get("apiVersion")).endswith("/v2beta1")
+    for pod in manifest.pods if served else ():
+        for container in pod.containers if "Worker" in pod.path else ():
+            started = items(container.body.get("command"))
+            if container.is_init or not started or not _IDLES.search(container.line):
+                continue
+            found = "no sshd here, and mpirun starts the ranks by ssh: connection refused"
+            path = (*container.path, "command")
+            yield Finding(Code.MPI_WORKERS, path, found, "remove it, or run /usr/sbin/sshd -De")
+
+
+def gpus_of_ranks(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse NCCL's tests with more GPUs for all ranks of a worker than it has.
+
+    NVIDIA/nccl-tests, README: -g is GPUs for each thread, -t threads for each process; the usual
+    one is -g 1 with a process for each GPU.
+    """
+    for pod in manifest.pods if manifest.kind == "MPIJob" else ():
+        for container in pod.containers if "Launcher" in pod.path else ():
+            yield from _test(manifest, container)
+
+
+def _test(manifest: Manifest, container: Container) -> Iterator[Finding]:
+    words = [(path, word) for path, each in container.words for word in split_words(each)]
+    start = next((n for n, (_, word) in enumerate(words) if _TEST.search(word)), len(words))
+    own = words[start:]
+    given = {
+        word: (path, number(value))
+        for (path, word), (_, value) in pairwise(own)
+        if word in {"-g", "--ngpus", "-t", "--nthreads"}
+    }
+    path, each = given.get("-g", given.get("--ngpus", ((), 1)))
+    _, threads = given.get("-t", given.get("--nthreads", ((), 1)))
+    slots = manifest.spec.get("slotsPerWorker")
+    ranks = 1 if is_absent(slots) else number(slots)
+    told = [number(v) for (_, w), (_, v) in pairwise(words) if w in _EACH]
+    ranks = told[0] if told and told[0] else ranks
+    worker = next((pod for pod in manifest.pods if "Worker" in pod.path), None)
+    gpus = sum(one.requested(GPU) for one in worker.containers) if worker is not None else 0
+    if path and each and threads and ranks and gpus and each * threads * ranks > gpus:
+        found = f"{ranks} processes with {each * threads} GPUs each, and a worker has {gpus}"
+        yield Finding(Code.PROCESSES_PER_NODE, path, found, "write -g 1")

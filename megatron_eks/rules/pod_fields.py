@@ -66,9 +66,12 @@ _OF_THE_MPI_OPERATOR = {"mpi-job-config", "mpi-job-kubectl", "ssh-auth"}
 def mounts(manifest: Manifest) -> Iterator[Finding]:
     """Require a volume for every mount.
 
-    Kubernetes, "Volumes"; those of a StatefulSet may also come from its claim templates.
+    Kubernetes, "Volumes"; those of a StatefulSet may also come from its claim templates, and those
+    of a JobSet from its volumeClaimPolicies.
     """
-    if manifest.kind == "StatefulSet":
+    holder = mapping((mapping(manifest.spec.get("template")) or {}).get("spec")) or {}
+    claims = [each.get("volumeClaimPolicies") for each in (manifest.spec, holder)]
+    if manifest.kind == "StatefulSet" or any(not is_absent(each) for each in claims):
         return
     for pod in manifest.pods:
         volumes = items(pod.spec.get("volumes"))

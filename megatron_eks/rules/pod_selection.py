@@ -10,6 +10,9 @@ Labels = Mapping[str, Json]
 """Labels with their values; None where each pod has another one."""
 
 
+_INDEX = "batch.kubernetes.io/job-completion-index"
+
+
 def pods_beside(manifest: Manifest, together: ManifestSet) -> list[tuple[Manifest, Pod]]:
     """Return the pods of an object's namespace, each with the object that makes it."""
     return [
@@ -30,14 +33,51 @@ def labels_of(manifest: Manifest, pod: Pod) -> Labels:
         labels["training.kubeflow.org/operator-name"] = "pytorchjob-controller"
         labels["training.kubeflow.org/replica-type"] = str(pod.path[3]).lower()
         labels["training.kubeflow.org/replica-index"] = None  # another one for each pod
-    if manifest.kind == "Job":
+    labels |= _of_controllers(manifest)
+    if (manifest.group, manifest.kind) == ("batch", "Job"):
         labels["job-name"] = labels["batch.kubernetes.io/job-name"] = manifest.name
         if manifest.spec.get("completionMode") == "Indexed":
-            labels["batch.kubernetes.io/job-completion-index"] = None
+            labels[_INDEX] = None
     if manifest.kind == "StatefulSet":
         labels["statefulset.kubernetes.io/pod-name"] = None
         labels["apps.kubernetes.io/pod-index"] = None
     return labels
+
+
+# What other controllers label each of their pods with: JobSet, Volcano, LeaderWorkerSet, KubeRay;
+# the first one is the name of the object, and the others differ by pod.
+_OF_CONTROLLERS = {
+    "jobset.x-k8s.io": (
+        *("jobset-name", "jobset-uid", "replicatedjob-name", "replicatedjob-replicas"),
+        *("global-replicas", "job-index", "job-global-index", "job-key", "restart-attempt"),
+    ),
+    "batch.volcano.sh": (
+        *("job-name", "task-spec", "job-namespace", "queue-name", "task-index", "job-version"),
+    ),
+    "leaderworkerset.x-k8s.io": (
+        *("name", "worker-index", "group-index", "group-key", "template-revision-hash"),
+    ),
+    "ray.io": ("", "cluster", "node-type", "group", "identifier", "is-ray-node", "serve"),
+}
+_PREFIXES = {
+    "jobset.x-k8s.io": "jobset.sigs.k8s.io",
+    "batch.volcano.sh": "volcano.sh",
+    "leaderworkerset.x-k8s.io": "leaderworkerset.sigs.k8s.io",
+    "ray.io": "ray.io",
+}
+
+
+def _of_controllers(manifest: Manifest) -> "dict[str, Json]":
+    names = _OF_CONTROLLERS.get(manifest.group)
+    if names is None:
+        return {}
+    prefix, (first, *others) = _PREFIXES[manifest.group], names
+    found: dict[str, Json] = {f"{prefix}/{each}": None for each in others}
+    if first:
+        found[f"{prefix}/{first}"] = manifest.name
+    if manifest.group == "jobset.x-k8s.io":
+        found |= dict.fromkeys(("job-name", "batch.kubernetes.io/job-name", _INDEX))
+    return found
 
 
 def selects(selector: Labels, manifest: Manifest, pod: Pod) -> bool:

@@ -9,7 +9,7 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping,
 from megatron_eks.rules.workloads import Manifest
 
 # Kubernetes, "Deprecated API Migration Guide": groups and versions that 1.31 no longer serves.
-_REMOVED = {
+_REMOVED: dict[tuple[str, str | None], str] = {
     ("apps/v1beta1", None): "apps/v1",
     ("apps/v1beta2", None): "apps/v1",
     ("extensions/v1beta1", "Deployment"): "apps/v1",
@@ -31,6 +31,12 @@ _REMOVED = {
     ("kubeflow.org/v1alpha1", "PyTorchJob"): "kubeflow.org/v1",
     ("kubeflow.org/v2beta1", "PyTorchJob"): "kubeflow.org/v1",
     ("kubeflow.org/v1", "TrainJob"): "trainer.kubeflow.org/v1alpha1",
+    **{
+        ("kubeflow.org/v2alpha1", kind): "trainer.kubeflow.org/v1alpha1"
+        for kind in ("ClusterTrainingRuntime", "TrainJob", "TrainingRuntime")
+    },
+    ("jobset.x-k8s.io/v1alpha1", "JobSet"): "jobset.x-k8s.io/v1alpha2",
+    ("scheduling.sigs.k8s.io/v1alpha1", "PodGroup"): "scheduling.x-k8s.io/v1alpha1",
 }
 # The group that serves each kind which a training cluster is made of.
 _GROUPS = {

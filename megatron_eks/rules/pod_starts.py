@@ -47,9 +47,9 @@ def commands(manifest: Manifest) -> Iterator[Finding]:
     """Require a command that is a program, and a script after a shell's -c.
 
     Kubernetes, "Define a Command and Arguments for a Container": no shell splits a word; POSIX sh:
-    -c needs an operand.
+    -c needs an operand. KubeRay puts the words of its pods into a script of its own.
     """
-    for pod in manifest.pods:
+    for pod in manifest.pods if manifest.group != "ray.io" else ():
         for container in pod.containers:
             given = [items(container.body.get(key)) for key in ("command", "args")]
             if None in given or not given[0]:

@@ -9,6 +9,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.hardware import instance_types
+from megatron_eks.rules.image_tags import missing_tag
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.pod_fields import nearly_a_device
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
@@ -93,6 +94,12 @@ def _device(container: Container, name: str, request: Json, limit: Json) -> Iter
         yield Finding(Code.EXTENDED_RESOURCES, path, found, remedy)
 
 
+# Kinds whose pods are ranks of one run, unless they say otherwise.
+_OVER_NODES = frozenset(
+    {"ClusterTrainingRuntime", "JobSet", "MPIJob", "PyTorchJob", "TrainingRuntime"}
+)
+
+
 def memory_volumes(manifest: Manifest) -> Iterator[Finding]:
     """Require a memory limit above the memory volumes, whose pages count against it.
 
@@ -155,14 +162,17 @@ def pinned_images(together: ManifestSet) -> Iterator[Found]:
     """
     tagged = _tagged_by_kustomize(together)
     for manifest in together.objects:
-        level = Level.ERROR if manifest.is_job else Level.WARNING
+        # The tags of runtimes are mostly those of an operator's release.
+        sure = manifest.is_job and manifest.group != "trainer.kubeflow.org"
+        level = Level.ERROR if sure else Level.WARNING
         for container in _containers(manifest):
             image = text(container.body.get("image"))
             if image is None or is_placeholder(image) or "@" in image:
                 continue
             name, _, tag = image.rpartition("/")[2].partition(":")
             whole = f"{image.rpartition('/')[0]}/{name}".removeprefix("/")
-            if tag in {"", "latest"} and whole not in tagged:
+            moving = tag in {"", "latest"} and missing_tag(image) is None
+            if moving and whole not in tagged:
                 found = f"{shown(image)} is whatever was pushed last"
                 remedy = "name a digest (@sha256:...), or a tag that nobody moves"
                 path = (*container.path, "image")
@@ -209,7 +219,7 @@ def efa_requested(manifest: Manifest) -> Iterator[Finding]:
     NCCL falls back to TCP, without an error.
     """
     indexed = manifest.kind == "Job" and manifest.spec.get("completionMode") == "Indexed"
-    if not (indexed or manifest.kind in {"PyTorchJob", "MPIJob"}):
+    if not (indexed or manifest.kind in _OVER_NODES or manifest.group == "batch.volcano.sh"):
         return
     pods = [pod for pod in manifest.pods if pod.names(GPU)]
     if sum(pod.replicas or 1 for pod in pods) < 2:  # noqa: PLR2004 -- two pods make a network

@@ -18,6 +18,7 @@ from megatron_eks.rules import (
     job_launches,
     job_meeting,
     job_policies,
+    job_registry,
     job_upkeep,
     known_keys,
     kueue,
@@ -187,6 +188,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     pod_needs.scratch,
     pod_needs.host_ports,
     pod_needs.volume_modes,
+    *job_registry.OF_ONE,
     *platform_registry.MANIFEST_RULES,
     fields.kinds,
     fields.fields,
@@ -245,5 +247,6 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     plugin_versions.old_plugins,
     plugin_versions.offered,
     operators.served,
+    *job_registry.OF_SETS,
     *platform_registry.SET_RULES,
 )

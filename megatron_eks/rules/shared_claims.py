@@ -19,9 +19,14 @@ def claims(together: ManifestSet) -> Iterator[Found]:
     on others wait with Multi-Attach errors.
     """
     for manifest in together.objects:
-        several = sum(1 if pod.replicas is None else pod.replicas for pod in manifest.pods) > 1
-        for pod in manifest.pods if several and manifest.is_job else ():
-            for index, claim in _claims(manifest, pod, together):
+        mounted = [
+            (pod, index, claim)
+            for pod in (manifest.pods if manifest.is_job else ())
+            for index, claim in _claims(manifest, pod, together)
+        ]
+        for pod, index, claim in mounted:
+            users = [each for each, _, other in mounted if other is claim]
+            if sum(1 if each.replicas is None else each.replicas for each in users) > 1:
                 modes = [text(each) for each in items(claim.spec.get("accessModes")) or []]
                 if not modes or None in modes or not _SHARED.isdisjoint(map(str, modes)):
                     continue

@@ -1,7 +1,7 @@
 """Kubernetes objects as the rules see them: pod templates, containers, variables, resources."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -10,7 +10,8 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
-from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, text
+from megatron_eks.rules.pod_templates import REPLICA_SPECS, is_job, templates
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, text
 
 GPU = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
@@ -20,20 +21,6 @@ HUGEPAGES = "hugepages-"
 MAIN_CONTAINER = "pytorch"
 
 _LAUNCHER = re.compile(r"(^|[/\s;&|(\"'])torchrun($|[\s\"'])|torch\.distributed\.(run|launch)\b")
-
-# Where each kind keeps its pod template; the group tells apart kinds of the same name.
-_POD_TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
-    ("", "Pod"): (),
-    ("", "ReplicationController"): ("spec", "template"),
-    ("apps", "Deployment"): ("spec", "template"),
-    ("apps", "DaemonSet"): ("spec", "template"),
-    ("apps", "ReplicaSet"): ("spec", "template"),
-    ("apps", "StatefulSet"): ("spec", "template"),
-    ("batch", "Job"): ("spec", "template"),
-    ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
-}
-REPLICA_SPECS = {"PyTorchJob": "pytorchReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
-_JOBS = frozenset({"Job", "CronJob", *REPLICA_SPECS})
 
 
 @dataclass(frozen=True)
@@ -194,7 +181,7 @@ class Manifest:
     @property
     def is_job(self) -> bool:
         """Tell whether its pods run to an end."""
-        return self.kind in _JOBS
+        return is_job(self.group, self.kind)
 
     @cached_property
     def pytorch_replicas(self) -> "Mapping[str, Json] | None":
@@ -206,31 +193,18 @@ class Manifest:
     @cached_property
     def pods(self) -> list[Pod]:
         """Its pod templates."""
-        if self.group == "kubeflow.org" and self.kind in REPLICA_SPECS:
-            return list(self._replica_pods(REPLICA_SPECS[self.kind]))
-        where = _POD_TEMPLATES.get((self.group, self.kind))
-        if where is None:
-            return []
-        value: Json = dict(self.body)
-        for key in where:
-            value = (mapping(value) or {}).get(key)
-        spec, labels = _spec_and_labels(value)
-        replicas = number(self.spec.get("parallelism" if self.kind == "Job" else "replicas"))
-        return [Pod((self.title, *where, "spec"), spec, replicas, labels)] if spec else []
+        found = []
+        for path, template, replicas in templates(self.group, self.kind, self.body):
+            spec, labels = _spec_and_labels(dict(template))
+            if spec:
+                found.append(Pod((self.title, *path, "spec"), spec, replicas, labels))
+        return found
 
     def find(
         self, code: Code, path: Path, found: str, remedy: str, level: Level = Level.ERROR
     ) -> Finding:
         """Report something about this object; the path starts below it."""
         return Finding(code, (self.title, *path), found, remedy, level)
-
-    def _replica_pods(self, key: str) -> Iterator[Pod]:
-        for name, value in (mapping(self.spec.get(key)) or {}).items():
-            replica = mapping(value) or {}
-            spec, labels = _spec_and_labels(replica.get("template"))
-            if spec:
-                path = (self.title, "spec", key, name, "template", "spec")
-                yield Pod(path, spec, number(replica.get("replicas")), labels)
 
 
 def _spec_and_labels(template: Json) -> "tuple[Mapping[str, Json], Mapping[str, Json]]":

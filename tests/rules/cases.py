@@ -58,7 +58,7 @@ def job_of(case: dict[str, Any]) -> dict[str, Any]:
         job = {"metadata": {"name": "own"}} | case["as"]
         if not job["apiVersion"].startswith("rbac."):
             job.setdefault("spec", {"template": {"spec": pod}})
-        if job["kind"] in {"Job", "CronJob"}:
+        if job["kind"] in {"Job", "CronJob", "Pod"}:
             pod["restartPolicy"] = "Never"
         if job["apiVersion"] == "apps/v1" and "spec" not in case["as"]:
             job["spec"]["selector"] = {}

@@ -1,0 +1,124 @@
+"""Rules over Volcano's jobs: gangs that are never placed, and tasks that nobody finds."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.manifest_set import Found, ManifestSet, may_share
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
+from megatron_eks.rules.workloads import Manifest
+
+_VOLCANO = "batch.volcano.sh"
+_LABEL = "scheduling.x-k8s.io/pod-group"
+_EVENTS = (
+    *("*", "PodFailed", "PodEvicted", "PodPending", "Unknown", "TaskCompleted", "TaskFailed"),
+    "JobUpdated",
+)
+_ACTIONS = (
+    *("AbortJob", "CompleteJob", "RestartJob", "RestartPartition", "RestartPod", "RestartTask"),
+    *("ResumeJob", "TerminateJob"),
+)
+_TASK_FLAGS = ("--master", "--worker", "--ps")
+
+
+def members(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a gang of more pods than a Volcano job has.
+
+    volcano, pkg/webhooks/admission/jobs/validate: 'minAvailable' should not be greater than the
+    replicas of all tasks, nor that of a task than its own.
+    """
+    if (manifest.group, manifest.kind) != (_VOLCANO, "Job"):
+        return
+    total, known = 0, True
+    for index, value in enumerate(items(manifest.spec.get("tasks")) or []):
+        task = mapping(value) or {}
+        given = task.get("replicas")
+        count = 1 if is_absent(given) else number(given)
+        least = number(task.get("minAvailable"))
+        if count is None:
+            known = False
+            continue
+        total += count
+        if least is not None and least > count:
+            found = f"{least} pods at once, and the task has {count}: the webhook refuses the job"
+            path = ("spec", "tasks", index, "minAvailable")
+            yield manifest.find(Code.IDLE, path, found, f"write {count}")
+    wanted = number(manifest.spec.get("minAvailable"))
+    if known and total and wanted is not None and wanted > total:
+        found = f"{wanted} pods at once, and the job has {total}: the webhook refuses the job"
+        yield manifest.find(Code.IDLE, ("spec", "minAvailable"), found, f"write {total}")
+
+
+def policies(manifest: Manifest) -> Iterator[Finding]:
+    """Require events and actions that Volcano knows.
+
+    volcano, pkg/webhooks/admission/jobs/validate/util.go: policyEventMap and policyActionMap.
+    """
+    if (manifest.group, manifest.kind) != (_VOLCANO, "Job"):
+        return
+    holders: list[tuple[Path, Json]] = [(("spec",), dict(manifest.spec))]
+    for index, value in enumerate(items(manifest.spec.get("tasks")) or []):
+        holders.append((("spec", "tasks", index), value))
+    for path, holder in holders:
+        for index, value in enumerate(items((mapping(holder) or {}).get("policies")) or []):
+            policy = mapping(value) or {}
+            for key, known in (("event", _EVENTS), ("action", _ACTIONS)):
+                given = text(policy.get(key))
+                if given is None or given in known or is_placeholder(given):
+                    continue
+                close = get_close_matches(given, known, 1, 0)[0]
+                found = f"{shown(given)} is no {key} of a policy: the webhook refuses the job"
+                place = (*path, "policies", index, key)
+                yield manifest.find(Code.WRONG_VALUE, place, found, f"did you mean {close}?")
+
+
+def groups(together: ManifestSet) -> Iterator[Found]:
+    """Refuse a PodGroup of more pods than name it, and warn of one that no scheduler reads.
+
+    kubernetes-sigs/scheduler-plugins, coscheduling: the label, minMember, and schedulerName;
+    Volcano, "PodGroup": the annotation.
+    """
+    for manifest in together.objects:
+        for pod in manifest.pods:
+            default = text(pod.spec.get("schedulerName")) in {None, "default-scheduler"}
+            if default and _LABEL in pod.labels:
+                found = "a label of a pod group, and the default scheduler, which reads none"
+                path = (*pod.path[1:], "schedulerName")
+                remedy = "name the scheduler with the coscheduling plugin"
+                yield manifest, manifest.find(Code.IDLE, path, found, remedy, Level.WARNING)
+    for group in together.of("PodGroup"):
+        least, members = number(group.spec.get("minMember")), 0
+        for manifest in together.objects:
+            for pod in manifest.pods if may_share(group, manifest) else ():
+                if pod.labels.get(_LABEL) == group.name:
+                    members += 1 if pod.replicas is None else pod.replicas
+        if least is not None and 0 < members < least:
+            found = f"{least} pods at once, and {members} are of this group: none is ever placed"
+            yield group, group.find(Code.IDLE, ("spec", "minMember"), found, f"write {members}")
+
+
+def plugins(manifest: Manifest) -> Iterator[Finding]:
+    """Require of the names in a plugin's arguments that a task bears them.
+
+    Volcano, "PyTorch Plugin" and "MPI Plugin": by these it sets MASTER_ADDR, RANK and WORLD_SIZE;
+    without such a task it sets none.
+    """
+    if (manifest.group, manifest.kind) != (_VOLCANO, "Job"):
+        return
+    tasks = {
+        text((mapping(each) or {}).get("name")) for each in items(manifest.spec.get("tasks")) or []
+    }
+    for name in ("pytorch", "mpi", "tensorflow"):
+        listed = items((mapping(manifest.spec.get("plugins")) or {}).get(name)) or []
+        for index, value in enumerate(listed):
+            flag, _, task = (text(value) or "").partition("=")
+            if flag not in _TASK_FLAGS or not task or is_placeholder(task) or task in tasks:
+                continue
+            if flag == "--worker" and len(tasks) == 1:
+                continue
+            found = f"{shown(value)}, and no task is called so: no rank is told where it is"
+            there = ", ".join(sorted(filter(None, tasks)))
+            path = ("spec", "plugins", name, index)
+            yield manifest.find(Code.MISSING_OBJECT, path, found, f"there: {there}")

@@ -1,0 +1,63 @@
+"""Rule over variables of an MPIJob that never reach its ranks."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.mpi_jobs import arguments
+from megatron_eks.rules.values import is_absent
+from megatron_eks.rules.workloads import GPU, Container, Manifest
+
+# Libraries read these in each rank; mpirun itself reads others.
+_OF_RANKS = re.compile(r"(NCCL|FI|TORCH|TORCH_NCCL|OFI_NCCL|CUDA|RDMAV|GLOO)_\w+")
+_NAMES = re.compile(r"[A-Za-z_]\w*")
+
+
+def handed_on(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of variables of a launcher that mpirun does not hand on.
+
+    Open MPI, mpirun(1), -x: ranks on other nodes start by ssh, and get OMPI_ variables and those
+    that are named; kubeflow/mpi-operator v2beta1 starts its workers so.
+    """
+    given = manifest.spec.get("mpiImplementation")
+    other = not is_absent(given) and given != "OpenMPI"
+    if (manifest.group, manifest.kind) != ("kubeflow.org", "MPIJob") or other:
+        return
+    pods = {str(pod.path[3]): pod for pod in manifest.pods}
+    launcher, worker = pods.get("Launcher"), pods.get("Worker")
+    if launcher is None or worker is None or not worker.names(GPU):
+        return
+    for container in launcher.containers:
+        words = [word for _, word in arguments(container)]
+        if container.is_init or not words or ("$" in " ".join(words) and "-x" not in words):
+            continue
+        handed = _handed(words)
+        lost = [
+            each
+            for each in container.variables
+            if _OF_RANKS.fullmatch(each.name) and each.name not in handed
+        ]
+        if lost and not _elsewhere(container):
+            names = ", ".join(each.name for each in lost)
+            found = f"{names}: mpirun starts the ranks of other nodes without it"
+            path = (*container.path, "env", lost[0].index)
+            remedy = " ".join(f"-x {each.name}" for each in lost)
+            yield Finding(Code.IDLE, path, found, f"add {remedy} to mpirun", Level.WARNING)
+
+
+def _handed(words: list[str]) -> set[str]:
+    names = set()
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        if word in {"-x", "--x"} and (match := _NAMES.match(after)):
+            names.add(match[0])
+    return names
+
+
+def _elsewhere(container: Container) -> bool:
+    """Tell whether another way hands variables on."""
+    own = any(
+        each.name.startswith(("OMPI_MCA_mca_base_env_list", "PRTE_"))
+        for each in container.variables
+    )
+    return own or "mca_base_env_list" in container.line or "-genv" in container.line

@@ -1,0 +1,35 @@
+"""Rule over the fields of JobSet, Kubeflow Trainer, KubeRay, Volcano and LeaderWorkerSet."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from megatron_eks.config.errors import Finding
+from megatron_eks.rules.fields import finding
+from megatron_eks.rules.shapes import OPERATORS, Misfit, misfits, table
+from megatron_eks.rules.values import text
+from megatron_eks.rules.workloads import Manifest
+
+_CLOSE = 0.8
+# The webhook of JobSet gives a rule its name.
+_DEFAULTED = frozenset({"name"})
+
+
+def fields(manifest: Manifest) -> Iterator[Finding]:
+    """Require of fields of these operators the names and kinds of values in their definitions.
+
+    kubernetes-sigs/jobset and lws, kubeflow/trainer and mpi-operator, ray-project/kuberay, volcano:
+    the CRDs of their releases. A key that is nearly none of these may be another release's.
+    """
+    shapes = table(OPERATORS)
+    shape = shapes.get(f"{text(manifest.body.get('apiVersion'))} {manifest.kind}")
+    for misfit in misfits(dict(manifest.body), shape, shapes, loose=False) if shape else ():
+        if not _is_of_another_release(misfit):
+            yield finding(manifest, misfit.path, misfit)
+
+
+def _is_of_another_release(misfit: Misfit) -> bool:
+    key = str(misfit.path[-1])
+    if misfit.missing:
+        return "rules" in misfit.path and key in _DEFAULTED
+    same = [each for each in misfit.known if each.lower() == key.lower()]
+    return bool(misfit.known) and not same and not get_close_matches(key, misfit.known, 1, _CLOSE)

@@ -1,0 +1,110 @@
+"""Rules over TrainJobs, whose one container stands outside of any pod."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from difflib import get_close_matches
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules import pod_starts, pods, shell_words, variables
+from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.replicated_jobs import replicated_jobs
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
+from megatron_eks.rules.workloads import GPU, Container, Manifest
+
+_KEYS = ("image", "command", "args", "env")
+_KINDS = ("ClusterTrainingRuntime", "TrainingRuntime")
+_CLOSE = 0.8
+_RULES = (
+    *(variables.refused_variables, variables.duplicate_variables, variables.secrets),
+    *(pods.quantities, pods.extended_resources, pod_starts.commands, shell_words.unexpanded),
+    shell_words.dropped,
+)
+
+
+def trainers(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a TrainJob's trainer what is required of a container.
+
+    Kubeflow Trainer, API reference, v1alpha1, Trainer: its fields go into the container `node` of
+    the runtime, whose volumes this file does not show.
+    """
+    if (manifest.group, manifest.kind) != ("trainer.kubeflow.org", "TrainJob"):
+        return
+    trainer = mapping(manifest.spec.get("trainer")) or {}
+    body: dict[str, Json] = {key: trainer[key] for key in _KEYS if key in trainer}
+    body |= {"name": "node", "resources": trainer.get("resourcesPerNode")}
+    alone: dict[str, Json] = {"containers": [body]}
+    pod = Manifest({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": alone})
+    for rule in _RULES:
+        for each in rule(pod):
+            yield replace(each, path=_moved(manifest, each.path))
+    container = Container((), body, is_init=False)
+    gpus, count = container.amount(GPU), number(trainer.get("numProcPerNode"))
+    if gpus and count is not None and count > gpus:
+        found = (
+            f"{count} processes for {gpus} GPUs: the last ones end with 'invalid device ordinal'"
+        )
+        path = ("spec", "trainer", "numProcPerNode")
+        yield manifest.find(Code.PROCESSES_PER_NODE, path, found, f"write {gpus}")
+
+
+def _moved(manifest: Manifest, path: Path) -> Path:
+    """Return the place in the TrainJob of what stands in the container."""
+    inner = path[4:] if path[2:3] == ("containers",) else ()
+    if inner[:1] == ("resources",):
+        inner = ("resourcesPerNode", *inner[1:])
+    return (manifest.title, "spec", "trainer", *inner)
+
+
+def runtime_kinds(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a runtime that is beside its TrainJob under the other kind, or another name.
+
+    Kubeflow Trainer, API reference, RuntimeRef: kind is ClusterTrainingRuntime where none is said.
+    """
+    for manifest in together.of("TrainJob"):
+        given = mapping(manifest.spec.get("runtimeRef")) or {}
+        kind, name = text(given.get("kind")) or _KINDS[0], text(given.get("name"))
+        if name is None or kind not in _KINDS or together.named(manifest, kind, name):
+            continue
+        other = _KINDS[1 - _KINDS.index(kind)]
+        beside = [each.name for each in together.beside(manifest, kind) if each.name]
+        close = get_close_matches(name, beside, 1, _CLOSE)
+        path: Path = ("spec", "runtimeRef", "kind")
+        if together.named(manifest, other, name) is not None:
+            default = ", which it is where none is said" if is_absent(given.get("kind")) else ""
+            found = f"a {kind}{default}, and {name} is a {other}"
+            remedy = f"write kind: {other}"
+        elif close:
+            path = ("spec", "runtimeRef", "name")
+            found, remedy = (
+                f"no {kind} {shown(name)} among these objects",
+                f"did you mean {close[0]}?",
+            )
+        else:
+            continue
+        finding = manifest.find(Code.MISSING_OBJECT, path, found, remedy, Level.WARNING)
+        yield manifest, finding
+
+
+def targets(together: ManifestSet) -> Iterator[Found]:
+    """Require of overrides in a TrainJob jobs that its runtime has.
+
+    Kubeflow Trainer, "PodTemplateOverrides", targetJobs: names of the runtime's replicated jobs.
+    """
+    for manifest in together.of("TrainJob"):
+        given = mapping(manifest.spec.get("runtimeRef")) or {}
+        kind, name = text(given.get("kind")) or _KINDS[0], text(given.get("name"))
+        runtime = together.named(manifest, kind, name) if name else None
+        known = {each.name for each in replicated_jobs(runtime)} if runtime is not None else set()
+        for key in ("podTemplateOverrides", "podSpecOverrides"):
+            for index, value in enumerate(items(manifest.spec.get(key)) or []):
+                for place, each in enumerate(items((mapping(value) or {}).get("targetJobs")) or []):
+                    target = text((mapping(each) or {}).get("name"))
+                    if not known or target is None or target in known or is_placeholder(target):
+                        continue
+                    found = f"no job {shown(target)} in {kind}/{name}: the webhook refuses it"
+                    there = ", ".join(sorted(filter(None, known)))
+                    path: Path = ("spec", key, index, "targetJobs", place, "name")
+                    code, remedy = Code.REPLICATED_JOBS, f"there: {there}"
+                    yield manifest, manifest.find(code, path, found, remedy)
