@@ -7,7 +7,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
+from megatron_eks.rules.values import is_placeholder, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
 
 _SCHEDULING, _BATCH = "scheduling.volcano.sh", "batch.volcano.sh"
@@ -47,22 +47,10 @@ def groups(together: ManifestSet) -> Iterator[Found]:
 
 
 def amounts(manifest: Manifest) -> Iterator[Finding]:
-    """Refuse a job that waits for more pods than it has, and a queue that is promised too much.
+    """Refuse a queue that is promised more than it may have.
 
-    Volcano, "VolcanoJob", minAvailable, and "Queue", guarantee, deserved and capability: its
-    webhook refuses both.
+    Volcano, "Queue", guarantee, deserved and capability: its webhook refuses it.
     """
-    if (manifest.group, manifest.kind) == (_BATCH, "Job"):
-        tasks = [mapping(each) or {} for each in items(manifest.spec.get("tasks")) or []]
-        counts = [
-            1 if is_absent(each.get("replicas")) else number(each["replicas"]) for each in tasks
-        ]
-        least = number(manifest.spec.get("minAvailable"))
-        known = [each for each in counts if each is not None]
-        if least is not None and tasks and len(known) == len(counts) and least > sum(known):
-            found = f"{least} pods at once, and its tasks have {sum(known)}: Volcano refuses it"
-            path = ("spec", "minAvailable")
-            yield manifest.find(Code.QUEUE, path, found, f"write at most {sum(known)}")
     if (manifest.group, manifest.kind) == (_SCHEDULING, "Queue"):
         capability = mapping(manifest.spec.get("capability")) or {}
         guarantee = mapping((mapping(manifest.spec.get("guarantee")) or {}).get("resource"))
