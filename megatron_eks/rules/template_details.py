@@ -112,7 +112,9 @@ def _build_source(project: Resource, environment: "dict[str, Json]") -> Iterator
     """Judge a build's processor, and where it finds source and steps."""
     kind, image = text(environment.get("Type")) or "", text(environment.get("Image")) or ""
     arm = kind.startswith("ARM_")
+    # CodeBuild's own images are of x86_64 where their names do not say aarch64.
     other = ("x86_64" in image) if arm else ("aarch64" in image)
+    other |= arm and image.startswith("aws/codebuild/") and "aarch64" not in image
     if kind and other:
         found = f"{shown(image)} does not run in {kind}"
         remedy = "use an image of aarch64" if arm else "use an image of x86_64, or ARM_CONTAINER"

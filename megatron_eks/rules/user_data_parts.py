@@ -24,6 +24,7 @@ _TYPE = re.compile(r"^content-type:\s*(?P<type>[^\s;]+)", re.IGNORECASE | re.MUL
 _NODE_CONFIG = re.compile(r"kind[\"']?:\s*[\"']?NodeConfig")
 _OF_NODEADM = "application/node.eks.aws"
 _SCRIPT = "text/x-shellscript"
+_CONFIG_STARTS = ("---", "apiVersion", "kind", "{")
 # amazon-eks-ami, nodeadm/api/v1alpha1: what a NodeConfig has, and what a node cannot join without.
 _SPEC = ("cluster", "containerd", "featureGates", "instance", "kubelet")
 _OF_CLUSTER = ("name", "apiServerEndpoint", "certificateAuthority", "cidr")
@@ -100,6 +101,9 @@ def _of_a_type(template: LaunchTemplate, part: _Part) -> Iterator[Finding]:
     elif part.type == _OF_NODEADM and part.body.lstrip().startswith("#!"):
         found = f"a script as {_OF_NODEADM}, which nodeadm takes for a NodeConfig"
         yield _wrong(template, found, f"write Content-Type: {_SCRIPT}")
+    elif config and part.type == _SCRIPT and part.body.lstrip().startswith(_CONFIG_STARTS):
+        found = "a NodeConfig as a script: cloud-init runs it and nodeadm does not read it"
+        yield _wrong(template, found, f"write Content-Type: {_OF_NODEADM}")
     elif part.type == _SCRIPT and part.body.strip() and not part.body.lstrip().startswith("#!"):
         found = "a script without #! in its first line, which cloud-init does not run"
         yield _wrong(template, found, "begin it with #!/bin/bash")

@@ -9,6 +9,7 @@ from tests.rules import cases
 
 TABLES = (
     *(
+        "conditions_and_notices",
         "controls",
         "details",
         "details_of_others",
