@@ -177,6 +177,7 @@ class Code(StrEnum):
     TWICE = "MEKS-0524"
     NOTICE = "MEKS-0525"
     ALARM = "MEKS-0526"
+    NODE_TAG = "MEKS-0527"
     POD_ROLE = "MEKS-0535"
     BUILD_COMPUTE = "MEKS-0540"
     ROLE_TRUST = "MEKS-0541"

@@ -9,7 +9,15 @@ from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.policies import ROLE, parsed, statements, words
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, is_placeholder, mapping, shown, text, written
+from megatron_eks.rules.values import (
+    is_absent,
+    is_placeholder,
+    items,
+    mapping,
+    shown,
+    text,
+    written,
+)
 
 _TRUST = "AssumeRolePolicyDocument"
 _PODS = "pods.eks.amazonaws.com"
@@ -22,6 +30,7 @@ _TAGS = {
 }
 _OTHER_TAGS = frozenset({"eks-cluster-arn", "kubernetes-pod-name", "kubernetes-pod-uid"})
 _EQUAL = re.compile(r"(ForAnyValue:)?(StringEquals(IgnoreCase)?|StringLike)(IfExists)?")
+_AUDIENCE = "sts.amazonaws.com"
 _WEB = "sts:AssumeRoleWithWebIdentity"
 # What people put before the address: the ARN's beginning, or the URL's.
 _BEFORE = re.compile(r"^(arn:.*:oidc-provider/|https?://)")
@@ -105,6 +114,25 @@ def web_identity(templates: TemplateSet) -> Iterator[Finding]:
                 remedy = "write arn:aws:iam::ACCOUNT:oidc-provider/oidc.eks.REGION..."
                 yield role.find(Code.ROLE_TRUST, (*path, "Principal"), found, remedy)
             yield from _conditions(role, (*path, "Condition"), body)
+
+
+def providers(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of a cluster's identity provider the audience of the tokens that pods get.
+
+    EKS User Guide, "Create an IAM OIDC provider for your cluster": STS answers InvalidIdentityToken
+    ("Incorrect token audience").
+    """
+    for provider in templates.resources("AWS::IAM::OIDCProvider"):
+        url = provider.properties.get("Url")
+        cluster = templates.target(url, provider.file)
+        of_eks = cluster is not None and cluster.type == "AWS::EKS::Cluster"
+        listed = [text(each) for each in items(provider.properties.get("ClientIdList")) or []]
+        known = None not in listed and items(provider.properties.get("ClientIdList")) is not None
+        if known and (of_eks or "oidc.eks." in (written(url) or "")) and _AUDIENCE not in listed:
+            said = f"for {shown(listed[0])}" if listed else "for nobody"
+            found = f"{said}, and tokens of EKS are for {_AUDIENCE}: no pod gets a role"
+            remedy = f"write {_AUDIENCE}"
+            yield provider.find(Code.ROLE_TRUST, ("ClientIdList",), found, remedy)
 
 
 def _is_of_eks(provider: Json, body: "dict[str, Json]", document: Json) -> bool:

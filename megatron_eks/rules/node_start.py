@@ -2,6 +2,7 @@
 
 import base64
 import re
+import tomllib
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
@@ -83,6 +84,13 @@ def _of_another(template: LaunchTemplate, data: str, amis: list[str]) -> Iterato
         found = "user data that is not TOML, which is all that Bottlerocket reads"
         remedy = "write [settings.kubernetes] and the like, or nothing"
         yield template.resource.find(Code.USER_DATA, path, found, remedy)
+    elif toml and rockets and all(rockets) and "${" not in data:
+        try:
+            tomllib.loads(data)
+        except tomllib.TOMLDecodeError as error:
+            found = f"no TOML ({error}), and Bottlerocket does not start with it"
+            remedy = 'correct it: texts in quotes, "a.b/c" = "x" for a key with a slash'
+            yield template.resource.find(Code.USER_DATA, path, found, remedy)
     elif toml and amis and all(each.startswith(("AL2", "UBUNTU", "WINDOWS")) for each in amis):
         found = f"settings of Bottlerocket, and the AMI is {amis[0]}"
         remedy = "write a NodeConfig (node.eks.aws/v1alpha1), or nothing"

@@ -57,6 +57,20 @@ def admitted(templates: TemplateSet) -> Iterator[Finding]:
             yield notice.sender.find(Code.NOTICE, notice.path, found, remedy, level)
 
 
+def addresses(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse the URL of a queue where its ARN belongs.
+
+    CloudFormation User Guide, AWS::SQS::Queue, "Return values": Ref is the URL, and every sender
+    takes the ARN.
+    """
+    for sender, path, _, value in _sent(templates):
+        target = templates.target(value, sender.file)
+        is_url = isinstance(value, dict) and ("Ref" in value or "QueueUrl" in str(value))
+        if target is not None and target.type == _QUEUE and is_url:
+            found = f"the URL of {target.id}, and the ARN belongs here: it is refused"
+            yield sender.find(Code.REFERENCE, path, found, f"write Fn::GetAtt [{target.id}, Arn]")
+
+
 def encrypted(templates: TemplateSet) -> Iterator[Finding]:
     """Require of an encrypted queue's or topic's key that the senders may use it.
 
@@ -111,10 +125,12 @@ def _sent(templates: TemplateSet) -> Iterator[tuple[Resource, Path, str, Json]]:
         for key in _ACTIONS:
             for index, each in enumerate(items(alarm.properties.get(key)) or []):
                 yield alarm, (key, index), _ALARMS, each
-    yield from _sent_of_buckets(templates)
+    yield from _forwarded(templates)
 
 
-def _sent_of_buckets(templates: TemplateSet) -> Iterator[tuple[Resource, Path, str, Json]]:
+def _forwarded(templates: TemplateSet) -> Iterator[tuple[Resource, Path, str, Json]]:
+    for link in templates.resources("AWS::SNS::Subscription"):
+        yield link, ("Endpoint",), "sns.amazonaws.com", link.properties.get("Endpoint")
     for bucket in templates.resources("AWS::S3::Bucket"):
         told = mapping(bucket.properties.get("NotificationConfiguration")) or {}
         for key, name in (("QueueConfigurations", "Queue"), ("TopicConfigurations", "Topic")):

@@ -129,6 +129,11 @@ def _build_source(project: Resource, environment: "dict[str, Json]") -> Iterator
         found = f"{shown(place)} as a source: CodeBuild refuses it"
         path = ("Source", "Location")
         yield project.find(Code.BUILD_COMPUTE, path, found, "write https://github.com/OWNER/NAME")
+    if source.get("Type") == "NO_SOURCE" and is_absent(source.get("BuildSpec")):
+        found, path = "no source and no steps: CodeBuild refuses it", ("Source", "BuildSpec")
+        yield project.find(
+            Code.BUILD_COMPUTE, path, found, "write the steps here, or name a source"
+        )
     if "phases:" in steps and not re.search(r"^version:", steps, re.MULTILINE):
         found, path = "steps without a version: every build fails", ("Source", "BuildSpec")
         yield project.find(Code.BUILD_COMPUTE, path, found, "begin with version: 0.2")

@@ -116,7 +116,7 @@ def configs(templates: TemplateSet) -> Iterator[Finding]:
     AMI of its own alone; without it, and with another range of Services, no node works.
     """
     for template in launch_templates(templates):
-        read = [_read(each) for each in _nodeadm_parts(user_data_of(template) or "")]
+        read = [read_config(each) for each in nodeadm_parts(user_data_of(template) or "")]
         if not read:
             continue
         if None in read:
@@ -142,7 +142,8 @@ def configs(templates: TemplateSet) -> Iterator[Finding]:
         yield from _same_cluster(template, cluster, templates)
 
 
-def _nodeadm_parts(data: str) -> list[str]:
+def nodeadm_parts(data: str) -> list[str]:
+    """Return the parts of user data that nodeadm reads."""
     header = _HEADER.search(data)
     if header is not None:
         listed = _parts(data, header["own"].strip("\"'"))
@@ -154,7 +155,8 @@ def _nodeadm_parts(data: str) -> list[str]:
     )
 
 
-def _read(body: str) -> "dict[str, Json] | None":
+def read_config(body: str) -> "dict[str, Json] | None":
+    """Return a NodeConfig; None where it is no YAML."""
     try:
         value = yaml.safe_load(body)
     except yaml.YAMLError:
