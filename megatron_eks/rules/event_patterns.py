@@ -10,6 +10,8 @@ from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import items, mapping, shown, text
 
 _CLOSE = 0.85
+# EventBridge User Guide, "Amazon EventBridge quotas".
+_MOST_TARGETS = 5
 # EC2 User Guide, "Monitor Amazon EC2 using EventBridge"; EC2 Auto Scaling, CodeBuild, ECR and AWS
 # Health User Guides, the same; karpenter-provider-aws, "CloudFormation", its rules.
 _EVENTS: dict[str, tuple[str, ...]] = {
@@ -43,6 +45,15 @@ def patterns(templates: TemplateSet) -> Iterator[Finding]:
             if isinstance(value, str | int | float | bool):
                 found = f"{shown(value)} is no list: EventBridge refuses the pattern"
                 yield _wrong(rule, key, found, f"write [{value}]")
+        listed = [mapping(each) or {} for each in items(rule.properties.get("Targets")) or []]
+        names = [text(each.get("Id")) for each in listed]
+        double = sorted({name for name in names if name and names.count(name) > 1})
+        if double:
+            found = f"two targets with Id {shown(double[0])}: the second overwrites the first"
+            yield rule.find(Code.NOTICE, ("Targets",), found, "give each an Id of its own")
+        if len(listed) > _MOST_TARGETS:
+            found = f"{len(listed)} targets, and a rule has {_MOST_TARGETS}: EventBridge refuses it"
+            yield rule.find(Code.NOTICE, ("Targets",), found, "make a second rule")
         sources = [text(each) for each in _listed(pattern.get("source"))]
         for name in [text(each) for each in _listed(pattern.get("detail-type"))]:
             yield from _event(rule, name, sources)

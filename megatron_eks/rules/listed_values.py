@@ -76,6 +76,11 @@ _TABLE = (
         ("EQUAL_TO", "GREATER_THAN", "LESS_THAN"),
     ),
     _Listed(
+        "AWS::CodeBuild::Project",
+        ("Environment", "EnvironmentVariables", _ANY, "Type"),
+        ("PARAMETER_STORE", "PLAINTEXT", "SECRETS_MANAGER"),
+    ),
+    _Listed(
         "AWS::CloudWatch::Alarm",
         ("TreatMissingData",),
         ("breaching", "ignore", "missing", "notBreaching"),

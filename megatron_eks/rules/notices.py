@@ -21,6 +21,7 @@ _POLICIES = {
 _ACTIONS = ("AlarmActions", "OKActions", "InsufficientDataActions")
 _ALARMS = "cloudwatch.amazonaws.com"
 _MANAGED = {_QUEUE: "alias/aws/sqs", _TOPIC: "alias/aws/sns"}
+_NAMES = ("'QueueName'", "'QueueUrl'", "'TopicName'")
 _SUFFIX = "${AWS::URLSuffix}"
 
 
@@ -58,17 +59,27 @@ def admitted(templates: TemplateSet) -> Iterator[Finding]:
 
 
 def addresses(templates: TemplateSet) -> Iterator[Finding]:
-    """Refuse the URL of a queue where its ARN belongs.
+    """Refuse the URL of a queue, or the name of a topic, where the ARN belongs.
 
-    CloudFormation User Guide, AWS::SQS::Queue, "Return values": Ref is the URL, and every sender
-    takes the ARN.
+    CloudFormation User Guide, AWS::SQS::Queue and AWS::SNS::Topic, "Return values"; AWS::Budgets::
+    Budget, NotificationWithSubscribers: a notice has one to eleven subscribers.
     """
     for sender, path, _, value in _sent(templates):
         target = templates.target(value, sender.file)
-        is_url = isinstance(value, dict) and ("Ref" in value or "QueueUrl" in str(value))
-        if target is not None and target.type == _QUEUE and is_url:
-            found = f"the URL of {target.id}, and the ARN belongs here: it is refused"
-            yield sender.find(Code.REFERENCE, path, found, f"write Fn::GetAtt [{target.id}, Arn]")
+        said = str(value)
+        is_url = target is not None and target.type == _QUEUE and "Ref" in said
+        if target is not None and (is_url or any(word in said for word in _NAMES)):
+            what = "URL" if is_url or "QueueUrl" in said else "name"
+            found = f"the {what} of {target.id}, and the ARN belongs here: it is refused"
+            arn = "Arn" if target.type == _QUEUE else "TopicArn"
+            yield sender.find(Code.REFERENCE, path, found, f"write Fn::GetAtt [{target.id}, {arn}]")
+    for budget in templates.resources("AWS::Budgets::Budget"):
+        given = items(budget.properties.get("NotificationsWithSubscribers"))
+        for index, each in enumerate(given or []):
+            if items((mapping(each) or {}).get("Subscribers")) == []:
+                found = "a notice to nobody: Budgets refuses it"
+                place = ("NotificationsWithSubscribers", index, "Subscribers")
+                yield budget.find(Code.NOTICE, place, found, "name a topic or an address")
 
 
 def encrypted(templates: TemplateSet) -> Iterator[Finding]:

@@ -66,7 +66,7 @@ def entries(templates: TemplateSet) -> Iterator[Finding]:
     launched = {_role_of_nodes(each, templates): each.group for each in scaled(templates)}
     for role in templates.resources(ROLE):
         group = launched.get(role)
-        joins = _joins(group) if group is not None else _is_launched(role, templates)
+        joins = names_a_cluster(group) if group is not None else _is_launched(role, templates)
         if role in managed or not joins:
             continue
         own = [each for each, taken in zip(listed, roles, strict=True) if taken is role]
@@ -141,6 +141,6 @@ def _services(body: "dict[str, Json]") -> list[str]:
     return [name.replace("${AWS::URLSuffix}", "amazonaws.com") for name in names]
 
 
-def _joins(group: Resource) -> bool:
+def names_a_cluster(group: Resource) -> bool:
     """Tell a group whose tags say that its instances are a cluster's nodes."""
     return _TAG in repr(group.properties.get("Tags"))

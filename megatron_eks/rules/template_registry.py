@@ -144,6 +144,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     endpoint_reach.gateway_tables,
     endpoint_reach.interface_ports,
     endpoint_reach.regions,
+    endpoint_reach.zones,
     version_skew.versions,
     version_skew.followed,
     key_users.log_groups,
