@@ -152,7 +152,7 @@ def launches(templates: TemplateSet) -> Iterator[Finding]:
                     continue
                 kinds = _kinds(body, resource, templates)
                 place = (*path, "Statement", index, "Condition")
-                if body.get("Resource") in ("*", ["*"]) and not free:
+                if kinds and body.get("Resource") in ("*", ["*"]) and not free:
                     found = "a launch tags no image and no subnet, so no launch is allowed by this"
                     yield resource.find(Code.POLICY, place, found, _SEPARATE, Level.WARNING)
                 never = sorted(each for each in kinds & _NEVER_TAGGED if each not in free)

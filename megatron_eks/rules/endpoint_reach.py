@@ -140,6 +140,7 @@ def zones(templates: TemplateSet) -> Iterator[Finding]:
                 missing = ", ".join(sorted(each.id for each in wider[0] - subnets))
                 found = f"not in {missing}, where the endpoints beside it are: calls from there "
                 found += "cross zones, are billed, and end with this zone"
+                remedy = f"add {missing}, if the service is in its zone"
                 yield endpoint.find(
-                    Code.ENDPOINT_UNUSED, ("SubnetIds",), found, f"add {missing}", Level.WARNING
+                    Code.ENDPOINT_UNUSED, ("SubnetIds",), found, remedy, Level.WARNING
                 )
