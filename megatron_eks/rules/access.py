@@ -216,7 +216,12 @@ def identity_agent(templates: "TemplateSet") -> Iterator[Finding]:
     )
     if not addons or not named or automatic or _AGENT in addons:
         return
-    for identity in templates.resources("AWS::EKS::PodIdentityAssociation"):
+    by_addons = [
+        each
+        for each in templates.resources("AWS::EKS::Addon")
+        if items(each.properties.get("PodIdentityAssociations"))
+    ]
+    for identity in [*templates.resources("AWS::EKS::PodIdentityAssociation"), *by_addons]:
         # One add-on alone says little about the others, unless the cluster is here as well.
         at_hand = templates.target(identity.properties.get("ClusterName"), identity.file)
         if templates.names(identity.file) is None or (len(addons) == 1 and at_hand is None):

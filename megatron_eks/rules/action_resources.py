@@ -59,7 +59,7 @@ def actions(templates: TemplateSet) -> Iterator[Finding]:
             for index, body in enumerate(statements(parsed(value)) or [] if name != _TRUST else [])
             if body.get("Effect") == "Allow" and is_absent(body.get("NotResource"))
         ]
-        judged = [(path, body, _resources(body, resource, templates)) for path, body in allowing]
+        judged = [(path, body, resources_of(body, resource, templates)) for path, body in allowing]
         for path, body, given in judged:
             denied = [
                 action
@@ -77,7 +77,7 @@ def actions(templates: TemplateSet) -> Iterator[Finding]:
                 yield resource.find(Code.POLICY, (*path, "Resource"), found, remedy)
 
 
-def _resources(
+def resources_of(
     body: "dict[str, Json]", resource: Resource, templates: TemplateSet
 ) -> list[str] | None:
     """Return the resources of a statement; None where one is everything, or is not known."""
@@ -86,6 +86,11 @@ def _resources(
     known = [_known(each, resource, templates) for each in listed or []]
     texts = [each for each in known if each is not None]
     return texts if texts and len(texts) == len(known) and "*" not in texts else None
+
+
+def has_no_resource(action: str) -> bool:
+    """Tell an action that surely works on no resource, and so sees no tags of one."""
+    return not _kinds(action) and _ON_EVERYTHING.fullmatch(action.lower()) is not None
 
 
 def _is_denied(action: str, resources: list[str]) -> bool:

@@ -47,12 +47,18 @@ def access_logs(templates: TemplateSet) -> Iterator[Finding]:
     for bucket in templates.resources("AWS::S3::Bucket"):
         logging = mapping(bucket.properties.get("LoggingConfiguration")) or {}
         target = templates.target(logging.get("DestinationBucketName"), bucket.file)
-        policy = policies.get(target) if target is not None else None
-        if (
-            target is None
-            or policy is None
-            or not is_absent(target.properties.get("AccessControl"))
-        ):
+        if target is None or not is_absent(target.properties.get("AccessControl")):
+            continue
+        policy = policies.get(target)
+        if policy is None:
+            # A policy whose bucket is not known, or of another stack, may be the one.
+            if None not in policies:
+                found = (
+                    f"its logs go to {target.id}, which has no policy that lets {_LOGGING} write"
+                )
+                path = ("LoggingConfiguration", "DestinationBucketName")
+                remedy = f"add an AWS::S3::BucketPolicy that allows s3:PutObject to {_LOGGING}"
+                yield bucket.find(Code.POLICY, path, found, remedy, Level.WARNING)
             continue
         listed = statements(policy.properties.get("PolicyDocument"))
         if listed is not None and not any(

@@ -12,6 +12,7 @@ from megatron_eks.rules.launch_templates import (
     launch_template_of,
     launch_templates,
 )
+from megatron_eks.rules.own_nodes import names_a_cluster, scaled
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, is_intrinsic, items, mapping, number, shown, text
 
@@ -27,9 +28,12 @@ def metadata_service(templates: TemplateSet) -> Iterator[Finding]:
 
     EKS Best Practices, "Restrict access to the instance profile assigned to the worker node".
     """
+    own = {each.template for each in scaled(templates) if names_a_cluster(each.group)}
     for template in launch_templates(templates):
         options = mapping(template.data.get("MetadataOptions"))
-        if options is None or not template.node_groups:
+        # Without a word the AMI decides, and that of Amazon Linux 2023 demands a token.
+        judged = template.node_groups or (template.resource in own and options)
+        if options is None or not judged:
             continue
         tokens, hops = options.get("HttpTokens"), options.get("HttpPutResponseHopLimit")
         path = (DATA, "MetadataOptions")

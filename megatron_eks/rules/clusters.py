@@ -75,9 +75,11 @@ def versions(templates: TemplateSet) -> Iterator[Finding]:
             yield cluster.find(Code.CLUSTER_VERSION, ("Version",), found, 'write it like "1.35"')
         elif match and int(match[1]) < OLDEST_MINOR:
             found = f"EKS no longer runs Kubernetes {value}"
-            yield cluster.find(
-                Code.CLUSTER_VERSION, ("Version",), found, f"use 1.{OLDEST_MINOR} or later"
-            )
+            remedy = f"use 1.{OLDEST_MINOR} or later"
+            if number_ and len(match[1]) == 1:
+                found = f"the number {value}: without quotes YAML drops the last 0 of 1.{match[1]}0"
+                remedy = f'write a version of 1.{OLDEST_MINOR} or later in quotes, like "1.35"'
+            yield cluster.find(Code.CLUSTER_VERSION, ("Version",), found, remedy)
 
 
 def addon_names(templates: TemplateSet) -> Iterator[Finding]:

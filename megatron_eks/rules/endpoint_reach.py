@@ -116,3 +116,31 @@ def regions(templates: TemplateSet) -> Iterator[Finding]:
             remedy = f"write {own or _OWN_REGION} in its name"
             path = ("ServiceName",)
             yield endpoint.find(Code.ENDPOINT_UNUSED, path, found, remedy, Level.WARNING)
+
+
+def zones(templates: TemplateSet) -> Iterator[Finding]:
+    """Warn of an interface endpoint that has fewer subnets than those beside it.
+
+    AWS PrivateLink Guide, "Access an AWS service using an interface VPC endpoint", subnets: calls
+    from the other zones cross into this one, are billed for it, and end with it.
+    """
+    placed: dict[Resource, dict[Resource, frozenset[Resource]]] = {}
+    for endpoint in templates.resources("AWS::EC2::VPCEndpoint"):
+        vpc = templates.target(endpoint.properties.get("VpcId"), endpoint.file)
+        given = templates.targets(items(endpoint.properties.get("SubnetIds")) or [], endpoint.file)
+        subnets = frozenset(each for each in given if each is not None)
+        if vpc is not None and given and len(subnets) == len(given):
+            placed.setdefault(vpc, {})[endpoint] = subnets
+    for endpoints in placed.values():
+        whole = [*endpoints.values()]
+        for endpoint, subnets in endpoints.items():
+            # Two others alike show that it is no choice of this network.
+            wider = [each for each in whole if subnets < each and whole.count(each) > 1]
+            if wider:
+                missing = ", ".join(sorted(each.id for each in wider[0] - subnets))
+                found = f"not in {missing}, where the endpoints beside it are: calls from there "
+                found += "cross zones, are billed, and end with this zone"
+                remedy = f"add {missing}, if the service is in its zone"
+                yield endpoint.find(
+                    Code.ENDPOINT_UNUSED, ("SubnetIds",), found, remedy, Level.WARNING
+                )

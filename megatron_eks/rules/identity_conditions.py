@@ -9,7 +9,15 @@ from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.policies import ROLE, parsed, statements, words
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, is_placeholder, mapping, shown, text, written
+from megatron_eks.rules.values import (
+    is_absent,
+    is_placeholder,
+    items,
+    mapping,
+    shown,
+    text,
+    written,
+)
 
 _TRUST = "AssumeRolePolicyDocument"
 _PODS = "pods.eks.amazonaws.com"
@@ -22,7 +30,10 @@ _TAGS = {
 }
 _OTHER_TAGS = frozenset({"eks-cluster-arn", "kubernetes-pod-name", "kubernetes-pod-uid"})
 _EQUAL = re.compile(r"(ForAnyValue:)?(StringEquals(IgnoreCase)?|StringLike)(IfExists)?")
+_AUDIENCE = "sts.amazonaws.com"
 _WEB = "sts:AssumeRoleWithWebIdentity"
+# What people put before the address: the ARN's beginning, or the URL's.
+_BEFORE = re.compile(r"^(arn:.*:oidc-provider/|https?://)")
 _SUBJECT = re.compile(r"system:serviceaccount:[^:\s]+:[^:\s]+")
 
 
@@ -105,14 +116,57 @@ def web_identity(templates: TemplateSet) -> Iterator[Finding]:
             yield from _conditions(role, (*path, "Condition"), body)
 
 
+def providers(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of a cluster's identity provider the audience of the tokens that pods get.
+
+    EKS User Guide, "Create an IAM OIDC provider for your cluster": STS answers InvalidIdentityToken
+    ("Incorrect token audience").
+    """
+    for provider in templates.resources("AWS::IAM::OIDCProvider"):
+        url = provider.properties.get("Url")
+        cluster = templates.target(url, provider.file)
+        of_eks = cluster is not None and cluster.type == "AWS::EKS::Cluster"
+        listed = [text(each) for each in items(provider.properties.get("ClientIdList")) or []]
+        known = None not in listed and items(provider.properties.get("ClientIdList")) is not None
+        if known and (of_eks or "oidc.eks." in (written(url) or "")) and _AUDIENCE not in listed:
+            said = f"for {shown(listed[0])}" if listed else "for nobody"
+            found = f"{said}, and tokens of EKS are for {_AUDIENCE}: no pod gets a role"
+            remedy = f"write {_AUDIENCE}"
+            yield provider.find(Code.ROLE_TRUST, ("ClientIdList",), found, remedy)
+
+
 def _is_of_eks(provider: Json, body: "dict[str, Json]", document: Json) -> bool:
     said = f"{provider}{body.get('Condition')}"
     return "oidc.eks" in said or "oidc-provider" in said or parsed(document) is not document
 
 
+def _key(role: Resource, path: Path, body: "dict[str, Json]") -> Iterator[Finding]:
+    """Require of a condition's key the provider's address, which is the end of its ARN.
+
+    IAM User Guide, "Available keys for AWS OIDC federation"; karpenter-provider-aws issue 1666.
+    """
+    key = str(path[-1])
+    address, colon, claim = key.rpartition(":")
+    if not colon or claim not in {"aud", "sub", "amr"} or address.startswith("$"):
+        return
+    provider = written((mapping(body.get("Principal")) or {}).get("Federated")) or ""
+    own = provider.partition(":oidc-provider/")[2]
+    short = _BEFORE.sub("", address)
+    if short != address:
+        before = "an ARN" if address.startswith("arn:") else "a URL"
+        found = f"{before} as a key, and keys begin with the provider's plain address: no pod gets "
+        found += "the role"
+        yield role.find(Code.ROLE_TRUST, path, found, f"write {short}:{claim}")
+    elif own and "$" not in own + address and own != address and "oidc.eks." in address:
+        found = f"the key of {shown(address)}, and the statement trusts {shown(own)}: no pod gets "
+        found += "the role"
+        yield role.find(Code.ROLE_TRUST, path, found, f"write {own}:{claim}")
+
+
 def _conditions(role: Resource, path: Path, body: "dict[str, Json]") -> Iterator[Finding]:
     for operator, value in (mapping(body.get("Condition")) or {}).items():
         for key, given in (mapping(value) or {}).items():
+            yield from _key(role, (*path, operator, key), body)
             for each in given if isinstance(given, list) else [given]:
                 name = text(each)
                 if name is None or (is_placeholder(name) and not key.endswith(":aud")):

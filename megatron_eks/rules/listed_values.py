@@ -60,6 +60,36 @@ _TABLE = (
         ("ImageTagMutability",),
         ("IMMUTABLE", "IMMUTABLE_WITH_EXCLUSION", "MUTABLE", "MUTABLE_WITH_EXCLUSION"),
     ),
+    _Listed(
+        "AWS::Budgets::Budget",
+        ("Budget", "TimeUnit"),
+        ("ANNUALLY", "CUSTOM", "DAILY", "MONTHLY", "QUARTERLY"),
+    ),
+    _Listed(
+        "AWS::Budgets::Budget",
+        ("NotificationsWithSubscribers", _ANY, "Notification", "NotificationType"),
+        ("ACTUAL", "FORECASTED"),
+    ),
+    _Listed(
+        "AWS::Budgets::Budget",
+        ("NotificationsWithSubscribers", _ANY, "Notification", "ComparisonOperator"),
+        ("EQUAL_TO", "GREATER_THAN", "LESS_THAN"),
+    ),
+    _Listed(
+        "AWS::CodeBuild::Project",
+        ("Environment", "EnvironmentVariables", _ANY, "Type"),
+        ("PARAMETER_STORE", "PLAINTEXT", "SECRETS_MANAGER"),
+    ),
+    _Listed(
+        "AWS::CloudWatch::Alarm",
+        ("TreatMissingData",),
+        ("breaching", "ignore", "missing", "notBreaching"),
+    ),
+    _Listed(
+        "AWS::CloudWatch::Alarm",
+        ("Statistic",),
+        ("Average", "Maximum", "Minimum", "SampleCount", "Sum"),
+    ),
     _Listed("AWS::EC2::PlacementGroup", ("Strategy",), ("cluster", "partition", "spread")),
     _Listed(
         "AWS::EC2::VPCEndpoint",

@@ -9,7 +9,13 @@ from itertools import combinations
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.rules.launch_templates import DATA, launch_templates
+from megatron_eks.rules.launch_templates import (
+    DATA,
+    has_gpus,
+    instance_type_of,
+    launch_template_of,
+    launch_templates,
+)
 from megatron_eks.rules.lustre import file_systems
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, truth
@@ -39,12 +45,9 @@ def subnets(templates: TemplateSet) -> Iterator[Finding]:
             found = "subnets in 1 zone: EKS refuses the cluster" if given else "no subnet"
             path = ("ResourcesVpcConfig", "SubnetIds")
             yield cluster.find(Code.SUBNETS, path, found, "name subnets in two zones or more")
-    nodes: set[str] = set()
     for template in launch_templates(templates):
         for group in template.node_groups:
             given = items(group.properties.get("Subnets"))
-            if template.has_efa:
-                nodes |= set(_zones(templates, given, group) or [])
             several = len(template.interfaces or []) > 1
             for target in templates.targets(given or [], group.file):
                 public = target is not None and truth(target.properties.get("MapPublicIpOnLaunch"))
@@ -52,14 +55,31 @@ def subnets(templates: TemplateSet) -> Iterator[Finding]:
                     found = f"{target.id} is public, and nodes with several interfaces get no "
                     found += "public address: they never join"
                     yield group.find(Code.SUBNETS, ("Subnets",), found, "name a private subnet")
+    nodes = _zones_of_gpus(templates)
     for system in file_systems(templates):
         given = items(system.resource.properties.get("SubnetIds"))
         zones = _zones(templates, given, system.resource)
-        if zones and len(nodes) == 1 and not any(_may_be_one(zones[0], each) for each in nodes):
-            found = f"in {zones[0]}, and the EFA nodes are in {next(iter(nodes))}"
+        if zones and nodes and not any(_may_be_one(zones[0], each) for each in nodes):
+            found = f"in {zones[0]}, and the GPU nodes are in {' and '.join(sorted(nodes))}"
             yield system.resource.find(
                 Code.SUBNETS, ("SubnetIds",), found, "put it into their zone", Level.WARNING
             )
+
+
+def _zones_of_gpus(templates: TemplateSet) -> set[str]:
+    """Return the zones of all nodes with GPUs; none where one of them cannot be known."""
+    found: set[str] = set()
+    known = {template.resource: template for template in launch_templates(templates)}
+    for group in templates.resources("AWS::EKS::Nodegroup"):
+        used = launch_template_of(group, templates)
+        template = known.get(used) if used is not None else None
+        kind = template.instance_type if template is not None else instance_type_of(group)
+        if has_gpus(kind or "") or (template is not None and template.has_efa):
+            zones = _zones(templates, items(group.properties.get("Subnets")), group)
+            if zones is None:
+                return set()
+            found |= set(zones)
+    return found
 
 
 def _zones(templates: TemplateSet, values: object, user: Resource) -> list[str] | None:

@@ -2,6 +2,7 @@
 
 import base64
 import re
+import tomllib
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
@@ -23,6 +24,7 @@ from megatron_eks.rules.values import (
 _BOOTSTRAP = "/etc/eks/bootstrap.sh"
 _SCRIPT = re.compile(r"\s*(#!|#cloud-config)")
 _ROOT = "/dev/xvda"
+_DATA_DISK = "/dev/xvdb"
 # EKS User Guide: the disk of an AMI with NVIDIA's driver is 20 GiB; an image of a framework has
 # about 20 GiB itself, unpacked.
 _SMALL_GIB = 50
@@ -82,6 +84,13 @@ def _of_another(template: LaunchTemplate, data: str, amis: list[str]) -> Iterato
         found = "user data that is not TOML, which is all that Bottlerocket reads"
         remedy = "write [settings.kubernetes] and the like, or nothing"
         yield template.resource.find(Code.USER_DATA, path, found, remedy)
+    elif toml and rockets and all(rockets) and "${" not in data:
+        try:
+            tomllib.loads(data)
+        except tomllib.TOMLDecodeError as error:
+            found = f"no TOML ({error}), and Bottlerocket does not start with it"
+            remedy = 'correct it: texts in quotes, "a.b/c" = "x" for a key with a slash'
+            yield template.resource.find(Code.USER_DATA, path, found, remedy)
     elif toml and amis and all(each.startswith(("AL2", "UBUNTU", "WINDOWS")) for each in amis):
         found = f"settings of Bottlerocket, and the AMI is {amis[0]}"
         remedy = "write a NodeConfig (node.eks.aws/v1alpha1), or nothing"
@@ -107,11 +116,6 @@ def user_data_of(template: LaunchTemplate) -> str | None:
     return written(value.get("Fn::Base64")) if isinstance(value, dict) else None
 
 
-def _amis(template: LaunchTemplate) -> list[str]:
-    found = [text(group.properties.get("AmiType")) for group in template.node_groups]
-    return [each or "" for each in found]
-
-
 def disks(templates: TemplateSet) -> Iterator[Finding]:
     """Require of a disk the speeds that its type has.
 
@@ -131,32 +135,39 @@ def disks(templates: TemplateSet) -> Iterator[Finding]:
 
 
 def root_volume(templates: TemplateSet) -> Iterator[Finding]:
-    """Require the root volume by its name, and large enough for images of frameworks.
+    """Require the disk that images lie on by its name, and large enough for those of frameworks.
 
-    EKS User Guide, "Amazon EKS optimized AMIs": /dev/xvda on Amazon Linux; a mapping of another
-    name adds a second disk, which nothing mounts, and leaves the first at 20 GiB.
+    EKS User Guide, "Amazon EKS optimized AMIs": /dev/xvda on Amazon Linux; Bottlerocket, "Default
+    volumes": /dev/xvda is the system's there, and /dev/xvdb has images and logs. A mapping of
+    another disk leaves this one at 20 GiB.
     """
     for template in launch_templates(templates):
-        amis = _amis(template)
+        amis = families(template, templates)
         mappings = items(template.data.get("BlockDeviceMappings"))
-        linux = bool(amis) and all(each.startswith(("AL2023", "AL2_")) for each in amis)
-        if not mappings or not linux:
+        name, said = _disk_of_images(amis)
+        if not mappings or name is None:
             continue
         path = (DATA, "BlockDeviceMappings")
         devices = [text((mapping(each) or {}).get("DeviceName")) for each in mappings]
-        if None not in devices and _ROOT not in devices:
-            found = (
-                f"{shown(devices[0])} is not the root volume of Amazon Linux, so it stays 20 GiB"
-            )
-            remedy = f"name it {_ROOT}"
-            yield template.resource.find(Code.ROOT_VOLUME, path, found, remedy)
+        if None not in devices and name not in devices:
+            found = f"{shown(devices[0])} is not {said}, so it stays 20 GiB"
+            yield template.resource.find(Code.ROOT_VOLUME, path, found, f"name it {name}")
         for index, each in enumerate(mappings):
             disk = mapping((mapping(each) or {}).get("Ebs")) or {}
             size = number(disk.get("VolumeSize"))
             gpus = template.instance is not None
-            if devices[index] == _ROOT and size is not None and size < _SMALL_GIB and gpus:
+            if devices[index] == name and size is not None and size < _SMALL_GIB and gpus:
                 found = f"{size} GiB for the system and all images of a GPU node"
                 remedy = f"use {_SMALL_GIB} GiB or more"
                 yield template.resource.find(
                     Code.ROOT_VOLUME, (*path, index), found, remedy, Level.WARNING
                 )
+
+
+def _disk_of_images(amis: list[str]) -> tuple[str | None, str]:
+    """Return the disk that holds images, and what it is, where all AMIs are of one kind."""
+    if amis and all(each.startswith(("AL2023", "AL2_")) for each in amis):
+        return _ROOT, "the root volume of Amazon Linux"
+    if amis and all(each.startswith("BOTTLEROCKET") for each in amis):
+        return _DATA_DISK, "the disk of Bottlerocket that has the images"
+    return None, ""

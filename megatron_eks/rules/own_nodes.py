@@ -8,10 +8,10 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import DATA
-from megatron_eks.rules.policies import HOLDERS, ROLE, statements, words
+from megatron_eks.rules.policies import HOLDERS, ROLE, statements
 from megatron_eks.rules.roles import policy_name
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import items, mapping, text
+from megatron_eks.rules.values import items, mapping, text, written
 
 _GROUP = "AWS::AutoScaling::AutoScalingGroup"
 _WORKER = "AmazonEKSWorkerNodePolicy"
@@ -50,21 +50,23 @@ def entries(templates: TemplateSet) -> Iterator[Finding]:
     the role of managed nodes and of Fargate alone; in mode API nobody reads aws-auth.
     """
     clusters = list(templates.resources("AWS::EKS::Cluster"))
-    if len(clusters) != 1:
+    if len(clusters) > 1:
         return
-    access = mapping(clusters[0].properties.get("AccessConfig")) or {}
-    mode = templates.default(access.get("AuthenticationMode"), clusters[0].file)
+    mode: Json = None
+    for cluster in clusters:
+        access = mapping(cluster.properties.get("AccessConfig")) or {}
+        mode = templates.default(access.get("AuthenticationMode"), cluster.file)
     listed = list(templates.resources("AWS::EKS::AccessEntry"))
     roles = [_role_of(each.properties.get("PrincipalArn"), each, templates) for each in listed]
     managed = {
         templates.target(each.properties.get("NodeRole"), each.file)
         for each in templates.resources("AWS::EKS::Nodegroup")
     }
-    managed |= {templates.target(clusters[0].properties.get("RoleArn"), clusters[0].file)}
+    managed |= {templates.target(each.properties.get("RoleArn"), each.file) for each in clusters}
     launched = {_role_of_nodes(each, templates): each.group for each in scaled(templates)}
     for role in templates.resources(ROLE):
         group = launched.get(role)
-        joins = _joins(group) if group is not None else _is_launched(role, templates)
+        joins = names_a_cluster(group) if group is not None else _is_launched(role, templates)
         if role in managed or not joins:
             continue
         own = [each for each, taken in zip(listed, roles, strict=True) if taken is role]
@@ -127,12 +129,18 @@ def _is_of_nodes(role: Resource) -> bool:
     trusted = {
         name
         for body in statements(role.properties.get("AssumeRolePolicyDocument")) or []
-        for name in words((mapping(body.get("Principal")) or {}).get("Service"))
+        for name in _services(body)
     }
     ec2 = any(name.startswith("ec2.amazonaws.com") for name in trusted)
     return ec2 and _WORKER in {policy_name(each) for each in policies}
 
 
-def _joins(group: Resource) -> bool:
+def _services(body: "dict[str, Json]") -> list[str]:
+    value = (mapping(body.get("Principal")) or {}).get("Service")
+    names = [written(each) or "" for each in (value if isinstance(value, list) else [value])]
+    return [name.replace("${AWS::URLSuffix}", "amazonaws.com") for name in names]
+
+
+def names_a_cluster(group: Resource) -> bool:
     """Tell a group whose tags say that its instances are a cluster's nodes."""
     return _TAG in repr(group.properties.get("Tags"))

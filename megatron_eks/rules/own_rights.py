@@ -10,7 +10,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.rules.policies import HOLDERS, ROLE, statements, words
 from megatron_eks.rules.role_needs import has_action
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, text, written
+from megatron_eks.rules.values import is_absent, items, mapping, written
 
 _PART = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)(\.[A-Za-z0-9.]+)?\}")
 _REPOSITORY = "AWS::ECR::Repository"
@@ -26,6 +26,7 @@ _PASSED_FOR = {
 }
 _PASSING = "iam:PassRole"
 _PASSED_TO = "iam:passedtoservice"
+_SUFFIX = "${AWS::URLSuffix}"
 
 
 def builds(templates: TemplateSet) -> Iterator[Finding]:
@@ -161,6 +162,8 @@ def passed(templates: TemplateSet) -> Iterator[Finding]:
                     f"may pass {names} to {', '.join(sorted(services))}, and it trusts {trusted}"
                 )
                 remedy = "name the role that the service takes, such as that of the nodes"
+                if said:
+                    remedy += f", or write {trusted} under iam:PassedToService"
                 yield holder.find(Code.POLICY, (), found, remedy)
 
 
@@ -188,9 +191,11 @@ def _trusted(role: Resource) -> set[str] | None:
         principal = mapping(body.get("Principal"))
         service = (principal or {}).get("Service")
         every = service if isinstance(service, list) else [service]
-        if principal is None or any(not is_absent(each) and text(each) is None for each in every):
+        # Partitions differ in the end of a service's name alone.
+        names = [(written(each) or "").replace(_SUFFIX, "amazonaws.com") for each in every]
+        if principal is None or (not is_absent(service) and any("$" in n or not n for n in names)):
             return None
-        found |= set(words(service))
+        found |= {name for name in names if name}
     return found or None
 
 

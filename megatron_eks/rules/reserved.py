@@ -7,7 +7,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.launch_templates import DATA, LaunchTemplate, launch_templates
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import items, mapping, text
+from megatron_eks.rules.values import is_absent, items, mapping, number, text
 
 _KIND = "AWS::EC2::CapacityReservation"
 _GROUP = "AWS::ResourceGroups::Group"
@@ -78,6 +78,50 @@ def fitting(templates: TemplateSet) -> Iterator[Finding]:
                     f"{reservation.id} is in {zone}, and {group.id} in {', '.join(map(str, zones))}"
                 )
                 yield _wrong(template, found, f"name a subnet of {zone} in {group.id}")
+
+
+def endings(templates: TemplateSet) -> Iterator[Finding]:
+    """Require an end of a reservation that ends, and room in it for the nodes that target it.
+
+    EC2 API, CreateCapacityReservation.EndDateType; EC2 User Guide, "Create a Capacity Reservation".
+    """
+    for reservation in templates.resources(_KIND):
+        kind, end = (reservation.properties.get(key) for key in ("EndDateType", "EndDate"))
+        if kind == "limited" and is_absent(end):
+            found = "limited, and no EndDate: EC2 refuses the reservation"
+            path = ("EndDateType",)
+            remedy = "add EndDate, or write unlimited"
+            yield reservation.find(Code.CAPACITY_RESERVATION, path, found, remedy)
+        elif not is_absent(end) and (is_absent(kind) or kind == "unlimited"):
+            found = "an EndDate of what has no end: EC2 refuses the reservation"
+            remedy = "write EndDateType: limited, or remove EndDate"
+            yield reservation.find(Code.CAPACITY_RESERVATION, ("EndDate",), found, remedy)
+        most = _nodes_wanted(reservation, templates)
+        count = number(
+            templates.default(reservation.properties.get("InstanceCount"), reservation.file)
+        )
+        if count is not None and most is not None and most > count:
+            found = f"{count} instances, and {most} nodes that target it at once: the rest end "
+            found += "in InsufficientInstanceCapacity"
+            path = ("InstanceCount",)
+            remedy = f"reserve {most}, or lower DesiredSize"
+            yield reservation.find(Code.CAPACITY_RESERVATION, path, found, remedy, Level.WARNING)
+
+
+def _nodes_wanted(reservation: Resource, templates: TemplateSet) -> int | None:
+    """Return how many nodes at once target a reservation; None where that cannot be known."""
+    sizes = []
+    for template in launch_templates(templates):
+        specification = mapping(template.data.get("CapacityReservationSpecification")) or {}
+        target = mapping(specification.get("CapacityReservationTarget")) or {}
+        named = templates.target(target.get("CapacityReservationId"), template.resource.file)
+        for group in template.node_groups if named is reservation else ():
+            scaling = mapping(group.properties.get("ScalingConfig")) or {}
+            least = [scaling.get(key) for key in ("MinSize", "DesiredSize")]
+            known = [number(templates.default(each, group.file)) for each in least]
+            sizes.append(max((each for each in known if each is not None), default=None))
+    told = [each for each in sizes if each is not None]
+    return sum(told) if told and len(told) == len(sizes) else None
 
 
 def _wrong(template: LaunchTemplate, found: str, remedy: str) -> Finding:

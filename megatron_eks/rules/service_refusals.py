@@ -8,6 +8,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.lifetimes import keys_of
+from megatron_eks.rules.policies import statements
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (
     is_absent,
@@ -28,6 +29,21 @@ _ENCRYPTED = (
     *("AWS::S3::Bucket", "AWS::FSx::", "AWS::EFS::", "AWS::ECR::Repository", "AWS::EKS::Cluster"),
     *("AWS::Logs::LogGroup", "AWS::EC2::LaunchTemplate", "AWS::EC2::Volume"),
 )
+
+
+def repositories(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse resources in the policy of a repository, which is for that repository alone.
+
+    ECR User Guide, "Private repository policies"; aws-cdk-lib, aws-ecr: "ECR resource policy does
+    not allow resource statements".
+    """
+    for repository in templates.resources("AWS::ECR::Repository"):
+        document = repository.properties.get("RepositoryPolicyText")
+        for index, body in enumerate(statements(document) or []):
+            if not is_absent(body.get("Resource")):
+                path: Path = ("RepositoryPolicyText", "Statement", index, "Resource")
+                found = "a repository's policy with Resource: ECR refuses it"
+                yield repository.find(Code.POLICY, path, found, "remove Resource")
 
 
 def attached(templates: TemplateSet) -> Iterator[Finding]:

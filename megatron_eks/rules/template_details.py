@@ -112,7 +112,9 @@ def _build_source(project: Resource, environment: "dict[str, Json]") -> Iterator
     """Judge a build's processor, and where it finds source and steps."""
     kind, image = text(environment.get("Type")) or "", text(environment.get("Image")) or ""
     arm = kind.startswith("ARM_")
+    # CodeBuild's own images are of x86_64 where their names do not say aarch64.
     other = ("x86_64" in image) if arm else ("aarch64" in image)
+    other |= arm and image.startswith("aws/codebuild/") and "aarch64" not in image
     if kind and other:
         found = f"{shown(image)} does not run in {kind}"
         remedy = "use an image of aarch64" if arm else "use an image of x86_64, or ARM_CONTAINER"
@@ -127,6 +129,11 @@ def _build_source(project: Resource, environment: "dict[str, Json]") -> Iterator
         found = f"{shown(place)} as a source: CodeBuild refuses it"
         path = ("Source", "Location")
         yield project.find(Code.BUILD_COMPUTE, path, found, "write https://github.com/OWNER/NAME")
+    if source.get("Type") == "NO_SOURCE" and is_absent(source.get("BuildSpec")):
+        found, path = "no source and no steps: CodeBuild refuses it", ("Source", "BuildSpec")
+        yield project.find(
+            Code.BUILD_COMPUTE, path, found, "write the steps here, or name a source"
+        )
     if "phases:" in steps and not re.search(r"^version:", steps, re.MULTILINE):
         found, path = "steps without a version: every build fails", ("Source", "BuildSpec")
         yield project.find(Code.BUILD_COMPUTE, path, found, "begin with version: 0.2")

@@ -18,6 +18,14 @@ _ON = frozenset({"1", ""})
 _NAMES = ("AWS::S3::Bucket", "AWS::ECR::Repository", "AWS::EKS::Cluster", "AWS::IAM::Role")
 _REF = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)\}(/.*)?")
 _PART = re.compile(r"\$\{[^}]*\}")
+# CloudFormation User Guide, "CloudFormation-supplied parameter types".
+_SUPPLIED = (
+    r"AWS::(EC2::(AvailabilityZone::Name|Image::Id|Instance::Id|KeyPair::KeyName"
+    r"|SecurityGroup::GroupName|SecurityGroup::Id|Subnet::Id|Volume::Id|VPC::Id)"
+    r"|Route53::HostedZone::Id)"
+)
+_PLAIN = rf"String|Number|CommaDelimitedList|List<(Number|String|{_SUPPLIED})>|{_SUPPLIED}"
+_PARAMETER = re.compile(rf"{_PLAIN}|AWS::SSM::Parameter::(Name|Value<({_PLAIN})>)")
 # IAM User Guide, "IAM ARNs"; S3 User Guide, "Policy resources": neither has a region, and what of
 # S3 has one is named after it.
 _WITH_REGION = re.compile(
@@ -40,6 +48,15 @@ def parameters(templates: TemplateSet) -> Iterator[Finding]:
     for file, template in templates.files():
         for name, value in (mapping(template.get("Parameters")) or {}).items():
             body = mapping(value) or {}
+            kind = text(body.get("Type"))
+            if kind is not None and not _PARAMETER.fullmatch(kind):
+                path: Path = ("Parameters", name, "Type")
+                found = (
+                    f"{shown(kind)} is no type of a parameter: CloudFormation refuses the template"
+                )
+                remedy = "write String, Number, CommaDelimitedList or a type such as "
+                remedy += "AWS::EC2::Subnet::Id or List<AWS::EC2::Subnet::Id>"
+                yield Finding(Code.PROPERTY, path, found, remedy, file=file)
             default = text(body.get("Default"))
             allowed = [str(each) for each in items(body.get("AllowedValues")) or []]
             pattern = text(body.get("AllowedPattern"))
@@ -55,7 +72,7 @@ def parameters(templates: TemplateSet) -> Iterator[Finding]:
             elif (number(body.get("MinLength")) or 0) > len(default):
                 wrong = f"{shown(default)} is shorter than MinLength"
             if wrong is not None:
-                path: Path = ("Parameters", name, "Default")
+                path = ("Parameters", name, "Default")
                 found = f"{wrong}: CloudFormation refuses the template"
                 remedy = choices(default, allowed) if allowed else "correct one of the two"
                 yield Finding(Code.PROPERTY, path, found, remedy, file=file)

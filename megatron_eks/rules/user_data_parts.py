@@ -24,6 +24,7 @@ _TYPE = re.compile(r"^content-type:\s*(?P<type>[^\s;]+)", re.IGNORECASE | re.MUL
 _NODE_CONFIG = re.compile(r"kind[\"']?:\s*[\"']?NodeConfig")
 _OF_NODEADM = "application/node.eks.aws"
 _SCRIPT = "text/x-shellscript"
+_CONFIG_STARTS = ("---", "apiVersion", "kind", "{")
 # amazon-eks-ami, nodeadm/api/v1alpha1: what a NodeConfig has, and what a node cannot join without.
 _SPEC = ("cluster", "containerd", "featureGates", "instance", "kubelet")
 _OF_CLUSTER = ("name", "apiServerEndpoint", "certificateAuthority", "cidr")
@@ -100,6 +101,9 @@ def _of_a_type(template: LaunchTemplate, part: _Part) -> Iterator[Finding]:
     elif part.type == _OF_NODEADM and part.body.lstrip().startswith("#!"):
         found = f"a script as {_OF_NODEADM}, which nodeadm takes for a NodeConfig"
         yield _wrong(template, found, f"write Content-Type: {_SCRIPT}")
+    elif config and part.type == _SCRIPT and part.body.lstrip().startswith(_CONFIG_STARTS):
+        found = "a NodeConfig as a script: cloud-init runs it and nodeadm does not read it"
+        yield _wrong(template, found, f"write Content-Type: {_OF_NODEADM}")
     elif part.type == _SCRIPT and part.body.strip() and not part.body.lstrip().startswith("#!"):
         found = "a script without #! in its first line, which cloud-init does not run"
         yield _wrong(template, found, "begin it with #!/bin/bash")
@@ -112,7 +116,7 @@ def configs(templates: TemplateSet) -> Iterator[Finding]:
     AMI of its own alone; without it, and with another range of Services, no node works.
     """
     for template in launch_templates(templates):
-        read = [_read(each) for each in _nodeadm_parts(user_data_of(template) or "")]
+        read = [read_config(each) for each in nodeadm_parts(user_data_of(template) or "")]
         if not read:
             continue
         if None in read:
@@ -138,7 +142,8 @@ def configs(templates: TemplateSet) -> Iterator[Finding]:
         yield from _same_cluster(template, cluster, templates)
 
 
-def _nodeadm_parts(data: str) -> list[str]:
+def nodeadm_parts(data: str) -> list[str]:
+    """Return the parts of user data that nodeadm reads."""
     header = _HEADER.search(data)
     if header is not None:
         listed = _parts(data, header["own"].strip("\"'"))
@@ -150,7 +155,8 @@ def _nodeadm_parts(data: str) -> list[str]:
     )
 
 
-def _read(body: str) -> "dict[str, Json] | None":
+def read_config(body: str) -> "dict[str, Json] | None":
+    """Return a NodeConfig; None where it is no YAML."""
     try:
         value = yaml.safe_load(body)
     except yaml.YAMLError:
