@@ -10,6 +10,7 @@ from megatron_eks.config.errors import Finding, choices
 from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.layout import job_layout, model_shape
 from megatron_eks.plan.jobs.option_checks import Option, check_combinations
+from megatron_eks.plan.jobs.stage_checks import check_stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -113,7 +114,9 @@ def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
             yield Finding(Code.EXTRA_ARGUMENT, path, found, "keep one of the two")
         else:
             given[start] = (name, OPTIONS[name], values)
-    yield from check_combinations(job, model_shape(job.model), given)
+    model = model_shape(job.model)
+    yield from check_combinations(job, model, given)
+    yield from check_stages(job, model, given)
 
 
 def _of_plan(name: str) -> tuple[str, str]:
