@@ -24,6 +24,12 @@ _UNSAVED = Conflict(
     "a run that starts again stops at a checkpoint that lacks something", "remove it"
 )
 _OLD = Conflict("Megatron took it out", "use the job file's own key")
+_STAGES = Conflict("the plan's model has one stack of layers", "use model.num_layers")
+_FLEX = Conflict(
+    "it is for the flex dispatcher, whose DeepEP and HybridEP want InfiniBand or one NVLink "
+    "domain; the plan uses alltoall, which EFA carries",
+    "remove it",
+)
 _REINFORCEMENT = Conflict("reinforcement learning needs another program", "remove it")
 
 ALWAYS: dict[str, Conflict] = {
@@ -63,6 +69,16 @@ ALWAYS: dict[str, Conflict] = {
         "distributed checkpoints do not take it", "remove it"
     ),
     # apply_determinism_to_args in megatron/training/determinism.py.
+    "encoder_num_layers": _STAGES,
+    "encoder_seq_length": Conflict(
+        "the length of a sequence is set", "use training.sequence_length"
+    ),
+    "use_mp_args_from_checkpoint_args": Conflict(
+        "Megatron takes the checkpoint's layout instead of the plan's", "use parallelism"
+    ),
+    "moe_enable_deepep": _FLEX,
+    "moe_expert_rank_capacity_factor": _FLEX,
+    "moe_paged_stash": _FLEX,
     "deterministic_mode": Conflict(
         "it takes no fusion of the cross entropy, which the plan sets", "remove it"
     ),
@@ -82,3 +98,26 @@ ALWAYS: dict[str, Conflict] = {
 
 NEEDS_EXPERTS = "moe_"
 """Settings of this prefix do nothing without experts."""
+
+OF_FAULTS = ("fault_injector_", "error_injection_")
+"""Settings that break a run on purpose, by their beginning."""
+BREAKS = Conflict("it breaks the run on purpose", "remove it, unless the breaking is the test")
+
+_BENCHMARK = Conflict(
+    "it is for benchmarks: experts learn from tokens that mean nothing", "remove it"
+)
+_ENDS = Conflict(
+    "the run ends there as if it had finished, and nothing starts it again",
+    "remove it, or plan who starts the rest",
+)
+TRIALS: dict[str, Conflict] = {
+    "exit_duration_in_mins": _ENDS,
+    "exit_interval": _ENDS,
+    "fake_process_group": Conflict(
+        "no rank talks to another, so each trains a model of its own", "remove it"
+    ),
+    "freeze_all_layers": Conflict("no weight changes", "remove it"),
+    "moe_router_force_biased": _BENCHMARK,
+    "moe_router_force_load_balancing": _BENCHMARK,
+}
+"""Settings for trials, each with what it makes of a run."""

@@ -10,6 +10,7 @@ from megatron_eks.config.errors import Finding, choices
 from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.layout import job_layout, model_shape
 from megatron_eks.plan.jobs.option_checks import Option, check_combinations
+from megatron_eks.plan.jobs.relation_checks import check_relations
 from megatron_eks.plan.jobs.stage_checks import check_stages
 
 if TYPE_CHECKING:
@@ -83,8 +84,11 @@ KEYS: dict[str, str] = {
 }
 
 
-def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
-    """Yield what the parser would refuse, or take instead of what the plan says."""
+def check_extra_arguments(job: "MegatronJob", copies: int | None) -> "Iterator[Finding]":
+    """Yield what the parser would refuse, or take instead of what the plan says.
+
+    So many copies of the model learn together, if that is known.
+    """
     words = job.extra_args
     planned = {OPTIONS[name] for name in (*_planned(job), *KEYS)}
     starts = [index for index, word in enumerate(words) if word.startswith("--")]
@@ -117,6 +121,7 @@ def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
     model = model_shape(job.model)
     yield from check_combinations(job, model, given)
     yield from check_stages(job, model, given)
+    yield from check_relations(job, model, given, copies)
 
 
 def _of_plan(name: str) -> tuple[str, str]:
