@@ -96,6 +96,21 @@ ALWAYS: dict[str, Conflict] = {
     "fp16_lm_cross_entropy": Conflict("it is for fp16, and the run is in bf16", "remove it"),
 }
 
+OF_PLAN: dict[tuple[str, str], str] = {
+    ("moe_token_dispatcher_type", "flex"): (
+        "flex is for DeepEP and HybridEP, which want InfiniBand or one NVLink domain"
+    ),
+    ("moe_token_dispatcher_type", "allgather"): (
+        "allgather sends every token to every rank of the experts"
+    ),
+    ("moe_router_load_balancing_type", "sinkhorn"): (
+        "sinkhorn has no auxiliary loss, and takes neither a capacity factor nor a bias"
+    ),
+    ("transformer_impl", "local"): "local has neither context parallelism nor FP8",
+    ("cross_entropy_fusion_impl", "te"): "te is refused for its instability",
+}
+"""What speaks against some values of settings that the plan gives every run."""
+
 NEEDS_EXPERTS = "moe_"
 """Settings of this prefix do nothing without experts."""
 

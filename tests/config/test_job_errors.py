@@ -68,6 +68,8 @@ def test_messages(case):
             None,
         ),
         ("p6-b300/llama-3-1-8b", "--tp-comm-overlap", "no tensor is divided"),
+        ("p5-reservation/mixtral-8x7b", "--moe-token-dispatcher-type flex", "want InfiniBand"),
+        ("p5-reservation/mixtral-8x7b", "--moe-router-load-balancing-type sinkhorn", "no auxil"),
         (
             "p5-reservation/mixtral-8x7b",
             "--moe-router-group-topk 2",

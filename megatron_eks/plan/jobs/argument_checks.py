@@ -4,6 +4,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.megatron_conflicts import OF_PLAN
 from megatron_eks.catalog.megatron_options import FLAGS, NUMBERS, OPTIONS, SINGLE, WHOLE, WORDS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, choices
@@ -104,7 +105,7 @@ def check_extra_arguments(job: "MegatronJob", copies: int | None) -> "Iterator[F
             found = f"Megatron has no option {name}"
             yield Finding(Code.EXTRA_ARGUMENT, path, found, _similar(name))
         elif OPTIONS[name] in planned:
-            yield Finding(Code.EXTRA_ARGUMENT, path, *_of_plan(name))
+            yield Finding(Code.EXTRA_ARGUMENT, path, *_of_plan(name, values))
         elif name in FLAGS and values:
             found = f"{name} takes no value, and {values[0]!r} follows"
             yield Finding(Code.EXTRA_ARGUMENT, path, found, "remove the value")
@@ -124,12 +125,16 @@ def check_extra_arguments(job: "MegatronJob", copies: int | None) -> "Iterator[F
     yield from check_relations(job, model, given, copies)
 
 
-def _of_plan(name: str) -> tuple[str, str]:
+def _of_plan(name: str, values: "Sequence[str]") -> tuple[str, str]:
     """Say what an option of the plan follows from; it may be written in another way here."""
     keys = {OPTIONS[option]: key for option, key in KEYS.items()}
     if OPTIONS[name] in keys:
         return f"{name} follows from the job file", f"remove it, and set {keys[OPTIONS[name]]}"
-    return f"{name} is set by the plan for every run", "remove it"
+    against = next(
+        (OF_PLAN[OPTIONS[name], each] for each in values if (OPTIONS[name], each) in OF_PLAN), ""
+    )
+    found = f"{name} is set by the plan for every run"
+    return f"{found}; {against}" if against else found, "remove it"
 
 
 def _value(name: str, values: "Sequence[str]") -> tuple[str, str] | None:
