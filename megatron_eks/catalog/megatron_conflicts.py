@@ -25,10 +25,10 @@ _UNSAVED = Conflict(
 )
 _OLD = Conflict("Megatron took it out", "use the job file's own key")
 _STAGES = Conflict("the plan's model has one stack of layers", "use model.num_layers")
+# NVIDIA-NeMo/Megatron-Bridge issue 3343: neither backend finds EFA as the image has them.
+_NO_EFA = "which look for InfiniBand cards between nodes"
 _FLEX = Conflict(
-    "it is for the flex dispatcher, whose DeepEP and HybridEP want InfiniBand or one NVLink "
-    "domain; the plan uses alltoall, which EFA carries",
-    "remove it",
+    f"it is for DeepEP and HybridEP, {_NO_EFA}; the plan's dispatcher is alltoall", "remove it"
 )
 _REINFORCEMENT = Conflict("reinforcement learning needs another program", "remove it")
 
@@ -97,14 +97,12 @@ ALWAYS: dict[str, Conflict] = {
 }
 
 OF_PLAN: dict[tuple[str, str], str] = {
-    ("moe_token_dispatcher_type", "flex"): (
-        "flex is for DeepEP and HybridEP, which want InfiniBand or one NVLink domain"
-    ),
+    ("moe_token_dispatcher_type", "flex"): (f"flex is for DeepEP and HybridEP, {_NO_EFA}"),
     ("moe_token_dispatcher_type", "allgather"): (
         "allgather sends every token to every rank of the experts"
     ),
     ("moe_router_load_balancing_type", "sinkhorn"): (
-        "sinkhorn has no auxiliary loss, and takes neither a capacity factor nor a bias"
+        "sinkhorn has no auxiliary loss, and takes no capacity factor"
     ),
     ("transformer_impl", "local"): "local has neither context parallelism nor FP8",
     ("cross_entropy_fusion_impl", "te"): "te is refused for its instability",
@@ -136,3 +134,11 @@ TRIALS: dict[str, Conflict] = {
     "moe_router_force_load_balancing": _BENCHMARK,
 }
 """Settings for trials, each with what it makes of a run."""
+
+_RANDOM = Conflict("what a checkpoint lacks stays random, and nothing stops", "remove it")
+PARTIAL: dict[str, Conflict] = {"ignore_all": _RANDOM, "log_all": _RANDOM}
+"""Values of `dist_ckpt_strictness` with which a checkpoint may miss weights."""
+
+FLEX_BETWEEN_NODES = Conflict(
+    f"flex is for DeepEP and HybridEP, {_NO_EFA}", "use alltoall, or an image that has them for EFA"
+)

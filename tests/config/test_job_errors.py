@@ -68,7 +68,7 @@ def test_messages(case):
             None,
         ),
         ("p6-b300/llama-3-1-8b", "--tp-comm-overlap", "no tensor is divided"),
-        ("p5-reservation/mixtral-8x7b", "--moe-token-dispatcher-type flex", "want InfiniBand"),
+        ("p5-reservation/mixtral-8x7b", "--moe-token-dispatcher-type flex", "look for InfiniBand"),
         ("p5-reservation/mixtral-8x7b", "--moe-router-load-balancing-type sinkhorn", "no auxil"),
         (
             "p5-reservation/mixtral-8x7b",
@@ -107,13 +107,13 @@ def test_messages(case):
             "--moe-router-padding-for-fp8",
             "nothing is computed in FP8",
         ),
-        ("p5-reservation/mixtral-8x7b", "--moe-enable-deepep", "alltoall, which EFA carries"),
+        ("p5-reservation/mixtral-8x7b", "--moe-enable-deepep", "dispatcher is alltoall"),
         (
             "p5-reservation/mixtral-8x7b",
             "--moe-flex-dispatcher-backend ncclep",
             "ncclep is one of flex",
         ),
-        ("p5-reservation/mixtral-8x7b", "--moe-paged-stash", "alltoall, which EFA carries"),
+        ("p5-reservation/mixtral-8x7b", "--moe-paged-stash", "dispatcher is alltoall"),
         (
             "p5-reservation/mixtral-8x7b",
             "--moe-single-grouped-weight",

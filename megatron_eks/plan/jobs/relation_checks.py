@@ -8,7 +8,7 @@ Options about experts stand in `expert_option_checks.py`.
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.megatron_conflicts import BREAKS, OF_FAULTS, TRIALS
+from megatron_eks.catalog.megatron_conflicts import BREAKS, OF_FAULTS, PARTIAL, TRIALS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs.expert_option_checks import OF_EXPERTS
@@ -38,6 +38,9 @@ def check_relations(
         elif setting in _IDLE:
             reason, remedy = _IDLE[setting]
             yield Finding(Code.NO_MEANING, path, f"{name}: {reason}", remedy, Level.WARNING)
+        elif setting == "dist_ckpt_strictness" and asked.first(setting) in PARTIAL:
+            reason, remedy = PARTIAL[asked.first(setting) or ""]
+            yield Finding(Code.TRIAL_OPTION, path, f"{name}: {reason}", remedy, Level.WARNING)
         elif setting in TRIALS or setting.startswith(OF_FAULTS):
             reason, remedy = TRIALS.get(setting, BREAKS)
             yield Finding(Code.TRIAL_OPTION, path, f"{name}: {reason}", remedy, Level.WARNING)
