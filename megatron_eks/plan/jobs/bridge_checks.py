@@ -74,7 +74,7 @@ _ALSO_SAID: dict[str, str] = {
 # `model.cross_entropy_fusion_impl: te` is what Megatron-LM's validate_args calls unstable.
 _UNSTABLE = ("model.cross_entropy_fusion_impl", "te")
 
-# Their configuration of data has no place for `data.prefix` ().
+# Their configuration of data, GPTSFTDatasetConfig, has no place for `data.prefix`.
 _TUNING = re.compile(r"_(sft|peft|finetune)_")
 # Recipes that differ by a slip. An image of one's own may have later ones: a warning.
 _CLOSE = 0.85

@@ -37,6 +37,7 @@ _OFF = {
 # What is harmful whatever it is set to.
 _SET = {
     "checkpoint.ckpt_step": "ckpt_step",
+    "dataset.data_path": "train_data_path",
     "train.train_samples": "train_samples",
 }
 _TRIALS = {
