@@ -82,6 +82,13 @@ ALWAYS: dict[str, Conflict] = {
     "deterministic_mode": Conflict(
         "it takes no fusion of the cross entropy, which the plan sets", "remove it"
     ),
+    "batch_invariant_mode": Conflict(
+        "it takes flash attention alone, and the plan leaves the kernel to the library", "remove it"
+    ),
+    # megatron/training/argument_utils.py gives TransformerConfig a name that it does not have.
+    "init_method_xavier_uniform": Conflict(
+        "this Megatron stops at it with a TypeError", "use model.init_method_std"
+    ),
     "ckpt_step": Conflict("a run that starts again would go back to it each time", "remove it"),
     "distributed_backend": Conflict(
         "NCCL is the one backend whose collectives GPUs and EFA carry", "remove it"

@@ -53,6 +53,13 @@ def _conflict(
         return ALWAYS[setting]
     if setting in _NEEDS_WEIGHTS and job.checkpoint.pretrained is None:
         return _NEEDS_WEIGHTS[setting], "remove it"
+    if setting == "rope_type" and "yarn" in values and not model.multi_latent_attention:
+        return (
+            "YaRN is for latent attention alone",
+            "remove it, or use model.multi_latent_attention",
+        )
+    if setting == "non_persistent_ckpt_type" and "in_memory" in values:
+        return "Megatron has checkpoints in memory for no run yet", "use global or local"
     if setting == "dataloader_type" and "external" in values:
         return "pretrain_gpt.py brings data sets, and no loader of its own", "remove it"
     return (
