@@ -53,21 +53,36 @@ def _conflict(
         return ALWAYS[setting]
     if setting in _NEEDS_WEIGHTS and job.checkpoint.pretrained is None:
         return _NEEDS_WEIGHTS[setting], "remove it"
+    return (
+        _of_value(job, model, setting, values)
+        or _lacks(setting, values, settings)
+        or _by_plan(job, model, setting)
+        or _multiple(job, setting, values)
+        or _levels(job, setting, values)
+    )
+
+
+def _of_value(
+    job: "MegatronJob", model: "ModelShape", setting: str, values: Sequence[str]
+) -> tuple[str, str] | None:
+    """Say what speaks against one value of a setting."""
     if setting == "rope_type" and "yarn" in values and not model.multi_latent_attention:
         return (
             "YaRN is for latent attention alone",
             "remove it, or use model.multi_latent_attention",
         )
+    # Megatron asks only for the allocator's old variable, and the plan sets the new one.
+    unregistered = job.runtime.env.get("NCCL_GRAPH_REGISTER") == "0"
+    if setting == "cuda_graph_impl" and "transformer_engine" in values and not unregistered:
+        reason = (
+            "NCCL keeps addresses in graphs, and expandable segments, which the plan sets, move"
+        )
+        return reason, "set runtime.env.NCCL_GRAPH_REGISTER: '0'"
     if setting == "non_persistent_ckpt_type" and "in_memory" in values:
         return "Megatron has checkpoints in memory for no run yet", "use global or local"
     if setting == "dataloader_type" and "external" in values:
         return "pretrain_gpt.py brings data sets, and no loader of its own", "remove it"
-    return (
-        _lacks(setting, values, settings)
-        or _by_plan(job, model, setting)
-        or _multiple(job, setting, values)
-        or _levels(job, setting, values)
-    )
+    return None
 
 
 def _lacks(setting: str, values: Sequence[str], settings: set[str]) -> tuple[str, str] | None:
