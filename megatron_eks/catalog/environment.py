@@ -127,6 +127,7 @@ POLICIES: dict[str, Policy] = {
         "neither NCCL nor torch reads it",
         _TIMEOUT,
     ),
+    "TORCH_NCCL_TIMEOUT": Policy(Verdict.NO_EFFECT, "torch does not read it", _TIMEOUT),
     "TORCH_DISTRIBUTED_TIMEOUT": Policy(Verdict.NO_EFFECT, "torch does not read it", _TIMEOUT),
     "NCCL_SOCKET_TIMEOUT_MS": Policy(Verdict.NO_EFFECT, "NCCL does not read it", _TIMEOUT),
     "NCCL_BLOCKING_WAIT": Policy(

@@ -193,6 +193,22 @@ def _nvls(_name: str, value: str, context: Context) -> Policy | None:
     return _refused("it takes NVLink SHARP, and bandwidth, away") if instance is not None else None
 
 
+def _algorithm(name: str, value: str, context: Context) -> Policy | None:
+    """Judge a choice of algorithms of which none is there (NCCL user guide, "NCCL_ALGO")."""
+    instance = context.instance
+    if instance is None:
+        return None
+    if not instance.efa_interfaces:
+        return _without_efa(name, value, instance)
+    named = {each.strip().lower() for each in value.split(",")}
+    no_sharp = instance.gpu.cuda_major < _HOPPER or not instance.nvlink_gb_s
+    if no_sharp and named <= {"nvls", "nvlstree"}:
+        return _refused(f"{instance.name} has no NVLink SHARP, and NCCL stops without another")
+    if named <= {"collnetchain", "collnetdirect"}:
+        return _refused("EFA has no switches that add up, and NCCL stops without another")
+    return None
+
+
 def _cumem(_name: str, value: str, context: Context) -> Policy | None:
     """Judge memory by cuMem, without which NCCL has no NVLink SHARP ("NCCL_NVLS_ENABLE")."""
     instance = context.instance
@@ -270,6 +286,7 @@ def _socket_interface(name: str, value: str, context: Context) -> Policy:
 _BY_NAME: dict[str, Callable[[str, str, Context], Policy | None]] = {
     "CUDA_DEVICE_MAX_CONNECTIONS": _connections,
     "FI_EFA_USE_DEVICE_RDMA": _device_rdma,
+    "NCCL_ALGO": _algorithm,
     "NCCL_CUMEM_ENABLE": _cumem,
     "GLOO_SOCKET_IFNAME": _socket_interface,
     "NCCL_CROSS_NIC": _cards,

@@ -24,6 +24,12 @@ _UNSAVED = Conflict(
     "a run that starts again stops at a checkpoint that lacks something", "remove it"
 )
 _OLD = Conflict("Megatron took it out", "use the job file's own key")
+_STAGES = Conflict("the plan's model has one stack of layers", "use model.num_layers")
+# NVIDIA-NeMo/Megatron-Bridge issue 3343: neither backend finds EFA as the image has them.
+_NO_EFA = "which look for InfiniBand cards between nodes"
+_FLEX = Conflict(
+    f"it is for DeepEP and HybridEP, {_NO_EFA}; the plan's dispatcher is alltoall", "remove it"
+)
 _REINFORCEMENT = Conflict("reinforcement learning needs another program", "remove it")
 
 ALWAYS: dict[str, Conflict] = {
@@ -63,8 +69,25 @@ ALWAYS: dict[str, Conflict] = {
         "distributed checkpoints do not take it", "remove it"
     ),
     # apply_determinism_to_args in megatron/training/determinism.py.
+    "encoder_num_layers": _STAGES,
+    "encoder_seq_length": Conflict(
+        "the length of a sequence is set", "use training.sequence_length"
+    ),
+    "use_mp_args_from_checkpoint_args": Conflict(
+        "Megatron takes the checkpoint's layout instead of the plan's", "use parallelism"
+    ),
+    "moe_enable_deepep": _FLEX,
+    "moe_expert_rank_capacity_factor": _FLEX,
+    "moe_paged_stash": _FLEX,
     "deterministic_mode": Conflict(
         "it takes no fusion of the cross entropy, which the plan sets", "remove it"
+    ),
+    "batch_invariant_mode": Conflict(
+        "it takes flash attention alone, and the plan leaves the kernel to the library", "remove it"
+    ),
+    # megatron/training/argument_utils.py gives TransformerConfig a name that it does not have.
+    "init_method_xavier_uniform": Conflict(
+        "this Megatron stops at it with a TypeError", "use model.init_method_std"
     ),
     "ckpt_step": Conflict("a run that starts again would go back to it each time", "remove it"),
     "distributed_backend": Conflict(
@@ -80,5 +103,49 @@ ALWAYS: dict[str, Conflict] = {
     "fp16_lm_cross_entropy": Conflict("it is for fp16, and the run is in bf16", "remove it"),
 }
 
+OF_PLAN: dict[tuple[str, str], str] = {
+    ("moe_token_dispatcher_type", "flex"): (f"flex is for DeepEP and HybridEP, {_NO_EFA}"),
+    ("moe_token_dispatcher_type", "allgather"): (
+        "allgather sends every token to every rank of the experts"
+    ),
+    ("moe_router_load_balancing_type", "sinkhorn"): (
+        "sinkhorn has no auxiliary loss, and takes no capacity factor"
+    ),
+    ("transformer_impl", "local"): "local has neither context parallelism nor FP8",
+    ("cross_entropy_fusion_impl", "te"): "te is refused for its instability",
+}
+"""What speaks against some values of settings that the plan gives every run."""
+
 NEEDS_EXPERTS = "moe_"
 """Settings of this prefix do nothing without experts."""
+
+OF_FAULTS = ("fault_injector_", "error_injection_")
+"""Settings that break a run on purpose, by their beginning."""
+BREAKS = Conflict("it breaks the run on purpose", "remove it, unless the breaking is the test")
+
+_BENCHMARK = Conflict(
+    "it is for benchmarks: experts learn from tokens that mean nothing", "remove it"
+)
+_ENDS = Conflict(
+    "the run ends there as if it had finished, and nothing starts it again",
+    "remove it, or plan who starts the rest",
+)
+TRIALS: dict[str, Conflict] = {
+    "exit_duration_in_mins": _ENDS,
+    "exit_interval": _ENDS,
+    "fake_process_group": Conflict(
+        "no rank talks to another, so each trains a model of its own", "remove it"
+    ),
+    "freeze_all_layers": Conflict("no weight changes", "remove it"),
+    "moe_router_force_biased": _BENCHMARK,
+    "moe_router_force_load_balancing": _BENCHMARK,
+}
+"""Settings for trials, each with what it makes of a run."""
+
+_RANDOM = Conflict("what a checkpoint lacks stays random, and nothing stops", "remove it")
+PARTIAL: dict[str, Conflict] = {"ignore_all": _RANDOM, "log_all": _RANDOM}
+"""Values of `dist_ckpt_strictness` with which a checkpoint may miss weights."""
+
+FLEX_BETWEEN_NODES = Conflict(
+    f"flex is for DeepEP and HybridEP, {_NO_EFA}", "use alltoall, or an image that has them for EFA"
+)

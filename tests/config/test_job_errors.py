@@ -68,6 +68,86 @@ def test_messages(case):
             None,
         ),
         ("p6-b300/llama-3-1-8b", "--tp-comm-overlap", "no tensor is divided"),
+        ("p5-reservation/mixtral-8x7b", "--moe-token-dispatcher-type flex", "look for InfiniBand"),
+        ("p5-reservation/mixtral-8x7b", "--moe-router-load-balancing-type sinkhorn", "no auxil"),
+        (
+            "p5-reservation/mixtral-8x7b",
+            "--moe-router-group-topk 2",
+            "takes --moe-router-num-groups",
+        ),
+        (
+            "p5-reservation/mixtral-8x7b",
+            "--moe-router-group-topk 2 --moe-router-num-groups 3",
+            "3 groups do not divide 8 experts",
+        ),
+        (
+            "p5-reservation/mixtral-8x7b",
+            "--moe-router-group-topk 5 --moe-router-num-groups 4",
+            "5 of 4 groups",
+        ),
+        (
+            "p5-reservation/mixtral-8x7b",
+            "--moe-router-group-topk 2 --moe-router-num-groups 4",
+            None,
+        ),
+        ("p5-reservation/mixtral-8x7b", "--moe-router-enable-expert-bias", "sigmoid"),
+        (
+            "p5-reservation/mixtral-8x7b",
+            "--moe-router-enable-expert-bias --moe-router-score-function sigmoid",
+            None,
+        ),
+        ("p5-reservation/mixtral-8x7b", "--overlap-moe-expert-parallel-comm", "need interleaving"),
+        (
+            "p5-reservation/mixtral-8x7b",
+            "--delay-wgrad-compute",
+            "takes --overlap-moe-expert-parallel-comm",
+        ),
+        (
+            "p5-reservation/mixtral-8x7b",
+            "--moe-router-padding-for-fp8",
+            "nothing is computed in FP8",
+        ),
+        ("p5-reservation/mixtral-8x7b", "--moe-enable-deepep", "dispatcher is alltoall"),
+        (
+            "p5-reservation/mixtral-8x7b",
+            "--moe-flex-dispatcher-backend ncclep",
+            "ncclep is one of flex",
+        ),
+        ("p5-reservation/mixtral-8x7b", "--moe-paged-stash", "dispatcher is alltoall"),
+        (
+            "p5-reservation/mixtral-8x7b",
+            "--moe-single-grouped-weight",
+            "takes --use-transformer-engine-op-fuser",
+        ),
+        ("p5-reservation/mixtral-8x7b", "--moe-router-force-load-balancing", "for benchmarks"),
+        ("p5-reservation/mixtral-8x7b", "--moe-shared-expert-overlap", None),
+        (
+            "p5-capacity-block/llama-3-1-8b",
+            "--first-last-layers-bf16",
+            "add --fp8-recipe tensorwise",
+        ),
+        (
+            "p5-capacity-block/llama-3-1-8b",
+            "--first-last-layers-bf16 --fp8-recipe tensorwise",
+            None,
+        ),
+        ("p5en/llama-3-1-70b-long", "--cp-comm-type a2a", "1 query groups of a rank to 4"),
+        (
+            "p5-reservation/llama-3-1-70b",
+            "--microbatch-group-size-per-virtual-pipeline-stage 2",
+            "do not fill 4 stages",
+        ),
+        (
+            "p5-reservation/llama-3-1-70b",
+            "--microbatch-group-size-per-virtual-pipeline-stage 8",
+            None,
+        ),
+        ("p5-reservation/llama-3-1-70b", "--overlap-p2p-communication-warmup-flush", None),
+        (
+            "p5-reservation/llama-3-1-70b",
+            "--eval-global-batch-size 101",
+            "no multiple of 1 x data parallel size 2",
+        ),
     ],
 )
 def test_options_of_other_layouts(example, more, said):

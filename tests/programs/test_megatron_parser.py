@@ -79,12 +79,34 @@ REFUSED = {
     "--recompute-granularity full": 'recompute_method must be "block" or "uniform"',
     "--expert-model-parallel-size 2": "num_experts must be non None",
     "--use-torch-fsdp2": "not supported with MCore's distributed optimizer",
+    "--eval-global-batch-size 30": "eval_global_batch_size (30) must be divisible by",
+    "--cuda-graph-impl full_iteration": "--no-check-for-nan-in-loss-and-grad should be set",
+    "--encoder-num-layers 32": "cannot have both num-layers and encoder-num-layers",
+    "--no-rope-freq 3": "no_rope_freq=3 should be divisible by num_layers=32",
+    "--rope-type yarn": 'only support rope_type="rope"',
+    "--init-method-xavier-uniform": "unexpected keyword argument",
+    "--weight-decay-incr-style linear": "AssertionError",
+    "--squared-relu": "AssertionError",
+    "--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 6": "26 must be",
+    "--pipeline-model-parallel-size 4 --pipeline-model-parallel-layout Et*8|t*8|t*8|t*7L": (
+        "Number of decoder layers 31"
+    ),
 }
 ACCEPTED = (
     "--make-vocab-size-divisible-by 64",
     "--dist-ckpt-optim-fully-reshardable",
     "--exit-duration-in-mins 60 --log-params-norm",
     "--rerun-mode=disabled",
+    (
+        "--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 7 "
+        "--decoder-last-pipeline-num-layers 5"
+    ),
+    "--pipeline-model-parallel-size 4 --pipeline-model-parallel-layout Et*7|(t*9|)*2t*7,L",
+    (
+        "--num-layers 30 --pipeline-model-parallel-size 4 "
+        "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
+    ),
+    "--fine-grained-activation-offloading --offload-modules attn_proj core_attn",
 )
 
 

@@ -4,12 +4,15 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.megatron_conflicts import OF_PLAN
 from megatron_eks.catalog.megatron_options import FLAGS, NUMBERS, OPTIONS, SINGLE, WHOLE, WORDS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, choices
 from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.layout import job_layout, model_shape
 from megatron_eks.plan.jobs.option_checks import Option, check_combinations
+from megatron_eks.plan.jobs.relation_checks import check_relations
+from megatron_eks.plan.jobs.stage_checks import check_stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,8 +85,11 @@ KEYS: dict[str, str] = {
 }
 
 
-def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
-    """Yield what the parser would refuse, or take instead of what the plan says."""
+def check_extra_arguments(job: "MegatronJob", copies: int | None) -> "Iterator[Finding]":
+    """Yield what the parser would refuse, or take instead of what the plan says.
+
+    So many copies of the model learn together, if that is known.
+    """
     words = job.extra_args
     planned = {OPTIONS[name] for name in (*_planned(job), *KEYS)}
     starts = [index for index, word in enumerate(words) if word.startswith("--")]
@@ -99,7 +105,7 @@ def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
             found = f"Megatron has no option {name}"
             yield Finding(Code.EXTRA_ARGUMENT, path, found, _similar(name))
         elif OPTIONS[name] in planned:
-            yield Finding(Code.EXTRA_ARGUMENT, path, *_of_plan(name))
+            yield Finding(Code.EXTRA_ARGUMENT, path, *_of_plan(name, values))
         elif name in FLAGS and values:
             found = f"{name} takes no value, and {values[0]!r} follows"
             yield Finding(Code.EXTRA_ARGUMENT, path, found, "remove the value")
@@ -113,15 +119,22 @@ def check_extra_arguments(job: "MegatronJob") -> "Iterator[Finding]":
             yield Finding(Code.EXTRA_ARGUMENT, path, found, "keep one of the two")
         else:
             given[start] = (name, OPTIONS[name], values)
-    yield from check_combinations(job, model_shape(job.model), given)
+    model = model_shape(job.model)
+    yield from check_combinations(job, model, given)
+    yield from check_stages(job, model, given)
+    yield from check_relations(job, model, given, copies)
 
 
-def _of_plan(name: str) -> tuple[str, str]:
+def _of_plan(name: str, values: "Sequence[str]") -> tuple[str, str]:
     """Say what an option of the plan follows from; it may be written in another way here."""
     keys = {OPTIONS[option]: key for option, key in KEYS.items()}
     if OPTIONS[name] in keys:
         return f"{name} follows from the job file", f"remove it, and set {keys[OPTIONS[name]]}"
-    return f"{name} is set by the plan for every run", "remove it"
+    against = next(
+        (OF_PLAN[OPTIONS[name], each] for each in values if (OPTIONS[name], each) in OF_PLAN), ""
+    )
+    found = f"{name} is set by the plan for every run"
+    return f"{found}; {against}" if against else found, "remove it"
 
 
 def _value(name: str, values: "Sequence[str]") -> tuple[str, str] | None:

@@ -9,6 +9,7 @@ from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs.override_checks import check_override
+from megatron_eks.plan.jobs.override_effects import check_effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,6 +74,8 @@ _ALSO_SAID: dict[str, str] = {
 # `model.cross_entropy_fusion_impl: te` is what Megatron-LM's validate_args calls unstable.
 _UNSTABLE = ("model.cross_entropy_fusion_impl", "te")
 
+# Their configuration of data, GPTSFTDatasetConfig, has no place for `data.prefix`.
+_TUNING = re.compile(r"_(sft|peft|finetune)_")
 # Recipes that differ by a slip. An image of one's own may have later ones: a warning.
 _CLOSE = 0.85
 
@@ -89,6 +92,10 @@ def check_recipe(job: "MegatronBridgeJob") -> "Iterator[Finding]":
         found = f"{job.recipe} is no recipe of {preset} by its name"
         remedy = "name the recipe of this model; the program compares them before it trains"
         yield Finding(Code.RECIPE, ("recipe",), found, remedy, Level.WARNING)
+    if _TUNING.search(job.recipe):
+        found = f"{job.recipe} tunes on questions and answers, and data are documents to train on"
+        remedy = "name a recipe of pretraining; checkpoint.pretrained continues from base weights"
+        yield Finding(Code.RECIPE, ("recipe",), found, remedy)
     for name, value in job.overrides.items():
         path: Path = ("overrides", name)
         if name in PLANNED:
@@ -101,7 +108,9 @@ def check_recipe(job: "MegatronBridgeJob") -> "Iterator[Finding]":
             found = "Megatron refuses it as unstable"
             yield Finding(Code.OVERRIDE, path, found, "use native")
         else:
-            wrong = list(check_override(job.image, name, value))
+            wrong = list(check_override(job.image, name, value)) or list(
+                check_effect(job, name, value)
+            )
             yield from wrong
             key = _ALSO_SAID.get(name)
             if key and not wrong and _said(job, key, value):

@@ -1,5 +1,6 @@
 """Plan and checks of `kind: data_prep`: JSONL into Megatron's indexed format, on CPUs."""
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
@@ -65,6 +66,7 @@ def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
         found = f"{job.shards} pods, and an Indexed Job has at most {_MOST_PODS}"
         yield Finding(Code.TOO_MANY_NODES, ("shards",), found, f"use at most {_MOST_PODS}")
     yield from _output(job)
+    yield from _own_output(job)
 
 
 def _output(job: "DataPrepJob") -> "Iterator[Finding]":
@@ -81,6 +83,16 @@ def _output(job: "DataPrepJob") -> "Iterator[Finding]":
         found = f"the data set would be {job.output_prefix}_{job.json_keys[0]}_document"
         remedy = "leave out the key and _document: they are added"
         yield Finding(Code.DATA_SOURCE, ("output_prefix",), found, remedy)
+
+
+def _own_output(job: "DataPrepJob") -> "Iterator[Finding]":
+    """Yield a pattern that takes in the data set itself, once a pod that was lost starts again."""
+    made = f"{job.output_prefix}_{''.join(job.json_keys[:1])}_document.bin"
+    for index, source in enumerate(job.input):
+        if "://" not in source and source != made and fnmatchcase(made, source):
+            found = f"{source} takes in {made}, which this job writes"
+            remedy = "name the end of the input too, such as *.jsonl, or write elsewhere"
+            yield Finding(Code.DATA_SOURCE, ("input", index), found, remedy, Level.WARNING)
 
 
 def _idle_shards(job: "DataPrepJob") -> "Iterator[Finding]":

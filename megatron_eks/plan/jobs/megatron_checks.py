@@ -10,6 +10,7 @@ from megatron_eks.plan.jobs.amount_checks import check_amount
 from megatron_eks.plan.jobs.argument_checks import check_extra_arguments
 from megatron_eks.plan.jobs.bridge_checks import check_recipe
 from megatron_eks.plan.jobs.checks import check_gpus, check_runtime, gpu_pool, outside
+from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.duration_checks import check_saving
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.layout_checks import check_layout
@@ -43,7 +44,17 @@ def check(job: "MegatronJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     """Yield everything wrong with a job of Megatron-LM."""
     yield from _check(job, cluster)
     if job.extra_args and not has_errors(check_model(job.model)):
-        yield from check_extra_arguments(job)
+        yield from check_extra_arguments(job, _copies(job, cluster))
+
+
+def _copies(job: "MegatronJob", cluster: "ClusterConfig") -> int | None:
+    """Return the data parallel size; None where type or layout do not give one."""
+    pool, parallelism = gpu_pool(job, cluster), job.parallelism
+    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
+    if pool is None:
+        return None
+    world = job.nodes * gpus_per_node(job, INSTANCES[pool.instance_type])
+    return None if world % inner else world // inner
 
 
 def check_bridge(job: "MegatronBridgeJob", cluster: "ClusterConfig") -> "Iterator[Finding]":

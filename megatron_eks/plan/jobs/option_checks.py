@@ -32,30 +32,57 @@ def check_combinations(
         if setting.startswith(NEEDS_EXPERTS) and model.num_experts is None:
             found = f"{name}: the model has no experts"
             remedy = "remove it, or name a model with num_experts"
-            yield Finding(Code.NO_MEANING, path, found, remedy, Level.WARNING)
+            level = Level.ERROR if setting in _STOPS_WITHOUT_EXPERTS else Level.WARNING
+            yield Finding(Code.NO_MEANING, path, found, remedy, level)
             continue
-        conflict = _conflict(job, setting, values, settings)
+        conflict = _conflict(job, model, setting, values, settings)
         if conflict:
             reason, remedy = conflict
             yield Finding(Code.OPTION_COMBINATION, path, f"{name}: {reason}", remedy)
 
 
 def _conflict(
-    job: "MegatronJob", setting: str, values: Sequence[str], settings: set[str]
+    job: "MegatronJob",
+    model: "ModelShape",
+    setting: str,
+    values: Sequence[str],
+    settings: set[str],
 ) -> tuple[str, str] | None:
     """Say what an option conflicts with, and what to do instead."""
     if setting in ALWAYS:
         return ALWAYS[setting]
     if setting in _NEEDS_WEIGHTS and job.checkpoint.pretrained is None:
         return _NEEDS_WEIGHTS[setting], "remove it"
-    if setting == "dataloader_type" and "external" in values:
-        return "pretrain_gpt.py brings data sets, and no loader of its own", "remove it"
     return (
-        _lacks(setting, values, settings)
-        or _by_plan(job, setting)
+        _of_value(job, model, setting, values)
+        or _lacks(setting, values, settings)
+        or _by_plan(job, model, setting)
         or _multiple(job, setting, values)
         or _levels(job, setting, values)
     )
+
+
+def _of_value(
+    job: "MegatronJob", model: "ModelShape", setting: str, values: Sequence[str]
+) -> tuple[str, str] | None:
+    """Say what speaks against one value of a setting."""
+    if setting == "rope_type" and "yarn" in values and not model.multi_latent_attention:
+        return (
+            "YaRN is for latent attention alone",
+            "remove it, or use model.multi_latent_attention",
+        )
+    # Megatron asks only for the allocator's old variable, and the plan sets the new one.
+    unregistered = job.runtime.env.get("NCCL_GRAPH_REGISTER") == "0"
+    if setting == "cuda_graph_impl" and "transformer_engine" in values and not unregistered:
+        reason = (
+            "NCCL keeps addresses in graphs, and expandable segments, which the plan sets, move"
+        )
+        return reason, "set runtime.env.NCCL_GRAPH_REGISTER: '0'"
+    if setting == "non_persistent_ckpt_type" and "in_memory" in values:
+        return "Megatron has checkpoints in memory for no run yet", "use global or local"
+    if setting == "dataloader_type" and "external" in values:
+        return "pretrain_gpt.py brings data sets, and no loader of its own", "remove it"
+    return None
 
 
 def _lacks(setting: str, values: Sequence[str], settings: set[str]) -> tuple[str, str] | None:
@@ -71,6 +98,8 @@ def _lacks(setting: str, values: Sequence[str], settings: set[str]) -> tuple[str
     return f"{what} {option} beside it", f"add {option}, or remove this one"
 
 
+# What TransformerConfig refuses without experts, where it takes no notice of all the others.
+_STOPS_WITHOUT_EXPERTS = frozenset({"moe_latent_size"})
 # An option, and the other one that it cannot be without.
 _NEEDS = {
     "optimizer_cpu_offload": "use_precision_aware_optimizer",
@@ -81,6 +110,9 @@ _NEEDS = {
     "fp4_param_gather": "fp4",
     "mla_down_proj_fusion": "multi_latent_attention",
     "moe_pad_expert_input_to_capacity": "moe_expert_capacity_factor",
+    "moe_single_grouped_weight": "use_transformer_engine_op_fuser",
+    "logits_save_dir": "logits_save_top_k",
+    "hybrid_context_parallel": "calculate_per_token_loss",
     # Its name is empty otherwise, and rank 0 stops (megatron/training/global_vars.py).
     "wandb_project": "wandb_exp_name",
     # TransformerConfig and OptimizerConfig of Megatron core take them together only.
@@ -91,6 +123,7 @@ _NEEDS = {
 # The same of one of its values.
 _VALUE_NEEDS = {
     ("cp_comm_type", "a2a+p2p"): "hierarchical_context_parallel_sizes",
+    ("experimental_attention_variant", "gated_delta_net"): "linear_attention_freq",
     ("non_persistent_ckpt_type", "local"): "non_persistent_local_ckpt_dir",
 }
 _OF_A_PIPELINE = frozenset(
@@ -107,7 +140,7 @@ _NEEDS_WEIGHTS = {
 }
 
 
-def _by_plan(job: "MegatronJob", setting: str) -> tuple[str, str] | None:
+def _by_plan(job: "MegatronJob", model: "ModelShape", setting: str) -> tuple[str, str] | None:
     parallelism, training = job.parallelism, job.training
     sharded = parallelism.sequence_parallel and parallelism.tensor > 1
     offloading = setting.startswith("cpu_offloading")
@@ -168,6 +201,10 @@ def _by_plan(job: "MegatronJob", setting: str) -> tuple[str, str] | None:
                 "CPU offloading takes neither pipeline stages nor recomputing",
                 "set training.recompute: none and parallelism.pipeline: 1, or remove it",
             ),
+        ),
+        (
+            setting == "fused_residual_rmsnorm" and model.normalization != "RMSNorm",
+            (f"the model has {model.normalization}", "remove it"),
         ),
         (
             setting == "defer_embedding_wgrad_compute" and parallelism.pipeline == 1,

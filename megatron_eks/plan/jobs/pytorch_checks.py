@@ -8,6 +8,7 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, has_errors
 from megatron_eks.config.unsupported import unsupported_value
+from megatron_eks.plan.hardware_checks import check_workers
 from megatron_eks.plan.jobs.amount_checks import check_epochs
 from megatron_eks.plan.jobs.checks import (
     check_gpus,
@@ -92,6 +93,7 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
         # An elastic job divides the model least where it has the fewest nodes.
         elastic = job.runtime.elastic
         smallest = job.model_copy(update={"nodes": elastic.min_nodes}) if elastic else job
+        yield from check_workers(instance, job.data.num_workers)
         yield from _model(job, model)
         yield from check_rate(job, parameters(model))
         yield from verdict(

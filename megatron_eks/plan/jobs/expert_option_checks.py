@@ -1,0 +1,104 @@
+"""Whether options about experts fit the model, the layout and the dispatcher that the plan sets.
+
+Source: Megatron-LM, `TransformerConfig.__post_init__` (core_v0.19).
+"""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.plan.jobs.option_values import Asked, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_OVERLAP = "overlap_moe_expert_parallel_comm"
+# Scores of which a bias can choose experts without a say in their weights.
+_SCORES_WITH_BIAS = frozenset({"sigmoid", "sqrtsoftplus"})
+
+
+def _router_groups(asked: Asked) -> Problem | None:
+    groups, experts = asked.number("moe_router_num_groups"), asked.model.num_experts or 0
+    chosen = asked.number("moe_router_group_topk")
+    if not chosen:
+        return None
+    if not groups:
+        return "it takes --moe-router-num-groups beside it", "add it, or remove this one"
+    if experts % groups:
+        return f"{groups} groups do not divide {experts} experts", "use a divisor of the experts"
+    if chosen > groups:
+        return f"each token goes to {chosen} of {groups} groups", f"use at most {groups}"
+    return None
+
+
+def _bias(asked: Asked) -> Problem | None:
+    if asked.first("moe_router_score_function") in _SCORES_WITH_BIAS:
+        return None
+    reason = "a bias chooses experts by sigmoid or sqrtsoftplus scores, and softmax is the default"
+    return reason, "add --moe-router-score-function sigmoid, or remove it"
+
+
+def _overlap(asked: Asked) -> Problem | None:
+    parallelism = asked.job.parallelism
+    if parallelism.expert == 1:
+        return "no experts are spread over ranks", "set parallelism.expert, or remove it"
+    if parallelism.pipeline > 1 and (parallelism.virtual_pipeline or 1) == 1:
+        remedy = "set parallelism.virtual_pipeline, or remove it"
+        return "pipeline stages need interleaving for it", remedy
+    if asked.job.training.recompute == "full":
+        return "it does not go with full recomputing", "set training.recompute: selective"
+    if "moe_shared_expert_overlap" in asked.values:
+        return "--moe-shared-expert-overlap hides the same time", "keep one of the two"
+    return None
+
+
+def _beside_overlap(asked: Asked) -> Problem | None:
+    if _OVERLAP in asked.values:
+        return None
+    option = "--overlap-moe-expert-parallel-comm"
+    return f"it takes {option} beside it", f"add {option}, or remove this one"
+
+
+def _dispatch(asked: Asked) -> Problem | None:
+    other = {_OVERLAP, "delay_wgrad_compute"} & asked.values.keys()
+    if not other:
+        return None
+    return f"--{min(other).replace('_', '-')} hides the same time", "keep one of the two"
+
+
+def _padding(asked: Asked) -> Problem | None:
+    if asked.job.training.precision == "fp8" or "fp4" in asked.values:
+        return None
+    return "nothing is computed in FP8", "set training.precision: fp8, or remove it"
+
+
+def _recomputing(asked: Asked) -> Problem | None:
+    if asked.job.training.recompute != "full":
+        return None
+    return "all layers are computed again already", "remove it"
+
+
+def _backend(asked: Asked) -> Problem | None:
+    if asked.first("moe_flex_dispatcher_backend") != "ncclep":
+        return None
+    return "the plan's dispatcher is alltoall, and ncclep is one of flex", "remove it"
+
+
+def _group_bias(asked: Asked) -> Problem | None:
+    if asked.model.add_bias_linear:
+        return None
+    return "the model has no biases", "remove it, or set model.add_bias_linear: true"
+
+
+OF_EXPERTS: "dict[str, Callable[[Asked], Problem | None]]" = {
+    "delay_wgrad_compute": _beside_overlap,
+    "ep_overlap_early_attn_memory_release": _beside_overlap,
+    "moe_flex_dispatcher_backend": _backend,
+    "moe_layer_recompute": _recomputing,
+    "moe_router_enable_expert_bias": _bias,
+    "moe_router_group_topk": _router_groups,
+    "moe_router_padding_for_fp8": _padding,
+    "moe_router_padding_for_quantization": _padding,
+    "moe_single_grouped_bias": _group_bias,
+    "overlap_dispatch_backward_with_experts_wgrad": _dispatch,
+    _OVERLAP: _overlap,
+}
+"""What is judged of each setting."""

@@ -1,0 +1,294 @@
+"""Whether the values of options that a job file adds fit model, layout and each other.
+
+Sources: Megatron-LM, `validate_args` in megatron/training/arguments.py,
+`TransformerConfig.__post_init__`, megatron/core/optimizer_param_scheduler.py,
+megatron/core/parallel_state.py and megatron/core/pipeline_parallel/schedules.py (core_v0.19).
+Options about experts stand in `expert_option_checks.py`.
+"""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.megatron_conflicts import BREAKS, OF_FAULTS, PARTIAL, TRIALS
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.plan.jobs.expert_option_checks import OF_EXPERTS
+from megatron_eks.plan.jobs.option_values import Asked, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from megatron_eks.catalog.models import ModelShape
+    from megatron_eks.config.job import MegatronJob
+    from megatron_eks.plan.jobs.option_checks import Option
+
+
+def check_relations(
+    job: "MegatronJob", model: "ModelShape", given: "Mapping[int, Option]", copies: int | None
+) -> "Iterator[Finding]":
+    """Yield options that Megatron refuses beside what the job says; `copies` of the model learn."""
+    values = {setting: tuple(words) for _, setting, words in given.values()}
+    asked = Asked(job, model, values, copies)
+    for place, (name, setting, _) in given.items():
+        path = ("extra_args", place)
+        check = (_OF_ALL | OF_EXPERTS).get(setting)
+        problem = check(asked) if check else None
+        if problem:
+            reason, remedy = problem
+            yield Finding(Code.OPTION_COMBINATION, path, f"{name}: {reason}", remedy)
+        elif setting in _IDLE:
+            reason, remedy = _IDLE[setting]
+            yield Finding(Code.NO_MEANING, path, f"{name}: {reason}", remedy, Level.WARNING)
+        elif setting == "dist_ckpt_strictness" and asked.first(setting) in PARTIAL:
+            reason, remedy = PARTIAL[asked.first(setting) or ""]
+            yield Finding(Code.TRIAL_OPTION, path, f"{name}: {reason}", remedy, Level.WARNING)
+        elif setting in TRIALS or setting.startswith(OF_FAULTS):
+            reason, remedy = TRIALS.get(setting, BREAKS)
+            yield Finding(Code.TRIAL_OPTION, path, f"{name}: {reason}", remedy, Level.WARNING)
+
+
+def _graphs(asked: Asked) -> Problem | None:
+    kind = asked.first("cuda_graph_impl")
+    full = asked.job.training.recompute == "full"
+    if kind == "full_iteration" and "check_for_nan_in_loss_and_grad" not in asked.values:
+        remedy = "add --no-check-for-nan-in-loss-and-grad, or use another implementation"
+        return "a graph of a whole iteration cannot look for NaN in between", remedy
+    if kind == "full_iteration" and "cuda_graph_modules" in asked.values:
+        return "a graph of a whole iteration has no modules", "remove --cuda-graph-modules"
+    if kind in {"local", "transformer_engine"} and full:
+        return (
+            "graphs of parts do not go with full recomputing",
+            "set training.recompute: selective",
+        )
+    return None
+
+
+def _old_graphs(asked: Asked) -> Problem | None:
+    if "cuda_graph_impl" in asked.values:
+        return "--cuda-graph-impl says which graphs already", "remove this one"
+    if {"enable_cuda_graph", "external_cuda_graph"} <= asked.values.keys():
+        return "two kinds of graphs are asked for", "keep one of the two"
+    if asked.job.training.recompute == "full":
+        return (
+            "graphs of parts do not go with full recomputing",
+            "set training.recompute: selective",
+        )
+    return None
+
+
+def _graph_modules(asked: Asked) -> Problem | None:
+    modules = set(asked.values["cuda_graph_modules"])
+    experts = {each for each in modules if each.startswith("moe")}
+    if experts and asked.model.num_experts is None:
+        return f"{min(experts)}: the model has no experts", "use attn or mlp"
+    if {"moe", "moe_router"} <= modules:
+        return "moe holds moe_router already", "keep one of the two"
+    return None
+
+
+def _scaling(asked: Asked) -> Problem | None:
+    """Judge layers left in bf16: scales that come late know no layer without them."""
+    late = asked.first("fp8_recipe") in {None, "delayed"}
+    if asked.job.training.precision == "fp8" and late:
+        return "delayed scaling does not leave layers out", "add --fp8-recipe tensorwise"
+    return None
+
+
+def _output_projection(asked: Asked) -> Problem | None:
+    if asked.job.training.precision == "fp8" and asked.first("fp8_recipe") == "mxfp8":
+        return None
+    return (
+        "it is for MXFP8 alone",
+        "remove it, or use training.precision: fp8 and --fp8-recipe mxfp8",
+    )
+
+
+def _next_tokens(asked: Asked) -> Problem | None:
+    if asked.model.position_embedding_type == "rope":
+        return None
+    return "it takes no learned positions", "remove it, or use model.position_embedding_type: rope"
+
+
+def _evaluation(asked: Asked) -> Problem | None:
+    if asked.copies is None:
+        return None
+    training = asked.job.training
+    batch = asked.number("eval_global_batch_size") or training.global_batch_size
+    micro = asked.number("eval_micro_batch_size") or training.micro_batch_size
+    if batch % (micro * asked.copies) == 0:
+        return None
+    reason = f"{batch} sequences are no multiple of {micro} x data parallel size {asked.copies}"
+    return reason, f"use a multiple of {micro * asked.copies}, or remove it"
+
+
+def _activation(asked: Asked) -> Problem | None:
+    if not asked.model.swiglu:
+        return None
+    return "the model has SwiGLU, and one activation", "remove it, or set model.swiglu: false"
+
+
+def _decay(asked: Asked) -> Problem | None:
+    style = asked.first("weight_decay_incr_style") or "constant"
+    ends = {"start_weight_decay", "end_weight_decay"} & asked.values.keys()
+    if style == "constant" and ends:
+        return "a constant weight decay has no ends", "add --weight-decay-incr-style linear"
+    if style != "constant" and len(ends) < 2:  # noqa: PLR2004 -- a start and an end
+        both = "add --start-weight-decay and --end-weight-decay"
+        return f"{style} goes from one weight decay to another", both
+    return None
+
+
+def _schedulers(asked: Asked) -> Problem | None:
+    if "use_checkpoint_opt_param_scheduler" in asked.values:
+        other = "--use-checkpoint-opt_param-scheduler wants the opposite"
+        return other, "keep one of the two"
+    return None
+
+
+def _first_rate(asked: Asked) -> Problem | None:
+    rate = asked.job.training.learning_rate
+    if (asked.amount("lr_warmup_init") or 0) <= rate:
+        return None
+    return f"the rate would begin above learning_rate {rate:g}", f"use at most {rate:g}"
+
+
+def _instances(asked: Asked) -> Problem | None:
+    count, ranks = asked.number("num_distributed_optimizer_instances") or 1, asked.copies
+    if ranks is None or ranks * asked.job.parallelism.context % count == 0:
+        return None
+    found = f"{count} does not divide {ranks * asked.job.parallelism.context} data parallel ranks"
+    return found, "use a divisor of them"
+
+
+def _groups(asked: Asked) -> Problem | None:
+    """Judge how many microbatches a chunk of the interleaved schedule takes at once."""
+    size = asked.number("microbatch_group_size_per_vp_stage") or 0
+    stages = asked.job.parallelism.pipeline
+    training = asked.job.training
+    batch = training.global_batch_size // training.micro_batch_size
+    most = batch // asked.copies if asked.copies else size
+    if stages <= size <= most:
+        return None
+    if size > most:
+        return f"a step has {most} microbatches", f"use at most {most}"
+    return f"{size} microbatches do not fill {stages} stages", f"use {stages} or more"
+
+
+def _point_to_point(asked: Asked) -> Problem | None:
+    parallelism = asked.job.parallelism
+    if parallelism.pipeline == 2 and (parallelism.virtual_pipeline or 1) > 1:  # noqa: PLR2004 -- stages
+        remedy = "remove it, or virtual_pipeline, or use more stages"
+        return "two stages interleave only with overlapping communication", remedy
+    return None
+
+
+def _flush(asked: Asked) -> Problem | None:
+    chunks = asked.job.parallelism.virtual_pipeline or 1
+    if chunks > 1 and "overlap_p2p_comm" not in asked.values:
+        return None
+    remedy = "remove it, or set parallelism.virtual_pipeline"
+    return "nothing is sent beside the computing without interleaving", remedy
+
+
+def _all_to_all(asked: Asked) -> Problem | None:
+    """Judge context parallelism that exchanges heads, of which each rank must get some.
+
+    Transformer Engine, transformer_engine/pytorch/attention/dot_product_attention/
+    context_parallel.py: heads and query groups of a rank are divided by the context size.
+    """
+    context, tensor = asked.job.parallelism.context, asked.job.parallelism.tensor
+    groups = max(1, asked.model.num_query_groups // tensor)
+    if "a2a" not in asked.values["cp_comm_type"] or context == 1 or groups % context == 0:
+        return None
+    reason = f"a2a gives {groups} query groups of a rank to {context} context parallel ranks"
+    return reason, f"use p2p, or a context parallel size that divides {groups}"
+
+
+def _offloading(asked: Asked) -> Problem | None:
+    modules = set(asked.values.get("offload_modules", ()))
+    if not modules:
+        return "it takes --offload-modules beside it", "name modules, such as core_attn attn_proj"
+    if "attn_proj" in modules and "core_attn" not in modules:
+        return "attn_proj needs what core_attn gives", "add core_attn to --offload-modules"
+    return None
+
+
+def _copies_of_files(asked: Asked) -> Problem | None:
+    if asked.first("non_persistent_ckpt_type") == "local":
+        return None
+    return "it copies local checkpoints", "add --non-persistent-ckpt-type local, or remove it"
+
+
+def _own_activation(asked: Asked) -> Problem | None:
+    fused = "bias_swiglu_fusion" if asked.model.swiglu else "bias_gelu_fusion"
+    if fused in asked.values:
+        return None
+    return "Megatron's own fused activation is on", f"add --no-{fused.replace('_', '-')}"
+
+
+def _clip(asked: Asked) -> Problem | None:
+    alpha = asked.amount("qk_clip_alpha")
+    if "qk_clip" not in asked.values or alpha is None or 0 < alpha < 1:
+        return None
+    return f"{alpha:g} does not lie between 0 and 1", "use 0.5, the default"
+
+
+def _one_or_more(setting: str) -> "Callable[[Asked], Problem | None]":
+    def check(asked: Asked) -> Problem | None:
+        return None if (asked.amount(setting) or 0) >= 1 else ("it takes one or more", "use 1")
+
+    return check
+
+
+def _long(asked: Asked) -> Problem | None:
+    most = asked.model.max_position_embeddings
+    if (asked.number("decoder_seq_length") or 0) <= most:
+        return None
+    return f"the model has {most} positions", f"use at most {most}, or remove it"
+
+
+def _without_positions(asked: Asked) -> Problem | None:
+    every, layers = asked.number("no_rope_freq") or 1, asked.model.num_layers
+    if layers % every == 0:
+        return None
+    return f"{every} does not divide {layers} layers", "use a divisor of the layers"
+
+
+_OF_ALL: "dict[str, Callable[[Asked], Problem | None]]" = {
+    "cuda_graph_impl": _graphs,
+    "cuda_graph_modules": _graph_modules,
+    "cp_comm_type": _all_to_all,
+    "decoder_seq_length": _long,
+    "enable_cuda_graph": _old_graphs,
+    "end_weight_decay": _decay,
+    "eval_global_batch_size": _evaluation,
+    "eval_micro_batch_size": _evaluation,
+    "external_cuda_graph": _old_graphs,
+    "fine_grained_activation_offloading": _offloading,
+    "first_last_layers_bf16": _scaling,
+    "fp8_output_proj": _output_projection,
+    "lr_warmup_init": _first_rate,
+    "microbatch_group_size_per_vp_stage": _groups,
+    "mtp_num_layers": _next_tokens,
+    "no_rope_freq": _without_positions,
+    **{
+        each: _one_or_more(each) for each in ("mup_base_hidden_size", "num_dataset_builder_threads")
+    },
+    "qk_clip_alpha": _clip,
+    "replication": _copies_of_files,
+    "use_te_activation_func": _own_activation,
+    "num_distributed_optimizer_instances": _instances,
+    "overlap_p2p_comm": _point_to_point,
+    "overlap_p2p_comm_warmup_flush": _flush,
+    "override_opt_param_scheduler": _schedulers,
+    "quick_geglu": _activation,
+    "squared_relu": _activation,
+    "start_weight_decay": _decay,
+    "weight_decay_incr_style": _decay,
+}
+# What Megatron takes, and what then happens.
+_IDLE: dict[str, Problem] = {
+    "reset_attention_mask": (
+        "the plan has no masks made, so one document still sees those before it",
+        "remove it",
+    ),
+}
