@@ -12,6 +12,7 @@ from megatron_eks.rules.values import is_placeholder, items, mapping, number, sh
 from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 
 PROGRAM = re.compile(r"(^|/)(pretrain_(gpt|mamba|t5|bert|vlm)|train_megatron)\.py$")
+_SPACE = re.compile(r"\s")
 _SEPARATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "2>&1"})
 _TENSOR = "--tensor-model-parallel-size"
 _WRITTEN = frozenset({"--save", "--checkpoint-dir", "--checkpoint_dir", "--tensorboard-dir"})
@@ -93,15 +94,17 @@ def megatron_words(container: Container) -> list[tuple[Path, str]]:
     for path, written in container.words:
         for word in split_words(written):
             seen = (seen or PROGRAM.search(word) is not None) and word not in _SEPARATORS
-            if seen:
+            if seen and word == "--":
                 # A program that starts Megatron's has options of its own before the two dashes.
-                found = found[:1] if word == "--" else [*found, (path, word)]
+                del found[1:]
+            elif seen:
+                found.append((path, word))
     return found
 
 
 def split_words(word: str) -> list[str]:
     """Split a shell's script into words; a single word stays one."""
-    if not any(char.isspace() for char in word):
+    if not _SPACE.search(word):
         return [word]
     # The end of a line ends the command.
     lines = word.replace("\\\n", " ").replace("\n", "\n;\n")

@@ -37,7 +37,9 @@ def truth(value: "Json") -> bool | None:
 
 def is_absent(value: "Json") -> bool:
     """Tell whether a property is not there: no key, null, or CloudFormation's word for it."""
-    return value is None or value == {"Ref": "AWS::NoValue"}
+    if not isinstance(value, dict):
+        return value is None
+    return len(value) == 1 and value.get("Ref") == "AWS::NoValue"
 
 
 def is_intrinsic(value: "Json") -> bool:
