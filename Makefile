@@ -45,12 +45,13 @@ synth: setup ## Write the CloudFormation templates, the Kubernetes manifests and
 	$(BIN)/cdk8s synth --check-upgrade=false
 	$(BIN)/meks plan
 
-control-plane: setup-dev ## Build etcd, Kubernetes and the operator for this machine, once.
+# The build needs no package, so it need not wait for any.
+control-plane: .venv/.python ## Build etcd, Kubernetes and the operator for this machine, once.
 	@$(BIN)/python -m megatron_eks.local.kubernetes.build $(CONTROL_PLANE)
 
 # Downloads and the build, which take minutes the first time, wait for different things.
-demo: setup-dev ## Show a cluster's whole life on this machine; ARGS=--keep leaves it running.
-	@$(MAKE) --no-print-directory -j2 programs control-plane CONTROL_PLANE=--no-simulator
+demo: ## Show a cluster's whole life on this machine; ARGS=--keep leaves it running.
+	@$(MAKE) --no-print-directory -j3 setup-dev programs control-plane CONTROL_PLANE=--no-simulator
 	@$(BIN)/python -m megatron_eks.local.demo $(ARGS)
 
 test: lint programs shells .venv-checkov/.installed tests/javascript/node_modules/.installed control-plane ## Lint, then run every test.
