@@ -50,6 +50,13 @@ def named_objects(together: ManifestSet) -> Iterator[Found]:
                 yield from _missing_keys(manifest, reference, target)
 
 
+# Who finds an object of a kind, if not pods: all of its own namespace.
+_WHO = {
+    "Role": "bindings of that namespace",
+    "LocalQueue": "jobs of that namespace",
+}
+
+
 def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) -> Iterator[Found]:
     elsewhere = [
         each
@@ -73,7 +80,8 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
     kind, name = reference.kind, shown(reference.name)
     if elsewhere:
         space = shown(elsewhere[0].namespace)
-        found = f"{kind} {name} is in namespace {space}, and only its own pods reach it"
+        who = _WHO.get(reference.kind, "its own pods")
+        found = f"{kind} {name} is in namespace {space}, and only {who} reach it"
         remedy = "put both into one namespace"
     elif close or made_here:
         found = f"no {kind} {name} among these objects"
