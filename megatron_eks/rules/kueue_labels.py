@@ -54,7 +54,7 @@ def _other(flavor: Manifest, pod: Pod) -> str | None:
         for key, each in (mapping(flavor.spec.get("nodeLabels")) or {}).items()
         if (said := text(each)) is not None
     }
-    said = [
+    ways = [
         next(
             (
                 f"{key} {shown(values[0])}, and {flavor.title} has {shown(labels[key])}"
@@ -66,4 +66,4 @@ def _other(flavor: Manifest, pod: Pod) -> str | None:
         )
         for term in node_terms(pod)
     ]
-    return said[0] if said and all(said) else None
+    return ways[0] if ways and all(ways) else None

@@ -53,7 +53,7 @@ def ingresses(together: ManifestSet) -> Iterator[Found]:
         public = text(notes.get(f"{_ALB}scheme")) == "internet-facing"
         if not public or guarded or not _is_open(ranges) or together.of("IngressClassParams"):
             continue
-        names = set(_backends(ingress.spec))
+        names = set(_backends(dict(ingress.spec)))
         for service in together.of("Service"):
             here = service.name in names and may_share(ingress, service)
             server = _behind(service, together) if here else None

@@ -10,6 +10,7 @@ from megatron_eks.rules import (
     dcgm,
     eksctl,
     gpu_operator,
+    ingresses,
     karpenter,
     karpenter_ends,
     karpenter_fits,
@@ -56,6 +57,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     dcgm.fields,
     class_choice.bound_at_once,
     mounted_files.log_folders,
+    ingresses.schemes,
 )
 
 SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
@@ -80,6 +82,7 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     kueue_labels.contradicted,
     open_servers.services,
     open_servers.ingresses,
+    ingresses.backends,
     cluster_services.loops,
     cluster_services.networks_of_pods,
     class_choice.defaults,

@@ -83,6 +83,9 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
         who = _WHO.get(reference.kind, "its own pods")
         found = f"{kind} {name} is in namespace {space}, and only {who} reach it"
         remedy = "put both into one namespace"
+        if manifest.kind.endswith("RoleBinding") and kind == "ServiceAccount":
+            found = f"{kind} {name} is in namespace {space}, and the binding looks in its own"
+            remedy = f"write namespace: {elsewhere[0].namespace} in the subject"
     elif close or made_here:
         found = f"no {kind} {name} among these objects"
         there = f"there: {', '.join(sorted(beside))}" if beside else "add it beside the namespace"
