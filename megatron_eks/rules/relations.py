@@ -50,6 +50,13 @@ def named_objects(together: ManifestSet) -> Iterator[Found]:
                 yield from _missing_keys(manifest, reference, target)
 
 
+# Who finds an object of a kind, if not pods: all of its own namespace.
+_WHO = {
+    "Role": "bindings of that namespace",
+    "LocalQueue": "jobs of that namespace",
+}
+
+
 def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) -> Iterator[Found]:
     elsewhere = [
         each
@@ -73,8 +80,12 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
     kind, name = reference.kind, shown(reference.name)
     if elsewhere:
         space = shown(elsewhere[0].namespace)
-        found = f"{kind} {name} is in namespace {space}, and only its own pods reach it"
+        who = _WHO.get(reference.kind, "its own pods")
+        found = f"{kind} {name} is in namespace {space}, and only {who} reach it"
         remedy = "put both into one namespace"
+        if manifest.kind.endswith("RoleBinding") and kind == "ServiceAccount":
+            found = f"{kind} {name} is in namespace {space}, and the binding looks in its own"
+            remedy = f"write namespace: {elsewhere[0].namespace} in the subject"
     elif close or made_here:
         found = f"no {kind} {name} among these objects"
         there = f"there: {', '.join(sorted(beside))}" if beside else "add it beside the namespace"

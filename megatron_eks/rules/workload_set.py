@@ -102,44 +102,6 @@ def _named_ports(service: Manifest, pods: list[Pod]) -> Iterator[Found]:
             yield service, service.find(Code.SERVICE, path, found, f"there: {names}")
 
 
-def ranks_cut_off(together: ManifestSet) -> Iterator[Found]:
-    """Warn of network policies that keep the ranks of a job from each other.
-
-    Kubernetes, "Network Policies": what selects a pod denies all that no policy admits. EFA
-    passes by the policies; the rendezvous and NCCL's bootstrap do not.
-    """
-    for job in together.of("PyTorchJob"):
-        if job.namespace is None or sum(pod.replicas or 1 for pod in job.pods) < 2:  # noqa: PLR2004 -- two ranks make a network
-            continue
-        for way, peers in (("Ingress", "from"), ("Egress", "to")):
-            applied = _policies(job, way, together, surely=True)
-            perhaps = _policies(job, way, together, surely=False)
-            if applied and not any(_admits(each, way, peers, job) for each in perhaps):
-                names = ", ".join(each.title for each in applied)
-                found = f"{names} lets no {way.lower()} pass between its ranks"
-                remedy = "admit the pods with the same labels, on every port"
-                finding = job.find(Code.RANKS_CUT_OFF, ("spec",), found, remedy, Level.WARNING)
-                yield job, finding
-
-
-def _policies(job: Manifest, way: str, together: ManifestSet, *, surely: bool) -> list[Manifest]:
-    """Return the policies that surely, or perhaps, select a job's pods, in one direction."""
-    found = []
-    for policy in together.of("NetworkPolicy"):
-        types = items(policy.spec.get("policyTypes")) or []
-        by_default = way == "Ingress" or "egress" in policy.spec
-        if not (way in types if types else by_default):
-            continue
-        selector = mapping(policy.spec.get("podSelector"))
-        fits = [selector is None or chosen(selector, job, pod) for pod in job.pods]
-        here = policy.namespace == job.namespace
-        # Without a namespace, or with a selector that nobody can read, it may be meant.
-        perhaps = (here and any(fits)) or policy.namespace is None
-        if (here and all(fits) and selector is not None) if surely else perhaps:
-            found.append(policy)
-    return found
-
-
 def chosen(selector: Mapping[str, Json], manifest: Manifest, pod: Pod) -> bool:
     """Tell whether a selector takes a pod."""
     labels = labels_of(manifest, pod)
@@ -155,31 +117,6 @@ def chosen(selector: Mapping[str, Json], manifest: Manifest, pod: Pod) -> bool:
         if not fits.get(text(body.get("operator")) or "", True):
             return False
     return selects(mapping(selector.get("matchLabels")) or {}, manifest, pod)
-
-
-def _admits(policy: Manifest, way: str, peers: str, job: Manifest) -> bool:
-    for value in items(policy.spec.get(way.lower())) or []:
-        rule = mapping(value) or {}
-        if not _is_for_all_ports(rule):
-            continue
-        listed = items(rule.get(peers))
-        if not listed:
-            return True
-        for entry in listed:
-            peer = mapping(entry) or {}
-            selector = mapping(peer.get("podSelector"))
-            if "podSelector" not in peer or selector is None:
-                return True
-            if any(chosen(selector, job, pod) for pod in job.pods):
-                return True
-    return False
-
-
-def _is_for_all_ports(rule: Mapping[str, Json]) -> bool:
-    """Tell whether a rule lets any port pass; NCCL and Gloo listen on those that are free."""
-    ports = [mapping(each) or {} for each in items(rule.get("ports")) or []]
-    ranges = [each for each in ports if is_absent(each.get("port")) or "endPort" in each]
-    return not ports or bool(ranges)
 
 
 def pod_security(together: ManifestSet) -> Iterator[Found]:

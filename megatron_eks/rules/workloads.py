@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
@@ -113,6 +113,7 @@ class Pod:
     replicas: int | None
     """How many pods of it run together, as far as the object says."""
     labels: "Mapping[str, Json]"
+    annotations: "Mapping[str, Json]" = field(default_factory=dict)
 
     @cached_property
     def containers(self) -> list[Container]:
@@ -195,9 +196,10 @@ class Manifest:
         """Its pod templates."""
         found = []
         for path, template, replicas in templates(self.group, self.kind, self.body):
-            spec, labels = _spec_and_labels(dict(template))
+            spec, metadata = mapping(template.get("spec")), mapping(template.get("metadata")) or {}
+            labels, notes = (mapping(metadata.get(key)) or {} for key in ("labels", "annotations"))
             if spec:
-                found.append(Pod((self.title, *path, "spec"), spec, replicas, labels))
+                found.append(Pod((self.title, *path, "spec"), spec, replicas, labels, notes))
         return found
 
     def find(
@@ -205,9 +207,3 @@ class Manifest:
     ) -> Finding:
         """Report something about this object; the path starts below it."""
         return Finding(code, (self.title, *path), found, remedy, level)
-
-
-def _spec_and_labels(template: Json) -> "tuple[Mapping[str, Json], Mapping[str, Json]]":
-    body = mapping(template) or {}
-    metadata = mapping(body.get("metadata")) or {}
-    return mapping(body.get("spec")) or {}, mapping(metadata.get("labels")) or {}

@@ -32,6 +32,8 @@ _RELATION_TABLES = (
     "node_sources",
     "objects_nobody_reads",
     "other_operators",
+    "open_servers",
+    "platform_jobs",
     "platform_objects",
     "platform_parts",
     "platform_relations",

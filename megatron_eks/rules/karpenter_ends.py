@@ -1,0 +1,130 @@
+"""Rule over pools of Karpenter that take nodes away from under a training run."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Level, Path
+from megatron_eks.rules.karpenter_pods import trainings
+from megatron_eks.rules.manifest_set import Found, ManifestSet, may_share
+from megatron_eks.rules.named_pools import Pool
+from megatron_eks.rules.pod_selection import selects
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.workloads import Manifest, Pod
+
+_KEEP = "karpenter.sh/do-not-disrupt"
+_DURATION = re.compile(r"([0-9]+(s|m|h))+")
+_PART = re.compile(r"([0-9]+)(s|m|h)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+# A run of pre-training takes days, so a node has to live longer than a few.
+_LEAST_LIFE = 3 * 24 * 3600
+_UNDERUTILIZED = {
+    "karpenter.sh/v1": "WhenEmptyOrUnderutilized",
+    "karpenter.sh/v1beta1": "WhenUnderutilized",
+}
+
+
+def disrupted(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a job on a pool that consolidates its nodes, or lets them live for hours only.
+
+    Karpenter, "Disruption": WhenEmptyOrUnderutilized, the default, takes nodes with pods on them
+    for cheaper ones; an expired node is drained at once. The annotation do-not-disrupt keeps a
+    node of the pod until terminationGracePeriod, if the pool has one. One rank gone ends them all.
+    """
+    seen: list[Manifest] = []
+    for job, pod, pools in trainings(together):
+        if any(each is job for each in seen):
+            continue
+        kept = _is_kept(pod) or _has_budget(job, pod, together)
+        for pool in pools:
+            said = _bounded(pool.manifest) if kept else _ends(pool)
+            if said is not None:
+                seen.append(job)
+                yield _found(job, pod, pool, said, kept=kept)
+                break
+
+
+def _found(job: Manifest, pod: Pod, pool: Pool, said: str, *, kept: bool) -> Found:
+    if kept:
+        path: Path = ("spec", "template", "spec", "terminationGracePeriod")
+        found = f"{said}, and then its pods are killed, do-not-disrupt or not: {job.title} ends"
+        remedy = "write expireAfter: Never, or leave terminationGracePeriod out"
+        return pool.manifest, pool.manifest.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
+    path = (*pod.path[1:-1], "metadata", "annotations", _KEEP)
+    found = f"{pool.title} {said}: one pod evicted, and the whole job starts again"
+    remedy = f'annotate the pods {_KEEP}: "true", or change the pool'
+    return job, job.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
+
+
+def _is_kept(pod: Pod) -> bool:
+    said = pod.annotations.get(_KEEP)
+    # A time after the pod's start is a promise as well; what is no text the API server refuses.
+    return not is_absent(said) and said is not False and text(said) != "false"
+
+
+def _has_budget(job: Manifest, pod: Pod, together: ManifestSet) -> bool:
+    """Tell whether a PodDisruptionBudget lets no eviction of the pods pass."""
+    for each in together.of("PodDisruptionBudget"):
+        labels = mapping((mapping(each.spec.get("selector")) or {}).get("matchLabels")) or {}
+        least, most = each.spec.get("minAvailable"), each.spec.get("maxUnavailable")
+        none = str(most) in {"0", "0%"} or text(least) == "100%"
+        if none and may_share(each, job) and selects(labels, job, pod):
+            return True
+    return False
+
+
+def _ends(pool: Pool) -> str | None:
+    """Say how a pool takes nodes with pods on them."""
+    manifest = pool.manifest
+    disruption = mapping(manifest.spec.get("disruption")) or {}
+    policy, after = disruption.get("consolidationPolicy"), disruption.get("consolidateAfter")
+    usual = _UNDERUTILIZED.get(text(manifest.body.get("apiVersion")) or "")
+    moves = usual is not None and (is_absent(policy) or policy == usual)
+    if moves and after != "Never" and not _stopped(manifest):
+        how = f"consolidates {usual}" + (", its default" if is_absent(policy) else "")
+        return f"{how}, with pods on the node"
+    life = _life(manifest)
+    if life is not None and life < _LEAST_LIFE:
+        return f"replaces each node after {_said(manifest)}"
+    return None
+
+
+def _stopped(manifest: Manifest) -> bool:
+    """Tell whether a budget of no node always holds for the pool's underutilized nodes."""
+    disruption = mapping(manifest.spec.get("disruption")) or {}
+    for value in items(disruption.get("budgets")) or []:
+        body = mapping(value) or {}
+        reasons = items(body.get("reasons")) or []
+        none = text(body.get("nodes")) in {"0", "0%"} and is_absent(body.get("schedule"))
+        if none and (not reasons or "Underutilized" in reasons):
+            return True
+    return False
+
+
+def _life(manifest: Manifest) -> int | None:
+    """Return the seconds after which a node is drained; None where it is for ever, or unknown."""
+    return _seconds(_said(manifest))
+
+
+def _said(manifest: Manifest) -> str | None:
+    template = mapping(manifest.spec.get("template")) or {}
+    spec = mapping(template.get("spec")) or {}
+    disruption = mapping(manifest.spec.get("disruption")) or {}
+    # Of v1beta1 it stands with the disruption.
+    return text(spec.get("expireAfter")) or text(disruption.get("expireAfter"))
+
+
+def _seconds(value: str | None) -> int | None:
+    if value is None or is_placeholder(value) or not _DURATION.fullmatch(value):
+        return None
+    return sum(int(amount) * _SECONDS[unit] for amount, unit in _PART.findall(value))
+
+
+def _bounded(manifest: Manifest) -> str | None:
+    """Say when a pool kills even the pods that are not to be disrupted."""
+    template = mapping(manifest.spec.get("template")) or {}
+    grace = text((mapping(template.get("spec")) or {}).get("terminationGracePeriod"))
+    life, waits = _life(manifest), _seconds(grace)
+    if life is None or waits is None or life + waits >= _LEAST_LIFE:
+        return None
+    return f"a node is drained after {_said(manifest)}, for {shown(grace)} at most"
