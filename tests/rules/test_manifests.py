@@ -22,7 +22,7 @@ _START_TABLES = ("launches", "starts", "layouts")
 CASES = [
     case for table in (*_POD_TABLES, *_START_TABLES) for case in cases.read(f"tables/{table}.yaml")
 ]
-_JOB_TABLES = ("pytorch_jobs", "fields", "job_values", "mined_jobs")
+_JOB_TABLES = ("pytorch_jobs", "fields", "job_values", "job_places", "mined_jobs")
 JOB_CASES = [case for table in _JOB_TABLES for case in cases.read(f"tables/{table}.yaml")]
 _VALUE_TABLES = ("sets", "object_values", "held_out_rights")
 _MINED_TABLES = ("mined_objects", "mined_parts", "mined_meeting", "mined_right")
