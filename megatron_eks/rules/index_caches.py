@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.output_places import Place, place_of
+from megatron_eks.rules.output_places import Place, directory_in, place_of
 from megatron_eks.rules.training_flags import megatron_flags
 from megatron_eks.rules.values import is_placeholder, shown
 from megatron_eks.rules.workloads import Container, Manifest, Pod
@@ -26,7 +26,8 @@ def caches(manifest: Manifest) -> Iterator[Finding]:
     for pod, container, flags in options if manifest.is_job and pods > 1 else ():
         named = {flag for _, flag, _ in flags}
         wanted = _CACHE if _CACHE in named else _DATA
-        for path, flag, value in flags if named.isdisjoint(_NO_INDEX) else ():
+        for path, flag, written in flags if named.isdisjoint(_NO_INDEX) else ():
+            value = directory_in(container, written)
             if flag != wanted or not value.startswith("/") or is_placeholder(value):
                 continue
             place = place_of(value, container, pod)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from megatron_eks.config.errors import Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.rendezvous import held
 from megatron_eks.rules.training_flags import megatron_flags, split_words
 from megatron_eks.rules.values import is_placeholder, items, mapping, text
 from megatron_eks.rules.workloads import Container, Pod
@@ -123,9 +124,9 @@ def outputs_of(container: Container) -> Iterator[Output]:
     megatron = list(megatron_flags(container))
     found = [
         Output(path, flag, kind, value)
-        for path, flag, value in megatron or _options(container)
+        for path, flag, named in megatron or _options(container)
         if (kind := flag.replace("_", "-")) in CHECKPOINTS | LOGS | CACHES
-        and value.startswith("/")
+        and (value := directory_in(container, named)).startswith("/")
         and not is_placeholder(value)
     ]
     found += _hydra(container)
@@ -135,6 +136,14 @@ def outputs_of(container: Container) -> Iterator[Output]:
         meant = each.kind != "--save" or megatron or _OF_MEGATRON.search(container.line)
         if (meant or "." in each.flag) and not (written and each.kind in _READ_TOO):
             yield each
+
+
+def directory_in(container: Container, value: str) -> str:
+    """Return a directory; what a variable surely holds, where it begins with one."""
+    if not value.startswith("$"):
+        return value
+    first, slash, rest = value.partition("/")
+    return held(container, first) + slash + rest
 
 
 def _options(container: Container) -> Iterator[tuple[Path, str, str]]:

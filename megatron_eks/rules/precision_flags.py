@@ -1,5 +1,6 @@
 """Rule over FP8 and FP4 on the command line, and the GPUs that a pod allows."""
 
+import re
 from collections.abc import Iterator
 
 from megatron_eks.catalog.gpus import GPUS, Gpu
@@ -17,6 +18,10 @@ _FAMILIES = {"p4d": "A100_40", "p4de": "A100_80", "p5": "H100", "p5e": "H200", "
 _PRODUCTS = {"a100": "A100_80", "h100": "H100", "h200": "H200", "a10g": "A10G"}
 _ASKS = frozenset({"--fp8-format", "--fp8-hybrid", "--fp8-e4m3", "--fp8-recipe"})
 _ASKS_FP4 = frozenset({"--fp4-format", "--fp4-recipe"})
+# Megatron Bridge's and NeMo's overrides, which are words without dashes.
+_OVERRIDE = re.compile(r"\+*(model\.fp8(_format)?=(hybrid|e4m3)|mixed_precision=\S*fp[48]\S*)")
+_BRANCHES = re.compile(r"(^|[\s;])(if|case|for|while|until|\[\[?|test)\s|\|\|")
+_ACCELERATE = "ACCELERATE_MIXED_PRECISION"
 _ANY_PROGRAM = frozenset({"--mixed_precision", "--mixed-precision"})
 
 
@@ -71,17 +76,36 @@ def _name(key: str, value: str) -> str | None:
 
 def _asked(container: Container) -> "tuple[Path, str, str] | None":
     """Return where a precision is asked for, as it is written, and its recipe."""
-    flags = list(megatron_flags(container))
-    options = {flag: (path, value) for path, flag, value in flags}
+    words = [(path, word) for path, line in container.words for word in split_words(line)]
+    pairs = [
+        (path, *_parted(word, after))
+        for (path, word), (_, after) in zip(words, [*words[1:], ((), "")], strict=False)
+    ]
+    megatron = list(megatron_flags(container))
+    # A script keeps options in a variable or a list; with branches nobody knows which ones.
+    every = megatron and not _BRANCHES.search(container.line)
+    options = {flag: (path, value) for path, flag, value in (pairs if every else megatron)}
     recipe = options.get("--fp8-recipe", ((), "delayed"))[1]
     for flags_of, name in ((_ASKS_FP4, "nvfp4"), (_ASKS, recipe)):
         for flag in sorted(flags_of & options.keys(), key=lambda each: each != "--fp8-recipe"):
             path, value = options[flag]
             alone = flag in {"--fp8-hybrid", "--fp8-e4m3"}
             return path, flag if alone else f"{flag} {value}", name
-    words = [(path, word) for path, line in container.words for word in split_words(line)]
-    for (path, word), (_, after) in zip(words, [*words[1:], ((), "")], strict=False):
-        flag, _, value = word.partition("=")
-        if flag in _ANY_PROGRAM and (value or after) == "fp8":
+    for path, flag, value in pairs:
+        if flag in _ANY_PROGRAM and value == "fp8":
             return path, f"{flag} fp8", "delayed"
+        if not flag.startswith("-") and _OVERRIDE.fullmatch(f"{flag}={value}"):
+            recipes = [each for each in ("mxfp8", "nvfp4") if each in value]
+            return path, f"{flag}={value}", (recipes or ["delayed"])[0]
+    for each in container.variables:
+        if each.name == _ACCELERATE and each.value == "fp8":
+            return (*container.path, "env", each.index, "value"), "fp8", "delayed"
     return None
+
+
+def _parted(word: str, after: str) -> tuple[str, str]:
+    """Return an option and its value; a list or a text of a script may begin with it."""
+    flag, _, value = word.lstrip("(").partition("=")
+    if "--" in value and not flag.startswith("-"):
+        flag, _, value = value.lstrip("(").replace("=", " ", 1).partition(" ")
+    return flag, (value or after).split(" ")[0].rstrip(")")
