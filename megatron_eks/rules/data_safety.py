@@ -1,8 +1,7 @@
-"""Rules over what becomes of data and secrets: reclaiming, checkpoints, tokens."""
+"""Rules over what becomes of data and secrets: reclaiming, tokens, bounds of jobs."""
 
 import base64
 import binascii
-import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
@@ -11,7 +10,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
-from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
+from megatron_eks.rules.workloads import GPU, Manifest
 
 _FSX = "fsx.csi.aws.com"
 _PROVISIONERS = (
@@ -19,11 +18,6 @@ _PROVISIONERS = (
     "fsx.openzfs.csi.aws.com",
 )
 _CLOSE = 0.78
-_SAVED = re.compile(
-    r"(?<![\w-])--(?P<flag>save|checkpoint[-_]dir|output[-_]dir)(=|[ \t]+)(?P<path>/[^\s\"';&|]+)"
-)
-# What stays when a pod goes.
-_KEPT = ("persistentVolumeClaim", "csi", "nfs", "hostPath", "ephemeral")
 
 
 def reclaiming(manifest: Manifest) -> Iterator[Finding]:
@@ -62,70 +56,6 @@ def _class(manifest: Manifest) -> Iterator[Finding]:
 
 def _lost(manifest: Manifest, path: "tuple[str, ...]", found: str) -> Finding:
     return manifest.find(Code.RECLAIMED, path, found, "set it to Retain", Level.WARNING)
-
-
-def checkpoints(manifest: Manifest) -> Iterator[Finding]:
-    """Warn of checkpoints in a directory that goes with the pod.
-
-    Kubernetes, "Volumes", emptyDir; Megatron-LM and torchrun start again from the directory they
-    save to, on whichever node.
-    """
-    if not manifest.is_job:
-        return
-    for pod in manifest.pods:
-        for container in pod.containers:
-            if container.is_init or not container.names(GPU):
-                continue
-            match = _SAVED.search(container.line)
-            # What Megatron writes where nothing is mounted is found with its other options.
-            megatron = "pretrain_" in container.line or "train_megatron" in container.line
-            other = _in_empty(match, container, pod) if megatron else _is_directory(match)
-            known = other and match is not None and not is_placeholder(match["path"])
-            if match and known and not _is_kept(match["path"], container, pod):
-                found = f"--{match['flag']} {match['path']} is in the pod, and goes with it"
-                path = (*container.path, "volumeMounts")
-                remedy = "mount the shared file system's claim there"
-                yield Finding(Code.CHECKPOINTS_LOST, path, found, remedy, Level.WARNING)
-
-
-def _is_directory(match: "re.Match[str] | None") -> bool:
-    """Tell a flag that means a directory in every program; `--save` may mean anything."""
-    return match is not None and match["flag"] != "save"
-
-
-def _in_empty(match: "re.Match[str] | None", container: Container, pod: Pod) -> bool:
-    """Tell whether a path is on a volume that is made for the pod."""
-    empty = {
-        text(body.get("name"))
-        for each in items(pod.spec.get("volumes")) or []
-        if "emptyDir" in (body := mapping(each) or {})
-    }
-    path = f"{match['path']}/" if match else ""
-    for each in items(container.body.get("volumeMounts")) or []:
-        mount = mapping(each) or {}
-        place = text(mount.get("mountPath"))
-        if place and text(mount.get("name")) in empty and path.startswith(f"{place.rstrip('/')}/"):
-            return True
-    return False
-
-
-def _is_kept(path: str, container: Container, pod: Pod) -> bool:
-    """Tell whether a path is on a volume that outlives the pod; so may be what nobody can read."""
-    volumes, mounts = items(pod.spec.get("volumes")), items(container.body.get("volumeMounts"))
-    if volumes is None or mounts is None:
-        return True
-    kept = {
-        text(body.get("name"))
-        for each in volumes
-        if any(key in (body := mapping(each) or {}) for key in _KEPT)
-    }
-    for each in mounts:
-        mount = mapping(each) or {}
-        place = text(mount.get("mountPath")) or ""
-        inside = f"{path}/".startswith(f"{place.rstrip('/')}/")
-        if is_placeholder(place) or (inside and text(mount.get("name")) in kept):
-            return True
-    return False
 
 
 def tokens(manifest: Manifest) -> Iterator[Finding]:

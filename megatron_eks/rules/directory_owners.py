@@ -82,11 +82,12 @@ def _storages(manifest: Manifest, pod: Pod, together: ManifestSet, *, written: b
         volume = mapping(value) or {}
         claim = text((mapping(volume.get("persistentVolumeClaim")) or {}).get("claimName"))
         if claim is not None and text(volume.get("name")) in mounted:
-            found.add(_handle(manifest, claim, together) or f"{manifest.namespace}/{claim}")
+            found.add(handle_of(manifest, claim, together) or f"{manifest.namespace}/{claim}")
     return found
 
 
-def _handle(manifest: Manifest, claim: str, together: ManifestSet) -> str | None:
+def handle_of(manifest: Manifest, claim: str, together: ManifestSet) -> str | None:
+    """Return the file system behind a claim, where its volume is at hand."""
     mine = together.named(manifest, "PersistentVolumeClaim", claim)
     for volume in together.of("PersistentVolume"):
         reference = mapping(volume.spec.get("claimRef")) or {}

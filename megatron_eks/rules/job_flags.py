@@ -1,14 +1,13 @@
-"""Rules over Megatron-LM's options that do not fit each other or the container's mounts."""
+"""Rules over Megatron-LM's options that do not fit each other."""
 
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.training_flags import megatron_flags
-from megatron_eks.rules.values import is_placeholder, items, mapping, number, shown, text
-from megatron_eks.rules.workloads import Container, Manifest, Pod
+from megatron_eks.rules.values import is_placeholder, number
+from megatron_eks.rules.workloads import Container, Manifest
 
-_WRITTEN = ("--save", "--tensorboard-dir", "--data-cache-path")
 _EVENLY = (
     ("--num-attention-heads", "--tensor-model-parallel-size", "attention heads"),
     ("--hidden-size", "--num-attention-heads", "hidden size"),
@@ -74,45 +73,3 @@ def _options(container: Container) -> Options:
 
 def _number(options: Options, flag: str) -> int | None:
     return number(options[flag][1]) if flag in options else None
-
-
-def read_only(manifest: Manifest) -> Iterator[Finding]:
-    """Refuse that a job writes to what is mounted for reading.
-
-    Kubernetes API reference, VolumeMount.readOnly and PersistentVolumeClaimVolumeSource.readOnly:
-    the first checkpoint ends with "Read-only file system", hours after the start.
-    """
-    for pod in manifest.pods if manifest.is_job else ():
-        closed = _closed(pod)
-        for container in pod.containers:
-            mounts = [
-                mapping(each) or {} for each in items(container.body.get("volumeMounts")) or []
-            ]
-            for path, flag, value in megatron_flags(container):
-                if flag not in _WRITTEN or not value.startswith("/"):
-                    continue
-                inside = [
-                    each
-                    for each in mounts
-                    if f"{value}/".startswith(
-                        f"{(text(each.get('mountPath')) or '?').rstrip('/')}/"
-                    )
-                ]
-                mount = max(inside, key=lambda each: len(str(each.get("mountPath"))), default={})
-                name = text(mount.get("name"))
-                if mount.get("readOnly") is True or name in closed:
-                    found = f"{flag} {shown(value)}, where {shown(name)} is mounted for reading"
-                    remedy = "remove readOnly, or write elsewhere"
-                    yield Finding(Code.LOST_OUTPUT, path, found, remedy)
-
-
-def _closed(pod: Pod) -> set[str]:
-    """Return the volumes that nobody can write to."""
-    found = set()
-    for value in items(pod.spec.get("volumes")) or []:
-        volume = mapping(value) or {}
-        claim = mapping(volume.get("persistentVolumeClaim")) or {}
-        kept = any(key in volume for key in ("configMap", "downwardAPI", "projected", "secret"))
-        if claim.get("readOnly") is True or kept:
-            found.add(str(volume.get("name")))
-    return found

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 
 from megatron_eks.config.errors import Finding
 from megatron_eks.rules import (
+    elastic_meeting,
     endings,
     gangs,
     image_tags,
+    index_caches,
     job_upkeep,
     kueue,
     lone_ranks,
@@ -15,10 +17,12 @@ from megatron_eks.rules import (
     mpi_variables,
     operator_fields,
     option_values,
+    precision_flags,
     rank_names,
     ray_clusters,
     replicated_jobs,
     service_meshes,
+    shared_outputs,
     shell_scripts,
     shell_words,
     static_claims,
@@ -61,6 +65,10 @@ OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     mpi_jobs.gpus_of_ranks,
     rank_names.no_numbers,
     unasked_gpus.gpus,
+    elastic_meeting.hosts,
+    elastic_meeting.exit_codes,
+    index_caches.caches,
+    precision_flags.precisions,
 )
 
 OF_SETS: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
@@ -72,4 +80,5 @@ OF_SETS: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     lone_ranks.ranks,
     mounted_keys.keys,
     static_claims.classes,
+    shared_outputs.directories,
 )

@@ -100,10 +100,10 @@ def launcher_flags(container: Container) -> Iterator[tuple[Path, str, str]]:
         for match in _FLAG.finditer(_COMMENT.sub("", word) if "#" in word else word):
             alone = match["value"] is None and match.end() == len(word)
             value = next_word if alone else match["value"] or ""
-            yield path, match["name"].replace("_", "-"), _held(container, value.strip("\"'"))
+            yield path, match["name"].replace("_", "-"), held(container, value.strip("\"'"))
 
 
-def _held(container: Container, value: str) -> str:
+def held(container: Container, value: str) -> str:
     """Return what a variable surely holds, by the container or by its shell; else the value."""
     match = _NAMED.fullmatch(value)
     if match is None:

@@ -133,7 +133,12 @@ def jobs_inside(manifest: Manifest) -> Iterator[Finding]:
         if len(jobs) == 1 and manifest.kind == "JobSet":
             rules.append(job_launches.nodes_of_a_job)
         for rule in rules:
-            yield from (_moved(manifest, job, each) for each in rule(own))
+            # A set gives its pods a subdomain, and addresses are judged by that one.
+            yield from (
+                _moved(manifest, job, each)
+                for each in rule(own)
+                if "so DNS has no such name" not in each.found
+            )
         for each in fields.fields(Manifest(_as_written(job))):
             # Its pods are judged with those of all other kinds.
             if each.path[1:4] != _OF_A_POD and not each.found.startswith("Kubernetes needs"):

@@ -1,4 +1,4 @@
-"""Rules over command lines of training programs: Megatron-LM's options, and where they write."""
+"""Rules over command lines of training programs: Megatron-LM's options."""
 
 import re
 import shlex
@@ -8,14 +8,13 @@ from difflib import get_close_matches
 from megatron_eks.catalog.megatron_options import OPTIONS, VERSION
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
-from megatron_eks.rules.values import is_placeholder, items, mapping, number, shown, text
+from megatron_eks.rules.values import number, shown
 from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 
 PROGRAM = re.compile(r"(^|/)(pretrain_(gpt|mamba|t5|bert|vlm)|train_megatron)\.py$")
 _SPACE = re.compile(r"\s")
 _SEPARATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "2>&1"})
 _TENSOR = "--tensor-model-parallel-size"
-_WRITTEN = frozenset({"--save", "--checkpoint-dir", "--checkpoint_dir", "--tensorboard-dir"})
 _CLOSE = 0.8
 
 
@@ -44,31 +43,6 @@ def megatron_options(manifest: Manifest) -> Iterator[Finding]:
 def _abbreviates(flag: str) -> bool:
     """Tell whether argparse takes the flag for the one option that begins so."""
     return sum(option.startswith(flag) for option in OPTIONS) == 1
-
-
-def outputs(manifest: Manifest) -> Iterator[Finding]:
-    """Warn of checkpoints and logs that are written where the container mounts nothing.
-
-    Kubernetes, "Volumes": on-disk files in a container are lost with it.
-    """
-    for container in _containers(manifest):
-        mounts = items(container.body.get("volumeMounts"))
-        paths = [text((mapping(each) or {}).get("mountPath")) for each in mounts or []]
-        if mounts is None or None in paths:
-            continue
-        for path, flag, value in megatron_flags(container):
-            unknown = not value.startswith("/") or is_placeholder(value)
-            if flag not in _WRITTEN or unknown:
-                continue
-            if not any(_inside(value, mount or "") for mount in paths):
-                found = f"{flag} {shown(value)}, where nothing is mounted: it goes with the pod"
-                names = ", ".join(sorted(filter(None, paths))) or "none"
-                remedy = f"write to a mounted claim; mounted: {names}"
-                yield Finding(Code.LOST_OUTPUT, path, found, remedy, Level.WARNING)
-
-
-def _inside(value: str, mount: str) -> bool:
-    return f"{value.rstrip('/')}/".startswith(f"{mount.rstrip('/')}/")
 
 
 def _containers(manifest: Manifest) -> Iterator[Container]:

@@ -1,0 +1,90 @@
+"""Rules over where an elastic PyTorchJob meets, and what becomes of its ranks when one fails."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.rendezvous import launcher_flags
+from megatron_eks.rules.values import is_absent, is_placeholder, mapping, shown, text
+from megatron_eks.rules.workloads import Manifest
+
+_ETCD = ("etcd", "etcd-v2")
+_LOOP = re.compile(r"localhost|127\.[0-9.]+|0\.0\.0\.0|\[?::1?\]?", re.IGNORECASE)
+_WITH_PORT = re.compile(r"([a-z]+://.*|[A-Za-z0-9.-]+:[0-9]+)(/.*)?")
+_POLICY = ("spec", "elasticPolicy")
+_CODED = re.compile(r"\bexit (1[2-9][0-9]|2[0-9][0-9])\b|\bkill -")
+_LAUNCHES = re.compile(r"\baccelerate\s+launch\b")
+
+
+def hosts(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a rendezvous over etcd a host that serves it, and of any one a host for all.
+
+    kubeflow/trainer v1.9.4, pkg/controller.v1/pytorch/elastic.go: without rdzvHost the endpoint is
+    the first worker, where c10d listens and etcd does not; rdzvPort is added to the host.
+    """
+    policy = mapping(manifest.spec.get("elasticPolicy")) or {}
+    if manifest.pytorch_replicas is None or not policy or _overridden(manifest):
+        return
+    host, backend = policy.get("rdzvHost"), policy.get("rdzvBackend")
+    name = text(host) or ""
+    own = re.fullmatch(rf"{re.escape(manifest.name or '?')}-(master|worker)-[0-9]+(\..+)?", name)
+    pods = sum(1 if pod.replicas is None else pod.replicas for pod in manifest.pods)
+    if backend in _ETCD and (is_absent(host) or own) and not _serves_etcd(manifest):
+        where = name or f"{manifest.name or 'JOB'}-worker-0"
+        found = f"{shown(backend)}, and the ranks ask {where} for it: nobody serves etcd there"
+        remedy = "set rdzvHost to the Service of etcd and rdzvPort to 2379, or use c10d"
+        path = (*_POLICY, "rdzvBackend")
+        yield manifest.find(Code.RENDEZVOUS_FLAG, path, found, remedy)
+    elif _LOOP.fullmatch(name) and pods > 1:
+        found = f"{shown(name)}: each pod waits at itself, and none meets another"
+        remedy = "remove it: the operator names the first worker"
+        yield manifest.find(Code.RENDEZVOUS_FLAG, (*_POLICY, "rdzvHost"), found, remedy)
+    elif _WITH_PORT.fullmatch(name) and not is_placeholder(name):
+        found = f"{shown(name)}, to which the operator adds a port: no such host"
+        remedy = "write the host's name alone, and its port as rdzvPort"
+        yield manifest.find(Code.RENDEZVOUS_FLAG, (*_POLICY, "rdzvHost"), found, remedy)
+    if policy.get("standalone") is True and pods > 1:
+        found = "true: every node trains alone"
+        yield manifest.find(Code.RENDEZVOUS_FLAG, (*_POLICY, "standalone"), found, "remove it")
+
+
+def _overridden(manifest: Manifest) -> bool:
+    """Tell whether a flag of torchrun says it otherwise."""
+    return any(
+        name in {"rdzv-endpoint", "rdzv-backend"}
+        for pod in manifest.pods
+        for container in pod.containers
+        for _, name, _ in launcher_flags(container)
+    )
+
+
+def _serves_etcd(manifest: Manifest) -> bool:
+    return any(
+        "etcd" in (text(container.body.get("image")) or "") or "etcd " in f"{container.line} "
+        for pod in manifest.pods
+        for container in pod.containers
+    )
+
+
+def exit_codes(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of ranks that are started again by their exit code, which is the launcher's.
+
+    kubeflow/trainer, issues 2044, 2045 and 2200: with ExitCode only 128 and above are tried again;
+    torchrun ends with 1 whatever ended its workers, a lost GPU or a timeout of NCCL too.
+    """
+    for name, value in (manifest.pytorch_replicas or {}).items():
+        policy = (mapping(value) or {}).get("restartPolicy")
+        pods = [pod for pod in manifest.pods if name in pod.path]
+        launched = any(
+            each.has_launcher or _LAUNCHES.search(each.line)
+            for pod in pods
+            for each in pod.containers
+            if not each.is_init
+        )
+        # A shell may end with another code of its own.
+        coded = any(_CODED.search(each.line) for pod in pods for each in pod.containers)
+        if policy == "ExitCode" and launched and not coded:
+            found = "ExitCode, and torchrun ends with 1 whatever happened: it is not tried again"
+            path = ("spec", "pytorchReplicaSpecs", name, "restartPolicy")
+            yield manifest.find(Code.RESTART_POLICY, path, found, "use OnFailure", Level.WARNING)
