@@ -239,3 +239,16 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     circles.circles,
     properties.twice,
 )
+
+# These look at every branch of a template as it is written, and at what a condition leaves out.
+_OF_THE_WHOLE = frozenset(
+    {
+        circles.circles,
+        conditional_parts.always_named,
+        intrinsics.functions,
+        properties.imports,
+        properties.references,
+    }
+)
+RULES_OF_BRANCHES = tuple(rule for rule in TEMPLATE_RULES if rule not in _OF_THE_WHOLE)
+"""The rules over a template of which one way to hold of its conditions was chosen."""
