@@ -4,14 +4,27 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
 from megatron_eks.config.load import Json
+from megatron_eks.rules.condition_uses import used_in
 from megatron_eks.rules.values import is_absent, items, mapping, number, text
 
 Truth = dict[str, bool]
 """Conditions by whether they hold; those that nobody can tell are not in it."""
+Values = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way in which the conditions of a template may hold."""
+
+    truth: Truth
+    defaults: Mapping[str, str | None]
+    """What the parameters are then, where not their default; None where that may be anything."""
+
 
 MOST = 16
 """More assignments than this are not followed one by one."""
@@ -21,33 +34,33 @@ _MOST_HOPS = 50
 _OTHER = "\0another value of "
 # What is not for a stack's owner to choose apart: a partition has its own regions.
 _PLACES = frozenset({"AWS::Partition", "AWS::Region", "AWS::URLSuffix"})
-# Everything in the CDK's own record depends on the region, and nothing else on that condition.
-_NO_PART = "AWS::CDK::Metadata"
 
 
 class _RefusedError(Exception):
     """CloudFormation would refuse the template with these values."""
 
 
-def assignments(template: "Mapping[str, Json]") -> list[Truth]:
+def assignments(template: "Mapping[str, Json]") -> list[Way]:
     """Return the ways in which the conditions that a template uses may hold; the default first.
 
     CloudFormation User Guide, "Condition functions", "Rules": conditions follow from parameters.
     """
     conditions = mapping(template.get("Conditions")) or {}
-    used = [name for name in conditions if name in _used(template)] if conditions else []
+    used = [name for name in conditions if name in used_in(template)] if conditions else []
     if not used:
         return []
     reader = _Reader(template, conditions, used)
-    found: dict[tuple[tuple[str, bool], ...], None] = {}
+    found: dict[tuple[tuple[str, bool], ...], list[Values]] = {}
     for values in reader.choices():
         try:
             if reader.allowed(values):
                 known = ((name, reader.holds({"Condition": name}, values)) for name in used)
-                found[tuple((name, each) for name, each in known if each is not None)] = None
+                truth = tuple((name, each) for name, each in known if each is not None)
+                found.setdefault(truth, []).append(values)
         except _RefusedError:
             continue
-    return _few([dict(each) for each in found if each])
+    few = _few([dict(each) for each in found if each])
+    return [Way(each, reader.defaults(found[tuple(each.items())])) for each in few]
 
 
 def _few(found: list[Truth]) -> list[Truth]:
@@ -66,30 +79,6 @@ def _few(found: list[Truth]) -> list[Truth]:
     return [each for index, each in enumerate(kept) if each not in kept[:index]]
 
 
-def _used(template: "Mapping[str, Json]") -> set[str]:
-    names: set[str] = set()
-    for section in ("Resources", "Outputs"):
-        for body in (mapping(template.get(section)) or {}).values():
-            if isinstance(body, dict) and body.get("Type") != _NO_PART:
-                names.update(filter(None, [text(body.get("Condition"))]))
-                names.update(_chosen_by(body))
-    return names
-
-
-def _chosen_by(value: Json) -> Iterator[str]:
-    if isinstance(value, dict):
-        given = value.get("Fn::If")
-        name = text(given[0]) if isinstance(given, list) and given else None
-        yield from filter(None, [name])
-    for each in value.values() if isinstance(value, dict) else value if _is_list(value) else ():
-        if isinstance(each, dict | list):
-            yield from _chosen_by(each)
-
-
-def _is_list(value: Json) -> bool:
-    return isinstance(value, list)
-
-
 class _Reader:
     """Reads conditions over values of the parameters, and of what else they compare."""
 
@@ -102,7 +91,7 @@ class _Reader:
         self._mappings = mapping(template.get("Mappings")) or {}
         self._rules = mapping(template.get("Rules")) or {}
 
-    def choices(self) -> Iterator[dict[str, str]]:
+    def choices(self) -> Iterator[Values]:
         """Return values for everything that is compared: the defaults, then others."""
         names = list(self._candidates)
         lists = list(self._candidates.values())
@@ -113,6 +102,24 @@ class _Reader:
         yield first
         yield from (first | {name: value} for name in names for value in self._candidates[name][1:])
 
+    def defaults(self, ways: list[Values]) -> dict[str, str | None]:
+        """Return the parameters that are not at their default in all of these choices."""
+        first = {name: each[0] for name, each in self._candidates.items()}
+        # As many as possible stay at it, all of them together.
+        best = min(ways, key=lambda way: sum(way[name] != first[name] for name in way))
+        result: dict[str, str | None] = {}
+        turned = False
+        for name, value in best.items():
+            ref = json.loads(name).get("Ref")
+            body = mapping(self._parameters.get(ref)) if isinstance(ref, str) else None
+            turned = turned or (value != first[name] and not _owners(json.loads(name)) <= _PLACES)
+            if not body or value == _written(body.get("Default")):
+                continue
+            sure = not value.startswith(_OTHER) and all(way[name] == value for way in ways)
+            result[str(ref)] = value if sure else None
+        # Who changes one parameter may have to change others with it.
+        return dict.fromkeys(self._parameters) | result if result or turned else {}
+
     def holds(self, value: Json, values: Mapping[str, str], hops: int = 0) -> bool | None:
         """Tell whether a condition holds; None where nobody can tell."""
         if not isinstance(value, dict) or len(value) != 1 or hops > _MOST_HOPS:
@@ -120,7 +127,7 @@ class _Reader:
         ((function, inner),) = value.items()
         if function == "Condition":
             return self.holds(self._conditions.get(str(inner)), values, hops + 1)
-        given = inner if isinstance(inner, list) else [inner]
+        given: list[Json] = inner if isinstance(inner, list) else [inner]
         if function in {"Fn::Equals", "Fn::Contains"}:
             return self._compares(function, given, values)
         parts = [self.holds(each, values, hops + 1) for each in given]
@@ -135,7 +142,7 @@ class _Reader:
         if len(given) != len(("one", "other")):
             return None
         other = self._value(given[1], values)
-        listed = given[:1] if function == "Fn::Equals" else items(given[0]) or [None]
+        listed: list[Json] = given[:1] if function == "Fn::Equals" else items(given[0]) or [None]
         known = [self._value(each, values) for each in listed]
         return None if other is None or None in known else other in known
 
@@ -221,7 +228,8 @@ class _Reader:
         default = _written(body.get("Default")) if given else None
         listed = [_written(each) or "" for each in items(body.get("AllowedValues")) or []]
         if listed and given:
-            rest = [each for each in listed if each not in known and each != default][:1]
+            rest = [each for each in listed if each not in known and each != default]
+            rest = rest if len(rest) == 1 else [other][: len(rest)]
             fitting = [each for each in known if each in listed]
         else:
             fitting = [each for each in known if not given or _fits(each, body)]

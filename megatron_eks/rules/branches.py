@@ -1,13 +1,14 @@
 """Judges a template as it is where its conditions hold, and where they do not."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import combinations
 
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.assignments import Truth, assignments
+from megatron_eks.rules.assignments import Truth, Way, assignments
 from megatron_eks.rules.values import is_absent, mapping, text
 
 Judge = Callable[["Mapping[str, Json]"], list[Finding]]
@@ -39,7 +40,7 @@ def in_branches(
 def _of_one(
     file: str,
     templates: "Mapping[str, Json]",
-    ways: list[Truth],
+    ways: list[Way],
     before: list[Finding],
     judge: Judge,
 ) -> Iterator[Finding]:
@@ -47,8 +48,9 @@ def _of_one(
     said = {(each.file, each.code, each.path) for each in before}
     said_of = {(each.file, each.code, each.path[:2], each.found) for each in before}
     met: dict[tuple[str, str, Path], tuple[Finding, list[int]]] = {}
-    for index, truth in enumerate(ways):
-        for each in judge({**templates, file: resolved(template, truth)}):
+    for index, way in enumerate(ways):
+        truth = way.truth
+        for each in judge({**templates, file: resolved(template, way)}):
             place = _written_path(each.path, template, truth) if each.file == file else each.path
             shown = place[:-2] if place[-2:-1] == ("Fn::If",) else place
             if {(each.file, each.code, shown), (each.file, each.code, place)} & said:
@@ -59,16 +61,21 @@ def _of_one(
             held = met.setdefault((each.file, each.code, place), (first, []))[1]
             held.extend([index] if index not in held else [])
     for finding, held in met.values():
-        words = _words(ways, held)
+        words = _words([way.truth for way in ways], held)
         yield replace(finding, found=f"{words}: {finding.found}") if words else finding
 
 
-def resolved(template: "Mapping[str, Json]", truth: Truth) -> dict[str, Json]:
+def resolved(template: "Mapping[str, Json]", way: Way) -> dict[str, Json]:
     """Return a template with the chosen branches alone, and without what is not made.
 
     CloudFormation User Guide, "Condition functions"; DependsOn passes over what is not made.
     """
-    result = dict(template)
+    result, truth = dict(template), way.truth
+    parameters = mapping(template.get("Parameters"))
+    if parameters and way.defaults:
+        result["Parameters"] = parameters | {
+            name: _parameter(parameters.get(name), value) for name, value in way.defaults.items()
+        }
     for section in ("Resources", "Outputs"):
         parts = mapping(template.get(section))
         if parts is None or section not in template:
@@ -79,12 +86,18 @@ def resolved(template: "Mapping[str, Json]", truth: Truth) -> dict[str, Json]:
     return result
 
 
+def _parameter(value: Json, default: str | None) -> Json:
+    """Return a parameter with what it is in this case, or without a default."""
+    body = {key: each for key, each in (mapping(value) or {}).items() if key != "Default"}
+    return body if default is None else body | {"Default": default}
+
+
 def _is_made(body: Json, truth: Truth) -> bool:
     name = text(body.get("Condition")) if isinstance(body, dict) else None
     return name is None or truth.get(name, True)
 
 
-def _body(body: Json, truth: Truth, gone: Iterable[str]) -> Json:
+def _body(body: Json, truth: Truth, gone: AbstractSet[str]) -> Json:
     chosen = _chosen(body, truth)
     if not isinstance(body, dict) or not isinstance(chosen, dict):
         return body
@@ -95,7 +108,7 @@ def _body(body: Json, truth: Truth, gone: Iterable[str]) -> Json:
         after = chosen.get("DependsOn")
         if isinstance(after, list):
             chosen["DependsOn"] = [each for each in after if each not in gone]
-        elif after in gone:
+        elif isinstance(after, str) and after in gone:
             del chosen["DependsOn"]
     return chosen
 

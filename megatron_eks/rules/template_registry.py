@@ -248,6 +248,7 @@ _OF_THE_WHOLE = frozenset(
         intrinsics.functions,
         properties.imports,
         properties.references,
+        template_refusals.parameters,
     }
 )
 RULES_OF_BRANCHES = tuple(rule for rule in TEMPLATE_RULES if rule not in _OF_THE_WHOLE)
