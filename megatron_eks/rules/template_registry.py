@@ -22,6 +22,7 @@ from megatron_eks.rules import (
     cluster_refusals,
     clusters,
     condition_keys,
+    condition_names,
     conditional_parts,
     controls,
     defaults,
@@ -236,6 +237,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     properties.shapes,
     properties.references,
     properties.imports,
+    condition_names.names,
     circles.circles,
     properties.twice,
 )
@@ -244,6 +246,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
 _OF_THE_WHOLE = frozenset(
     {
         circles.circles,
+        condition_names.names,
         conditional_parts.always_named,
         intrinsics.functions,
         properties.imports,
