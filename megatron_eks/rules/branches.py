@@ -16,7 +16,7 @@ Judge = Callable[["Mapping[str, Json]"], list[Finding]]
 
 _ARGUMENTS = 3
 _NOTHING = object()
-_MOST_NAMES = 3
+_MOST_NAMES = 2
 
 
 def in_branches(
