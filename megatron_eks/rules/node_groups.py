@@ -101,11 +101,20 @@ def sizes(templates: TemplateSet) -> Iterator[Finding]:
     for group in templates.resources(_NODE_GROUP):
         scaling = mapping(group.properties.get("ScalingConfig")) or {}
         known = [(name, size) for name in _SIZES if (size := number(scaling.get(name))) is not None]
-        for (name, size), (next_name, next_size) in pairwise(known):
+        given = [(each, templates.default(scaling.get(each), group.file)) for each in _SIZES]
+        stood = [(name, size) for name, each in given if (size := number(each)) is not None]
+        for (name, size), (next_name, next_size) in pairwise(stood):
             if size > next_size:
-                found = f"{name} {size} is above {next_name} {next_size}"
+                sure = {(name, size), (next_name, next_size)} <= {*known}
+                words = [
+                    "" if each in known else " by its default"
+                    for each in ((name, size), (next_name, next_size))
+                ]
+                found = f"{name} {size}{words[0]} is above {next_name} {next_size}{words[1]}"
                 remedy = "put the three in order: MinSize, DesiredSize, MaxSize"
-                yield group.find(Code.NODE_GROUP_SIZE, ("ScalingConfig", name), found, remedy)
+                level = Level.ERROR if sure else Level.WARNING
+                path = ("ScalingConfig", name)
+                yield group.find(Code.NODE_GROUP_SIZE, path, found, remedy, level)
         for name, size in known:
             least = 1 if name == "MaxSize" else 0
             if size < least:

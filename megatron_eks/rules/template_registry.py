@@ -22,6 +22,7 @@ from megatron_eks.rules import (
     cluster_refusals,
     clusters,
     condition_keys,
+    condition_names,
     conditional_parts,
     controls,
     defaults,
@@ -236,6 +237,22 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     properties.shapes,
     properties.references,
     properties.imports,
+    condition_names.names,
     circles.circles,
     properties.twice,
 )
+
+# These look at every branch of a template as it is written, and at what a condition leaves out.
+_OF_THE_WHOLE = frozenset(
+    {
+        circles.circles,
+        condition_names.names,
+        conditional_parts.always_named,
+        intrinsics.functions,
+        properties.imports,
+        properties.references,
+        template_refusals.parameters,
+    }
+)
+RULES_OF_BRANCHES = tuple(rule for rule in TEMPLATE_RULES if rule not in _OF_THE_WHOLE)
+"""The rules over a template of which one way to hold of its conditions was chosen."""

@@ -1,16 +1,19 @@
 """Judges CloudFormation templates, and says on which line of which file a finding is."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from megatron_eks.config.allowances import apply
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Document, Json, read_documents, read_json
 from megatron_eks.rules.allowances import in_metadata
+from megatron_eks.rules.branches import in_branches
 from megatron_eks.rules.shapes import specific
-from megatron_eks.rules.template_registry import TEMPLATE_RULES
+from megatron_eks.rules.template_registry import RULES_OF_BRANCHES, TEMPLATE_RULES
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import mapping, text
 
+Rule = Callable[[TemplateSet], Iterator[Finding]]
+"""Judges one thing about templates."""
 Read = Callable[[str], str]
 """Returns the text of a file that was named before."""
 
@@ -22,9 +25,15 @@ def check_template(template: "Mapping[str, Json]") -> Iterator[Finding]:
 
 def check_templates(templates: "Mapping[str, Json]") -> Iterator[Finding]:
     """Judge templates that are deployed together, by file name; imports reach their exports."""
+    found = _judged(templates, TEMPLATE_RULES)
+    yield from found
+    yield from in_branches(templates, found, lambda given: _judged(given, RULES_OF_BRANCHES))
+
+
+def _judged(templates: "Mapping[str, Json]", rules: "Iterable[Rule]") -> list[Finding]:
     together = TemplateSet(templates)
-    found = [(each.file, each) for rule in TEMPLATE_RULES for each in rule(together)]
-    yield from (finding for _, finding in specific(found))
+    found = [(each.file, each) for rule in rules for each in rule(together)]
+    return [finding for _, finding in specific(found)]
 
 
 def is_template(value: Json) -> bool:

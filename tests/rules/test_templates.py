@@ -9,6 +9,7 @@ from tests.rules import cases
 
 TABLES = (
     *(
+        "branches",
         "conditions_and_notices",
         "controls",
         "details",
