@@ -160,11 +160,11 @@ def _repositories(lustre: "Lustre") -> "Iterator[Finding]":
             if repository.s3_uri.rstrip("/") == other.s3_uri.rstrip("/"):
                 found = f"{repository.s3_uri} is shown as {other.path} already"
                 yield Finding(Code.LUSTRE_REPOSITORY, place, found, "show each prefix once")
-            elif _overlap(repository.s3_uri, other.s3_uri) and (
-                repository.export_changes or other.export_changes
-            ):
-                found = f"{repository.s3_uri} and {other.s3_uri} overlap, and changes are exported"
-                remedy = "use prefixes of which none holds another, or set export_changes: false"
+            elif _overlap(repository.s3_uri, other.s3_uri):
+                # FSx for Lustre User Guide, "Linking your file system to an Amazon S3 bucket":
+                # not even where both are only read.
+                found = f"{repository.s3_uri} and {other.s3_uri} overlap"
+                remedy = "use prefixes of which none holds another"
                 yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy)
         if repository.path.startswith(f"{lustre.mount_path}/"):
             found = f"jobs would see it at {lustre.mount_path}{repository.path}"
