@@ -54,8 +54,11 @@ def run(paths: Sequence[Path], output: str, stdout: TextIO) -> int:
     return _REFUSED if has_errors(findings) else _DONE
 
 
-def _order(finding: Finding) -> tuple[int, str, int, str, tuple[str, ...]]:
-    place = tuple(str(part) for part in finding.path)
+def _order(
+    finding: Finding,
+) -> tuple[int, str, int, str, tuple[tuple[int, str], ...]]:
+    # The tenth element of a list comes after the second.
+    place = tuple((part, "") if isinstance(part, int) else (-1, part) for part in finding.path)
     return ([*Level].index(finding.level), finding.file, finding.line, finding.code, place)
 
 

@@ -13,9 +13,9 @@ from megatron_eks.plan.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from megatron_eks.config.cluster import ClusterConfig, ExistingLustre, Lustre
+    from megatron_eks.config.cluster import ClusterConfig, DataRepository, ExistingLustre, Lustre
     from megatron_eks.config.errors import Path
 
 # Directories of the image or the kubelet that a volume would hide.
@@ -151,21 +151,12 @@ def _repositories(lustre: "Lustre") -> "Iterator[Finding]":
         found = f"{len(repositories)} data repositories"
         yield Finding(Code.LUSTRE_REPOSITORY, path, found, "use at most 8 for a file system")
     for index, repository in enumerate(repositories):
-        for other in repositories[:index]:
-            if _overlap(repository.path, other.path):
-                found = f"{repository.path} and {other.path} overlap"
-                remedy = "use directories of which none holds another"
-                yield Finding(Code.LUSTRE_REPOSITORY, (*path, index, "path"), found, remedy)
-            place = (*path, index, "s3_uri")
-            if repository.s3_uri.rstrip("/") == other.s3_uri.rstrip("/"):
-                found = f"{repository.s3_uri} is shown as {other.path} already"
-                yield Finding(Code.LUSTRE_REPOSITORY, place, found, "show each prefix once")
-            elif _overlap(repository.s3_uri, other.s3_uri) and (
-                repository.export_changes or other.export_changes
-            ):
-                found = f"{repository.s3_uri} and {other.s3_uri} overlap, and changes are exported"
-                remedy = "use prefixes of which none holds another, or set export_changes: false"
-                yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy)
+        yield from _overlapping(repositories, index)
+        if "*" in repository.s3_uri:
+            # FSx API, CreateDataRepositoryAssociation.DataRepositoryPath: s3://BUCKET/PREFIX/.
+            found = f"{repository.s3_uri} is a pattern, and FSx shows a whole prefix"
+            place, remedy = (*path, index, "s3_uri"), "name the prefix alone"
+            yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy)
         if repository.path.startswith(f"{lustre.mount_path}/"):
             found = f"jobs would see it at {lustre.mount_path}{repository.path}"
             remedy = f"leave out the mount: {repository.path.removeprefix(lustre.mount_path)}"
@@ -176,6 +167,26 @@ def _repositories(lustre: "Lustre") -> "Iterator[Finding]":
             place = (*path, index, "export_changes")
             remedy = "set it to false, or per_zone to false"
             yield Finding(Code.LUSTRE_PER_ZONE, place, found, remedy)
+
+
+def _overlapping(repositories: "Sequence[DataRepository]", index: int) -> "Iterator[Finding]":
+    """Yield what a data repository shares with one above it."""
+    repository, path = repositories[index], (*_LUSTRE, "data_repositories")
+    for other in repositories[:index]:
+        if _overlap(repository.path, other.path):
+            found = f"{repository.path} and {other.path} overlap"
+            remedy = "use directories of which none holds another"
+            yield Finding(Code.LUSTRE_REPOSITORY, (*path, index, "path"), found, remedy)
+        place = (*path, index, "s3_uri")
+        if repository.s3_uri.rstrip("/") == other.s3_uri.rstrip("/"):
+            found = f"{repository.s3_uri} is shown as {other.path} already"
+            yield Finding(Code.LUSTRE_REPOSITORY, place, found, "show each prefix once")
+        elif _overlap(repository.s3_uri, other.s3_uri):
+            # FSx for Lustre User Guide, "Linking your file system to an Amazon S3 bucket":
+            # not even where both are only read.
+            found = f"{repository.s3_uri} and {other.s3_uri} overlap"
+            remedy = "use prefixes of which none holds another"
+            yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy)
 
 
 def _overlap(one: str, other: str) -> bool:

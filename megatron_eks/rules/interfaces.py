@@ -4,9 +4,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.card_layouts import (
+    FORMER_FIRST,
+    Slots,
+    by_card,
+    cards_written,
+    former_rest,
+    is_former_layout,
+    recommended,
+    slots_written,
+)
 from megatron_eks.rules.launch_templates import (
     DATA,
     EFA_TYPES,
@@ -18,19 +28,12 @@ from megatron_eks.rules.launch_templates import (
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth
 
-Slots = frozenset[tuple[int, str]]
-"""The interfaces of one card: place on it, and type."""
-
 _TYPES = EFA_TYPES | {"interface"}
 _PRIMARY = (0, 0)
-_FORMER: Slots = frozenset((device, type_) for device in (0, 1) for type_ in EFA_TYPES)
 
 # Nodes of these types are paid for their network between nodes; others have EFA as well.
 _BOUGHT_FOR_EFA = re.compile(r"p(4d|5|6)")
 _SAYS_EFA = re.compile(r"EFA|(?<![A-Za-z])efa(?![a-z])|Efa(?![a-z])")
-
-_FORMER_FIRST: Slots = frozenset({(0, "efa")})
-_EFA_ONLY: Slots = frozenset({(0, "efa-only")})
 
 
 def efa_layout(templates: TemplateSet) -> Iterator[Finding]:
@@ -151,8 +154,8 @@ def _all_known(interfaces: list[Interface]) -> bool:
 def _against_catalogue(
     template: LaunchTemplate, interfaces: list[Interface], instance: InstanceType, *, meant: bool
 ) -> Iterator[Finding]:
-    actual = _by_card(interfaces)
-    expected = {card: _expected(card, instance) for card in range(instance.network_cards)}
+    actual = by_card(interfaces)
+    expected = {card: recommended(card, instance) for card in range(instance.network_cards)}
     if not template.has_efa:
         yield from _without_efa(template, instance, meant=meant)
         return
@@ -165,11 +168,11 @@ def _against_catalogue(
         return
     if actual == {0: frozenset({(0, "efa")})} and instance.network_cards == 1:
         return  # One card has nothing to gain from a second interface.
-    if _is_former_layout(actual, instance):
+    if is_former_layout(actual, instance):
         return  # It works as well, for an address more on some cards.
-    former = _former_rest(actual, instance)
+    former = former_rest(actual, instance)
     if former is not None:
-        expected = {card: former if card else _FORMER_FIRST for card in expected}
+        expected = {card: former if card else FORMER_FIRST for card in expected}
     empty = [str(card) for card in expected if expected[card] and card not in actual]
     if empty:
         yield template.resource.find(
@@ -178,40 +181,65 @@ def _against_catalogue(
             f"no interface on card {', '.join(empty)} of {instance.name}",
             f"give each of its {instance.efa_interfaces} EFA cards its interface",
         )
+    yield from _differences(template, interfaces, instance, expected, former=former)
+
+
+def _differences(
+    template: LaunchTemplate,
+    interfaces: list[Interface],
+    instance: InstanceType,
+    expected: dict[int, Slots],
+    *,
+    former: Slots | None,
+) -> Iterator[Finding]:
+    """Report once what is wrong on several cards alike: one wrong type, or one wrong word."""
+    actual = by_card(interfaces)
+    differing: dict[tuple[Slots, Slots | None], list[Interface]] = {}
     for interface in interfaces:
         card = interface.card or 0
         if card in actual and actual[card] != expected.get(card):
-            wanted = expected.get(card)
-            difference = _card_differs(template, interface, actual.pop(card), wanted, instance)
-            if former is not None and wanted is not None:
-                remedy = f"beside the other cards it needs {_written(wanted)}"
-                difference = replace(difference, remedy=remedy)
-            yield difference
+            differing.setdefault((actual.pop(card), expected.get(card)), []).append(interface)
+    for (given, wanted), firsts in differing.items():
+        difference = _cards_differ(template, firsts, given, wanted, instance)
+        if former is not None and wanted is not None:
+            remedy = f"beside the other cards it needs {slots_written(wanted)}"
+            difference = replace(difference, remedy=remedy)
+        yield difference
 
 
-def _card_differs(
+def _cards_differ(
     template: LaunchTemplate,
-    first: Interface,
+    firsts: list[Interface],
     actual: Slots,
     expected: Slots | None,
     instance: InstanceType,
 ) -> Finding:
+    """Report cards that have the same, at the first of them."""
+    cards = [each.card or 0 for each in firsts]
+    several, path = len(cards) > 1, firsts[0].path
     if expected is None:
-        return template.resource.find(
-            Code.EFA_INTERFACES,
-            first.path,
-            f"card {first.card} does not exist: {instance.name} has {instance.network_cards} cards",
-            "remove the interface",
-        )
+        found = f"{cards_written(cards)} {'do' if several else 'does'} not exist: {instance.name} "
+        found += f"has {instance.network_cards} cards"
+        meant = _types_with(max(cards) + 1) if several else ""
+        remedy = f"remove these interfaces{meant}" if several else "remove the interface"
+        return template.resource.find(Code.EFA_INTERFACES, path, found, remedy)
     # A second address for IP traffic is a documented choice, and costs an address on every node.
     extra = actual > expected and all(type_ == "interface" for _, type_ in actual - expected)
+    each = " each" if several else ""
+    have = "have" if several else "has"
     return template.resource.find(
         Code.EFA_INTERFACES,
-        first.path,
-        f"card {first.card} of {instance.name} has {_written(actual)}",
-        f"EC2 recommends {_written(expected)}",
+        path,
+        f"{cards_written(cards)} of {instance.name} {have} {slots_written(actual)}{each}",
+        f"EC2 recommends {slots_written(expected)}",
         Level.WARNING if extra else Level.ERROR,
     )
+
+
+def _types_with(cards: int) -> str:
+    """Name the instance types that have so many cards, for whoever meant one of them."""
+    names = [name for name, each in INSTANCES.items() if each.network_cards == cards]
+    return f", or name a type with {cards} cards: {', '.join(names)}" if names else ""
 
 
 def _meant_for_efa(template: LaunchTemplate, templates: TemplateSet) -> bool:
@@ -244,50 +272,3 @@ def _without_efa(
             "attach an efa-only interface to every card",
             Level.ERROR if bought else Level.WARNING,
         )
-
-
-def _expected(card: int, instance: InstanceType) -> Slots:
-    # This repeats the plan on purpose: a rule judges the plan's work as well, so it counts itself.
-    primary = {(0, "interface")} if card == 0 else set()
-    efa = {(1 if card == 0 else 0, "efa-only")} if card >= instance.first_efa_card else set()
-    return frozenset(primary | efa)
-
-
-def _is_former_layout(actual: dict[int, Slots], instance: InstanceType) -> bool:
-    """Recognise what eksctl and Terraform modules make: EFA with IP first, the rest alike.
-
-    It needs EFA on card 0, which p6-b300 lacks.
-    """
-    cards = range(instance.network_cards)
-    rest = {actual.get(card) for card in cards[1:]}
-    alike = len(rest) <= 1 and all(
-        slots is not None and len(slots) == 1 and slots <= _FORMER for slots in rest
-    )
-    first = actual.get(0) == _FORMER_FIRST
-    return alike and first and set(actual) == set(cards) and instance.first_efa_card == 0
-
-
-def _former_rest(actual: dict[int, Slots], instance: InstanceType) -> Slots | None:
-    """Return what most of the other cards have where the older layout has a fault; else None."""
-    slots = [actual.get(card, frozenset()) for card in range(1, instance.network_cards)]
-    most = max(slots, key=slots.count, default=frozenset())
-    alike = len(most) == 1 and most <= _FORMER and slots.count(most) * 2 > len(slots)
-    first = actual.get(0, frozenset())
-    # The first card may be the one with the fault; then all others tell the layout.
-    clear = first == _FORMER_FIRST or (
-        len(first) == 1 and len(slots) > 1 and most != _EFA_ONLY and slots.count(most) == len(slots)
-    )
-    return most if alike and clear and instance.first_efa_card == 0 else None
-
-
-def _by_card(interfaces: list[Interface]) -> dict[int, Slots]:
-    cards: dict[int, set[tuple[int, str]]] = {}
-    for interface in interfaces:
-        cards.setdefault(interface.card or 0, set()).add(
-            (interface.device or 0, interface.type or "")
-        )
-    return {card: frozenset(slots) for card, slots in cards.items()}
-
-
-def _written(slots: Slots) -> str:
-    return ", ".join(f"device {device} {type_}" for device, type_ in sorted(slots)) or "none"

@@ -85,9 +85,12 @@ def retained(templates: TemplateSet) -> Iterator[Finding]:
     """Warn of a file system that goes with its stack, or with a changed property.
 
     AWS CloudFormation, "DeletionPolicy attribute": without it the data are deleted. Only its
-    owner knows whether checkpoints are on it.
+    owner knows whether checkpoints are on it; a scratch file system whose data come from S3 and
+    go back there, and which is to be deleted by its own words, is meant to go.
     """
     for system in file_systems(templates):
+        if _passes_on(system, templates):
+            continue
         lost = [
             attribute
             for attribute in ("DeletionPolicy", "UpdateReplacePolicy")
@@ -102,6 +105,20 @@ def retained(templates: TemplateSet) -> Iterator[Finding]:
                 f"set {' and '.join(lost)} to Retain",
                 Level.WARNING,
             )
+
+
+def _passes_on(system: FileSystem, templates: TemplateSet) -> bool:
+    """Tell a scratch file system that says it goes, and that gives what it holds to S3."""
+    scratch = (system.deployment or "").startswith("SCRATCH")
+    if not scratch or system.resource.body.get("DeletionPolicy") != "Delete":
+        return False
+    if not any(is_absent(system.settings.get(key)) for key in ("ImportPath", "ExportPath")):
+        return True
+    return any(
+        not is_absent((mapping(link.properties.get("S3")) or {}).get("AutoExportPolicy"))
+        for link in templates.resources("AWS::FSx::DataRepositoryAssociation")
+        if templates.target(link.properties.get("FileSystemId"), link.file) is system.resource
+    )
 
 
 def settings(templates: TemplateSet) -> Iterator[Finding]:

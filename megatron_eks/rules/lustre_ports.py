@@ -10,7 +10,7 @@ from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping
 
 # FSx for Lustre User Guide, "File system access control with Amazon VPC".
-_PORTS = frozenset((988, *range(1018, 1024)))
+PORTS = frozenset((988, *range(1018, 1024)))
 _RANGES = "988 and 1018-1023"
 _REMEDY = f"open TCP {_RANGES} to the clients and between the servers, in both directions"
 
@@ -47,12 +47,12 @@ def _too_wide(group: Resource, templates: TemplateSet) -> Iterator[Finding]:
         if rule.protocol != TCP or rule.first is None or rule.last is None:
             continue
         opened = set(range(max(rule.first, 0), min(rule.last, 65535) + 1))
-        if opened <= _PORTS:
+        if opened <= PORTS:
             continue
         # What else a group of the nodes opens is not the file system's affair.
-        harmless = shared and not opened & _PORTS
+        harmless = shared and not opened & PORTS
         # The whole range, which the CDK's own construct opens: it works.
-        harmless = harmless or min(_PORTS) <= rule.first <= rule.last <= max(_PORTS)
+        harmless = harmless or min(PORTS) <= rule.first <= rule.last <= max(PORTS)
         ports = f"{rule.first}-{rule.last}" if rule.first != rule.last else str(rule.first)
         yield rule.resource.find(
             Code.LUSTRE_PORTS,
@@ -127,11 +127,11 @@ def _client(
         return
     opened: set[int] = set()
     for rule in rules:
-        ports = _opened(rule)
+        ports = opened_by(rule)
         if ports is None:
             return
         opened |= ports if rule.peer in servers else set()
-    if not opened >= _PORTS:
+    if not opened >= PORTS:
         found = "Lustre's clients carry this group, and it does not admit the file servers"
         yield client.find(Code.LUSTRE_PORTS, ("SecurityGroupIngress",), found, _REMEDY)
 
@@ -154,11 +154,11 @@ def _incomplete(
     """Report each peer that gets some of the ports, or the group when nobody gets any."""
     opened: dict[str, set[int]] = {}
     for rule in rules:
-        ports = _opened(rule)
+        ports = opened_by(rule)
         if ports is None or (rule.is_unknown and not (rule.is_outside and len(names) == 1)):
             return
         opened.setdefault(rule.peer, set()).update(ports)
-    if any(rule.is_range and opened[rule.peer] == _PORTS for rule in rules):
+    if any(rule.is_range and opened[rule.peer] == PORTS for rule in rules):
         # A range of addresses with all of the ports may hold every other peer.
         return
     ranges = {rule.peer for rule in rules if rule.is_range and opened[rule.peer]}
@@ -174,22 +174,22 @@ def _incomplete(
         opened = {peer: ports for peer, ports in opened.items() if peer in names}
     for rule in rules:
         ports = opened.pop(rule.peer, set())
-        if ports and ports != _PORTS:
-            missing = ", ".join(str(port) for port in sorted(_PORTS - ports))
+        if ports and ports != PORTS:
+            missing = ", ".join(str(port) for port in sorted(PORTS - ports))
             found = (
                 f"Lustre also needs TCP {missing} where this {direction.lower()} rule opens a part"
             )
             yield rule.resource.find(Code.LUSTRE_PORTS, rule.path, found, _REMEDY)
 
 
-def _opened(rule: Rule) -> set[int] | None:
+def opened_by(rule: Rule) -> set[int] | None:
     """Return Lustre's ports that a rule opens; None when nobody can know."""
     if rule.protocol == ALL:
-        return set(_PORTS)
+        return set(PORTS)
     if rule.protocol is None or (
         rule.protocol == TCP and (rule.first is None or rule.last is None)
     ):
         return None
     if rule.protocol != TCP or rule.first is None or rule.last is None:
         return set()
-    return {port for port in _PORTS if rule.first <= port <= rule.last}
+    return {port for port in PORTS if rule.first <= port <= rule.last}

@@ -172,9 +172,9 @@ def _warn(resource: Resource, path: "tuple[str, ...]", found: str) -> Finding:
 
 
 def lustre_details(templates: TemplateSet) -> Iterator[Finding]:
-    """Require windows, owners and data paths in the form that FSx takes.
+    """Require windows and owners in the form that FSx takes.
 
-    FSx API, LustreConfiguration and CreateDataRepositoryAssociation.
+    FSx API, LustreConfiguration.
     """
     for system in templates.resources("AWS::FSx::FileSystem"):
         config = mapping(system.properties.get("LustreConfiguration")) or {}
@@ -192,22 +192,6 @@ def lustre_details(templates: TemplateSet) -> Iterator[Finding]:
         if deployment == "PERSISTENT_2" and system.properties.get("StorageType") == "HDD":
             found = "PERSISTENT_2 has no HDD"
             yield system.find(Code.LUSTRE_SETTINGS, ("StorageType",), found, "use SSD")
-    seen: dict[tuple[str, str], str] = {}
-    for link in templates.resources("AWS::FSx::DataRepositoryAssociation"):
-        written = text(link.properties.get("FileSystemPath"))
-        system_of = str(link.properties.get("FileSystemId"))
-        path = f"{written.rstrip('/')}/" if written else None
-        for (other_system, other), name in seen.items():
-            if (
-                path
-                and other_system == system_of
-                and path.startswith(other) | other.startswith(path)
-            ):
-                found = f"{shown(written)} overlaps the path of {name}: FSx refuses one of them"
-                remedy = "give each a directory of its own"
-                yield link.find(Code.DATA_REPOSITORY, ("FileSystemPath",), found, remedy)
-        if path:
-            seen[system_of, path] = link.id
 
 
 def addon_versions(templates: TemplateSet) -> Iterator[Finding]:

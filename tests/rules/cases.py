@@ -12,7 +12,7 @@ from megatron_eks.rules.templates import check_templates
 HERE = Path(__file__).parent
 
 _STACKS = ("Network", "Cluster", "Storage")
-_ATTRIBUTES = ("Type", "DeletionPolicy", "UpdateReplacePolicy")
+_ATTRIBUTES = ("Type", "DeletionPolicy", "UpdateReplacePolicy", "DependsOn")
 _SHORT = {
     "nics": "GpuTemplate.LaunchTemplateData.NetworkInterfaces",
     "gpu": "GpuTemplate.LaunchTemplateData",
@@ -47,6 +47,11 @@ def templates_of(case: dict[str, Any]) -> dict[str, Any]:
     """Return the templates with the changes of a case."""
     templates = good_templates()
     _change(templates, case, lambda path: [_in_templates(path, templates)])
+    resources = templates["Storage"].get("Resources")
+    system = resources.get("Lustre") if isinstance(resources, dict) else None
+    if isinstance(system, dict) and isinstance(system.get("DependsOn"), list):
+        # It does not wait for a rule that the case takes away.
+        system["DependsOn"] = [name for name in system["DependsOn"] if name in resources]
     return templates
 
 

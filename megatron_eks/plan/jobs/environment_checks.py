@@ -55,6 +55,8 @@ _PLANNED = {
     "CUDA_DEVICE_MAX_CONNECTIONS": "1",
     "TORCH_FR_DUMP_ON_TIMEOUT": "1",
 }
+# Subsystems in which NCCL and its EFA plugin name their network.
+_READ = frozenset({"INIT", "NET"})
 # NCCL user guide, "NCCL_DEBUG"; NCCL compares without regard to case.
 _TALKATIVE, _QUIET = frozenset({"INFO", "TRACE"}), frozenset({"VERSION", "WARN"})
 
@@ -170,6 +172,8 @@ def _beside_plan(
         return _harmless(f"the plan sets it to {_PLANNED[name]}, which shows what ranks did last")
     if name == "NCCL_DEBUG":
         return _log_level(job, value, instance)
+    if name == "NCCL_DEBUG_SUBSYS":
+        return _subsystems(job, value, instance)
     return None
 
 
@@ -182,11 +186,42 @@ def _log_level(job: GpuJob, value: str, instance: "InstanceType | None") -> Poli
         return _harmless("INFO says all that the start-up guard reads")
     if value.upper() not in _QUIET:
         return None
-    guarded = job.nodes > 1 and not isinstance(job, NcclTestJob)
-    if guarded and (instance is None or instance.efa_interfaces):
+    if _is_guarded(job, instance):
         reason = f"at {value} NCCL does not say that it uses EFA, and the start-up guard ends ranks"
         return Policy(Verdict.REFUSED, reason, REMOVE)
     return _harmless(f"at {value} NCCL's log does not say which network it uses")
+
+
+def _subsystems(job: GpuJob, value: str, instance: "InstanceType | None") -> Policy | None:
+    """Judge of what NCCL logs: it goes by this value in place of the plan's.
+
+    NCCL, `src/debug.cc`: names without spaces, between commas and in any case; `^` before the
+    first one stands for all but these.
+    """
+    names = set(value.upper().removeprefix("^").split(","))
+    named = _READ if "ALL" in names else _READ & names
+    kept = _READ - named if value.startswith("^") else named
+    if kept == _READ:
+        return Policy(Verdict.ALLOWED, "it keeps what the start-up guard reads", REMOVE)
+    missing = " and ".join(sorted(_READ - kept))
+    reason = f"{value!r} leaves out {missing}, where NCCL says whether it uses EFA"
+    instead = REMOVE if value.startswith("^") or not value else f"write {_with_read(value)}"
+    if _is_guarded(job, instance):
+        reason += ", and the start-up guard ends ranks that say nothing"
+        return Policy(Verdict.REFUSED, reason, instead)
+    return Policy(Verdict.ADVISED_AGAINST, reason, instead)
+
+
+def _with_read(value: str) -> str:
+    """Add what the guard reads to a list of subsystems."""
+    others = [each for name in value.split(",") if (each := name.strip()).upper() not in _READ]
+    return ",".join((*sorted(_READ), *filter(None, others)))
+
+
+def _is_guarded(job: GpuJob, instance: "InstanceType | None") -> bool:
+    """Tell whether the guard reads NCCL's log: of several nodes that have EFA."""
+    guarded = job.nodes > 1 and not isinstance(job, NcclTestJob)
+    return guarded and (instance is None or instance.efa_interfaces > 0)
 
 
 def _harmless(reason: str) -> Policy:

@@ -1,0 +1,74 @@
+"""Layouts of network interfaces on the cards of an instance, as EC2 and other tools make them."""
+
+from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.rules.launch_templates import EFA_TYPES, Interface
+
+Slots = frozenset[tuple[int, str]]
+"""The interfaces of one card: place on it, and type."""
+
+FORMER_FIRST: Slots = frozenset({(0, "efa")})
+"""The first card of the older layout."""
+_FORMER: Slots = frozenset((device, type_) for device in (0, 1) for type_ in EFA_TYPES)
+_EFA_ONLY: Slots = frozenset({(0, "efa-only")})
+# Two cards in a row are named one by one.
+_SHORT = 2
+
+
+def recommended(card: int, instance: InstanceType) -> Slots:
+    """Return what EC2 recommends on a card."""
+    # This repeats the plan on purpose: a rule judges the plan's work as well, so it counts itself.
+    primary = {(0, "interface")} if card == 0 else set()
+    efa = {(1 if card == 0 else 0, "efa-only")} if card >= instance.first_efa_card else set()
+    return frozenset(primary | efa)
+
+
+def is_former_layout(actual: dict[int, Slots], instance: InstanceType) -> bool:
+    """Recognise what eksctl and Terraform modules make: EFA with IP first, the rest alike.
+
+    It needs EFA on card 0, which p6-b300 lacks.
+    """
+    cards = range(instance.network_cards)
+    rest = {actual.get(card) for card in cards[1:]}
+    alike = len(rest) <= 1 and all(
+        slots is not None and len(slots) == 1 and slots <= _FORMER for slots in rest
+    )
+    first = actual.get(0) == FORMER_FIRST
+    return alike and first and set(actual) == set(cards) and instance.first_efa_card == 0
+
+
+def former_rest(actual: dict[int, Slots], instance: InstanceType) -> Slots | None:
+    """Return what most of the other cards have where the older layout has a fault; else None."""
+    slots = [actual.get(card, frozenset()) for card in range(1, instance.network_cards)]
+    most = max(slots, key=slots.count, default=frozenset())
+    alike = len(most) == 1 and most <= _FORMER and slots.count(most) * 2 > len(slots)
+    first = actual.get(0, frozenset())
+    # The first card may be the one with the fault; then all others tell the layout.
+    clear = first == FORMER_FIRST or (
+        len(first) == 1 and len(slots) > 1 and most != _EFA_ONLY and slots.count(most) == len(slots)
+    )
+    return most if alike and clear and instance.first_efa_card == 0 else None
+
+
+def by_card(interfaces: list[Interface]) -> dict[int, Slots]:
+    """Return what each card has."""
+    cards: dict[int, set[tuple[int, str]]] = {}
+    for interface in interfaces:
+        cards.setdefault(interface.card or 0, set()).add(
+            (interface.device or 0, interface.type or "")
+        )
+    return {card: frozenset(slots) for card, slots in cards.items()}
+
+
+def slots_written(slots: Slots) -> str:
+    """Write the interfaces of a card."""
+    return ", ".join(f"device {device} {type_}" for device, type_ in sorted(slots)) or "none"
+
+
+def cards_written(cards: list[int]) -> str:
+    """Write cards as people count them: `cards 4 to 31`, `cards 2 and 5`, `card 3`."""
+    ordered = sorted(cards)
+    if len(ordered) == 1:
+        return f"card {ordered[0]}"
+    if ordered[-1] - ordered[0] == len(ordered) - 1 and len(ordered) > _SHORT:
+        return f"cards {ordered[0]} to {ordered[-1]}"
+    return f"cards {', '.join(str(each) for each in ordered[:-1])} and {ordered[-1]}"
