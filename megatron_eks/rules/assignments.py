@@ -46,7 +46,8 @@ def assignments(template: "Mapping[str, Json]") -> list[Way]:
     CloudFormation User Guide, "Condition functions", "Rules": conditions follow from parameters.
     """
     conditions = mapping(template.get("Conditions")) or {}
-    used = [name for name in conditions if name in used_in(template)] if conditions else []
+    mentioned = used_in(template) if conditions else set()
+    used = [name for name in conditions if name in mentioned]
     if not used:
         return []
     reader = _Reader(template, conditions, used)

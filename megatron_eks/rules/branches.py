@@ -26,13 +26,16 @@ def in_branches(
 
     What was found in the templates as they are written is not said again.
     """
-    for file, template in templates.items():
-        if not isinstance(template, dict) or "Conditions" not in template:
-            continue
-        ways = assignments(template)
-        if not ways:
-            continue
-        near = _near(file, templates)
+    ways_of = {
+        file: ways
+        for file, template in templates.items()
+        if isinstance(template, dict) and "Conditions" in template
+        if (ways := assignments(template))
+    }
+    several = ways_of and len(templates) > 1
+    names = {file: _shared(body) for file, body in templates.items()} if several else {}
+    for file, ways in ways_of.items():
+        near = {each: templates[each] for each in _near(file, names)}
         before = [*found, *(judge(near) if len(near) < len(templates) else ())]
         yield from _of_one(file, near, ways, before, judge)
 
@@ -204,19 +207,16 @@ def _said(group: tuple[tuple[str, bool], ...]) -> str:
     return f"where {' and '.join(words)}"
 
 
-def _near(file: str, templates: "Mapping[str, Json]") -> "dict[str, Json]":
-    """Return a template with those that it, or one of them, shares an export with.
+def _near(file: str, names: Mapping[str, AbstractSet[str]]) -> list[str]:
+    """Return a template and those that it, or one of them, shares an export with, in their order.
 
     A folder of templates that have nothing to do with each other costs as little as each alone.
     """
-    if len(templates) == 1:
-        return dict(templates)
-    names = {each: _shared(body) for each, body in templates.items()}
-    near, reached = {file}, set(names[file])
+    near, reached = {file}, set(names.get(file, ()))
     while more := {each for each in names if each not in near and names[each] & reached}:
         near |= more
         reached |= {name for each in more for name in names[each]}
-    return {each: body for each, body in templates.items() if each in near}
+    return [each for each in names if each in near] or [file]
 
 
 def _shared(template: Json) -> set[str]:
