@@ -1,14 +1,15 @@
 """Rules over what a cluster's add-ons and nodes wait for, and where the add-ons' pods may run."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import yaml
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import has_gpus, instance_type_of, launch_template_of
+from megatron_eks.rules.properties import after
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, truth
 
@@ -79,13 +80,20 @@ def _waits_for(resource: Resource, kind: str, templates: TemplateSet) -> Resourc
 
 def dependencies(resource: Resource, templates: TemplateSet) -> list[Resource]:
     """Return all that a resource waits for by DependsOn, and what these wait for."""
+    return made_before(resource, templates, after)
+
+
+def made_before(
+    resource: Resource,
+    templates: TemplateSet,
+    names_of: Callable[[Resource], Iterable[tuple[Path, str]]],
+) -> list[Resource]:
+    """Return what a resource waits for by the names that it gives, at any depth."""
     found: list[Resource] = []
     left = [resource]
     while left:
         each = left.pop()
-        given = each.body.get("DependsOn")
-        names = [given] if isinstance(given, str) else items(given) or []
-        for name in names:
+        for _, name in names_of(each):
             target = templates.target({"Ref": name}, each.file)
             if target is not None and target not in found:
                 found.append(target)

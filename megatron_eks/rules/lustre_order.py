@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.addon_order import made_before
 from megatron_eks.rules.lustre_ports import PORTS, opened_by
 from megatron_eks.rules.properties import after, named
 from megatron_eks.rules.security_groups import GROUP, Direction, Rule, rules_of
@@ -29,7 +30,7 @@ def rules_first(templates: TemplateSet) -> Iterator[Finding]:
             for each in templates.targets(carried, system.file)
             if each is not None and each.type == GROUP
         ]
-        first = _made_before(system, templates)
+        first = made_before(system, templates, _named)
         late = [
             rule.resource.id
             for direction in _DIRECTIONS
@@ -71,16 +72,7 @@ def _late(
         yield from late
 
 
-def _made_before(system: Resource, templates: TemplateSet) -> list[Resource]:
-    """Return all that is there before a resource: by DependsOn or by a reference, at any depth."""
-    found: list[Resource] = []
-    left = [system]
-    while left:
-        each = left.pop()
-        names = [name for _, name in (*after(each), *named(dict(each.properties), ()))]
-        for name in names:
-            target = templates.target({"Ref": name}, each.file)
-            if target is not None and target not in found:
-                found.append(target)
-                left.append(target)
-    return found
+def _named(resource: Resource) -> Iterator[tuple[Path, str]]:
+    """Return all names after which a resource is made: by DependsOn, and by a reference."""
+    yield from after(resource)
+    yield from named(dict(resource.properties), ())

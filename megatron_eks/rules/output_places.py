@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from megatron_eks.config.errors import Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.rendezvous import held
-from megatron_eks.rules.training_flags import megatron_flags, split_words
+from megatron_eks.rules.training_flags import megatron_flags, options_of, split_words
 from megatron_eks.rules.values import is_placeholder, items, mapping, text
 from megatron_eks.rules.workloads import Container, Pod
 
@@ -122,14 +122,15 @@ def outputs_of(container: Container) -> Iterator[Output]:
     Of a program that names one to write to and another one to load, the latter is only read.
     """
     megatron = list(megatron_flags(container))
+    words = [(path, word) for path, line in container.words for word in split_words(line)]
     found = [
         Output(path, flag, kind, value)
-        for path, flag, named in megatron or _options(container)
+        for path, flag, named in megatron or options_of(words)
         if (kind := flag.replace("_", "-")) in CHECKPOINTS | LOGS | CACHES
         and (value := directory_in(container, named)).startswith("/")
         and not is_placeholder(value)
     ]
-    found += _hydra(container)
+    found += _hydra(words)
     written = any(each.kind in CHECKPOINTS - _READ_TOO for each in found)
     for each in found:
         # `--save` may mean anything in another program.
@@ -146,19 +147,9 @@ def directory_in(container: Container, value: str) -> str:
     return held(container, first) + slash + rest
 
 
-def _options(container: Container) -> Iterator[tuple[Path, str, str]]:
-    words = [(path, word) for path, line in container.words for word in split_words(line)]
-    following = [*(word for _, word in words[1:]), ""]
-    for (path, word), after in zip(words, following, strict=False):
-        if word.startswith("--"):
-            flag, _, value = word.partition("=")
-            yield path, flag, value or after
-
-
-def _hydra(container: Container) -> Iterator[Output]:
-    for path, line in container.words:
-        for word in split_words(line):
-            key, _, value = word.partition("=")
-            kind = _WORDS.get(key.lstrip("+"))
-            if kind is not None and value.startswith("/") and not is_placeholder(value):
-                yield Output(path, key, kind, value)
+def _hydra(words: list[tuple[Path, str]]) -> Iterator[Output]:
+    for path, word in words:
+        key, _, value = word.partition("=")
+        kind = _WORDS.get(key.lstrip("+"))
+        if kind is not None and value.startswith("/") and not is_placeholder(value):
+            yield Output(path, key, kind, value)

@@ -34,7 +34,8 @@ def checkpoints(manifest: Manifest) -> Iterator[Finding]:
                 for output in outputs_of(container)
                 if output.kind in CHECKPOINTS and (said := _lost(output, container, pod))
             )
-            for output, said in list(lost)[:1]:
+            if (first := next(lost, None)) is not None:
+                output, said = first
                 found = f"{output.flag} {output.value} {said}"
                 path = (*container.path, "volumeMounts")
                 remedy = "mount the shared file system's claim there"

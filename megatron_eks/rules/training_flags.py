@@ -53,7 +53,11 @@ def _containers(manifest: Manifest) -> Iterator[Container]:
 
 def megatron_flags(container: Container) -> Iterator[tuple[Path, str, str]]:
     """Return the options after the name of Megatron's program, with their first value."""
-    words = megatron_words(container)
+    return options_of(megatron_words(container))
+
+
+def options_of(words: list[tuple[Path, str]]) -> Iterator[tuple[Path, str, str]]:
+    """Return the options among words, each with what stands behind its `=` or after it."""
     following = [*(word for _, word in words[1:]), ""]
     for (path, word), after in zip(words, following, strict=False):
         if word.startswith("--"):
