@@ -12,7 +12,6 @@ pytestmark = pytest.mark.control_plane
 @settings(
     deadline=None,
     max_examples=4,
-    derandomize=True,
     # To look for a smaller example takes minutes here; tests/properties does it without a server.
     phases=[Phase.generate],
     # The server is the same for all examples, and a dry run leaves nothing on it.

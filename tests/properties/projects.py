@@ -116,5 +116,11 @@ def _project(cluster: Json, jobs: list[tuple[Any, Json]]) -> Drawn:
 projects: st.SearchStrategy[Drawn] = st.builds(
     _project,
     _cluster,
-    st.lists(st.tuples(st.sampled_from(_JOBS), st.just({}) | _changes), min_size=2, max_size=4),
+    st.lists(
+        st.tuples(st.sampled_from(_JOBS), st.just({}) | _changes),
+        min_size=2,
+        max_size=4,
+        # Two of one file would save to one directory, which is a mistake.
+        unique_by=lambda each: str(each[0]["name"]),
+    ),
 )

@@ -157,9 +157,12 @@ def test_half_of_the_ranks_are_shown_as_what_they_are(client, loaded, send):
             seen = status.read(client, loaded, "half-of-it")
             found = json.loads(json.dumps(status_view.as_json(seen)))
             phases = [each["phase"] for each in found["ranks"]]
-            return found if phases.count("Running") == 2 and len(phases) == 4 else None
+            # A pod has its reason only once the scheduler has come to it.
+            reasons = [rank for why in found["waits_for"] for rank in why["ranks"]]
+            whole = len(phases) == 4 and phases.count("Running") == len(reasons) == 2
+            return found if whole else None
 
-        found = wait_for("two ranks", now, 90)
+        found = wait_for("two ranks, and why the others wait", now, 90)
     finally:
         cordon(value=None)
     assert found["phase"] == "Starting"
