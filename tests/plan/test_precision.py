@@ -10,12 +10,13 @@ from megatron_eks.plan.jobs.table import check_job
 
 ROOT = Path(__file__).parents[2]
 RUN = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
-H100 = (ROOT / "cluster.yaml").read_text().replace("p4d.24xlarge", "p5.48xlarge")
+CLUSTER = (ROOT / "cluster.yaml").read_text()
 
 
-def findings(old: str, new: str) -> list[str]:
-    """Check an FP8 run on H100 with one more change."""
-    cluster, _ = parse_cluster(read_mapping(H100, "c.yaml"))
+def findings(old: str, new: str, kind: str = "p5.48xlarge") -> list[str]:
+    """Check an FP8 run with one more change."""
+    text = CLUSTER.replace("p4d.24xlarge", kind)
+    cluster, _ = parse_cluster(read_mapping(text, "c.yaml"))
     assert cluster is not None
     assert old in RUN
     text = RUN.replace("precision: bf16", "precision: fp8").replace(old, new)
@@ -54,3 +55,22 @@ def test_what_does_not_divide_by_16(old, new, size):
     """Each matrix is named with the size that a rank has of it."""
     (line,) = findings(old, new)
     assert line == f"MEKS-0314 {size} on each GPU, and FP8 needs multiples of 16"
+
+
+@pytest.mark.parametrize(
+    ("kind", "recipe", "said"),
+    [
+        ("p5.48xlarge", "mxfp8", ["H100 80GB HBM3 has no units for mxfp8"]),
+        ("p5.48xlarge", "blockwise", []),
+        ("p6-b200.48xlarge", "mxfp8", []),
+        ("g6e.48xlarge", "blockwise", ["L40S has no units for blockwise"]),
+        ("g6e.48xlarge", "tensorwise", []),
+        ("g7e.48xlarge", "mxfp8", ["RTX PRO 6000 has no units for mxfp8"]),
+        ("g7e.48xlarge", "blockwise", []),
+    ],
+)
+def test_recipes_need_their_units(kind, recipe, said):
+    """As Transformer Engine asks the GPU for them, and told once."""
+    job = findings("pool: p4d", f"pool: p4d\nextra_args: [--fp8-recipe={recipe}]", kind)
+    found = [line for line in job if line.startswith("MEKS-0314")]
+    assert found == [f"MEKS-0314 {recipe}: {each}" for each in said]

@@ -1,7 +1,9 @@
 """Whether a model can be computed in FP8 on its GPUs."""
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.precisions import lacks
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import MegatronJob
@@ -9,6 +11,7 @@ from megatron_eks.config.job import MegatronJob
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from megatron_eks.catalog.gpus import Gpu
     from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.catalog.models import ModelShape
     from megatron_eks.config.errors import Path
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
 # Transformer Engine asserts that 8 divides the rows of an FP8 matrix and 16 its columns, and in the
 # backward pass rows become columns (transformer_engine/pytorch/utils.py, assert_dim_for_fp8_exec).
 _STEP = 16
-_BLACKWELL = 10
 
 
 def check_precision(
@@ -25,7 +27,7 @@ def check_precision(
 ) -> "Iterator[Finding]":
     """Yield why Transformer Engine would refuse FP8."""
     path: Path = ("training", "precision")
-    yield from _block_scaling(job, instance)
+    yield from _recipe(job, instance.gpu)
     if job.training.precision != "fp8":
         return
     if not instance.gpu.has_fp8:
@@ -37,17 +39,19 @@ def check_precision(
             yield Finding(Code.PRECISION, path, found, "use bf16, or change model or layout")
 
 
-def _block_scaling(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":
-    """Yield scaling that the GPUs have no units for (Transformer Engine, "FP8 and FP4 primer")."""
-    if instance.gpu.cuda_major >= _BLACKWELL or not isinstance(job, MegatronJob):
-        return
-    words = [part for word in job.extra_args for part in word.split("=")]
-    for index, word in enumerate(job.extra_args):
-        wanted = {"--fp8-recipe": "mxfp8", "--fp4-format": "e2m1"}.get(word.partition("=")[0])
-        if wanted and wanted in words:
-            found = f"{wanted}: {instance.gpu.name} has no units for it, and Blackwell has"
+def _recipe(job: "MegatronRun", gpu: "Gpu") -> "Iterator[Finding]":
+    """Yield recipes that the GPUs have no units for."""
+    words = job.extra_args if isinstance(job, MegatronJob) else []
+    for index, (word, after) in enumerate(pairwise([*words, ""])):
+        option, _, value = word.partition("=")
+        recipe = {"--fp8-recipe": value or after, "--fp4-format": "nvfp4"}.get(option)
+        # Without any FP8 a recipe of FP8 has no effect, or the precision itself is refused.
+        known = recipe if gpu.has_fp8 or recipe == "nvfp4" else None
+        if known and (missing := lacks(gpu, known)):
             remedy = "use --fp8-recipe delayed or tensorwise, or another type"
-            yield Finding(Code.PRECISION, ("extra_args", index), found, remedy)
+            fitting = remedy if gpu.has_fp8 else "use bf16, or another type"
+            found = f"{value or after}: {missing}"
+            yield Finding(Code.PRECISION, ("extra_args", index), found, fitting)
 
 
 def _sizes(job: "MegatronRun", model: "ModelShape") -> "Iterator[tuple[str, int]]":
