@@ -59,7 +59,8 @@ def check_pools(config: "ClusterConfig") -> "Iterator[Finding]":
             yield from _unknown_facts(("gpu_pools", index, "instance_type"), pool)
             if config.existing_cluster is None:
                 yield from _offer(("gpu_pools", index, "instance_type"), pool, config.region)
-        yield from _labels(("gpu_pools", index, "labels"), pool.labels)
+        managed = config.existing_cluster is None
+        yield from _labels(("gpu_pools", index, "labels"), pool.labels, managed=managed)
         release = pool.ami_release
         if release and not re.fullmatch(
             re.escape(config.kubernetes_version) + r"\.\d+-\d{8}", release
@@ -122,7 +123,8 @@ def _offer(path: "Path", pool: "GpuPool", region: str) -> "Iterator[Finding]":
         yield Finding(Code.NOT_OFFERED, path, found, remedy, Level.WARNING)
 
 
-def _labels(path: "Path", labels: dict[str, str]) -> "Iterator[Finding]":
+def _labels(path: "Path", labels: dict[str, str], *, managed: bool) -> "Iterator[Finding]":
+    """Name labels that Kubernetes, or EKS where it makes the nodes, does not take."""
     for key, value in labels.items():
         domain = key.split("/")[0] if "/" in key else ""
         if any(
@@ -138,4 +140,9 @@ def _labels(path: "Path", labels: dict[str, str]) -> "Iterator[Finding]":
         elif not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
             found = f"{key}={value} is not a Kubernetes label"
             remedy = "use at most 63 letters, digits, '-', '_' and '.', the first and last no sign"
+            yield Finding(Code.RESERVED_LABEL, (*path, key), found, remedy)
+        elif not value and managed:
+            # EKS API Reference, CreateNodegroup: a value has one character or more.
+            found = f"label {key!r} has no value, and EKS refuses the node group"
+            remedy = 'give it one, such as "true"'
             yield Finding(Code.RESERVED_LABEL, (*path, key), found, remedy)

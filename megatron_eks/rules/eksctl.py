@@ -8,6 +8,7 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.listed_values import refused_label
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Manifest
 
@@ -78,6 +79,7 @@ def cluster_files(manifest: Manifest) -> Iterator[Finding]:
             found = f"a second group {shown(name)}: eksctl refuses the file"
             yield _found(manifest, (*path, "name"), found, "give it another name")
         names.add(name or "")
+        yield from _labels(manifest, path, group)
 
 
 def _found(
@@ -114,6 +116,15 @@ def _sizes(manifest: Manifest, path: Path, group: Mapping[str, Json]) -> Iterato
         if one is not None and other is not None and one > other:
             found = f"{key} {one}, and {larger} {other}: the group is refused"
             yield _found(manifest, (*path, key), found, f"write at most {other}")
+
+
+def _labels(manifest: Manifest, path: Path, group: Mapping[str, Json]) -> Iterator[Finding]:
+    """Refuse labels that EKS does not take; nodes of other groups get theirs from the kubelet."""
+    if path[0] != "managedNodeGroups":
+        return
+    for key, value in (mapping(group.get("labels")) or {}).items():
+        if refused := refused_label(key, text(value)):
+            yield _found(manifest, (*path, "labels", key), *refused)
 
 
 def _zones(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.load import Json
-from megatron_eks.rules.template_set import Resource, TemplateSet
+from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, shown, text
 
 _ANY = "*"
@@ -153,14 +153,21 @@ def labels(templates: TemplateSet) -> Iterator[Finding]:
     """
     for group in templates.resources("AWS::EKS::Nodegroup"):
         for key, value in (mapping(group.properties.get("Labels")) or {}).items():
-            written = text(value)
-            if _RESERVED_LABEL.search(key):
-                found = f"label {shown(key)} belongs to Kubernetes or EKS, which refuses it"
-                yield _label(group, key, found, "use a key of your own")
-            elif written is not None and not _LABEL_VALUE.fullmatch(written):
-                found = f"{shown(written)} is no value of a label"
-                yield _label(group, key, found, "use up to 63 letters, digits, '-', '_' and '.'")
+            if said := refused_label(key, text(value)):
+                yield group.find(Code.UNKNOWN_VALUE, ("Labels", key), *said)
 
 
-def _label(group: Resource, key: str, found: str, remedy: str) -> Finding:
-    return group.find(Code.UNKNOWN_VALUE, ("Labels", key), found, remedy)
+def refused_label(key: str, value: str | None) -> tuple[str, str] | None:
+    """Say what EKS refuses in a label of a node group, and the remedy.
+
+    EKS API Reference, CreateNodegroup: unlike Kubernetes' own a value has one character or more.
+    """
+    if _RESERVED_LABEL.search(key):
+        found = f"label {shown(key)} belongs to Kubernetes or EKS, which refuses it"
+        return found, "use a key of your own"
+    if value == "":
+        return "no value, and EKS refuses the node group", 'give the label one, such as "true"'
+    if value is not None and not _LABEL_VALUE.fullmatch(value):
+        remedy = "use up to 63 letters, digits, '-', '_' and '.'"
+        return f"{shown(value)} is no value of a label", remedy
+    return None

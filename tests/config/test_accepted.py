@@ -68,7 +68,7 @@ def test_a_job(old, new):
             ),
         ),
         ("tags: {}", "tags: {Owner: ml team, cost-center: '4711', 'app:name': x@y+z/=.}"),
-        ("labels: {}", "labels: {example.com/team: nlp, tier: ''}"),
+        ("labels: {}", "labels: {example.com/team: nlp, tier: '2'}"),
     ],
 )
 def test_a_cluster(old, new):
