@@ -104,6 +104,8 @@ def choices(value: str, known: "Iterable[str] | Mapping[str, object]") -> str:
     longer = [name for name in names if value and name.startswith(value)]
     # What people know as tensor_model_parallel_size is tensor here.
     shorter = [name for name in names if value.startswith(f"{name}_")]
-    close = longer or shorter[-1:] or get_close_matches(value, names, n=1)
+    # Letters change places more often than into others: us-esat-2 is meant to be in the east.
+    swapped = [name for name in names if sorted(name) == sorted(value)]
+    close = longer or shorter[-1:] or swapped or get_close_matches(value, names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}known: {', '.join(names)}"

@@ -9,6 +9,7 @@ import yaml
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.scalars import scalar
+from megatron_eks.config.slips import of_syntax
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -85,8 +86,8 @@ def read_documents(
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-        found, remedy = f"not valid YAML: {problem}", "correct the syntax at this line"
-        broken = Finding(Code.YAML_SYNTAX, (), found, remedy).at(file, mark.line + 1 if mark else 1)
+        line, cause, remedy = of_syntax(text, mark.line + 1 if mark else 1, problem)
+        broken = Finding(Code.YAML_SYNTAX, (), f"not valid YAML: {cause}", remedy).at(file, line)
         return [Document(file, findings=[broken])]
     except _TooLargeError as error:
         remedy = "split the file, or write repeated parts out"
@@ -222,7 +223,11 @@ class _Reader:
         key = self._value(event, (*path, "?"))
         if isinstance(key, str):
             return key, line
-        self._refuse(line, path, Code.YAML_SYNTAX, "a key that is no text", "name the key")
+        # To YAML `{{ name }}` is a mapping whose key is a mapping.
+        nested = isinstance(event, yaml.MappingStartEvent) and event.flow_style
+        found = "a key that is no text" + (", as in {{ name }}" if nested else "")
+        remedy = "fill in the template first, or put it in quotes" if nested else "name the key"
+        self._refuse(line, path, Code.YAML_SYNTAX, found, remedy)
         return None, line
 
     def _alias(self, event: _Event, path: Path) -> Json:

@@ -1,10 +1,14 @@
 """From a document to a model: every pydantic error as a finding in the user's words."""
 
 import json
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from megatron_eks.config import slips
+from megatron_eks.config.blocks import elsewhere, fields_at, other_types
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Path, choices
@@ -22,6 +26,13 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=BaseModel)
 
+_FOREIGN = {
+    "apiVersion": "Kubernetes and eksctl",
+    "AWSTemplateFormatVersion": "CloudFormation",
+    "Resources": "CloudFormation",
+}
+_PASSWORD = re.compile(r"//[^\s/@]*:[^\s/@]*@")
+
 _KINDS: dict[str, type[AnyJob]] = {
     get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in get_args(AnyJob)
 }
@@ -37,6 +48,8 @@ def parse_job(document: "Document") -> tuple[AnyJob | None, list[Finding]]:
     if not isinstance(document.value, dict):
         return None, document.findings
     kind = document.value.get("kind")
+    if foreign := _foreign(document.value):
+        return None, [*document.findings, *document.locate([foreign])]
     if isinstance(kind, str) and kind in _KINDS:
         return _parse(document, _KINDS[kind], job_unsupported)
     if kind is None:
@@ -60,9 +73,13 @@ def _parse(
     findings = list(document.findings)
     if not isinstance(document.value, dict):
         return None, findings
+    if foreign := _foreign(document.value):
+        return None, [*findings, *document.locate([foreign])]
     tokens = list(_tokens(document.value))
+    # What YAML could not read is no wrong value as well.
+    unread = {each.path for each in findings if each.code is Code.YAML_SYNTAX}
     findings += document.locate(tokens)
-    places = {finding.path for finding in tokens}
+    places = unread | {finding.path for finding in tokens}
     try:
         # JSON mode: a list may become a tuple and a string a date, and nothing else is coerced.
         parsed = model.model_validate_json(json.dumps(document.value))
@@ -75,6 +92,16 @@ def _parse(
         others = (finding for finding in translated if finding.path not in places)
         return None, [*findings, *document.locate(others)]
     return parsed, [*findings, *document.locate(refused(parsed))]
+
+
+def _foreign(value: "Mapping[str, Json]") -> Finding | None:
+    """Name a file that another program reads, instead of each of its keys."""
+    for key, program in _FOREIGN.items():
+        if key in value:
+            found = f"{key!r} is a key of {program}, and of no file of this project"
+            remedy = "write the keys of docs/configuration.md; `meks check` reads the other file"
+            return Finding(Code.UNKNOWN_KEY, (key,), found, remedy)
+    return None
 
 
 def _tokens(value: "Json", path: Path = ()) -> "Iterator[Finding]":
@@ -97,48 +124,81 @@ def _translate(
 ) -> Finding:
     """Write one pydantic error as a finding."""
     path = _data_path(detail["loc"], document.value)
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key(path, document, model)
+    finding = _wrong_value(path, detail, document.places.get(path))
+    slip = slips.of_text(detail["input"]) if isinstance(detail["input"], str) else None
+    return replace(finding, remedy=slip) if slip else finding
+
+
+def _unknown_key(path: Path, document: "Document", model: type[BaseModel] | None) -> Finding:
+    name = str(path[-1])
+    known = fields_at(model, path[:-1], document.value)
+    remedy = (
+        slips.of_key(name, known)
+        or other_types(model, path, document.value)
+        or elsewhere(model, path)
+        or choices(name, known)
+    )
+    return Finding(Code.UNKNOWN_KEY, path, f"unknown key {name!r}", remedy)
+
+
+def _wrong_value(path: Path, detail: "ErrorDetails", place: "Place | None") -> Finding:
     kind, context = detail["type"], detail.get("ctx", {})
     shown = _shown(detail["input"])
-    if kind == "extra_forbidden":
-        known = _fields_at(model, path[:-1], document.value)
-        remedy = _elsewhere(model, path) or choices(str(path[-1]), known)
-        return Finding(Code.UNKNOWN_KEY, path, f"unknown key {path[-1]!r}", remedy)
     if kind in _PRESENCE:
         return _PRESENCE[kind](path, context, detail["input"])
     if kind == "string_pattern_mismatch":
+        pattern = context["pattern"]
+        several = isinstance(path[-1], int) and slips.of_entry(str(detail["input"]), pattern)
         found = f"{shown} is not in the right form"
-        return Finding(Code.BAD_FORMAT, path, found, FORMATS[context["pattern"]])
+        return Finding(Code.BAD_FORMAT, path, found, several or FORMATS[pattern])
     if kind in _RANGES:
         word, key = _RANGES[kind]
         return Finding(
             Code.OUT_OF_RANGE, path, f"{shown} is out of range", f"use {word} {context[key]}"
         )
-    return _wrong_type(path, detail, document.places.get(path))
+    return _wrong_type(path, detail, place)
 
 
 def _wrong_type(path: Path, detail: "ErrorDetails", place: "Place | None") -> Finding:
     kind, value = detail["type"], detail["input"]
     if value is None and kind in _TYPES:
-        return Finding(Code.WRONG_TYPE, path, "no value", "give it one, or remove the key")
+        remedy = slips.of_no_value(str(path[-1])) or "give it one, or remove the key"
+        return Finding(Code.WRONG_TYPE, path, "no value", remedy)
     if kind == "string_type" and place and place.raw:
         found = f"{place.raw} without quotes is not a text"
         return Finding(Code.UNQUOTED, path, found, f'write "{place.raw}" in quotes')
     remedy = _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
     if path and path[-1] in _TAGGED and isinstance(value, str):
         remedy = f"write {path[-1]}: {{type: {value}}}"
+    elif isinstance(value, str):
+        remedy = _meant(kind, value, str(path[-1])) or remedy
+    elif kind == "tuple_type" and isinstance(value, dict):
+        dashed = (f"write a blank after each dash: - {key[1:]}:" for key in value if key[:1] == "-")
+        remedy = next(dashed, remedy)
     return Finding(Code.WRONG_TYPE, path, f"{_shown(value)} has the wrong type", remedy)
 
 
-def _missing(path: Path, _context: "Mapping[str, Any]", _value: object) -> Finding:
-    name = path[-1]
-    remedy = f"add `{name}:`; docs/configuration.md explains it"
+def _meant(kind: str, value: str, key: str) -> str | None:
+    """Say what a text was meant to be that stands where none is expected."""
+    if kind == "bool_type":
+        return slips.of_switch(value)
+    return slips.of_number(value, key) if kind in {"int_type", "float_type"} else None
+
+
+def _missing(path: Path, _context: "Mapping[str, Any]", value: object) -> Finding:
+    name = str(path[-1])
+    # `{type:spot}` is one key without a value, and not a key `type`.
+    glued = (key for key in value if key.startswith(f"{name}:")) if isinstance(value, dict) else ()
+    slip = next((slips.of_no_value(key) for key in glued), None)
+    remedy = slip or f"add `{name}:`; docs/configuration.md explains it"
     return Finding(Code.MISSING_KEY, path, f"{name!r} is missing", remedy)
 
 
-def _missing_tag(path: Path, context: "Mapping[str, Any]", _value: object) -> Finding:
+def _missing_tag(path: Path, context: "Mapping[str, Any]", value: object) -> Finding:
     name = str(context["discriminator"]).strip("'")
-    remedy = f"add `{name}:`; docs/configuration.md explains it"
-    return Finding(Code.MISSING_KEY, (*path, name), f"{name!r} is missing", remedy)
+    return _missing((*path, name), context, value)
 
 
 def _unknown_tag(path: Path, context: "Mapping[str, Any]", _value: object) -> Finding:
@@ -202,7 +262,8 @@ def _only_invalid_items(detail: "ErrorDetails") -> bool:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    """Write a value briefly, without the password of an address."""
+    text = _PASSWORD.sub("//…@", repr(value))
     limit = 60
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
@@ -220,58 +281,3 @@ def _data_path(loc: tuple[int | str, ...], value: "Json") -> Path:
             continue
         path.append(part)
     return tuple(path)
-
-
-# Words that mean something else in each block.
-_ANYWHERE = frozenset({"enabled", "id", "name", "path", "size", "type"})
-
-
-def _elsewhere(model: Any, path: Path) -> str | None:  # noqa: ANN401 -- an annotation of any shape
-    """Say where a key belongs that stands in the wrong block; None where it is no key at all."""
-    name = str(path[-1])
-    if name in _ANYWHERE:
-        return None
-    homes = list(dict.fromkeys(".".join(home) for home in _homes(model, name)))
-    if "" in homes:
-        return f"it belongs to the top of the file: {name}"
-    return f"it belongs below {' or '.join(homes)}: {homes[0]}.{name}" if homes else None
-
-
-def _homes(model: Any, name: str) -> "Iterator[tuple[str, ...]]":  # noqa: ANN401 -- an annotation of any shape
-    """Yield the blocks that have a key, by their names from the top; not those in lists."""
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        if name in model.model_fields:
-            yield ()
-        for key, field in model.model_fields.items():
-            yield from ((key, *home) for home in _homes(field.annotation, name))
-    elif get_origin(model) is not tuple:
-        for option in get_args(model):
-            yield from _homes(option, name)
-
-
-def _fields_at(model: Any, path: Path, value: "Json") -> set[str]:  # noqa: ANN401 -- an annotation of any shape
-    """List the keys allowed at a path, whatever unions and containers lie on the way.
-
-    Of members that a `type` tells apart, those of the one that the value names.
-    """
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        if not path:
-            return set(model.model_fields)
-        field = model.model_fields.get(str(path[0]))
-        inner = value.get(str(path[0])) if isinstance(value, dict) else None
-        return _fields_at(field.annotation, path[1:], inner) if field else set()
-    options = [each for each in get_args(model) if _is_named(each, value)] or get_args(model)
-    if path and isinstance(path[0], int):
-        entries = value if isinstance(value, list) else []
-        value = entries[path[0]] if path[0] < len(entries) else None
-        path = path[1:]
-    return {name for option in options for name in _fields_at(option, path, value)}
-
-
-def _is_named(option: Any, value: "Json") -> bool:  # noqa: ANN401 -- an annotation of any shape
-    tag = getattr(option, "model_fields", {}).get("type")
-    return (
-        tag is not None
-        and isinstance(value, dict)
-        and value.get("type") in get_args(tag.annotation)
-    )

@@ -1,0 +1,94 @@
+"""Which keys the models know, and where: for the remedy of a key that stands in the wrong place."""
+
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.config.errors import Path
+    from megatron_eks.config.load import Json
+
+# Words that mean something else in each block.
+_ANYWHERE = frozenset({"enabled", "id", "name", "path", "size", "type"})
+
+
+def elsewhere(model: Any, path: "Path") -> str | None:  # noqa: ANN401 -- an annotation of any shape
+    """Say where a key belongs that stands in the wrong block; None where it is no key at all."""
+    name = str(path[-1])
+    if name in _ANYWHERE:
+        return None
+    homes = list(dict.fromkeys(".".join(home) for home in _homes(model, name)))
+    if "" in homes:
+        return f"it belongs to the top of the file: {name}"
+    return f"it belongs below {' or '.join(homes)}: {homes[0]}.{name}" if homes else None
+
+
+def _homes(model: Any, name: str) -> "Iterator[tuple[str, ...]]":  # noqa: ANN401 -- an annotation of any shape
+    """Yield the blocks that have a key, by their names from the top; not those in lists."""
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        if name in model.model_fields:
+            yield ()
+        for key, field in model.model_fields.items():
+            yield from ((key, *home) for home in _homes(field.annotation, name))
+    elif get_origin(model) is not tuple:
+        for option in get_args(model):
+            yield from _homes(option, name)
+
+
+def fields_at(model: Any, path: "Path", value: "Json") -> set[str]:  # noqa: ANN401 -- an annotation of any shape
+    """List the keys allowed at a path of a file's value, whatever unions lie on the way.
+
+    Of members that a `type` tells apart, those of the one that the value names.
+    """
+    members = list(_members(model, path))
+    named = [each for each in members if _type(_at(value, path)) in _types(each)]
+    return {name for each in named or members for name in each.model_fields}
+
+
+def other_types(model: Any, path: "Path", value: "Json") -> str | None:  # noqa: ANN401 -- an annotation of any shape
+    """Say of which `type` a key is that stands beside another one."""
+    *block, name = path
+    types = [
+        each
+        for member in _members(model, tuple(block))
+        if str(name) in member.model_fields
+        for each in _types(member)
+    ]
+    if not types or _type(_at(value, tuple(block))) is None:
+        return None
+    word = "has" if len(types) == 1 else "have"
+    return f"only {' and '.join(f'type: {each}' for each in types)} {word} it"
+
+
+def _members(model: Any, path: "Path") -> "Iterator[type[BaseModel]]":  # noqa: ANN401 -- an annotation of any shape
+    """Yield the models that a value at a path may have the form of."""
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        if not path:
+            yield model
+        elif field := model.model_fields.get(str(path[0])):
+            yield from _members(field.annotation, path[1:])
+        return
+    inner = path[1:] if path and isinstance(path[0], int) else path
+    for option in get_args(model):
+        yield from _members(option, inner)
+
+
+def _at(value: "Json", path: "Path") -> "Json":
+    for part in path:
+        if isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            value = value.get(str(part)) if isinstance(value, dict) else None
+    return value
+
+
+def _type(value: "Json") -> "Json":
+    return value.get("type") if isinstance(value, dict) else None
+
+
+def _types(member: type[BaseModel]) -> tuple[str, ...]:
+    """Return the words that tell a member of a union from the others."""
+    tag = member.model_fields.get("type")
+    return get_args(tag.annotation) if tag is not None else ()

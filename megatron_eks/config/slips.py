@@ -1,0 +1,117 @@
+"""Slips of the pen that a reader of YAML takes for something else, and what was meant."""
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb")
+_TEMPLATE = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\$[A-Z][A-Z0-9_]+|<[A-Za-z][A-Za-z0-9 _-]*>")
+
+_NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
+_GROUPED = re.compile(r"[0-9]{1,3}([,_' ][0-9]{3})+|[0-9]+(_[0-9]+)+")
+_WITH_COMMA = re.compile(r"([0-9]+),([0-9]+)")
+_WITH_UNIT = re.compile(r"[$€]? ?[0-9][0-9.,]*([eE][-+]?[0-9]+)? ?[A-Za-z/%$€]*")
+_UNITS = {"days": "days", "gib": "GiB", "minutes": "minutes"}
+_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+
+# Git's marks of a conflict (git-merge(1), "How conflicts are presented").
+_CONFLICT = re.compile(r"(<{7}|>{7})( |$)")
+_DASH = re.compile(r"\s*-([A-Za-z_]\w*):(\s|$)")
+_ABOVE = 5
+"""So many lines below its cause a parser may still go on before it notices."""
+_SYNTAX = (
+    (
+        "mapping values are not allowed",
+        "correct the indentation here, or put a text that holds ': ' in quotes",
+    ),
+    ("cannot start any token", "put the value in quotes"),
+    ("expected alphabetic or numeric", "put a value that starts with * or & in quotes"),
+)
+
+
+def of_text(text: str) -> str | None:
+    """Say what to do about a sign that looks like another one, or a place that nobody filled in."""
+    for sign in text:
+        kind = unicodedata.category(sign)
+        code = f"U+{ord(sign):04X}"
+        if sign in _QUOTES:
+            return f"write straight quotes, ' or \", in place of {sign} ({code})"
+        if kind == "Cf":
+            return f"remove the sign {code}, which nobody sees"
+        if kind == "Zs" and sign != " ":
+            return f"write plain spaces in place of the no-break ones ({code})"
+        if kind == "Pd" and sign != "-":
+            return f"write - in place of {sign} ({code})"
+    left = _TEMPLATE.search(text)
+    return f"write the value in place of {left.group()}: nothing fills it in" if left else None
+
+
+def of_key(key: str, known: "Iterable[str]") -> str | None:
+    """Say what to do about a key that is a known one but for a blank that is missing."""
+    names = set(known)
+    name, colon, rest = key.partition(":")
+    if colon and name in names:
+        return f"write a blank after the colon: {name}: {rest}"
+    if key.startswith("-") and key[1:] in names:
+        return f"write a blank after the dash: - {key[1:]}:"
+    return of_text(key)
+
+
+def of_entry(text: str, pattern: str) -> str | None:
+    """Say what to do about several entries of a list that no comma divides."""
+    parts = re.split(r"[\s,;]+", text)
+    if len(parts) > 1 and all(re.search(pattern, part) for part in parts):
+        return f"write a comma after each entry: [{', '.join(parts)}]"
+    return None
+
+
+def of_number(text: str, key: str) -> str | None:
+    """Say what to do about a number that more stands beside than its digits."""
+    if _NUMBER.fullmatch(text):
+        return None
+    if "#" in text:
+        return "write a blank before the #: only after one it starts a comment"
+    if _GROUPED.fullmatch(text):
+        return f"write {re.sub('[^0-9]', '', text)}, without separators"
+    if found := _WITH_COMMA.fullmatch(text):
+        return f"write {found[1]}.{found[2]}, with a point"
+    if _WITH_UNIT.fullmatch(text):
+        unit = _UNITS.get(key.rpartition("_")[2])
+        return f"write the number alone, in {unit}" if unit else "write the number alone"
+    return "write a number in digits"
+
+
+def of_switch(text: str) -> str | None:
+    """Say what to do about a word that is a switch in YAML 1.1 only."""
+    meant = _WORDS.get(text.lower())
+    return f"write {meant}: {text!r} is a text in YAML 1.2" if meant else None
+
+
+def of_no_value(key: str) -> str | None:
+    """Say what to do about a key that has no value, and looks like a value itself."""
+    name, colon, rest = key.partition(":")
+    if colon and name and rest:
+        return f"write a blank after the colon: {name}: {rest}"
+    if key.isdecimal():
+        return f"write numbers with a point: the comma before {key} ends the entry before it"
+    return None
+
+
+def of_syntax(text: str, line: int, problem: str) -> tuple[int, str, str]:
+    """Return line, problem and remedy of a text that is not YAML, its likely cause if known."""
+    lines = text.splitlines()
+    for number, each in enumerate(lines, start=1):
+        if _CONFLICT.match(each):
+            return number, "a conflict of a merge is left", "keep one of its two sides"
+    for number in range(min(line, len(lines)), max(line - _ABOVE, 0), -1):
+        if found := _DASH.match(lines[number - 1]):
+            return number, "no blank after the dash", f"write - {found[1]}:"
+    if "\t" in (lines[line - 1] if line <= len(lines) else ""):
+        return line, problem, "indent with spaces: YAML takes no tab there"
+    for words, remedy in _SYNTAX:
+        if words in problem:
+            return line, problem, remedy
+    return line, problem, "correct the syntax at this line"
