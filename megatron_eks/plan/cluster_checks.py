@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 _EKS_ZONES = 2
 _SUPPORT_WARNING_DAYS = 60
-# Every service takes these; some take more (AWS General Reference, "Tagging AWS resources").
-_TAG_TEXT = re.compile(r"[A-Za-z0-9_.:/=+@-]([A-Za-z0-9 _.:/=+@-]*[A-Za-z0-9_.:/=+@-])?")
+# Every service takes these, letters and digits of all scripts among them: \p{L} and \p{N} in IAM's
+# and FSx's API references; some take more (AWS General Reference, "Tagging AWS resources").
+_TAG_TEXT = re.compile(r"[\w.:/=+@-]([\w .:/=+@-]*[\w.:/=+@-])?")
 _TAG_KEY_LENGTH, _TAG_VALUE_LENGTH = 128, 256
 # A resource takes 50; names and Kubernetes' roles of subnets need some.
 _MOST_TAGS = 40
@@ -42,7 +43,7 @@ def check_cluster(config: "ClusterConfig", today: "date") -> "Iterator[Finding]"
     yield from check_access(config)
     yield from check_network(config)
     yield from check_existing(config)
-    yield from check_egress(config)
+    yield from check_egress(config, today)
     yield from check_pools(config)
     yield from check_capacity(config, today)
     yield from check_lustre(config)

@@ -1,17 +1,17 @@
 """Whether nodes and jobs get out: NAT, endpoints, proxies, certificates, mirrored images."""
 
-import base64
-import binascii
 import re
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.plan.egress import REQUIRED_ENDPOINTS, certificates, proxy_port
+from megatron_eks.plan.certificate_checks import check_bundle
+from megatron_eks.plan.egress import REQUIRED_ENDPOINTS, proxy_port
 from megatron_eks.plan.network import makes_vpc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import date
 
     from megatron_eks.config.cluster import ClusterConfig
     from megatron_eks.config.errors import Path
@@ -22,14 +22,19 @@ _BASTION_ENDPOINTS = ("ssm", "ssmmessages")
 # What Go, curl and Python read alike: no address with a scheme, and no pattern.
 _NO_PROXY = re.compile(r"\.?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?(/[0-9]{1,2}|:[0-9]{1,5})?")
 
-# User data holds 16 KB (EC2 User Guide), and EKS adds its part.
-_LONGEST_BUNDLE = 10_000
 _LARGEST_PORT = 65535
+
+# Registries of the internet; one of a company may be reached through its own network.
+_PUBLIC = re.compile(
+    r"((registry-1\.)?docker\.io|ghcr\.io|nvcr\.io|quay\.io|gcr\.io|[a-z0-9-]+-docker\.pkg\.dev"
+    r"|public\.ecr\.aws|registry\.k8s\.io|registry\.gitlab\.com|mcr\.microsoft\.com"
+    r"|[a-z0-9]+\.azurecr\.io)(/.*)?"
+)
 
 _OF_ITSELF = re.compile(r"//(localhost|127\.[0-9.]+|0\.0\.0\.0)(:|/|$)")
 
 
-def check_egress(config: "ClusterConfig") -> "Iterator[Finding]":
+def check_egress(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
     """Yield what keeps nodes from their images, and proxies and certificates that are none."""
     yield from _without_nat(config)
     if config.network.proxy is not None:
@@ -46,18 +51,19 @@ def check_egress(config: "ClusterConfig") -> "Iterator[Finding]":
                 remedy = "use one entry for each: intern.example.com, .example.com, 10.0.0.0/8"
                 yield Finding(Code.PROXY, path, found, remedy)
     if config.network.ca_bundle is not None:
-        yield from _bundle(config.network.ca_bundle)
+        yield from check_bundle(config.network.ca_bundle, today)
 
 
 def _without_nat(config: "ClusterConfig") -> "Iterator[Finding]":
     network, mirror = config.network, config.images.mirror
     elsewhere = mirror and ".dkr.ecr." in mirror and f".dkr.ecr.{config.region}." not in mirror
-    if network.nat_gateways != 0 or config.existing_cluster is not None:
-        if elsewhere:
-            found = f"{mirror} is not in {config.region}: every pull crosses regions, and is billed"
-            remedy = f"copy the images to ECR in {config.region}"
-            place: Path = ("images", "mirror")
-            yield Finding(Code.ANOTHER_REGION, place, found, remedy, Level.WARNING)
+    nat = network.nat_gateways != 0 or config.existing_cluster is not None
+    if elsewhere and (nat or network.proxy is not None):
+        found = f"{mirror} is not in {config.region}: every pull crosses regions, and is billed"
+        remedy = f"copy the images to ECR in {config.region}"
+        place: Path = ("images", "mirror")
+        yield Finding(Code.ANOTHER_REGION, place, found, remedy, Level.WARNING)
+    if nat:
         return
     if makes_vpc(config):
         required: tuple[str, ...] = REQUIRED_ENDPOINTS
@@ -68,11 +74,13 @@ def _without_nat(config: "ClusterConfig") -> "Iterator[Finding]":
             found = f"no NAT gateway, and no endpoint for {', '.join(missing)}"
             remedy = "add them to network.interface_endpoints, or use a NAT gateway"
             yield Finding(Code.NO_WAY_OUT, ("network", "nat_gateways"), found, remedy)
-    if elsewhere:
+    if network.proxy is not None:
+        return
+    if elsewhere or (mirror is not None and _PUBLIC.fullmatch(mirror)):
         found = f"no NAT gateway, and the endpoints of {config.region} do not lead to {mirror}"
         remedy = f"copy the images to ECR in {config.region}"
         yield Finding(Code.NO_WAY_OUT, ("images", "mirror"), found, remedy)
-    if mirror is None and network.proxy is None:
+    if mirror is None:
         found = "no NAT gateway, and images of nvcr.io, ghcr.io and public.ecr.aws are needed"
         remedy = "copy them and set images.mirror, set network.proxy, or use a NAT gateway"
         yield Finding(Code.NO_WAY_OUT, ("network", "nat_gateways"), found, remedy)
@@ -88,28 +96,3 @@ def _proxy(path: "Path", url: str) -> "Iterator[Finding]":
         yield Finding(Code.PROXY, path, found, "name a host that nodes reach")
     if not usable:
         yield Finding(Code.PROXY, path, f"{url} has no usable port", "use http://HOST:PORT")
-
-
-def _bundle(text: str) -> "Iterator[Finding]":
-    path: Path = ("network", "ca_bundle")
-    if "PRIVATE KEY" in text:
-        found, remedy = "a private key", "replace that key: this file is read by many"
-        yield Finding(Code.CA_BUNDLE, path, found, remedy)
-        return
-    bodies = certificates(text)
-    if not bodies or not all(map(_is_certificate, bodies)):
-        found = "not certificates in PEM"
-        remedy = "paste them under `ca_bundle: |`, each from BEGIN to END CERTIFICATE"
-        yield Finding(Code.CA_BUNDLE, path, found, remedy)
-    elif len(text) > _LONGEST_BUNDLE:
-        found = f"{len(text)} characters do not fit into the nodes' user data"
-        remedy = f"use at most {_LONGEST_BUNDLE}: the roots that nodes need"
-        yield Finding(Code.CA_BUNDLE, path, found, remedy)
-
-
-def _is_certificate(body: str) -> bool:
-    """Tell whether a text is the base64 of a DER sequence, which every certificate is."""
-    try:
-        return base64.b64decode("".join(body.split()), validate=True)[:1] == b"\x30"
-    except (binascii.Error, ValueError):
-        return False

@@ -51,6 +51,10 @@ def check_images(config: "ClusterConfig") -> "Iterator[Finding]":
                 found = f"{name} looks like a secret, and everybody with the image can read it"
                 remedy = "remove and replace it; jobs take tokens from a Secret: token_secret"
                 yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
+            elif name == "BASE_IMAGE" and _is_floating(value):
+                found = f"{value} is another image after each release, under one tag of ours"
+                remedy = "name a release, best with its digest: IMAGE:TAG@sha256:..."
+                yield Finding(Code.BUILD_ARGUMENT, path, found, remedy, Level.WARNING)
     given = config.images.megatron.build_args
     for pinned in _PAIRS:
         changed = [name for name, value in pinned.items() if given.get(name, value) != value]
@@ -60,6 +64,12 @@ def check_images(config: "ClusterConfig") -> "Iterator[Finding]":
                 found = f"the build compares it with {other}, which is that of {pinned[name]}"
                 path = ("images", "megatron", "build_args", name)
                 yield Finding(Code.BUILD_ARGUMENT, path, found, f"set {other} too")
+
+
+def _is_floating(image: str) -> bool:
+    """Tell whether an image is named without a release: no tag, or the one that moves."""
+    name, _, tag = image.rpartition("/")[2].partition(":")
+    return "@" not in image and "$" not in image and bool(name) and tag in {"", "latest"}
 
 
 def check_arguments(
