@@ -31,7 +31,7 @@ _FOREIGN = {
     "AWSTemplateFormatVersion": "CloudFormation",
     "Resources": "CloudFormation",
 }
-_PASSWORD = re.compile(r"//[^\s/@]*:[^\s/@]*@")
+_PASSWORD = re.compile(r"//[^\s/@]+@")
 
 _KINDS: dict[str, type[AnyJob]] = {
     get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in get_args(AnyJob)
@@ -174,6 +174,8 @@ def _wrong_type(path: Path, detail: "ErrorDetails", place: "Place | None") -> Fi
         remedy = f"write {path[-1]}: {{type: {value}}}"
     elif isinstance(value, str):
         remedy = _meant(kind, value, str(path[-1])) or remedy
+    elif kind == "int_type" and isinstance(value, float):
+        remedy = f"write {value:.0f}" if value.is_integer() else "write a whole number"
     elif kind == "tuple_type" and isinstance(value, dict):
         dashed = (f"write a blank after each dash: - {key[1:]}:" for key in value if key[:1] == "-")
         remedy = next(dashed, remedy)

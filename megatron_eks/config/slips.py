@@ -20,6 +20,7 @@ _WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false
 # Git's marks of a conflict (git-merge(1), "How conflicts are presented").
 _CONFLICT = re.compile(r"(<{7}|>{7})( |$)")
 _DASH = re.compile(r"\s*-([A-Za-z_]\w*):(\s|$)")
+_COLON = re.compile(r"\s*([A-Za-z_]\w*):([^\s/:].*)")
 _ABOVE = 5
 """So many lines below its cause a parser may still go on before it notices."""
 _SYNTAX = (
@@ -109,6 +110,9 @@ def of_syntax(text: str, line: int, problem: str) -> tuple[int, str, str]:
     for number in range(min(line, len(lines)), max(line - _ABOVE, 0), -1):
         if found := _DASH.match(lines[number - 1]):
             return number, "no blank after the dash", f"write - {found[1]}:"
+        if (found := _COLON.fullmatch(lines[number - 1])) and ": " not in lines[number - 1]:
+            value = found[2].partition(" #")[0]
+            return number, "no blank after the colon", f"write {found[1]}: {value}"
     if "\t" in (lines[line - 1] if line <= len(lines) else ""):
         return line, problem, "indent with spaces: YAML takes no tab there"
     for words, remedy in _SYNTAX:
