@@ -46,9 +46,9 @@ def sockets(manifest: Manifest) -> Iterator[Finding]:
     """
     for pod in manifest.pods:
         given = {
-            text((mapping(each) or {}).get("name")): text(path.get("path"))
+            text((mapping(each) or {}).get("name")): text(there.get("path"))
             for each in items(pod.spec.get("volumes")) or []
-            if (path := mapping((mapping(each) or {}).get("hostPath")))
+            if (there := mapping((mapping(each) or {}).get("hostPath")))
         }
         for container in pod.containers:
             if not _EXPORTER.search(text(container.body.get("image")) or ""):

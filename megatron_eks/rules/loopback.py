@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level
+from megatron_eks.config.load import Json
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.pod_selection import may_select, pods_beside
 from megatron_eks.rules.values import is_absent, items, mapping, number, text
@@ -77,7 +78,7 @@ def _own(value: str) -> int | None:
 
 
 def _is_behind(
-    container: Container, pod: Pod, port: int | None, ports: "list[dict[str, object]]"
+    container: Container, pod: Pod, port: int | None, ports: "list[dict[str, Json]]"
 ) -> bool:
     """Tell whether a Service leads to this container's port, and not to one in front of it."""
     listed = [mapping(each) or {} for each in items(container.body.get("ports")) or []]

@@ -81,8 +81,8 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
         where = text(service.get("path"))
         if where and not where.startswith("/") and not is_placeholder(where):
             found = f"{shown(where)} does not start with /: the API server refuses it"
-            place = (*path, "clientConfig", "service", "path")
-            yield manifest.find(Code.WEBHOOK, place, found, f"write /{where}")
+            inside = (*path, "clientConfig", "service", "path")
+            yield manifest.find(Code.WEBHOOK, inside, found, f"write /{where}")
         every = any(
             not _EVERY_POD.isdisjoint(map(str, items(rule.get("resources")) or []))
             for rule in [mapping(each) or {} for each in items(hook.get("rules")) or []]
