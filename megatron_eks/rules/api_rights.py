@@ -46,6 +46,7 @@ _VERBS = frozenset(
 )
 # Kubernetes, "Authorization", request verbs: calls of a pod, and not objects.
 _CALLED = frozenset({"pods/attach", "pods/exec", "pods/portforward"})
+_NAMELESS = frozenset({"create", "deletecollection"})
 # kubeflow/trainer v1.9.4, pkg/controller.v1/pytorch/pytorchjob_controller.go: what it calls.
 _OPERATOR = re.compile(r"(^|/)training-operator([:@]|$)")
 _NEEDED = (
@@ -65,6 +66,7 @@ def names(manifest: Manifest) -> Iterator[Finding]:
     if manifest.kind not in {"ClusterRole", "Role"}:
         return
     yield from _calls(manifest)
+    yield from _by_name(manifest)
     for index, value in enumerate(items(manifest.body.get("rules")) or []):
         rule, path = mapping(value) or {}, ("rules", index)
         groups = _texts(rule.get("apiGroups"))
@@ -95,6 +97,32 @@ def _calls(manifest: Manifest) -> Iterator[Finding]:
             found = f"{called} without create: Kubernetes 1.35 refuses the call"
             path = ("rules", index, "verbs")
             yield manifest.find(Code.RIGHTS, path, found, "add create", Level.WARNING)
+
+
+def _by_name(manifest: Manifest) -> Iterator[Finding]:
+    """Find objects that a role lets be made by their name only, which no call to make one has.
+
+    Kubernetes, "Using RBAC Authorization", referring to resources: create and deletecollection
+    cannot be restricted by a name. A part, such as pods/exec, is called with its pod's.
+    """
+    rules = [mapping(each) or {} for each in items(manifest.body.get("rules")) or []]
+    free = [each for each in rules if not items(each.get("resourceNames"))]
+    for index, rule in enumerate(rules):
+        named = _texts(rule.get("resourceNames"))
+        groups = _texts(rule.get("apiGroups"))
+        whole = [each for each in _texts(rule.get("resources")) if "/" not in each]
+        for place, verb in enumerate(_texts(rule.get("verbs")) if named else ()):
+            lacking = [
+                each
+                for each in whole
+                if not any(_gives(free, group, each, verb) for group in groups)
+            ]
+            if verb in _NAMELESS and lacking:
+                found = f"{verb} of {lacking[0]} with resourceNames gives no right: the call has "
+                found += "no name"
+                remedy = "give it in a rule without resourceNames, or leave it out"
+                path = ("rules", index, "verbs", place)
+                yield manifest.find(Code.RIGHTS, path, found, remedy, Level.WARNING)
 
 
 def _resources(manifest: Manifest, path: Path, groups: list[str], value: Json) -> Iterator[Finding]:

@@ -4,13 +4,15 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Level, Path
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.named_pools import pools_of
-from megatron_eks.rules.values import items, mapping, shown, text, truth
+from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text, truth
 from megatron_eks.rules.workloads import Manifest
 
 _FORWARD = re.compile(r"^\s*forward\s+\.\s+(.+)$", re.MULTILINE)
+# CoreDNS fills in {$NAME} and {%NAME%} itself.
+_ENVIRONMENT = re.compile(r"\{\$\w+\}|\{%\w+%\}")
 # EKS User Guide, KubernetesNetworkConfigRequest: the two ranges of Services, with DNS at their .10.
 _DNS = ("10.100.0.10", "172.20.0.10")
 _ZONE = "topology.kubernetes.io/zone"
@@ -41,6 +43,37 @@ def loops(together: ManifestSet) -> Iterator[Found]:
                 path: Path = ("data", "Corefile")
                 remedy = "write forward . /etc/resolv.conf"
                 yield config, config.find(Code.MANIFEST_VALUE, path, found, remedy)
+
+
+def core_files(manifest: Manifest) -> Iterator[Finding]:
+    """Require of CoreDNS's own Corefile whole blocks, and the plugin that knows Services.
+
+    CoreDNS, "Configuration" and plugin kubernetes: it stops at a brace too many or too few, and
+    without the plugin no name of a Service or a pod is found in the cluster.
+    """
+    where = (manifest.kind, manifest.name, manifest.namespace)
+    written = text((mapping(manifest.body.get("data")) or {}).get("Corefile"))
+    if where != ("ConfigMap", "coredns", "kube-system") or written is None:
+        return
+    # What is imported is in another file.
+    if is_placeholder(_ENVIRONMENT.sub("", written)) or re.search(
+        r"^\s*import ", written, re.MULTILINE
+    ):
+        return
+    path: Path = ("data", "Corefile")
+    lines = [line.partition("#")[0].split() for line in written.splitlines()]
+    depth, least = 0, 0
+    for word in (word for line in lines for word in line):
+        depth += (word == "{") - (word == "}")
+        least = min(least, depth)
+    if depth or least:
+        many = "}" if depth < 0 or least < 0 else "{"
+        found = f"one {shown(many)[1:-1]} too many: CoreDNS does not start with it"
+        yield manifest.find(Code.MANIFEST_VALUE, path, found, "close each block once")
+    elif not any(line[0] == "kubernetes" for line in lines if line):
+        found = "no plugin kubernetes: no name of a Service or a pod is found"
+        remedy = "add kubernetes cluster.local in-addr.arpa ip6.arpa { ... }"
+        yield manifest.find(Code.MANIFEST_VALUE, path, found, remedy)
 
 
 def networks_of_pods(together: ManifestSet) -> Iterator[Found]:

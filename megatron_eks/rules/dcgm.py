@@ -9,6 +9,7 @@ from megatron_eks.rules.values import items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest
 
 _EXPORTER = re.compile(r"(^|/)dcgm-exporter([:@]|$)")
+_SOCKETS = "/var/lib/kubelet/pod-resources"
 _PORT = re.compile(r".*:([0-9]+)")
 _TYPES = ("counter", "gauge", "histogram", "label", "summary")
 _FIELD = re.compile(r"\s*(DCGM_(FI|EXP)_\w+)\s*,(.*)")
@@ -35,6 +36,33 @@ def ports(manifest: Manifest) -> Iterator[Finding]:
                 path = (*container.path[1:], "ports")
                 remedy = f"write containerPort: {opened}"
                 yield manifest.find(Code.MONITOR, path, found, remedy, Level.WARNING)
+
+
+def sockets(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of an exporter that sees another directory of the node where the kubelet's socket is.
+
+    NVIDIA/dcgm-exporter, deployment, and Kubernetes, "Device Plugins", monitoring: by
+    /var/lib/kubelet/pod-resources it learns which pod has which GPU; else metrics name no pod.
+    """
+    for pod in manifest.pods:
+        given = {
+            text((mapping(each) or {}).get("name")): text(there.get("path"))
+            for each in items(pod.spec.get("volumes")) or []
+            if (there := mapping((mapping(each) or {}).get("hostPath")))
+        }
+        for container in pod.containers:
+            if not _EXPORTER.search(text(container.body.get("image")) or ""):
+                continue
+            for index, value in enumerate(items(container.body.get("volumeMounts")) or []):
+                body = mapping(value) or {}
+                host = given.get(text(body.get("name")))
+                inside = (text(body.get("mountPath")) or "").rstrip("/")
+                if inside == _SOCKETS and host is not None and host.rstrip("/") != _SOCKETS:
+                    found = f"{shown(host)} of the node, where no kubelet listens: metrics name "
+                    found += "no pod"
+                    path = (*container.path[1:], "volumeMounts", index)
+                    remedy = f"mount hostPath {_SOCKETS}"
+                    yield manifest.find(Code.MONITOR, path, found, remedy, Level.WARNING)
 
 
 def _opened(container: Container) -> int | None:

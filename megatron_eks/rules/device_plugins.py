@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
+from megatron_eks.rules.hardware import instance_types
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.values import items, mapping, shown, text
 from megatron_eks.rules.workloads import EFA, GPU, Container, Manifest, Pod
@@ -21,6 +22,12 @@ _KNOWN = (
     (re.compile(r"(^|/)aws-efa-k8s-device-plugin(?!:v0\.[5-9])([:@]|$)"), EFA, (_PLUGINS,)),
 )
 _PROGRAM = "device-plugin"
+# What watches or prepares a node, and does not compute on it.
+_AGENT = re.compile(
+    r"(^|/)((nvidia-)?k8s-device-plugin|aws-efa-k8s-device-plugin|dcgm-exporter|dcgm|pause"
+    r"|gpu-feature-discovery|node-exporter|node-problem-detector|eks-node-monitoring-agent"
+    r"|cloudwatch-agent|neuron-monitor)([:@]|$)"
+)
 _EXPORTER = re.compile(r"(^|/)dcgm-exporter([:@]|$)")
 
 
@@ -125,6 +132,42 @@ def exporters(together: ManifestSet) -> Iterator[Found]:
                     remedy = f"tolerate {key} here too"
                     finding = manifest.find(Code.DEVICE_PLUGIN, path, found, remedy, Level.WARNING)
                     yield manifest, finding
+
+
+def takers(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a DaemonSet that takes devices itself, of which jobs then find too few on each node.
+
+    Kubernetes, "Schedule GPUs": a device is one container's. NVIDIA/dcgm-exporter, deployment, and
+    aws-samples/aws-efa-eks: agents see all devices of the node without asking for one.
+    """
+    for manifest in together.of("DaemonSet"):
+        for pod in manifest.pods:
+            whole = _whole_nodes(manifest, pod, together)
+            for container in pod.containers:
+                agent = _AGENT.search(text(container.body.get("image")) or "")
+                for device in (GPU, EFA):
+                    amount = container.amount(device)
+                    # An init container gives its devices back.
+                    if not amount or container.is_init or not (agent or whole):
+                        continue
+                    who = f": {whole.title} asks for all of them" if whole else ""
+                    found = f"each node has {amount} less for jobs{who}"
+                    what = "an agent sees all without" if agent else "or keep it off their nodes"
+                    path = (*container.path[1:], "resources", "limits", device)
+                    remedy = f"remove it: {what}" if agent else f"remove it, {what}"
+                    finding = manifest.find(Code.DEVICE_PLUGIN, path, found, remedy, Level.WARNING)
+                    yield manifest, finding
+
+
+def _whole_nodes(manifest: Manifest, pod: Pod, together: ManifestSet) -> Manifest | None:
+    """Return a job beside that needs all GPUs of nodes that a DaemonSet runs on."""
+    for job in together.objects:
+        for other in job.pods if job.is_job and is_near(manifest, job) else ():
+            types = instance_types(other)
+            asked = sum(int(each.amount(GPU) or 0) for each in other.containers)
+            if types and may_meet(pod, other) and all(each.gpus == asked for each in types):
+                return job
+    return None
 
 
 def may_meet(one: Pod, other: Pod) -> bool:

@@ -14,6 +14,8 @@ from megatron_eks.rules.workloads import Manifest
 
 _GROUPS = ("managedNodeGroups", "nodeGroups")
 _VERSION = re.compile(r"1\.[1-9][0-9]")
+# EKS User Guide, "Upgrade from Amazon Linux 2"; eksctl, pkg/apis/eksctl.io/v1alpha5/defaults.go.
+_LAST_OF_AL2 = 32
 _GIB_OF_AN_IMAGE = 80
 # eksctl, "Config file schema": keys of the file, and of a group of either kind.
 _TOP = (
@@ -71,6 +73,10 @@ def cluster_files(manifest: Manifest) -> Iterator[Finding]:
         reserved = (mapping(group.get("capacityReservation")) or {}).get(
             "capacityReservationTarget"
         )
+        old = group.get("amiFamily") == "AmazonLinux2" and is_absent(group.get("ami"))
+        if old and _minor(said) > _LAST_OF_AL2:
+            found = f"AmazonLinux2, of which Kubernetes {said} has no AMI: eksctl refuses it"
+            yield _found(manifest, (*path, "amiFamily"), found, "write AmazonLinux2023")
         if group.get("spot") is True and not is_absent(reserved):
             found = "spot, and spot instances use no reservation: EC2 refuses it"
             yield _found(manifest, (*path, "spot"), found, "remove one of them")
@@ -86,6 +92,11 @@ def _found(
     manifest: Manifest, path: Path, found: str, remedy: str, level: Level = Level.ERROR
 ) -> Finding:
     return manifest.find(Code.EKSCTL, path, found, remedy, level)
+
+
+def _minor(version: str) -> int:
+    """Return the second part of a version, 0 where it is none."""
+    return int(version.partition(".")[2]) if _VERSION.fullmatch(version) else 0
 
 
 def _groups(manifest: Manifest) -> Iterator[tuple[Path, dict[str, Json]]]:

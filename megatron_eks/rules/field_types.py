@@ -1,5 +1,6 @@
 """Which of the values of their kind the fields of Kubernetes objects take."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -28,6 +29,17 @@ def one_of(*names: str) -> Check:
 
     def _choice(value: Json) -> str:
         return choices(value if isinstance(value, str) else "", [name for name in names if name])
+
+    return check
+
+
+def formed(form: str, remedy: str) -> Check:
+    """Take texts of one form; what is no text is another rule's business."""
+    pattern = re.compile(form)
+
+    def check(value: Json) -> tuple[str, str] | None:
+        fits = not isinstance(value, str) or pattern.fullmatch(value)
+        return None if fits else (f"{shown(value)} is refused", remedy)
 
     return check
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, Manifest
 
 _QUEUE = "kueue.x-k8s.io/queue-name"
@@ -14,6 +14,7 @@ _LEAST_GRACE = 30
 _LEAST_RUN = 300
 _BALANCER = "service.beta.kubernetes.io/aws-load-balancer-"
 _FIRST, _LAST = 30000, 32767
+_NONE = ("0", "0%")
 
 
 def never_started(manifest: Manifest) -> Iterator[Finding]:
@@ -58,6 +59,30 @@ def strategies(manifest: Manifest) -> Iterator[Finding]:
         found = "rollingUpdate beside Recreate: the API server refuses the object"
         path = ("spec", "strategy", "rollingUpdate")
         yield manifest.find(Code.MANIFEST_VALUE, path, found, "remove it")
+
+
+def standing_updates(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a rolling update that may take no pod away and add none, or both of a DaemonSet.
+
+    Kubernetes, pkg/apis/apps/validation: maxUnavailable cannot be 0 when maxSurge is 0, which it is
+    in a DaemonSet unless said, as maxUnavailable is 1 there.
+    """
+    key = {"DaemonSet": "updateStrategy", "Deployment": "strategy"}.get(manifest.kind)
+    rolling = mapping((mapping(manifest.spec.get(key or "")) or {}).get("rollingUpdate")) or {}
+    if key is None or not rolling:
+        return
+    agent = manifest.kind == "DaemonSet"
+    gone = rolling.get("maxUnavailable", 1 if agent else "25%")
+    more = rolling.get("maxSurge", 0 if agent else "25%")
+    path: Path = ("spec", key, "rollingUpdate")
+    if str(gone) in _NONE and str(more) in _NONE:
+        found = "no pod may go and none be added: the API server refuses the object"
+        remedy = "write maxUnavailable: 1" if agent else "write maxSurge: 1"
+        yield manifest.find(Code.MANIFEST_VALUE, (*path, "maxUnavailable"), found, remedy)
+    elif agent and not {str(gone), str(more)} & {*_NONE} and not is_placeholder(f"{gone}{more}"):
+        found = f"maxSurge beside maxUnavailable {shown(gone)}: the API server refuses the object"
+        remedy = "write maxUnavailable: 0 beside it, or remove it"
+        yield manifest.find(Code.MANIFEST_VALUE, (*path, "maxSurge"), found, remedy)
 
 
 def short_ends(manifest: Manifest) -> Iterator[Finding]:

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator
 
+from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level, Path
-from megatron_eks.rules.karpenter_pods import trainings
+from megatron_eks.rules.karpenter_pods import asked, class_of, trainings
 from megatron_eks.rules.manifest_set import Found, ManifestSet, may_share
-from megatron_eks.rules.named_pools import Pool
+from megatron_eks.rules.named_pools import Pool, pools_of
 from megatron_eks.rules.pod_selection import selects
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest, Pod
@@ -16,6 +17,7 @@ _KEEP = "karpenter.sh/do-not-disrupt"
 _DURATION = re.compile(r"([0-9]+(s|m|h))+")
 _PART = re.compile(r"([0-9]+)(s|m|h)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
+_FAMILIES = {name.partition(".")[0] for name, each in INSTANCES.items() if each.nvlink_gb_s}
 # A run of pre-training takes days, so a node has to live longer than a few.
 _LEAST_LIFE = 3 * 24 * 3600
 _UNDERUTILIZED = {
@@ -42,6 +44,54 @@ def disrupted(together: ManifestSet) -> Iterator[Found]:
                 seen.append(job)
                 yield _found(job, pod, pool, said, kept=kept)
                 break
+
+
+def pools_alone(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a pool for training that ends its nodes with pods on them, where no job is beside.
+
+    As `disrupted`; and Karpenter, "NodeClasses", alias: with @latest each new AMI makes all nodes
+    drift, and they are replaced, so it is not for production.
+    """
+    with_jobs = [(pod, pool.manifest) for _, pod, pools in trainings(together) for pool in pools]
+    for manifest in together.of("NodePool"):
+        pool = next(pools_of(manifest), None)
+        if pool is None or not _is_for_training(pool):
+            continue
+        pods = [pod for pod, other in with_jobs if other is manifest]
+        # Where nothing is written, it may be that no pod is ever without the annotation.
+        disruption = mapping(manifest.spec.get("disruption")) or {}
+        written = not is_absent(disruption.get("consolidationPolicy"))
+        dynamic = not pods and is_absent(manifest.spec.get("replicas"))
+        said = _ends(pool) if dynamic and written else None
+        if said is not None:
+            found = f"{said}: a rank without {_KEEP} is evicted, and its whole job starts again"
+            remedy = "write consolidationPolicy: WhenEmpty, and expireAfter: Never"
+            path: Path = ("spec", "disruption")
+            yield manifest, manifest.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
+        used = class_of(manifest, together)
+        moving = used is not None and _moves_on(used) and not _stopped(manifest, "Drifted")
+        if used is not None and moving and not (pods and all(_is_kept(pod) for pod in pods)):
+            found = f"{_moves_on(used)}, of {manifest.title}: with each new AMI its nodes are "
+            found += "replaced, and the pods on them evicted"
+            remedy = "name a version of the AMI, such as al2023@v20250704"
+            path = ("spec", "amiSelectorTerms")
+            yield used, used.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
+
+
+def _is_for_training(pool: Pool) -> bool:
+    """Tell a pool whose nodes are all made for jobs over several of them."""
+    if pool.types:
+        known = [INSTANCES.get(name) for name in pool.types]
+        return all(each is not None and each.nvlink_gb_s for each in known)
+    families = asked(pool.manifest, "karpenter.k8s.aws/instance-family")
+    return bool(families) and _FAMILIES.issuperset(families)
+
+
+def _moves_on(used: Manifest) -> str | None:
+    """Return an alias that means another AMI next week."""
+    terms = [mapping(each) or {} for each in items(used.spec.get("amiSelectorTerms")) or []]
+    aliases = [text(each.get("alias")) or "" for each in terms]
+    return next((each for each in aliases if each.endswith("@latest")), None)
 
 
 def _found(job: Manifest, pod: Pod, pool: Pool, said: str, *, kept: bool) -> Found:
@@ -89,14 +139,14 @@ def _ends(pool: Pool) -> str | None:
     return None
 
 
-def _stopped(manifest: Manifest) -> bool:
-    """Tell whether a budget of no node always holds for the pool's underutilized nodes."""
+def _stopped(manifest: Manifest, reason: str = "Underutilized") -> bool:
+    """Tell whether a budget of no node always holds for what ends a pool's nodes."""
     disruption = mapping(manifest.spec.get("disruption")) or {}
     for value in items(disruption.get("budgets")) or []:
         body = mapping(value) or {}
         reasons = items(body.get("reasons")) or []
         none = text(body.get("nodes")) in {"0", "0%"} and is_absent(body.get("schedule"))
-        if none and (not reasons or "Underutilized" in reasons):
+        if none and (not reasons or reason in reasons):
             return True
     return False
 

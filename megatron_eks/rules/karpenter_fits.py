@@ -8,13 +8,16 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.hardware import TYPE_LABELS
 from megatron_eks.rules.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import items, mapping, text
+from megatron_eks.rules.values import is_placeholder, items, mapping, text
 from megatron_eks.rules.workloads import Manifest
 
 _CLASS = "EC2NodeClass"
 _CAPACITY, _ARCHITECTURE = "karpenter.sh/capacity-type", "kubernetes.io/arch"
 # The families of the catalogue all have processors of Intel or AMD.
 _ARM = "arm64"
+# What a disk with images and layers is called, by the family of the AMI.
+_DISKS = {"AL2": "/dev/xvda", "AL2023": "/dev/xvda", "Bottlerocket": "/dev/xvdb"}
+_ROOTS = frozenset({"/dev/sda1", "/dev/sda", "/dev/xvda", "/dev/nvme0n1"})
 _BOOTSTRAP = re.compile(r"/etc/eks/bootstrap\.sh")
 _WITHOUT = re.compile(r"al2023@|bottlerocket@")
 
@@ -106,3 +109,40 @@ def start_scripts(manifest: Manifest) -> Iterator[Finding]:
         found = "/etc/eks/bootstrap.sh, which these nodes do not have: they never join"
         remedy = "remove it: Karpenter writes what the nodes need, or add a NodeConfig"
         yield manifest.find(Code.KARPENTER, ("spec", "userData"), found, remedy)
+
+
+def disks(manifest: Manifest) -> Iterator[Finding]:
+    """Require of mapped disks the one that images lie on, by the name that the AMI has for it.
+
+    Karpenter, "NodeClasses", spec.blockDeviceMappings: a mapping takes the place of its defaults,
+    /dev/xvda for Amazon Linux, and /dev/xvda with /dev/xvdb for Bottlerocket; the disk that it
+    leaves out stays as small as in the AMI (karpenter-provider-aws issue 8747).
+    """
+    if (manifest.group, manifest.kind) != ("karpenter.k8s.aws", _CLASS):
+        return
+    mapped = items(manifest.spec.get("blockDeviceMappings")) or []
+    devices = [text((mapping(each) or {}).get("deviceName")) or "$" for each in mapped]
+    wanted = _DISKS.get(_family(manifest) or "")
+    if not devices or wanted is None or wanted in devices or any(map(is_placeholder, devices)):
+        return
+    # A disk for data may be meant beside one that stays as it is.
+    meant = not _ROOTS.isdisjoint(devices)
+    raid = manifest.spec.get("instanceStorePolicy") == "RAID0"
+    found = f"{', '.join(devices)}, and {_family(manifest)} has its images on {wanted}, which "
+    found += "stays as small as in the AMI"
+    if raid:
+        found = f"{', '.join(devices)}, and {_family(manifest)} has {wanted}: one more disk, "
+        found += "which nothing mounts"
+    path: Path = ("spec", "blockDeviceMappings")
+    level = Level.ERROR if meant and not raid else Level.WARNING
+    yield manifest.find(Code.KARPENTER, path, found, f"name it {wanted}", level)
+
+
+def _family(manifest: Manifest) -> str | None:
+    """Return the family of a class's AMI; amiFamily beats the alias, which it has to agree with."""
+    given = text(manifest.spec.get("amiFamily"))
+    if given is not None:
+        return given
+    terms = [mapping(each) or {} for each in items(manifest.spec.get("amiSelectorTerms")) or []]
+    alias = next((said for each in terms if (said := text(each.get("alias")))), "")
+    return {name.lower(): name for name in _DISKS}.get(alias.partition("@")[0])

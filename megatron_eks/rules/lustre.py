@@ -141,6 +141,7 @@ def without_size(system: FileSystem) -> Iterator[Finding]:
     yield from _throughput(system)
     yield from _version(system)
     yield from _metadata(system)
+    yield from _backups(system)
     for key in _REPOSITORY_KEYS if system.deployment == "PERSISTENT_2" else ():
         if not is_absent(system.settings.get(key)):
             found = f"{key} is not supported by PERSISTENT_2"
@@ -232,6 +233,21 @@ def _capacity(system: FileSystem) -> Iterator[Finding]:
     if not fits:
         found = f"{system.deployment} has no size of {size} GiB"
         yield system.wrong(("StorageCapacity",), found, f"use {sizes} GiB")
+
+
+def _backups(system: FileSystem) -> Iterator[Finding]:
+    """Find backups of what has none: FSx for Lustre User Guide, "Working with backups"."""
+    path = (_CONFIGURATION, "AutomaticBackupRetentionDays")
+    scratch = (system.deployment or "").startswith("SCRATCH")
+    linked = any(not is_absent(system.settings.get(key)) for key in _REPOSITORY_KEYS)
+    if number(system.settings.get(path[1])) in {None, 0}:
+        return
+    if scratch:
+        remedy = "remove it, or use PERSISTENT_2"
+        yield system.wrong(path, f"{system.deployment} has no backups", remedy)
+    elif linked and system.deployment == "PERSISTENT_1":
+        found = "a file system that is linked to S3 has no backups"
+        yield system.wrong(path, found, "remove it: the bucket has the files")
 
 
 def _version(system: FileSystem) -> Iterator[Finding]:

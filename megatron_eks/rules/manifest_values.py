@@ -10,6 +10,7 @@ from megatron_eks.quantity import quantity
 from megatron_eks.rules.field_types import (
     ANY,
     Field,
+    formed,
     one_of,
     whole,
     wrong_values,
@@ -22,6 +23,8 @@ _PROTOCOL = one_of("TCP", "UDP", "SCTP")
 _SECCOMP = one_of("Localhost", "RuntimeDefault", "Unconfined")
 _ACCESS = one_of("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _LEVEL = one_of("privileged", "baseline", "restricted")
+# kubernetes/pod-security-admission, api/helpers.go, ParseVersion: on a new namespace, an error.
+_LEVEL_VERSION = formed(r"latest|v1\.[0-9]{1,4}", "write latest, or v and two numbers: v1.34")
 _TERM = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 
 # Kubernetes API reference v1.35, PodSpec.
@@ -61,10 +64,10 @@ _RUN_POLICY = (
     Field(("backoffLimit",), whole(0)),
     Field(("ttlSecondsAfterFinished",), whole(0)),
 )
-_MODES = (
+_MODES = [
     ("metadata", "labels", f"pod-security.kubernetes.io/{each}")
     for each in ("enforce", "audit", "warn")
-)
+]
 # Kubernetes API reference v1.35; kubeflow/trainer v1.9.4, the CRD of PyTorchJob.
 _OBJECTS: dict[str, tuple[Field, ...]] = {
     "PersistentVolumeClaim": (Field(("spec", "accessModes", ANY), _ACCESS),),
@@ -78,7 +81,10 @@ _OBJECTS: dict[str, tuple[Field, ...]] = {
     ),
     "PriorityClass": (Field(("preemptionPolicy",), one_of("Never", "PreemptLowerPriority")),),
     "NetworkPolicy": (Field(("spec", "policyTypes", ANY), one_of("Egress", "Ingress")),),
-    "Namespace": tuple(Field(path, _LEVEL) for path in _MODES),
+    "Namespace": (
+        *(Field(path, _LEVEL) for path in _MODES),
+        *(Field((*outer, f"{mode}-version"), _LEVEL_VERSION) for *outer, mode in _MODES),
+    ),
     "Service": (
         Field(("spec", "type"), one_of("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
         Field(("spec", "ports", ANY, "port"), _PORT),

@@ -88,6 +88,12 @@ def _ports(monitor: Manifest, seen: list[_Target]) -> Iterator[Found]:
     known = {name for _, _, names in seen for name in names}
     key = _ENDPOINTS[monitor.kind]
     for index, value in enumerate(items(monitor.spec.get(key)) or []):
+        given = (mapping(value) or {}).get("port")
+        if isinstance(given, int):
+            found = f"{given} is no name of a port: the API server refuses the monitor"
+            remedy = f"write one of {', '.join(sorted(known)) or 'the names of its ports'}"
+            path: Path = ("spec", key, index, "port")
+            yield monitor, monitor.find(Code.MONITOR, path, found, remedy)
         port = text((mapping(value) or {}).get("port"))
         if port is not None and known and port not in known and not is_placeholder(port):
             found = f"no port named {shown(port)} of {seen[0][0].title}"

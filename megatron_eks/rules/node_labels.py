@@ -7,6 +7,7 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules import karpenter_values
 from megatron_eks.rules.hardware import TYPE_LABELS
 from megatron_eks.rules.node_groups import TYPE_NAME
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
@@ -126,7 +127,7 @@ def _wrong(key: str, value: str) -> tuple[str, str] | None:
     if key in _FORMS:
         form, what, example = _FORMS[key]
         return None if form.fullmatch(value) else (f"no {what}", f"write it like {example}")
-    return None
+    return karpenter_values.wrong(key, value)
 
 
 def _no_type(name: str) -> tuple[str, str] | None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
@@ -15,6 +16,10 @@ _WITH_PATH = re.compile(r"(arn:aws[a-z-]*:iam::[0-9]{12}:role)/(?:[\w+=,.@-]+/)+
 _USER = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(user/.+|root)")
 _OF_NODES = ("system:bootstrappers", "system:nodes")
 _NODE = "system:node:{{EC2PrivateDNSName}}"
+# kubernetes-sigs/aws-iam-authenticator, pkg/server/server.go, renderTemplate.
+_TEMPLATES = ("AccessKeyID", "AccountID", "EC2PrivateDNSName", "SessionName", "SessionNameRaw")
+_USERNAME = re.compile(r"username:.*?\{\{(\w+)\}\}")
+_CLOSE = 0.7
 _PARTS = {"mapRoles": "rolearn", "mapUsers": "userarn"}
 
 
@@ -35,6 +40,13 @@ def maps(manifest: Manifest) -> Iterator[Finding]:
         written = text(value)
         if is_absent(value) or written is None:
             continue
+        for name in _USERNAME.findall(written):
+            close = get_close_matches(name, _TEMPLATES, 1, _CLOSE)
+            if close and name not in _TEMPLATES:
+                found = (
+                    f"{{{{{name}}}}} in a username, which nothing fills in: nobody gets in by it"
+                )
+                yield _found(manifest, path, found, f"did you mean {{{{{close[0]}}}}}?")
         # `{{EC2PrivateDNSName}}` is EKS's own; without quotes it is a mapping to YAML.
         documents = read_documents(re.sub(r"\{\{(\w+)\}\}", r"__\1", written), "")
         listed = documents[0].value if len(documents) == 1 else None

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.device_plugins import is_near
 from megatron_eks.rules.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest
 
 _KUBEFLOW = "kubeflow.org"
@@ -63,6 +63,23 @@ def _overlooked(
         found = f"does not work on {kind}, and {missing[0].title} is one"
         path, remedy = schemes[-1][0], f"add --enable-scheme={kind.lower()}"
         yield manifest, manifest.find(Code.OPERATOR, path[1:], found, remedy)
+
+
+def leaders(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of several training operators that all work on each job.
+
+    kubeflow/trainer v1.9.4, cmd/training-operator.v1/main.go: --leader-elect is false unless said.
+    """
+    count = number(manifest.spec.get("replicas"))
+    for container in (each for pod in manifest.pods for each in pod.containers):
+        named = _OPERATORS[0][0].search(text(container.body.get("image")) or "")
+        if manifest.kind != "Deployment" or not named or count is None or count <= 1:
+            continue
+        if not any(re.match(r"--?leader-elect(?!ion-id)(?!=false)", w) for _, w in container.words):
+            found = f"{count} operators without --leader-elect: each of them works on every job, "
+            found += "and makes its pods"
+            path, remedy = ("spec", "replicas"), "write 1, or add --leader-elect"
+            yield manifest.find(Code.OPERATOR, path, found, remedy, Level.WARNING)
 
 
 def _given(container: Container, flag: "re.Pattern[str]") -> "list[tuple[Path, str]]":

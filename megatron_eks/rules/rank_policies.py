@@ -11,6 +11,8 @@ from megatron_eks.rules.workload_set import chosen
 from megatron_eks.rules.workloads import GPU, Manifest
 
 # Linux, ip-sysctl, ip_local_port_range: the ports that a program is given which asks for any.
+# What operators label the pods of a job with, and nobody else's.
+_OF_RANKS = ("training.kubeflow.org/", "jobset.sigs.k8s.io/", "leaderworkerset.sigs.k8s.io/")
 _FIRST, _LAST = 32768, 60999
 
 
@@ -57,6 +59,64 @@ def _few_ports(
     remedy = "leave ports out, or admit TCP 1024 to 65535"
     path = ("spec", way.lower(), index, "ports")
     return policy, policy.find(Code.RANKS_CUT_OFF, path, found, remedy, Level.WARNING)
+
+
+def few_ports(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a policy that admits ranks to each other on few ports, where no job stands beside it.
+
+    As `ranks_cut_off`: the port of the rendezvous is one of many that a run listens on.
+    """
+    policies = together.of("NetworkPolicy")
+    for policy in policies:
+        selector = mapping(policy.spec.get("podSelector")) or {}
+        if not _selects_ranks(selector) or _has_job(policy, selector, together):
+            continue
+        near = [
+            each
+            for each in policies
+            if each.namespace == policy.namespace and each.spec.get("podSelector") in (selector, {})
+        ]
+        for way, peers in (("Ingress", "from"), ("Egress", "to")):
+            inside = [
+                (each, index, rule)
+                for each in near
+                for index, value in enumerate(items(each.spec.get(way.lower())) or [])
+                if (rule := mapping(value) or {}) and _names(rule.get(peers), selector)
+            ]
+            own = [each for each in inside if each[0] is policy]
+            if own and not any(_is_for_all_ports(rule) for _, _, rule in inside):
+                index, rule = own[0][1:]
+                said = ", ".join(_said(mapping(each) or {}) for each in items(rule["ports"]) or [])
+                found = f"{said} alone between ranks, and NCCL and Gloo listen on any free port"
+                path = ("spec", way.lower(), index, "ports")
+                remedy = "leave ports out, or admit TCP 1024 to 65535"
+                finding = policy.find(Code.RANKS_CUT_OFF, path, found, remedy, Level.WARNING)
+                yield policy, finding
+
+
+def _selects_ranks(selector: Mapping[str, Json]) -> bool:
+    """Tell a selector of the pods that an operator of training jobs makes."""
+    labels = mapping(selector.get("matchLabels")) or {}
+    expressions = [mapping(each) or {} for each in items(selector.get("matchExpressions")) or []]
+    keys = [*labels, *(text(each.get("key")) or "" for each in expressions)]
+    return any(key.startswith(_OF_RANKS) for key in keys)
+
+
+def _has_job(policy: Manifest, selector: Mapping[str, Json], together: ManifestSet) -> bool:
+    return any(
+        chosen(selector, job, pod)
+        for job in together.objects
+        if job.is_job and job.namespace == policy.namespace
+        for pod in job.pods
+    )
+
+
+def _names(peers: Json, selector: Mapping[str, Json]) -> bool:
+    """Tell whether the peers of a rule are the selected pods, or all of their namespace."""
+    listed = [mapping(each) or {} for each in items(peers) or []]
+    return not listed or any(
+        "podSelector" in each and each["podSelector"] in (selector, {}) for each in listed
+    )
 
 
 def _said(body: Mapping[str, Json]) -> str:

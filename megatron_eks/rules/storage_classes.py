@@ -39,6 +39,7 @@ _PARAMETERS = {
 # Where FSx itself has what a parameter says, for the rules that are applied to a file system.
 _OF_FSX = {
     "deploymentType": ("LustreConfiguration", "DeploymentType"),
+    "automaticBackupRetentionDays": ("LustreConfiguration", "AutomaticBackupRetentionDays"),
     "dataCompressionType": ("LustreConfiguration", "DataCompressionType"),
     "efaEnabled": ("LustreConfiguration", "EfaEnabled"),
     "fileSystemTypeVersion": ("FileSystemTypeVersion",),

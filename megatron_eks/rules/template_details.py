@@ -15,7 +15,6 @@ from megatron_eks.rules.values import (
     is_placeholder,
     items,
     mapping,
-    number,
     shown,
     text,
     truth,
@@ -184,11 +183,6 @@ def lustre_details(templates: TemplateSet) -> Iterator[Finding]:
             found = f"{shown(window)} is no weekly time"
             yield system.find(Code.LUSTRE_SETTINGS, place, found, "write day:hour:minute, 1:05:00")
         deployment = text(config.get("DeploymentType")) or ""
-        days = config.get("AutomaticBackupRetentionDays")
-        if deployment.startswith("SCRATCH") and number(days) not in {None, 0}:
-            place = ("LustreConfiguration", "AutomaticBackupRetentionDays")
-            found = f"{deployment} has no backups"
-            yield system.find(Code.LUSTRE_SETTINGS, place, found, "remove it, or use PERSISTENT_2")
         if deployment == "PERSISTENT_2" and system.properties.get("StorageType") == "HDD":
             found = "PERSISTENT_2 has no HDD"
             yield system.find(Code.LUSTRE_SETTINGS, ("StorageType",), found, "use SSD")

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Manifest
 
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -77,6 +77,12 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
             yield manifest.find(
                 Code.WEBHOOK, (*path, "sideEffects"), found, "write sideEffects: None"
             )
+        service = mapping((mapping(hook.get("clientConfig")) or {}).get("service")) or {}
+        where = text(service.get("path"))
+        if where and not where.startswith("/") and not is_placeholder(where):
+            found = f"{shown(where)} does not start with /: the API server refuses it"
+            inside = (*path, "clientConfig", "service", "path")
+            yield manifest.find(Code.WEBHOOK, inside, found, f"write /{where}")
         every = any(
             not _EVERY_POD.isdisjoint(map(str, items(rule.get("resources")) or []))
             for rule in [mapping(each) or {} for each in items(hook.get("rules")) or []]

@@ -37,6 +37,8 @@ _RELATION_TABLES = (
     "platform_objects",
     "platform_parts",
     "platform_relations",
+    "platform_servers",
+    "platform_upkeep",
     "scripts_and_groups",
     "relations_of_objects",
     "second_objects",
