@@ -101,7 +101,11 @@ def check_extra_arguments(job: "MegatronJob", copies: int | None) -> "Iterator[F
         name, equals, value = words[start].partition("=")
         values = [value] if equals else words[start + 1 : end]
         path = ("extra_args", start)
-        if name not in OPTIONS:
+        if name not in OPTIONS and " " in words[start] and name.split()[0] in OPTIONS:
+            found = f"{words[start]!r} is one word, and Megatron has no option of that name"
+            apart = ", ".join(words[start].split())
+            yield Finding(Code.EXTRA_ARGUMENT, path, found, f"write each word apart: [{apart}]")
+        elif name not in OPTIONS:
             found = f"Megatron has no option {name}"
             yield Finding(Code.EXTRA_ARGUMENT, path, found, _similar(name))
         elif OPTIONS[name] in planned:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.allocator import options
 from megatron_eks.catalog.megatron_conflicts import ALWAYS, NEEDS_EXPERTS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -72,8 +73,8 @@ def _of_value(
             "remove it, or use model.multi_latent_attention",
         )
     # Megatron asks only for the allocator's old variable, and the plan sets the new one.
-    unregistered = job.runtime.env.get("NCCL_GRAPH_REGISTER") == "0"
-    if setting == "cuda_graph_impl" and "transformer_engine" in values and not unregistered:
+    safe = job.runtime.env.get("NCCL_GRAPH_REGISTER") == "0" or not _moves(job)
+    if setting == "cuda_graph_impl" and "transformer_engine" in values and not safe:
         reason = (
             "NCCL keeps addresses in graphs, and expandable segments, which the plan sets, move"
         )
@@ -83,6 +84,12 @@ def _of_value(
     if setting == "dataloader_type" and "external" in values:
         return "pretrain_gpt.py brings data sets, and no loader of its own", "remove it"
     return None
+
+
+def _moves(job: "MegatronJob") -> bool:
+    """Tell whether tensors stand in expandable segments: the plan's choice, and not always."""
+    chosen = options(job.runtime.env.get("PYTORCH_ALLOC_CONF", "expandable_segments:True"))
+    return chosen.get("expandable_segments") == "True"
 
 
 def _lacks(setting: str, values: Sequence[str], settings: set[str]) -> tuple[str, str] | None:
