@@ -120,7 +120,7 @@ def test_messages(case):
             "takes --use-transformer-engine-op-fuser",
         ),
         ("p5-reservation/mixtral-8x7b", "--moe-router-force-load-balancing", "for benchmarks"),
-        ("p5-reservation/mixtral-8x7b", "--moe-shared-expert-overlap", None),
+        ("p5-reservation/mixtral-8x7b", "--moe-shared-expert-overlap", "no experts that every"),
         (
             "p5-capacity-block/llama-3-1-8b",
             "--first-last-layers-bf16",

@@ -37,6 +37,12 @@ _BY_SHELL = re.compile(r"(?<!\$)\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-
 _BY_KUBERNETES = re.compile(r"(?<!\$)\$\((?P<name>[^()]*)\)")
 
 
+def mounts(cluster: "ClusterConfig") -> tuple[str, ...]:
+    """Return where the pods of a job can write."""
+    efs = (EFS_MOUNT_PATH,) if cluster.storage.efs else ()
+    return (cluster.storage.lustre.mount_path, *_WRITABLE, *efs)
+
+
 def misplaced(name: str, value: str, cluster: "ClusterConfig") -> Policy | None:
     """Judge a folder that no pod can make: all of its file system but the mounts is read-only."""
     if name not in FOLDERS or not value or (name in _FILL_IN_HOME and value.startswith("~/")):
@@ -46,8 +52,7 @@ def misplaced(name: str, value: str, cluster: "ClusterConfig") -> Policy | None:
     if not value.startswith("/"):
         reason = f"{value!r} does not begin at the root, and no shell fills in ~ or $HOME"
         return Policy(Verdict.REFUSED, reason, instead)
-    mounts = (mount_path, *_WRITABLE, *((EFS_MOUNT_PATH,) if cluster.storage.efs else ()))
-    if any(value == mount or value.startswith(f"{mount}/") for mount in mounts):
+    if any(value == mount or value.startswith(f"{mount}/") for mount in mounts(cluster)):
         return None
     reason = f"a pod may not write to {value}: all but its mounts is read-only"
     return Policy(Verdict.REFUSED, reason, instead)

@@ -44,7 +44,7 @@ def check(job: "MegatronJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     """Yield everything wrong with a job of Megatron-LM."""
     yield from _check(job, cluster)
     if job.extra_args and not has_errors(check_model(job.model)):
-        yield from check_extra_arguments(job, _copies(job, cluster))
+        yield from check_extra_arguments(job, _copies(job, cluster), cluster)
 
 
 def _copies(job: "MegatronJob", cluster: "ClusterConfig") -> int | None:

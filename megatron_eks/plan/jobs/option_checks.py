@@ -111,6 +111,8 @@ _STOPS_WITHOUT_EXPERTS = frozenset({"moe_latent_size"})
 _NEEDS = {
     "optimizer_cpu_offload": "use_precision_aware_optimizer",
     "non_persistent_local_ckpt_dir": "non_persistent_ckpt_type",
+    # The first of them ends the run otherwise (megatron/training/checkpointing.py).
+    "non_persistent_save_interval": "non_persistent_ckpt_type",
     "replication": "replication_jump",
     "fim_data": "fim_rate",
     "fsdp_manual_registration": "nccl_ub",

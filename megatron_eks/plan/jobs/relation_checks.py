@@ -12,6 +12,7 @@ from megatron_eks.catalog.megatron_conflicts import BREAKS, OF_FAULTS, PARTIAL, 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs.expert_option_checks import OF_EXPERTS
+from megatron_eks.plan.jobs.idle_option_checks import check_idle
 from megatron_eks.plan.jobs.option_values import Asked, Problem
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def check_relations(
     """Yield options that Megatron refuses beside what the job says; `copies` of the model learn."""
     values = {setting: tuple(words) for _, setting, words in given.values()}
     asked = Asked(job, model, values, copies)
+    yield from check_idle(asked, given)
     for place, (name, setting, _) in given.items():
         path = ("extra_args", place)
         check = (_OF_ALL | OF_EXPERTS).get(setting)
