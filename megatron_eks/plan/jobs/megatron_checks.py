@@ -12,6 +12,7 @@ from megatron_eks.plan.jobs.bridge_checks import check_recipe
 from megatron_eks.plan.jobs.checks import check_gpus, check_runtime, gpu_pool, outside
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.duration_checks import check_saving
+from megatron_eks.plan.jobs.expert_placement import check_expert_placement
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.layout_checks import check_layout
 from megatron_eks.plan.jobs.memory_checks import check_memory
@@ -111,6 +112,7 @@ def _placement(
         yield from memory_findings
         if not has_errors(memory_findings):
             yield from check_saving(job, model, pool, cluster)
+            yield from check_expert_placement(job, model, instance)
     yield from check_precision(job, model, instance)
     yield from check_rate(job, parameters(model))
     if job.training.sequence_length > model.max_position_embeddings:
