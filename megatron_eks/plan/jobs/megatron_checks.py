@@ -22,6 +22,7 @@ from megatron_eks.plan.jobs.model_checks import (
     check_start,
     check_values,
 )
+from megatron_eks.plan.jobs.override_places import check_together
 from megatron_eks.plan.jobs.path_checks import (
     check_checkpoint_paths,
     check_data_paths,
@@ -65,6 +66,7 @@ def check_bridge(job: "MegatronBridgeJob", cluster: "ClusterConfig") -> "Iterato
         found = "a recipe takes no arguments of Megatron-LM"
         yield Finding(Code.NO_MEANING, ("extra_args",), found, "write them as overrides")
     yield from check_recipe(job)
+    yield from check_together(job, cluster)
 
 
 def _check(job: "MegatronRun", cluster: "ClusterConfig") -> "Iterator[Finding]":

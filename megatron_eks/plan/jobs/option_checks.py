@@ -122,8 +122,6 @@ _NEEDS = {
     "moe_single_grouped_weight": "use_transformer_engine_op_fuser",
     "logits_save_dir": "logits_save_top_k",
     "hybrid_context_parallel": "calculate_per_token_loss",
-    # Its name is empty otherwise, and rank 0 stops (megatron/training/global_vars.py).
-    "wandb_project": "wandb_exp_name",
     # TransformerConfig and OptimizerConfig of Megatron core take them together only.
     **dict.fromkeys(
         ("main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"), "use_precision_aware_optimizer"
