@@ -176,8 +176,8 @@ def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
     if job.data.dataset in _BY_SCRIPT:
         found = f"{job.data.dataset} is made by a script, and datasets 4 and later run none"
         remedy = "use a corpus of plain files, such as allenai/c4, or bring the text and prepare it"
-        path: Path = ("data", "dataset")
-        yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
+        where = ("data", "dataset")
+        yield Finding(Code.DATA_SOURCE, where, found, remedy, Level.WARNING)
     if job.data.configuration and job.data.dataset.startswith("/"):
         found = "files have no configuration"
         yield Finding(Code.NO_MEANING, ("data", "configuration"), found, "remove it")
