@@ -11,6 +11,16 @@ from megatron_eks.catalog.allocator import ALLOCATOR, malformed, misspelt_option
 from megatron_eks.catalog.environment import REMOVE, Policy, Verdict
 
 _SHORT_HEARTBEAT, _LONG_HEARTBEAT = 60, 2 * 3600
+_WHOLE = re.compile(r"\s*[-+]?(0[xX][0-9a-fA-F]+|\d+)")
+# Numbers of NCCL that people write as sizes, with a unit (NCCL user guide: bytes, or a count).
+_NUMBERS = frozenset(
+    {
+        *("NCCL_BUFFSIZE", "NCCL_LL128_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE"),
+        *("NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MIN_NCHANNELS"),
+        *("NCCL_NSOCKS_PERTHREAD", "NCCL_NTHREADS", "NCCL_SOCKET_NTHREADS"),
+        "NCCL_NCHANNELS_PER_NET_PEER",
+    }
+)
 _THREADS = re.compile(r"\s*[1-9]\d*(\s*,\s*[1-9]\d*)*\s*")
 
 
@@ -19,7 +29,18 @@ def by_value(name: str, value: str) -> Policy | None:
     if name.endswith("NCCL_ASYNC_ERROR_HANDLING") and value == "0":
         return _refused("a lost rank leaves all others waiting")
     own = _BY_NAME.get(name)
+    if own is None and name in _NUMBERS:
+        return _whole(value)
     return own(value) if own is not None else None
+
+
+def _whole(value: str) -> Policy | None:
+    """Judge what NCCL reads as far as digits go: src/misc/param.cc, strtoll."""
+    if not value or _WHOLE.fullmatch(value) or "$" in value or "{" in value:
+        return None  # what is filled in later is not known
+    read = re.match(r"\s*[-+]?\d+", value)
+    taken = f"reads {read[0].strip()} of it" if read else "takes its default"
+    return _refused(f"{value!r} is no whole number, and NCCL {taken}")
 
 
 def _provider(value: str) -> Policy | None:

@@ -28,7 +28,7 @@ from tests.config.test_job_errors import findings as of_job
         ("techpulse_text_document", "dolma_v1_content_sentence"),
         ("  keep_days: 7", "extra_args: [--no-load-rng, --override-opt-param-scheduler]"),
         ("  keep_days: 7", "extra_args: [--non-persistent-ckpt-type, global]"),
-        ("  keep_days: 7", "extra_args: [--qk-clip-alpha, '0.5', --adam-eps=1e-8]"),
+        ("  keep_days: 7", "extra_args: [--qk-clip, --qk-clip-alpha, '0.5', --adam-eps=1e-8]"),
         ("  shm_gib: 128", "  torchrun_path: /opt/venv/bin/torchrun"),
     ],
 )

@@ -120,7 +120,7 @@ def test_messages(case):
             "takes --use-transformer-engine-op-fuser",
         ),
         ("p5-reservation/mixtral-8x7b", "--moe-router-force-load-balancing", "for benchmarks"),
-        ("p5-reservation/mixtral-8x7b", "--moe-shared-expert-overlap", None),
+        ("p5-reservation/mixtral-8x7b", "--moe-shared-expert-overlap", "no experts that every"),
         (
             "p5-capacity-block/llama-3-1-8b",
             "--first-last-layers-bf16",
@@ -158,6 +158,56 @@ def test_options_of_other_layouts(example, more, said):
     text = (place / "jobs" / f"{job}.yaml").read_text() + f"\nextra_args: [{words}]\n"
     found = findings(text, (place / "cluster.yaml").read_text())
     assert [said in line for line in found] == [True] if said else not found
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "expected"),
+    [
+        (
+            "expert: 8",
+            (
+                "warning MEKS-0342 j.yaml:12 parallelism.expert: 8 ranks for experts, each divided "
+                "over 2, as parallelism.tensor: 16 ranks exchange tokens between nodes of 8 GPUs - "
+                "set parallelism.expert_tensor: 1, and the 8 stay on one node's NVLink"
+            ),
+        ),
+        (
+            "expert: 4\n  expert_tensor: 4",
+            (
+                "warning MEKS-0342 j.yaml:13 parallelism.expert_tensor: 4 ranks for experts, each "
+                "divided over 4: 16 ranks exchange tokens between nodes of 8 GPUs - "
+                "set parallelism.expert_tensor: 1, and the 4 stay on one node's NVLink"
+            ),
+        ),
+        ("expert: 2\n  expert_tensor: 8", None),  # whole, they would not fit
+        ("expert: 8\n  expert_tensor: 1", None),
+        ("expert: 4", None),
+    ],
+)
+def test_experts_that_leave_their_node(parallelism, expected):
+    """They do so needlessly where each of them is divided, and would fit whole."""
+    place = ROOT / "examples" / "p5-reservation"
+    text = (place / "jobs" / "mixtral-8x7b.yaml").read_text().replace("expert: 4", parallelism)
+    text = text.replace("pipeline: 4", "pipeline: 2")
+    found = findings(text, (place / "cluster.yaml").read_text())
+    assert found == ([expected] if expected else [])
+
+
+def test_latent_attention_needs_no_query_groups():
+    """Without a preset all sizes stand in the file, but those that it has no use for."""
+    place = ROOT / "examples" / "p5-reservation"
+    model = (
+        "model: {num_layers: 24, hidden_size: 2048, ffn_hidden_size: 8192, "
+        "num_attention_heads: 16, vocab_size: 102400, max_position_embeddings: 8192, "
+        "multi_latent_attention: true, kv_lora_rank: 512}"
+    )
+    text = (place / "jobs" / "llama-3-1-70b.yaml").read_text()
+    text = text.replace("model: llama-3.1-70b", model).replace("  virtual_pipeline: 5\n", "")
+    cluster = (place / "cluster.yaml").read_text()
+    assert findings(text, cluster) == []
+    assert "num_query_groups, kv_channels are missing" in "".join(
+        findings(text.replace("multi_latent_attention: true", "swiglu: true"), cluster)
+    )
 
 
 def test_the_source_guides_layout_is_refused():

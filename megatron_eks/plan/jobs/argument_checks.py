@@ -9,6 +9,8 @@ from megatron_eks.catalog.megatron_options import FLAGS, NUMBERS, OPTIONS, SINGL
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, choices
 from megatron_eks.plan.jobs.arguments import megatron_arguments
+from megatron_eks.plan.jobs.environment_folders import mounts
+from megatron_eks.plan.jobs.idle_option_checks import check_places
 from megatron_eks.plan.jobs.layout import job_layout, model_shape
 from megatron_eks.plan.jobs.option_checks import Option, check_combinations
 from megatron_eks.plan.jobs.relation_checks import check_relations
@@ -17,6 +19,7 @@ from megatron_eks.plan.jobs.stage_checks import check_stages
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from megatron_eks.config.cluster import ClusterConfig
     from megatron_eks.config.job import MegatronJob
 
 
@@ -85,7 +88,9 @@ KEYS: dict[str, str] = {
 }
 
 
-def check_extra_arguments(job: "MegatronJob", copies: int | None) -> "Iterator[Finding]":
+def check_extra_arguments(
+    job: "MegatronJob", copies: int | None, cluster: "ClusterConfig"
+) -> "Iterator[Finding]":
     """Yield what the parser would refuse, or take instead of what the plan says.
 
     So many copies of the model learn together, if that is known.
@@ -101,7 +106,11 @@ def check_extra_arguments(job: "MegatronJob", copies: int | None) -> "Iterator[F
         name, equals, value = words[start].partition("=")
         values = [value] if equals else words[start + 1 : end]
         path = ("extra_args", start)
-        if name not in OPTIONS:
+        if name not in OPTIONS and " " in words[start] and name.split()[0] in OPTIONS:
+            found = f"{words[start]!r} is one word, and Megatron has no option of that name"
+            apart = ", ".join(words[start].split())
+            yield Finding(Code.EXTRA_ARGUMENT, path, found, f"write each word apart: [{apart}]")
+        elif name not in OPTIONS:
             found = f"Megatron has no option {name}"
             yield Finding(Code.EXTRA_ARGUMENT, path, found, _similar(name))
         elif OPTIONS[name] in planned:
@@ -123,6 +132,7 @@ def check_extra_arguments(job: "MegatronJob", copies: int | None) -> "Iterator[F
     yield from check_combinations(job, model, given)
     yield from check_stages(job, model, given)
     yield from check_relations(job, model, given, copies)
+    yield from check_places(given, cluster.storage.lustre.mount_path, mounts(cluster))
 
 
 def _of_plan(name: str, values: "Sequence[str]") -> tuple[str, str]:

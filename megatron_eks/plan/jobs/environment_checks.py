@@ -11,6 +11,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.job import FsdpJob, GpuJob, MegatronRun, NcclTestJob
 from megatron_eks.plan.jobs.environment import collectives
+from megatron_eks.plan.jobs.environment_folders import misplaced, unfilled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,19 +33,21 @@ _OF_LAUNCHERS = re.compile(r"(OMPI|UCX|I_MPI|HCOLL|SLURM|MPI4PY)_\w+")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _REGIONS = frozenset(("AWS_REGION", "AWS_DEFAULT_REGION"))
 _PROXIES = frozenset(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"))
-# Folders that programs make, and whose owner in an image is root; pods run as another user.
-_FOLDERS = frozenset(
-    {
-        *("CUDA_CACHE_PATH", "HF_ASSETS_CACHE", "HF_DATASETS_CACHE"),
-        *("HF_HOME", "HF_HUB_CACHE", "MPLCONFIGDIR"),
-        *("NUMBA_CACHE_DIR", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR"),
-        *("TORCH_EXTENSIONS_DIR", "TORCH_HOME", "TRANSFORMERS_CACHE"),
-        *("TRITON_CACHE_DIR", "TRITON_HOME", "WANDB_CACHE_DIR"),
-        *("WANDB_CONFIG_DIR", "WANDB_DIR", "XDG_CACHE_HOME"),
-        *("XDG_CONFIG_HOME",),
-    }
-)
-_OF_ROOT = ("/root", "/home", "/opt", "/usr", "/etc", "/var")
+# What people set who read older documentation, by the library that took it out.
+_OUT_OF_USE = {
+    **dict.fromkeys(
+        ("PYTORCH_PRETRAINED_BERT_CACHE", "PYTORCH_TRANSFORMERS_CACHE", "TRANSFORMERS_CACHE"),
+        ("transformers 5 no longer reads it", "use HF_HOME"),
+    ),
+    "HF_HUB_ENABLE_HF_TRANSFER": (
+        "huggingface_hub 1 no longer reads it",
+        "use HF_XET_HIGH_PERFORMANCE: '1'",
+    ),
+    "HF_DATASETS_TRUST_REMOTE_CODE": (
+        "datasets 4 runs no scripts of a data set, whatever it says",
+        "remove it, and use a data set of plain files",
+    ),
+}
 
 # What the plan sets, by every name that the programs know it by.
 _SEGMENTS = "expandable_segments:True"
@@ -84,12 +87,15 @@ def check_variables(
             remedy = "put it into a file on the shared file system"
             yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
             continue
-        policy = _judge(name, value, context)
+        policy = misplaced(name, value, cluster) or _judge(name, value, context)
         if name in _REGIONS and value != cluster.region:
             reason = f"{value!r}, and the cluster is in {cluster.region}: S3 and ECR ask there"
             policy = Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)
         if policy.verdict is Verdict.SET:
             policy = _beside_plan(job, name, value, instance) or policy
+        if policy.verdict is Verdict.ALLOWED:
+            before = {each for each in (*job.runtime.env, *_PLANNED) if each < name}
+            policy = unfilled(value, before) or policy
         if policy.verdict in _VERDICTS:
             code, level = _VERDICTS[policy.verdict]
             yield Finding(code, path, f"{name}: {policy.reason}", policy.instead, level)
@@ -153,10 +159,8 @@ def _of_job(name: str, value: str) -> Policy | None:
             "what must not go there, such as Pod Identity and the API server, is not known here"
         )
         return Policy(Verdict.ADVISED_AGAINST, reason, "set network.proxy in the cluster file")
-    inside = any(value == top or value.startswith(f"{top}/") for top in _OF_ROOT)
-    if inside and name in _FOLDERS:
-        reason = f"pods run as user 10001, who may not write to {value}"
-        return Policy(Verdict.REFUSED, reason, "use a folder of the shared file system, or of /tmp")
+    if name in _OUT_OF_USE and value != "0":
+        return Policy(Verdict.ADVISED_AGAINST, *_OUT_OF_USE[name])
     return None
 
 
@@ -168,13 +172,27 @@ def _beside_plan(
         return None
     if _PLANNED.get(name) == value or (name in ALLOCATOR and options(value) == options(_SEGMENTS)):
         return _harmless("the plan sets it to this already")
+    if name in ALLOCATOR:
+        return _allocator(name, value)
     if name in _BUFFERS and value.isdigit() and int(value) > 0:
         return _harmless(f"the plan sets it to {_PLANNED[name]}, which shows what ranks did last")
-    if name == "NCCL_DEBUG":
-        return _log_level(job, value, instance)
-    if name == "NCCL_DEBUG_SUBSYS":
-        return _subsystems(job, value, instance)
-    return None
+    logs = {"NCCL_DEBUG": _log_level, "NCCL_DEBUG_SUBSYS": _subsystems}.get(name)
+    return logs(job, value, instance) if logs else None
+
+
+def _allocator(name: str, value: str) -> Policy:
+    """Judge options of torch's allocator, which take the place of those of the plan.
+
+    c10/core/AllocatorConfig.h: of the two names 2.9 asks for the new one first, 2.15 for the old.
+    """
+    if name != "PYTORCH_ALLOC_CONF":
+        reason = "the plan sets PYTORCH_ALLOC_CONF, and which of the two counts depends on torch"
+        return Policy(Verdict.ADVISED_AGAINST, reason, f"use PYTORCH_ALLOC_CONF: '{value}'")
+    if options(value).get("expandable_segments") == "True":
+        return Policy(Verdict.ALLOWED, "it keeps what the plan sets", REMOVE)
+    reason = f"it takes the place of the plan's {_SEGMENTS}, without which memory fragments"
+    instead = f"add {_SEGMENTS}, unless something needs it off"
+    return Policy(Verdict.ADVISED_AGAINST, reason, instead)
 
 
 def _log_level(job: GpuJob, value: str, instance: "InstanceType | None") -> Policy | None:

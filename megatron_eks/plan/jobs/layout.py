@@ -33,7 +33,13 @@ def model_shape(model: "str | ModelSpec") -> ModelShape:
     changes = {
         name: value for name, value in model.model_dump(exclude_none=True).items() if name in names
     }
-    return replace(PRESETS[model.preset], **changes) if model.preset else ModelShape(**changes)
+    if model.preset:
+        return replace(PRESETS[model.preset], **changes)
+    if model.multi_latent_attention:
+        # Latent attention has sizes of its own, and a key and a value for every head.
+        changes.setdefault("num_query_groups", changes.get("num_attention_heads"))
+        changes.setdefault("kv_channels", model.v_head_dim or ModelShape.v_head_dim)
+    return ModelShape(**changes)
 
 
 def job_layout(job: "MegatronRun", processes: int) -> Layout:

@@ -12,6 +12,7 @@ from megatron_eks.plan.jobs.bridge_checks import check_recipe
 from megatron_eks.plan.jobs.checks import check_gpus, check_runtime, gpu_pool, outside
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.duration_checks import check_saving
+from megatron_eks.plan.jobs.expert_placement import check_expert_placement
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.layout_checks import check_layout
 from megatron_eks.plan.jobs.memory_checks import check_memory
@@ -21,6 +22,7 @@ from megatron_eks.plan.jobs.model_checks import (
     check_start,
     check_values,
 )
+from megatron_eks.plan.jobs.override_places import check_together
 from megatron_eks.plan.jobs.path_checks import (
     check_checkpoint_paths,
     check_data_paths,
@@ -44,7 +46,7 @@ def check(job: "MegatronJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     """Yield everything wrong with a job of Megatron-LM."""
     yield from _check(job, cluster)
     if job.extra_args and not has_errors(check_model(job.model)):
-        yield from check_extra_arguments(job, _copies(job, cluster))
+        yield from check_extra_arguments(job, _copies(job, cluster), cluster)
 
 
 def _copies(job: "MegatronJob", cluster: "ClusterConfig") -> int | None:
@@ -64,6 +66,7 @@ def check_bridge(job: "MegatronBridgeJob", cluster: "ClusterConfig") -> "Iterato
         found = "a recipe takes no arguments of Megatron-LM"
         yield Finding(Code.NO_MEANING, ("extra_args",), found, "write them as overrides")
     yield from check_recipe(job)
+    yield from check_together(job, cluster)
 
 
 def _check(job: "MegatronRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
@@ -111,6 +114,7 @@ def _placement(
         yield from memory_findings
         if not has_errors(memory_findings):
             yield from check_saving(job, model, pool, cluster)
+            yield from check_expert_placement(job, model, instance)
     yield from check_precision(job, model, instance)
     yield from check_rate(job, parameters(model))
     if job.training.sequence_length > model.max_position_embeddings:

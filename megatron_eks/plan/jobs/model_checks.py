@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 # Epsilons are 1e-8 to 1e-5, widths of random weights 0.006 to 0.02.
 _LIMITS = {"norm_epsilon": 1e-3, "init_method_std": 0.2}
 
-# Of no meaning without multi_latent_attention.
+# Of no meaning with multi_latent_attention, and without it.
+_OF_GROUPS = ("num_query_groups", "kv_channels")
 _LATENT = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
 
 
@@ -33,7 +34,9 @@ def check_model(model: str | ModelSpec) -> "Iterator[Finding]":
         return
     given = set() if isinstance(model, str) else set(model.model_dump(exclude_none=True))
     required = [field.name for field in fields(ModelShape) if field.default is MISSING]
-    missing = [name for name in required if name not in given]
+    latent = isinstance(model, ModelSpec) and model.multi_latent_attention
+    needless = _OF_GROUPS if latent else ()
+    missing = [name for name in required if name not in given and name not in needless]
     if missing:
         found = f"without preset, {', '.join(missing)} are missing"
         yield Finding(Code.UNKNOWN_MODEL, ("model",), found, "add them, or name a preset")

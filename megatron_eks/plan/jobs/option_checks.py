@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.allocator import options
 from megatron_eks.catalog.megatron_conflicts import ALWAYS, NEEDS_EXPERTS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -72,8 +73,8 @@ def _of_value(
             "remove it, or use model.multi_latent_attention",
         )
     # Megatron asks only for the allocator's old variable, and the plan sets the new one.
-    unregistered = job.runtime.env.get("NCCL_GRAPH_REGISTER") == "0"
-    if setting == "cuda_graph_impl" and "transformer_engine" in values and not unregistered:
+    safe = job.runtime.env.get("NCCL_GRAPH_REGISTER") == "0" or not _moves(job)
+    if setting == "cuda_graph_impl" and "transformer_engine" in values and not safe:
         reason = (
             "NCCL keeps addresses in graphs, and expandable segments, which the plan sets, move"
         )
@@ -83,6 +84,12 @@ def _of_value(
     if setting == "dataloader_type" and "external" in values:
         return "pretrain_gpt.py brings data sets, and no loader of its own", "remove it"
     return None
+
+
+def _moves(job: "MegatronJob") -> bool:
+    """Tell whether tensors stand in expandable segments: the plan's choice, and not always."""
+    chosen = options(job.runtime.env.get("PYTORCH_ALLOC_CONF", "expandable_segments:True"))
+    return chosen.get("expandable_segments") == "True"
 
 
 def _lacks(setting: str, values: Sequence[str], settings: set[str]) -> tuple[str, str] | None:
@@ -104,6 +111,8 @@ _STOPS_WITHOUT_EXPERTS = frozenset({"moe_latent_size"})
 _NEEDS = {
     "optimizer_cpu_offload": "use_precision_aware_optimizer",
     "non_persistent_local_ckpt_dir": "non_persistent_ckpt_type",
+    # The first of them ends the run otherwise (megatron/training/checkpointing.py).
+    "non_persistent_save_interval": "non_persistent_ckpt_type",
     "replication": "replication_jump",
     "fim_data": "fim_rate",
     "fsdp_manual_registration": "nccl_ub",
@@ -113,8 +122,6 @@ _NEEDS = {
     "moe_single_grouped_weight": "use_transformer_engine_op_fuser",
     "logits_save_dir": "logits_save_top_k",
     "hybrid_context_parallel": "calculate_per_token_loss",
-    # Its name is empty otherwise, and rank 0 stops (megatron/training/global_vars.py).
-    "wandb_project": "wandb_exp_name",
     # TransformerConfig and OptimizerConfig of Megatron core take them together only.
     **dict.fromkeys(
         ("main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"), "use_precision_aware_optimizer"

@@ -54,10 +54,22 @@ _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
 # Data sets that `datasets` loads by the name of one of their parts alone; with one of them.
 _CONFIGURED = {
+    "HuggingFaceTB/cosmopedia": "stories",
+    "HuggingFaceTB/smollm-corpus": "fineweb-edu-dedup",
     "allenai/c4": "en",
+    "wikitext": "wikitext-103-raw-v1",
     "Salesforce/wikitext": "wikitext-103-raw-v1",
     "wikimedia/wikipedia": "20231101.en",
 }
+# Corpora that a script in their repository puts together, as of 2026-11: datasets 4 runs none
+# (its release notes; EleutherAI/lm-evaluation-harness issue 3171 has tried many of them).
+_BY_SCRIPT = frozenset(
+    {
+        *("EleutherAI/pile", "allenai/dolma", "codeparrot/github-code"),
+        *("c4", "legacy-datasets/c4", "legacy-datasets/wikipedia", "wikipedia"),
+        *("togethercomputer/RedPajama-Data-1T", "togethercomputer/RedPajama-Data-1T-Sample"),
+    }
+)
 
 
 def check_fsdp(job: "FsdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
@@ -161,6 +173,11 @@ def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
         found = f"{job.data.dataset} has several configurations, and none is named"
         remedy = f"add data.configuration, such as {_CONFIGURED[job.data.dataset]}"
         yield Finding(Code.DATA_SOURCE, ("data", "configuration"), found, remedy)
+    if job.data.dataset in _BY_SCRIPT:
+        found = f"{job.data.dataset} is made by a script, and datasets 4 and later run none"
+        remedy = "use a corpus of plain files, such as allenai/c4, or bring the text and prepare it"
+        where = ("data", "dataset")
+        yield Finding(Code.DATA_SOURCE, where, found, remedy, Level.WARNING)
     if job.data.configuration and job.data.dataset.startswith("/"):
         found = "files have no configuration"
         yield Finding(Code.NO_MEANING, ("data", "configuration"), found, "remove it")

@@ -3,7 +3,8 @@
 Sources: Megatron-LM, `validate_args` in megatron/training/arguments.py,
 `TransformerConfig.__post_init__`, megatron/core/optimizer_param_scheduler.py,
 megatron/core/parallel_state.py and megatron/core/pipeline_parallel/schedules.py (core_v0.19).
-Options about experts stand in `expert_option_checks.py`.
+Options about experts stand in `expert_option_checks.py`, and those about graphs and offloading in
+`memory_option_checks.py`.
 """
 
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from megatron_eks.catalog.megatron_conflicts import BREAKS, OF_FAULTS, PARTIAL, 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs.expert_option_checks import OF_EXPERTS
+from megatron_eks.plan.jobs.idle_option_checks import check_idle
+from megatron_eks.plan.jobs.memory_option_checks import OF_MEMORY
 from megatron_eks.plan.jobs.option_values import Asked, Problem
 
 if TYPE_CHECKING:
@@ -28,9 +31,10 @@ def check_relations(
     """Yield options that Megatron refuses beside what the job says; `copies` of the model learn."""
     values = {setting: tuple(words) for _, setting, words in given.values()}
     asked = Asked(job, model, values, copies)
+    yield from check_idle(asked, given)
     for place, (name, setting, _) in given.items():
         path = ("extra_args", place)
-        check = (_OF_ALL | OF_EXPERTS).get(setting)
+        check = (_OF_ALL | OF_EXPERTS | OF_MEMORY).get(setting)
         problem = check(asked) if check else None
         if problem:
             reason, remedy = problem
@@ -44,45 +48,6 @@ def check_relations(
         elif setting in TRIALS or setting.startswith(OF_FAULTS):
             reason, remedy = TRIALS.get(setting, BREAKS)
             yield Finding(Code.TRIAL_OPTION, path, f"{name}: {reason}", remedy, Level.WARNING)
-
-
-def _graphs(asked: Asked) -> Problem | None:
-    kind = asked.first("cuda_graph_impl")
-    full = asked.job.training.recompute == "full"
-    if kind == "full_iteration" and "check_for_nan_in_loss_and_grad" not in asked.values:
-        remedy = "add --no-check-for-nan-in-loss-and-grad, or use another implementation"
-        return "a graph of a whole iteration cannot look for NaN in between", remedy
-    if kind == "full_iteration" and "cuda_graph_modules" in asked.values:
-        return "a graph of a whole iteration has no modules", "remove --cuda-graph-modules"
-    if kind in {"local", "transformer_engine"} and full:
-        return (
-            "graphs of parts do not go with full recomputing",
-            "set training.recompute: selective",
-        )
-    return None
-
-
-def _old_graphs(asked: Asked) -> Problem | None:
-    if "cuda_graph_impl" in asked.values:
-        return "--cuda-graph-impl says which graphs already", "remove this one"
-    if {"enable_cuda_graph", "external_cuda_graph"} <= asked.values.keys():
-        return "two kinds of graphs are asked for", "keep one of the two"
-    if asked.job.training.recompute == "full":
-        return (
-            "graphs of parts do not go with full recomputing",
-            "set training.recompute: selective",
-        )
-    return None
-
-
-def _graph_modules(asked: Asked) -> Problem | None:
-    modules = set(asked.values["cuda_graph_modules"])
-    experts = {each for each in modules if each.startswith("moe")}
-    if experts and asked.model.num_experts is None:
-        return f"{min(experts)}: the model has no experts", "use attn or mlp"
-    if {"moe", "moe_router"} <= modules:
-        return "moe holds moe_router already", "keep one of the two"
-    return None
 
 
 def _scaling(asked: Asked) -> Problem | None:
@@ -203,15 +168,6 @@ def _all_to_all(asked: Asked) -> Problem | None:
     return reason, f"use p2p, or a context parallel size that divides {groups}"
 
 
-def _offloading(asked: Asked) -> Problem | None:
-    modules = set(asked.values.get("offload_modules", ()))
-    if not modules:
-        return "it takes --offload-modules beside it", "name modules, such as core_attn attn_proj"
-    if "attn_proj" in modules and "core_attn" not in modules:
-        return "attn_proj needs what core_attn gives", "add core_attn to --offload-modules"
-    return None
-
-
 def _copies_of_files(asked: Asked) -> Problem | None:
     if asked.first("non_persistent_ckpt_type") == "local":
         return None
@@ -254,16 +210,11 @@ def _without_positions(asked: Asked) -> Problem | None:
 
 
 _OF_ALL: "dict[str, Callable[[Asked], Problem | None]]" = {
-    "cuda_graph_impl": _graphs,
-    "cuda_graph_modules": _graph_modules,
     "cp_comm_type": _all_to_all,
     "decoder_seq_length": _long,
-    "enable_cuda_graph": _old_graphs,
     "end_weight_decay": _decay,
     "eval_global_batch_size": _evaluation,
     "eval_micro_batch_size": _evaluation,
-    "external_cuda_graph": _old_graphs,
-    "fine_grained_activation_offloading": _offloading,
     "first_last_layers_bf16": _scaling,
     "fp8_output_proj": _output_projection,
     "lr_warmup_init": _first_rate,

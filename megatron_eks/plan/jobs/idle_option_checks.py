@@ -1,0 +1,137 @@
+"""Options that do nothing because what they belong to is not asked for, and where they write.
+
+Source: Megatron-LM core_v0.19, where each setting is read: megatron/training/training.py,
+global_vars.py and checkpointing.py, megatron/core/optimizer and megatron/core/transformer.
+"""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.megatron_conflicts import NEEDS_EXPERTS
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.plan.jobs.option_values import Asked, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from megatron_eks.plan.jobs.option_checks import Option
+
+# Settings, and the one that each of them is read with alone.
+_BELONGS_TO: dict[str, str] = {
+    "adlr_autoresume_interval": "adlr_autoresume",
+    "decoupled_min_lr": "decoupled_lr",
+    "exit_signal": "exit_signal_handler",
+    "memory_snapshot_path": "record_memory_history",
+    "moe_router_bias_update_rate": "moe_router_enable_expert_bias",
+    "moe_router_num_groups": "moe_router_group_topk",
+    "moe_token_drop_policy": "moe_expert_capacity_factor",
+    "mtp_loss_scaling_factor": "mtp_num_layers",
+    "non_persistent_global_ckpt_dir": "non_persistent_ckpt_type",
+    "non_persistent_local_ckpt_algo": "non_persistent_ckpt_type",
+    "optimizer_offload_fraction": "optimizer_cpu_offload",
+    "overlap_cpu_optimizer_d2h_h2d": "optimizer_cpu_offload",
+    **dict.fromkeys(
+        ("profile_ranks", "profile_step_end", "profile_step_start", "use_pytorch_profiler"),
+        "profile",
+    ),
+    **dict.fromkeys(
+        (f"pytorch_profiler_collect_{each}" for each in ("callstack", "chakra", "shapes")),
+        "use_pytorch_profiler",
+    ),
+    **dict.fromkeys(("qk_clip_alpha", "qk_clip_threshold"), "qk_clip"),
+    **dict.fromkeys(("straggler_ctrlr_port", "straggler_minmax_count"), "log_straggler"),
+    **dict.fromkeys(("wandb_entity", "wandb_exp_name", "wandb_save_dir"), "wandb_project"),
+}
+# Of fp16, whose scale of the loss moves; bf16 has none.
+_OF_FP16 = frozenset({"hysteresis", "initial_loss_scale", "loss_scale_window", "min_loss_scale"})
+_OF_FP8 = frozenset({"fp8_amax_compute_algo", "fp8_amax_history_len", "fp8_interval", "fp8_margin"})
+_OF_SHARED_EXPERTS = frozenset({"moe_shared_expert_gate", "moe_shared_expert_overlap"})
+_OF_OPTIMIZERS = ("lion", "muon", "sgd")
+
+# What a run writes: the folder, or the file.
+_PLACES = frozenset(
+    {
+        *("config_logger_dir", "flight_recorder_dump_path", "logits_save_dir"),
+        *("memory_snapshot_path", "moe_routing_trace_path", "non_persistent_global_ckpt_dir"),
+        *("non_persistent_local_ckpt_dir", "object_storage_cache_path", "wandb_save_dir"),
+    }
+)
+
+
+def check_idle(asked: Asked, given: "Mapping[int, Option]") -> "Iterator[Finding]":
+    """Yield settings that nothing reads."""
+    for place, (name, setting, _) in given.items():
+        problem = _idle(asked, setting)
+        if problem:
+            found, remedy = problem
+            path = ("extra_args", place)
+            yield Finding(Code.NO_MEANING, path, f"{name}: {found}", remedy, Level.WARNING)
+
+
+def _idle(asked: Asked, setting: str) -> Problem | None:
+    training, model = asked.job.training, asked.model
+    if setting.startswith(NEEDS_EXPERTS) and model.num_experts is None:
+        return None  # it has a finding of its own
+    cases: tuple[tuple[bool, Problem], ...] = (
+        (
+            setting in _OF_SHARED_EXPERTS and not model.moe_shared_expert_intermediate_size,
+            (
+                "the model has no experts that every token goes to",
+                "remove it, or set model.moe_shared_expert_intermediate_size",
+            ),
+        ),
+        (
+            setting in _OF_FP16,
+            ("the scale of the loss moves with fp16 alone, and the run is in bf16", "remove it"),
+        ),
+        (
+            setting in _OF_FP8 and training.precision != "fp8",
+            ("nothing is computed in FP8", "set training.precision: fp8, or remove it"),
+        ),
+        (
+            setting == "lr_wsd_decay_style" and training.lr_schedule != "WSD",
+            ("the rate does not follow WSD", "set training.lr_schedule: WSD, or remove it"),
+        ),
+    )
+    of_these = next((problem for applies, problem in cases if applies), None)
+    return of_these or _alone(asked, setting) or _of_another_optimizer(asked, setting)
+
+
+def _alone(asked: Asked, setting: str) -> Problem | None:
+    owner = _BELONGS_TO.get(setting)
+    if owner is None or owner in asked.values:
+        return None
+    option = f"--{owner.replace('_', '-')}"
+    return f"nothing reads it without {option}", f"add {option}, or remove this one"
+
+
+def _of_another_optimizer(asked: Asked, setting: str) -> Problem | None:
+    start = next((each for each in _OF_OPTIMIZERS if setting.startswith(f"{each}_")), None)
+    chosen = asked.first("optimizer") or "adam"
+    # Muon leaves vectors to another optimizer.
+    if start is None or start in chosen or asked.first("muon_scalar_optimizer") == start:
+        return None
+    return f"the optimizer is {chosen}", f"add --optimizer {start}, or remove it"
+
+
+def check_places(
+    given: "Mapping[int, Option]", mount_path: str, writable: "Sequence[str]"
+) -> "Iterator[Finding]":
+    """Yield what a run writes where no pod can: all but its mounts is read-only."""
+    settings = {setting for _, setting, _ in given.values()}
+    for place, (name, setting, values) in given.items():
+        path = ("extra_args", place)
+        if setting == "record_memory_history" and "memory_snapshot_path" not in settings:
+            found = f"{name}: the snapshot goes to the working directory, which is read-only"
+            remedy = f"add --memory-snapshot-path {mount_path}/NAME.pickle"
+            yield Finding(Code.SHARED_PATH, path, found, remedy)
+        if setting not in _PLACES or not values or "://" in values[0]:
+            continue
+        # One node's /tmp is not another's.
+        mounts = [mount_path] if setting == "non_persistent_global_ckpt_dir" else writable
+        if not any(values[0].startswith(f"{mount}/") for mount in mounts):
+            found = f"{name}: a pod may not write to {values[0]}: all but its mounts is read-only"
+            if values[0].startswith(tuple(writable)):
+                found = f"{name}: {values[0]} is not on the shared file system"
+            remedy = f"use a path below {mount_path}/"
+            yield Finding(Code.SHARED_PATH, path, found, remedy)
