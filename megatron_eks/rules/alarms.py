@@ -1,5 +1,6 @@
 """Rules over CloudWatch's alarms: what is refused, and what no metric ever answers."""
 
+import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
@@ -30,10 +31,20 @@ _DIMENSIONS: dict[str, tuple[str, ...]] = {
     "AWS/S3": ("BucketName", "FilterId", "StorageType"),
     "AWS/SQS": ("QueueName",),
 }
+# What tells of trouble when it falls, in bytes or credits; each service's "CloudWatch metrics".
+_LEFT = frozenset({"BurstCreditBalance", "FreeDataStorageCapacity", "FreeStorageCapacity"})
+# What is never above 100: of EC2, FSx and EFS, and of Container Insights.
+_PERCENT = re.compile(
+    r"CPUUtilization|FileServerDiskThroughputUtilization|NetworkThroughputUtilization|PercentIOLimit"
+    r"|StorageCapacityUtilization|InstanceUtilization"
+    r"|(node|pod|container)_([a-z_]+_)?(utilization|reserved_capacity)(_over_[a-z_]+)?"
+)
+_MOST_PERCENT = 100
+_ABOVE = frozenset({"GreaterThanOrEqualToThreshold", "GreaterThanThreshold"})
 
 
 def alarms(templates: TemplateSet) -> Iterator[Finding]:
-    """Refuse numbers that CloudWatch refuses, and warn of metrics that nobody sends.
+    """Refuse numbers that CloudWatch refuses, and warn of what no metric ever answers.
 
     CloudWatch API, PutMetricAlarm: Period, EvaluationPeriods, DatapointsToAlarm, Statistic;
     CloudWatch User Guide, "Dimensions": each combination of names and values is another metric, so
@@ -41,6 +52,7 @@ def alarms(templates: TemplateSet) -> Iterator[Finding]:
     """
     for alarm in templates.resources("AWS::CloudWatch::Alarm"):
         yield from _numbers(alarm, templates)
+        yield from _threshold(alarm, templates)
         yield from _metric(alarm, templates)
 
 
@@ -65,6 +77,30 @@ def _numbers(alarm: Resource, templates: TemplateSet) -> Iterator[Finding]:
     elif not both and not is_absent(given.get("MetricName")):
         found = "a metric without a statistic: CloudWatch refuses the alarm"
         yield _refused(alarm, "Statistic", found, "add Statistic, such as Average")
+
+
+def _threshold(alarm: Resource, templates: TemplateSet) -> Iterator[Finding]:
+    """Warn of an alarm that never rings, or always: by its direction, or by another unit."""
+    given = {key: templates.default(each, alarm.file) for key, each in alarm.properties.items()}
+    name, limit = text(given.get("MetricName")) or "", given.get("Threshold")
+    compared = text(given.get("ComparisonOperator")) or ""
+    size = float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
+    size = number(limit) if size is None else size
+    ours = (text(given.get("Namespace")) or "").startswith(("AWS/", "ContainerInsights"))
+    if size is None or not ours:
+        return
+    if name in _LEFT and compared in _ABOVE:
+        found = f"rings while {name} is above {shown(limit)}, so while all is well"
+        yield _silent(alarm, "ComparisonOperator", found, "write LessThanThreshold")
+    elif name in _LEFT and 1 < size <= _MOST_PERCENT:
+        found = f"{shown(limit)}, and {name} is in bytes: the alarm never rings"
+        yield _silent(alarm, "Threshold", found, "write a number of bytes, such as 100000000000")
+    # A statistic that adds up goes beyond what one value can be.
+    adds = given.get("Statistic") in {"Sum", "SampleCount"}
+    most = size > _MOST_PERCENT or (size == _MOST_PERCENT and compared == "GreaterThanThreshold")
+    if _PERCENT.fullmatch(name) and compared in _ABOVE and most and not adds:
+        found = f"above {shown(limit)}, and {name} is a percentage: the alarm never rings"
+        yield _silent(alarm, "Threshold", found, "write a number below 100")
 
 
 def _metric(alarm: Resource, templates: TemplateSet) -> Iterator[Finding]:

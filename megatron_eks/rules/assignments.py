@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 
@@ -24,12 +24,11 @@ class Way:
     truth: Truth
     defaults: Mapping[str, str | None]
     """What the parameters are then, where not their default; None where that may be anything."""
+    rows: Mapping[str, str] = field(default_factory=dict)  # By what chooses them.
 
 
-MOST = 16
-"""More assignments than this are not followed one by one."""
-_MOST_VALUES = 256
-_MOST_HOPS = 50
+MOST = 16  # More assignments than this are not followed one by one.
+_MOST_VALUES, _MOST_HOPS = 256, 50
 # No template compares a parameter with such a text: it stands for every value that is not named.
 _OTHER = "\0another value of "
 # What is not for a stack's owner to choose apart: a partition has its own regions.

@@ -1,4 +1,4 @@
-"""Judges a template as it is where its conditions hold, and where they do not."""
+"""Judges a template as it is where its conditions hold or not, with each row of its mappings."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,33 +8,38 @@ from itertools import combinations
 
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.assignments import Truth, Way, assignments
+from megatron_eks.rules.assignments import Truth, Way
+from megatron_eks.rules.rows import filled, rows_at_hand, ways_of
 from megatron_eks.rules.values import is_absent, mapping, text
 
 Judge = Callable[["Mapping[str, Json]"], list[Finding]]
 """Applies the rules of branches to templates."""
 
+Facts = Mapping[str, bool | str]
+"""Conditions by whether they hold, and what chooses rows by the row that it chooses."""
+
 _ARGUMENTS = 3
 _NOTHING = object()
 _MOST_NAMES = 2
+_CHOOSING = ("Conditions", "Mappings")
 
 
 def in_branches(
     templates: "Mapping[str, Json]", found: Sequence[Finding], judge: Judge
 ) -> Iterator[Finding]:
-    """Return what is wrong where conditions hold alone, or where they do not.
+    """Return what is wrong where conditions hold alone or do not, or in some rows of a mapping.
 
     What was found in the templates as they are written is not said again.
     """
-    ways_of = {
+    found_ways = {
         file: ways
         for file, template in templates.items()
-        if isinstance(template, dict) and "Conditions" in template
-        if (ways := assignments(template))
+        if isinstance(template, dict) and not template.keys().isdisjoint(_CHOOSING)
+        if (ways := ways_of(template))
     }
-    several = ways_of and len(templates) > 1
+    several = found_ways and len(templates) > 1
     names = {file: _shared(body) for file, body in templates.items()} if several else {}
-    for file, ways in ways_of.items():
+    for file, ways in found_ways.items():
         near = {each: templates[each] for each in _near(file, names)}
         before = [*found, *(judge(near) if len(near) < len(templates) else ())]
         yield from _of_one(file, near, ways, before, judge)
@@ -64,16 +69,17 @@ def _of_one(
             held = met.setdefault((each.file, each.code, place), (first, []))[1]
             held.extend([index] if index not in held else [])
     for finding, held in met.values():
-        words = _words([way.truth for way in ways], held)
+        words = _words([_facts(way) for way in ways], held)
         yield replace(finding, found=f"{words}: {finding.found}") if words else finding
 
 
 def resolved(template: "Mapping[str, Json]", way: Way) -> dict[str, Json]:
-    """Return a template with the chosen branches alone, and without what is not made.
+    """Return a template with the chosen branches and rows alone, and without what is not made.
 
     CloudFormation User Guide, "Condition functions"; DependsOn passes over what is not made.
     """
     result, truth = dict(template), way.truth
+    mappings = rows_at_hand(template)
     parameters = mapping(template.get("Parameters"))
     if parameters and way.defaults:
         result["Parameters"] = parameters | {
@@ -85,7 +91,10 @@ def resolved(template: "Mapping[str, Json]", way: Way) -> dict[str, Json]:
             continue
         kept = {name: body for name, body in parts.items() if _is_made(body, truth)}
         gone = parts.keys() - kept.keys()
-        result[section] = {name: _body(body, truth, gone) for name, body in kept.items()}
+        result[section] = {
+            name: filled(_body(body, truth, gone), mappings, way.rows)
+            for name, body in kept.items()
+        }
     return result
 
 
@@ -180,14 +189,26 @@ def _through(node: Json, path: Path, truth: Truth) -> tuple[Json, Path]:
     return node, path
 
 
-def _words(ways: list[Truth], held: list[int]) -> str:
+def _facts(way: Way) -> Facts:
+    """Return what tells a way from others: its conditions, and the rows that it looks up."""
+    rows = {str(next(iter(json.loads(name).values()))): row for name, row in way.rows.items()}
+    return {**way.truth, **rows}
+
+
+def _words(ways: list[Facts], held: list[int]) -> str:
     """Say in few words where something was found; nothing where it is found everywhere."""
     if len(held) == len(ways):
         return ""
     names = list(dict.fromkeys(name for each in ways for name in each))
-    literals = [(name, value) for value in (True, False) for name in names]
+    values = list(dict.fromkeys([True, False, *(row for way in ways for row in way.values())]))
+    literals = [
+        (name, value)
+        for value in values
+        for name in names
+        if any(way.get(name) == value for way in ways)
+    ]
     for size in range(1, _MOST_NAMES + 1):
-        best: tuple[int, tuple[tuple[str, bool], ...]] = (0, ())
+        best: tuple[int, tuple[tuple[str, bool | str], ...]] = (0, ())
         for group in combinations(literals, size):
             fitting = [i for i, each in enumerate(ways) if _are(group, each)]
             if fitting and set(fitting) <= set(held) and len(fitting) > best[0]:
@@ -197,13 +218,20 @@ def _words(ways: list[Truth], held: list[int]) -> str:
     return _said(tuple(ways[held[0]].items()))
 
 
-def _are(group: tuple[tuple[str, bool], ...], truth: Truth) -> bool:
-    """Tell whether conditions are as they are said to be."""
-    return all(truth.get(name) is value for name, value in group)
+def _are(group: tuple[tuple[str, bool | str], ...], facts: Facts) -> bool:
+    """Tell whether conditions and rows are as they are said to be."""
+    return all(facts.get(name) == value for name, value in group)
 
 
-def _said(group: tuple[tuple[str, bool], ...]) -> str:
-    words = [f"{name} {'holds' if value else 'does not hold'}" for name, value in group]
+def _said(group: tuple[tuple[str, bool | str], ...]) -> str:
+    words = [
+        f"{name} is {value}"
+        if isinstance(value, str)
+        else f"{name} holds"
+        if value
+        else f"{name} does not hold"
+        for name, value in group
+    ]
     return f"where {' and '.join(words)}"
 
 

@@ -23,7 +23,7 @@ def recommended(card: int, instance: InstanceType) -> Slots:
 
 
 def is_former_layout(actual: dict[int, Slots], instance: InstanceType) -> bool:
-    """Recognise what eksctl and Terraform modules make: EFA with IP first, the rest alike.
+    """Recognise what eksctl and Terraform modules make: EFA on the first, the rest alike.
 
     It needs EFA on card 0, which p6-b300 lacks.
     """
@@ -32,7 +32,7 @@ def is_former_layout(actual: dict[int, Slots], instance: InstanceType) -> bool:
     alike = len(rest) <= 1 and all(
         slots is not None and len(slots) == 1 and slots <= _FORMER for slots in rest
     )
-    first = actual.get(0) == FORMER_FIRST
+    first = actual.get(0) in {FORMER_FIRST, recommended(0, instance)}
     return alike and first and set(actual) == set(cards) and instance.first_efa_card == 0
 
 

@@ -27,6 +27,7 @@ _PRIVATE = tuple(
     ipaddress.IPv4Network(each)
     for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "127.0.0.0/8")
 )
+_CONTROL = re.compile(r"control|plane|cluster|master|^(api|audit|logs?)$", re.IGNORECASE)
 _OWN_LOGS = re.compile(r"/aws/eks/(?P<name>.+)/cluster")
 
 
@@ -127,6 +128,8 @@ def log_groups(templates: TemplateSet) -> Iterator[Finding]:
     /aws/eks/NAME/cluster, and EKS makes it, for ever and without a key, where it is not there.
     """
     listed = list(templates.resources("AWS::EKS::Cluster"))
+    if len(listed) == 1:
+        yield from _elsewhere(listed[0], templates)
     for group in templates.resources("AWS::Logs::LogGroup"):
         match = _OWN_LOGS.fullmatch(written(group.properties.get("LogGroupName")) or "")
         cluster = listed[0] if len(listed) == 1 and listed[0].file == group.file else None
@@ -147,6 +150,26 @@ def log_groups(templates: TemplateSet) -> Iterator[Finding]:
             found = f"is made after {cluster.id}, which makes the group first: it exists already"
             remedy = f"write the name out in both, and DependsOn: {group.id} in {cluster.id}"
             yield _warn(group, ("LogGroupName",), found, remedy)
+
+
+def _elsewhere(cluster: Resource, templates: TemplateSet) -> Iterator[Finding]:
+    """Find a group that is meant for the control plane, and that EKS writes nothing to."""
+    own = written(cluster.properties.get("Name"))
+    called = text(templates.default(cluster.properties.get("Name"), cluster.file))
+    listed = templates.resources("AWS::Logs::LogGroup")
+    groups = [each for each in listed if each.file == cluster.file]
+    names = [written(each.properties.get("LogGroupName")) or "" for each in groups]
+    if is_absent(cluster.properties.get("Logging")) or any(map(_OWN_LOGS.fullmatch, names)):
+        return
+    for group, name in zip(groups, names, strict=True):
+        parts = name.split("/")
+        of_cluster = "eks" in parts and not {own, called, f"${{{cluster.id}}}"}.isdisjoint(parts)
+        waits = group in dependencies(cluster, templates) and "eks" in name
+        if waits or (of_cluster and (_CONTROL.search(parts[-1]) or parts[-1] in {own, called})):
+            meant = called if called and "$" not in called else own or "NAME"
+            found = f"{shown(name)}, and EKS writes to /aws/eks/{meant}/cluster, which it makes by "
+            found += "itself: kept for ever, without a key"
+            yield _warn(group, ("LogGroupName",), found, f"write /aws/eks/{own or 'NAME'}/cluster")
 
 
 def _warn(resource: Resource, path: tuple[str, ...], found: str, remedy: str) -> Finding:

@@ -32,6 +32,8 @@ _ADDON_NAMES = frozenset(addon.name for addon in ADDONS) | {
     "snapshot-controller",
 }
 _SURELY_MEANT = 0.85
+# What charts, images and guides put around the name of an add-on, and AWS does not.
+_AROUND = re.compile(r"^(amazon-|aws-|eks-|k8s-)+|(-addon|-add-on|-driver|-k8s|-plugin)+$")
 
 
 def endpoint(templates: TemplateSet) -> Iterator[Finding]:
@@ -92,7 +94,14 @@ def addon_names(templates: TemplateSet) -> Iterator[Finding]:
         if name is None or name in _ADDON_NAMES or "_" in name:
             continue
         cut = [each for each in sorted(_ADDON_NAMES) if each.startswith(f"{name}-")]
+        same = [each for each in sorted(_ADDON_NAMES) if _core(each) == _core(name)]
         close = cut or get_close_matches(name, sorted(_ADDON_NAMES), n=1, cutoff=_SURELY_MEANT)
+        close = same or close
         if close:
             found = f"unknown add-on {shown(name)}"
             yield addon.find(Code.ADDON_NAME, ("AddonName",), found, f"did you mean {close[0]!r}?")
+
+
+def _core(name: str) -> str:
+    """Return what is left of a name without what is around it, and without its hyphens."""
+    return _AROUND.sub("", name).replace("-", "").replace("lustre", "")

@@ -22,13 +22,24 @@ def nodes_shut_out(templates: TemplateSet) -> Iterator[Finding]:
     """
     for cluster in templates.resources("AWS::EKS::Cluster"):
         config = mapping(cluster.properties.get("ResourcesVpcConfig")) or {}
-        private, cidrs = config.get("EndpointPrivateAccess"), items(config.get("PublicAccessCidrs"))
+        private, cidrs = config.get("EndpointPrivateAccess"), _ranges(cluster, config, templates)
         public = truth(config.get("EndpointPublicAccess")) is not False
         shut = public and (is_absent(private) or truth(private) is False)
-        if shut and cidrs and not {text(each) for each in cidrs} & {*_ANYWHERE, None}:
+        if shut and cidrs and not {*cidrs} & {*_ANYWHERE, None}:
             found = "no private access, and nodes are not in the ranges of the public one"
             path = ("ResourcesVpcConfig", "EndpointPrivateAccess")
             yield _warn(cluster, Code.CLUSTER_CONTROL, path, found, "set it to true")
+
+
+def _ranges(
+    cluster: Resource, config: "dict[str, Json]", templates: TemplateSet
+) -> list[str | None]:
+    """Return the ranges that a public endpoint answers, by their defaults where they have some."""
+    given = templates.default(config.get("PublicAccessCidrs"), cluster.file)
+    listed: list[Json] = [*given.split(",")] if isinstance(given, str) else items(given) or []
+    known = [text(templates.default(each, cluster.file)) for each in listed]
+    # Without a value of its own it is what people are asked for, and that may be everything.
+    return [each.strip() if each and each.strip() else None for each in known]
 
 
 def cluster_group(templates: TemplateSet) -> Iterator[Finding]:

@@ -34,6 +34,9 @@ _AUDIENCE = "sts.amazonaws.com"
 _WEB = "sts:AssumeRoleWithWebIdentity"
 # What people put before the address: the ARN's beginning, or the URL's.
 _BEFORE = re.compile(r"^(arn:.*:oidc-provider/|https?://)")
+# The attribute of a cluster is a URL.
+_ISSUER = ".OpenIdConnectIssuerUrl}"
+_BY_URL = re.compile(r":oidc-provider/(https?://|\$\{[^}]+\.OpenIdConnectIssuerUrl\})")
 _SUBJECT = re.compile(r"system:serviceaccount:[^:\s]+:[^:\s]+")
 
 
@@ -109,7 +112,12 @@ def web_identity(templates: TemplateSet) -> Iterator[Finding]:
                 found = f"{actions[0]} for a federated provider: service accounts call {_WEB}"
                 yield role.find(Code.ROLE_TRUST, (*path, "Action"), found, f"allow {_WEB}")
             arn = written(provider)
-            if arn is not None and arn.startswith("https://"):
+            by_url = _BY_URL.search(arn or "")
+            if arn is not None and by_url:
+                found = f"{shown(arn)} has the URL's https://, and ARNs of providers have none"
+                remedy = "write oidc-provider/oidc.eks.REGION... without https://"
+                yield role.find(Code.ROLE_TRUST, (*path, "Principal"), found, remedy)
+            elif arn is not None and (arn.startswith("https://") or arn.endswith(_ISSUER)):
                 found = f"{shown(arn)} as the provider, and IAM takes its ARN"
                 remedy = "write arn:aws:iam::ACCOUNT:oidc-provider/oidc.eks.REGION..."
                 yield role.find(Code.ROLE_TRUST, (*path, "Principal"), found, remedy)
@@ -117,14 +125,20 @@ def web_identity(templates: TemplateSet) -> Iterator[Finding]:
 
 
 def providers(templates: TemplateSet) -> Iterator[Finding]:
-    """Require of a cluster's identity provider the audience of the tokens that pods get.
+    """Require of a cluster's identity provider a URL, and the audience of the tokens of pods.
 
     EKS User Guide, "Create an IAM OIDC provider for your cluster": STS answers InvalidIdentityToken
-    ("Incorrect token audience").
+    ("Incorrect token audience"); IAM API, CreateOpenIDConnectProvider.Url begins with https://.
     """
     for provider in templates.resources("AWS::IAM::OIDCProvider"):
         url = provider.properties.get("Url")
         cluster = templates.target(url, provider.file)
+        plain = text(templates.default(url, provider.file))
+        if plain is not None and not plain.startswith("https://") and not is_placeholder(plain):
+            found = f"{shown(plain)} does not begin with https://: IAM refuses the provider"
+            yield provider.find(
+                Code.ROLE_TRUST, ("Url",), found, f"write https://{plain.removeprefix('http://')}"
+            )
         of_eks = cluster is not None and cluster.type == "AWS::EKS::Cluster"
         listed = [text(each) for each in items(provider.properties.get("ClientIdList")) or []]
         known = None not in listed and items(provider.properties.get("ClientIdList")) is not None

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.shapes import CLOUDFORMATION, table
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import shown, text
 
 _CLOSE = 0.7
+_FEWEST_OF_FIND = 3
 # CloudFormation User Guide, "Intrinsic function reference": the name, and how many arguments where
 # it takes a list.
 _FUNCTIONS: dict[str, tuple[int, ...]] = {
@@ -60,8 +61,7 @@ def functions(templates: TemplateSet) -> Iterator[Finding]:
 def _condition(resource: Resource, templates: TemplateSet) -> Iterator[Finding]:
     name, known = resource.body.get("Condition"), templates.part(resource.file, "Conditions")
     if isinstance(name, str) and known is not None and name not in known:
-        found, remedy = _unknown("condition", name, known)
-        yield resource.find(Code.FUNCTION, ("Condition",), found, remedy)
+        yield resource.find(Code.FUNCTION, ("Condition",), *_unknown("condition", name, known))
 
 
 def _calls(value: Json, path: Path) -> Iterator[tuple[Path, str, Json]]:
@@ -73,8 +73,8 @@ def _calls(value: Json, path: Path) -> Iterator[tuple[Path, str, Json]]:
             yield path, str(key), each
 
 
-Problem = tuple[str, str]
-"""What was found, and the remedy."""
+Problem = tuple[str, str, Level]
+"""What was found, the remedy, and how bad it is."""
 
 
 def _problem(name: str, value: Json, file: str, templates: TemplateSet) -> Problem | None:
@@ -88,17 +88,20 @@ def _problem(name: str, value: Json, file: str, templates: TemplateSet) -> Probl
 def _arguments(name: str, value: Json) -> Problem | None:
     counts = _FUNCTIONS[name]
     if name in _OF_A_TEXT and not isinstance(value, str | dict):
-        return f"{name} of {shown(value)}", "give it one text"
+        return f"{name} of {shown(value)}", "give it one text", Level.ERROR
     if (
         name == "Fn::GetAtt"
         and isinstance(value, list)
         and any(not isinstance(each, str | dict) for each in value)
     ):
-        return "Fn::GetAtt of something else than texts", "write [RESOURCE, ATTRIBUTE]"
+        found = "Fn::GetAtt of something else than texts"
+        return found, "write [RESOURCE, ATTRIBUTE]", Level.ERROR
     if counts and isinstance(value, list) and len(value) not in counts:
-        return f"{name} with {len(value)} arguments", f"give it {' or '.join(map(str, counts))}"
+        remedy = f"give it {' or '.join(map(str, counts))}"
+        return f"{name} with {len(value)} arguments", remedy, Level.ERROR
     if name == "Fn::Join" and not (isinstance(value, list) and isinstance(value[0], str)):
-        return "Fn::Join without a text between the parts", 'write ["", [PART, PART]]'
+        found = "Fn::Join without a text between the parts"
+        return found, 'write ["", [PART, PART]]', Level.ERROR
     return None
 
 
@@ -117,7 +120,7 @@ def _names(name: str, value: Json, file: str, templates: TemplateSet) -> Problem
 def _unknown(what: str, name: str, known: Iterable[str]) -> Problem:
     close = get_close_matches(name, list(known), 1, _CLOSE)
     remedy = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(known))}"
-    return f"no {what} {shown(name)}", remedy
+    return f"no {what} {shown(name)}", remedy, Level.ERROR
 
 
 def _attribute(value: Json, file: str, templates: TemplateSet) -> Problem | None:
@@ -129,18 +132,38 @@ def _attribute(value: Json, file: str, templates: TemplateSet) -> Problem | None
     if written is None or target is None or not isinstance(shape, dict):
         return None
     names = [str(each) for each in shape["="]]
-    found, remedy = _unknown("attribute", written, names)
-    return None if written in names else (f"{target.type} has {found}", remedy)
+    found, remedy, level = _unknown("attribute", written, names)
+    return None if written in names else (f"{target.type} has {found}", remedy, level)
 
 
 def _entry(value: list[Json], file: str, templates: TemplateSet) -> Problem | None:
-    """Follow the names of a mapping as far as they are written out."""
+    """Follow the names of a mapping as far as they are written out, through every row if need be.
+
+    CloudFormation User Guide, "Fn::FindInMap": without a default value the template is refused.
+    """
     level: Json = templates.part(file, "Mappings")
-    for what, each in zip(("mapping", "entry", "entry"), value, strict=False):
+    for at, (what, each) in enumerate(zip(("mapping", "entry", "entry"), value, strict=False)):
         name = text(each)
-        if name is None or not isinstance(level, dict) or "Fn::Transform" in level:
+        if not isinstance(level, dict) or "Fn::Transform" in level:
             return None
+        if name is None:
+            return _in_every_row(value, level) if at == 1 else None
         if name not in level:
             return _unknown(what, name, level)
         level = level[name]
     return None
+
+
+def _in_every_row(value: list[Json], rows: dict[str, Json]) -> Problem | None:
+    """Follow a column where only CloudFormation knows the row."""
+    column = text(value[2]) if len(value) == _FEWEST_OF_FIND else None
+    known = {row: each for row, each in rows.items() if isinstance(each, dict)}
+    lacking = [row for row, each in known.items() if column not in each]
+    if column is None or len(known) < len(rows) or not lacking:
+        return None
+    columns = [key for row in known.values() for key in row]
+    if len(lacking) == len(rows):
+        return _unknown("entry", column, columns)
+    # The row may be one that nobody takes.
+    found = f"no entry {shown(column)} in the row {', '.join(lacking)}"
+    return found, "add it there", Level.WARNING

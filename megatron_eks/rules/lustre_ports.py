@@ -4,13 +4,16 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.launch_templates import launch_templates
+from megatron_eks.config.load import Json
+from megatron_eks.rules.launch_templates import launch_template_of, launch_templates
+from megatron_eks.rules.properties import named
 from megatron_eks.rules.security_groups import ALL, GROUP, TCP, Direction, Rule, rules_of
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping
 
 # FSx for Lustre User Guide, "File system access control with Amazon VPC".
 PORTS = frozenset((988, *range(1018, 1024)))
+_NO_CLIENTS = ("AWS::EC2::VPCEndpoint", "AWS::EKS::", "AWS::FSx::", "AWS::RDS::")
 _RANGES = "988 and 1018-1023"
 _REMEDY = f"open TCP {_RANGES} to the clients and between the servers, in both directions"
 
@@ -102,6 +105,8 @@ def _too_narrow(groups: list[Resource], templates: TemplateSet) -> Iterator[Find
             found = "only the file servers themselves are admitted, and no node carries the group"
             path = ("SecurityGroupIngress",)
             yield groups[0].find(Code.LUSTRE_PORTS, path, found, _REMEDY, Level.WARNING)
+        if not alone and nodes:
+            yield from _strangers(groups, incoming, templates)
         for client in {
             rule.group: None for rule in incoming if rule.group and rule.group not in groups
         }:
@@ -109,6 +114,51 @@ def _too_narrow(groups: list[Resource], templates: TemplateSet) -> Iterator[Find
     # Without a single outgoing rule EC2 lets everything out.
     if outgoing:
         yield from _incomplete(groups[0], "Egress", outgoing, names)
+
+
+def _strangers(
+    groups: list[Resource], incoming: list[Rule], templates: TemplateSet
+) -> Iterator[Finding]:
+    """Find servers that admit groups which none of the nodes at hand carries."""
+    admitted = [rule.group for rule in incoming if opened_by(rule) != set()]
+    peers = [each for each in admitted if each is not None]
+    others = [each for each in peers if each not in groups and not _has_users(each, templates)]
+    if len(peers) < len(admitted) or not others or _nodes_unknown(templates):
+        return
+    if not any(_on_nodes(each, templates) for each in {*peers, *groups}):
+        names = ", ".join(sorted({each.id for each in peers if each not in groups}))
+        found = f"{names} is admitted, and no node carries it: mounting waits until it times out"
+        path = ("SecurityGroupIngress",)
+        yield groups[0].find(Code.LUSTRE_PORTS, path, found, _REMEDY, Level.WARNING)
+
+
+def _has_users(group: Resource, templates: TemplateSet) -> bool:
+    """Tell whether something else than nodes carries a group, such as an instance or a function."""
+    for resource in templates.everything():
+        if not resource.type.startswith((GROUP, *_NO_CLIENTS)) and any(
+            templates.target({"Ref": name}, resource.file) is group
+            for _, name in named(dict(resource.properties), ())
+        ):
+            return True
+    return False
+
+
+def _nodes_unknown(templates: TemplateSet) -> bool:
+    """Tell whether nodes may carry a group that nobody can name, such as a parameter's."""
+    for group in templates.resources("AWS::EKS::Nodegroup"):
+        used = group.properties.get("LaunchTemplate")
+        if not is_absent(used) and launch_template_of(group, templates) is None:
+            return True
+    for template in launch_templates(templates):
+        carried: list[Json] = [template.data.get("SecurityGroupIds")]
+        carried += [each.body.get("Groups") for each in template.interfaces or []]
+        for listed in carried:
+            values = items(listed)
+            if values is None or template.interfaces is None:
+                return True
+            if any(templates.may_be_any(each, template.resource.file) for each in values):
+                return True
+    return False
 
 
 def _is_another(rule: Rule) -> bool:

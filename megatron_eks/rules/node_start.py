@@ -23,6 +23,9 @@ from megatron_eks.rules.values import (
 
 _BOOTSTRAP = "/etc/eks/bootstrap.sh"
 _SCRIPT = re.compile(r"\s*(#!|#cloud-config)")
+_PLAIN = re.compile(
+    r"\s*(#!|#cloud-config|mime-version:|content-type:|---\s|apiversion:|\[settings)", re.IGNORECASE
+)
 _ROOT = "/dev/xvda"
 _DATA_DISK = "/dev/xvdb"
 # EKS User Guide: the disk of an AMI with NVIDIA's driver is 20 GiB; an image of a framework has
@@ -42,8 +45,11 @@ def user_data(templates: TemplateSet) -> Iterator[Finding]:
     chooses the AMI; Amazon Linux 2023 starts by nodeadm and has no bootstrap.sh.
     """
     for template in launch_templates(templates):
-        given = text(template.data.get("UserData"))
-        if given is not None and not is_placeholder(given) and not _is_base64(given):
+        given = written(template.data.get("UserData"))
+        # The beginning tells even where the rest is known to CloudFormation alone.
+        plain = given is not None and _PLAIN.match(given) is not None
+        waits = given is None or is_placeholder(given)
+        if plain or not (waits or _is_base64(given or "")):
             found = "a text that is not in Base64: EC2 refuses the template"
             place = (DATA, "UserData")
             yield template.resource.find(Code.USER_DATA, place, found, "put Fn::Base64 around it")

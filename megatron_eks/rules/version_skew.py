@@ -4,16 +4,22 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.clusters import OLDEST_MINOR
 from megatron_eks.rules.launch_templates import launch_template_of
+from megatron_eks.rules.own_nodes import scaled
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, mapping, shown, text
+from megatron_eks.rules.values import is_absent, mapping, shown, text, written
 
 _MINOR = re.compile(r"v?1\.([0-9]{1,2})(?:[.-].*)?")
 _OLDER = 3
 _MOVING = ("$Default", "$Latest")
+_OF_MANAGED: Path = ("LaunchTemplate", "Version")
+_OF_SCALED: tuple[Path, ...] = (
+    ("LaunchTemplate", "Version"),
+    ("MixedInstancesPolicy", "LaunchTemplate", "LaunchTemplateSpecification", "Version"),
+)
 
 
 def versions(templates: TemplateSet) -> Iterator[Finding]:
@@ -61,19 +67,42 @@ def _minor(value: Json) -> int | None:
 
 
 def followed(templates: TemplateSet) -> Iterator[Finding]:
-    """Warn of a node group that does not follow the launch template beside it.
+    """Warn of nodes that do not follow the launch template beside them.
 
     EKS API, LaunchTemplateSpecification: without a version it is the default one, which stays the
-    first; CloudFormation updates a node group only when the version's text changes.
+    first, since CloudFormation makes new versions and no other default; it updates a node group
+    only when the version's text changes. AWS::AutoScaling::AutoScalingGroup, Version: "$Latest" and
+    "$Default" are not supported.
     """
     for group in templates.resources("AWS::EKS::Nodegroup"):
         used = mapping(group.properties.get("LaunchTemplate")) or {}
         target = launch_template_of(group, templates)
         version = used.get("Version")
-        if target is None or not (is_absent(version) or version in _MOVING):
-            continue
-        given = "no version" if is_absent(version) else shown(version)
-        found = f"{given}: a change of {target.id} reaches no node of this group"
-        remedy = f"write Fn::GetAtt [{target.id}, LatestVersionNumber]"
-        path = ("LaunchTemplate", "Version")
-        yield group.find(Code.MANAGED_NODES, path, found, remedy, Level.WARNING)
+        given = "no version" if is_absent(version) else _said(version)
+        if target is not None and given is not None:
+            yield _left_behind(group, target, _OF_MANAGED, given)
+    for nodes in scaled(templates):
+        for path in _OF_SCALED:
+            value: Json = dict(nodes.group.properties)
+            for key in path:
+                value = (mapping(value) or {}).get(str(key))
+            given = _said(value)
+            if given is not None:
+                yield _left_behind(nodes.group, nodes.template, path, given)
+
+
+def _said(version: Json) -> str | None:
+    """Return a version that does not change with its template; None for all others."""
+    attribute = written(version) if isinstance(version, dict) else None
+    if attribute is not None and attribute.endswith(".DefaultVersionNumber}"):
+        return "DefaultVersionNumber, which stays 1"
+    return shown(version) if version in _MOVING else None
+
+
+def _left_behind(group: Resource, template: Resource, path: Path, given: str) -> Finding:
+    found = f"{given}: a change of {template.id} reaches no node of this group"
+    if given == shown("$Latest") and group.type != "AWS::EKS::Nodegroup":
+        # New instances do take it; the running ones are not replaced, whatever UpdatePolicy says.
+        found = f"{given}, which CloudFormation does not support here: no update replaces nodes"
+    remedy = f"write Fn::GetAtt [{template.id}, LatestVersionNumber]"
+    return group.find(Code.MANAGED_NODES, path, found, remedy, Level.WARNING)
