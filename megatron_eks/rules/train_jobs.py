@@ -1,5 +1,6 @@
 """Rules over TrainJobs, whose one container stands outside of any pod."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
@@ -15,6 +16,11 @@ from megatron_eks.rules.workloads import GPU, Container, Manifest
 
 _KEYS = ("image", "command", "args", "env")
 _KINDS = ("ClusterTrainingRuntime", "TrainingRuntime")
+# Kubeflow Trainer, manifests/base/runtimes/torch_distributed.yaml.
+_OWN_RUNTIMES = {"torch-distributed": frozenset({"node"})}
+# pkg/constants/constants.go, TorchRunReservedEnvNames.
+_RESERVED = re.compile(r"PET_(NNODES|NPROC_PER_NODE|NODE_RANK|MASTER_ADDR|MASTER_PORT)")
+_OF_OTHERS = re.compile(r"mpi|deepspeed|mlx|jax|xgboost|flux")
 _CLOSE = 0.8
 _RULES = (
     *(variables.refused_variables, variables.duplicate_variables, variables.secrets),
@@ -47,6 +53,27 @@ def trainers(manifest: Manifest) -> Iterator[Finding]:
         )
         path = ("spec", "trainer", "numProcPerNode")
         yield manifest.find(Code.PROCESSES_PER_NODE, path, found, f"write {gpus}")
+
+
+def reserved(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse the variables that the trainer itself gives to torchrun.
+
+    Kubeflow Trainer v2, pkg/runtime/framework/plugins/torch/torch.go, Validate: "must not have
+    reserved envs".
+    """
+    if (manifest.group, manifest.kind) != ("trainer.kubeflow.org", "TrainJob"):
+        return
+    runtime = text((mapping(manifest.spec.get("runtimeRef")) or {}).get("name")) or ""
+    trainer = mapping(manifest.spec.get("trainer")) or {}
+    for index, value in enumerate(items(trainer.get("env")) or []):
+        name = text((mapping(value) or {}).get("name")) or ""
+        if _RESERVED.fullmatch(name) and not _OF_OTHERS.search(runtime):
+            found = f"{shown(name)} is the trainer's own: the webhook refuses the TrainJob"
+            key = "numProcPerNode" if name == "PET_NPROC_PER_NODE" else "numNodes"
+            own = name in {"PET_NNODES", "PET_NPROC_PER_NODE"}
+            remedy = f"remove it, and write {key}" if own else "remove it"
+            path = ("spec", "trainer", "env", index, "name")
+            yield manifest.find(Code.REFUSED_VARIABLE, path, found, remedy)
 
 
 def _moved(manifest: Manifest, path: Path) -> Path:
@@ -97,6 +124,8 @@ def targets(together: ManifestSet) -> Iterator[Found]:
         kind, name = text(given.get("kind")) or _KINDS[0], text(given.get("name"))
         runtime = together.named(manifest, kind, name) if name else None
         known = {each.name for each in replicated_jobs(runtime)} if runtime is not None else set()
+        # The one that Kubeflow installs is seldom in a file, and may have been changed.
+        surely, known = bool(known), known or set(_OWN_RUNTIMES.get(name or "", ()))
         for key in ("podTemplateOverrides", "podSpecOverrides"):
             for index, value in enumerate(items(manifest.spec.get(key)) or []):
                 for place, each in enumerate(items((mapping(value) or {}).get("targetJobs")) or []):
@@ -104,7 +133,8 @@ def targets(together: ManifestSet) -> Iterator[Found]:
                     if not known or target is None or target in known or is_placeholder(target):
                         continue
                     found = f"no job {shown(target)} in {kind}/{name}: the webhook refuses it"
+                    level = Level.ERROR if surely else Level.WARNING
                     there = ", ".join(sorted(filter(None, known)))
                     path: Path = ("spec", key, index, "targetJobs", place, "name")
                     code, remedy = Code.REPLICATED_JOBS, f"there: {there}"
-                    yield manifest, manifest.find(code, path, found, remedy)
+                    yield manifest, manifest.find(code, path, found, remedy, level)
