@@ -94,7 +94,7 @@ def before_the_start(manifest: Manifest) -> Iterator[Finding]:
     for pod in manifest.pods:
         kept = _kept(pod)
         others = [
-            (place, each.name)
+            (place, name, each.name)
             for each in pod.containers
             if not each.is_init
             for place, name in _mounts(each)
@@ -104,11 +104,15 @@ def before_the_start(manifest: Manifest) -> Iterator[Finding]:
             if not container.is_init or not _WRITES.search(container.line):
                 continue
             own = [place for place, _ in _mounts(container)]
+            # What it shares under another path may be copied from the image's own.
+            shared = {name for _, name in _mounts(container)}
             for path, word in _paths(container):
                 at = next((each for each in others if _inside(word, each[0])), None)
-                if at is not None and not any(_inside(word, each) for each in own):
+                if at is None or at[1] in shared:
+                    continue
+                if not any(_inside(word, each) for each in own):
                     found = f"{shown(word)} is of this container alone: {at[0]} is mounted in "
-                    found += f"{at[1] or 'the other one'}, and not here"
+                    found += f"{at[2] or 'the other one'}, and not here"
                     remedy = f"mount the same volume at {at[0]} here too"
                     yield Finding(Code.LOST_OUTPUT, path, found, remedy)
                     break

@@ -45,6 +45,7 @@ OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     replicated_jobs.runtimes,
     train_jobs.trainers,
     train_jobs.reserved,
+    train_jobs.launches,
     shell_words.unexpanded,
     shell_words.dropped,
     shell_words.for_shells,

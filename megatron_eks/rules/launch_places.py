@@ -19,6 +19,7 @@ _INDEX = "JOB_COMPLETION_INDEX"
 _INDEX_FIELD = "job-completion-index"
 _NAME = re.compile(r"\$[({]?(?P<name>[A-Za-z_]\w*)[)}]?")
 _MAY_HOLD_MORE = re.compile(r"\$[{]?([@*]|\w*(ARG|OPT|FLAG|PARAM|CONF))", re.IGNORECASE)
+_UNNUMBERED = frozenset({("batch", "Job"), ("jobset.x-k8s.io", "JobSet")})
 _TOLD = frozenset({"PET_NODE_RANK", "PET_RDZV_ENDPOINT", "PET_RDZV_BACKEND"})
 
 
@@ -62,15 +63,15 @@ def _behind(words: list[tuple[Path, str]]) -> Iterator[tuple[Path, str]]:
 
 
 def numbered(manifest: Manifest) -> Iterator[Finding]:
-    """Require of a Job's launcher the number of its node, where nobody else hands numbers out.
+    """Require of the launcher in a Job, or in a set of them, the number of its node.
 
     torch/distributed/run.py, --node-rank: 0 by default, and read by the static rendezvous.
     """
-    if (manifest.group, manifest.kind) != ("batch", "Job"):
+    # Other operators hand numbers out.
+    if (manifest.group, manifest.kind) not in _UNNUMBERED:
         return
-    together = number(manifest.spec.get("parallelism")) or 1
-    for pod in manifest.pods if together > 1 else ():
-        for container in pod.containers:
+    for pod in manifest.pods:
+        for container in pod.containers if (pod.replicas or 1) > 1 else ():
             flags = {name: (path, value) for path, name, value in launcher_flags(container)}
             nodes = number(flags["nnodes"][1]) if "nnodes" in flags else None
             backend = flags.get("rdzv-backend", ((), "static"))[1]

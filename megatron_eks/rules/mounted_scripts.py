@@ -60,7 +60,7 @@ def as_run(manifests: Sequence[Manifest]) -> Run:
     with_scripts = bool(together.of("ConfigMap"))
     for manifest in manifests:
         found = list(_scripts(manifest, together)) if with_scripts else []
-        own, body = manifest, manifest.body
+        own, body = manifest, dict(manifest.body)
         for container, script in found:
             words: list[Json] = ["bash", "-c", script.before + script.written]
             changed = {key: each for key, each in container.body.items() if key != "args"}

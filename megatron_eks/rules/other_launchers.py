@@ -150,13 +150,13 @@ def _containers(manifest: Manifest) -> Iterator[tuple[int, Container]]:
 
 def _pods(manifest: Manifest) -> int | None:
     """Return how many pods work together; None where runs may be of one pod each."""
-    if manifest.pytorch_replicas is None:
-        job = (manifest.group, manifest.kind) == ("batch", "Job")
-        indexed = manifest.spec.get("completionMode") == "Indexed"
-        if not job or not indexed or manifest.pods == []:
-            return None
-        return number(manifest.spec.get("parallelism"))
-    return sum(1 if pod.replicas is None else pod.replicas for pod in manifest.pods)
+    indexed = manifest.kind == "Job" and manifest.spec.get("completionMode") == "Indexed"
+    of_a_set = (manifest.group, manifest.kind) == ("jobset.x-k8s.io", "JobSet")
+    if not indexed and not of_a_set and manifest.pytorch_replicas is None:
+        return None
+    # Those that only prepare or report are no machines.
+    working = [pod for pod in manifest.pods if pod.names(GPU)] or manifest.pods
+    return sum(1 if pod.replicas is None else pod.replicas for pod in working)
 
 
 def _launches(container: Container, names: tuple[str, ...]) -> Iterator[_Launch]:
