@@ -212,6 +212,7 @@ class Code(StrEnum):
     EXPIRES = "MEKS-0578"
     KEY_LOST = "MEKS-0579"
     # Rules over manifests
+    IMAGE_CONTENTS = "MEKS-0580"
     CONTAINER_NAME = "MEKS-0601"
     RENDEZVOUS_FLAG = "MEKS-0602"
     REFUSED_VARIABLE = "MEKS-0603"

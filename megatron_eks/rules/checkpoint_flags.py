@@ -5,14 +5,16 @@ from difflib import SequenceMatcher
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.megatron_layouts import known_options
 from megatron_eks.rules.training_flags import megatron_flags
 from megatron_eks.rules.values import is_placeholder, shown
-from megatron_eks.rules.workloads import Manifest
+from megatron_eks.rules.workloads import Container, Manifest
 
 # With these the first load is another one on purpose.
 _FROM_ELSEWHERE = frozenset(
     {"--finetune", "--no-load-optim", "--ckpt-step", "--pretrained-checkpoint", "--skip-train"}
 )
+_LOADS_SO = frozenset({"--pretrained-checkpoint", "--config-file", "--yaml-cfg"})
 _NEARLY = 0.9
 
 
@@ -31,7 +33,7 @@ def loaded(manifest: Manifest) -> Iterator[Finding]:
                 continue
             save = options["--save"][1].rstrip("/")
             if "--load" not in options:
-                yield from _never(options, container.line)
+                yield from _never(container)
                 continue
             path, load = options["--load"][0], options["--load"][1].rstrip("/")
             if load == save or is_placeholder(load) or is_placeholder(save):
@@ -47,9 +49,10 @@ def loaded(manifest: Manifest) -> Iterator[Finding]:
                 yield Finding(Code.CHECKPOINTS_LOST, path, found, remedy, Level.WARNING)
 
 
-def _never(options: "dict[str, tuple[Path, str]]", line: str) -> Iterator[Finding]:
-    """Warn of a run that saves and never loads; a shell may put the option in."""
-    if "$" not in line and "--pretrained-checkpoint" not in options:
+def _never(container: Container) -> Iterator[Finding]:
+    """Warn of a run that saves and never loads; a shell or a file may put the option in."""
+    options = known_options(container) or {}
+    if options and options.keys().isdisjoint(_LOADS_SO):
         path, value = options["--save"]
         found = f"saves to {shown(value)} and loads nothing: each restart begins anew"
         remedy = f"add --load {value}"

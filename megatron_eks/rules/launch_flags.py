@@ -17,6 +17,7 @@ _LOOP = re.compile(r"localhost|127\.[0-9.]+|0\.0\.0\.0|\[?::1?\]?", re.IGNORECAS
 # A part of it, such as a StatefulSet's name, may be that of the first pod.
 _OWN_NAME = re.compile(r"\$[({]?(HOSTNAME|POD_NAME|POD_IP)[)}]?|\$\(hostname\)?|`hostname`?|POD_IP")
 _CUT_NAME = re.compile(r"hostname\s*(-[a-zA-Z]\s*)*\|")
+_CUT_AT_DASH = re.compile(r"\$\{(HOSTNAME|POD_NAME)##\*-\}")
 _OWN_FIELDS = frozenset(
     {"metadata.name", "metadata.uid", "status.podIP", "status.podIPs", "status.hostIP"}
 )
@@ -120,7 +121,7 @@ def _of_operator(
         yield flag.wrong(f"{told}: WORLD_SIZE counts processes, {processes} for each node")
     elif flag.name == "nnodes" and (said := _other_nodes(manifest, flag.value, nodes)):
         yield flag.wrong(f"{told} overrides what the training operator sets: {said}")
-    elif flag.name == "node-rank" and (said := _other_rank(pod, flag, flags, nodes)):
+    elif flag.name == "node-rank" and (said := _other_rank(manifest, pod, flag, flags)):
         yield flag.wrong(f"{told} overrides what the training operator sets for each pod{said}")
     elif flag.name == "rdzv-backend" and not _may_be(flag.value, _BACKENDS):
         yield flag.wrong(f"{told}: torchrun has no such rendezvous", "use c10d")
@@ -146,16 +147,30 @@ def _other_nodes(manifest: Manifest, value: str, nodes: int) -> str | None:
     )
 
 
-def _other_rank(pod: Pod, flag: Flag, flags: "list[Flag]", nodes: int) -> str | None:
+def _other_rank(manifest: Manifest, pod: Pod, flag: Flag, flags: "list[Flag]") -> str | None:
     """Say what is wrong about a rank; only a static rendezvous reads it."""
     backend = next((each.value for each in flags if each.name == "rdzv-backend"), "static")
-    given = number(flag.value)
-    if given is None or nodes == 1 or backend != "static":
+    given, types = number(flag.value), manifest.pytorch_replicas or {}
+    if _together(manifest) == 1 or backend != "static":
+        return None
+    cut = _CUT_AT_DASH.search(flag.value) or _is_cut(pod, flag)
+    if cut and {"Master", "Worker"} <= types.keys():
+        return ": names of Master and Worker are each counted from 0, so two are node 0"
+    if given is None:
         return None
     wanted = 0 if "Master" in pod.path else 1
     if pod.replicas in {None, 1}:
         return None if given == wanted else f": this pod is node {wanted}"
     return f": it is the same in each of {pod.replicas} pods"
+
+
+def _is_cut(pod: Pod, flag: Flag) -> bool:
+    """Tell whether a rank is a variable that a shell fills with the end of the pod's name."""
+    match = _NAME.fullmatch(flag.value)
+    return match is not None and any(
+        re.search(rf"(?<![\w-]){match['name']}=[\"']?{_CUT_AT_DASH.pattern}", each.line)
+        for each in pod.containers
+    )
 
 
 def _other_host(manifest: Manifest, value: str) -> str | None:

@@ -9,6 +9,7 @@ from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Document, Json, read_documents
 from megatron_eks.rules.allowances import in_annotation
 from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.mounted_scripts import as_run
 from megatron_eks.rules.node_pools import NodePool
 from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
 from megatron_eks.rules.shapes import specific
@@ -29,9 +30,11 @@ def _every(
     manifests: "Sequence[Manifest]", node_pools: "Sequence[NodePool]" = ()
 ) -> "list[tuple[int, Finding]]":
     """Return what is found in each object, which is told by its identity."""
-    alone = [(id(each), finding) for each in manifests for finding in _by_itself(each)]
-    together = [(id(each), finding) for each, finding in _together(manifests, node_pools)]
-    return _once(specific([*alone, *together]))
+    run = as_run(manifests)
+    alone = [run.placed(each, finding) for each in run.objects for finding in _by_itself(each)]
+    together = [run.placed(*each) for each in _together(run.objects, node_pools)]
+    # A script that stands in a ConfigMap is judged there, and in each job that starts it.
+    return _once(specific(list(dict.fromkeys([*alone, *together]))))
 
 
 def _once(found: "list[tuple[int, Finding]]") -> "list[tuple[int, Finding]]":
@@ -61,9 +64,7 @@ def _by_itself(manifest: Manifest) -> Iterator[Finding]:
         yield from rule(manifest)
 
 
-def _together(
-    manifests: "Sequence[Manifest]", node_pools: "Sequence[NodePool]" = ()
-) -> Iterator[Found]:
+def _together(manifests: "Sequence[Manifest]", node_pools: "Sequence[NodePool]") -> Iterator[Found]:
     together = ManifestSet(manifests, node_pools)
     for rule in SET_RULES:
         yield from rule(together)

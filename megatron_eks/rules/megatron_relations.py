@@ -185,6 +185,13 @@ def _recomputing(options: Options) -> Said:
             yield each, f"{each} beside {flag} selective: {_STOPS}", "remove it, or use full"
 
 
+def _saving(options: Options) -> Said:
+    kind = options.get("--ckpt-format", ((), "torch_dist"))[1]
+    if "--async-save" in options and kind in {"torch", "torch_dcp", "zarr", "fsdp_dtensor"}:
+        found = f"--async-save with --ckpt-format {kind}: {_STOPS} at the first checkpoint"
+        yield "--async-save", found, "use --ckpt-format torch_dist, or remove --async-save"
+
+
 def _over_ranks(options: Options, world: int) -> Said:
     sizes = [_size(options, each, 1) for each in (_TP, _PP, _CP)]
     expert, tensor = _size(options, _EP, 1), _size(options, _ETP)
@@ -227,5 +234,5 @@ def _size(options: Options, flag: str, default: int | None = None) -> int | None
 
 _CHECKS: tuple[Callable[[Options], Said], ...] = (
     *(_stages, _heads, _sequences, _experts),
-    _recomputing,
+    *(_recomputing, _saving),
 )

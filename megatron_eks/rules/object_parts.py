@@ -1,6 +1,7 @@
 """Rules over parts of objects that must go together, and that no schema compares."""
 
 import posixpath
+import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
@@ -8,6 +9,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.manifest_set import Found, ManifestSet, in_one_folder
+from megatron_eks.rules.mounted_scripts import started
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest, Pod
 
@@ -24,6 +26,13 @@ _WORDS = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": ("false", "true"),
     "cluster-autoscaler.kubernetes.io/scale-down-disabled": ("true", "false"),
 }
+# Karpenter, "v1beta1 Migration": pods and nodes of before bear names that no release reads now.
+_RENAMED = {
+    "karpenter.sh/do-not-evict": "karpenter.sh/do-not-disrupt",
+    "karpenter.sh/do-not-consolidate": "karpenter.sh/do-not-disrupt",
+}
+# Karpenter, "Well-Known Annotations": how long after a pod's start it is protected.
+_DURATION = re.compile(r"([0-9]+(h|m|s))+")
 _RUNS, _READABLE = 0o111, 0o644
 _ALWAYS = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"})
 _MANY = ("ReadWriteMany", "ReadOnlyMany")
@@ -132,9 +141,10 @@ def bounds(manifest: Manifest) -> Iterator[Finding]:
 
 
 def words(manifest: Manifest) -> Iterator[Finding]:
-    """Warn of an annotation that is to keep a pod where it is, with a word that nobody reads.
+    """Warn of an annotation that is to keep a pod where it is, and that nobody reads.
 
-    Karpenter, "Disruption", pod-level controls; kubernetes/autoscaler, cluster autoscaler, FAQ.
+    Karpenter, "Disruption", pod-level controls, and "v1beta1 Migration", annotations;
+    kubernetes/autoscaler, cluster autoscaler, FAQ.
     """
     bodies: list[tuple[Path, dict[str, Json]]] = [((), dict(manifest.body))]
     for pod in manifest.pods:
@@ -146,8 +156,15 @@ def words(manifest: Manifest) -> Iterator[Finding]:
     for path, body in bodies:
         notes = mapping((mapping(body.get("metadata")) or {}).get("annotations")) or {}
         for key, given in notes.items():
-            word = text(given)
-            wrong = word is not None and word not in _WORDS.get(key, (word,))
+            word, now = text(given), _RENAMED.get(key)
+            if now and now not in notes and (path, key) not in told:
+                told.add((path, key))
+                found = "Karpenter reads it no more: the pod may be moved in the midst of its run"
+                place = (*path, "metadata", "annotations", key)
+                remedy = f'write {now}: "true"'
+                yield manifest.find(Code.WRONG_VALUE, place, found, remedy, Level.WARNING)
+            lasts = key == "karpenter.sh/do-not-disrupt" and _DURATION.fullmatch(word or "")
+            wrong = word is not None and word not in _WORDS.get(key, (word,)) and not lasts
             if wrong and not is_placeholder(word or "") and (path, key) not in told:
                 told.add((path, key))
                 found = f"{shown(word)} has no effect: the pod may be moved in the midst of its run"
@@ -166,13 +183,17 @@ def scripts(manifest: Manifest) -> Iterator[Finding]:
         modes = {text((mapping(each) or {}).get("name")): _mode(each) for each in _volumes(pod)}
         for container in pod.containers:
             first = container.words[0] if container.words else None
-            if first is None or first[0][-2] != "command" or not first[1].startswith("/"):
+            start = started(container) if first and first[0][-2] == "command" else None
+            if first is None or start is None or not start[2]:
                 continue
-            mode = modes.get(_volume_at(container, first[1]))
+            program, alone = start[1], start[1] == first[1]
+            mode = modes.get(_volume_at(container, program))
             if mode is not None and not mode & _RUNS:
-                found = f"{shown(first[1])} has mode {mode:04o}: permission denied"
-                remedy = f"set defaultMode: 0755, or start it by a shell: [bash, {first[1]}]"
-                yield Finding(Code.REFUSED_IN_POD, first[0], found, remedy)
+                found = f"{shown(program)} has mode {mode:04o}: permission denied"
+                by_shell = f"[bash, {program}]" if alone else f"bash {program}"
+                remedy = f"set defaultMode: 0755, or start it by a shell: {by_shell}"
+                path = first[0] if alone else first[0][:-1]
+                yield Finding(Code.REFUSED_IN_POD, path, found, remedy)
 
 
 def _volumes(pod: Pod) -> "list[Json]":

@@ -9,6 +9,12 @@ from megatron_eks.rules.values import mapping, shown, text
 from megatron_eks.rules.workloads import Container, Manifest
 
 _SHELL = re.compile(r"(\S*/)?(ba|da|k|z|a)?sh")
+_COMMENT = re.compile(r"(?m)(^|\s)#.*$")
+_SUBSTITUTED = re.compile(r"(?<![$\\])\$\((?P<name>[A-Z][A-Z0-9]*_[A-Z0-9_]+|RANK)\)")
+# What operators and Kubernetes add to a container's own variables.
+_BY_OPERATORS = re.compile(
+    r"(PET_|MASTER_|LWS_|VC_|JOB_|TPU_|KUBERNETES_)\w+|\w+_(HOST|PORT)|RANK|WORLD_SIZE"
+)
 _BROKEN = re.compile(r"\\[ \t]+(?=\n|--?[A-Za-z])")
 _LAUNCHES = re.compile(
     r"(^|[\s/(])(torchrun|accelerate\s+launch|deepspeed|mpirun)\s|torch\.distributed\.run\s"
@@ -67,6 +73,32 @@ def continued(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(
                 Code.SCRIPT, path, found, "end that line with a backslash, and no comment"
             )
+
+
+def substituted(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse `$(NAME)` of Kubernetes where a shell takes it for a command.
+
+    Kubernetes, "Define Dependent Environment Variables": it is put in for variables of env, in
+    command, args and env alone; POSIX, "Shell Command Language", 2.6.3: the output of a command.
+    """
+    known: set[str] = set()
+    for pod in manifest.pods:
+        for container in pod.containers:
+            known |= {each.name for each in container.variables}
+    anything = any(each.body.get("envFrom") for pod in manifest.pods for each in pod.containers)
+    for path, script in scripts(manifest) if not anything else ():
+        for match in _SUBSTITUTED.finditer(_COMMENT.sub("", script)):
+            name = match["name"]
+            by_kubernetes = name in known or _BY_OPERATORS.fullmatch(name) is not None
+            if by_kubernetes and manifest.kind != "ConfigMap":
+                continue
+            # A function of the script may be called so.
+            if re.search(rf"\b{name}\s*\(\)", script) is None:
+                found = f"{shown(match[0])} is the output of a command {name} here, and there is "
+                found += "none: Kubernetes puts nothing in"
+                remedy = f"write ${{{name}}}"
+                yield Finding(Code.NOT_EXPANDED, path, found, remedy)
+                break
 
 
 def _lost_option(script: str) -> str | None:

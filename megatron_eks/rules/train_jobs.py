@@ -1,5 +1,6 @@
 """Rules over TrainJobs, whose one container stands outside of any pod."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
@@ -7,19 +8,41 @@ from difflib import get_close_matches
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules import pod_starts, pods, shell_words, variables
+from megatron_eks.rules import (
+    image_tags,
+    launch_places,
+    megatron_files,
+    megatron_relations,
+    option_values,
+    pod_starts,
+    pods,
+    shell_scripts,
+    shell_words,
+    training_flags,
+    variables,
+)
 from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.rendezvous import launcher_flags
 from megatron_eks.rules.replicated_jobs import replicated_jobs
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, Container, Manifest
 
 _KEYS = ("image", "command", "args", "env")
 _KINDS = ("ClusterTrainingRuntime", "TrainingRuntime")
+# Kubeflow Trainer, manifests/base/runtimes/torch_distributed.yaml.
+_OWN_RUNTIMES = {"torch-distributed": frozenset({"node"})}
+# pkg/constants/constants.go, TorchRunReservedEnvNames.
+_RESERVED = re.compile(r"PET_(NNODES|NPROC_PER_NODE|NODE_RANK|MASTER_ADDR|MASTER_PORT)")
+_OF_OTHERS = re.compile(r"mpi|deepspeed|mlx|jax|xgboost|flux")
+_LOOP = re.compile(r"(localhost|127\.[0-9.]+)(:[0-9]+)?$")
 _CLOSE = 0.8
 _RULES = (
     *(variables.refused_variables, variables.duplicate_variables, variables.secrets),
     *(pods.quantities, pods.extended_resources, pod_starts.commands, shell_words.unexpanded),
-    shell_words.dropped,
+    *(shell_words.dropped, shell_words.for_shells, launch_places.behind_the_program),
+    *(shell_scripts.continued, shell_scripts.ends, shell_scripts.substituted),
+    *(training_flags.megatron_options, option_values.values, megatron_relations.relations),
+    *(megatron_relations.together, megatron_files.prefixes, image_tags.of_nvidia),
 )
 
 
@@ -47,6 +70,54 @@ def trainers(manifest: Manifest) -> Iterator[Finding]:
         )
         path = ("spec", "trainer", "numProcPerNode")
         yield manifest.find(Code.PROCESSES_PER_NODE, path, found, f"write {gpus}")
+
+
+def reserved(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse the variables that the trainer itself gives to torchrun.
+
+    Kubeflow Trainer v2, pkg/runtime/framework/plugins/torch/torch.go, Validate: "must not have
+    reserved envs".
+    """
+    if (manifest.group, manifest.kind) != ("trainer.kubeflow.org", "TrainJob"):
+        return
+    runtime = text((mapping(manifest.spec.get("runtimeRef")) or {}).get("name")) or ""
+    trainer = mapping(manifest.spec.get("trainer")) or {}
+    for index, value in enumerate(items(trainer.get("env")) or []):
+        name = text((mapping(value) or {}).get("name")) or ""
+        if _RESERVED.fullmatch(name) and not _OF_OTHERS.search(runtime):
+            found = f"{shown(name)} is the trainer's own: the webhook refuses the TrainJob"
+            key = "numProcPerNode" if name == "PET_NPROC_PER_NODE" else "numNodes"
+            own = name in {"PET_NNODES", "PET_NPROC_PER_NODE"}
+            remedy = f"remove it, and write {key}" if own else "remove it"
+            path = ("spec", "trainer", "env", index, "name")
+            yield manifest.find(Code.REFUSED_VARIABLE, path, found, remedy)
+
+
+def launches(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse flags of torchrun that say something else than the TrainJob.
+
+    Kubeflow Trainer v2, pkg/runtime/framework/plugins/torch/torch.go: it sets PET_NNODES and the
+    others, and torch/distributed/run.py takes a flag before them.
+    """
+    if (manifest.group, manifest.kind) != ("trainer.kubeflow.org", "TrainJob"):
+        return
+    trainer = mapping(manifest.spec.get("trainer")) or {}
+    body: dict[str, Json] = {key: trainer[key] for key in _KEYS if key in trainer}
+    container = Container((manifest.title, "spec", "trainer"), body, is_init=False)
+    nodes = number(trainer.get("numNodes"))
+    for path, name, value in launcher_flags(container) if container.has_launcher else ():
+        said = None
+        if name == "nnodes" and nodes and number(value) not in {None, nodes}:
+            said = f"--nnodes {shown(value)}, and numNodes is {nodes}"
+        elif name == "standalone" and (nodes or 1) > 1:
+            said = f"--standalone: each of {nodes} nodes trains alone"
+        elif name == "node-rank" and number(value) is not None and (nodes or 1) > 1:
+            said = f"--node-rank {shown(value)} in each of {nodes} pods: none is another node"
+        elif name in {"master-addr", "rdzv-endpoint"} and _LOOP.match(value) and (nodes or 1) > 1:
+            said = f"--{name} {shown(value)}: each pod waits at itself, and none meets another"
+        if said is not None:
+            remedy = "remove it: torchrun reads the PET_ variables of the trainer"
+            yield Finding(Code.RENDEZVOUS_FLAG, path, said, remedy)
 
 
 def _moved(manifest: Manifest, path: Path) -> Path:
@@ -97,6 +168,8 @@ def targets(together: ManifestSet) -> Iterator[Found]:
         kind, name = text(given.get("kind")) or _KINDS[0], text(given.get("name"))
         runtime = together.named(manifest, kind, name) if name else None
         known = {each.name for each in replicated_jobs(runtime)} if runtime is not None else set()
+        # The one that Kubeflow installs is seldom in a file, and may have been changed.
+        surely, known = bool(known), known or set(_OWN_RUNTIMES.get(name or "", ()))
         for key in ("podTemplateOverrides", "podSpecOverrides"):
             for index, value in enumerate(items(manifest.spec.get(key)) or []):
                 for place, each in enumerate(items((mapping(value) or {}).get("targetJobs")) or []):
@@ -104,7 +177,8 @@ def targets(together: ManifestSet) -> Iterator[Found]:
                     if not known or target is None or target in known or is_placeholder(target):
                         continue
                     found = f"no job {shown(target)} in {kind}/{name}: the webhook refuses it"
+                    level = Level.ERROR if surely else Level.WARNING
                     there = ", ".join(sorted(filter(None, known)))
                     path: Path = ("spec", key, index, "targetJobs", place, "name")
                     code, remedy = Code.REPLICATED_JOBS, f"there: {there}"
-                    yield manifest, manifest.find(code, path, found, remedy)
+                    yield manifest, manifest.find(code, path, found, remedy, level)
