@@ -132,7 +132,7 @@ def test_spot_without_another_try(tmp_path):
     ("file", "changes", "place"),
     [
         ("fetch-tokenizer", {}, "tokenizer"),
-        ("ddp-llama-3-2-1b", {"data": {"dataset": "wikitext"}}, "data.dataset"),
+        ("ddp-llama-3-2-1b", {"data": {"dataset": "HuggingFaceFW/fineweb-edu"}}, "data.dataset"),
         (RUN, {"image": f"docker.io/mine/megatron@sha256:{'0' * 64}"}, "image"),
     ],
 )
