@@ -2,7 +2,8 @@
 
 import base64
 import binascii
-from datetime import date, datetime
+import ssl
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
@@ -19,12 +20,8 @@ _PATH: "Path" = ("network", "ca_bundle")
 # User data holds 16 KB (EC2 User Guide), and EKS adds its part.
 _LONGEST_BUNDLE = 10_000
 
-# X.690, section 8: the tags that RFC 5280, section 4.1, puts into a certificate.
-_VERSION, _SEQUENCE = 0xA0, 0x30
-_TIMES = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}
-_LONG_LENGTH = 0x80
-_VALIDITY = 3
-"""Behind the serial number, the algorithm and the issuer."""
+# X.690, section 8.9: what a certificate begins with.
+_SEQUENCE = b"\x30"
 
 
 def check_bundle(text: str, today: date) -> "Iterator[Finding]":
@@ -34,7 +31,7 @@ def check_bundle(text: str, today: date) -> "Iterator[Finding]":
         yield Finding(Code.CA_BUNDLE, _PATH, found, remedy)
         return
     bodies = [_der(body) for body in certificates(text)]
-    if not bodies or any(body[:1] != bytes([_SEQUENCE]) for body in bodies):
+    if not bodies or any(body[:1] != _SEQUENCE for body in bodies):
         found = "not certificates in PEM"
         remedy = "paste them under `ca_bundle: |`, each from BEGIN to END CERTIFICATE"
         yield Finding(Code.CA_BUNDLE, _PATH, found, remedy)
@@ -62,24 +59,11 @@ def _der(body: str) -> bytes:
 
 
 def _end(certificate: bytes) -> date | None:
-    """Return the last day of a certificate; None where it cannot be read."""
+    """Return the last day of a root; None for what OpenSSL cannot read or does not hold for one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        signed = _parts(_parts(certificate)[0][1])[0][1]
-        fields = [(tag, content) for tag, content in _parts(signed) if tag != _VERSION]
-        tag, content = _parts(fields[_VALIDITY][1])[1]
-        return datetime.strptime(content.decode(), _TIMES[tag]).date()  # noqa: DTZ007 -- Z stands in the form
-    except (IndexError, KeyError, ValueError):
+        context.load_verify_locations(cadata=certificate)
+    except ssl.SSLError:
         return None
-
-
-def _parts(data: bytes) -> list[tuple[int, bytes]]:
-    """Split DER into its values: the tag and the content of each."""
-    parts = []
-    while data:
-        length, start = data[1], 2
-        if length & _LONG_LENGTH:
-            start += length & ~_LONG_LENGTH
-            length = int.from_bytes(data[2:start])
-        parts.append((data[0], data[start : start + length]))
-        data = data[start + length :]
-    return parts
+    ends = [str(each["notAfter"]) for each in context.get_ca_certs()]
+    return datetime.fromtimestamp(ssl.cert_time_to_seconds(ends[0]), UTC).date() if ends else None
