@@ -10,9 +10,9 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping,
 from megatron_eks.rules.workload_set import chosen
 from megatron_eks.rules.workloads import GPU, Manifest
 
-# Linux, ip-sysctl, ip_local_port_range: the ports that a program is given which asks for any.
 # What operators label the pods of a job with, and nobody else's.
 _OF_RANKS = ("training.kubeflow.org/", "jobset.sigs.k8s.io/", "leaderworkerset.sigs.k8s.io/")
+# Linux, ip-sysctl, ip_local_port_range: the ports that a program is given which asks for any.
 _FIRST, _LAST = 32768, 60999
 
 
