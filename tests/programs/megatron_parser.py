@@ -51,7 +51,7 @@ def _refusal(
             arguments.apply_rope_fusion = False
             core_transformer_config_from_args(arguments)
     except SystemExit:
-        return said.getvalue().strip().splitlines()[-1]
+        return (said.getvalue().strip() or "it ends without a word").splitlines()[-1]
     except Exception as problem:  # noqa: BLE001 -- whatever Megatron refuses with
         return f"{type(problem).__name__}: {problem}"
     return None
