@@ -8,7 +8,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.policies import parsed
-from megatron_eks.rules.shapes import ACTIONS, table
+from megatron_eks.rules.shapes import RESOURCES, table
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (
     is_absent,
@@ -144,10 +144,13 @@ def _actions(resource: Resource, path: Path, value: Json) -> Iterator[Finding]:
 def _known(resource: Resource, path: Path, action: str) -> Iterator[Finding]:
     """Find an action that is nearly one of its service; new ones come every month."""
     service, _, name = action.partition(":")
-    known = table(ACTIONS).get(service)
-    if not isinstance(known, list) or name.lower() in known or "*" in name or "?" in name:
+    by_kinds = table(RESOURCES).get(service)
+    if not isinstance(by_kinds, dict) or "*" in name or "?" in name:
         return
-    close = get_close_matches(name.lower(), [str(each) for each in known], 1, _CLOSE)
+    known = [str(each) for listed in by_kinds.values() for each in listed]
+    if name.lower() in known:
+        return
+    close = get_close_matches(name.lower(), known, 1, _CLOSE)
     if close:
         found = f"{service} has no action {shown(name)}, so this allows nothing"
         yield _wrong(resource, path, found, f"did you mean {service}:{close[0]}?")

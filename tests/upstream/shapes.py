@@ -17,7 +17,7 @@ from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from charts.platform.crd import read_definition
 from megatron_eks.entry import prepare
-from megatron_eks.rules.shapes import ACTIONS, CLOUDFORMATION, KUBERNETES, RESOURCES
+from megatron_eks.rules.shapes import CLOUDFORMATION, KUBERNETES, RESOURCES
 from tests.upstream.checked import CHECKED
 
 # A JSON schema or a shape made of one, which have no narrower type.
@@ -112,17 +112,12 @@ def cloudformation() -> dict[str, Json]:
     return shapes
 
 
-def actions() -> dict[str, Json]:
-    """Return the actions of IAM by service, in small letters, in which IAM compares them."""
-    known = json.loads((Path(cfnlint.__file__).parent / _POLICIES).read_text())
-    return {service: sorted(known[service]["Actions"]) for service in SERVICES}
-
-
 def resources() -> dict[str, Json]:
-    """Return the kinds of resources that each action of IAM works on, and their ARNs.
+    """Return IAM's actions, the kinds of resources that each works on, and their ARNs.
 
     Under a service are its actions by the kinds that they take together, and under `@` and its name
-    how the ARNs of each kind end; an action without any works on everything alone.
+    how the ARNs of each kind end; an action without any works on everything alone. Actions are in
+    small letters, in which IAM compares them.
     """
     known = json.loads((Path(cfnlint.__file__).parent / _POLICIES).read_text())
     found: dict[str, Json] = {}
@@ -264,5 +259,4 @@ if __name__ == "__main__":
     prepare()
     CLOUDFORMATION.write_text(written(cloudformation()), encoding="utf-8")
     KUBERNETES.write_text(written(kubernetes()), encoding="utf-8")
-    ACTIONS.write_text(written(actions()), encoding="utf-8")
     RESOURCES.write_text(written(resources()), encoding="utf-8")

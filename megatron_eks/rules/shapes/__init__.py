@@ -24,7 +24,6 @@ from megatron_eks.rules.values import is_absent, is_intrinsic, is_placeholder, n
 
 CLOUDFORMATION = File(__file__).with_name("cloudformation.json")
 KUBERNETES = File(__file__).with_name("kubernetes.json")
-ACTIONS = File(__file__).with_name("actions.json")
 RESOURCES = File(__file__).with_name("resources.json")
 OPERATORS = File(__file__).with_name("operators.json")
 
