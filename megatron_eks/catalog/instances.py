@@ -170,6 +170,7 @@ REFUSED_FAMILIES: dict[str, tuple[str, str]] = {
         "it has ARM processors, is rented as UltraServers and needs Dynamic Resource Allocation",
         "p6-b200.48xlarge",
     ),
+    "g5g": ("it has ARM processors, and its GPUs have no bf16", "a size of g5"),
     "g7": ("its GPUs need a newer driver than the EKS AMI has", "a size of g7e"),
     "g6f": ("it has a part of a GPU", "a size of g6"),
     **dict.fromkeys(("g4dn", "p3", "p3dn"), ("its GPUs have no bf16", "a size of g5")),

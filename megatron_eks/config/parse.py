@@ -13,7 +13,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Path, choices
 from megatron_eks.config.job import AnyJob
-from megatron_eks.config.model import FORMATS
+from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
 from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
 
@@ -136,6 +136,7 @@ def _unknown_key(path: Path, document: "Document", model: type[BaseModel] | None
     known = fields_at(model, path[:-1], document.value)
     remedy = (
         slips.of_key(name, known)
+        or slips.of_other_tool(name, known)
         or other_types(model, path, document.value)
         or elsewhere(model, path)
         or choices(name, known)
@@ -150,9 +151,11 @@ def _wrong_value(path: Path, detail: "ErrorDetails", place: "Place | None") -> F
         return _PRESENCE[kind](path, context, detail["input"])
     if kind == "string_pattern_mismatch":
         pattern = context["pattern"]
-        several = isinstance(path[-1], int) and slips.of_entry(str(detail["input"]), pattern)
+        meant = isinstance(path[-1], int) and slips.of_entry(str(detail["input"]), pattern)
+        if pattern == ABSOLUTE_PATH:
+            meant = meant or slips.of_place(str(detail["input"]), str(path[-1]))
         found = f"{shown} is not in the right form"
-        return Finding(Code.BAD_FORMAT, path, found, several or FORMATS[pattern])
+        return Finding(Code.BAD_FORMAT, path, found, meant or FORMATS[pattern])
     if kind in _RANGES:
         word, key = _RANGES[kind]
         return Finding(
@@ -175,7 +178,7 @@ def _wrong_type(path: Path, detail: "ErrorDetails", place: "Place | None") -> Fi
     elif isinstance(value, str):
         remedy = _meant(kind, value, str(path[-1])) or remedy
     elif kind == "int_type" and isinstance(value, float):
-        remedy = f"write {value:.0f}" if value.is_integer() else "write a whole number"
+        remedy = f"write {value:.0f}" if value.is_integer() else slips.of_part(str(path[-1]))
     elif kind == "tuple_type" and isinstance(value, dict):
         dashed = (f"write a blank after each dash: - {key[1:]}:" for key in value if key[:1] == "-")
         remedy = next(dashed, remedy)

@@ -21,6 +21,8 @@ _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = re.compile(rf"({_SUBDOMAIN}/)?{_NAME}")
 _LABEL_VALUE = re.compile(rf"({_NAME})?")
+# The g behind the generation (EC2 User Guide, "Instance type naming"), and the first of them, a1.
+_GRAVITON = re.compile(r"(a1|[a-z]+[0-9]+g[a-z]*)\.")
 _RESERVED_DOMAINS = (
     POOL_LABEL.split("/")[0],
     "kubernetes.io",
@@ -37,7 +39,12 @@ def check_pools(config: "ClusterConfig") -> "Iterator[Finding]":
         name = config.system_nodes.instance_type
         path: Path = ("system_nodes", "instance_type")
         remedy = choices(name, SYSTEM_INSTANCE_TYPES)
-        yield Finding(Code.UNKNOWN_INSTANCE_TYPE, path, f"unknown instance type {name!r}", remedy)
+        if _GRAVITON.match(name):
+            found = f"{name} has ARM processors, and AMI and images are made for x86-64"
+            yield Finding(Code.REFUSED_INSTANCE_TYPE, path, found, remedy)
+        else:
+            found = f"unknown instance type {name!r}"
+            yield Finding(Code.UNKNOWN_INSTANCE_TYPE, path, found, remedy)
     most = NODE_GROUPS_PER_CLUSTER - 1
     if len(config.gpu_pools) > most:
         found = f"{len(config.gpu_pools)} pools, and EKS's default quota is {most + 1} node groups"
