@@ -242,7 +242,7 @@ def test_a_mount_that_cannot_be_is_one_mistake(tmp_path):
 def test_an_import_of_another_model_than_was_fetched(tmp_path):
     """The name of a model on Hugging Face says which it is."""
     fetched = job("fetch-llama-3-1-8b", model="meta-llama/Llama-3.1-70B")
-    named, line = findings(tmp_path, fetched, job("import-llama-3-1-8b"))
+    line, named = findings(tmp_path, fetched, job("import-llama-3-1-8b"))
     assert named.startswith("warning MEKS-0334 job0.yaml")
     assert "fetch-llama-3-1-8b brings llama-3.1-70b there, and the model is llama-3.1-8b" in line
 
