@@ -139,9 +139,18 @@ def _unknown_key(path: Path, document: "Document", model: type[BaseModel] | None
         or slips.of_other_tool(name, known)
         or other_types(model, path, document.value)
         or elsewhere(model, path)
+        or _other_kinds(path, model)
         or choices(name, known)
     )
     return Finding(Code.UNKNOWN_KEY, path, f"unknown key {name!r}", remedy)
+
+
+def _other_kinds(path: Path, model: type[BaseModel] | None) -> str | None:
+    """Say which kinds of jobs have a key that stands at the top of another one."""
+    kinds = [kind for kind, each in _KINDS.items() if path[0] in each.model_fields]
+    if len(path) > 1 or not kinds or model not in _KINDS.values():
+        return None
+    return f"remove it: it belongs to kind {', '.join(kinds)}"
 
 
 def _wrong_value(path: Path, detail: "ErrorDetails", place: "Place | None") -> Finding:
@@ -177,6 +186,8 @@ def _wrong_type(path: Path, detail: "ErrorDetails", place: "Place | None") -> Fi
         remedy = f"write {path[-1]}: {{type: {value}}}"
     elif isinstance(value, str):
         remedy = _meant(kind, value, str(path[-1])) or remedy
+    elif kind == "string_type" and isinstance(value, list) and value:
+        remedy = "write one of them" if value[1:] else f"write {value[0]}, without brackets"
     elif kind == "int_type" and isinstance(value, float):
         remedy = f"write {value:.0f}" if value.is_integer() else slips.of_part(str(path[-1]))
     elif kind == "tuple_type" and isinstance(value, dict):

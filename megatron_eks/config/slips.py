@@ -29,7 +29,15 @@ _ZONE = "use availability_zone, and a pool for each zone: EFA traffic cannot lea
 _EFA = "remove it: a node has all EFA interfaces of its instance type"
 _GPUS = "use gpus_per_node, or leave it out: the default is all GPUs of the instance type"
 _NODES = "use nodes: each runs one pod, with one process for each of its GPUs"
+_SHARE = "remove it: CPU, memory, /dev/shm and EFA interfaces follow from gpus_per_node"
+_PROGRAM = "remove it: kind says which program runs"
+_ENDPOINT = "use public_cidrs: who reaches the endpoint; [] makes it private"
 _OF_OTHERS: dict[str, dict[str, str]] = {
+    "public_cidrs": dict.fromkeys(
+        ("endpointpublicaccess", "endpointprivateaccess", "publicaccess", "privateaccess"),
+        _ENDPOINT,
+    ),
+    "lustre": dict.fromkeys(("fsx", "fsxlustre", "fsxforlustre"), "use lustre"),
     "root_volume_gib": {
         **dict.fromkeys(("count", "desired", "min", "nodes", "replicas"), _SCALE),
         **dict.fromkeys(("minnodes", "minsize", "mincount", "mincapacity"), _SCALE),
@@ -45,6 +53,8 @@ _OF_OTHERS: dict[str, dict[str, str]] = {
     "gpus_per_node": {
         **dict.fromkeys(("gpus", "gpucount", "numgpus", "nprocpernode", "nproc"), _GPUS),
         **dict.fromkeys(("replicas", "numnodes", "nnodes", "workers", "workerreplicas"), _NODES),
+        **dict.fromkeys(("resources", "limits", "cpu", "memory", "efa", "shmsize"), _SHARE),
+        **dict.fromkeys(("command", "args", "script", "entrypoint"), _PROGRAM),
     },
 }
 
