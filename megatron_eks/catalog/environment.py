@@ -254,8 +254,9 @@ _NO_SECRET_VALUE = re.compile(
 # What a job file may not take from our images or from the device plugin; other people's manifests
 # may have good reasons.
 IMAGE_VARIABLES: dict[str, str] = {
-    **dict.fromkeys(
-        ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "HOME"), "the image sets it"
+    **dict.fromkeys(("PATH", "LD_PRELOAD", "PYTHONPATH", "HOME"), "the image sets it"),
+    "LD_LIBRARY_PATH": (
+        "the image sets it, and another one hides libfabric and the EFA plugin: NCCL uses TCP"
     ),
     **dict.fromkeys(
         ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),

@@ -51,6 +51,16 @@ def _plugin(value: str) -> Policy | None:
     return _refused("without the EFA plugin NCCL uses TCP") if value == "none" else None
 
 
+def _net(value: str) -> Policy | None:
+    """Judge NCCL's own transports by name (NCCL user guide, "NCCL_NET")."""
+    reasons = {
+        "socket": "Socket is TCP, and EFA is then unused",
+        "ib": "IB looks for InfiniBand cards, and these nodes have none",
+    }
+    reason = reasons.get(value.strip().lower())
+    return _refused(reason) if reason else None
+
+
 def _peers(value: str) -> Policy | None:
     """Judge how near two GPUs must be to talk directly: LOC, in its old form 0, is never."""
     never = value.upper() in {"LOC", "0"}
@@ -102,6 +112,7 @@ def _advised_against(reason: str) -> Policy:
 _BY_NAME: dict[str, Callable[[str], Policy | None]] = {
     "FI_LOG_LEVEL": _talk,
     "FI_PROVIDER": _provider,
+    "NCCL_NET": _net,
     "NCCL_NET_PLUGIN": _plugin,
     "NCCL_P2P_LEVEL": _peers,
     "NCCL_SOCKET_FAMILY": _family,

@@ -170,8 +170,14 @@ REFUSED_FAMILIES: dict[str, tuple[str, str]] = {
         "it has ARM processors, is rented as UltraServers and needs Dynamic Resource Allocation",
         "p6-b200.48xlarge",
     ),
+    "g5g": ("it has ARM processors, and its GPUs have no bf16", "a size of g5"),
     "g7": ("its GPUs need a newer driver than the EKS AMI has", "a size of g7e"),
     "g6f": ("it has a part of a GPU", "a size of g6"),
+    **dict.fromkeys(
+        ("trn1", "trn1n", "trn2", "inf1", "inf2"),
+        ("it has chips of AWS, which run no CUDA", "p4d.24xlarge"),
+    ),
+    "g4ad": ("its GPUs are AMD's, which run no CUDA", "a size of g5"),
     **dict.fromkeys(("g4dn", "p3", "p3dn"), ("its GPUs have no bf16", "a size of g5")),
 }
 

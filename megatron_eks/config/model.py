@@ -45,7 +45,7 @@ _RESERVATION = r"^cr-[0-9a-f]{8}([0-9a-f]{9})?$"
 _KUBERNETES = r"^1\.[0-9]{2}$"
 # No segment may be . or .., which would lead out of the mounted file system.
 _REPOSITORY_PATH = r"^(?:/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
-_ABSOLUTE_PATH = r"^(/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
+ABSOLUTE_PATH = r"^(/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 _S3_URI = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/\S*)?$"
 _PROGRAM = r"^[A-Za-z0-9_./-]+$"
 _RECIPE = r"^[a-z][a-z0-9_]*$"
@@ -80,7 +80,7 @@ FORMATS: dict[str, str] = {
     _REPOSITORY_PREFIX: "use lowercase letters and digits that end with '-', '_', '.' or '/'",
     _RESERVATION: "use a capacity reservation id: cr- and 17 hexadecimal digits",
     _KUBERNETES: 'use a quoted minor version such as "1.35"',
-    _ABSOLUTE_PATH: (
+    ABSOLUTE_PATH: (
         "use an absolute path of letters, digits, '.', '_' and '-', without '..' and a final '/'"
     ),
     _REPOSITORY_PATH: (
@@ -115,7 +115,7 @@ RepositoryPrefix = Annotated[str, Field(pattern=_REPOSITORY_PREFIX, max_length=1
 ReservationId = Annotated[str, Field(pattern=_RESERVATION)]
 KubernetesVersion = Annotated[str, Field(pattern=_KUBERNETES)]
 RepositoryPath = Annotated[str, Field(pattern=_REPOSITORY_PATH)]
-AbsolutePath = Annotated[str, Field(pattern=_ABSOLUTE_PATH)]
+AbsolutePath = Annotated[str, Field(pattern=ABSOLUTE_PATH)]
 S3Uri = Annotated[str, Field(pattern=_S3_URI)]
 Program = Annotated[str, Field(pattern=_PROGRAM)]
 Recipe = Annotated[str, Field(pattern=_RECIPE)]

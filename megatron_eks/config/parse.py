@@ -13,7 +13,7 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Path, choices
 from megatron_eks.config.job import AnyJob
-from megatron_eks.config.model import FORMATS
+from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
 from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
 
@@ -136,11 +136,21 @@ def _unknown_key(path: Path, document: "Document", model: type[BaseModel] | None
     known = fields_at(model, path[:-1], document.value)
     remedy = (
         slips.of_key(name, known)
+        or slips.of_other_tool(name, known)
         or other_types(model, path, document.value)
         or elsewhere(model, path)
+        or _other_kinds(path, model)
         or choices(name, known)
     )
     return Finding(Code.UNKNOWN_KEY, path, f"unknown key {name!r}", remedy)
+
+
+def _other_kinds(path: Path, model: type[BaseModel] | None) -> str | None:
+    """Say which kinds of jobs have a key that stands at the top of another one."""
+    kinds = [kind for kind, each in _KINDS.items() if path[0] in each.model_fields]
+    if len(path) > 1 or not kinds or model not in _KINDS.values():
+        return None
+    return f"remove it: it belongs to kind {', '.join(kinds)}"
 
 
 def _wrong_value(path: Path, detail: "ErrorDetails", place: "Place | None") -> Finding:
@@ -150,9 +160,11 @@ def _wrong_value(path: Path, detail: "ErrorDetails", place: "Place | None") -> F
         return _PRESENCE[kind](path, context, detail["input"])
     if kind == "string_pattern_mismatch":
         pattern = context["pattern"]
-        several = isinstance(path[-1], int) and slips.of_entry(str(detail["input"]), pattern)
+        meant = isinstance(path[-1], int) and slips.of_entry(str(detail["input"]), pattern)
+        if pattern == ABSOLUTE_PATH:
+            meant = meant or slips.of_place(str(detail["input"]), str(path[-1]))
         found = f"{shown} is not in the right form"
-        return Finding(Code.BAD_FORMAT, path, found, several or FORMATS[pattern])
+        return Finding(Code.BAD_FORMAT, path, found, meant or FORMATS[pattern])
     if kind in _RANGES:
         word, key = _RANGES[kind]
         return Finding(
@@ -174,8 +186,10 @@ def _wrong_type(path: Path, detail: "ErrorDetails", place: "Place | None") -> Fi
         remedy = f"write {path[-1]}: {{type: {value}}}"
     elif isinstance(value, str):
         remedy = _meant(kind, value, str(path[-1])) or remedy
+    elif kind == "string_type" and isinstance(value, list) and value:
+        remedy = "write one of them" if value[1:] else f"write {value[0]}, without brackets"
     elif kind == "int_type" and isinstance(value, float):
-        remedy = f"write {value:.0f}" if value.is_integer() else "write a whole number"
+        remedy = f"write {value:.0f}" if value.is_integer() else slips.of_part(str(path[-1]))
     elif kind == "tuple_type" and isinstance(value, dict):
         dashed = (f"write a blank after each dash: - {key[1:]}:" for key in value if key[:1] == "-")
         remedy = next(dashed, remedy)

@@ -14,8 +14,49 @@ _NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 _GROUPED = re.compile(r"[0-9]{1,3}([,_' ][0-9]{3})+|[0-9]+(_[0-9]+)+")
 _WITH_COMMA = re.compile(r"([0-9]+),([0-9]+)")
 _WITH_UNIT = re.compile(r"[$€]? ?[0-9][0-9.,]*([eE][-+]?[0-9]+)? ?[A-Za-z/%$€]*")
+# What a repository of Hugging Face may hold, and how its name is written.
+_FETCHED = frozenset({"pretrained", "source", "tokenizer"})
+_HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 _UNITS = {"days": "days", "gib": "GiB", "minutes": "minutes"}
 _WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+
+# Keys of node groups and of workers elsewhere (eksctl, Terraform, Karpenter, PyTorchJobs), without
+# signs between the words; by a key that tells the block here.
+_MOST = "use max_nodes: the most nodes that `meks scale` may take"
+_SCALE = "remove it: a pool starts without nodes, and `meks scale POOL N` takes and returns them"
+_VOLUME = "use root_volume_gib"
+_ZONE = "use availability_zone, and a pool for each zone: EFA traffic cannot leave one"
+_EFA = "remove it: a node has all EFA interfaces of its instance type"
+_GPUS = "use gpus_per_node, or leave it out: the default is all GPUs of the instance type"
+_NODES = "use nodes: each runs one pod, with one process for each of its GPUs"
+_SHARE = "remove it: CPU, memory, /dev/shm and EFA interfaces follow from gpus_per_node"
+_PROGRAM = "remove it: kind says which program runs"
+_ENDPOINT = "use public_cidrs: who reaches the endpoint; [] makes it private"
+_OF_OTHERS: dict[str, dict[str, str]] = {
+    "public_cidrs": dict.fromkeys(
+        ("endpointpublicaccess", "endpointprivateaccess", "publicaccess", "privateaccess"),
+        _ENDPOINT,
+    ),
+    "lustre": dict.fromkeys(("fsx", "fsxlustre", "fsxforlustre"), "use lustre"),
+    "root_volume_gib": {
+        **dict.fromkeys(("count", "desired", "min", "nodes", "replicas"), _SCALE),
+        **dict.fromkeys(("minnodes", "minsize", "mincount", "mincapacity"), _SCALE),
+        **dict.fromkeys(("desirednodes", "desiredsize", "desiredcapacity"), _SCALE),
+        **dict.fromkeys(("max", "maxsize", "maxcount", "maxcapacity"), _MOST),
+        **dict.fromkeys(("volumesize", "disksize", "diskgib", "rootvolumesize"), _VOLUME),
+        **dict.fromkeys(("zones", "azs", "availabilityzones"), _ZONE),
+        **dict.fromkeys(("efa", "efaenabled", "enableefa", "enableefasupport"), _EFA),
+        **dict.fromkeys(("spot", "capacitytype"), "use capacity: {type: spot}"),
+        "taints": "remove it: GPU nodes have one for nvidia.com/gpu, and jobs tolerate it",
+        "instancetypes": "use instance_type: the nodes of a pool are alike",
+    },
+    "gpus_per_node": {
+        **dict.fromkeys(("gpus", "gpucount", "numgpus", "nprocpernode", "nproc"), _GPUS),
+        **dict.fromkeys(("replicas", "numnodes", "nnodes", "workers", "workerreplicas"), _NODES),
+        **dict.fromkeys(("resources", "limits", "cpu", "memory", "efa", "shmsize"), _SHARE),
+        **dict.fromkeys(("command", "args", "script", "entrypoint"), _PROGRAM),
+    },
+}
 
 # Git's marks of a conflict (git-merge(1), "How conflicts are presented").
 _CONFLICT = re.compile(r"(<{7}|>{7})( |$)")
@@ -61,11 +102,30 @@ def of_key(key: str, known: "Iterable[str]") -> str | None:
     return of_text(key)
 
 
+def of_other_tool(key: str, known: "Iterable[str]") -> str | None:
+    """Say what stands here for a key that another tool has, whatever its spelling."""
+    plain = re.sub(r"[-_]", "", key).lower()
+    return next((_OF_OTHERS[name].get(plain) for name in known if name in _OF_OTHERS), None)
+
+
 def of_entry(text: str, pattern: str) -> str | None:
     """Say what to do about several entries of a list that no comma divides."""
     parts = re.split(r"[\s,;]+", text)
     if len(parts) > 1 and all(re.search(pattern, part) for part in parts):
         return f"write a comma after each entry: [{', '.join(parts)}]"
+    return None
+
+
+def of_place(text: str, key: str) -> str | None:
+    """Say what to do where the path of a folder is read, and another way to name it stands."""
+    if text.startswith("s3://"):
+        return (
+            "use a path below storage.lustre.mount_path, such as /shared: a fetch job or "
+            "storage.lustre.data_repositories brings objects there, checkpoint.s3_uri copies "
+            "checkpoints away"
+        )
+    if key in _FETCHED and _HUB.fullmatch(text):
+        return "use the absolute path of a folder: a fetch job brings it there from Hugging Face"
     return None
 
 
@@ -83,6 +143,12 @@ def of_number(text: str, key: str) -> str | None:
         unit = _UNITS.get(key.rpartition("_")[2])
         return f"write the number alone, in {unit}" if unit else "write the number alone"
     return "write a number in digits"
+
+
+def of_part(key: str) -> str:
+    """Say what to write in place of a number with a point, such as one of terabytes."""
+    unit = _UNITS.get(key.rpartition("_")[2])
+    return f"write a whole number of {unit}" if unit else "write a whole number"
 
 
 def of_switch(text: str) -> str | None:

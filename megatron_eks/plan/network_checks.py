@@ -149,12 +149,11 @@ def check_network(config: "ClusterConfig") -> "Iterator[Finding]":
     for index, name in enumerate(network.interface_endpoints):
         if name not in INTERFACE_ENDPOINTS:
             path: Path = ("network", "interface_endpoints", index)
-            yield Finding(
-                Code.NOT_ALLOWED,
-                path,
-                f"unknown endpoint {name!r}",
-                choices(name.removeprefix(f"com.amazonaws.{config.region}."), INTERFACE_ENDPOINTS),
-            )
+            short = name.removeprefix(f"com.amazonaws.{config.region}.")
+            remedy = choices(short, INTERFACE_ENDPOINTS)
+            if short == "s3":
+                remedy = "remove it: a gateway endpoint for S3 is always there, and costs nothing"
+            yield Finding(Code.NOT_ALLOWED, path, f"unknown endpoint {name!r}", remedy)
     yield from _twice(("network", "interface_endpoints"), network.interface_endpoints)
     if vpc_problem or service_problem:
         return

@@ -21,6 +21,9 @@ _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = re.compile(rf"({_SUBDOMAIN}/)?{_NAME}")
 _LABEL_VALUE = re.compile(rf"({_NAME})?")
+# The g behind the generation (EC2 User Guide, "Instance type naming"), and the first of them, a1.
+_GRAVITON = re.compile(r"(a1|[a-z]+[0-9]+g[a-z]*)\.")
+_NO_GPU = re.compile(r"(c|d|hpc|i|m|r|t|x|z)[1-8][a-z]*(-[a-z0-9]+)?\.[a-z0-9-]+$")
 _RESERVED_DOMAINS = (
     POOL_LABEL.split("/")[0],
     "kubernetes.io",
@@ -36,8 +39,7 @@ def check_pools(config: "ClusterConfig") -> "Iterator[Finding]":
     if config.system_nodes.instance_type not in SYSTEM_INSTANCE_TYPES:
         name = config.system_nodes.instance_type
         path: Path = ("system_nodes", "instance_type")
-        remedy = choices(name, SYSTEM_INSTANCE_TYPES)
-        yield Finding(Code.UNKNOWN_INSTANCE_TYPE, path, f"unknown instance type {name!r}", remedy)
+        yield _no_system_type(path, name)
     most = NODE_GROUPS_PER_CLUSTER - 1
     if len(config.gpu_pools) > most:
         found = f"{len(config.gpu_pools)} pools, and EKS's default quota is {most + 1} node groups"
@@ -83,6 +85,19 @@ def is_date(text: str) -> bool:
     return True
 
 
+def _no_system_type(path: "Path", name: str) -> Finding:
+    remedy = choices(name, SYSTEM_INSTANCE_TYPES)
+    if name in INSTANCES:
+        found = f"{name} has GPUs, and nothing on system nodes uses them"
+        remedy = f"use one of {', '.join(SYSTEM_INSTANCE_TYPES)}; GPU nodes belong to gpu_pools"
+    elif _GRAVITON.match(name):
+        found = f"{name} has ARM processors, and AMI and images are made for x86-64"
+    else:
+        found = f"unknown instance type {name!r}"
+        return Finding(Code.UNKNOWN_INSTANCE_TYPE, path, found, remedy)
+    return Finding(Code.REFUSED_INSTANCE_TYPE, path, found, remedy)
+
+
 def _unknown_instance(path: "Path", name: str) -> Finding:
     plain = name.removeprefix("ml.")
     family = plain.split(".")[0]
@@ -98,7 +113,8 @@ def _unknown_instance(path: "Path", name: str) -> Finding:
     sizes = [known for known in INSTANCES if known.split(".")[0] == family]
     families = {known.split(".")[0] for known in INSTANCES}
     remedy = choices(plain, sizes) if sizes else f"families are {', '.join(sorted(families))}"
-    return Finding(Code.UNKNOWN_INSTANCE_TYPE, path, f"unknown instance type {name!r}", remedy)
+    found = f"{name} has no GPU" if _NO_GPU.match(name) else f"unknown instance type {name!r}"
+    return Finding(Code.UNKNOWN_INSTANCE_TYPE, path, found, remedy)
 
 
 def _unknown_facts(path: "Path", pool: "GpuPool") -> "Iterator[Finding]":

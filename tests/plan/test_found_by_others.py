@@ -51,7 +51,7 @@ def test_a_path_that_differs_by_a_slip(tmp_path, reader, writer, wanted):
 @pytest.mark.parametrize(
     "source",
     [
-        "/shared/models/llama-3.1-70b",  # another number, another model
+        "/shared/models/llama-3.1-9b",  # another number, another model
         "/shared/models/mistral",
         "/shared/models/llama-3.1-8b/original",  # a folder of what was fetched
     ],

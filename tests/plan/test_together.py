@@ -87,9 +87,10 @@ def test_weights_that_nobody_has_converted(tmp_path):
 def test_weights_of_another_model(tmp_path):
     """The file of the conversion says which model they are of."""
     run, bring = job(RUN), job("import-llama-3-1-8b", model="mistral-7b")
-    (line,) = findings(tmp_path, run, bring)
+    line, named = findings(tmp_path, run, bring)
     assert "MEKS-0334 job0.yaml" in line
     assert "puts weights of mistral-7b there, and the model is llama-3.1-8b" in line
+    assert named.startswith("warning MEKS-0334 job1.yaml")
 
 
 def test_tokens_of_another_tokenizer(tmp_path):
@@ -241,7 +242,8 @@ def test_a_mount_that_cannot_be_is_one_mistake(tmp_path):
 def test_an_import_of_another_model_than_was_fetched(tmp_path):
     """The name of a model on Hugging Face says which it is."""
     fetched = job("fetch-llama-3-1-8b", model="meta-llama/Llama-3.1-70B")
-    (line,) = findings(tmp_path, fetched, job("import-llama-3-1-8b"))
+    line, named = findings(tmp_path, fetched, job("import-llama-3-1-8b"))
+    assert named.startswith("warning MEKS-0334 job0.yaml")
     assert "fetch-llama-3-1-8b brings llama-3.1-70b there, and the model is llama-3.1-8b" in line
 
 

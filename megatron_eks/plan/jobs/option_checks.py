@@ -140,6 +140,10 @@ _OF_A_PIPELINE = frozenset(
         "pipeline_model_parallel_layout",
     }
 )
+# What validate_args and OptimizerConfig refuse where each rank has the whole optimizer.
+_OF_SHARDED_OPTIMIZER = frozenset(
+    {"fp8_param_gather", "overlap_param_gather", "use_precision_aware_optimizer"}
+)
 # What a random start, without weights to read, cannot be with.
 _NEEDS_WEIGHTS = {
     "perform_initialization": "weights would be whatever the memory held",
@@ -156,6 +160,10 @@ def _by_plan(job: "MegatronJob", model: "ModelShape", setting: str) -> tuple[str
         (
             setting == "use_torch_fsdp2" and (parallelism.distributed_optimizer or split > 1),
             ("it shards by itself, and over all GPUs", "use kind: fsdp"),
+        ),
+        (
+            setting in _OF_SHARDED_OPTIMIZER and not parallelism.distributed_optimizer,
+            ("it needs the distributed optimizer", "set parallelism.distributed_optimizer: true"),
         ),
         (
             setting == "lr_warmup_fraction" and training.warmup_iters > 0,

@@ -18,6 +18,7 @@ from megatron_eks.config.job import (
 )
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
+from megatron_eks.plan.jobs.name_checks import check_names
 from megatron_eks.plan.jobs.near_checks import check_near
 from megatron_eks.plan.jobs.path_checks import check_tokenizer, data_prefixes
 from megatron_eks.plan.jobs.vocabulary_checks import check_vocabulary, tokens_of
@@ -47,6 +48,14 @@ _TENSORS = (
 
 def check_sources(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Finding]":
     """Yield what a job reads where another one leaves something else."""
+    proved = list(_proved(job, others))
+    yield from proved
+    if not any(finding.code is Code.WEIGHTS for finding in proved):
+        yield from check_names(job, preset_of(job))
+
+
+def _proved(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Finding]":
+    """Yield what other jobs of the cluster show."""
     yield from check_near(job, others)
     if isinstance(job, ConvertCheckpointJob):
         yield from _conversion(job, others)
