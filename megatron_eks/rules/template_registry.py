@@ -80,6 +80,7 @@ from megatron_eks.rules.template_set import TemplateSet
 
 TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     interfaces.efa_layout,
+    interfaces.without_template,
     interfaces.security_groups,
     interfaces.public_address,
     node_groups.managed_nodes,
@@ -103,6 +104,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     data_links.overlaps,
     data_links.locations,
     data_links.archived,
+    data_links.backups,
     drawn_ranges.drawn,
     clusters.endpoint,
     clusters.versions,
@@ -145,6 +147,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     access.identity_agent,
     address_ranges.names,
     address_ranges.services,
+    address_ranges.for_nodes,
     template_details.endpoints,
     template_details.builds,
     template_details.keeping,
@@ -182,6 +185,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     addon_values.values,
     conditional_parts.always_named,
     addon_parts.accounts,
+    addon_parts.subjects,
     addon_parts.needed,
     unread_names.texts,
     resource_names.names,
