@@ -230,6 +230,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     reserved.fitting,
     service_refusals.attached,
     service_refusals.keys,
+    service_refusals.managed_keys,
     service_refusals.usable_keys,
     service_refusals.flow_logs,
     service_refusals.paths,
