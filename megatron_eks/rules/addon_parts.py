@@ -1,12 +1,24 @@
 """Rules over the add-ons of a cluster: those that nodes need, and the accounts that they use."""
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.load import Json
+from megatron_eks.rules.policies import ROLE, statements, words
 from megatron_eks.rules.template_set import TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth
+from megatron_eks.rules.values import (
+    is_absent,
+    is_placeholder,
+    items,
+    mapping,
+    shown,
+    text,
+    truth,
+)
 
+_EQUAL = ("StringEquals", "StringLike")
 _NEEDED = ("vpc-cni", "kube-proxy", "coredns")
 # EKS User Guide, "AWS add-ons": the service accounts that each takes a role for.
 _ACCOUNTS = {
@@ -16,6 +28,44 @@ _ACCOUNTS = {
     "aws-mountpoint-s3-csi-driver": ("s3-csi-driver-sa", "s3-csi-driver-controller-sa"),
     "vpc-cni": ("aws-node",),
 }
+
+
+def subjects(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of an add-on's role of IRSA that it trusts the account that the add-on has.
+
+    EKS User Guide, "Assign IAM roles to Kubernetes service accounts": for pods of another
+    namespace or account STS answers AccessDenied, and the driver makes and mounts nothing.
+    """
+    for addon in templates.resources("AWS::EKS::Addon"):
+        known = _ACCOUNTS.get(text(addon.properties.get("AddonName")) or "")
+        role = templates.target(addon.properties.get("ServiceAccountRoleArn"), addon.file)
+        settings = mapping(addon.properties.get("NamespaceConfig"))
+        if known is None or role is None or role.type != ROLE or settings is None:
+            continue
+        namespace = "kube-system" if not settings else text(settings.get("Namespace"))
+        listed = statements(role.properties.get("AssumeRolePolicyDocument")) or []
+        trusted = [_trusted(each) for each in listed]
+        own = [f"system:serviceaccount:{namespace}:{name}" for name in known]
+        if namespace is None or not trusted or None in trusted:
+            continue
+        names = [name for each in trusted for name in each or []]
+        if names and not any(fnmatchcase(one, each) for one in own for each in names):
+            found = f"{role.id} trusts {shown(names[0])}, and the add-on's account is {own[0]}"
+            remedy = f"write {own[0]} in the condition of {role.id}"
+            yield addon.find(Code.ROLE_TRUST, ("ServiceAccountRoleArn",), found, remedy)
+
+
+def _trusted(statement: "dict[str, Json]") -> list[str] | None:
+    """Return the accounts that a statement is for; None where it may be for any."""
+    condition = mapping(statement.get("Condition")) or {}
+    found: list[str] = []
+    for operator, value in condition.items():
+        for key, given in (mapping(value) or {}).items():
+            named = words(given)
+            plain = bool(named) and not any(is_placeholder(each) for each in named)
+            if key.endswith(":sub") and operator in _EQUAL and plain:
+                found += named
+    return found or None
 
 
 def accounts(templates: TemplateSet) -> Iterator[Finding]:

@@ -6,15 +6,17 @@ from ipaddress import IPv4Network, IPv6Network
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.launch_templates import launch_template_of, launch_templates
 from megatron_eks.rules.networks import networks_of
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, text, truth
+from megatron_eks.rules.values import is_absent, items, mapping, number, text, truth
 
 # EC2 API, CreateVpc; EKS API, KubernetesNetworkConfigRequest.
 _VPC_PREFIXES = range(16, 29)
 _SERVICE_PREFIXES = range(12, 25)
 _PRIVATE = tuple(IPv4Network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 _OF_KUBERNETES = ("kubernetes.io/role/", "kubernetes.io/cluster/")
+_RESERVED = 5
 _REMOTE = (("RemoteNodeNetworks", "nodes elsewhere"), ("RemotePodNetworks", "their pods"))
 
 
@@ -59,6 +61,49 @@ def _needs_names(vpc: Resource, templates: TemplateSet) -> str | None:
             if vpc in own_vpcs:
                 return f"{system.id} is mounted by its name"
     return None
+
+
+def for_nodes(templates: TemplateSet) -> Iterator[Finding]:
+    """Require room in its subnets for as many nodes as a group may have.
+
+    VPC User Guide, "Subnet CIDR blocks": five addresses of each are AWS's own. Every interface
+    takes one that is not EFA-only, and a launch without one fails (InsufficientFreeAddresses);
+    pods need further ones.
+    """
+    for group in templates.resources("AWS::EKS::Nodegroup"):
+        subnets = templates.targets(items(group.properties.get("Subnets")) or [], group.file)
+        sizes = mapping(group.properties.get("ScalingConfig")) or {}
+        most, each = number(sizes.get("MaxSize")), _of_a_node(group, templates)
+        room = [_room(subnet, templates) for subnet in subnets]
+        free = sum(one for one in room if one is not None)
+        if not room or None in room or most is None or each is None or most * each <= free:
+            continue
+        several = f" with {each} interfaces each" if each > 1 else ""
+        found = f"{free} addresses for nodes, and {most} nodes{several} take {most * each}"
+        remedy = "use a larger subnet, such as a /22, or lower MaxSize"
+        yield group.find(Code.SUBNETS, ("Subnets",), found, remedy)
+
+
+def _room(subnet: Resource | None, templates: TemplateSet) -> int | None:
+    """Count what a subnet has for instances; None where that cannot be known."""
+    if subnet is None or subnet.type != "AWS::EC2::Subnet":
+        return None
+    given = networks_of(subnet.properties.get("CidrBlock"), subnet, templates)
+    own = given[0] if len(given) == 1 else None
+    fits = isinstance(own, IPv4Network) and own.prefixlen in _VPC_PREFIXES
+    return own.num_addresses - _RESERVED if own is not None and fits else None
+
+
+def _of_a_node(group: Resource, templates: TemplateSet) -> int | None:
+    """Count the addresses that a node starts with; None where that cannot be known."""
+    if is_absent(group.properties.get("LaunchTemplate")):
+        return 1
+    used = launch_template_of(group, templates)
+    template = next((one for one in launch_templates(templates) if one.resource is used), None)
+    if template is None or template.interfaces is None:
+        return None
+    types = [each.type for each in template.interfaces]
+    return None if None in types else max(1, len(types) - types.count("efa-only"))
 
 
 def services(templates: TemplateSet) -> Iterator[Finding]:

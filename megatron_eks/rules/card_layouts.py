@@ -10,6 +10,9 @@ FORMER_FIRST: Slots = frozenset({(0, "efa")})
 """The first card of the older layout."""
 _FORMER: Slots = frozenset((device, type_) for device in (0, 1) for type_ in EFA_TYPES)
 _EFA_ONLY: Slots = frozenset({(0, "efa-only")})
+# Beside EFA on the first card each of the others may have either (EC2 User Guide until 2025, "EFA
+# configuration for P5": efa on every fourth card for the most IP traffic).
+_EITHER: Slots = frozenset((1, type_) for type_ in EFA_TYPES)
 # Two cards in a row are named one by one.
 _SHORT = 2
 
@@ -29,7 +32,10 @@ def is_former_layout(actual: dict[int, Slots], instance: InstanceType) -> bool:
     """
     cards = range(instance.network_cards)
     rest = {actual.get(card) for card in cards[1:]}
-    alike = len(rest) <= 1 and all(
+    mixed = actual.get(0) == FORMER_FIRST and all(
+        slots is not None and slots <= _EITHER for slots in rest
+    )
+    alike = (len(rest) <= 1 or mixed) and all(
         slots is not None and len(slots) == 1 and slots <= _FORMER for slots in rest
     )
     first = actual.get(0) in {FORMER_FIRST, recommended(0, instance)}

@@ -9,7 +9,16 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth, written
+from megatron_eks.rules.values import (
+    is_absent,
+    items,
+    mapping,
+    number,
+    shown,
+    text,
+    truth,
+    written,
+)
 
 _OVERLAPS = (
     ("FileSystemPath", "path", "give each a directory of its own"),
@@ -17,6 +26,7 @@ _OVERLAPS = (
 )
 
 
+_DAYS = range(1, 91)
 _LINK = "AWS::FSx::DataRepositoryAssociation"
 _BUCKET = "AWS::S3::Bucket"
 _SLOW = ("DEEP_ARCHIVE", "GLACIER")
@@ -100,6 +110,32 @@ def _location(user: Resource, path: Path, templates: TemplateSet) -> Iterator[Fi
         found = f"{shown(said)} does not start with s3://: FSx refuses it"
         name = f"${{{match['name']}}}" if match else "BUCKET"
         yield user.find(Code.DATA_REPOSITORY, path, found, f"write s3://{name}/...")
+
+
+def backups(templates: TemplateSet) -> Iterator[Finding]:
+    """Warn of daily backups of a file system that an association links to S3.
+
+    FSx for Lustre User Guide, "Working with backups": of persistent file systems that are not
+    linked to a bucket alone.
+    """
+    for system in templates.resources("AWS::FSx::FileSystem"):
+        settings = mapping(system.properties.get("LustreConfiguration")) or {}
+        days = number(settings.get("AutomaticBackupRetentionDays"))
+        # Of scratch file systems there are none at all, which is said elsewhere.
+        scratch = str(settings.get("DeploymentType")).startswith("SCRATCH")
+        linked = next(
+            (
+                link
+                for link in templates.resources(_LINK)
+                if templates.target(link.properties.get("FileSystemId"), link.file) is system
+            ),
+            None,
+        )
+        if days in _DAYS and not scratch and linked is not None:
+            found = f"{linked.id} links the file system to S3, and such a one has no backups"
+            path = ("LustreConfiguration", "AutomaticBackupRetentionDays")
+            remedy = "remove it, and export what must be kept to the bucket"
+            yield system.find(Code.DATA_REPOSITORY, path, found, remedy, Level.WARNING)
 
 
 def archived(templates: TemplateSet) -> Iterator[Finding]:

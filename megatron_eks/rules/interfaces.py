@@ -26,7 +26,7 @@ from megatron_eks.rules.launch_templates import (
     launch_templates,
 )
 from megatron_eks.rules.template_set import TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth
+from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, truth
 
 _TYPES = EFA_TYPES | {"interface"}
 _PRIMARY = (0, 0)
@@ -52,6 +52,27 @@ def efa_layout(templates: TemplateSet) -> Iterator[Finding]:
         if instance is not None and not broken and _all_known(interfaces):
             meant = _meant_for_efa(template, templates)
             yield from _against_catalogue(template, interfaces, instance, meant=meant)
+
+
+def without_template(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse node groups of types that are bought for EFA which no launch template gives it.
+
+    EKS User Guide, "Run machine learning training on Amazon EKS with Elastic Fabric Adapter": what
+    EKS makes by itself has ordinary interfaces. One node alone needs none.
+    """
+    for group in templates.resources("AWS::EKS::Nodegroup"):
+        types = [text(each) for each in items(group.properties.get("InstanceTypes")) or []]
+        name = (types[0] if types else None) or ""
+        sizes = mapping(group.properties.get("ScalingConfig")) or {}
+        alone = number(sizes.get("MaxSize")) in {None, 0, 1}
+        instance = INSTANCES.get(name)
+        plain = is_absent(group.properties.get("LaunchTemplate"))
+        bought = all(_BOUGHT_FOR_EFA.match(each or "") for each in types)
+        if plain and instance is not None and bought and not alone:
+            found = f"no launch template, so none of the {instance.efa_interfaces} EFA interfaces "
+            found += f"of {name} is attached: traffic between nodes falls back to TCP"
+            remedy = "name a launch template with an EFA interface on every card"
+            yield group.find(Code.EFA_INTERFACES, ("LaunchTemplate",), found, remedy)
 
 
 def security_groups(templates: TemplateSet) -> Iterator[Finding]:

@@ -44,12 +44,15 @@ _BY_NAME: dict[str, _Wanted] = {
     "KmsKeyId": _KEY,
     "KMSMasterKeyID": _KEY,
     "LaunchTemplateId": _TEMPLATE,
+    # Nothing of a launch template is its name.
+    "LaunchTemplateName": {"AWS::EC2::LaunchTemplate": ()},
     "CapacityReservationId": {"AWS::EC2::CapacityReservation": ("Ref", "Id")},
     "DestinationBucketName": {"AWS::S3::Bucket": ("Ref",)},
 }
 # The same for a name that means other things elsewhere: with the part before it, or the type.
 _IN_A_PART: dict[tuple[str, str], _Wanted] = {
     ("LaunchTemplate", "Id"): _TEMPLATE,
+    ("LaunchTemplate", "Name"): {"AWS::EC2::LaunchTemplate": ()},
     ("LaunchTemplate", "Version"): {
         "AWS::EC2::LaunchTemplate": ("LatestVersionNumber", "DefaultVersionNumber")
     },
@@ -99,8 +102,9 @@ def kinds(templates: TemplateSet) -> Iterator[Finding]:
                 yield resource.find(Code.REFERENCE, path, found, "name the resource that is meant")
             elif name is not None and _is_real(target, attribute) and attribute not in allowed:
                 found = f"{_shown(name, attribute)} is not the value that belongs here"
-                better = _shown(name, allowed[0])
-                yield resource.find(Code.REFERENCE, path, found, f"write {better}")
+                by_id = str(path[-1]).replace("Name", "Id")
+                remedy = f"write {_shown(name, allowed[0])}" if allowed else f"put it under {by_id}"
+                yield resource.find(Code.REFERENCE, path, found, remedy)
 
 
 def _is_real(target: Resource, attribute: str) -> bool:

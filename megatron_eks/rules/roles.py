@@ -25,6 +25,7 @@ _POD_ACTIONS = frozenset({"sts:AssumeRole", "sts:TagSession"})
 # EKS User Guide, "Amazon EKS node IAM role".
 _WORKER = ("AmazonEKSWorkerNodePolicy", "AmazonEKSWorkerNodeMinimalPolicy")
 _CLUSTER = "AmazonEKSClusterPolicy"
+_CONTROL = (_CLUSTER, "AdministratorAccess", "PowerUserAccess")
 _REGISTRY = (
     "AmazonEC2ContainerRegistryPullOnly",
     "AmazonEC2ContainerRegistryReadOnly",
@@ -119,8 +120,10 @@ def node_policies(templates: TemplateSet) -> Iterator[Finding]:
     for cluster in templates.resources("AWS::EKS::Cluster"):
         taken = templates.target(cluster.properties.get("RoleArn"), cluster.file)
         names = _all_policies(taken, templates) if taken is not None else None
-        if taken is not None and names and _WORKER[0] in names and _CLUSTER not in names:
-            found = f"{cluster.id} takes this role, and {_WORKER[0]} is for nodes"
+        if taken is not None and names is not None and not names.intersection(_CONTROL):
+            why = f"{_WORKER[0]} is for nodes"
+            why = why if _WORKER[0] in names else "no policy allows it what the control plane does"
+            found = f"{cluster.id} takes this role, and {why}"
             path = ("ManagedPolicyArns",)
             yield taken.find(Code.NODE_ROLE, path, found, f"add {_CLUSTER}")
     for group in templates.resources("AWS::EKS::Nodegroup"):
@@ -138,6 +141,9 @@ def _all_policies(role: Resource, templates: TemplateSet) -> set[str] | None:
     attached = any(
         role in templates.targets(items(each.properties.get("Roles")) or [], each.file)
         for each in templates.resources("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
+    ) or any(
+        templates.target(each.properties.get("RoleName"), each.file) is role
+        for each in templates.resources("AWS::IAM::RolePolicy")
     )
     # A policy of one's own may allow the same.
     if role.type != ROLE or policies is None or None in names or own or own is None or attached:

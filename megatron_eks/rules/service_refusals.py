@@ -22,6 +22,13 @@ from megatron_eks.rules.values import (
 )
 
 _ALIAS = re.compile(r"alias/[A-Za-z0-9/_-]+")
+_OF_AWS = re.compile(r"(?:^|:)alias/aws/(?P<service>[a-z0-9]+)$")
+_KEY_NAMES = ("KmsKeyId", "KMSMasterKeyID", "KmsKey")
+_MANAGED = (
+    *(("AWS::FSx::", "fsx"), ("AWS::EFS::", "elasticfilesystem"), ("AWS::S3::Bucket", "s3")),
+    *(("AWS::EC2::LaunchTemplate", "ebs"), ("AWS::EC2::Volume", "ebs")),
+    ("AWS::ECR::Repository", "ecr"),
+)
 _PART = re.compile(r"\$\{[^}]*\}")
 _INNER = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)\.Arn\}")
 _S3 = "s3"
@@ -104,6 +111,31 @@ def usable_keys(templates: TemplateSet) -> Iterator[Finding]:
                 path = ("Enabled",) if off else ("KeySpec",)
                 remedy = "set it to true" if off else "leave out KeySpec and KeyUsage"
                 yield key.find(Code.ENCRYPTION, path, found, remedy)
+
+
+def managed_keys(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse the key that AWS manages for one service where another one encrypts.
+
+    KMS Developer Guide, "AWS managed keys": its policy lets that service alone use it, and nobody
+    can change the policy.
+    """
+    for resource in templates.everything():
+        own = next((name for kind, name in _MANAGED if resource.type.startswith(kind)), None)
+        for path, name in _named_keys(dict(resource.properties), ()) if own else ():
+            if name != own:
+                found = f"alias/aws/{name} is for {name} alone, and this is encrypted by {own}"
+                remedy = f"write alias/aws/{own}, or a key of your own"
+                yield resource.find(Code.ENCRYPTION, path, found, remedy)
+
+
+def _named_keys(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    """Return the services whose managed keys are named, with the place."""
+    children = enumerate(value) if isinstance(value, list) else ()
+    for key, each in value.items() if isinstance(value, dict) else children:
+        match = _OF_AWS.search(written(each) or "") if key in _KEY_NAMES else None
+        if match:
+            yield (*path, key), match["service"]
+        yield from _named_keys(each, (*path, key))
 
 
 def flow_logs(templates: TemplateSet) -> Iterator[Finding]:

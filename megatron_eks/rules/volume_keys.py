@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
+from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import DATA, launch_templates
 from megatron_eks.rules.policies import statements, words
 from megatron_eks.rules.role_needs import has_action
@@ -37,7 +38,7 @@ def disks(templates: TemplateSet) -> Iterator[Finding]:
             if key is None or key.type != "AWS::KMS::Key" or key in judged:
                 continue
             judged.add(key)
-            missing = _missing(key)
+            missing = _missing(key, templates)
             if missing:
                 path = (DATA, "BlockDeviceMappings", index, "Ebs", "KmsKeyId")
                 found = f"{key.id} does not let Auto Scaling {missing}: no node starts"
@@ -46,7 +47,7 @@ def disks(templates: TemplateSet) -> Iterator[Finding]:
                 yield template.resource.find(Code.KEY_POLICY, path, found, remedy)
 
 
-def _missing(key: Resource) -> str | None:
+def _missing(key: Resource, templates: TemplateSet) -> str | None:
     """Say what a key's policy keeps from the role; None where it may have everything."""
     listed = statements(key.properties.get("KeyPolicy"))
     if listed is None:
@@ -55,7 +56,8 @@ def _missing(key: Resource) -> str | None:
     for body in listed:
         principal = body.get("Principal")
         aws = (mapping(principal) or {}).get("AWS", principal)
-        written = json.dumps(aws)
+        named = [_known(each, key, templates) for each in (aws if isinstance(aws, list) else [aws])]
+        written = json.dumps(named)
         plain = '"*"' in written or _ROLE in written
         # A reference to somebody else's role may be this one.
         unknown = any(
@@ -71,6 +73,13 @@ def _missing(key: Resource) -> str | None:
     if not actions:
         return "use it"
     return None if has_action(actions, _GRANT) else f"{_GRANT} on it"
+
+
+def _known(principal: Json, key: Resource, templates: TemplateSet) -> Json:
+    """Return a principal by its parameter's default, or "" for a role that is made here."""
+    role = templates.target(principal, key.file)
+    known = role is not None and role.type in {"AWS::IAM::Role", "AWS::IAM::User"}
+    return "" if known else templates.default(principal, key.file)
 
 
 def _is_account(written: str) -> bool:

@@ -14,6 +14,7 @@ TABLES = (
         "controls",
         "details",
         "details_of_others",
+        "groups_and_roles",
         "held_out_networks",
         "held_out_templates",
         "inverted",
