@@ -88,15 +88,22 @@ def _storages(manifest: Manifest, pod: Pod, together: ManifestSet, *, written: b
 
 def handle_of(manifest: Manifest, claim: str, together: ManifestSet) -> str | None:
     """Return the file system behind a claim, where its volume is at hand."""
+    volume = volume_of(manifest, claim, together)
+    source = mapping(volume.spec.get("csi")) if volume else None
+    handle = text((source or {}).get("volumeHandle"))
+    # One file system may have several volumes, each with a suffix of its own.
+    return handle.partition("::")[0].partition("#")[0] if handle else None
+
+
+def volume_of(manifest: Manifest, claim: str, together: ManifestSet) -> Manifest | None:
+    """Return the volume that a claim is bound to by name, where it is at hand."""
     mine = together.named(manifest, "PersistentVolumeClaim", claim)
     for volume in together.of("PersistentVolume"):
         reference = mapping(volume.spec.get("claimRef")) or {}
         named = mine is not None and volume.name == mine.spec.get("volumeName")
         kept = (reference.get("namespace"), reference.get("name")) == (manifest.namespace, claim)
-        handle = text((mapping(volume.spec.get("csi")) or {}).get("volumeHandle"))
-        if (named or kept) and handle:
-            # One file system may have several volumes, each with a suffix of its own.
-            return handle.partition("::")[0].partition("#")[0]
+        if named or kept:
+            return volume
     return None
 
 

@@ -159,6 +159,33 @@ def _identities(manifest: Manifest) -> Iterator[Finding]:
         yield _found(manifest, ("iam", "withOIDC"), found, "write withOIDC: true")
 
 
+def public_groups(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of nodes with several cards for EFA in public subnets, where eksctl puts them by itself.
+
+    EC2 User Guide, "Elastic IP addresses and network interfaces": an instance with several
+    interfaces is given no public address at its start; eksctl, "VPC networking", privateNetworking,
+    and pkg/cfn/builder/network_interfaces.go, which leaves the address to the subnet. Without one,
+    the node reaches nothing outside the VPC (terraform-aws-eks issue 3533).
+    """
+    if (manifest.group, manifest.kind) != ("eksctl.io", "ClusterConfig"):
+        return
+    for path, group in _groups(manifest):
+        types = [text(group.get("instanceType"))]
+        types += [text(each) for each in items(group.get("instanceTypes")) or []]
+        several = [
+            name for name in types if name in INSTANCES and INSTANCES[name].network_cards > 1
+        ]
+        # Named subnets may well be private ones.
+        said = group.get("privateNetworking")
+        public = (is_absent(said) or said is False) and is_absent(group.get("subnets"))
+        if several and public and group.get("efaEnabled") is True:
+            found = f"a public subnet, and {several[0]} has several interfaces with EFA: it gets "
+            found += "no public address, and does not join"
+            remedy = "write privateNetworking: true"
+            where = (*path, "privateNetworking")
+            yield _found(manifest, where, found, remedy, Level.WARNING)
+
+
 def efa_groups(manifest: Manifest) -> Iterator[Finding]:
     """Require of a group with EFA one zone and types that have it.
 

@@ -88,6 +88,7 @@ OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     apart_places.checkpoints,
     apart_places.before_the_start,
     shell_scripts.substituted,
+    shared_outputs.copies,
 )
 
 OF_SETS: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
@@ -100,4 +101,5 @@ OF_SETS: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     mounted_keys.keys,
     static_claims.classes,
     shared_outputs.directories,
+    shared_outputs.in_buckets,
 )

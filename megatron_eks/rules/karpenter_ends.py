@@ -55,7 +55,7 @@ def pools_alone(together: ManifestSet) -> Iterator[Found]:
     with_jobs = [(pod, pool.manifest) for _, pod, pools in trainings(together) for pool in pools]
     for manifest in together.of("NodePool"):
         pool = next(pools_of(manifest), None)
-        if pool is None or not _is_for_training(pool):
+        if pool is None or not is_for_training(pool):
             continue
         pods = [pod for pod, other in with_jobs if other is manifest]
         # Where nothing is written, it may be that no pod is ever without the annotation.
@@ -78,7 +78,7 @@ def pools_alone(together: ManifestSet) -> Iterator[Found]:
             yield used, used.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
 
 
-def _is_for_training(pool: Pool) -> bool:
+def is_for_training(pool: Pool) -> bool:
     """Tell a pool whose nodes are all made for jobs over several of them."""
     if pool.types:
         known = [INSTANCES.get(name) for name in pool.types]

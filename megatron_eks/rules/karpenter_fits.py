@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.quantity import quantity
 from megatron_eks.rules.hardware import TYPE_LABELS
+from megatron_eks.rules.karpenter_ends import is_for_training
 from megatron_eks.rules.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import is_placeholder, items, mapping, text
+from megatron_eks.rules.named_pools import pools_of
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, text
 from megatron_eks.rules.workloads import Manifest
 
 _CLASS = "EC2NodeClass"
@@ -18,6 +21,9 @@ _ARM = "arm64"
 # What a disk with images and layers is called, by the family of the AMI.
 _DISKS = {"AL2": "/dev/xvda", "AL2023": "/dev/xvda", "Bottlerocket": "/dev/xvdb"}
 _ROOTS = frozenset({"/dev/sda1", "/dev/sda", "/dev/xvda", "/dev/nvme0n1"})
+# Karpenter, pkg/providers/amifamily: the disk that it maps by itself.
+_DEFAULT_DISK = 20 * 2**30
+_ROOM_FOR_IMAGES = 80 * 2**30
 _BOOTSTRAP = re.compile(r"/etc/eks/bootstrap\.sh")
 _WITHOUT = re.compile(r"al2023@|bottlerocket@")
 
@@ -136,6 +142,52 @@ def disks(manifest: Manifest) -> Iterator[Finding]:
     path: Path = ("spec", "blockDeviceMappings")
     level = Level.ERROR if meant and not raid else Level.WARNING
     yield manifest.find(Code.KARPENTER, path, found, f"name it {wanted}", level)
+
+
+def image_room(together: ManifestSet) -> Iterator[Found]:
+    """Warn of nodes for training whose disk has no room for the images.
+
+    Karpenter, "NodeClasses", spec.blockDeviceMappings: without any it is 20 GiB, of which the AMI
+    takes a good part; spec.instanceStorePolicy RAID0 puts images on the instance's own disks.
+    """
+    warned: list[Manifest] = []
+    for manifest, used in _pairs(together):
+        pool = next(pools_of(manifest), None)
+        if pool is None or not is_for_training(pool) or _has_other_room(used):
+            continue
+        if any(each is used for each in warned):
+            continue
+        size = _image_disk(used)
+        if size is not None and size < _ROOM_FOR_IMAGES:
+            warned.append(used)
+            given = not is_absent(used.spec.get("blockDeviceMappings"))
+            found = f"{size // 2**30} GiB{'' if given else ', the default,'} for the images of "
+            found += f"{pool.title}: those for training and their layers take more, and pods are "
+            found += "evicted for the full disk"
+            remedy = "write volumeSize: 200Gi or more, or instanceStorePolicy: RAID0"
+            path: Path = ("spec", "blockDeviceMappings")
+            yield used, used.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
+
+
+def _has_other_room(used: Manifest) -> bool:
+    """Tell whether images may lie elsewhere: on the instance store, or as a script has it."""
+    return not is_absent(used.spec.get("instanceStorePolicy")) or not is_absent(
+        used.spec.get("userData")
+    )
+
+
+def _image_disk(used: Manifest) -> int | None:
+    """Return the bytes of the disk with the images; None where nobody can know."""
+    wanted = _DISKS.get(_family(used) or "")
+    mapped = used.spec.get("blockDeviceMappings")
+    if wanted is None or is_absent(mapped):
+        return None if wanted is None else _DEFAULT_DISK
+    for value in items(mapped) or []:
+        body = mapping(value) or {}
+        size = quantity((mapping(body.get("ebs")) or {}).get("volumeSize"))
+        if body.get("deviceName") == wanted and size is not None:
+            return int(size)
+    return None
 
 
 def _family(manifest: Manifest) -> str | None:

@@ -12,6 +12,8 @@ from megatron_eks.rules.workloads import GPU, Manifest
 
 # What operators label the pods of a job with, and nobody else's.
 _OF_RANKS = ("training.kubeflow.org/", "jobset.sigs.k8s.io/", "leaderworkerset.sigs.k8s.io/")
+# The default of the training operator, and of torchrun's --master-port.
+_OF_RENDEZVOUS = (23456, 29500)
 # Linux, ip-sysctl, ip_local_port_range: the ports that a program is given which asks for any.
 _FIRST, _LAST = 32768, 60999
 
@@ -64,13 +66,16 @@ def _few_ports(
 def few_ports(together: ManifestSet) -> Iterator[Found]:
     """Warn of a policy that admits ranks to each other on few ports, where no job stands beside it.
 
-    As `ranks_cut_off`: the port of the rendezvous is one of many that a run listens on.
+    As `ranks_cut_off`: the port of the rendezvous is one of many that a run listens on. Pods are
+    ranks by the labels of an operator, or by that port: 23456 of the training operator, and 29500
+    of torchrun.
     """
     policies = together.of("NetworkPolicy")
     for policy in policies:
         selector = mapping(policy.spec.get("podSelector")) or {}
-        if not _selects_ranks(selector) or _has_job(policy, selector, together):
+        if _has_job(policy, selector, together):
             continue
+        by_label = _selects_ranks(selector)
         near = [
             each
             for each in policies
@@ -83,7 +88,7 @@ def few_ports(together: ManifestSet) -> Iterator[Found]:
                 for index, value in enumerate(items(each.spec.get(way.lower())) or [])
                 if (rule := mapping(value) or {}) and _names(rule.get(peers), selector)
             ]
-            own = [each for each in inside if each[0] is policy]
+            own = [each for each in inside if each[0] is policy and (by_label or _meets(each[2]))]
             if own and not any(_is_for_all_ports(rule) for _, _, rule in inside):
                 index, rule = own[0][1:]
                 said = ", ".join(_said(mapping(each) or {}) for each in items(rule["ports"]) or [])
@@ -100,6 +105,12 @@ def _selects_ranks(selector: Mapping[str, Json]) -> bool:
     expressions = [mapping(each) or {} for each in items(selector.get("matchExpressions")) or []]
     keys = [*labels, *(text(each.get("key")) or "" for each in expressions)]
     return any(key.startswith(_OF_RANKS) for key in keys)
+
+
+def _meets(rule: Mapping[str, Json]) -> bool:
+    """Tell whether a rule admits the port at which ranks meet first."""
+    ports = [mapping(each) or {} for each in items(rule.get("ports")) or []]
+    return any(number(each.get("port")) in _OF_RENDEZVOUS for each in ports)
 
 
 def _has_job(policy: Manifest, selector: Mapping[str, Json], together: ManifestSet) -> bool:
