@@ -205,6 +205,10 @@ class Connection:
             if is_new or isinstance(error, TimeoutError):
                 raise self.unreachable(error) from error
             return self._send(method, target, data, headers)
+        except BaseException:
+            # Ctrl-C half way: the next request must not find the rest of this answer.
+            connection.close()
+            raise
         return response.status, float(pause) if pause.isdecimal() else None, body
 
     def _note(self, date: str) -> None:

@@ -1,6 +1,8 @@
 """What the API server of a test answers."""
 
+import contextlib
 import json
+import os
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
@@ -45,5 +47,22 @@ def silence(seconds: float) -> Answer:
     def answer(request: BaseHTTPRequestHandler) -> None:
         time.sleep(seconds)
         request.close_connection = True
+
+    return answer
+
+
+def interrupted(number: int) -> Answer:
+    """Send half an answer, then a signal to the client, which is this process."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", "8")
+        request.end_headers()
+        request.wfile.write(b'{"a"')
+        # By then the client waits for the other half.
+        time.sleep(0.3)
+        os.kill(os.getpid(), number)
+        with contextlib.suppress(OSError):
+            request.wfile.write(b": 2}")
 
     return answer

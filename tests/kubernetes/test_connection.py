@@ -1,6 +1,7 @@
 """Tokens that expire, and servers that are busy, slow, gone, or another's."""
 
 import contextlib
+import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ import pytest
 
 from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.kubernetes.connection import Connection, Credentials, UnreachableError
-from tests.kubernetes.answers import say, silence, stream
+from tests.kubernetes.answers import interrupted, say, silence, stream
 from tests.kubernetes.certificates import certificate
 
 
@@ -85,6 +86,25 @@ def test_a_slow_server_is_not_reachable(api, client_of):
     api.answers = [silence(2)]
     with pytest.raises(UnreachableError, match=r"https://127\.0\.0\.1:\d+: no answer within 0.2 s"):
         client_of(api.url, api.authority, timeout=0.2).request("GET", "/version")
+
+
+def test_what_follows_an_interrupted_request_is_asked_once(api, client_of):
+    """Ctrl-C while an answer comes: the rest of that answer is nobody's."""
+
+    def interrupt(number: int, _frame: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    api.answers = [say(200, {"a": 1}), interrupted(signal.SIGUSR1), say(200, {"a": 3})]
+    client = client_of(api.url, api.authority)
+    try:
+        assert client.request("GET", "/version") == {"a": 1}
+        with pytest.raises(KeyboardInterrupt):
+            client.request("GET", "/version")
+        assert client.request("GET", "/version") == {"a": 3}
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(api.asked) == 3
 
 
 def test_a_server_that_is_gone_is_not_reachable(api, client_of):

@@ -137,9 +137,9 @@ def pods(cluster):
     return cluster.client.list("v1", "Pod", _NAMESPACE, labels="app=shared-files")
 
 
-def no_pod(cluster):
-    """Wait until none is left."""
-    wait_for("the pods to go", lambda: not pods(cluster), 60)
+def no_pod(cluster, told=""):
+    """Wait until none is left; what its command told may say why one is."""
+    wait_for(f"the pods to go\n{told}", lambda: not pods(cluster), 60)
 
 
 def some_pod(cluster):
@@ -200,7 +200,7 @@ def test_ctrl_c_removes_the_pod(cluster, begin, words, left):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, f"interrupted: {left}" in err) == (130, True), err
-    no_pod(cluster)
+    no_pod(cluster, err)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -209,9 +209,9 @@ def test_a_closed_terminal_removes_the_pod(cluster, begin, number):
     process = begin("ckpt", "ls", "/shared/checkpoints/none")
     some_pod(cluster)
     process.send_signal(number)
-    process.communicate(timeout=60)
-    assert process.returncode == 130
-    no_pod(cluster)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    no_pod(cluster, err)
 
 
 def test_a_pod_of_a_killed_command_is_removed_by_the_next(cluster, begin, place, console):
