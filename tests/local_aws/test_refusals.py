@@ -46,7 +46,7 @@ def nodes(**properties):
         "NodeRole": ROLE,
         "Subnets": [SUBNET],
         "AmiType": "AL2023_x86_64_NVIDIA",
-        "InstanceTypes": ["p4d.24xlarge"],
+        "InstanceTypes": ["g5.12xlarge"],
         "ScalingConfig": {"MinSize": 0, "DesiredSize": 0, "MaxSize": 2},
         **properties,
     }
