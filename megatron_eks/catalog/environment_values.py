@@ -13,13 +13,11 @@ from megatron_eks.catalog.environment import REMOVE, Policy, Verdict
 _SHORT_HEARTBEAT, _LONG_HEARTBEAT = 60, 2 * 3600
 _WHOLE = re.compile(r"\s*[-+]?(0[xX][0-9a-fA-F]+|\d+)")
 # Numbers of NCCL that people write as sizes, with a unit (NCCL user guide: bytes, or a count).
-_NUMBERS = frozenset(
-    {
-        *("NCCL_BUFFSIZE", "NCCL_LL128_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE"),
-        *("NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MIN_NCHANNELS"),
-        *("NCCL_NSOCKS_PERTHREAD", "NCCL_NTHREADS", "NCCL_SOCKET_NTHREADS"),
-        "NCCL_NCHANNELS_PER_NET_PEER",
-    }
+_NUMBERS = (
+    *("NCCL_BUFFSIZE", "NCCL_LL128_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE"),
+    *("NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MIN_NCHANNELS"),
+    *("NCCL_NSOCKS_PERTHREAD", "NCCL_NTHREADS", "NCCL_SOCKET_NTHREADS"),
+    "NCCL_NCHANNELS_PER_NET_PEER",
 )
 _THREADS = re.compile(r"\s*[1-9]\d*(\s*,\s*[1-9]\d*)*\s*")
 
@@ -29,8 +27,6 @@ def by_value(name: str, value: str) -> Policy | None:
     if name.endswith("NCCL_ASYNC_ERROR_HANDLING") and value == "0":
         return _refused("a lost rank leaves all others waiting")
     own = _BY_NAME.get(name)
-    if own is None and name in _NUMBERS:
-        return _whole(value)
     return own(value) if own is not None else None
 
 
@@ -110,6 +106,7 @@ def _advised_against(reason: str) -> Policy:
 
 
 _BY_NAME: dict[str, Callable[[str], Policy | None]] = {
+    **dict.fromkeys(_NUMBERS, _whole),
     "FI_LOG_LEVEL": _talk,
     "FI_PROVIDER": _provider,
     "NCCL_NET": _net,
