@@ -34,6 +34,8 @@ for ranks, steps in plan:
                 step[place * ranks + rank] = tokens[:-1].tolist()
         taken += [step[place] for place in sorted(step)]
         state, consumed = merge([batch.state for batch in made]), consumed + 12
+    for batch in batches:
+        batch.close()
 held = [tokens.tolist() for tokens in samples[0].validation(1000)]
 print(json.dumps([taken, held]))
 """

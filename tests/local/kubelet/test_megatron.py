@@ -78,14 +78,18 @@ def test_a_killed_rank_resumes(cluster, submit, folder):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     newest = saved()
+    wait_for("both to step again", lambda: len(starts(log.read_text())) == 2, _SECONDS)
+    # Asked while both run: the operator deletes what still runs when the master has succeeded.
+    pods = jobs.pods_of(cluster.client, job)
+    restarts = [pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods]
+    # On a slow machine the first to be back may start once more, for the one that comes after it.
+    assert set(restarts) <= {1, 2}
     wait_for("the last checkpoint", lambda: saved() == ITERATIONS, _SECONDS)
     jobs.wait_for_condition(cluster.client, job, "Succeeded")
     killed, resumed = starts(log.read_text())
     assert list(resumed) == list(range(newest + 1, ITERATIONS + 1))
     expected = from_iteration(killed, newest)
     assert {each: resumed[each] for each in expected} == pytest.approx(expected, abs=1e-6)
-    pods = jobs.pods_of(cluster.client, job)
-    assert [pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods] == [1, 1]
 
 
 @dataclass
