@@ -4,10 +4,12 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from botocore.exceptions import ClientError
+from botocore.loaders import JSONFileLoader
 
 from megatron_eks.local.aws.server import FAILURES_PATH, NODES_PATH, TOKENS_PATH
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
@@ -30,6 +32,7 @@ def application(kubeconfig: "Path | None" = None) -> "Application":
     # Before moto is imported, which reads them once. No page in a browser has business here.
     os.environ["MOTO_ACCOUNT_ID"] = ACCOUNT
     os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"
+    _read_models_once()
     from moto.moto_server.werkzeug_app import (  # noqa: PLC0415 -- see above
         DomainDispatcherApplication,
         create_backend_app,
@@ -64,6 +67,17 @@ def application(kubeconfig: "Path | None" = None) -> "Application":
         return _ask(services, environ, start_response)
 
     return answer
+
+
+def _read_models_once() -> None:
+    """Let all sessions share what botocore's files say: moto makes dozens, and EC2's has 4 MB."""
+    load = JSONFileLoader.load_file
+
+    @cache
+    def loaded(path: str) -> Value:
+        return load(JSONFileLoader(), path)
+
+    JSONFileLoader.load_file = lambda _, path: loaded(path)
 
 
 def _ask(

@@ -96,7 +96,8 @@ class Story:
         place = self.place
         place.finish(self._bootstrap)
         outputs = place.folder / "outputs.json"
-        more = ("--all", "--require-approval=never", "--outputs-file", outputs)
+        # One stack's work here goes on beside another's in AWS.
+        more = ("--all", "--concurrency=4", "--require-approval=never", "--outputs-file", outputs)
         # Synthesised while AWS started.
         place.run("cdk", "deploy", *more, "--app", place.folder / "cdk.out")
         cloud = place.aws.client("cloudformation", REGION)
@@ -118,9 +119,10 @@ class Story:
         scaling = place.begin("meks", "scale", "p4d", "2", "--yes")
         place.finish(building)
         place.run("cdk8s", "synth", "--check-upgrade=false", "--output", place.folder / "dist")
-        place.run("meks", "apply", "--yes", folder=place.folder)
+        applying = place.begin("meks", "apply", "--yes", folder=place.folder)
         place.finish(scaling)
         nodes = place.client.list("v1", "Node", labels="megatron-eks/pool=p4d")
+        place.finish(applying)
         gpus = sum(int(each["status"]["allocatable"]["nvidia.com/gpu"]) for each in nodes)
         self._say(
             f"{len(nodes)} p4d nodes with {gpus} GPUs on paper; their pods are processes here"
