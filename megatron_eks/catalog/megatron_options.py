@@ -369,8 +369,9 @@ yarn-beta-slow
 """
 # Each with its words.
 _CHOICES = """
-async-strategy=nvrx|mcore bert-embedder-type=megatron|huggingface
-ckpt-convert-format=torch|torch_dist ckpt-format=torch|torch_dist|torch_dcp|fsdp_dtensor
+async-strategy=nvrx|mcore attention-backend=flash|fused|unfused|local|auto
+bert-embedder-type=megatron|huggingface ckpt-convert-format=torch|torch_dist
+ckpt-format=torch|torch_dist|torch_dcp|fsdp_dtensor
 ckpt-fully-parallel-load-exchange-algo=broadcast|gather_rounds|gather_object
 ckpt-fully-parallel-load-process-group=dp|ep_dp ckpt-fully-parallel-save-process-group=dp|ep_dp
 cross-entropy-fusion-impl=native|te cuda-graph-impl=none|local|transformer_engine|full_iteration
@@ -378,10 +379,12 @@ data-parallel-sharding-strategy=no_shard|optim|optim_grads|optim_grads_params
 dataloader-type=single|cyclic|external
 dist-ckpt-strictness=assume_ok_unexpected|log_unexpected|log_all|raise_unexpected|raise_all|return_unexpected|return_all|ignore_all
 distributed-backend=nccl|gloo dsa-kernel-backend=none|tilelang|cudnn
+empty-unused-memory-level=0|1|2
 error-injection-type=correct_result|transient_error|persistent_error
+exit-signal=SIGHUP|SIGINT|SIGQUIT|SIGILL|SIGTRAP|SIGABRT|SIGIOT|SIGBUS|SIGFPE|SIGKILL|SIGUSR1|SIGSEGV|SIGUSR2|SIGPIPE|SIGALRM|SIGTERM|SIGSTKFLT|SIGCHLD|SIGCLD|SIGCONT|SIGSTOP|SIGTSTP|SIGTTIN|SIGTTOU|SIGURG|SIGXCPU|SIGXFSZ|SIGVTALRM|SIGPROF|SIGWINCH|SIGIO|SIGPOLL|SIGPWR|SIGSYS|SIGRTMIN|SIGRTMAX
 exp-avg-dtype=fp32|fp16|bf16|fp8 exp-avg-sq-dtype=fp32|fp16|bf16|fp8
-experimental-attention-variant=gated_delta_net|dsa fp4-format=e2m1 fp4-recipe=nvfp4|custom
-fp8-amax-compute-algo=most_recent|max fp8-format=e4m3|hybrid
+experimental-attention-variant=gated_delta_net|dsa flash-attention-version=2|3|4 fp4-format=e2m1
+fp4-recipe=nvfp4|custom fp8-amax-compute-algo=most_recent|max fp8-format=e4m3|hybrid
 fp8-recipe=tensorwise|delayed|mxfp8|blockwise|custom inference-cuda-graph-scope=none|layer|block
 inference-dynamic-batching-async-sched-mode=legacy|async
 inference-dynamic-batching-cuda-graph-sizing-distribution=exponential|linear
@@ -389,6 +392,7 @@ inference-dynamic-batching-logprobs-mode=raw_logprobs|processed_logprobs
 inference-dynamic-batching-prefix-caching-coordinator-policy=longest_prefix|first_prefix_block|load_balanced
 inference-dynamic-batching-prefix-caching-eviction-policy=ref_zero|lru
 inference-dynamic-batching-sampling-backend=torch|flashinfer
+inference-dynamic-batching-unified-memory-level=0|1
 inference-grouped-gemm-backend=flashinfer|torch|vllm inference-moe-token-dispatcher-type=nccl|nvls
 inprocess-granularity=node|rank kitchen-attention-backend=sdpa|fa logits-save-dtype=fp16|bf16|fp32
 lr-decay-style=constant|linear|cosine|inverse-square-root|WSD
@@ -411,11 +415,11 @@ pipeline-model-parallel-comm-backend=nccl|ucc
 position-embedding-type=learned_absolute|rope|yarn|mrope|relative|none
 recompute-granularity=full|selective recompute-method=uniform|block refit-method=nccl|gloo|nvshmem
 rerun-mode=disabled|validate_results|report_stats rl-consumption-granularity=R|G|B
-rl-kv-cache-management-mode=persist|offload|recompute rl-sequence-packing-algo=fifo|round-robin
-rl-submission-granularity=R|G|B rope-type=rope|yarn sharp-enabled-group=dp|dp_replica
-softmax-type=vanilla|off-by-one|learnable swin-backbone-type=tiny|base|h3
-symmetric-ar-type=two_shot|one_shot|multimem_all_reduce tiktoken-pattern=v1|v2
-timing-log-option=max|minmax|all
+rl-inference-model-unified-memory-level=0|1 rl-kv-cache-management-mode=persist|offload|recompute
+rl-sequence-packing-algo=fifo|round-robin rl-submission-granularity=R|G|B rope-type=rope|yarn
+sharp-enabled-group=dp|dp_replica softmax-type=vanilla|off-by-one|learnable
+swin-backbone-type=tiny|base|h3 symmetric-ar-type=two_shot|one_shot|multimem_all_reduce
+tiktoken-pattern=v1|v2 timing-log-level=0|1|2 timing-log-option=max|minmax|all
 tokenizer-type=BertWordPieceLowerCase|BertWordPieceCase|GPT2BPETokenizer|SentencePieceTokenizer|GPTSentencePieceTokenizer|HuggingFaceTokenizer|Llama2Tokenizer|TikTokenizer|MultimodalTokenizer|NullTokenizer|NullMultimodalTokenizer|SFTTokenizer
 tp-comm-bootstrap-backend=nccl|mpi|gloo
 transformer-impl=local|transformer_engine|inference_optimized vision-backbone-type=vit|mit|swin

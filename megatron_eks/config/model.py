@@ -21,10 +21,10 @@ class Model(BaseModel):
 _DNS_LABEL = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 _DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]$"
-_ZONE = r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$"
-_ROLE_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+$"
+ZONE = r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$"
+ROLE_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+$"
 _POLICY_ARN = r"^arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/[A-Za-z0-9_+=,.@/-]+$"
-_KMS_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$"
+KMS_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$"
 _VPC_ID = r"^vpc-([0-9a-f]{8}|[0-9a-f]{17})$"
 _SUBNET_ID = r"^subnet-([0-9a-f]{8}|[0-9a-f]{17})$"
 _SECURITY_GROUP_ID = r"^sg-([0-9a-f]{8}|[0-9a-f]{17})$"
@@ -41,7 +41,7 @@ _CONNECTION_ARN = (
 _PROXY = r"^https?://[^\s/@]+(:[0-9]+)?/?$"
 _REGISTRY = r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
 _REPOSITORY_PREFIX = r"^([a-z0-9]+([._/-][a-z0-9]+)*[._/-])?$"
-_RESERVATION = r"^cr-[0-9a-f]{8}([0-9a-f]{9})?$"
+RESERVATION = r"^cr-[0-9a-f]{8}([0-9a-f]{9})?$"
 _KUBERNETES = r"^1\.[0-9]{2}$"
 # No segment may be . or .., which would lead out of the mounted file system.
 _REPOSITORY_PATH = r"^(?:/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
@@ -56,13 +56,13 @@ FORMATS: dict[str, str] = {
     _DNS_LABEL: "use lowercase letters, digits and '-', starting with a letter (a DNS label)",
     _DNS_NAME: "use lowercase letters, digits, '-' and '.', as Kubernetes names its objects",
     _REGION: "use a region name such as us-east-2",
-    _ZONE: (
+    ZONE: (
         "use a zone's name: its region and a letter, such as us-east-2b; ids (use2-az2) are "
         "something else, and Local Zones have neither EKS nor these types"
     ),
-    _ROLE_ARN: "use a role ARN: arn:aws:iam::ACCOUNT:role/NAME, with 12 digits of account",
+    ROLE_ARN: "use a role ARN: arn:aws:iam::ACCOUNT:role/NAME, with 12 digits of account",
     _POLICY_ARN: "use a policy ARN: arn:aws:iam::ACCOUNT:policy/NAME",
-    _KMS_ARN: "use a key ARN: arn:aws:kms:REGION:ACCOUNT:key/ID",
+    KMS_ARN: "use a key ARN: arn:aws:kms:REGION:ACCOUNT:key/ID",
     _VPC_ID: "use the id of a VPC: vpc- and 17 hexadecimal digits",
     _SUBNET_ID: "use the id of a subnet: subnet- and 17 hexadecimal digits",
     _SECURITY_GROUP_ID: "use the id of a security group: sg- and 17 hexadecimal digits",
@@ -78,7 +78,7 @@ FORMATS: dict[str, str] = {
     _PROXY: "use http://HOST:PORT, without user and password",
     _REGISTRY: "use a registry and path, such as ACCOUNT.dkr.ecr.REGION.amazonaws.com/mirror",
     _REPOSITORY_PREFIX: "use lowercase letters and digits that end with '-', '_', '.' or '/'",
-    _RESERVATION: "use a capacity reservation id: cr- and 17 hexadecimal digits",
+    RESERVATION: "use a capacity reservation id: cr- and 17 hexadecimal digits",
     _KUBERNETES: 'use a quoted minor version such as "1.35"',
     ABSOLUTE_PATH: (
         "use an absolute path of letters, digits, '.', '_' and '-', without '..' and a final '/'"
@@ -95,10 +95,10 @@ FORMATS: dict[str, str] = {
 DnsLabel = Annotated[str, Field(pattern=_DNS_LABEL)]
 DnsName = Annotated[str, Field(pattern=_DNS_NAME)]
 Region = Annotated[str, Field(pattern=_REGION)]
-Zone = Annotated[str, Field(pattern=_ZONE)]
-RoleArn = Annotated[str, Field(pattern=_ROLE_ARN)]
+Zone = Annotated[str, Field(pattern=ZONE)]
+RoleArn = Annotated[str, Field(pattern=ROLE_ARN)]
 PolicyArn = Annotated[str, Field(pattern=_POLICY_ARN)]
-KmsKeyArn = Annotated[str, Field(pattern=_KMS_ARN)]
+KmsKeyArn = Annotated[str, Field(pattern=KMS_ARN)]
 VpcId = Annotated[str, Field(pattern=_VPC_ID)]
 SubnetId = Annotated[str, Field(pattern=_SUBNET_ID)]
 SecurityGroupId = Annotated[str, Field(pattern=_SECURITY_GROUP_ID)]
@@ -112,7 +112,7 @@ ConnectionArn = Annotated[str, Field(pattern=_CONNECTION_ARN)]
 ProxyUrl = Annotated[str, Field(pattern=_PROXY)]
 Registry = Annotated[str, Field(pattern=_REGISTRY)]
 RepositoryPrefix = Annotated[str, Field(pattern=_REPOSITORY_PREFIX, max_length=100)]
-ReservationId = Annotated[str, Field(pattern=_RESERVATION)]
+ReservationId = Annotated[str, Field(pattern=RESERVATION)]
 KubernetesVersion = Annotated[str, Field(pattern=_KUBERNETES)]
 RepositoryPath = Annotated[str, Field(pattern=_REPOSITORY_PATH)]
 AbsolutePath = Annotated[str, Field(pattern=ABSOLUTE_PATH)]

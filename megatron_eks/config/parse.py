@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from megatron_eks.config import slips
+from megatron_eks.config import slips, spellings
 from megatron_eks.config.blocks import elsewhere, fields_at, other_types
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
@@ -31,7 +31,7 @@ _FOREIGN = {
     "AWSTemplateFormatVersion": "CloudFormation",
     "Resources": "CloudFormation",
 }
-_PASSWORD = re.compile(r"//[^\s/@]+@")
+_PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
 
 _KINDS: dict[str, type[AnyJob]] = {
     get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in get_args(AnyJob)
@@ -160,11 +160,11 @@ def _wrong_value(path: Path, detail: "ErrorDetails", place: "Place | None") -> F
         return _PRESENCE[kind](path, context, detail["input"])
     if kind == "string_pattern_mismatch":
         pattern = context["pattern"]
-        meant = isinstance(path[-1], int) and slips.of_entry(str(detail["input"]), pattern)
-        if pattern == ABSOLUTE_PATH:
-            meant = meant or slips.of_place(str(detail["input"]), str(path[-1]))
-        found = f"{shown} is not in the right form"
-        return Finding(Code.BAD_FORMAT, path, found, meant or FORMATS[pattern])
+        given = str(detail["input"])
+        meant = isinstance(path[-1], int) and slips.of_entry(given, pattern)
+        meant = meant or (pattern == ABSOLUTE_PATH and slips.of_place(given, str(path[-1])))
+        remedy = meant or spellings.of_value(given, pattern) or FORMATS[pattern]
+        return Finding(Code.BAD_FORMAT, path, f"{shown} is not in the right form", remedy)
     if kind in _RANGES:
         word, key = _RANGES[kind]
         return Finding(
@@ -279,7 +279,7 @@ def _only_invalid_items(detail: "ErrorDetails") -> bool:
 
 def _shown(value: object) -> str:
     """Write a value briefly, without the password of an address."""
-    text = _PASSWORD.sub("//…@", repr(value))
+    text = _PASSWORD.sub("…@", repr(value))
     limit = 60
     return text if len(text) <= limit else text[: limit - 3] + "..."
 

@@ -88,10 +88,14 @@ def _cluster(config: "ClusterConfig") -> "Iterator[Finding]":
     makes = storage.lustre.existing is None or storage.efs
     if makes and (network.vpc_id is None or network.node_security_group_id is None):
         found = "a file system is made, and nothing says in which VPC or for whose nodes"
-        remedy = (
-            "set network.vpc_id, private_subnets and node_security_group_id"
-            f"{', or storage.lustre.existing' if not storage.efs else ''}"
-        )
+        remedy = "set network.vpc_id, private_subnets and node_security_group_id"
+        if network.vpc_id is not None:
+            found = "a file system is made, and nothing says for whose nodes"
+            remedy = "set network.node_security_group_id, the group that the nodes carry"
+        elif network.node_security_group_id is not None:
+            found = "a file system is made, and nothing says in which VPC"
+            remedy = "set network.vpc_id and private_subnets"
+        remedy += "" if storage.efs else ", or storage.lustre.existing"
         yield Finding(Code.EXISTING_CLUSTER, path, found, remedy)
     if network.interface_endpoints:
         found = "the cluster exists, and its network is left alone"

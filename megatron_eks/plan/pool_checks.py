@@ -23,6 +23,7 @@ _LABEL_KEY = re.compile(rf"({_SUBDOMAIN}/)?{_NAME}")
 _LABEL_VALUE = re.compile(rf"({_NAME})?")
 # The g behind the generation (EC2 User Guide, "Instance type naming"), and the first of them, a1.
 _GRAVITON = re.compile(r"(a1|[a-z]+[0-9]+g[a-z]*)\.")
+_SMALL = re.compile(r"[a-z]+[1-9][a-z]*\.(nano|micro|small|medium|large|xlarge)")
 _NO_GPU = re.compile(r"(c|d|hpc|i|m|r|t|x|z)[1-8][a-z]*(-[a-z0-9]+)?\.[a-z0-9-]+$")
 _RESERVED_DOMAINS = (
     POOL_LABEL.split("/")[0],
@@ -92,6 +93,9 @@ def _no_system_type(path: "Path", name: str) -> Finding:
         remedy = f"use one of {', '.join(SYSTEM_INSTANCE_TYPES)}; GPU nodes belong to gpu_pools"
     elif _GRAVITON.match(name):
         found = f"{name} has ARM processors, and AMI and images are made for x86-64"
+    elif _SMALL.fullmatch(name):
+        found = f"{name} is too small: system nodes carry add-ons, operators and jobs of data"
+        remedy = f"use {SYSTEM_INSTANCE_TYPES[0]} or larger: {', '.join(SYSTEM_INSTANCE_TYPES)}"
     else:
         found = f"unknown instance type {name!r}"
         return Finding(Code.UNKNOWN_INSTANCE_TYPE, path, found, remedy)

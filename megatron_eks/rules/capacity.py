@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
+from megatron_eks.config.model import RESERVATION
+from megatron_eks.config.spellings import of_value
 from megatron_eks.rules.launch_templates import (
     DATA,
     LaunchTemplate,
@@ -16,7 +18,6 @@ from megatron_eks.rules.own_nodes import names_a_cluster, scaled
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, is_intrinsic, items, mapping, number, shown, text
 
-_RESERVATION = re.compile(r"cr-[0-9a-f]{8}([0-9a-f]{9})?")
 _TARGET = (DATA, "CapacityReservationSpecification", "CapacityReservationTarget")
 _RESERVATION_PATH = (*_TARGET, "CapacityReservationId")
 _MARKET_PATH = (DATA, "InstanceMarketOptions", "MarketType")
@@ -83,9 +84,9 @@ def reservations(templates: TemplateSet) -> Iterator[Finding]:
             path = (*_TARGET[:-1], "CapacityReservationPreference")
             yield template.resource.find(Code.CAPACITY_RESERVATION, path, found, remedy)
         reservation = text(target.get("CapacityReservationId"))
-        if reservation is not None and not _RESERVATION.fullmatch(reservation):
+        if reservation is not None and not re.search(RESERVATION, reservation):
             found = f"{shown(reservation)} is no capacity reservation"
-            remedy = "write cr- and 17 hexadecimal digits"
+            remedy = of_value(reservation, RESERVATION) or "write cr- and 17 hexadecimal digits"
             yield template.resource.find(
                 Code.CAPACITY_RESERVATION, _RESERVATION_PATH, found, remedy
             )

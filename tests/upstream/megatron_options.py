@@ -5,6 +5,7 @@ Run it where the pinned megatron-core is installed, which takes Python 3.12 and 
 """
 
 import argparse
+import enum
 import sys
 import textwrap
 from importlib import import_module
@@ -63,6 +64,14 @@ WORDS = {{
 '''
 
 
+def _words(action: argparse.Action) -> list[str]:
+    """Return what may follow an option: texts, a few numbers, names of an enum."""
+    choices = list(action.choices or ())
+    if choices and isinstance(choices[0], enum.Enum):
+        return list(type(choices[0]).__members__)
+    return [str(choice) for choice in choices] if action.type in {None, str, int} else []
+
+
 def main() -> None:
     """Print the module."""
     arguments = import_module("megatron.training.arguments")
@@ -78,8 +87,8 @@ def main() -> None:
         ]
         if action.nargs == 0 or action.dest == "help":
             continue
-        choices = [str(choice) for choice in action.choices or ()]
-        if choices and action.type in {None, str} and all(map(str.isprintable, choices)):
+        choices = _words(action)
+        if choices and all(map(str.isprintable, choices)):
             each = "|".join(choices)
             blocks["choices"] += [f"{name}={each}" for name in names if not set(each) & set(" =")]
         elif action.type in {int, float} and not choices:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.megatron_conflicts import OF_PLAN
 from megatron_eks.catalog.megatron_options import FLAGS, NUMBERS, OPTIONS, SINGLE, WHOLE, WORDS
+from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, choices
 from megatron_eks.plan.jobs.arguments import megatron_arguments
@@ -138,8 +139,11 @@ def check_extra_arguments(
 def _of_plan(name: str, values: "Sequence[str]") -> tuple[str, str]:
     """Say what an option of the plan follows from; it may be written in another way here."""
     keys = {OPTIONS[option]: key for option, key in KEYS.items()}
-    if OPTIONS[name] in keys:
-        return f"{name} follows from the job file", f"remove it, and set {keys[OPTIONS[name]]}"
+    key = keys.get(OPTIONS[name])
+    if key is not None:
+        field = f"model.{OPTIONS[name]}" if OPTIONS[name] in ModelSpec.model_fields else "model"
+        where = field if key == "model" else key
+        return f"{name} follows from the job file", f"remove it, and set {where}"
     against = next(
         (OF_PLAN[OPTIONS[name], each] for each in values if (OPTIONS[name], each) in OF_PLAN), ""
     )

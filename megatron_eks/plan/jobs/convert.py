@@ -7,11 +7,12 @@ from megatron_eks.catalog.bridge_fields import ARCHITECTURES, VERSION
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
 from megatron_eks.catalog.models import ARCHITECTURE_OF, PRESETS
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.job import MIB
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_task, gpu_pool, outside
 from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, Images, Program, task
+from megatron_eks.plan.jobs.model_checks import unknown_preset
 from megatron_eks.plan.resources import (
     Resources,
     cpu_limit_millis,
@@ -48,8 +49,7 @@ def check(job: "ConvertCheckpointJob", cluster: "ClusterConfig") -> "Iterator[Fi
         remedy = "write elsewhere: what reads one of them would find the other's files"
         yield Finding(Code.SHARED_PATH, ("target",), found, remedy, Level.WARNING)
     if job.model not in PRESETS:
-        found = f"unknown preset {job.model!r}"
-        yield Finding(Code.UNKNOWN_MODEL, ("model",), found, choices(job.model, PRESETS))
+        yield unknown_preset(("model",), job.model)
         return
     yield from _architecture(job)
     yield from _memory(job, cluster)

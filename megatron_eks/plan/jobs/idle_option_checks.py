@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _BELONGS_TO: dict[str, str] = {
     "adlr_autoresume_interval": "adlr_autoresume",
     "decoupled_min_lr": "decoupled_lr",
-    "exit_signal": "exit_signal_handler",
     "memory_snapshot_path": "record_memory_history",
     "moe_router_bias_update_rate": "moe_router_enable_expert_bias",
     "moe_router_num_groups": "moe_router_group_topk",
@@ -87,6 +86,11 @@ def _idle(asked: Asked, setting: str) -> Problem | None:
         (
             setting in _OF_FP8 and training.precision != "fp8",
             ("nothing is computed in FP8", "set training.precision: fp8, or remove it"),
+        ),
+        (
+            # The plan always has --exit-signal-handler; this says which signal it waits for.
+            setting == "exit_signal" and asked.first(setting) != "SIGTERM",
+            ("Kubernetes ends pods by SIGTERM, and the run would not save at that", "remove it"),
         ),
         (
             setting == "lr_wsd_decay_style" and training.lr_schedule != "WSD",

@@ -1,5 +1,6 @@
 """A model's shape, its layout over the GPUs of a job, and the memory that this takes."""
 
+import re
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
     from megatron_eks.config.job import MegatronRun
 
 _BITS = 8
+
+
+# Organizations and releases that Hugging Face's names have around a preset's.
+_AROUND = re.compile(r"^meta-|-(hf|base|instruct|v0\.\d)$")
+
+
+def preset_of_name(name: str) -> str | None:
+    """Return the preset of a model by Hugging Face's name, or of a folder that is called so."""
+    plain = _AROUND.sub("", name.rpartition("/")[2].lower())
+    return plain if plain in PRESETS else None
 
 
 def model_shape(model: "str | ModelSpec") -> ModelShape:

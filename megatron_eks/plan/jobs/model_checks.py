@@ -1,13 +1,13 @@
 """What the `model` block of a job file can get wrong, and how a run starts from it."""
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, choices
-from megatron_eks.plan.jobs.layout import model_shape
+from megatron_eks.plan.jobs.layout import model_shape, preset_of_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,14 +23,24 @@ _OF_GROUPS = ("num_query_groups", "kv_channels")
 _LATENT = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
 
 
+def unknown_preset(path: "Path", name: str) -> Finding:
+    """Say which preset is near, or is the one of a repository of Hugging Face."""
+    preset = preset_of_name(name)
+    remedy = f"write {preset}" if preset else choices(name, PRESETS)
+    return Finding(Code.UNKNOWN_MODEL, path, f"unknown preset {name!r}", remedy)
+
+
 def check_model(model: str | ModelSpec) -> "Iterator[Finding]":
     """Yield why a model has no shape."""
     name = model if isinstance(model, str) else model.preset
     if name is not None:
         path: Path = ("model",) if isinstance(model, str) else ("model", "preset")
         if name not in PRESETS:
-            found = f"unknown preset {name!r}"
-            yield Finding(Code.UNKNOWN_MODEL, path, found, choices(name, PRESETS))
+            problem = unknown_preset(path, name)
+            if "/" in name and not preset_of_name(name):
+                sizes = "or write its sizes under model (num_layers, hidden_size, ...) in its place"
+                problem = replace(problem, remedy=f"{problem.remedy}; {sizes}")
+            yield problem
         return
     given = set() if isinstance(model, str) else set(model.model_dump(exclude_none=True))
     required = [field.name for field in fields(ModelShape) if field.default is MISSING]

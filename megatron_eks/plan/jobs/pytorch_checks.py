@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, has_errors
+from megatron_eks.config.slips import of_place
 from megatron_eks.config.unsupported import unsupported_value
 from megatron_eks.plan.hardware_checks import check_workers
 from megatron_eks.plan.jobs.amount_checks import check_epochs
@@ -155,7 +156,8 @@ def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
             places.append((path, name))
         elif not _REPOSITORY.fullmatch(name):
             found = f"{name!r} is neither a path nor the name of a Hugging Face repository"
-            yield Finding(Code.DATA_SOURCE, path, found, "use /PATH, or OWNER/NAME")
+            remedy = of_place(name, key) or "use /PATH, or OWNER/NAME"
+            yield Finding(Code.DATA_SOURCE, path, found, remedy)
         else:
             yield from from_the_hub(job, path, name, cluster)
             if not job.token_secret:

@@ -16,7 +16,7 @@ from megatron_eks.config.job import (
     TorchRun,
     TrainingJob,
 )
-from megatron_eks.plan.jobs.layout import model_shape
+from megatron_eks.plan.jobs.layout import model_shape, preset_of_name
 from megatron_eks.plan.jobs.model_checks import check_model
 from megatron_eks.plan.jobs.name_checks import check_names
 from megatron_eks.plan.jobs.near_checks import check_near
@@ -221,9 +221,7 @@ def _trained(job: "AnyJob") -> str | None:
 
 def preset_of(job: "AnyJob") -> str | None:
     """Return the preset that a fetched model's name is; None where it is none of them."""
-    name = (job.model or "").rpartition("/")[2] if isinstance(job, FetchJob) else ""
-    plain = re.sub(r"^meta-|-(hf|base|instruct|v0\.\d)$", "", name.lower())
-    return plain if plain in PRESETS else None
+    return preset_of_name(job.model or "") if isinstance(job, FetchJob) else None
 
 
 def _hugging_face(job: "AnyJob") -> str | None:

@@ -1,0 +1,116 @@
+"""Values that name the right thing in another way: by an ARN, an address, or a neighbour's id."""
+
+import re
+from typing import TYPE_CHECKING
+
+from megatron_eks.config.model import KMS_ARN, RESERVATION, ROLE_ARN, ZONE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_ARN = re.compile(r"arn:aws[a-z-]*:([a-z0-9-]+):[a-z0-9-]*:[0-9]*:(.+)")
+# IAM User Guide, "IAM identifiers": the ARN of a session leaves out the path of its role, and an
+# access entry of EKS takes the role's own.
+_SESSION = re.compile(r"arn:aws[a-z-]*:sts::[0-9]{12}:assumed-role/([^/]+)/.+")
+_PERSON = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(user/.+|root)")
+_ROLE_NAME = re.compile(r"(?:role/)?([A-Za-z0-9_+=,.-]{1,64})")
+# KMS API, DescribeKey.KeyId: all the ways to name a key.
+_KEY = re.compile(
+    r"(arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:)?alias/[A-Za-z0-9/_-]+|"
+    r"mrk-[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
+# EC2 API, PurchaseCapacityBlock: it takes the id of an offering, and answers with a reservation's.
+_BLOCK = re.compile(r"cb-[0-9a-f]+")
+_GROUP = re.compile(r"arn:aws[a-z-]*:resource-groups:[a-z0-9-]+:[0-9]{12}:group/([^/]+)(/.*)?")
+_ZONE_ID = re.compile(r"[a-z]{3,4}[0-9]-az[0-9]+")
+_BUCKET_URL = re.compile(
+    r"https?://(?:s3[.-][a-z0-9.-]*amazonaws\.com(?:\.cn)?/([a-z0-9][a-z0-9.-]+)|"
+    r"([a-z0-9][a-z0-9.-]+?)\.s3[.-][a-z0-9.-]*amazonaws\.com(?:\.cn)?)(/\S*)?"
+)
+
+_HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]+:[0-9]+")
+_ZONE_NAME = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
+
+
+def of_value(text: str, pattern: str) -> str | None:
+    """Say what to write in place of a text that is another name of what is meant."""
+    known = _FINDERS[pattern](text) if pattern in _FINDERS else None
+    others = (f"write {value}{why}" for value, why in _others(text) if re.search(pattern, value))
+    return known or next(others, None)
+
+
+def _role(text: str) -> str | None:
+    """Name a command that prints the role of a session; people and root are no roles."""
+    if _PERSON.fullmatch(text):
+        return "use a role's ARN: arn:aws:iam::ACCOUNT:role/NAME; users and root are none"
+    found = _SESSION.fullmatch(text) or _ROLE_NAME.fullmatch(text)
+    if found is None:
+        return None
+    command = f"`aws iam get-role --role-name {found[1]} --query Role.Arn`"
+    return f"use the role's own ARN with its path, which {command} prints"
+
+
+def _reservation(text: str) -> str | None:
+    """Say where the id of a reservation stands for who has a block's or a group's."""
+    if _BLOCK.fullmatch(text):
+        command = "`aws ec2 describe-capacity-reservations`"
+        return f"use the reservation's id, cr-..., which {command} prints; cb-... is the block's"
+    if found := _GROUP.fullmatch(text):
+        command = f"`aws resource-groups list-group-resources --group {found[1]}`"
+        return f"use the id of one reservation of the group, cr-..., which {command} prints"
+    return None
+
+
+def _key(text: str) -> str | None:
+    if not _KEY.fullmatch(text):
+        return None
+    command = f"`aws kms describe-key --key-id {text} --query KeyMetadata.Arn`"
+    return f"use the key's ARN, which {command} prints"
+
+
+def _zone(text: str) -> str | None:
+    if not _ZONE_ID.fullmatch(text):
+        return None
+    command = f"`aws ec2 describe-availability-zones --zone-ids {text}`"
+    return f"use the zone's name, which {command} prints: it differs between accounts"
+
+
+def _others(text: str) -> "Iterator[tuple[str, str]]":
+    """Yield other ways to write a text, each with what to say of it."""
+    if found := _ARN.fullmatch(text):
+        if found[1] == "s3":
+            yield f"s3://{found[2]}", ""
+        yield re.split("[:/]", text)[-1], ", without the rest of the ARN"
+    yield from _addresses(text)
+    # `mount -t lustre HOST@tcp:/NAME`, as the console of FSx shows it.
+    host, lustre, name = text.partition("@tcp:/")
+    if lustre:
+        yield host, ", which stands before @tcp"
+        yield name, ", which stands behind @tcp:/"
+    if text[:1] == "/" and text[1:]:
+        yield text[1:], ", without the slash"
+    if _ZONE_NAME.fullmatch(text):
+        yield text[:-1], ": with the letter it is a zone"
+
+
+def _addresses(text: str) -> "Iterator[tuple[str, str]]":
+    if found := _BUCKET_URL.fullmatch(text):
+        yield f"s3://{found[1] or found[2]}{found[3] or ''}", ""
+    scheme, sign, rest = text.partition("://")
+    if sign and scheme in {"http", "https"}:
+        plain = rest.strip("/").removesuffix(".git")
+        yield plain.removeprefix("github.com/"), f", without {scheme}://"
+    elif _HOST_AND_PORT.fullmatch(text):
+        yield f"http://{text}", ", with the scheme"
+    for start in ("git@github.com:", "github.com/"):
+        if text.startswith(start):
+            yield text.removeprefix(start).removesuffix(".git"), ""
+
+
+_FINDERS: "dict[str, Callable[[str], str | None]]" = {
+    KMS_ARN: _key,
+    RESERVATION: _reservation,
+    ROLE_ARN: _role,
+    ZONE: _zone,
+}
+"""By pattern: what names the thing in a way from which only AWS knows the other."""
