@@ -25,6 +25,9 @@ _UNSAVED = Conflict(
 )
 _OLD = Conflict("Megatron took it out", "use the job file's own key")
 _STAGES = Conflict("the plan's model has one stack of layers", "use model.num_layers")
+_HYBRID = Conflict(
+    "the number of layers would follow from it, and not from the model", "use model.num_layers"
+)
 # NVIDIA-NeMo/Megatron-Bridge issue 3343: neither backend finds EFA as the image has them.
 _NO_EFA = "which look for InfiniBand cards between nodes"
 _FLEX = Conflict(
@@ -70,6 +73,9 @@ ALWAYS: dict[str, Conflict] = {
     ),
     # apply_determinism_to_args in megatron/training/determinism.py.
     "encoder_num_layers": _STAGES,
+    "help": Conflict("Megatron prints its options and ends", "remove it"),
+    "hybrid_layer_pattern": _HYBRID,
+    "hybrid_override_pattern": _HYBRID,
     "encoder_seq_length": Conflict(
         "the length of a sequence is set", "use training.sequence_length"
     ),

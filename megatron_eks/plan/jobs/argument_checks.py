@@ -16,6 +16,7 @@ from megatron_eks.plan.jobs.layout import job_layout, model_shape
 from megatron_eks.plan.jobs.option_checks import Option, check_combinations
 from megatron_eks.plan.jobs.relation_checks import check_relations
 from megatron_eks.plan.jobs.stage_checks import check_stages
+from megatron_eks.plan.jobs.value_checks import form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -159,6 +160,8 @@ def _value(name: str, values: "Sequence[str]") -> tuple[str, str] | None:
         if (name in WHOLE and not _is(int, value)) or (name in NUMBERS and not _is(float, value)):
             kind = "whole number" if name in WHOLE else "number"
             return f"{name} takes a {kind}, and {value!r} is none", f"write {name} NUMBER"
+        if what := form(name, value):
+            return f"{name} does not take {value!r}", f"write {what}"
     return None
 
 

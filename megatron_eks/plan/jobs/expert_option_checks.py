@@ -18,7 +18,9 @@ _SCORES_WITH_BIAS = frozenset({"sigmoid", "sqrtsoftplus"})
 def _router_groups(asked: Asked) -> Problem | None:
     groups, experts = asked.number("moe_router_num_groups"), asked.model.num_experts or 0
     chosen = asked.number("moe_router_group_topk")
-    if not chosen:
+    if chosen is None:
+        return "it takes no number below 0", "use 1 or more, or remove it"
+    if chosen == 0:
         return None
     if not groups:
         return "it takes --moe-router-num-groups beside it", "add it, or remove this one"

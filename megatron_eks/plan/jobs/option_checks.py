@@ -106,7 +106,12 @@ def _lacks(setting: str, values: Sequence[str], settings: set[str]) -> tuple[str
 
 
 # What TransformerConfig refuses without experts, where it takes no notice of all the others.
-_STOPS_WITHOUT_EXPERTS = frozenset({"moe_latent_size"})
+_STOPS_WITHOUT_EXPERTS = frozenset(
+    {
+        *("moe_enable_deepep", "moe_expert_rank_capacity_factor", "moe_latent_size"),
+        *("moe_pad_expert_input_to_capacity", "moe_paged_stash", "moe_single_grouped_weight"),
+    }
+)
 # An option, and the other one that it cannot be without.
 _NEEDS = {
     "optimizer_cpu_offload": "use_precision_aware_optimizer",

@@ -3,8 +3,8 @@
 Sources: Megatron-LM, `validate_args` in megatron/training/arguments.py,
 `TransformerConfig.__post_init__`, megatron/core/optimizer_param_scheduler.py,
 megatron/core/parallel_state.py and megatron/core/pipeline_parallel/schedules.py (core_v0.19).
-Options about experts stand in `expert_option_checks.py`, and those about graphs and offloading in
-`memory_option_checks.py`.
+Options about experts stand in `expert_option_checks.py`, those about graphs and offloading in
+`memory_option_checks.py`, and numbers and lists by themselves in `value_checks.py`.
 """
 
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from megatron_eks.plan.jobs.expert_option_checks import OF_EXPERTS
 from megatron_eks.plan.jobs.idle_option_checks import check_idle
 from megatron_eks.plan.jobs.memory_option_checks import OF_MEMORY
 from megatron_eks.plan.jobs.option_values import Asked, Problem
+from megatron_eks.plan.jobs.value_checks import OF_VALUES, each_layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +35,7 @@ def check_relations(
     yield from check_idle(asked, given)
     for place, (name, setting, _) in given.items():
         path = ("extra_args", place)
-        check = (_OF_ALL | OF_EXPERTS | OF_MEMORY).get(setting)
+        check = (_OF_ALL | OF_EXPERTS | OF_MEMORY | OF_VALUES).get(setting)
         problem = check(asked) if check else None
         if problem:
             reason, remedy = problem
@@ -74,6 +75,9 @@ def _next_tokens(asked: Asked) -> Problem | None:
 
 
 def _evaluation(asked: Asked) -> Problem | None:
+    sizes = [asked.first(each) for each in ("eval_global_batch_size", "eval_micro_batch_size")]
+    if any(int(each) < 1 for each in sizes if each is not None):
+        return "a batch has one sequence or more", "use the training's size, or remove it"
     if asked.copies is None:
         return None
     training = asked.job.training
@@ -188,13 +192,6 @@ def _clip(asked: Asked) -> Problem | None:
     return f"{alpha:g} does not lie between 0 and 1", "use 0.5, the default"
 
 
-def _one_or_more(setting: str) -> "Callable[[Asked], Problem | None]":
-    def check(asked: Asked) -> Problem | None:
-        return None if (asked.amount(setting) or 0) >= 1 else ("it takes one or more", "use 1")
-
-    return check
-
-
 def _long(asked: Asked) -> Problem | None:
     most = asked.model.max_position_embeddings
     if (asked.number("decoder_seq_length") or 0) <= most:
@@ -204,9 +201,14 @@ def _long(asked: Asked) -> Problem | None:
 
 def _without_positions(asked: Asked) -> Problem | None:
     every, layers = asked.number("no_rope_freq") or 1, asked.model.num_layers
-    if layers % every == 0:
-        return None
-    return f"{every} does not divide {layers} layers", "use a divisor of the layers"
+    if layers % every:
+        return f"{every} does not divide {layers} layers", "use a divisor of the layers"
+    return each_layer("no_rope_freq")(asked)
+
+
+def _offset(asked: Asked) -> Problem | None:
+    """Judge an offset of SwiGLU, which Megatron's fused kernel has not."""
+    return _own_activation(asked) if asked.amount("glu_linear_offset") else None
 
 
 _OF_ALL: "dict[str, Callable[[Asked], Problem | None]]" = {
@@ -217,13 +219,11 @@ _OF_ALL: "dict[str, Callable[[Asked], Problem | None]]" = {
     "eval_micro_batch_size": _evaluation,
     "first_last_layers_bf16": _scaling,
     "fp8_output_proj": _output_projection,
+    "glu_linear_offset": _offset,
     "lr_warmup_init": _first_rate,
     "microbatch_group_size_per_vp_stage": _groups,
     "mtp_num_layers": _next_tokens,
     "no_rope_freq": _without_positions,
-    **{
-        each: _one_or_more(each) for each in ("mup_base_hidden_size", "num_dataset_builder_threads")
-    },
     "qk_clip_alpha": _clip,
     "replication": _copies_of_files,
     "use_te_activation_func": _own_activation,

@@ -1,0 +1,115 @@
+"""Values that Megatron reads itself: layers one by one, tuples, and numbers that are not 0.
+
+Source: Megatron-LM, `moe_freq_type`, `no_rope_freq_type`, `tuple_type` and `validate_args` in
+megatron/training/arguments.py (core_v0.19).
+"""
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from megatron_eks.plan.jobs.option_values import Asked, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LAYERS = frozenset({"--linear-attention-freq", "--no-rope-freq", "--window-attn-skip-freq"})
+"""Options of every so many layers, or of a list with a number for each."""
+
+_OTHERS = {
+    "--window-size": (re.compile(r"\(?-?\d+(,-?\d+)*\)?"), "numbers with commas, 4096,0"),
+    "--phase-transition-iterations": (
+        re.compile(r" *\d+ *(, *\d+ *)*"),
+        "iterations with commas, 1000,2000",
+    ),
+}
+
+
+def form(name: str, value: str) -> str | None:
+    """Return what an option takes where a value has another form."""
+    if name in _LAYERS and not value.isdecimal() and layers(value) is None:
+        return "a whole number or a list for all layers, ([0]*3+[1])*8"
+    pattern, what = _OTHERS.get(name, (None, ""))
+    return what if pattern and not pattern.fullmatch(value) else None
+
+
+def layers(value: str) -> int | None:
+    """Return how many layers a list expression speaks of; None if it is none."""
+    try:
+        found = _evaluated(ast.parse(value, mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return found if "[" in value else None
+
+
+def _evaluated(node: ast.expr) -> int:
+    """Return the length of a list, or a number: sums and products need no more of them."""
+    match node:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.List(elts=items):
+            return len([_evaluated(each) for each in items])
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _evaluated(left) + _evaluated(right)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _evaluated(left) * _evaluated(right)
+    raise ValueError(ast.dump(node))
+
+
+def _one_or_more(setting: str) -> "Callable[[Asked], Problem | None]":
+    def check(asked: Asked) -> Problem | None:
+        return None if (asked.amount(setting) or 0) >= 1 else ("it takes one or more", "use 1 or more")
+
+    return check
+
+
+def each_layer(setting: str) -> "Callable[[Asked], Problem | None]":
+    """Judge a list that has a number for each layer."""
+
+    def check(asked: Asked) -> Problem | None:
+        listed, wanted = layers(asked.first(setting) or ""), asked.model.num_layers
+        if listed in {None, wanted}:
+            return None
+        return f"the list is of {listed} layers, and the model has {wanted}", "name each layer"
+
+    return check
+
+
+def _weight_shards(setting: str, *, experts: bool) -> "Callable[[Asked], Problem | None]":
+    """Judge over how many GPUs weights are divided: those of a tensor, and whole groups more."""
+
+    def check(asked: Asked) -> Problem | None:
+        parallelism = asked.job.parallelism
+        size = (experts and parallelism.expert_tensor) or parallelism.tensor
+        shards = int(asked.first(setting) or size)
+        if shards < size or shards % size:
+            found = f"{shards} shards are no multiple of the {size} GPUs of a tensor"
+            return found, f"use {2 * size}"
+        ranks = size * (asked.copies or shards)
+        if not experts and ranks % shards:
+            return f"{shards} shards do not divide {ranks} ranks", "use a divisor of them"
+        return None
+
+    return check
+
+
+# What validate_args, or a division by zero in megatron/training/training.py, ends at.
+_NOT_ZERO = (
+    *("check_weight_hash_across_dp_replicas_interval", "gpu_sniff_test_interval"),
+    *("log_memory_interval", "moe_latent_size", "mup_base_hidden_size"),
+    *("num_dataset_builder_threads", "save_activations_interval", "save_dgrads_interval"),
+    *("save_params_interval", "save_retain_interval", "save_tokens_per_expert_interval"),
+    *("save_wgrads_interval", "tensorboard_log_interval"),
+)
+OF_VALUES: "dict[str, Callable[[Asked], Problem | None]]" = {
+    **{each: _one_or_more(each) for each in _NOT_ZERO},
+    **{each: each_layer(each) for each in ("linear_attention_freq", "window_attn_skip_freq")},
+    **{
+        each: _weight_shards(each, experts=each.startswith("expert"))
+        for each in (
+            "expert_tensor_parallel_num_weight_shards",
+            "tensor_parallel_num_weight_shards",
+        )
+    },
+}
+"""Checks by setting."""
