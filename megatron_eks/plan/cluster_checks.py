@@ -115,6 +115,14 @@ def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
     placed: list[tuple[Path, str]] = [
         (("availability_zones", index), zone) for index, zone in enumerate(zones)
     ]
+    (elsewhere, *others) = {zone[:-1] for zone in zones}
+    if config.region not in PARTITIONS:
+        placed = []
+    elif not others and elsewhere != config.region:
+        found = f"{', '.join(zones)}: none is in region {config.region!r}"
+        remedy = f"use zones such as {config.region}a, or region: {elsewhere}"
+        yield Finding(Code.ZONE_NOT_IN_REGION, ("availability_zones",), found, remedy)
+        placed = []
     for path, zone in placed:
         if zone[:-1] != config.region:
             found = f"{zone!r} is not in region {config.region!r}"

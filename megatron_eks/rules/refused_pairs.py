@@ -81,6 +81,13 @@ def of_gateways(templates: TemplateSet) -> Iterator[Finding]:
             found = "an address beside ConnectivityType private: EC2 refuses the gateway"
             remedy = "remove ConnectivityType, for nodes need the way out"
             yield gateway.find(Code.NETWORK_PART, ("ConnectivityType",), found, remedy)
+        absent = is_absent(gateway.properties.get("AllocationId"))
+        modes = (gateway.properties.get(each) for each in ("ConnectivityType", "AvailabilityMode"))
+        # One for a whole region takes addresses by itself.
+        if absent and all(is_absent(mode) or mode in {"public", "zonal"} for mode in modes):
+            found = "a public NAT gateway without an address: EC2 refuses it"
+            remedy = "add an AWS::EC2::EIP, and name it here: !GetAtt EIP.AllocationId"
+            yield gateway.find(Code.NETWORK_PART, ("AllocationId",), found, remedy)
     for log in templates.resources("AWS::EC2::FlowLog"):
         seconds = number(log.properties.get("MaxAggregationInterval"))
         if seconds is not None and seconds not in {60, 600}:
