@@ -25,6 +25,7 @@ _UNSAVED = Conflict(
 )
 _OLD = Conflict("Megatron took it out", "use the job file's own key")
 _STAGES = Conflict("the plan's model has one stack of layers", "use model.num_layers")
+_SERVING = Conflict("it is for programs that serve a model", "remove it")
 _HYBRID = Conflict(
     "the number of layers would follow from it, and not from the model", "use model.num_layers"
 )
@@ -76,6 +77,10 @@ ALWAYS: dict[str, Conflict] = {
     "help": Conflict("Megatron prints its options and ends", "remove it"),
     "hybrid_layer_pattern": _HYBRID,
     "hybrid_override_pattern": _HYBRID,
+    "inference_batch_times_seqlen_threshold": _SERVING,
+    "inference_cuda_graph_scope": _SERVING,
+    "inference_disable_triton_nvls_kernels": _SERVING,
+    "inference_fuse_tp_communication": _SERVING,
     "encoder_seq_length": Conflict(
         "the length of a sequence is set", "use training.sequence_length"
     ),
