@@ -26,7 +26,7 @@ def by_value(name: str, value: str) -> Policy | None:
     """Judge a variable by its value, wherever it is set; None leaves it to its name."""
     if name.endswith("NCCL_ASYNC_ERROR_HANDLING") and value == "0":
         return _refused("a lost rank leaves all others waiting")
-    own = _BY_NAME.get(name)
+    own = BY_NAME.get(name)
     return own(value) if own is not None else None
 
 
@@ -105,7 +105,7 @@ def _advised_against(reason: str) -> Policy:
     return Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)
 
 
-_BY_NAME: dict[str, Callable[[str], Policy | None]] = {
+BY_NAME: dict[str, Callable[[str], Policy | None]] = {
     **dict.fromkeys(_NUMBERS, _whole),
     "FI_LOG_LEVEL": _talk,
     "FI_PROVIDER": _provider,

@@ -137,7 +137,7 @@ def _by_place(name: str, value: str, context: Context) -> Policy | None:
         if f"{value}/".startswith(tuple(inside)):
             return _advised_against("on a shared file system all ranks wait for one lock")
         return None
-    own = _BY_NAME.get(name)
+    own = BY_NAME.get(name)
     if own is not None:
         return own(name, value, context)
     instance = context.instance
@@ -283,7 +283,7 @@ def _socket_interface(name: str, value: str, context: Context) -> Policy:
     )
 
 
-_BY_NAME: dict[str, Callable[[str, str, Context], Policy | None]] = {
+BY_NAME: dict[str, Callable[[str, str, Context], Policy | None]] = {
     "CUDA_DEVICE_MAX_CONNECTIONS": _connections,
     "FI_EFA_USE_DEVICE_RDMA": _device_rdma,
     "NCCL_ALGO": _algorithm,

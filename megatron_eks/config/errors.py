@@ -101,11 +101,14 @@ def choices(value: str, known: "Iterable[str] | Mapping[str, object]") -> str:
     if all(_NUMBER.fullmatch(name) for name in names):
         # One number is not another one mistyped.
         return f"known: {', '.join(sorted(names, key=_numbers))}"
-    longer = [name for name in names if value and name.startswith(value)]
+    # Other programs write the same words in capitals: HYBRID_SHARD, ON_DEMAND.
+    written = {name.lower(): name for name in names}
+    value = value.lower()
+    longer = [name for name in written if value and name.startswith(value)]
     # What people know as tensor_model_parallel_size is tensor here.
-    shorter = [name for name in names if value.startswith(f"{name}_")]
+    shorter = [name for name in written if value.startswith(f"{name}_")]
     # Letters change places more often than into others: us-esat-2 is meant to be in the east.
-    swapped = [name for name in names if sorted(name) == sorted(value)]
-    close = longer or shorter[-1:] or swapped or get_close_matches(value, names, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    swapped = [name for name in written if sorted(name) == sorted(value)]
+    close = longer or shorter[-1:] or swapped or get_close_matches(value, written, n=1)
+    hint = f"did you mean {written[close[0]]!r}? " if close else ""
     return f"{hint}known: {', '.join(names)}"

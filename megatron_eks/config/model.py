@@ -42,7 +42,7 @@ _PROXY = r"^https?://[^\s/@]+(:[0-9]+)?/?$"
 _REGISTRY = r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
 _REPOSITORY_PREFIX = r"^([a-z0-9]+([._/-][a-z0-9]+)*[._/-])?$"
 RESERVATION = r"^cr-[0-9a-f]{8}([0-9a-f]{9})?$"
-_KUBERNETES = r"^1\.[0-9]{2}$"
+KUBERNETES = r"^1\.[0-9]{2}$"
 # No segment may be . or .., which would lead out of the mounted file system.
 _REPOSITORY_PATH = r"^(?:/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 ABSOLUTE_PATH = r"^(/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
@@ -79,7 +79,7 @@ FORMATS: dict[str, str] = {
     _REGISTRY: "use a registry and path, such as ACCOUNT.dkr.ecr.REGION.amazonaws.com/mirror",
     _REPOSITORY_PREFIX: "use lowercase letters and digits that end with '-', '_', '.' or '/'",
     RESERVATION: "use a capacity reservation id: cr- and 17 hexadecimal digits",
-    _KUBERNETES: 'use a quoted minor version such as "1.35"',
+    KUBERNETES: 'use a quoted minor version such as "1.35"',
     ABSOLUTE_PATH: (
         "use an absolute path of letters, digits, '.', '_' and '-', without '..' and a final '/'"
     ),
@@ -113,7 +113,7 @@ ProxyUrl = Annotated[str, Field(pattern=_PROXY)]
 Registry = Annotated[str, Field(pattern=_REGISTRY)]
 RepositoryPrefix = Annotated[str, Field(pattern=_REPOSITORY_PREFIX, max_length=100)]
 ReservationId = Annotated[str, Field(pattern=RESERVATION)]
-KubernetesVersion = Annotated[str, Field(pattern=_KUBERNETES)]
+KubernetesVersion = Annotated[str, Field(pattern=KUBERNETES)]
 RepositoryPath = Annotated[str, Field(pattern=_REPOSITORY_PATH)]
 AbsolutePath = Annotated[str, Field(pattern=ABSOLUTE_PATH)]
 S3Uri = Annotated[str, Field(pattern=_S3_URI)]

@@ -182,6 +182,7 @@ def _wrong_type(path: Path, detail: "ErrorDetails", place: "Place | None") -> Fi
         found = f"{place.raw} without quotes is not a text"
         return Finding(Code.UNQUOTED, path, found, f'write "{place.raw}" in quotes')
     remedy = _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
+    remedy = (kind == "dict_type" and slips.of_pairs(value)) or remedy
     if path and path[-1] in _TAGGED and isinstance(value, str):
         remedy = f"write {path[-1]}: {{type: {value}}}"
     elif isinstance(value, str):
@@ -220,9 +221,8 @@ def _missing_tag(path: Path, context: "Mapping[str, Any]", value: object) -> Fin
 def _unknown_tag(path: Path, context: "Mapping[str, Any]", _value: object) -> Finding:
     name, tag = str(context["discriminator"]).strip("'"), str(context["tag"])
     allowed = [option.strip("' ") for option in str(context["expected_tags"]).split(",")]
-    return Finding(
-        Code.NOT_ALLOWED, (*path, name), f"unknown {name} {tag!r}", choices(tag, allowed)
-    )
+    known = slips.of_tag(tag, allowed) or choices(tag, allowed)
+    return Finding(Code.NOT_ALLOWED, (*path, name), f"unknown {name} {tag!r}", known)
 
 
 def _not_a_choice(path: Path, context: "Mapping[str, Any]", value: object) -> Finding:

@@ -32,7 +32,68 @@ _NODES = "use nodes: each runs one pod, with one process for each of its GPUs"
 _SHARE = "remove it: CPU, memory, /dev/shm and EFA interfaces follow from gpus_per_node"
 _PROGRAM = "remove it: kind says which program runs"
 _ENDPOINT = "use public_cidrs: who reaches the endpoint; [] makes it private"
+_CAPACITIES = {
+    **dict.fromkeys(("odcr", "cr", "reserved", "capacityreservation"), "reservation"),
+    **dict.fromkeys(("cb", "cbml", "block", "mlcapacityblock"), "capacity_block"),
+    **dict.fromkeys(("od", "demand"), "on_demand"),
+}
+_MODEL_SIZES = {
+    **dict.fromkeys(("tp", "tpsize", "tensorparallel", "tensorparallelsize"), "use tensor"),
+    **dict.fromkeys(("pp", "ppsize", "pipelineparallel", "pipelineparallelsize"), "use pipeline"),
+    **dict.fromkeys(("vp", "vpp", "vppsize", "interleave"), "use virtual_pipeline"),
+    **dict.fromkeys(("cp", "cpsize", "contextparallel", "contextparallelsize"), "use context"),
+    **dict.fromkeys(("ep", "epsize", "expertparallel", "expertparallelsize"), "use expert"),
+    "etp": "use expert_tensor",
+    "sp": "use sequence_parallel",
+    **dict.fromkeys(
+        ("dp", "dpsize", "dataparallel", "dataparallelsize"),
+        "remove it: data parallel size is what nodes and the other sizes leave",
+    ),
+}
+_RATES = {
+    **dict.fromkeys(("lr", "baselr", "maxlr"), "use learning_rate"),
+    "minlr": "use min_learning_rate",
+    **dict.fromkeys(("seqlen", "seqlength", "maxlength", "contextlength"), "use sequence_length"),
+    **dict.fromkeys(("warmupsteps", "lrwarmupiters", "lrwarmupsteps"), "use warmup_iters"),
+    **dict.fromkeys(("lrdecaystyle", "lrschedulertype", "scheduler"), "use lr_schedule"),
+    **dict.fromkeys(("gradclip", "maxgradnorm", "gradientclipping"), "use clip_grad"),
+    **dict.fromkeys(("bf16", "fp8", "dtype", "mixedprecision"), "use precision"),
+}
 _OF_OTHERS: dict[str, dict[str, str]] = {
+    "expert_tensor": _MODEL_SIZES,
+    "train_iters": {
+        **_RATES,
+        **dict.fromkeys(
+            ("maxsteps", "steps", "numsteps", "trainsteps", "maxiters", "iterations"),
+            "use train_iters",
+        ),
+        **dict.fromkeys(("gbs", "batchsize", "trainbatchsize"), "use global_batch_size"),
+        "mbs": "use micro_batch_size",
+    },
+    "max_steps": {
+        **_RATES,
+        **dict.fromkeys(
+            ("trainiters", "steps", "numsteps", "trainsteps", "maxiters", "iterations"),
+            "use max_steps",
+        ),
+        **dict.fromkeys(
+            ("batchsize", "mbs", "microbatchsize", "perdevicetrainbatchsize"),
+            "use train_batch_size, the sequences of a step on each GPU",
+        ),
+        **dict.fromkeys(
+            ("gbs", "globalbatchsize"),
+            "use train_batch_size, the sequences of a step on each GPU: this number / GPUs",
+        ),
+        **dict.fromkeys(("shardingstrategy", "fsdp"), "use sharding: full or hybrid"),
+        **dict.fromkeys(
+            ("gradientcheckpointing", "recompute"), "use activation_checkpointing: true"
+        ),
+    },
+    "keep_last": {
+        **dict.fromkeys(("dir", "path", "save", "savedir", "outputdir", "load"), "use directory"),
+        **dict.fromkeys(("saveinterval", "savesteps", "every", "frequency"), "use interval"),
+        **dict.fromkeys(("savetotallimit", "keep", "maxtokeep"), "use keep_last"),
+    },
     "public_cidrs": dict.fromkeys(
         ("endpointpublicaccess", "endpointprivateaccess", "publicaccess", "privateaccess"),
         _ENDPOINT,
@@ -108,12 +169,28 @@ def of_other_tool(key: str, known: "Iterable[str]") -> str | None:
     return next((_OF_OTHERS[name].get(plain) for name in known if name in _OF_OTHERS), None)
 
 
+def of_tag(text: str, known: "Iterable[str]") -> str | None:
+    """Say what a kind of capacity is called here, by what AWS's pages call it."""
+    meant = _CAPACITIES.get(re.sub(r"[-_ ]", "", text).lower())
+    return f"write {meant}" if meant in set(known) else None
+
+
 def of_entry(text: str, pattern: str) -> str | None:
     """Say what to do about several entries of a list that no comma divides."""
     parts = re.split(r"[\s,;]+", text)
     if len(parts) > 1 and all(re.search(pattern, part) for part in parts):
         return f"write a comma after each entry: [{', '.join(parts)}]"
     return None
+
+
+def of_pairs(value: object) -> str | None:
+    """Say what to write in place of Kubernetes' list of names and values, such as a pod's env."""
+    if not isinstance(value, list) or not value:
+        return None
+    pairs = [each for each in value if isinstance(each, dict) and {*each} == {"name", "value"}]
+    if len(pairs) < len(value):
+        return None
+    return f"write NAME: value lines below it, without dashes: {value[0]['name']}: ..."
 
 
 def of_place(text: str, key: str) -> str | None:

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.model import KMS_ARN, RESERVATION, ROLE_ARN, ZONE
+from megatron_eks.config.model import KMS_ARN, KUBERNETES, RESERVATION, ROLE_ARN, ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +29,7 @@ _BUCKET_URL = re.compile(
 )
 
 _HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]+:[0-9]+")
+_RELEASE = re.compile(r"v?(1\.[0-9]{2})(\.[0-9]+|-eks.*)?", re.IGNORECASE)
 _ZONE_NAME = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
 
 
@@ -75,6 +76,11 @@ def _zone(text: str) -> str | None:
     return f"use the zone's name, which {command} prints: it differs between accounts"
 
 
+def _version(text: str) -> str | None:
+    found = _RELEASE.fullmatch(text)
+    return f'write "{found[1]}", the minor version alone, in quotes' if found else None
+
+
 def _others(text: str) -> "Iterator[tuple[str, str]]":
     """Yield other ways to write a text, each with what to say of it."""
     if found := _ARN.fullmatch(text):
@@ -87,6 +93,8 @@ def _others(text: str) -> "Iterator[tuple[str, str]]":
     if lustre:
         yield host, ", which stands before @tcp"
         yield name, ", which stands behind @tcp:/"
+    if text.endswith("/"):
+        yield text.rstrip("/"), ", without the slash at its end"
     if text[:1] == "/" and text[1:]:
         yield text[1:], ", without the slash"
     if _ZONE_NAME.fullmatch(text):
@@ -109,6 +117,7 @@ def _addresses(text: str) -> "Iterator[tuple[str, str]]":
 
 _FINDERS: "dict[str, Callable[[str], str | None]]" = {
     KMS_ARN: _key,
+    KUBERNETES: _version,
     RESERVATION: _reservation,
     ROLE_ARN: _role,
     ZONE: _zone,

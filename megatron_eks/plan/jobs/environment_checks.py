@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.allocator import ALLOCATOR, options
 from megatron_eks.catalog.environment import IMAGE_VARIABLES, POLICIES, REMOVE, Policy, Verdict
-from megatron_eks.catalog.environment_verdicts import Context, judge
+from megatron_eks.catalog.environment_values import BY_NAME as BY_VALUE
+from megatron_eks.catalog.environment_verdicts import BY_NAME, Context, judge
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.job import FsdpJob, GpuJob, MegatronRun, NcclTestJob
@@ -48,6 +49,16 @@ _OUT_OF_USE = {
         "remove it, and use a data set of plain files",
     ),
 }
+
+# Names that a slip leads away from; those with a verdict by value or place are such names as well.
+# The last three, of NCCL, torch and CUDA, are others and look like a slip of one.
+_KNOWN = frozenset(
+    {
+        *(*POLICIES, *IMAGE_VARIABLES, *BY_VALUE, *BY_NAME, *_THREADS, *_REGIONS, *_OUT_OF_USE),
+        *("NCCL_NVB_DISABLE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"),
+        "CUDA_DEVICE_MAX_COPY_CONNECTIONS",
+    }
+)
 
 # What the plan sets, by every name that the programs know it by.
 _SEGMENTS = "expandable_segments:True"
@@ -140,11 +151,10 @@ def _judge(name: str, value: str, context: Context) -> Policy:
     if name in IMAGE_VARIABLES:
         return Policy(Verdict.REFUSED, IMAGE_VARIABLES[name], "remove it")
     policy = _of_job(name, value) or judge(name, value, context)
-    known = {*POLICIES, *IMAGE_VARIABLES}
-    if name in known or policy.verdict is not Verdict.ALLOWED:
+    if name in _KNOWN or policy.verdict is not Verdict.ALLOWED:
         return policy
     upper = name.upper()
-    close = [upper] if upper in known else get_close_matches(name, known, 1, _CLOSE)
+    close = [upper] if upper in _KNOWN else get_close_matches(upper, _KNOWN, 1, _CLOSE)
     remedy = f"did you mean {close[0]}?" if close else ""
     wrong = Policy(Verdict.ADVISED_AGAINST, "no library reads this name", remedy)
     return wrong if close else policy
