@@ -5,8 +5,8 @@ of value (`text`, `whole`, `number`, `truth`, `port`, `quantity`, `any`), the le
 after it, or with `#` another entry; `[shape]` is a list, `{"=": [...]}` one of these texts,
 `{"*": shape}` a mapping with keys of one's own, and any other mapping has these keys, which `!`
 marks as needed. An entry with `@` holds the attributes of a resource type. Beside them is a list of
-IAM's actions for each service, and what kinds of resources each works on. The one of other
-operators' kinds is written by tests/upstream/operators.py.
+IAM's actions for each service, and what kinds of resources each works on. The ones of other
+operators' kinds and of eksctl's files are written by tests/upstream/operators.py and eksctl.py.
 """
 
 import json
@@ -26,6 +26,7 @@ CLOUDFORMATION = File(__file__).with_name("cloudformation.json")
 KUBERNETES = File(__file__).with_name("kubernetes.json")
 RESOURCES = File(__file__).with_name("resources.json")
 OPERATORS = File(__file__).with_name("operators.json")
+EKSCTL = File(__file__).with_name("eksctl.json")
 
 Shape: TypeAlias = "str | list[Shape] | dict[str, Shape]"
 Shapes = Mapping[str, Shape]
