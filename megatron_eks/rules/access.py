@@ -71,6 +71,7 @@ def access_entries(templates: "TemplateSet") -> Iterator[Finding]:
             remedy = "name the role, arn:aws:iam::ACCOUNT:role/NAME"
             yield entry.find(Code.ACCESS_ENTRY, ("PrincipalArn",), found, remedy)
         kind = text(entry.properties.get("Type")) or "STANDARD"
+        yield from _of_nodes(entry, kind, templates)
         for key in ("AccessPolicies", "KubernetesGroups") if kind.endswith(_OF_NODES) else ():
             if items(entry.properties.get(key)):
                 found = f"{key} in an entry of type {kind}: EKS refuses it"
@@ -87,6 +88,19 @@ def access_entries(templates: "TemplateSet") -> Iterator[Finding]:
                 yield entry.find(Code.ACCESS_ENTRY, path, found, remedy)
         for index, value in enumerate(items(entry.properties.get("AccessPolicies")) or []):
             yield from _access_policy(entry, ("AccessPolicies", index), mapping(value) or {})
+
+
+def _of_nodes(entry: "Resource", kind: str, templates: "TemplateSet") -> Iterator[Finding]:
+    """Find an entry for people that is of the role of a node group."""
+    role = templates.target(entry.properties.get("PrincipalArn"), entry.file)
+    for group in templates.resources("AWS::EKS::Nodegroup") if role is not None else ():
+        used = templates.target(group.properties.get("NodeRole"), group.file)
+        if used is role and kind == "STANDARD":
+            found = f"{group.id} has this role, and nodes need an entry of type EC2_LINUX: either "
+            found += "EKS has made it and refuses this one, or no node joins"
+            remedy = "remove this entry, or name the role of people"
+            yield entry.find(Code.ACCESS_ENTRY, ("PrincipalArn",), found, remedy)
+            return
 
 
 def _mode(entry: "Resource", templates: "TemplateSet") -> Iterator[Finding]:

@@ -28,7 +28,7 @@ def fields(manifest: Manifest) -> Iterator[Finding]:
     shape = shapes[_KIND] if _is_file(manifest) else "any"
     for misfit in misfits(dict(manifest.body), shape, shapes, loose=False):
         key = str(misfit.path[-1]) if misfit.path else ""
-        # eksctl reads keys in any case; the version has words of its own.
+        # Go's encoding/json takes keys in any case; the version has words of its own.
         same = any(key.lower() == each.lower() for each in misfit.known)
         if misfit.missing or misfit.path == _VERSION or same:
             continue

@@ -197,6 +197,13 @@ def node_classes(manifest: Manifest) -> Iterator[Finding]:
     if len(given) != 1:
         found = "role and instanceProfile" if given else "no role and no instanceProfile"
         yield _refused(manifest, ("spec", "role"), found, "write one of them")
+    for key in ("instanceProfile", "role"):
+        name = text(spec.get(key)) or ""
+        if name.startswith("arn:") and not is_placeholder(name):
+            # IAM: "The specified value for roleName is invalid".
+            found = f"{shown(name)} is an ARN, and IAM wants the name: no node is started"
+            remedy = f"write {key}: {name.rpartition('/')[2]}"
+            yield manifest.find(Code.KARPENTER, ("spec", key), found, remedy)
     policy = text(spec.get("instanceStorePolicy"))
     if policy is not None and policy != "RAID0" and not is_placeholder(policy):
         path = ("spec", "instanceStorePolicy")

@@ -45,6 +45,28 @@ def reserved(together: ManifestSet) -> Iterator[Found]:
             yield pool, pool.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
 
 
+def unused(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a class that selects reservations for pools none of which takes reserved capacity.
+
+    Karpenter, "Utilizing On-Demand Capacity Reservations and Capacity Blocks": the pool has to
+    allow the capacity type `reserved`; what it launches otherwise is in no reservation.
+    """
+    pairs = list(_pairs(together))
+    for pool, used in pairs:
+        if not items(used.spec.get("capacityReservationSelectorTerms")):
+            continue
+        others = [_values(each, _CAPACITY) for each, other in pairs if other is used]
+        asked = _values(pool, _CAPACITY)
+        if all(each and "reserved" not in each for each in others):
+            found = (
+                f"{' and '.join(asked)} alone, and {used.title} selects reservations: they stay "
+            )
+            found += "empty and are paid, and the nodes are bought beside them"
+            path: Path = ("spec", "template", "spec", "requirements")
+            remedy = f"write values: [reserved] for {_CAPACITY}"
+            yield pool, pool.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
+
+
 def addresses(together: ManifestSet) -> Iterator[Found]:
     """Refuse public addresses for nodes with several network cards.
 

@@ -72,6 +72,7 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     policy_ports.labelled_namespaces,
     karpenter.classes,
     karpenter_fits.reserved,
+    karpenter_fits.unused,
     karpenter_fits.addresses,
     karpenter_fits.image_room,
     karpenter_ends.disrupted,

@@ -47,6 +47,11 @@ _SAID = {
 GENERAL = frozenset({Code.MISSING_FIELD, Code.NOT_A_TEXT, Code.PROPERTY, Code.WRONG_VALUE})
 
 
+def is_reference(value: Json) -> bool:
+    """Tell a Ref to something of the template."""
+    return isinstance(value, dict) and len(value) == 1 and "Ref" in value and not is_absent(value)
+
+
 Whose = TypeVar("Whose", bound=Hashable)
 
 
@@ -98,7 +103,8 @@ def table(file: File) -> Shapes:
 def misfits(value: Json, shape: Shape, shapes: Shapes, *, loose: bool) -> Iterator[Misfit]:
     """Compare a value with a shape.
 
-    `loose` lets texts stand for numbers and the other way round, as CloudFormation does.
+    `loose` lets texts stand for numbers and the other way round, as CloudFormation does, and names
+    each reference in the place of a list.
     """
     yield from _Judge(shapes, loose=loose).of(value, shape, ())
 
@@ -109,10 +115,13 @@ class _Judge:
     loose: bool
 
     def of(self, value: Json, shape: Shape, path: Path) -> Iterator[Misfit]:
-        if self._unknown(value) or len(path) > _MAX_DEPTH:
-            return
         if isinstance(shape, str) and shape.startswith("#"):
             shape = self.shapes[shape]
+        # Whether a reference is one value or a list is seen by who knows what it names.
+        if self.loose and isinstance(shape, list) and is_reference(value):
+            yield Misfit(path, value, _SAID["list"])
+        if self._unknown(value) or len(path) > _MAX_DEPTH:
+            return
         if isinstance(shape, list):
             yield from self._list(value, shape[0], path)
         elif isinstance(shape, str):
