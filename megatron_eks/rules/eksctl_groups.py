@@ -1,0 +1,117 @@
+"""Rules over groups of eksctl's files: fields that exclude each other, scripts, zones, the API."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.workloads import Manifest
+
+_MANAGED = "managedNodeGroups"
+_AL2023 = "AmazonLinux2023"
+_SCRIPT = re.compile(r"/etc/eks/bootstrap\.sh")
+_ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
+_ANYWHERE = "0.0.0.0/0"
+# eksctl, pkg/apis/eksctl.io/v1alpha5/validation.go, ValidateManagedNodeGroup.
+_OF_TEMPLATES = (
+    *("ami", "disablePodIMDS", "instanceName", "instancePrefix", "instanceType", "maxPodsPerNode"),
+    *("overrideBootstrapCommand", "placement", "preBootstrapCommands", "volumeSize"),
+)
+
+
+def groups(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse in groups what excludes each other, zones without subnets, and a script that is not.
+
+    eksctl-io/eksctl, pkg/apis/eksctl.io/v1alpha5/validation.go, and pkg/vpc/vpc.go,
+    SelectNodeGroupSubnets; EKS User Guide, "Upgrade from Amazon Linux 2 to Amazon Linux 2023".
+    """
+    if (manifest.group, manifest.kind) != ("eksctl.io", "ClusterConfig"):
+        return
+    for key in (_MANAGED, "nodeGroups"):
+        for index, value in enumerate(items(manifest.body.get(key)) or []):
+            group, path = mapping(value) or {}, (key, index)
+            if key == _MANAGED:
+                yield from _excluded(manifest, path, group)
+            yield from _scripts(manifest, path, group)
+            yield from _zones(manifest, path, group)
+
+
+def _found(
+    manifest: Manifest, path: Path, found: str, remedy: str, level: Level = Level.ERROR
+) -> Finding:
+    return manifest.find(Code.EKSCTL, path, found, remedy, level)
+
+
+def _excluded(manifest: Manifest, path: Path, group: dict[str, Json]) -> Iterator[Finding]:
+    if not is_absent(group.get("instanceType")) and items(group.get("instanceTypes")):
+        found = "instanceType and instanceTypes: eksctl takes one of the two"
+        yield _found(manifest, (*path, "instanceTypes"), found, "remove instanceType")
+    if is_absent(group.get("launchTemplate")):
+        return
+    for key in _OF_TEMPLATES:
+        if not is_absent(group.get(key)):
+            found = f"{key} beside launchTemplate: eksctl refuses the file"
+            yield _found(manifest, (*path, key), found, "move it into the launch template")
+
+
+def _scripts(manifest: Manifest, path: Path, group: dict[str, Json]) -> Iterator[Finding]:
+    # Of an AMI of one's own nobody knows what is on it.
+    if group.get("amiFamily") != _AL2023 or not is_absent(group.get("ami")):
+        return
+    for key in ("overrideBootstrapCommand", "preBootstrapCommands"):
+        value = group.get(key)
+        lines = [text(each) or "" for each in (value if isinstance(value, list) else [value])]
+        if any(_SCRIPT.search(line) for line in lines):
+            found = f"/etc/eks/bootstrap.sh, which {_AL2023} does not have: no node joins"
+            remedy = "remove it: eksctl writes the NodeConfig that nodes join with"
+            yield _found(manifest, (*path, key), found, remedy)
+
+
+def _zones(manifest: Manifest, path: Path, group: dict[str, Json]) -> Iterator[Finding]:
+    """Find a zone in which the cluster, as far as the file says, has no subnet."""
+    there = _zones_of(manifest, private=group.get("privateNetworking") is True)
+    for index, value in enumerate(items(group.get("availabilityZones")) or []):
+        zone = text(value) or ""
+        # One of another region is said already.
+        same = any(each[:-1] == zone[:-1] for each in there)
+        if there and same and zone not in there:
+            found = (
+                f"{shown(zone)}, where the cluster of this file has no subnet: eksctl refuses it"
+            )
+            remedy = f"write one of {', '.join(there)}, or add the zone to the cluster"
+            yield _found(manifest, (*path, "availabilityZones", index), found, remedy)
+
+
+def _zones_of(manifest: Manifest, *, private: bool) -> list[str]:
+    """Return the zones with subnets; none where one of them is not written out."""
+    subnets = (mapping(manifest.body.get("vpc")) or {}).get("subnets")
+    if is_absent(subnets):
+        listed = items(manifest.body.get("availabilityZones")) or []
+        zones = [text(each) or "" for each in listed]
+    else:
+        kind = (mapping(subnets) or {}).get("private" if private else "public")
+        given = kind.items() if isinstance(kind, dict) else ()
+        zones = [text((mapping(each) or {}).get("az")) or key for key, each in given]
+    return zones if all(_ZONE.fullmatch(each) for each in zones) else []
+
+
+def endpoints(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of an API that only some addresses reach, among which nodes are hardly.
+
+    EKS User Guide, "Cluster API server endpoint"; eksctl, "Cluster access": privateAccess is false
+    by default, and publicAccessCIDRs hold for nodes as well.
+    """
+    if (manifest.group, manifest.kind) != ("eksctl.io", "ClusterConfig"):
+        return
+    vpc = mapping(manifest.body.get("vpc")) or {}
+    ends = mapping(vpc.get("clusterEndpoints")) or {}
+    ranges = [text(each) or "" for each in items(vpc.get("publicAccessCIDRs")) or []]
+    known = ranges and _ANYWHERE not in ranges and not any(map(is_placeholder, ranges))
+    private = (mapping(manifest.body.get("privateCluster")) or {}).get("enabled")
+    off = is_absent(ends.get("privateAccess")) or ends.get("privateAccess") is False
+    if known and off and is_absent(private):
+        found = "no private access, and nodes are hardly in publicAccessCIDRs: they do not join"
+        path: Path = ("vpc", "clusterEndpoints", "privateAccess")
+        yield _found(manifest, path, found, "set it to true", Level.WARNING)
