@@ -13,6 +13,8 @@ _MANAGED = "managedNodeGroups"
 _AL2023 = "AmazonLinux2023"
 _SCRIPT = re.compile(r"/etc/eks/bootstrap\.sh")
 _ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
+_OF_AWS = re.compile(r"arn:aws[a-z-]*:iam::aws:policy/.+")
+_WORKER = "AmazonEKSWorkerNode"
 _ANYWHERE = "0.0.0.0/0"
 # eksctl, pkg/apis/eksctl.io/v1alpha5/validation.go, ValidateManagedNodeGroup.
 _OF_TEMPLATES = (
@@ -29,11 +31,17 @@ def groups(manifest: Manifest) -> Iterator[Finding]:
     """
     if (manifest.group, manifest.kind) != ("eksctl.io", "ClusterConfig"):
         return
+    private = (mapping(manifest.body.get("privateCluster")) or {}).get("enabled")
     for key in (_MANAGED, "nodeGroups"):
         for index, value in enumerate(items(manifest.body.get(key)) or []):
             group, path = mapping(value) or {}, (key, index)
             if key == _MANAGED:
                 yield from _excluded(manifest, path, group)
+            yield from _policies(manifest, path, group)
+            if private is True and group.get("privateNetworking") is not True:
+                found = "nodes in public subnets of a private cluster: eksctl refuses the file"
+                place = (*path, "privateNetworking")
+                yield _found(manifest, place, found, "write privateNetworking: true")
             yield from _scripts(manifest, path, group)
             yield from _zones(manifest, path, group)
 
@@ -54,6 +62,23 @@ def _excluded(manifest: Manifest, path: Path, group: dict[str, Json]) -> Iterato
         if not is_absent(group.get(key)):
             found = f"{key} beside launchTemplate: eksctl refuses the file"
             yield _found(manifest, (*path, key), found, "move it into the launch template")
+
+
+def _policies(manifest: Manifest, path: Path, group: dict[str, Json]) -> Iterator[Finding]:
+    """Find policies that take the place of those that nodes join with.
+
+    eksctl, "IAM policies", and pkg/cfn/builder/iam_helper.go, makeManagedPolicies.
+    """
+    iam = mapping(group.get("iam")) or {}
+    listed = [text(each) or "" for each in items(iam.get("attachPolicyARNs")) or []]
+    # What is in a policy of one's own nobody knows; nor in a role that exists.
+    of_aws = all(_OF_AWS.fullmatch(each) for each in listed)
+    if listed and of_aws and not any(_WORKER in each for each in listed):
+        found = "attachPolicyARNs takes the place of eksctl's own policies, and has no "
+        found += f"{_WORKER}Policy: no node joins"
+        remedy = "add arn:aws:iam::aws:policy/ with AmazonEKSWorkerNodePolicy, "
+        remedy += "AmazonEKS_CNI_Policy and AmazonEC2ContainerRegistryPullOnly"
+        yield _found(manifest, (*path, "iam", "attachPolicyARNs"), found, remedy)
 
 
 def _scripts(manifest: Manifest, path: Path, group: dict[str, Json]) -> Iterator[Finding]:

@@ -60,6 +60,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     karpenter_labels.gone,
     karpenter_labels.node_marks,
     karpenter_fits.architectures,
+    karpenter_fits.amounts,
     karpenter_fits.start_scripts,
     karpenter_fits.disks,
     dcgm.ports,

@@ -184,6 +184,8 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     alarms.alarms,
     auto_scaling.sizes,
     auto_scaling.tags,
+    auto_scaling.starts,
+    auto_scaling.zones,
     network_acls.answers,
     kubelet_starts.labels,
     kubelet_starts.values,
