@@ -15,6 +15,7 @@ _SCRIPT = re.compile(r"/etc/eks/bootstrap\.sh")
 _ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
 _OF_AWS = re.compile(r"arn:aws[a-z-]*:iam::aws:policy/.+")
 _WORKER = "AmazonEKSWorkerNode"
+_NAME = re.compile(r"[a-zA-Z][-a-zA-Z0-9]*")
 _ANYWHERE = "0.0.0.0/0"
 # eksctl, pkg/apis/eksctl.io/v1alpha5/validation.go, ValidateManagedNodeGroup.
 _OF_TEMPLATES = (
@@ -120,6 +121,26 @@ def _zones_of(manifest: Manifest, *, private: bool) -> list[str]:
         given = kind.items() if isinstance(kind, dict) else ()
         zones = [text((mapping(each) or {}).get("az")) or key for key, each in given]
     return zones if all(_ZONE.fullmatch(each) for each in zones) else []
+
+
+def clusters(manifest: Manifest) -> Iterator[Finding]:
+    """Require a name that a stack can have, and zones for the control plane.
+
+    eksctl-io/eksctl, pkg/apis/eksctl.io/v1alpha5: the name is part of the stacks' names; EKS User
+    Guide, "VPC and subnet requirements": subnets in two zones.
+    """
+    if (manifest.group, manifest.kind) != ("eksctl.io", "ClusterConfig"):
+        return
+    name = text((mapping(manifest.body.get("metadata")) or {}).get("name"))
+    if name is not None and not _NAME.fullmatch(name) and not is_placeholder(name):
+        found = f"{shown(name)} cannot be part of a stack's name: eksctl refuses the file"
+        remedy = "use letters, digits and hyphens, after a letter"
+        yield _found(manifest, ("metadata", "name"), found, remedy)
+    listed = items(manifest.body.get("availabilityZones")) or []
+    if len(listed) == 1 and not is_placeholder(text(listed[0]) or ""):
+        found = "one zone, and the control plane needs subnets in two: eksctl refuses the file"
+        remedy = "name a second zone here, and the nodes' own one in their group"
+        yield _found(manifest, ("availabilityZones",), found, remedy)
 
 
 def endpoints(manifest: Manifest) -> Iterator[Finding]:

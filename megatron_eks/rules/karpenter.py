@@ -204,10 +204,21 @@ def node_classes(manifest: Manifest) -> Iterator[Finding]:
             found = f"{shown(name)} is an ARN, and IAM wants the name: no node is started"
             remedy = f"write {key}: {name.rpartition('/')[2]}"
             yield manifest.find(Code.KARPENTER, ("spec", key), found, remedy)
+    yield from _reservations(manifest)
     policy = text(spec.get("instanceStorePolicy"))
     if policy is not None and policy != "RAID0" and not is_placeholder(policy):
         path = ("spec", "instanceStorePolicy")
         yield _refused(manifest, path, f"no policy {shown(policy)}", "write RAID0, or leave it out")
+
+
+def _reservations(manifest: Manifest) -> Iterator[Finding]:
+    terms = items(manifest.spec.get("capacityReservationSelectorTerms")) or []
+    for index, value in enumerate(terms):
+        name = text((mapping(value) or {}).get("id"))
+        if name is not None and not name.startswith("cr-") and not is_placeholder(name):
+            path: Path = ("spec", "capacityReservationSelectorTerms", index, "id")
+            remedy = "write cr-..., also of a Capacity Block: cb-... is its offering"
+            yield _refused(manifest, path, f"{shown(name)} is no reservation", remedy)
 
 
 def _images(manifest: Manifest) -> Iterator[Finding]:

@@ -54,6 +54,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     eksctl.public_groups,
     eksctl_fields.together,
     eksctl_groups.groups,
+    eksctl_groups.clusters,
     eksctl_groups.endpoints,
     node_roles.maps,
     autoscaler.arguments,
