@@ -16,6 +16,7 @@ _ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
 _OF_AWS = re.compile(r"arn:aws[a-z-]*:iam::aws:policy/.+")
 _WORKER = "AmazonEKSWorkerNode"
 _NAME = re.compile(r"[a-zA-Z][-a-zA-Z0-9]*")
+_AGENT = "eks-pod-identity-agent"
 _ANYWHERE = "0.0.0.0/0"
 # eksctl, pkg/apis/eksctl.io/v1alpha5/validation.go, ValidateManagedNodeGroup.
 _OF_TEMPLATES = (
@@ -136,11 +137,25 @@ def clusters(manifest: Manifest) -> Iterator[Finding]:
         found = f"{shown(name)} cannot be part of a stack's name: eksctl refuses the file"
         remedy = "use letters, digits and hyphens, after a letter"
         yield _found(manifest, ("metadata", "name"), found, remedy)
+    yield from _agent(manifest)
     listed = items(manifest.body.get("availabilityZones")) or []
     if len(listed) == 1 and not is_placeholder(text(listed[0]) or ""):
         found = "one zone, and the control plane needs subnets in two: eksctl refuses the file"
         remedy = "name a second zone here, and the nodes' own one in their group"
         yield _found(manifest, ("availabilityZones",), found, remedy)
+
+
+def _agent(manifest: Manifest) -> Iterator[Finding]:
+    """Find pod identities without the add-on that hands them out; Auto Mode brings it along."""
+    iam = mapping(manifest.body.get("iam")) or {}
+    listed = items(manifest.body.get("addons"))
+    names = {text((mapping(each) or {}).get("name")) for each in listed or []}
+    automatic = (mapping(manifest.body.get("autoModeConfig")) or {}).get("enabled")
+    known = listed is not None and None not in names and is_absent(automatic)
+    if items(iam.get("podIdentityAssociations")) and known and _AGENT not in names:
+        found = f"no add-on {_AGENT}: eksctl makes no association without it"
+        place = ("iam", "podIdentityAssociations")
+        yield _found(manifest, place, found, f"add name: {_AGENT} to addons")
 
 
 def endpoints(manifest: Manifest) -> Iterator[Finding]:
