@@ -55,6 +55,7 @@ _TOO_WIDE = {
     "PowerUserAccess": "nearly the whole account",
     "AmazonS3FullAccess": "every bucket of the account",
 }
+_KEPT_NAMES = ("system:", "eks:", "aws:", "amazon:", "iam:")
 _AGENT = "eks-pod-identity-agent"
 
 
@@ -71,6 +72,8 @@ def access_entries(templates: "TemplateSet") -> Iterator[Finding]:
             remedy = "name the role, arn:aws:iam::ACCOUNT:role/NAME"
             yield entry.find(Code.ACCESS_ENTRY, ("PrincipalArn",), found, remedy)
         kind = text(entry.properties.get("Type")) or "STANDARD"
+        yield from _of_nodes(entry, kind, templates)
+        yield from _of_people(entry, who)
         for key in ("AccessPolicies", "KubernetesGroups") if kind.endswith(_OF_NODES) else ():
             if items(entry.properties.get(key)):
                 found = f"{key} in an entry of type {kind}: EKS refuses it"
@@ -87,6 +90,36 @@ def access_entries(templates: "TemplateSet") -> Iterator[Finding]:
                 yield entry.find(Code.ACCESS_ENTRY, path, found, remedy)
         for index, value in enumerate(items(entry.properties.get("AccessPolicies")) or []):
             yield from _access_policy(entry, ("AccessPolicies", index), mapping(value) or {})
+
+
+def _of_people(entry: "Resource", who: str) -> Iterator[Finding]:
+    """Find a role of IAM Identity Center without its path, and a name that EKS keeps.
+
+    EKS User Guide, "Create access entries": the ARN of a role has its path, unlike in aws-auth;
+    a user name must not begin with system:, eks:, aws:, amazon: or iam:.
+    """
+    if re.search(r":role/AWSReservedSSO_", who):
+        found = f"{shown(who)} without the path of the role: EKS finds no such role"
+        name = who.rpartition("/")[2]
+        remedy = f"write role/aws-reserved/sso.amazonaws.com/REGION/{name}, as IAM shows it"
+        yield entry.find(Code.ACCESS_ENTRY, ("PrincipalArn",), found, remedy)
+    name = text(entry.properties.get("Username")) or ""
+    if name.startswith(_KEPT_NAMES):
+        found = f"{shown(name)}: EKS keeps names that begin so, and refuses the entry"
+        yield entry.find(Code.ACCESS_ENTRY, ("Username",), found, "remove it, or take another")
+
+
+def _of_nodes(entry: "Resource", kind: str, templates: "TemplateSet") -> Iterator[Finding]:
+    """Find an entry for people that is of the role of a node group."""
+    role = templates.target(entry.properties.get("PrincipalArn"), entry.file)
+    for group in templates.resources("AWS::EKS::Nodegroup") if role is not None else ():
+        used = templates.target(group.properties.get("NodeRole"), group.file)
+        if used is role and kind == "STANDARD":
+            found = f"{group.id} has this role, and nodes need an entry of type EC2_LINUX: either "
+            found += "EKS has made it and refuses this one, or no node joins"
+            remedy = "remove this entry, or name the role of people"
+            yield entry.find(Code.ACCESS_ENTRY, ("PrincipalArn",), found, remedy)
+            return
 
 
 def _mode(entry: "Resource", templates: "TemplateSet") -> Iterator[Finding]:

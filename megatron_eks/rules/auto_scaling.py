@@ -6,11 +6,12 @@ from itertools import pairwise
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.rules.launch_templates import launch_templates
+from megatron_eks.rules.launch_templates import DATA, launch_templates
 from megatron_eks.rules.node_start import user_data_of
-from megatron_eks.rules.own_nodes import scaled
+from megatron_eks.rules.own_nodes import names_a_cluster, scaled
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (
+    is_absent,
     is_placeholder,
     items,
     mapping,
@@ -21,6 +22,7 @@ from megatron_eks.rules.values import (
 
 _SIZES = ("MinSize", "DesiredCapacity", "MaxSize")
 _TAG = "kubernetes.io/cluster/"
+_OF_EKS = "/aws/service/eks/optimized-ami/"
 _STARTS = ("NodeConfig", "/etc/eks/bootstrap.sh", "settings.kubernetes")
 
 
@@ -68,6 +70,48 @@ def tags(templates: TemplateSet) -> Iterator[Finding]:
         elif name and not any(is_placeholder(each) or each == name for each in of_clusters):
             found = f"a tag for cluster {of_clusters[0]!r}, and this one is {name!r}: no node joins"
             yield nodes.group.find(Code.NODE_TAG, ("Tags",), found, f"write {_TAG}{name}")
+
+
+def starts(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of instances with EKS' own AMI the data by which they find their cluster.
+
+    EKS User Guide, "Launch self-managed Amazon Linux nodes": only managed groups are given it by
+    EKS; nodeadm finds no NodeConfig otherwise, and the instance never joins.
+    """
+    for nodes in scaled(templates):
+        data = mapping(nodes.template.properties.get(DATA)) or {}
+        image = data.get("ImageId")
+        ami = text(templates.default(image, nodes.template.file)) or written(image) or ""
+        if names_a_cluster(nodes.group) and _OF_EKS in ami and is_absent(data.get("UserData")):
+            found = "no user data, and EKS' AMI is told by it which cluster to join: no node joins"
+            remedy = (
+                "write a NodeConfig with cluster name, apiServerEndpoint, certificateAuthority "
+            )
+            remedy += "and cidr, or make it an AWS::EKS::Nodegroup"
+            path = (DATA, "UserData")
+            yield nodes.template.find(Code.USER_DATA, path, found, remedy)
+
+
+def zones(templates: TemplateSet) -> Iterator[Finding]:
+    """Require one subnet for instances with EFA interfaces.
+
+    EC2 User Guide, "EFA limitations": EFA traffic does not cross zones, and a group spreads its
+    instances over all that it is given.
+    """
+    known = {template.resource: template for template in launch_templates(templates)}
+    for nodes in scaled(templates):
+        template = known.get(nodes.template)
+        listed = items(nodes.group.properties.get("VPCZoneIdentifier")) or []
+        places = {
+            text(subnet.properties.get("AvailabilityZone")) if subnet is not None else None
+            for subnet in templates.targets(listed, nodes.group.file)
+        }
+        several = len(listed) > 1 and (None in places or len(places) > 1)
+        if template is not None and template.has_efa and several:
+            found = f"{len(listed)} subnets, and EFA traffic does not cross availability zones"
+            remedy = "name the one subnet of the zone that has the capacity"
+            path = ("VPCZoneIdentifier",)
+            yield nodes.group.find(Code.NODE_GROUP_SUBNETS, path, found, remedy)
 
 
 def _key(tag: Json) -> str | None:

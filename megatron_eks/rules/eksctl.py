@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
@@ -17,43 +16,17 @@ _VERSION = re.compile(r"1\.[1-9][0-9]")
 # EKS User Guide, "Upgrade from Amazon Linux 2"; eksctl, pkg/apis/eksctl.io/v1alpha5/defaults.go.
 _LAST_OF_AL2 = 32
 _GIB_OF_AN_IMAGE = 80
-# eksctl, "Config file schema": keys of the file, and of a group of either kind.
-_TOP = (
-    *("accessConfig", "addons", "addonsConfig", "apiVersion", "autoModeConfig"),
-    *("availabilityZones", "cloudWatch", "controlPlaneScalingConfig", "fargateProfiles", "gitops"),
-    *("iam", "iamIdentityMappings", "identityProviders", "karpenter", "kind"),
-    *("kubernetesNetworkConfig", "localZones", "managedNodeGroups", "metadata", "nodeGroups"),
-    *("outpost", "privateCluster", "remoteNetworkConfig", "secretsEncryption", "vpc"),
-    *("zonalShiftConfig", "upgradePolicy", "deletionProtection"),
-)
-_OF_GROUPS = (
-    *("additionalEncryptedVolume", "additionalVolumes", "ami", "amiFamily", "asgMetricsCollection"),
-    *("asgSuspendProcesses", "availabilityZones", "bottlerocket", "capacityReservation"),
-    *("classicLoadBalancerNames", "clusterDNS", "containerRuntime", "cpuCredits"),
-    *("desiredCapacity", "disableASGTagPropagation", "disableIMDSv1", "disablePodIMDS"),
-    *("disallowedRepairNodes", "ebsOptimized", "efaEnabled", "enableDetailedMonitoring", "iam"),
-    *("instanceMarketOptions", "instanceName", "instancePrefix", "instanceSelector"),
-    *("instanceType", "instanceTypes", "instancesDistribution", "kubeletExtraConfig", "labels"),
-    *("launchTemplate", "localZones", "maxInstanceLifetime", "maxPodsPerNode", "maxSize"),
-    *("minSize", "name", "nodeRepairConfig", "outpostARN", "overrideBootstrapCommand"),
-    *("placement", "preBootstrapCommands", "privateNetworking", "propagateASGTags"),
-    *("releaseVersion", "scaling", "securityGroups", "spot", "ssh", "subnets", "tags", "taints"),
-    *("targetGroupARNs", "updateConfig", "volumeEncrypted", "volumeIOPS", "volumeKmsKeyID"),
-    *("volumeName", "volumeSize", "volumeThroughput", "volumeType", "warmPool", "networkCards"),
-)
-_CLOSE = 0.8
 
 
 def cluster_files(manifest: Manifest) -> Iterator[Finding]:
     """Require of eksctl's file what eksctl and EC2 take.
 
-    eksctl, "Config file schema": it refuses keys that it does not know, and a version that YAML
-    has read as a number; a region's zones bear its name.
+    eksctl, "Config file schema": it refuses a version that YAML has read as a number; a region's
+    zones bear its name.
     """
     if (manifest.group, manifest.kind) != ("eksctl.io", "ClusterConfig"):
         return
     metadata = mapping(manifest.body.get("metadata")) or {}
-    yield from _keys(manifest, (), manifest.body, _TOP)
     version = metadata.get("version")
     if isinstance(version, int | float):
         found = f"{version} as a number, of which 1.30 becomes 1.3: eksctl wants a text"
@@ -66,7 +39,6 @@ def cluster_files(manifest: Manifest) -> Iterator[Finding]:
     yield from _identities(manifest)
     names: set[str] = set()
     for path, group in _groups(manifest):
-        yield from _keys(manifest, path, group, _OF_GROUPS)
         yield from _sizes(manifest, path, group)
         where = text(metadata.get("region"))
         yield from _zones(manifest, (*path, "availabilityZones"), group, where)
@@ -103,16 +75,6 @@ def _groups(manifest: Manifest) -> Iterator[tuple[Path, dict[str, Json]]]:
     for key in _GROUPS:
         for index, value in enumerate(items(manifest.body.get(key)) or []):
             yield (key, index), mapping(value) or {}
-
-
-def _keys(
-    manifest: Manifest, path: Path, body: Mapping[str, Json], known: tuple[str, ...]
-) -> Iterator[Finding]:
-    for key in body:
-        close = get_close_matches(key, known, 1, _CLOSE) if key not in known else []
-        if close:
-            found = f"eksctl knows no {shown(key)} here"
-            yield _found(manifest, (*path, key), found, f"did you mean {close[0]}?")
 
 
 def _sizes(manifest: Manifest, path: Path, group: Mapping[str, Json]) -> Iterator[Finding]:
@@ -190,8 +152,9 @@ def efa_groups(manifest: Manifest) -> Iterator[Finding]:
     """Require of a group with EFA one zone and types that have it.
 
     EC2 User Guide, "Elastic Fabric Adapter": it does not leave its zone; eksctl,
-    pkg/vpc/vpc.go, SelectNodeGroupSubnets: of several subnets it takes one, which may be in the
-    zone without the reservation.
+    pkg/apis/eksctl.io/v1alpha5/validation.go: more than one zone or subnet is refused;
+    pkg/vpc/vpc.go, SelectNodeGroupSubnets: of the cluster's it takes one, which may be in the zone
+    without the reservation.
     """
     if (manifest.group, manifest.kind) != ("eksctl.io", "ClusterConfig"):
         return
@@ -221,8 +184,8 @@ def efa_groups(manifest: Manifest) -> Iterator[Finding]:
         remedy = "name the one zone that is meant"
         if len(zones) > 1:
             found = f"{len(zones)} {'zones' if key != 'subnets' else key}, and EFA stays in one: "
-            found += "eksctl takes any of them"
-            yield _found(manifest, (*path, key), found, remedy, Level.WARNING)
+            found += "eksctl refuses the file"
+            yield _found(manifest, (*path, key), found, remedy)
         elif not zones and not is_absent(group.get("capacityReservation")) and several_zones:
             found = "a reservation without its zone: eksctl puts nodes with EFA in any one"
             where = (*path, "availabilityZones")

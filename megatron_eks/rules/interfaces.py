@@ -196,11 +196,14 @@ def _against_catalogue(
         expected = {card: former if card else FORMER_FIRST for card in expected}
     empty = [str(card) for card in expected if expected[card] and card not in actual]
     if empty:
+        remedy = f"give each of its {instance.efa_interfaces} EFA cards its interface"
+        if set(actual) == {0} and len(interfaces) == len(expected):
+            remedy = f"write NetworkCardIndex 0 to {max(expected)}, one on each: they are on card 0"
         yield template.resource.find(
             Code.EFA_INTERFACES,
             (DATA, INTERFACES),
             f"no interface on card {', '.join(empty)} of {instance.name}",
-            f"give each of its {instance.efa_interfaces} EFA cards its interface",
+            remedy,
         )
     yield from _differences(template, interfaces, instance, expected, former=former)
 

@@ -197,10 +197,28 @@ def node_classes(manifest: Manifest) -> Iterator[Finding]:
     if len(given) != 1:
         found = "role and instanceProfile" if given else "no role and no instanceProfile"
         yield _refused(manifest, ("spec", "role"), found, "write one of them")
+    for key in ("instanceProfile", "role"):
+        name = text(spec.get(key)) or ""
+        if name.startswith("arn:") and not is_placeholder(name):
+            # IAM: "The specified value for roleName is invalid".
+            found = f"{shown(name)} is an ARN, and IAM wants the name: no node is started"
+            remedy = f"write {key}: {name.rpartition('/')[2]}"
+            yield manifest.find(Code.KARPENTER, ("spec", key), found, remedy)
+    yield from _reservations(manifest)
     policy = text(spec.get("instanceStorePolicy"))
     if policy is not None and policy != "RAID0" and not is_placeholder(policy):
         path = ("spec", "instanceStorePolicy")
         yield _refused(manifest, path, f"no policy {shown(policy)}", "write RAID0, or leave it out")
+
+
+def _reservations(manifest: Manifest) -> Iterator[Finding]:
+    terms = items(manifest.spec.get("capacityReservationSelectorTerms")) or []
+    for index, value in enumerate(terms):
+        name = text((mapping(value) or {}).get("id"))
+        if name is not None and not name.startswith("cr-") and not is_placeholder(name):
+            path: Path = ("spec", "capacityReservationSelectorTerms", index, "id")
+            remedy = "write cr-..., also of a Capacity Block: cb-... is its offering"
+            yield _refused(manifest, path, f"{shown(name)} is no reservation", remedy)
 
 
 def _images(manifest: Manifest) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """Rules over a NodePool and the EC2NodeClass that it names: what only both together show."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
@@ -11,13 +11,22 @@ from megatron_eks.rules.hardware import TYPE_LABELS
 from megatron_eks.rules.karpenter_ends import is_for_training
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.named_pools import pools_of
-from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, text
 from megatron_eks.rules.workloads import Manifest
 
 _CLASS = "EC2NodeClass"
 _CAPACITY, _ARCHITECTURE = "karpenter.sh/capacity-type", "kubernetes.io/arch"
 # The families of the catalogue all have processors of Intel or AMD.
 _ARM = "arm64"
+_GPUS = "instance-gpu-count"
+_AMOUNTS = (_GPUS, "instance-cpu")
+_MEETS: "dict[str, Callable[[int, list[int]], bool]]" = {
+    "In": lambda amount, given: amount in given,
+    "Gt": lambda amount, given: amount > given[0],
+    "Gte": lambda amount, given: amount >= given[0],
+    "Lt": lambda amount, given: amount < given[0],
+    "Lte": lambda amount, given: amount <= given[0],
+}
 # What a disk with images and layers is called, by the family of the AMI.
 _DISKS = {"AL2": "/dev/xvda", "AL2023": "/dev/xvda", "Bottlerocket": "/dev/xvdb"}
 _ROOTS = frozenset({"/dev/sda1", "/dev/sda", "/dev/xvda", "/dev/nvme0n1"})
@@ -42,6 +51,28 @@ def reserved(together: ManifestSet) -> Iterator[Found]:
             found += "no node is started" if alone else "nodes are bought beside it"
             path: Path = ("spec", "template", "spec", "requirements")
             remedy = "write capacityReservationSelectorTerms in the class"
+            yield pool, pool.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
+
+
+def unused(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a class that selects reservations for pools none of which takes reserved capacity.
+
+    Karpenter, "Utilizing On-Demand Capacity Reservations and Capacity Blocks": the pool has to
+    allow the capacity type `reserved`; what it launches otherwise is in no reservation.
+    """
+    pairs = list(_pairs(together))
+    for pool, used in pairs:
+        if not items(used.spec.get("capacityReservationSelectorTerms")):
+            continue
+        others = [_values(each, _CAPACITY) for each, other in pairs if other is used]
+        asked = _values(pool, _CAPACITY)
+        if all(each and "reserved" not in each for each in others):
+            found = (
+                f"{' and '.join(asked)} alone, and {used.title} selects reservations: they stay "
+            )
+            found += "empty and are paid, and the nodes are bought beside them"
+            path: Path = ("spec", "template", "spec", "requirements")
+            remedy = f"write values: [reserved] for {_CAPACITY}"
             yield pool, pool.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
 
 
@@ -94,6 +125,33 @@ def architectures(manifest: Manifest) -> Iterator[Finding]:
         found = f"{_ARM}, and {types[0]} has x86 processors: no node is started"
         path: Path = ("spec", "template", "spec", "requirements")
         yield manifest.find(Code.KARPENTER, path, found, "write amd64")
+
+
+def amounts(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a number of GPUs or processors that none of the types of a pool has.
+
+    Karpenter, "NodePools", requirements, and "Scheduling", well-known labels: as `architectures`.
+    """
+    if (manifest.group, manifest.kind) != ("karpenter.sh", "NodePool"):
+        return
+    types = _values(manifest, TYPE_LABELS[0])
+    known = [INSTANCES[name] for name in types if name in INSTANCES]
+    template = mapping(manifest.spec.get("template")) or {}
+    required = items((mapping(template.get("spec")) or {}).get("requirements")) or []
+    for index, value in enumerate(required if known and len(known) == len(types) else []):
+        body = mapping(value) or {}
+        name = (text(body.get("key")) or "").partition("/")[2]
+        given = [number(each) for each in items(body.get("values")) or []]
+        meets = _MEETS.get(text(body.get("operator")) or "")
+        if name not in _AMOUNTS or meets is None or not given or None in given:
+            continue
+        have = [each.gpus if name == _GPUS else each.vcpus for each in known]
+        if not any(meets(amount, [each or 0 for each in given]) for amount in have):
+            said = ", ".join(str(each) for each in given)
+            found = f"{name} {body.get('operator')} {said}, and {types[0]} has {have[0]}: no node "
+            found += "is started"
+            path: Path = ("spec", "template", "spec", "requirements", index)
+            yield manifest.find(Code.KARPENTER, path, found, "remove it: the types say it already")
 
 
 def start_scripts(manifest: Manifest) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
@@ -12,6 +12,12 @@ _GONE = {
     ("karpenter.sh", "Provisioner"): "a NodePool of karpenter.sh/v1",
     ("karpenter.sh", "Machine"): "a NodeClaim of karpenter.sh/v1",
     ("karpenter.k8s.aws", "AWSNodeTemplate"): "an EC2NodeClass of karpenter.k8s.aws/v1",
+}
+# Served by no release since v1.1, of November 2024.
+_OLD = {
+    ("karpenter.sh/v1beta1", "NodePool"): "karpenter.sh/v1",
+    ("karpenter.sh/v1beta1", "NodeClaim"): "karpenter.sh/v1",
+    ("karpenter.k8s.aws/v1beta1", "EC2NodeClass"): "karpenter.k8s.aws/v1",
 }
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # kubernetes-sigs/karpenter, pkg/apis/v1/labels.go: what Karpenter itself gives each node.
@@ -22,8 +28,14 @@ _OWN, _ALLOWED = "karpenter.sh/", ("karpenter.sh/capacity-type",)
 def gone(manifest: Manifest) -> Iterator[Finding]:
     """Refuse kinds that no Karpenter reads any more.
 
-    Karpenter, "Upgrade Guide" and "v1beta1 Migration": v0.33 dropped the alpha API.
+    Karpenter, "Upgrade Guide", "v1beta1 Migration" and "v1 Migration": v0.33 dropped the alpha API,
+    and v1.1 dropped v1beta1.
     """
+    version = text(manifest.body.get("apiVersion")) or ""
+    newer = _OLD.get((version, manifest.kind or ""))
+    if newer is not None:
+        found = f"{version}, which Karpenter serves no more since v1.1: the object is refused"
+        yield manifest.find(Code.KARPENTER, ("apiVersion",), found, f"write {newer}", Level.WARNING)
     instead = _GONE.get((manifest.group, manifest.kind))
     if instead is not None:
         found = f"Karpenter has no {manifest.kind} since v0.33: no node is started"

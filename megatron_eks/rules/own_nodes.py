@@ -57,6 +57,8 @@ def entries(templates: TemplateSet) -> Iterator[Finding]:
         access = mapping(cluster.properties.get("AccessConfig")) or {}
         mode = templates.default(access.get("AuthenticationMode"), cluster.file)
     listed = list(templates.resources("AWS::EKS::AccessEntry"))
+    # One for people, of a type that is written or left out, is none of nodes.
+    of_nodes = [each for each in listed if each.properties.get("Type", "STANDARD") != "STANDARD"]
     roles = [_role_of(each.properties.get("PrincipalArn"), each, templates) for each in listed]
     managed = {
         templates.target(each.properties.get("NodeRole"), each.file)
@@ -79,7 +81,8 @@ def entries(templates: TemplateSet) -> Iterator[Finding]:
             remedy = f"write Type: {_LINUX}, and no groups or policies"
             yield own[0].find(Code.ACCESS_ENTRY, ("Type",), found, remedy)
         unknown = any(
-            templates.may_be_any(each.properties.get("PrincipalArn"), each.file) for each in listed
+            templates.may_be_any(each.properties.get("PrincipalArn"), each.file)
+            for each in of_nodes
         )
         if own or mode != "API" or unknown:
             continue

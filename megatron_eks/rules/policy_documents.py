@@ -32,6 +32,20 @@ _KEYS = frozenset(
 _PRINCIPALS = frozenset({"AWS", "CanonicalUser", "Federated", "Service"})
 _VERSIONS = ("2012-10-17", "2008-10-17")
 # IAM User Guide, "IAM JSON policy elements: Action" and "Condition operators".
+# Amazon S3 User Guide, "Required permissions for Amazon S3 API operations": operations whose
+# permission has another name.
+_PERMISSIONS = {
+    **dict.fromkeys(("listobjects", "listobjectsv2", "headbucket"), "ListBucket"),
+    **dict.fromkeys(("headobject", "getobjects"), "GetObject"),
+    **dict.fromkeys(("createmultipartupload", "completemultipartupload"), "PutObject"),
+    **dict.fromkeys(("uploadpart", "uploadpartcopy", "copyobject", "putobjects"), "PutObject"),
+    **dict.fromkeys(("deleteobjects",), "DeleteObject"),
+    "listparts": "ListMultipartUploadParts",
+    "listmultipartuploads": "ListBucketMultipartUploads",
+    "listbuckets": "ListAllMyBuckets",
+    "getbucketencryption": "GetEncryptionConfiguration",
+    "getbucketlifecycleconfiguration": "GetLifecycleConfiguration",
+}
 _ACTION = re.compile(r"\*|[a-z0-9-]+:[A-Za-z0-9*?]+")
 _OPERATOR = re.compile(
     r"(For(AllValues|AnyValue):)?(String(Not)?(Equals|EqualsIgnoreCase|Like)"
@@ -125,11 +139,23 @@ def _statement(
     for key in ("Action", "NotAction"):
         yield from _actions(resource, (*path, key), body.get(key))
     yield from _principals(resource, (*path, "Principal"), mapping(body.get("Principal")) or {})
+    yield from _of_identity(resource, path, name, body)
     for operator in mapping(body.get("Condition")) or {}:
         if not _OPERATOR.fullmatch(operator) and not is_placeholder(operator):
             found = f"IAM has no condition {shown(operator)}"
             place = (*path, "Condition", operator)
             yield _wrong(resource, place, found, "use one of IAM's, such as StringEquals")
+
+
+def _of_identity(
+    resource: Resource, path: Path, name: str, body: dict[str, Json]
+) -> Iterator[Finding]:
+    """Refuse whom in the policy of a role, which is for its holder; a bucket's says whom."""
+    own = name == "PolicyDocument" and resource.type.startswith("AWS::IAM::")
+    for key in ("Principal", "NotPrincipal") if own else ():
+        if key in body:
+            found = f"{key} in the policy of a role or user: IAM refuses it"
+            yield _wrong(resource, (*path, key), found, "remove it")
 
 
 def _actions(resource: Resource, path: Path, value: Json) -> Iterator[Finding]:
@@ -150,7 +176,8 @@ def _known(resource: Resource, path: Path, action: str) -> Iterator[Finding]:
     known = [str(each) for listed in by_kinds.values() for each in listed]
     if name.lower() in known:
         return
-    close = get_close_matches(name.lower(), known, 1, _CLOSE)
+    other = _PERMISSIONS.get(name.lower()) if service == "s3" else None
+    close = [other] if other else get_close_matches(name.lower(), known, 1, _CLOSE)
     if close:
         found = f"{service} has no action {shown(name)}, so this allows nothing"
         yield _wrong(resource, path, found, f"did you mean {service}:{close[0]}?")

@@ -7,9 +7,9 @@ from difflib import get_close_matches
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.shapes import CLOUDFORMATION, Misfit, Shape, misfits, table
+from megatron_eks.rules.shapes import CLOUDFORMATION, Misfit, Shape, is_reference, misfits, table
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, is_intrinsic, shown
+from megatron_eks.rules.values import is_absent, is_intrinsic, is_placeholder, shown
 
 _CLOSE = 0.75
 _NEARLY = 0.95
@@ -80,9 +80,29 @@ def shapes(templates: TemplateSet) -> Iterator[Finding]:
         yield from _attributes(resource)
         names = templates.names(resource.file)
         for misfit in misfits(dict(resource.properties), shape, known, loose=True):
+            if is_reference(misfit.value):
+                if _is_single(misfit.value, resource.file, templates):
+                    yield _single(resource, misfit)
             # Something else may complete a fragment.
-            if not misfit.missing or (names is not None and names.whole):
+            elif not misfit.missing or (names is not None and names.whole):
                 yield _finding(resource, misfit)
+
+
+def _is_single(value: Json, file: str, templates: TemplateSet) -> bool:
+    """Tell a reference that is one value: to a resource, or to a parameter that is no list."""
+    if templates.target(value, file) is not None:
+        return True
+    name = value.get("Ref") if isinstance(value, dict) else None
+    parameter = (templates.part(file, "Parameters") or {}).get(str(name))
+    kind = parameter.get("Type") if isinstance(parameter, dict) else None
+    return isinstance(kind, str) and "List" not in kind and not is_placeholder(kind)
+
+
+def _single(resource: Resource, misfit: Misfit) -> Finding:
+    name = misfit.value.get("Ref") if isinstance(misfit.value, dict) else None
+    found = f"Ref {name} is one value, and {resource.type} takes a list here"
+    remedy = f"write [Ref {name}], in YAML [!Ref {name}]"
+    return resource.find(Code.PROPERTY, misfit.path, found, remedy)
 
 
 def _of_a_section(file: str, misfit: Misfit) -> Finding:

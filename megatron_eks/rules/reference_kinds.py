@@ -8,7 +8,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import DATA, launch_template_of
 from megatron_eks.rules.shapes import CLOUDFORMATION, table
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import text
+from megatron_eks.rules.values import items, text
 
 _Wanted = dict[str, tuple[str, ...]]
 _VPC = "AWS::EC2::VPC"
@@ -26,6 +26,8 @@ _KEY: _Wanted = {
 }
 _TEMPLATE: _Wanted = {"AWS::EC2::LaunchTemplate": ("Ref", "LaunchTemplateId")}
 _ROLE: _Wanted = {"AWS::IAM::Role": ("Ref",)}
+# That a name is no ARN is said by routes.roles_by_arn.
+_ROLE_ARN: _Wanted = {"AWS::IAM::Role": ("Arn", "Ref")}
 _LOGS: _Wanted = {"AWS::Logs::LogGroup": ("Ref",)}
 # CloudFormation User Guide, "Return values" of each type: what a property of this name takes.
 _BY_NAME: dict[str, _Wanted] = {
@@ -68,6 +70,12 @@ _IN_A_PART: dict[tuple[str, str], _Wanted] = {
     ("AWS::IAM::Policy", "Roles"): _ROLE,
     ("AWS::Logs::LogGroup", "KmsKeyId"): {"AWS::KMS::Key": ("Arn",)},
     ("AWS::S3::BucketPolicy", "Bucket"): {"AWS::S3::Bucket": ("Ref",)},
+    ("AWS::CodeBuild::Project", "ServiceRole"): _ROLE_ARN,
+    ("AWS::EKS::AccessEntry", "PrincipalArn"): {**_ROLE_ARN, "AWS::IAM::User": ("Arn", "Ref")},
+    ("AWS::EKS::Addon", "ServiceAccountRoleArn"): _ROLE_ARN,
+    ("AWS::EKS::Cluster", "RoleArn"): _ROLE_ARN,
+    ("AWS::EKS::Nodegroup", "NodeRole"): _ROLE_ARN,
+    ("AWS::EKS::PodIdentityAssociation", "RoleArn"): _ROLE_ARN,
     ("AWS::EKS::Addon", "ClusterName"): {"AWS::EKS::Cluster": ("Ref",)},
     ("AWS::EKS::AccessEntry", "ClusterName"): {"AWS::EKS::Cluster": ("Ref",)},
     ("AWS::EKS::FargateProfile", "ClusterName"): {"AWS::EKS::Cluster": ("Ref",)},
@@ -99,12 +107,20 @@ def kinds(templates: TemplateSet) -> Iterator[Finding]:
             if allowed is None:
                 needed = " or ".join(each.split("::", 1)[1] for each in list(wanted)[:2])
                 found = f"{target.id} is an {target.type}, and here belongs an {needed}"
-                yield resource.find(Code.REFERENCE, path, found, "name the resource that is meant")
+                yield resource.find(Code.REFERENCE, path, found, _meant(target, templates))
             elif name is not None and _is_real(target, attribute) and attribute not in allowed:
                 found = f"{_shown(name, attribute)} is not the value that belongs here"
                 by_id = str(path[-1]).replace("Name", "Id")
                 remedy = f"write {_shown(name, allowed[0])}" if allowed else f"put it under {by_id}"
                 yield resource.find(Code.REFERENCE, path, found, remedy)
+
+
+def _meant(target: Resource, templates: TemplateSet) -> str:
+    """Say what to write: of an instance profile its role, if that is at hand."""
+    profile = target.type == "AWS::IAM::InstanceProfile"
+    listed = items(target.properties.get("Roles")) or [] if profile else []
+    role = next((each for each in templates.targets(listed, target.file) if each), None)
+    return f"write Fn::GetAtt [{role.id}, Arn]" if role else "name the resource that is meant"
 
 
 def _is_real(target: Resource, attribute: str) -> bool:

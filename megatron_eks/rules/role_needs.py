@@ -15,6 +15,7 @@ from megatron_eks.rules.values import is_absent, items, mapping, text, written
 # pushing and pulling an image; VPC User Guide, "IAM role for publishing flow logs".
 _PUSH = ("CompleteLayerUpload", "InitiateLayerUpload", "PutImage", "UploadLayerPart")
 _IMAGE = "ecr:PutImage"
+_PUSHES = re.compile(r"docker (image )?push|buildx build[^\n]* --push")
 _PULL = ("BatchGetImage", "GetDownloadUrlForLayer")
 _WHOLE = (
     ("to push an image", tuple(f"ecr:{each}" for each in _PUSH)),
@@ -61,6 +62,31 @@ def parts(templates: TemplateSet) -> Iterator[Finding]:
             if role is not None and actions is not None and missing:
                 found = f"{user.id} takes this role, which may not {', '.join(missing)}"
                 yield role.find(Code.POLICY, (), found, f"allow {', '.join(missing)}")
+
+
+def pushes(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of the role of a build that pushes an image the right to do so.
+
+    ECR User Guide, "IAM permissions for pushing an image": docker answers "denied: ... is not
+    authorized to perform: ecr:InitiateLayerUpload" when the image is built.
+    """
+    for project in templates.resources("AWS::CodeBuild::Project"):
+        script = text((mapping(project.properties.get("Source")) or {}).get("BuildSpec")) or ""
+        role = templates.target(project.properties.get("ServiceRole"), project.file)
+        actions = actions_of(role, templates) if role is not None else None
+        # A repository may let the role in by a policy of its own.
+        repositories = templates.resources("AWS::ECR::Repository")
+        if any(not is_absent(each.properties.get("RepositoryPolicyText")) for each in repositories):
+            continue
+        if role is None or actions is None or not (_PUSHES.search(script) and "ecr" in script):
+            continue
+        missing = [f"ecr:{each}" for each in _PUSH if not has_action(actions, f"ecr:{each}")]
+        # A part of them is said by parts.
+        if len(missing) == len(_PUSH):
+            found = f"{project.id} pushes an image with this role, which may not "
+            found += f"{', '.join(missing)}"
+            remedy = f"allow {', '.join(missing)} and ecr:BatchCheckLayerAvailability"
+            yield role.find(Code.POLICY, (), found, f"{remedy} on the repository")
 
 
 def actions_of(holder: Resource, templates: TemplateSet) -> set[str] | None:

@@ -261,7 +261,7 @@ def _self_rules(
             Code.EFA_SELF_RULES,
             (),
             f'{missing} with protocol "-1" and the group itself, and {user.id} carries it for EFA',
-            "add rules from and to itself; in CDK as CfnSecurityGroupIngress and -Egress",
+            _remedy(group, ways, templates),
         )
 
 
@@ -275,3 +275,13 @@ def _open_ways(group: Resource, templates: TemplateSet) -> set[Direction] | None
         if any(rule.may_admit_all(group) for rule in rules):
             ways.add(direction)
     return ways
+
+
+def _remedy(group: Resource, ways: set[Direction], templates: TemplateSet) -> str:
+    """Say what to do; a rule of the group itself that is for one protocol has to be corrected."""
+    for direction in _PEERS if ways else ():
+        for rule in rules_of(group, direction, templates) or [] if direction not in ways else []:
+            if rule.group is group and rule.protocol not in {ALL, None}:
+                where = rule.resource.id if rule.resource is not group else f"its {direction} rule"
+                return f'write IpProtocol: "-1" instead of {rule.protocol} in {where}, and no ports'
+    return "add rules from and to itself; in CDK as CfnSecurityGroupIngress and -Egress"

@@ -5,8 +5,8 @@ of value (`text`, `whole`, `number`, `truth`, `port`, `quantity`, `any`), the le
 after it, or with `#` another entry; `[shape]` is a list, `{"=": [...]}` one of these texts,
 `{"*": shape}` a mapping with keys of one's own, and any other mapping has these keys, which `!`
 marks as needed. An entry with `@` holds the attributes of a resource type. Beside them is a list of
-IAM's actions for each service, and what kinds of resources each works on. The one of other
-operators' kinds is written by tests/upstream/operators.py.
+IAM's actions for each service, and what kinds of resources each works on. The ones of other
+operators' kinds and of eksctl's files are written by tests/upstream/operators.py and eksctl.py.
 """
 
 import json
@@ -26,6 +26,7 @@ CLOUDFORMATION = File(__file__).with_name("cloudformation.json")
 KUBERNETES = File(__file__).with_name("kubernetes.json")
 RESOURCES = File(__file__).with_name("resources.json")
 OPERATORS = File(__file__).with_name("operators.json")
+EKSCTL = File(__file__).with_name("eksctl.json")
 
 Shape: TypeAlias = "str | list[Shape] | dict[str, Shape]"
 Shapes = Mapping[str, Shape]
@@ -44,6 +45,11 @@ _SAID = {
 
 
 GENERAL = frozenset({Code.MISSING_FIELD, Code.NOT_A_TEXT, Code.PROPERTY, Code.WRONG_VALUE})
+
+
+def is_reference(value: Json) -> bool:
+    """Tell a Ref to something of the template."""
+    return isinstance(value, dict) and len(value) == 1 and "Ref" in value and not is_absent(value)
 
 
 Whose = TypeVar("Whose", bound=Hashable)
@@ -97,7 +103,8 @@ def table(file: File) -> Shapes:
 def misfits(value: Json, shape: Shape, shapes: Shapes, *, loose: bool) -> Iterator[Misfit]:
     """Compare a value with a shape.
 
-    `loose` lets texts stand for numbers and the other way round, as CloudFormation does.
+    `loose` lets texts stand for numbers and the other way round, as CloudFormation does, and names
+    each reference in the place of a list.
     """
     yield from _Judge(shapes, loose=loose).of(value, shape, ())
 
@@ -108,10 +115,13 @@ class _Judge:
     loose: bool
 
     def of(self, value: Json, shape: Shape, path: Path) -> Iterator[Misfit]:
-        if self._unknown(value) or len(path) > _MAX_DEPTH:
-            return
         if isinstance(shape, str) and shape.startswith("#"):
             shape = self.shapes[shape]
+        # Whether a reference is one value or a list is seen by who knows what it names.
+        if self.loose and isinstance(shape, list) and is_reference(value):
+            yield Misfit(path, value, _SAID["list"])
+        if self._unknown(value) or len(path) > _MAX_DEPTH:
+            return
         if isinstance(shape, list):
             yield from self._list(value, shape[0], path)
         elif isinstance(shape, str):
