@@ -52,6 +52,9 @@ def names(manifest: Manifest) -> Iterator[Finding]:
                     first = min(own.hosts)
                     found = f"{shown(value)}: {said}"
                     remedy = f"write {first}.{own.subdomain}" if own.subdomain else f"use {first}"
+                    service = host.partition(".")[2].partition(".")[0]
+                    if manifest.kind == "StatefulSet" and service not in {"", own.subdomain}:
+                        remedy = f"write serviceName: {service}, or {first}.{own.subdomain}"
                     yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
 
 

@@ -53,6 +53,29 @@ def services(together: ManifestSet) -> Iterator[Found]:
                 Code.SERVICE, ("spec", "selector"), found, "select a pod's labels", Level.WARNING
             )
             yield service, finding
+        else:
+            yield from _names_nobody(service, pods)
+
+
+def _names_nobody(service: Manifest, pods: list[tuple[Manifest, Pod]]) -> Iterator[Found]:
+    """Refuse a selector that leaves out the very pods that have their names of this Service.
+
+    Kubernetes, "DNS for Services and Pods", pod's hostname and subdomain: only pods that the
+    headless Service selects have records under its name.
+    """
+    named = [
+        (manifest, pod)
+        for manifest, pod in pods
+        if service.name in (pod.spec.get("subdomain"), manifest.spec.get("serviceName"))
+    ]
+    if named and service.spec.get("clusterIP") == "None" and service.name is not None:
+        manifest, pod = named[0]
+        labels = {**pod.labels, **labels_of(manifest, pod)}
+        own = next(((key, each) for key, each in labels.items() if text(each)), None)
+        found = f"selects none of the pods of {manifest.title}, which have their names of it: no "
+        found += "such name resolves"
+        remedy = f"write {own[0]}: {own[1]}" if own else "select a label of these pods"
+        yield service, service.find(Code.SERVICE, ("spec", "selector"), found, remedy)
 
 
 def selectors(together: ManifestSet) -> Iterator[Found]:

@@ -41,6 +41,7 @@ _RELATION_TABLES = (
     "platform_relations",
     "platform_servers",
     "platform_upkeep",
+    "ranks_and_names",
     "scripts_and_groups",
     "relations_of_objects",
     "second_objects",
