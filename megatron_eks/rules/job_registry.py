@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from megatron_eks.config.errors import Finding
 from megatron_eks.rules import (
     apart_places,
+    deepspeed_configs,
     elastic_meeting,
     endings,
     gangs,
@@ -26,6 +27,7 @@ from megatron_eks.rules import (
     precision_flags,
     pull_secrets,
     rank_names,
+    rank_stores,
     ray_clusters,
     replicated_jobs,
     service_meshes,
@@ -49,6 +51,7 @@ OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     train_jobs.reserved,
     train_jobs.launches,
     shell_words.unexpanded,
+    shell_words.unknown_names,
     shell_words.dropped,
     shell_words.for_shells,
     shell_scripts.continued,
@@ -103,6 +106,8 @@ OF_SETS: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     lone_ranks.ranks,
     mounted_keys.keys,
     static_claims.classes,
+    deepspeed_configs.batches,
+    rank_stores.stores,
     pull_secrets.types,
     shared_outputs.directories,
     shared_outputs.in_buckets,
