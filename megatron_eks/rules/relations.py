@@ -21,7 +21,7 @@ _CLOSE = 0.8
 # Whoever makes one of these for a set of jobs makes all that they name; of others there are more.
 _MADE_TOGETHER = ("PersistentVolumeClaim", "PodGroup", "PriorityClass", "WorkloadPriorityClass")
 # One of these that nobody names was made for whoever names another.
-_FOR_ONE = ("PersistentVolume", "Role")
+_FOR_ONE = ("ClusterQueue", "PersistentVolume", "Role")
 _FSX = "fsx.csi.aws.com"
 _DRIVERS = (_FSX, "ebs.csi.aws.com", "efs.csi.aws.com", "fsx.openzfs.csi.aws.com", "s3.csi.aws.com")
 _FOR_MANY = (_FSX, "efs.csi.aws.com", "fsx.openzfs.csi.aws.com")
