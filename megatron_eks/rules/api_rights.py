@@ -44,6 +44,13 @@ _VERBS = frozenset(
         *("impersonate", "list", "patch", "proxy", "sign", "update", "use", "watch", "*"),
     }
 )
+# What people call these.
+_MEANT = {
+    **dict.fromkeys(("add", "run", "submit", "write"), "create"),
+    **dict.fromkeys(("destroy", "kill", "remove"), "delete"),
+    **dict.fromkeys(("describe", "read", "view"), "get"),
+    **dict.fromkeys(("edit", "modify", "replace"), "update"),
+}
 # Kubernetes, "Authorization", request verbs: calls of a pod, and not objects.
 _CALLED = frozenset({"pods/attach", "pods/exec", "pods/portforward"})
 _NAMELESS = frozenset({"create", "deletecollection"})
@@ -81,11 +88,23 @@ def names(manifest: Manifest) -> Iterator[Finding]:
                 yield manifest.find(Code.RIGHTS, (*path, "apiGroups", place), found, remedy)
         if groups and all(group in _RESOURCES for group in groups):
             yield from _resources(manifest, (*path, "resources"), groups, rule.get("resources"))
-        for place, verb in enumerate(_texts(rule.get("verbs"))):
-            close = get_close_matches(verb.lower(), _VERBS, 1, _CLOSE)
-            if verb not in _VERBS and close:
-                found, remedy = f"{shown(verb)} is no verb", f"did you mean {close[0]}?"
-                yield manifest.find(Code.RIGHTS, (*path, "verbs", place), found, remedy)
+        own = bool(groups) and set(groups) <= _RESOURCES.keys()
+        yield from _verbs(manifest, (*path, "verbs"), _texts(rule.get("verbs")), own=own)
+
+
+def _verbs(manifest: Manifest, path: Path, verbs: list[str], *, own: bool) -> Iterator[Finding]:
+    """Find verbs that nearly are one, and words for one that is not there."""
+    for place, verb in enumerate(verbs):
+        close = get_close_matches(verb.lower(), _VERBS, 1, _CLOSE)
+        meant = _MEANT.get(verb.lower()) if own else None
+        if verb in _VERBS:
+            continue
+        found = f"{shown(verb)} is no verb"
+        if meant and not {"*", "patch" if meant == "update" else meant, meant} & {*verbs}:
+            remedy = f"write {meant}"
+            yield manifest.find(Code.RIGHTS, (*path, place), found, remedy, Level.WARNING)
+        elif close and not meant:
+            yield manifest.find(Code.RIGHTS, (*path, place), found, f"did you mean {close[0]}?")
 
 
 def _calls(manifest: Manifest) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ def loaded(manifest: Manifest) -> Iterator[Finding]:
     """Require that a restart loads what the run saved.
 
     Megatron-LM, megatron/training/checkpointing.py, load_checkpoint: it reads --load alone, and
-    begins at iteration 0 where that directory has no checkpoint.
+    begins at iteration 0 where that directory has no checkpoint, and with --finetune always.
     """
     for pod in manifest.pods if manifest.is_job else ():
         for container in pod.containers:
@@ -36,6 +36,12 @@ def loaded(manifest: Manifest) -> Iterator[Finding]:
                 yield from _never(container)
                 continue
             path, load = options["--load"][0], options["--load"][1].rstrip("/")
+            if load == save and "--finetune" in options:
+                found = "--finetune sets the iteration to 0 at each load, and this loads what it "
+                found += "saves: each restart begins anew"
+                remedy = "remove it, and name first weights by --pretrained-checkpoint"
+                place = options["--finetune"][0]
+                yield Finding(Code.CHECKPOINTS_LOST, place, found, remedy, Level.WARNING)
             if load == save or is_placeholder(load) or is_placeholder(save):
                 continue
             nearly = SequenceMatcher(None, load, save).ratio() >= _NEARLY

@@ -15,6 +15,7 @@ _DEFAULTS = (
     "storageclass.beta.kubernetes.io/is-default-class",
 )
 _EBS = ("ebs.csi.aws.com", "ebs.csi.eks.amazonaws.com", "kubernetes.io/aws-ebs")
+_GIVEN = frozenset({"auto-ebs-sc", "default", "gp2", "gp3", "standard"})
 _CLOSE = 0.85
 
 
@@ -59,10 +60,12 @@ def bound_at_once(manifest: Manifest) -> Iterator[Finding]:
 
 
 def names(together: ManifestSet) -> Iterator[Found]:
-    """Warn of a claim whose class only nearly bears the name of one beside it.
+    """Warn of a claim whose class only nearly bears the name of one beside it, or of no other.
 
-    Kubernetes, "Persistent Volumes", class: a claim of a class that is not there stays Pending.
+    Kubernetes, "Persistent Volumes", class: a claim of a class that is not there stays Pending. A
+    class in the claim's own file of which no claim is was made for this one.
     """
+    taken = {name for each in together.objects for _, name in _wanted(each)}
     for manifest in together.objects:
         near = [each for each in together.of("StorageClass") if is_near(manifest, each)]
         known = sorted(each.name for each in near if each.name)
@@ -73,9 +76,13 @@ def names(together: ManifestSet) -> Iterator[Found]:
                 for each in together.of("PersistentVolume")
             )
             close = get_close_matches(name, known, 1, _CLOSE)
-            if close and name not in known and not made and not is_placeholder(name):
+            own = {each.name for each in near if each.file == manifest.file} - taken - {None}
+            alone = str(own.pop()) if len(own) == 1 and name not in _GIVEN else None
+            lacking = name not in known and not made and not is_placeholder(name)
+            if lacking and (close or alone):
                 found = f"no StorageClass {shown(name)} among these objects"
-                remedy = f"did you mean {close[0]}?"
+                there = f"there: {alone}, which no claim names"
+                remedy = f"did you mean {close[0]}?" if close else there
                 finding = manifest.find(Code.MISSING_OBJECT, path, found, remedy, Level.WARNING)
                 yield manifest, finding
 

@@ -10,6 +10,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.hardware import instance_types
 from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.pod_shape import NO_DEVICES
 from megatron_eks.rules.values import items, mapping, shown, text
 from megatron_eks.rules.workloads import EFA, GPU, Container, Manifest, Pod
 
@@ -193,7 +194,7 @@ def _kept_off(plugin: Plugin, together: ManifestSet) -> tuple[Manifest, str] | N
             if pod.names(plugin.device):
                 for each in items(pod.spec.get("tolerations")) or []:
                     key = _key(mapping(each) or {})
-                    if key is not None and key not in keys:
+                    if key is not None and key not in keys and key.lower() not in NO_DEVICES:
                         return manifest, key
     return None
 

@@ -1,5 +1,6 @@
 """Rule over any Kubernetes object: its keys, and the kinds of its values."""
 
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
@@ -11,6 +12,8 @@ from megatron_eks.rules.workloads import Manifest
 
 _CLOSE = 0.75
 _NEARLY = 0.85
+_MODES = frozenset({"defaultMode", "mode"})
+_OCTAL = re.compile(r"[0-7]{3}")
 _OTHERS = frozenset({"ControllerRevision", "Endpoints", "Event", "List", "Node", "PodTemplate"})
 # Versions of these are judged by pod_shape.api_versions, or are the affair of others.
 _GROUPS = frozenset(
@@ -83,8 +86,11 @@ def finding(manifest: Manifest, path: Path, misfit: Misfit) -> Finding:
         same = [each for each in misfit.known if each.lower() == key.lower()]
         close = same or get_close_matches(key, misfit.known, 1, _CLOSE)
         code, found = Code.UNKNOWN_POD_KEY, f"Kubernetes knows no {shown(key)} here"
-        other = "remove it, or move it to where it belongs"
-        remedy = f"did you mean {close[0]}?" if close else other
+        remedy = "remove it, or move it to where it belongs"
+        if close:
+            remedy = f"did you mean {close[0]}?"
+        elif len(misfit.below) == 1:
+            remedy = f"move it under {'.'.join(map(str, (*path[:-1], misfit.below[0])))}"
     elif misfit.expected == "a text" and isinstance(value, bool | int | float):
         code = Code.NOT_A_TEXT
         found = f"{shown(value)} is no text: the API server refuses the object"
@@ -93,4 +99,7 @@ def finding(manifest: Manifest, path: Path, misfit: Misfit) -> Finding:
     else:
         code, found = Code.WRONG_VALUE, f"{shown(value)} is not what Kubernetes takes here"
         remedy = f"write {misfit.expected}"
+        if key in _MODES and _OCTAL.fullmatch(str(value)):
+            # 755 without a 0 is 01363 in octal.
+            remedy = f"write 0{value}: without the 0 it is no octal number"
     return manifest.find(code, path, found, remedy)

@@ -6,9 +6,10 @@ from difflib import get_close_matches
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.manifest_set import Found, ManifestSet, may_share
+from megatron_eks.rules.manifest_set import GROUP_NAME, Found, ManifestSet, may_share
+from megatron_eks.rules.rendezvous import launcher_flags
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
-from megatron_eks.rules.workloads import Manifest
+from megatron_eks.rules.workloads import Manifest, Pod
 
 _VOLCANO = "batch.volcano.sh"
 _LABEL = "scheduling.x-k8s.io/pod-group"
@@ -24,10 +25,11 @@ _TASK_FLAGS = ("--master", "--worker", "--ps")
 
 
 def members(manifest: Manifest) -> Iterator[Finding]:
-    """Refuse a gang of more pods than a Volcano job has.
+    """Refuse a gang of more pods than a Volcano job has, and warn of one of fewer than its ranks.
 
     volcano, pkg/webhooks/admission/jobs/validate: 'minAvailable' should not be greater than the
-    replicas of all tasks, nor that of a task than its own.
+    replicas of all tasks, nor that of a task than its own. Volcano, "VolcanoJob", minAvailable:
+    the job runs as soon as so many of its pods have a place.
     """
     if (manifest.group, manifest.kind) != (_VOLCANO, "Job"):
         return
@@ -49,6 +51,22 @@ def members(manifest: Manifest) -> Iterator[Finding]:
     if known and total and wanted is not None and wanted > total:
         found = f"{wanted} pods at once, and the job has {total}: the webhook refuses the job"
         yield manifest.find(Code.IDLE, ("spec", "minAvailable"), found, f"write {total}")
+    ranks = sum(1 if pod.replicas is None else pod.replicas for pod in _ranks(manifest))
+    if wanted is not None and 0 < wanted < ranks:
+        found = f"{wanted} pods at once, and {ranks} ranks wait for each other: some hold their "
+        found += "GPUs while the others find none"
+        place, remedy = ("spec", "minAvailable"), f"write {total}"
+        yield manifest.find(Code.IDLE, place, found, remedy, Level.WARNING)
+
+
+def _ranks(manifest: Manifest) -> Iterator[Pod]:
+    """Return the pods whose launcher waits for a fixed number of nodes."""
+    for pod in manifest.pods:
+        for container in pod.containers:
+            nodes = [value for _, name, value in launcher_flags(container) if name == "nnodes"]
+            if nodes and (number(nodes[0]) or 0) > 1:
+                yield pod
+                break
 
 
 def policies(manifest: Manifest) -> Iterator[Finding]:
@@ -90,9 +108,11 @@ def groups(together: ManifestSet) -> Iterator[Found]:
                 yield manifest, manifest.find(Code.IDLE, path, found, remedy, Level.WARNING)
     for group in together.of("PodGroup"):
         least, members = number(group.spec.get("minMember")), 0
+        of_volcano = group.group == "scheduling.volcano.sh"
         for manifest in together.objects:
             for pod in manifest.pods if may_share(group, manifest) else ():
-                if pod.labels.get(_LABEL) == group.name:
+                said = pod.annotations.get(GROUP_NAME) if of_volcano else pod.labels.get(_LABEL)
+                if said is not None and said == group.name:
                     members += 1 if pod.replicas is None else pod.replicas
         if least is not None and 0 < members < least:
             found = f"{least} pods at once, and {members} are of this group: none is ever placed"

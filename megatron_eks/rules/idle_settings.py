@@ -46,6 +46,14 @@ def never_started(manifest: Manifest) -> Iterator[Finding]:
         found = f"{wanted} pods at once, and the job has {pods}: none is ever placed"
         place = (*path, "schedulingPolicy", "minAvailable")
         yield manifest.find(Code.IDLE, place, found, f"write {pods}")
+    fixed = manifest.pytorch_replicas is not None and not manifest.spec.get("elasticPolicy")
+    if wanted is not None and fixed and waits and 0 < wanted < pods:
+        found = (
+            f"{wanted} pods at once, and {pods} wait for each other: some hold their GPUs while "
+        )
+        found += "the others find none"
+        place = (*path, "schedulingPolicy", "minAvailable")
+        yield manifest.find(Code.IDLE, place, found, f"write {pods}", Level.WARNING)
 
 
 def strategies(manifest: Manifest) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.megatron_layouts import known_options
 from megatron_eks.rules.training_flags import megatron_flags
 from megatron_eks.rules.values import is_placeholder, number
 from megatron_eks.rules.workloads import Container, Manifest
@@ -50,7 +51,7 @@ def numbers(manifest: Manifest) -> Iterator[Finding]:
                     path = options[flag][0]
                     yield Finding(Code.TRAINING_FLAG, path, found, f"use {most} or less", level)
             saves = "--save" in options and "--save-interval" not in options
-            if saves and "$" not in container.line and "--config-file" not in options:
+            if saves and known_options(container) and "--config-file" not in options:
                 found = "--save without --save-interval: Megatron stops at once"
                 path = options["--save"][0]
                 yield Finding(Code.TRAINING_FLAG, path, found, "add --save-interval")

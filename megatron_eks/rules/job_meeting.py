@@ -44,8 +44,7 @@ def meeting(manifest: Manifest) -> Iterator[Finding]:
             for path, value in places if all_here else ():
                 said = _elsewhere(manifest.name, subdomain, value.rpartition(":")[0] or value)
                 if said is not None:
-                    found = f"{shown(value)}: {said}"
-                    remedy = f"write {manifest.name}-0.SUBDOMAIN, and set the pods' subdomain"
+                    found, remedy = f"{shown(value)}: {said}", _remedy(manifest, subdomain, value)
                     yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
 
 
@@ -59,6 +58,19 @@ def _elsewhere(job: str | None, subdomain: str | None, host: str) -> str | None:
         given = "no subdomain" if subdomain is None else f"subdomain {subdomain}"
         return f"its pods have {given}, so DNS has no such name"
     return None
+
+
+def _remedy(manifest: Manifest, subdomain: str | None, value: str) -> str:
+    """Say what to write where: the address has one name of a Service, and the pods may another."""
+    service = value.partition(":")[0].split(".")[1]
+    if subdomain == service:
+        return f"write {manifest.name}-0.{service}"
+    match = _OF_AN_INDEX.fullmatch(value.partition(":")[0])
+    if match is not None and match["job"] != manifest.name:
+        there = f"write {manifest.name}-0.{subdomain or service}"
+        return there if subdomain else f"{there}, and subdomain: {service} in the pods"
+    there = f"write subdomain: {service} in the pods, which is to be a headless Service"
+    return f"{there}, or {manifest.name}-0.{subdomain}" if subdomain else there
 
 
 def _unset(container: Container, flags: "dict[str, tuple[Path, str]]") -> Iterator[Finding]:

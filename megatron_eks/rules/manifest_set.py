@@ -20,6 +20,8 @@ _CLUSTER_WIDE = frozenset(
         *("ClusterTrainingRuntime", "StorageClass", "WorkloadPriorityClass"),
     }
 )
+GROUP_NAME = "scheduling.k8s.io/group-name"
+"""By this annotation Volcano knows to which PodGroup a pod belongs."""
 _OF_THE_SYSTEM = ("system-cluster-critical", "system-node-critical")
 
 
@@ -63,6 +65,13 @@ class ManifestSet:
         """Return the object of that name that one refers to, if it is at hand."""
         return next((each for each in self.beside(manifest, kind) if each.name == name), None)
 
+    def unnamed(self, manifest: Manifest, kind: str) -> list[str]:
+        """Return the name of the one object of a kind in this file that no other names."""
+        own = {each.name for each in self.beside(manifest, kind) if each.file == manifest.file}
+        for other in self.objects if own else ():
+            own -= {each.name for each in references(other)}
+        return [each for each in own if each] if len(own) == 1 else []
+
     def makes_namespace(self, name: str | None) -> bool:
         """Tell whether the set makes a namespace, so that nothing was in it before."""
         return any(each.name == name for each in self.of("Namespace"))
@@ -86,7 +95,7 @@ def in_one_folder(one: Manifest, other: Manifest) -> bool:
 def references(manifest: Manifest) -> Iterator[Reference]:
     """Return every name by which an object needs another one."""
     for pod in manifest.pods:
-        for reference in _of_pod(pod):
+        for reference in (*_group_of(pod), *_of_pod(pod)):
             if not is_placeholder(reference.name):
                 yield reference
     yield from _others(manifest)
@@ -127,6 +136,13 @@ def _subjects(manifest: Manifest) -> Iterator[Reference]:
         own = manifest.namespace is not None and space in {None, manifest.namespace}
         if subject.get("kind") == "ServiceAccount" and name is not None and own:
             yield Reference(("subjects", index, "name"), "ServiceAccount", name)
+
+
+def _group_of(pod: Pod) -> Iterator[Reference]:
+    name = text(pod.annotations.get(GROUP_NAME))
+    if name is not None:
+        path: Path = (*pod.path[1:-1], "metadata", "annotations", GROUP_NAME)
+        yield Reference(path, "PodGroup", name)
 
 
 def _of_pod(pod: Pod) -> Iterator[Reference]:

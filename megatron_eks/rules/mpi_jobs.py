@@ -34,8 +34,9 @@ _TWO_VALUES = frozenset({"--mca", "-mca", "--gmca", "-gmca"})
 def slots(manifest: Manifest) -> Iterator[Finding]:
     """Require of mpirun no more processes than the workers have slots, and as many as GPUs.
 
-    kubeflow/mpi-operator, v2beta1: the host file names each worker with slotsPerWorker slots; Open
-    MPI, mpirun(1): "There are not enough slots available in the system" ends the launch.
+    kubeflow/mpi-operator, v2beta1: the host file names each worker with slotsPerWorker slots, and
+    with runLauncherAsWorker the launcher before them; Open MPI, mpirun(1): "There are not enough
+    slots available in the system" ends the launch.
     """
     if (manifest.group, manifest.kind) != ("kubeflow.org", "MPIJob"):
         return
@@ -48,10 +49,12 @@ def slots(manifest: Manifest) -> Iterator[Finding]:
         return
     gpus = sum(container.requested(GPU) for container in worker.containers)
     workers = 1 if worker.replicas is None else worker.replicas
+    if manifest.spec.get("runLauncherAsWorker") is True:
+        workers += 1
     if gpus and each > gpus:
         found = f"{each} slots for {gpus} GPUs: two processes share one"
-        path = ("spec", "slotsPerWorker")
-        yield manifest.find(Code.PROCESSES_PER_NODE, path, found, f"write {gpus}", Level.WARNING)
+        path, remedy = ("spec", "slotsPerWorker"), f"write {gpus}"
+        yield manifest.find(Code.PROCESSES_PER_NODE, path, found, remedy, Level.WARNING)
     for container in launcher.containers if launcher is not None else ():
         yield from _asked(container, worker, each, workers)
 
@@ -152,6 +155,8 @@ def _test(manifest: Manifest, container: Container) -> Iterator[Finding]:
     ranks = told[0] if told and told[0] else ranks
     worker = next((pod for pod in manifest.pods if "Worker" in pod.path), None)
     gpus = sum(one.requested(GPU) for one in worker.containers) if worker is not None else 0
-    if path and each and threads and ranks and gpus and each * threads * ranks > gpus:
-        found = f"{ranks} processes with {each * threads} GPUs each, and a worker has {gpus}"
+    held = (each or 0) * (threads or 0)
+    # More processes than GPUs are too many slots, whatever each of them takes.
+    if path and held > 1 and ranks and gpus and held * ranks > gpus:
+        found = f"{ranks} processes with {held} GPUs each, and a worker has {gpus}"
         yield Finding(Code.PROCESSES_PER_NODE, path, found, "write -g 1")

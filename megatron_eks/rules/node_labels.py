@@ -133,7 +133,8 @@ def _wrong(key: str, value: str) -> tuple[str, str] | None:
 def _no_type(name: str) -> tuple[str, str] | None:
     if not TYPE_NAME.fullmatch(name):
         plain = {each.replace(".", ""): each for each in INSTANCES}
-        meant = plain.get(re.sub(r"[^a-z0-9-]", "", name.lower()))
+        bare = re.sub(r"[^a-z0-9-]", "", name.lower())
+        meant = plain.get(bare) or plain.get(re.sub(r"xl(g|arg|rge)?$", "xlarge", bare))
         return "no instance type", f"write {meant}" if meant else "write it like p4d.24xlarge"
     family = name.partition(".")[0]
     if family in _FAMILIES and name not in INSTANCES:

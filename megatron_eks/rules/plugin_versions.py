@@ -15,6 +15,8 @@ from megatron_eks.rules.workloads import EFA, GPU, Manifest, Pod
 _VERSION = re.compile(r":v?(?P<major>[0-9]+)\.(?P<minor>[0-9]+)\.(?P<patch>[0-9]+)")
 _OLD = (0, 5, 10)
 _SINCE = "v0.5.10"
+# The plugin's own chart lists some thirty types; who lists a few has them.
+_OWN_LIST = 6
 # Beside their EFA devices these have others in /dev/infiniband.
 _MIXED = re.compile(r"p6")
 _DEVICES = {EFA: re.compile(r"/dev/infiniband(/.*)?"), GPU: re.compile(r"/dev/nvidia[\w-]*(/.*)?")}
@@ -33,11 +35,15 @@ def old_plugins(together: ManifestSet) -> Iterator[Found]:
                 continue
             version = tuple(int(match[each]) for each in ("major", "minor", "patch"))
             types = {each for each in _types(plugin, together) if _MIXED.match(each)}
+            level = Level.ERROR if types else Level.WARNING
+            listed = type_names(plugin.pod)
+            if not types and len(listed) <= _OWN_LIST:
+                types = {each for each in listed if _MIXED.match(each)}
             if version < _OLD and types:
                 found = f"{match[0][1:]} takes the NVLink controllers of {min(types)} for EFA"
                 path = (*plugin.container.path[1:], "image")
-                finding = manifest.find(Code.DEVICE_PLUGIN, path, found, f"use {_SINCE} or later")
-                yield manifest, finding
+                remedy = f"use {_SINCE} or later"
+                yield manifest, manifest.find(Code.DEVICE_PLUGIN, path, found, remedy, level)
 
 
 def _types(plugin: Plugin, together: ManifestSet) -> "set[str]":

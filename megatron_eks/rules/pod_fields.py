@@ -29,6 +29,7 @@ _OF_A_CONTAINER = frozenset({"cpu", "ephemeral-storage", "memory"})
 # Names that NVIDIA's plugin gives to parts of a GPU.
 _PARTS = ("nvidia.com/gpu.shared", "nvidia.com/mig-")
 _EFA_ELSEWHERE = re.compile(r"[a-z0-9.-]*(amazon|aws)[a-z0-9.-]*/efa")
+_GPU_ELSEWHERE = re.compile(r"(gpu\.)?nvidia(\.[a-z]+)?(/gpus?)?|[a-z0-9.-]*amazonaws\.com/gpus?")
 _CLOSE = 0.85
 
 
@@ -150,6 +151,8 @@ def nearly_a_device(name: str) -> list[str]:
     """Return the device that a resource's name nearly is, if any."""
     if _EFA_ELSEWHERE.fullmatch(name.lower()):
         return [EFA]
+    if "/" in name and _GPU_ELSEWHERE.fullmatch(name.lower()):
+        return [GPU]
     return get_close_matches(name.lower(), (GPU, EFA), 1, _CLOSE)
 
 

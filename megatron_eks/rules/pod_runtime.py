@@ -1,5 +1,6 @@
 """Rules over what makes a job's pods fail or wait when they run."""
 
+import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
@@ -9,6 +10,7 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping,
 from megatron_eks.rules.workloads import EFA, GPU, HUGEPAGES, Manifest, Pod
 
 _SEVERAL = 2
+_CHOWN = re.compile(r"\bchown\b(?!.*\|\|)", re.DOTALL)
 # A relative path is a mistake of its own.
 _SHARED_MEMORY = frozenset({"/dev/shm", "/dev/shm/", "dev/shm"})  # noqa: S108 -- inside a container
 _SAFE_SYSCTLS = frozenset(
@@ -147,6 +149,23 @@ def needless_privilege(manifest: Manifest) -> Iterator[Finding]:
 
 def _needless(path: tuple[str | int, ...], found: str) -> Finding:
     return Finding(Code.NEEDLESS_PRIVILEGE, path, found, "remove it", Level.WARNING)
+
+
+def owners_by_others(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of an init container that gives files away, and is not root.
+
+    Linux, chown(2): only a privileged process may change the owner of a file; a file system made by
+    FSx for Lustre belongs to root.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers if manifest.is_job else ():
+            holders = (container.body, pod.spec)
+            contexts = [mapping(each.get("securityContext")) or {} for each in holders]
+            users = [number(each["runAsUser"]) for each in contexts if "runAsUser" in each]
+            if container.is_init and _CHOWN.search(container.line) and users and users[0]:
+                found = f"chown as user {users[0]}, and only root may: the pod never starts"
+                remedy = "write runAsUser: 0 and runAsNonRoot: false in its securityContext"
+                yield Finding(Code.FILE_OWNERS, container.path, found, remedy, Level.WARNING)
 
 
 def file_owners(manifest: Manifest) -> Iterator[Finding]:

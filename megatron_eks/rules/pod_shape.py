@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
-from megatron_eks.rules.workloads import Manifest
+from megatron_eks.rules.workloads import GPU, Manifest
 
 # Kubernetes, "Deprecated API Migration Guide": groups and versions that 1.31 no longer serves.
 _REMOVED: dict[tuple[str, str | None], str] = {
@@ -57,6 +57,9 @@ _GROUPS = {
     "PriorityClass": "scheduling.k8s.io",
 }
 _VERSIONS = {"batch": "v1", "apps": "v1", "": "v1", "kubeflow.org": "v1"}
+
+NO_DEVICES = frozenset({"gpu.nvidia.com", "nvidia.com/gpus", "nvidia/gpu", "nvidia/gpus"})
+"""Keys by which people mean the taint nvidia.com/gpu."""
 
 
 def api_versions(manifest: Manifest) -> Iterator[Finding]:
@@ -162,6 +165,11 @@ def _toleration(path: Path, body: "Mapping[str, Json]") -> Iterator[Finding]:
 
     def wrong(key: str, found: str, remedy: str) -> Finding:
         return Finding(Code.TOLERATION, (*path, key), found, remedy)
+
+    written = text(body.get("key")) or ""
+    if written.lower() in NO_DEVICES:
+        found = f"{shown(written)} is no device, and nodes are tainted by a device's name"
+        yield Finding(Code.TOLERATION, (*path, "key"), found, f"write {GPU}", Level.WARNING)
 
     if operator is not None and operator not in {"Exists", "Equal", "Lt", "Gt", ""}:
         yield wrong("operator", f"unknown operator {shown(operator)}", "use Exists or Equal")

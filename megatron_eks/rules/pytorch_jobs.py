@@ -26,6 +26,7 @@ _OF_A_RANK = frozenset({"livenessProbe", "ports", "readinessProbe", "startupProb
 _NUMBERS = ("GROUP_RANK", "NODE_RANK", "RANK")
 _OWN_WORD = re.compile(r"--(node[_-]rank|master[_-]addr|rdzv[_-]endpoint)")
 _OWN_FLAG = re.compile(rf"({_OWN_WORD.pattern})[= ]+\S+")
+_FIRST = "initContainers"
 _MAX_DEPTH = 12
 _MAY_BE_SECRET = frozenset({"args", "command", "env"})
 
@@ -93,6 +94,9 @@ def same_pods(manifest: Manifest) -> Iterator[Finding]:
         if pod.spec == pods[0].spec:
             continue
         first, other = (_comparable(each) for each in (pods[0], pod))
+        # The workers alone wait for the master, and the master alone prepares data.
+        if _is_empty(first.get(_FIRST)) or _is_empty(other.get(_FIRST)):
+            first, other = ({**each, _FIRST: None} for each in (first, other))
         where = _difference(first, other, (), _MAX_DEPTH)
         if where is not None:
             path, ours, theirs = where
@@ -165,7 +169,7 @@ def _pods(manifest: Manifest) -> list[Pod]:
     return manifest.pods if manifest.pytorch_replicas is not None else []
 
 
-def _comparable(pod: Pod) -> Json:
+def _comparable(pod: Pod) -> dict[str, Json]:
     spec = {key: value for key, value in pod.spec.items() if key not in _PLACEMENT}
     listed = items(spec.get("containers"))
     if listed is not None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
@@ -32,6 +32,8 @@ class _Names:
     subdomain: str | None
     stem: str
     """How each of them begins."""
+    unnamed: bool = False
+    """Whether DNS is switched off for them."""
 
 
 def names(manifest: Manifest) -> Iterator[Finding]:
@@ -48,10 +50,17 @@ def names(manifest: Manifest) -> Iterator[Finding]:
                 if own is None or "$" in host or is_placeholder(host):
                     continue
                 said = _elsewhere(own, host)
+                if said is None and own.unnamed and host.partition(".")[0] in own.hosts:
+                    found = f"{shown(value)}: enableDNSHostnames is false, so no pod has a name"
+                    remedy = "write enableDNSHostnames: true under spec.network"
+                    yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
                 if said is not None:
                     first = min(own.hosts)
                     found = f"{shown(value)}: {said}"
                     remedy = f"write {first}.{own.subdomain}" if own.subdomain else f"use {first}"
+                    service = host.partition(".")[2].partition(".")[0]
+                    if manifest.kind == "StatefulSet" and service not in {"", own.subdomain}:
+                        remedy = f"write serviceName: {service}, or {first}.{own.subdomain}"
                     yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
 
 
@@ -92,7 +101,9 @@ def _names_of(manifest: Manifest) -> _Names | None:
                 hosts += [f"{name}-{job.name}-{index}-{each}" for each in inner]
         network = mapping((set_of(manifest) or ((), {}))[1].get("network")) or {}
         given = network.get("subdomain")
-        return _known(hosts, name if is_absent(given) else text(given), name)
+        known = _known(hosts, name if is_absent(given) else text(given), name)
+        off = network.get("enableDNSHostnames") is False
+        return replace(known, unnamed=True) if known is not None and off else known
     return None
 
 

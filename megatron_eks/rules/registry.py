@@ -126,6 +126,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     pod_runtime.sysctls,
     pod_runtime.needless_privilege,
     pod_runtime.file_owners,
+    pod_runtime.owners_by_others,
     pod_runtime.broad_rights,
     pod_starts.users,
     pod_starts.commands,

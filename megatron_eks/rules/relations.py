@@ -19,9 +19,12 @@ from megatron_eks.rules.workloads import Manifest
 
 _CLOSE = 0.8
 # Whoever makes one of these for a set of jobs makes all that they name; of others there are more.
-_MADE_TOGETHER = ("PersistentVolumeClaim", "PriorityClass", "WorkloadPriorityClass")
+_MADE_TOGETHER = ("PersistentVolumeClaim", "PodGroup", "PriorityClass", "WorkloadPriorityClass")
+# One of these that nobody names was made for whoever names another.
+_FOR_ONE = ("ClusterQueue", "PersistentVolume", "Role")
 _FSX = "fsx.csi.aws.com"
 _DRIVERS = (_FSX, "ebs.csi.aws.com", "efs.csi.aws.com", "fsx.openzfs.csi.aws.com", "s3.csi.aws.com")
+_FOR_MANY = (_FSX, "efs.csi.aws.com", "fsx.openzfs.csi.aws.com")
 # A folder of the file system may follow (aws-fsx-csi-driver, issue 247).
 _MOUNT = re.compile(r"([A-Za-z0-9]{1,8}|preview)(/[^/]+)*")
 _OF_NFS = frozenset(
@@ -75,6 +78,7 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
             _surely_beside(manifest, each) for each in together.beside(manifest, reference.kind)
         )
     )
+    lone = together.unnamed(manifest, reference.kind) if reference.kind in _FOR_ONE else []
     if not elsewhere and _is_made_by(manifest, reference, together):
         return
     kind, name = reference.kind, shown(reference.name)
@@ -86,9 +90,10 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
         if manifest.kind.endswith("RoleBinding") and kind == "ServiceAccount":
             found = f"{kind} {name} is in namespace {space}, and the binding looks in its own"
             remedy = f"write namespace: {elsewhere[0].namespace} in the subject"
-    elif close or made_here:
+    elif close or made_here or lone:
         found = f"no {kind} {name} among these objects"
         there = f"there: {', '.join(sorted(beside))}" if beside else "add it beside the namespace"
+        there = f"there: {lone[0]}, which nobody names" if lone else there
         remedy = f"did you mean {close[0]}?" if close else there
     else:
         return
@@ -177,6 +182,9 @@ def _amounts(claim: Manifest, volume: Manifest) -> Iterator[Found]:
         if mode is not None and modes and mode not in modes:
             found = f"{mode}, which {volume.title} does not offer"
             remedy = f"use {', '.join(sorted(filter(None, modes)))}"
+            many = mode == "ReadWriteMany"
+            if many and (mapping(volume.spec.get("csi")) or {}).get("driver") in _FOR_MANY:
+                remedy = f"write {mode} there: its file system takes many nodes"
             yield _wrong(claim, ("spec", "accessModes", index), found, remedy)
     resources = mapping(claim.spec.get("resources")) or {}
     written = (mapping(resources.get("requests")) or {}).get("storage")
@@ -220,7 +228,9 @@ def lustre_volumes(together: ManifestSet) -> Iterator[Found]:
             if attributes is not None and is_absent(attributes.get(key)):
                 found = f"no {key}, which the driver mounts by"
                 place = (*path, "volumeAttributes", key)
-                yield _of_lustre(volume, place, found, "take it from the file system")
+                other = next((each for each in attributes if each.lower() == key), None)
+                remedy = f"write {key}, not {other}" if other else "take it from the file system"
+                yield _of_lustre(volume, place, found, remedy)
         yield from _mounts(volume, text((attributes or {}).get("mountname")))
         address = text((attributes or {}).get("dnsname"))
         named = address is not None and _FILE_SYSTEM.match(address)

@@ -104,9 +104,11 @@ def node_room(together: ManifestSet) -> Iterator[Found]:
                 types, level = _types_in_full(pod)
             lacks = [_missing(pod, each) for each in types]
             if types and all(lacks):
-                found = f"{lacks[0]}: the pod stays Pending"
-                finding = _of_pod(manifest, pod, found, "ask for what one node has", level)
-                yield manifest, finding
+                found, remedy = (
+                    f"{_lack(pod, types[0])}: the pod stays Pending",
+                    _left(pod, types[0]),
+                )
+                yield manifest, _of_pod(manifest, pod, found, remedy, level)
             elif types and all(_idle_efa(pod, each) for each in types):
                 had = types[0].efa_interfaces
                 type_name = types[0].name
@@ -165,21 +167,42 @@ def _types_in_full(pod: Pod) -> tuple[list[InstanceType], Level]:
 
 
 def _missing(pod: Pod, instance: InstanceType) -> str | None:
-    """Say what a node of a type has too little of; its memory is more than what it offers."""
-    offered = {
-        GPU: instance.gpus,
-        EFA: instance.efa_interfaces,
-        "cpu": instance.vcpus,
-        "memory": instance.memory_mib * _MIB,
-        "hugepages-2Mi": max(instance.hugepages_mib, 0) * _MIB,
-    }
-    for name, most in offered.items():
+    """Return what a node of a type has too little of; its memory is more than what it offers."""
+    for name, most in _had(instance).items():
         asked = _asked(pod, name)
         # A node keeps some of both for itself, so all of it is too much as well.
         if asked > most or (asked == most and name in {"cpu", "memory"}):
-            wanted, had = (_amount(each, name) for each in (asked, Fraction(most)))
-            return f"{wanted} of {name}, and a {instance.name} has {had}"
+            return name
     return None
+
+
+def _had(instance: InstanceType) -> dict[str, Fraction]:
+    return {
+        GPU: Fraction(instance.gpus),
+        EFA: Fraction(instance.efa_interfaces),
+        "cpu": Fraction(instance.vcpus),
+        "memory": Fraction(instance.memory_mib * _MIB),
+        "hugepages-2Mi": Fraction(max(instance.hugepages_mib, 0) * _MIB),
+    }
+
+
+def _lack(pod: Pod, instance: InstanceType) -> str:
+    """Say what is asked for, and what there is."""
+    name = _missing(pod, instance) or ""
+    wanted, had = (_amount(each, name) for each in (_asked(pod, name), _had(instance)[name]))
+    return f"{wanted} of {name}, and a {instance.name} has {had}"
+
+
+def _left(pod: Pod, instance: InstanceType) -> str:
+    """Say what to ask for: what the kubelet leaves to pods, or every device that there is."""
+    name = _missing(pod, instance) or ""
+    memory = (instance.allocatable_memory_mib - max(instance.hugepages_mib, 0)) // 1024
+    left = {
+        "cpu": f"about {instance.allocatable_cpu_millis // 1000}",
+        "memory": f"about {memory}Gi",
+    }
+    had = _amount(_had(instance)[name], name)
+    return f"ask for less: {left[name]} is left to pods" if name in left else f"ask for {had}"
 
 
 def _amount(size: Fraction, name: str) -> str:

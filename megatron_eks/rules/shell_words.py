@@ -5,12 +5,18 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.values import is_placeholder, items, shown
+from megatron_eks.rules.values import is_absent, is_placeholder, items, shown
 from megatron_eks.rules.workloads import Container, Manifest, Variable
 
 _SHELL = re.compile(r"(\S*/)?(ba|da|k|z|a)?sh")
 _SCRIPT_FLAG = re.compile(r"-[a-z]*c|-c")
 _NAMED = re.compile(r"(?<![\\$])\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\})")
+_REFERENCE = re.compile(r"(?<!\$)\$\((?P<name>[A-Z][A-Z0-9_]*)\)")
+# What Kubernetes, EKS, and controllers of jobs put into pods, and no manifest shows.
+_FROM_OTHERS = re.compile(
+    r"\w+_(SERVICE_HOST|SERVICE_PORT\w*|PORT(_\w+)?)$|AWS_|VC_|VK_|LWS_|JOB_|JOBSET_|NVIDIA_|RAY_"
+    r"|KUBERNETES_|OMPI_|TF_CONFIG|PYTHONUNBUFFERED|TPU_|[A-Z]+_(HOSTS|NUM)$"
+)
 # What operators, torchrun and Kubernetes set in a pod, and no template of a manifest.
 _IN_PODS = re.compile(
     r"(PET_|MASTER_(ADDR|PORT)$)\w*|RANK|LOCAL_RANK|NODE_RANK|WORLD_SIZE|JOB_COMPLETION_INDEX"
@@ -49,6 +55,29 @@ def unexpanded(manifest: Manifest) -> Iterator[Finding]:
                     remedy = by_shell if inner else f"write $({name}), or {by_shell}"
                     yield Finding(Code.NOT_EXPANDED, path, found, remedy)
                     break
+
+
+def unknown_names(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of `$(NAME)` in an option of a rank, of a variable that the container does not have.
+
+    Kubernetes, "Define Dependent Environment Variables": a reference that cannot be resolved stays
+    as it is, and the program gets the letters.
+    """
+    for container in _containers(manifest):
+        told = not is_absent(container.body.get("envFrom")) or not container.has_launcher
+        if told or not _runs_alone(container):
+            continue
+        known = {each.name for each in container.variables}
+        for path, word in container.words:
+            for match in _REFERENCE.finditer(word) if word.startswith("--") else ():
+                name = match["name"]
+                if name in known or _IN_PODS.fullmatch(name) or _FROM_OTHERS.match(name):
+                    continue
+                found = (
+                    f"{shown(word)}: no variable {name} in this container, and it stays as it is"
+                )
+                remedy = f"add {name} to env, or write its value here"
+                yield Finding(Code.NOT_EXPANDED, path, found, remedy, Level.WARNING)
 
 
 def for_shells(manifest: Manifest) -> Iterator[Finding]:

@@ -49,10 +49,31 @@ def services(together: ManifestSet) -> Iterator[Found]:
         if near:
             key, value = near[0]
             found = f"no pod beside it has these labels; {key} is {shown(value)} there"
-            finding = service.find(
-                Code.SERVICE, ("spec", "selector"), found, "select a pod's labels", Level.WARNING
-            )
-            yield service, finding
+            path, remedy = ("spec", "selector"), f"write {key}: {value}"
+            yield service, service.find(Code.SERVICE, path, found, remedy, Level.WARNING)
+        else:
+            yield from _names_nobody(service, pods)
+
+
+def _names_nobody(service: Manifest, pods: list[tuple[Manifest, Pod]]) -> Iterator[Found]:
+    """Refuse a selector that leaves out the very pods that have their names of this Service.
+
+    Kubernetes, "DNS for Services and Pods", pod's hostname and subdomain: only pods that the
+    headless Service selects have records under its name.
+    """
+    named = [
+        (manifest, pod)
+        for manifest, pod in pods
+        if service.name in (pod.spec.get("subdomain"), manifest.spec.get("serviceName"))
+    ]
+    if named and service.spec.get("clusterIP") == "None" and service.name is not None:
+        manifest, pod = named[0]
+        labels = {**pod.labels, **labels_of(manifest, pod)}
+        own = next(((key, each) for key, each in labels.items() if text(each)), None)
+        found = f"selects none of the pods of {manifest.title}, which have their names of it: no "
+        found += "such name resolves"
+        remedy = f"write {own[0]}: {own[1]}" if own else "select a label of these pods"
+        yield service, service.find(Code.SERVICE, ("spec", "selector"), found, remedy)
 
 
 def selectors(together: ManifestSet) -> Iterator[Found]:
@@ -68,17 +89,18 @@ def selectors(together: ManifestSet) -> Iterator[Found]:
         if not labels or any(selects(labels, manifest, pod) for manifest, pod in pods):
             continue
         near = [
-            (name, pod.labels[name])
+            (name, known[name])
             for name in labels
             for other, pod in pods
             # A platform's policy waits for other jobs than those that are given with it.
-            if name in pod.labels and (other.file == each.file or _alike(pod, labels, name))
+            for known in (labels_of(other, pod) if other.file == each.file else pod.labels,)
+            if known.get(name) and (other.file == each.file or _alike(pod, labels, name))
         ]
         if near and each.namespace != "kube-system":
             name, value = near[0]
             found = f"no pod beside it has these labels; {name} is {shown(value)} there"
-            path, remedy = ("spec", key, "matchLabels"), "select a pod's labels"
-            yield each, each.find(Code.SELECTS_NOTHING, path, found, remedy, Level.WARNING)
+            place, remedy = ("spec", key, "matchLabels"), f"write {name}: {value}"
+            yield each, each.find(Code.SELECTS_NOTHING, place, found, remedy, Level.WARNING)
 
 
 def _alike(pod: Pod, labels: Labels, name: str) -> bool:

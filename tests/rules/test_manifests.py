@@ -31,6 +31,7 @@ _MINED_TABLES = ("mined_objects", "mined_parts", "mined_meeting", "mined_right")
 _RELATION_TABLES = (
     "gpu_configs",
     "held_out_objects",
+    "names_and_owners",
     "node_sources",
     "objects_nobody_reads",
     "other_operators",
@@ -41,6 +42,7 @@ _RELATION_TABLES = (
     "platform_relations",
     "platform_servers",
     "platform_upkeep",
+    "ranks_and_names",
     "scripts_and_groups",
     "relations_of_objects",
     "second_objects",

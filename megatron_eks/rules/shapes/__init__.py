@@ -91,6 +91,8 @@ class Misfit:
     missing: bool = False
     known: tuple[str, ...] = ()
     """For an unknown key, the keys that are known there."""
+    below: tuple[str, ...] = ()
+    """For an unknown key, which of those hold a key of this name."""
 
 
 @cache
@@ -162,7 +164,8 @@ class _Judge:
                 yield from self.of(each, inner, (*path, key))
             elif not is_placeholder(key) and not key.startswith(("x-", "$", "Fn::")):
                 known = tuple(sorted(name.removesuffix("!") for name in shape))
-                yield Misfit((*path, key), each, known=known)
+                below = tuple(name for name in known if self._holds(shape, name, key))
+                yield Misfit((*path, key), each, known=known, below=below)
         # A loop or a macro may bring what is missing.
         if any(key.startswith(("Fn::", "$")) for key in value):
             return
@@ -170,6 +173,12 @@ class _Judge:
             key = name.removesuffix("!")
             if name != key and is_absent(value.get(key)):
                 yield Misfit((*path, key), None, missing=True)
+
+    def _holds(self, shape: Mapping[str, Shape], name: str, key: str) -> bool:
+        inner = shape.get(name, shape.get(f"{name}!"))
+        if isinstance(inner, str) and inner.startswith("#"):
+            inner = self.shapes[inner]
+        return isinstance(inner, dict) and bool({key, f"{key}!"} & inner.keys())
 
     def _scalar(self, value: Json, shape: str, path: Path) -> Iterator[Misfit]:
         kind, *bounds = shape.split()

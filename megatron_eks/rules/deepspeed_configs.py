@@ -1,0 +1,68 @@
+"""Rule over DeepSpeed's settings in ConfigMaps: a batch that is the sum of its parts."""
+
+import json
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Level
+from megatron_eks.config.load import Json
+from megatron_eks.rules.manifest_set import Found, ManifestSet, references
+from megatron_eks.rules.megatron_layouts import world_of
+from megatron_eks.rules.values import mapping, text
+from megatron_eks.rules.workloads import Manifest
+
+_ALL, _EACH = "train_batch_size", "train_micro_batch_size_per_gpu"
+_STEPS = "gradient_accumulation_steps"
+# With these fewer ranks than all share the batch.
+_DIVIDED = ("mpu", "pipeline", "sequence_parallel_size", "tensor_parallel", "elasticity")
+
+
+def batches(together: ManifestSet) -> Iterator[Found]:
+    """Require of the whole batch that it is micro batch times steps times ranks.
+
+    DeepSpeed, "DeepSpeed Configuration JSON", batch size, and deepspeed/runtime/config.py,
+    _batch_assertion: any other ends the program (deepspeedai/DeepSpeed, issue 6914).
+    """
+    for each in together.of("ConfigMap"):
+        for key, value in (mapping(each.body.get("data")) or {}).items():
+            written = text(value) if key.endswith(".json") else None
+            settings = _read(written) if written and _ALL in written else None
+            if settings is None or any(name in settings for name in _DIVIDED):
+                continue
+            whole, micro, steps = (settings.get(name) for name in (_ALL, _EACH, _STEPS))
+            if not (_is_count(whole) and _is_count(micro) and isinstance(whole, int)):
+                continue
+            product = int(str(micro)) * (int(str(steps)) if _is_count(steps) else 1)
+            world = _world(each, together)
+            path = ("data", key)
+            if world and _is_count(steps) and whole != product * world:
+                found = f"{_ALL} {whole}, and {_EACH} {micro} x {_STEPS} {steps} x {world} ranks "
+                found += f"are {product * world}: DeepSpeed stops"
+                remedy = f"write {_ALL}: {product * world}"
+                yield each, each.find(Code.TRAINING_FLAG, path, found, remedy)
+            elif whole % product:
+                found = f"{_ALL} {whole} is no multiple of {_EACH} {micro} x {_STEPS} {steps or 1}"
+                remedy = f"use a multiple of {product}, times the ranks"
+                yield each, each.find(Code.TRAINING_FLAG, path, found, remedy, Level.WARNING)
+
+
+def _read(written: str) -> "dict[str, Json] | None":
+    try:
+        return mapping(json.loads(written))
+    except ValueError:
+        return None
+
+
+def _is_count(value: Json) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _world(config: Manifest, together: ManifestSet) -> int | None:
+    """Return how many ranks the jobs start that take this ConfigMap, if all start as many."""
+    worlds: set[int | None] = set()
+    for manifest in together.objects:
+        named = [each for each in references(manifest) if each.kind == "ConfigMap"]
+        if any(together.named(manifest, each.kind, each.name) is config for each in named):
+            for pod in manifest.pods:
+                worlds |= {world_of(manifest, one) for one in pod.containers if one.has_launcher}
+    return worlds.pop() if len(worlds) == 1 else None

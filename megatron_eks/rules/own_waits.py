@@ -1,0 +1,62 @@
+"""Rule over init containers that wait for a port of their own pod."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
+from megatron_eks.rules.values import is_placeholder
+from megatron_eks.rules.workloads import Container, Manifest, Pod
+
+_LOOP = re.compile(r"\b(until|while)\b")
+_PORT = re.compile(r"\b(nc|ncat|netcat|curl|wget|telnet)\b|/dev/tcp/")
+# What ends the wait, or leaves the first pod out of it.
+_ENDS = re.compile(r"\b(if|case|break|timeout|seq|test|HOSTNAME|hostname)\b|\[ |INDEX|RANK|POD_")
+
+
+def own_ports(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse an init container that waits until its own pod answers at a port.
+
+    Kubernetes, "Init Containers": the others of the pod start when all of these have ended, so
+    nothing listens before. The workers wait for the first rank; its own pod cannot.
+    """
+    for pod in manifest.pods:
+        own, remedy = _first(manifest, pod)
+        if own is None or any(_is_companion(each) for each in pod.containers):
+            continue
+        for container in pod.containers if own is not None else ():
+            line = container.line
+            waits = container.is_init and _LOOP.search(line) and _PORT.search(line)
+            if waits and not _ENDS.search(line) and own.search(line):
+                name = own.search(line)
+                found = f"{name[0] if name else ''} is this pod, and nothing listens in it before "
+                found += "its init containers end: it never starts"
+                yield Finding(Code.RANKS_WAIT, container.path, found, remedy)
+
+
+def _first(manifest: Manifest, pod: Pod) -> "tuple[re.Pattern[str] | None, str]":
+    """Return the name of the pod, or of the first one, and what to do with its wait."""
+    name = manifest.name
+    if name is None or is_placeholder(name):
+        return None, ""
+    stem = rf"(?<![\w-]){re.escape(name)}"
+    if manifest.pytorch_replicas is not None:
+        of_master = "Master" in pod.path
+        remedy = "remove it from the Master: the operator's Worker waits by itself"
+        return re.compile(rf"{stem}-master-0\b(?!-)") if of_master else None, remedy
+    guard = "leave the first pod out"
+    if (manifest.group, manifest.kind) == ("apps", "StatefulSet"):
+        guard += ': [ "${HOSTNAME##*-}" = 0 ] || until ...'
+        return re.compile(rf"{stem}-0\b(?!-)"), guard
+    guard += ': [ "$JOB_COMPLETION_INDEX" = 0 ] || until ...'
+    indexed = manifest.spec.get("completionMode") == "Indexed"
+    if (manifest.group, manifest.kind) == ("batch", "Job") and indexed:
+        return re.compile(rf"{stem}-0\b(?!-)"), guard
+    if (manifest.group, manifest.kind) == ("jobset.x-k8s.io", "JobSet") and len(manifest.pods) == 1:
+        return re.compile(rf"{stem}-[a-z0-9-]+-0-0\b(?!-)"), guard
+    return None, ""
+
+
+def _is_companion(container: Container) -> bool:
+    """Tell a container that runs beside the others, and may be the one that listens."""
+    return container.is_init and container.body.get("restartPolicy") == "Always"
