@@ -105,25 +105,19 @@ def _region(config: "ClusterConfig") -> "Iterator[Finding]":
             yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:iam::...")
 
 
-def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
+def _places(config: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield zones of another region, and those where EKS takes no subnet."""
     zones = config.availability_zones
-    if len(set(zones)) < _EKS_ZONES and config.existing_cluster is None:
-        found = f"{len(set(zones))} zone"
-        yield Finding(
-            Code.TOO_FEW_ZONES, ("availability_zones",), found, "list two or three; EKS demands two"
-        )
-    placed: list[tuple[Path, str]] = [
-        (("availability_zones", index), zone) for index, zone in enumerate(zones)
-    ]
     (elsewhere, *others) = {zone[:-1] for zone in zones}
     if config.region not in PARTITIONS:
-        placed = []
-    elif not others and elsewhere != config.region:
+        return
+    if not others and elsewhere != config.region:
         found = f"{', '.join(zones)}: none is in region {config.region!r}"
         remedy = f"use zones such as {config.region}a, or region: {elsewhere}"
         yield Finding(Code.ZONE_NOT_IN_REGION, ("availability_zones",), found, remedy)
-        placed = []
-    for path, zone in placed:
+        return
+    for index, zone in enumerate(zones):
+        path: Path = ("availability_zones", index)
         if zone[:-1] != config.region:
             found = f"{zone!r} is not in region {config.region!r}"
             yield Finding(
@@ -140,6 +134,16 @@ def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
             )
             remedy = "use another zone; `aws ec2 describe-availability-zones` prints their ids"
             yield Finding(Code.ZONE_WITHOUT_EKS, path, found, remedy, Level.WARNING)
+
+
+def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
+    zones = config.availability_zones
+    if len(set(zones)) < _EKS_ZONES and config.existing_cluster is None:
+        found = f"{len(set(zones))} zone"
+        yield Finding(
+            Code.TOO_FEW_ZONES, ("availability_zones",), found, "list two or three; EKS demands two"
+        )
+    yield from _places(config)
     for index, zone in enumerate(zones):
         if zone in zones[:index]:
             found = f"{zone!r} is listed twice"

@@ -58,7 +58,9 @@ def _evaluated(node: ast.expr) -> int:
 
 def _one_or_more(setting: str) -> "Callable[[Asked], Problem | None]":
     def check(asked: Asked) -> Problem | None:
-        return None if (asked.amount(setting) or 0) >= 1 else ("it takes one or more", "use 1 or more")
+        if (asked.amount(setting) or 0) >= 1:
+            return None
+        return "it takes one or more", "use 1 or more"
 
     return check
 
