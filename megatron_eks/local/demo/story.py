@@ -221,7 +221,8 @@ class Story:
             if not self._saved():
                 return False
             (first,) = self._starts()
-            return jobs.INTERVAL // 4 <= max(first) - self._saved() <= jobs.INTERVAL // 2
+            # Not so late that the next checkpoint could be there when the kill comes.
+            return 2 <= max(first) - self._saved() <= jobs.INTERVAL - 3  # noqa: PLR2004 -- steps
 
         wait_for("some iterations after a checkpoint", there, _SECONDS)
 

@@ -162,8 +162,9 @@ def test_a_deleted_pod_and_a_lost_node_resume(cluster, submit, folder):
 
     One job loses both, one after the other.
     """
-    # Four micro-batches of 2 would take four times as long, for the same.
-    iterations = 3 * INTERVAL
+    # Four micro-batches of 2 would take four times as long, for the same. Two checkpoints more than
+    # are needed: a look that comes late on a slow machine finds the steps after the next one.
+    iterations = 5 * INTERVAL
     job = _job("megatron-lost", iterations, "--micro-batch-size", "8", without=_ASYNC)
     for pod in jobs.pod_specs(job):
         for toleration in pod["tolerations"]:
