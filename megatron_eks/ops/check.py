@@ -11,6 +11,7 @@ from typing import TextIO
 from megatron_eks.config.allowances import Allowance, apply, in_comments
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, has_errors
+from megatron_eks.config.errors import Path as ConfigPath
 from megatron_eks.config.load import (
     MAX_DEPTH,
     Document,
@@ -114,13 +115,19 @@ class Checked:
         for file in self.dockerfiles:
             found += findings_in_dockerfile(self._texts[file], file)
         placed = [((finding.file, finding.line), finding) for finding in found]
-        yield from (finding for _, finding in apply(placed, self._allowances()))
+        for _, finding in apply(placed, self._allowances()):
+            inside = [each for each in self._documents() if each.file == finding.file]
+            yield finding.at(finding.file, _line(finding, inside))
+
+    def _documents(self) -> Iterator[Document]:
+        for listed in self._templates.values():
+            yield from listed
+        yield from self._manifests
 
     def _allowances(self) -> Iterator[Allowance[tuple[str, int]]]:
         """Return what comments allow; only a file that names the project is looked through."""
-        templates = [each for listed in self._templates.values() for each in listed]
         starts: dict[str, set[int]] = {}
-        for document in (*templates, *self._manifests):
+        for document in self._documents():
             if "meks:" in self._texts[document.file]:
                 starts.setdefault(document.file, set()).update(_starts(document))
         for file in self.dockerfiles:
@@ -208,6 +215,30 @@ def _starts(document: Document) -> Iterator[int]:
     else:
         for path, _ in elements(document.value):
             yield document.line(path)
+
+
+def _line(finding: Finding, documents: Sequence[Document]) -> int:
+    """Return the line of what a finding is about; an object's first one if it is not there."""
+    for document in documents:
+        # JSON is read without places.
+        if document.places and is_template(document.value):
+            named, inside = finding.path[:2], finding.path[2:]
+            return _nearest(document, named, ("Properties", *inside), inside)
+        for start, _ in elements(document.value) if document.places else ():
+            if document.line(start) == finding.line:
+                # The first part is the object's title.
+                return _nearest(document, start, finding.path[1:])
+    return finding.line
+
+
+def _nearest(document: Document, start: ConfigPath, *ways: ConfigPath) -> int:
+    """Return the line of the first of some ways that leads on from a start, as far as it does."""
+    for way in ways:
+        for length in range(len(way), 0, -1):
+            place = document.places.get((*start, *way[:length]))
+            if place and way[:length] != ("Properties",):
+                return place.line
+    return document.line(start)
 
 
 def _documents(text: str, path: Path) -> list[Document]:

@@ -51,11 +51,11 @@ def test_good_files_pass(capsys):
 def test_warnings_pass(tmp_path):
     """A warning is printed with file and line, and the exit code stays 0."""
     (tmp_path / "pod.yaml").write_text(BAD_POD)
-    assert check(tmp_path) == (0, [f"warning MEKS-0609 {tmp_path}/pod.yaml:2 {LATEST}"])
+    assert check(tmp_path) == (0, [f"warning MEKS-0609 {tmp_path}/pod.yaml:7 {LATEST}"])
 
 
 def test_errors_fail(tmp_path, capsys):
-    """Errors come first, each at the line where its object starts; the exit code is 2."""
+    """Errors come first, each at the line of what is wrong; the exit code is 2."""
     job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: bad}\n"
     job += (
         "spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: nginx}]}}}\n"
@@ -64,9 +64,9 @@ def test_errors_fail(tmp_path, capsys):
     assert check(tmp_path / "a.yaml") == (
         2,
         [
-            f"error MEKS-0609 {tmp_path}/a.yaml:11 "
+            f"error MEKS-0609 {tmp_path}/a.yaml:14 "
             + LATEST.replace("Pod/bad.spec", "Job/bad.spec.template.spec"),
-            f"warning MEKS-0609 {tmp_path}/a.yaml:2 {LATEST}",
+            f"warning MEKS-0609 {tmp_path}/a.yaml:7 {LATEST}",
         ],
     )
     assert capsys.readouterr().err == "checked 0 templates and 2 objects: 1 error, 1 warning\n"
@@ -95,7 +95,7 @@ def test_json_output(tmp_path):
     (tmp_path / "pod.yaml").write_text(BAD_POD)
     code, lines = check(tmp_path, output="json")
     (finding,) = json.loads("\n".join(lines))
-    assert (code, finding["code"], finding["line"]) == (0, "MEKS-0609", 2)
+    assert (code, finding["code"], finding["line"]) == (0, "MEKS-0609", 7)
     assert check(GOOD, output="json") == (0, ["[]"])
 
 
@@ -126,7 +126,7 @@ def test_hidden_and_installed_folders_are_skipped(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "pod.yaml").write_text(BAD_POD)
     _, lines = check(tmp_path)
-    assert lines == [f"warning MEKS-0609 {tmp_path}/charts/pod.yaml:2 {LATEST}"]
+    assert lines == [f"warning MEKS-0609 {tmp_path}/charts/pod.yaml:7 {LATEST}"]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_file_is_read_once(tmp_path):
     path = tmp_path / "pod.yaml"
     path.write_text(BAD_POD)
     _, lines = check(path, tmp_path, path)
-    assert lines == [f"warning MEKS-0609 {path}:2 {LATEST}"]
+    assert lines == [f"warning MEKS-0609 {path}:7 {LATEST}"]
 
 
 def test_names_cannot_break_the_output(tmp_path):
@@ -276,3 +276,27 @@ def test_what_concerns_no_resource_has_a_line_too(tmp_path):
     code, (line,) = check(path)
     assert code == 2
     assert line.startswith(f"error MEKS-0560 {path}:3 Output: ")
+
+
+TEMPLATE = """\
+Resources:
+  Block:
+    Type: AWS::EC2::PlacementGroup
+    Properties:
+      Strategy: cluster
+      PartitionCount: 2
+  Out:
+    Type: AWS::EC2::NatGateway
+    Properties:
+      SubnetId: subnet-0123456789abcdef0
+"""
+
+
+def test_the_line_is_that_of_the_property(tmp_path):
+    """Of one that is missing it is the resource's."""
+    (tmp_path / "network.yaml").write_text(TEMPLATE)
+    _, lines = check(tmp_path)
+    assert [line.partition(f"{tmp_path}/")[2].split(":")[:2] for line in lines] == [
+        ["network.yaml", "6 Resources.Block.PartitionCount"],
+        ["network.yaml", "7 Resources.Out.AllocationId"],
+    ]
