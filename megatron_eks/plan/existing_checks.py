@@ -24,7 +24,8 @@ def check_existing(config: "ClusterConfig") -> "Iterator[Finding]":
         for key in ("private_subnets", "node_security_group_id"):
             if getattr(network, key):
                 found = f"{key} without vpc_id"
-                remedy = "add network.vpc_id, or leave it out: the VPC is made with its own"
+                new = "add network.vpc_id, or leave it out: the VPC is made with its own"
+                remedy = "add network.vpc_id, the cluster's" if config.existing_cluster else new
                 yield Finding(Code.EXISTING_VPC, ("network", key), found, remedy)
     else:
         yield from _subnets(config)

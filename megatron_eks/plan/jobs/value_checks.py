@@ -95,6 +95,16 @@ def _weight_shards(setting: str, *, experts: bool) -> "Callable[[Asked], Problem
     return check
 
 
+def _profiled(asked: Asked) -> Problem | None:
+    """Judge from which step to which one is profiled: 10 to 12 unless told otherwise."""
+    start, end = asked.number("profile_step_start"), asked.number("profile_step_end")
+    first, last = _PROFILE_START if start is None else start, _PROFILE_END if end is None else end
+    if first < last:
+        return None
+    return f"from step {first} to {last} nothing is profiled", f"use --profile-step-end {first + 2}"
+
+
+_PROFILE_START, _PROFILE_END = 10, 12
 # What validate_args, or a division by zero in megatron/training/training.py, ends at.
 _NOT_ZERO = (
     *("check_weight_hash_across_dp_replicas_interval", "gpu_sniff_test_interval"),
@@ -106,6 +116,8 @@ _NOT_ZERO = (
 OF_VALUES: "dict[str, Callable[[Asked], Problem | None]]" = {
     **{each: _one_or_more(each) for each in _NOT_ZERO},
     **{each: each_layer(each) for each in ("linear_attention_freq", "window_attn_skip_freq")},
+    "profile_step_end": _profiled,
+    "profile_step_start": _profiled,
     **{
         each: _weight_shards(each, experts=each.startswith("expert"))
         for each in (
