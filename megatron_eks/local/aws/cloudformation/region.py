@@ -35,6 +35,7 @@ from megatron_eks.rules.templates import findings_for_templates
 _LOG = logging.getLogger(__name__)
 
 _BUSY = "_IN_PROGRESS"
+_TOOLKIT = "CDKToolkit"
 # What is left of these can only be deleted.
 _DEAD = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")
 
@@ -289,7 +290,8 @@ class Region:
         together = {
             each.name: json.dumps(each.target.template)
             for each in self.living()
-            if each.target and each is not stack
+            # CDK's own stack has nothing to do with what others make, and many conditions.
+            if each.target and each is not stack and each.name != _TOOLKIT
         }
         found = findings_for_templates({**together, stack.name: json.dumps(template)})
         mistakes: dict[str, str] = {}
