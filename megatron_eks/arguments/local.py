@@ -3,7 +3,6 @@
 import argparse
 
 from megatron_eks.arguments.shared import Commands, cluster, command, output
-from megatron_eks.ops import local
 
 
 def add(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -34,11 +33,15 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     cluster(parser)
     output(parser, "text, or the same as data")
-    parser.set_defaults(
-        run=lambda given: local.run(
-            given.action, local.Wish(given.cluster, given.nodes, empty=given.empty), given.output
-        )
-    )
+    parser.set_defaults(run=_local)
+
+
+def _local(given: argparse.Namespace) -> int:
+    # The local cluster's parts, which no other command should wait for.
+    from megatron_eks.ops import local  # noqa: PLC0415 -- as above
+
+    wish = local.Wish(given.cluster, given.nodes, empty=given.empty)
+    return local.run(given.action, wish, given.output)
 
 
 def _node_count(text: str) -> int:
