@@ -375,8 +375,6 @@ ckpt-format=torch|torch_dist|torch_dcp|fsdp_dtensor
 ckpt-fully-parallel-load-exchange-algo=broadcast|gather_rounds|gather_object
 ckpt-fully-parallel-load-process-group=dp|ep_dp ckpt-fully-parallel-save-process-group=dp|ep_dp
 cross-entropy-fusion-impl=native|te cuda-graph-impl=none|local|transformer_engine|full_iteration
-cuda-graph-modules=attn|mlp|moe|moe_router|moe_preprocess|mamba|full|full_iteration_inference
-cuda-graph-scope=attn|mlp|moe|moe_router|moe_preprocess|mamba|full|full_iteration_inference
 data-parallel-sharding-strategy=no_shard|optim|optim_grads|optim_grads_params
 dataloader-type=single|cyclic|external
 dist-ckpt-strictness=assume_ok_unexpected|log_unexpected|log_all|raise_unexpected|raise_all|return_unexpected|return_all|ignore_all

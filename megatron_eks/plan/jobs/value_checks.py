@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 _LAYERS = frozenset({"--linear-attention-freq", "--no-rope-freq", "--window-attn-skip-freq"})
 """Options of every so many layers, or of a list with a number for each."""
 
+# CudaGraphModule in megatron/core/transformer/enums.py, and two words of before.
+_MODULES = (
+    *("attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba"),
+    *("full", "full_iteration_inference"),
+)
+_OF_GRAPHS = (re.compile("|".join(_MODULES)), f"some of {', '.join(_MODULES)}")
 _OTHERS = {
+    "--cuda-graph-modules": _OF_GRAPHS,
+    "--cuda-graph-scope": _OF_GRAPHS,
     "--window-size": (re.compile(r"\(?-?\d+(,-?\d+)*\)?"), "numbers with commas, 4096,0"),
     "--phase-transition-iterations": (
         re.compile(r" *\d+ *(, *\d+ *)*"),
