@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
-from megatron_eks.rules.policies import HOLDERS, ROLE
+from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.policies import HOLDERS, ROLE, statements, words
 from megatron_eks.rules.role_needs import has_action, own_actions
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import items, mapping, text
+from megatron_eks.rules.values import is_absent, items, mapping, text
+from megatron_eks.rules.workloads import Manifest
 
 # What each makes, and how it tags it: aws-fsx-csi-driver, docs/install.md (its issue 214);
 # aws-efs-csi-driver and aws-ebs-csi-driver, docs, example policies (terraform-aws-eks-blueprints
@@ -43,11 +45,55 @@ def tagging(templates: TemplateSet) -> Iterator[Finding]:
         actions = _all_actions(role, templates)
         if account is None or actions is None:
             continue
-        make, tag, ending = _MADE[account]
-        if has_action(actions, make) and not has_action(actions, tag):
-            found = f"{account} takes this role, which may {make} and not {tag}, and it tags what "
-            found += f"it makes: AccessDenied, and {ending}"
-            yield role.find(Code.POLICY, (), found, f"allow {tag} beside {make}")
+        said = _untagged(account, actions)
+        if said is not None:
+            yield role.find(
+                Code.POLICY, (), f"{account} takes this role, which may {said[0]}", said[1]
+            )
+
+
+def tagging_by_eksctl(manifest: Manifest) -> Iterator[Finding]:
+    """Require the same of a policy that eksctl's file gives a driver's account.
+
+    eksctl, "IAM roles for service accounts", attachPolicy, and "EKS Pod Identity associations",
+    permissionPolicy (eksctl issue 3671).
+    """
+    if (manifest.group, manifest.kind) != ("eksctl.io", "ClusterConfig"):
+        return
+    iam = mapping(manifest.body.get("iam")) or {}
+    for key, inner in (
+        ("serviceAccounts", "attachPolicy"),
+        ("podIdentityAssociations", "permissionPolicy"),
+    ):
+        for index, value in enumerate(items(iam.get(key)) or []):
+            body = mapping(value) or {}
+            metadata = mapping(body.get("metadata")) or {}
+            account = text(metadata.get("name")) or text(body.get("serviceAccountName")) or ""
+            more = ("wellKnownPolicies", "attachPolicyARNs", "permissionPolicyARNs")
+            if account not in _MADE or not all(is_absent(body.get(each)) for each in more):
+                continue
+            said = _untagged(account, _actions(body.get(inner)))
+            if said is not None:
+                path: Path = ("iam", key, index, inner)
+                found = f"{account} may {said[0]}"
+                yield manifest.find(Code.EKSCTL, path, found, said[1])
+
+
+def _untagged(account: str, actions: set[str]) -> tuple[str, str] | None:
+    """Say what an account may make and not tag, and what to allow."""
+    make, tag, ending = _MADE[account]
+    if not has_action(actions, make) or has_action(actions, tag):
+        return None
+    found = f"{make} and not {tag}, and it tags what it makes: AccessDenied, and {ending}"
+    return found, f"allow {tag} beside {make}"
+
+
+def _actions(document: Json) -> set[str]:
+    """Return what a policy allows; with a NotAction everything may be among it."""
+    listed = [each for each in statements(document) or [] if each.get("Effect") == "Allow"]
+    if any(not is_absent(each.get("NotAction")) for each in listed):
+        return {"*"}
+    return {action.lower() for each in listed for action in words(each.get("Action"))}
 
 
 def _accounts(role: Resource, templates: TemplateSet) -> set[str]:
