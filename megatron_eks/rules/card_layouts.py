@@ -45,14 +45,33 @@ def is_former_layout(actual: dict[int, Slots], instance: InstanceType) -> bool:
 def former_rest(actual: dict[int, Slots], instance: InstanceType) -> Slots | None:
     """Return what most of the other cards have where the older layout has a fault; else None."""
     slots = [actual.get(card, frozenset()) for card in range(1, instance.network_cards)]
-    most = max(slots, key=slots.count, default=frozenset())
-    alike = len(most) == 1 and most <= _FORMER and slots.count(most) * 2 > len(slots)
+    known = [each for each in slots if len(each) == 1 and each <= _FORMER]
+    most: Slots = max(known, key=slots.count, default=frozenset())
+    kin = [each for each in slots if each == most or (_has_either(each) and _has_either(most))]
+    alike = bool(most) and len(kin) * 2 > len(slots)
     first = actual.get(0, frozenset())
     # The first card may be the one with the fault; then all others tell the layout.
     clear = first == FORMER_FIRST or (
         len(first) == 1 and len(slots) > 1 and most != _EFA_ONLY and slots.count(most) == len(slots)
     )
     return most if alike and clear and instance.first_efa_card == 0 else None
+
+
+def former_cards(actual: dict[int, Slots], cards: range, most: Slots) -> dict[int, Slots]:
+    """Return the older layout of a type whose cards mostly have this.
+
+    Where the others have either kind of EFA, a card that has one of them stays as it is.
+    """
+    wanted = {card: most if card else FORMER_FIRST for card in cards}
+    for card in cards[1:] if _has_either(most) else ():
+        own = actual.get(card, frozenset())
+        if _has_either(own):
+            wanted[card] = own
+    return wanted
+
+
+def _has_either(slots: Slots) -> bool:
+    return len(slots) == 1 and slots <= _EITHER
 
 
 def by_card(interfaces: list[Interface]) -> dict[int, Slots]:

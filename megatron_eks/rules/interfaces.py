@@ -8,10 +8,10 @@ from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.card_layouts import (
-    FORMER_FIRST,
     Slots,
     by_card,
     cards_written,
+    former_cards,
     former_rest,
     is_former_layout,
     recommended,
@@ -193,7 +193,7 @@ def _against_catalogue(
         return  # It works as well, for an address more on some cards.
     former = former_rest(actual, instance)
     if former is not None:
-        expected = {card: former if card else FORMER_FIRST for card in expected}
+        expected = former_cards(actual, range(instance.network_cards), former)
     empty = [str(card) for card in expected if expected[card] and card not in actual]
     if empty:
         remedy = f"give each of its {instance.efa_interfaces} EFA cards its interface"

@@ -43,7 +43,7 @@ def reserved(together: ManifestSet) -> Iterator[Found]:
     Karpenter, "NodeClasses", spec.capacityReservationSelectorTerms: only what it selects is ever
     launched as `reserved`.
     """
-    for pool, used in _pairs(together):
+    for pool, used in with_classes(together):
         asked = _values(pool, _CAPACITY)
         if "reserved" in asked and not items(used.spec.get("capacityReservationSelectorTerms")):
             alone = asked == ["reserved"]
@@ -60,7 +60,7 @@ def unused(together: ManifestSet) -> Iterator[Found]:
     Karpenter, "Utilizing On-Demand Capacity Reservations and Capacity Blocks": the pool has to
     allow the capacity type `reserved`; what it launches otherwise is in no reservation.
     """
-    pairs = list(_pairs(together))
+    pairs = list(with_classes(together))
     for pool, used in pairs:
         if not items(used.spec.get("capacityReservationSelectorTerms")):
             continue
@@ -82,7 +82,7 @@ def addresses(together: ManifestSet) -> Iterator[Found]:
     EC2 API, RunInstances, AssociatePublicIpAddress: for one interface only, so a node with EFA on
     each card is not launched.
     """
-    for pool, used in _pairs(together):
+    for pool, used in with_classes(together):
         types = [INSTANCES[name] for name in _values(pool, TYPE_LABELS[0]) if name in INSTANCES]
         several = [each for each in types if each.efa_interfaces and each.network_cards > 1]
         if several and used.spec.get("associatePublicIPAddress") is True:
@@ -92,7 +92,8 @@ def addresses(together: ManifestSet) -> Iterator[Found]:
             yield used, used.find(Code.KARPENTER, path, found, "remove it, and use a NAT gateway")
 
 
-def _pairs(together: ManifestSet) -> Iterator[tuple[Manifest, Manifest]]:
+def with_classes(together: ManifestSet) -> Iterator[tuple[Manifest, Manifest]]:
+    """Return each pool with the class that it names."""
     for pool in together.of("NodePool"):
         template = mapping(pool.spec.get("template")) or {}
         reference = mapping((mapping(template.get("spec")) or {}).get("nodeClassRef")) or {}
@@ -209,7 +210,7 @@ def image_room(together: ManifestSet) -> Iterator[Found]:
     takes a good part; spec.instanceStorePolicy RAID0 puts images on the instance's own disks.
     """
     warned: list[Manifest] = []
-    for manifest, used in _pairs(together):
+    for manifest, used in with_classes(together):
         pool = next(pools_of(manifest), None)
         if pool is None or not is_for_training(pool) or _has_other_room(used):
             continue

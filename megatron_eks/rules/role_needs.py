@@ -99,6 +99,11 @@ def actions_of(holder: Resource, templates: TemplateSet) -> set[str] | None:
         )
         if attached or not is_absent(holder.properties.get("ManagedPolicyArns")):
             return None
+    return own_actions(holder)
+
+
+def own_actions(holder: Resource) -> set[str] | None:
+    """Return what the documents of a role or policy allow, without what is attached to it."""
     found: set[str] = set()
     for document in _documents(holder):
         listed = statements(document)

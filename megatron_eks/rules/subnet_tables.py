@@ -31,6 +31,12 @@ def tables(templates: TemplateSet) -> Iterator[Finding]:
     """
     every = list(templates.resources(_ASSOCIATION))
     subnets = [templates.target(each.properties.get("SubnetId"), each.file) for each in every]
+    # Those of nodes are said where their node group is judged.
+    said = {
+        subnet
+        for group in templates.resources("AWS::EKS::Nodegroup")
+        for subnet in templates.targets(items(group.properties.get("Subnets")) or [], group.file)
+    }
     alone = [
         each
         for each in templates.resources(_SUBNET)
@@ -46,7 +52,7 @@ def tables(templates: TemplateSet) -> Iterator[Finding]:
             yield association.find(Code.NETWORK_PART, ("SubnetId",), found, remedy)
             alone = alone[1:]
         seen.setdefault(subnet, association)
-    for subnet in alone if seen else []:
+    for subnet in (each for each in alone if seen and each not in said):
         found = "no route table, so only the VPC's main one, which has no way out by itself"
         remedy = f"add an {_ASSOCIATION}"
         yield subnet.find(Code.NETWORK_PART, (), found, remedy, Level.WARNING)
