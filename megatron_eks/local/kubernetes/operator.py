@@ -93,7 +93,7 @@ class Operator:
         self._run(flags)
         deadline = time.monotonic() + _READY_SECONDS
         starts = 1
-        while not healthy(self._cluster.ports[_NAME], "/readyz"):
+        while not (healthy(self._cluster.ports[_NAME], "/readyz") and self._reviews()):
             self._write_certificate(self._plan)
             if self._cluster.processes.ended(_NAME) and starts < _STARTS:
                 # It may ask for its certificate a moment before the file is there. A cluster
@@ -106,6 +106,23 @@ class Operator:
                 tail = self._cluster.processes.tail(_NAME)
                 raise ProcessError(f"{_NAME} was not ready after {_READY_SECONDS} s\n{tail}")
             time.sleep(0.02)
+
+    def _reviews(self) -> bool:
+        """Say whether its webhook answers; it calls itself ready a moment before."""
+        container = {"name": "pytorch", "image": "none"}
+        worker = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+        api_version, kind = _DEFINITION
+        probe = {
+            "apiVersion": api_version,
+            "kind": kind,
+            "metadata": {"name": "webhook-probe", "namespace": self._plan.namespace},
+            "spec": {"pytorchReplicaSpecs": {"Worker": worker}},
+        }
+        try:
+            self.client.create(probe, dry_run=True)
+        except ApiError as error:
+            return "failed calling webhook" not in str(error)
+        return True
 
     def stop(self) -> None:
         """Stop the operator; jobs and their pods stay as they are."""
