@@ -69,8 +69,8 @@ def room(manifest: Manifest) -> Iterator[Finding]:
     if most is not None and (number(workers) or 1) <= most < pods:
         found = f"{pods} pods with the Master, and torchrun is told of {most}: one waits outside"
         remedy = f"remove the Master and write Worker.replicas: {pods}"
-        path = ("spec", "pytorchReplicaSpecs", "Master")
-        yield manifest.find(Code.RENDEZVOUS_FLAG, path, found, remedy)
+        place = ("spec", "pytorchReplicaSpecs", "Master")
+        yield manifest.find(Code.RENDEZVOUS_FLAG, place, found, remedy)
 
 
 def _main(pod: Pod) -> list[Container]:
@@ -96,8 +96,8 @@ def run_ids(manifest: Manifest) -> Iterator[Finding]:
     found = "etcd without an id: every run there is called 'none', and meets what the last one left"
     if by_policy and not is_absent(policy.get("rdzvHost")) and not _overridden(manifest):
         remedy = f"write rdzvId: {manifest.name or 'the name of this run'}"
-        path = (*_POLICY, "rdzvId")
-        yield manifest.find(Code.RENDEZVOUS_FLAG, path, found, remedy, Level.WARNING)
+        place = (*_POLICY, "rdzvId")
+        yield manifest.find(Code.RENDEZVOUS_FLAG, place, found, remedy, Level.WARNING)
     for pod in manifest.pods:
         for container in pod.containers:
             for path, name, value in launcher_flags(container):

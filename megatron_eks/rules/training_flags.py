@@ -17,16 +17,20 @@ _SEPARATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "2>&1"})
 _TENSOR = "--tensor-model-parallel-size"
 _CLOSE = 0.8
 # Options of earlier releases and of many examples (Megatron-LM, arguments.py before core 0.1, and
-# issue 394), with what took their place.
+# issue 394), with what took their place; validate_args still reads some of them, and stops.
 _REMOVED = {
     "--activations-checkpoint-method": "write --recompute-granularity full --recompute-method",
     "--activations-checkpoint-num-layers": "write --recompute-num-layers",
+    "--batch-size": "write --micro-batch-size",
+    "--checkpoint-activations": "write --recompute-activations",
     "--checkpoint-num-layers": "write --recompute-num-layers",
     "--DDP-impl": "remove it",
     "--data-impl": "remove it: indexed data sets are mapped into memory",
     "--distribute-checkpointed-activations": "write --distribute-saved-activations",
+    "--model-parallel-size": "write --tensor-model-parallel-size",
     "--no-contiguous-buffers-in-local-ddp": "remove it",
     "--scaled-upper-triang-masked-softmax-fusion": "remove it: it is on where it can be",
+    "--warmup": "write --lr-warmup-fraction",
 }
 # Forks that kept them.
 _OF_OTHERS = re.compile(r"--deepspeed\b|--zero-stage|Megatron-DeepSpeed|gpt-neox", re.IGNORECASE)
