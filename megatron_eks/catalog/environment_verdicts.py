@@ -18,6 +18,7 @@ from megatron_eks.catalog.environment import (
     is_secret,
 )
 from megatron_eks.catalog.environment_values import by_value
+from megatron_eks.catalog.socket_interfaces import interfaces_fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -259,28 +260,8 @@ def _connections(_name: str, value: str, context: Context) -> Policy | None:
 
 
 def _socket_interface(name: str, value: str, context: Context) -> Policy:
-    """Judge an interface list; a pod has eth0 alone, a node has many with other names.
-
-    NCCL takes prefixes, exact names after `=`, and `^` for all but these (NCCL user guide,
-    "NCCL_SOCKET_IFNAME"); Gloo takes exact names only (torch, ProcessGroupGloo).
-    """
-    host_network = context.host_network
-    gloo = name.startswith("GLOO")
-    excludes = value.startswith("^") and not gloo
-    names = value.removeprefix("^").split(",") if excludes else value.split(",")
-    exact = gloo or names[0].startswith("=")
-    names[0] = names[0].removeprefix("=")
-    has_eth0 = "eth0" in names if exact else any("eth0".startswith(each) for each in names)
-    if excludes and has_eth0 and not host_network:
-        return _refused("it excludes eth0, a pod's only interface")
-    if excludes or (not host_network and has_eth0):
-        return _allowed("it leaves the right interface")
-    return _refused(
-        f"no interface named {value!r} exists on these nodes"
-        if host_network
-        else f"{value!r} leaves out eth0, through which alone a pod reaches others",
-        "remove it, or use ^lo,docker,veth,pod-id-link on the host network",
-    )
+    reason, instead = interfaces_fault(name, value, host_network=context.host_network)
+    return _refused(reason, instead) if reason else _allowed("it leaves the right interface")
 
 
 BY_NAME: dict[str, Callable[[str, str, Context], Policy | None]] = {

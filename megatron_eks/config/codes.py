@@ -213,6 +213,7 @@ class Code(StrEnum):
     KEY_LOST = "MEKS-0579"
     # Rules over manifests
     IMAGE_CONTENTS = "MEKS-0580"
+    IMAGE_BUILD = "MEKS-0587"
     CONTAINER_NAME = "MEKS-0601"
     RENDEZVOUS_FLAG = "MEKS-0602"
     REFUSED_VARIABLE = "MEKS-0603"

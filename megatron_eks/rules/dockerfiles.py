@@ -9,6 +9,7 @@ from megatron_eks.catalog.environment import NEEDLESS, Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import ABOUT_EFA, Context, judge
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules import image_builds
 from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import shown
 from megatron_eks.rules.variables import RENDEZVOUS
@@ -110,7 +111,8 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
         for name, value in _assignments(each):
             for finding in _of_variable(each, name, value, efa=efa):
                 yield finding.at(file, each.line)
-        for finding in (*_overwritten(each, content), *_lost(each), *_installer(each)):
+        steps = image_builds.of_steps(each.name, each.rest, content)
+        for finding in (*_overwritten(each, content), *_lost(each), *_installer(each), *steps):
             yield finding.at(file, each.line)
     for finding, line in _bases(listed):
         yield finding.at(file, line)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.rendezvous import launcher_flags
-from megatron_eks.rules.values import is_absent, is_placeholder, mapping, shown, text
-from megatron_eks.rules.workloads import Manifest
+from megatron_eks.rules.values import is_absent, is_placeholder, mapping, number, shown, text
+from megatron_eks.rules.workloads import MAIN_CONTAINER, Container, Manifest, Pod
 
 _ETCD = ("etcd", "etcd-v2")
 _LOOP = re.compile(r"localhost|127\.[0-9.]+|0\.0\.0\.0|\[?::1?\]?", re.IGNORECASE)
@@ -49,10 +49,71 @@ def hosts(manifest: Manifest) -> Iterator[Finding]:
         yield manifest.find(Code.RENDEZVOUS_FLAG, (*_POLICY, "standalone"), found, "remove it")
 
 
+def room(manifest: Manifest) -> Iterator[Finding]:
+    """Require of an elastic policy room for the Master too, which it does not count.
+
+    kubeflow/trainer, issue 2277, and pkg/apis/kubeflow.org/v1/pytorch_defaults.go: without bounds
+    they are the Worker's replicas; the Master's torchrun reads the same PET_NNODES and meets there.
+    """
+    types, policy = manifest.pytorch_replicas or {}, mapping(manifest.spec.get("elasticPolicy"))
+    launched = all(each.has_launcher for pod in manifest.pods for each in _main(pod))
+    if not policy or not {"Master", "Worker"} <= types.keys() or not launched:
+        return
+    if policy.get("metrics") or _has_flag(manifest, {"nnodes", "rdzv-endpoint", "rdzv-backend"}):
+        return
+    workers = (mapping(types["Worker"]) or {}).get("replicas")
+    given = [policy.get(key) for key in ("maxReplicas", "minReplicas")]
+    most = number(next((each for each in (*given, workers) if not is_absent(each)), 1))
+    pods = sum(1 if pod.replicas is None else pod.replicas for pod in manifest.pods)
+    # Fewer than the workers alone is another mistake.
+    if most is not None and (number(workers) or 1) <= most < pods:
+        found = f"{pods} pods with the Master, and torchrun is told of {most}: one waits outside"
+        remedy = f"remove the Master and write Worker.replicas: {pods}"
+        place = ("spec", "pytorchReplicaSpecs", "Master")
+        yield manifest.find(Code.RENDEZVOUS_FLAG, place, found, remedy)
+
+
+def _main(pod: Pod) -> list[Container]:
+    return [each for each in pod.containers if each.name == MAIN_CONTAINER]
+
+
+def run_ids(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a meeting in etcd without a name of its own: all jobs there have the same.
+
+    pytorch/pytorch, issue 82160, and torch/distributed/run.py: rdzv_id is "none" by default, and
+    etcd keeps what the last run with that name left, so that ranks end with RendezvousClosedError.
+    """
+    policy = mapping(manifest.spec.get("elasticPolicy")) or {}
+    by_policy = manifest.pytorch_replicas is not None and policy.get("rdzvBackend") in _ETCD
+    named = any(
+        each.name == "PET_RDZV_ID" or container.body.get("envFrom")
+        for pod in manifest.pods
+        for container in pod.containers
+        for each in container.variables
+    )
+    if named or not is_absent(policy.get("rdzvId")) or _has_flag(manifest, {"rdzv-id"}):
+        return
+    found = "etcd without an id: every run there is called 'none', and meets what the last one left"
+    if by_policy and not is_absent(policy.get("rdzvHost")) and not _overridden(manifest):
+        remedy = f"write rdzvId: {manifest.name or 'the name of this run'}"
+        place = (*_POLICY, "rdzvId")
+        yield manifest.find(Code.RENDEZVOUS_FLAG, place, found, remedy, Level.WARNING)
+    for pod in manifest.pods:
+        for container in pod.containers:
+            for path, name, value in launcher_flags(container):
+                if name == "rdzv-backend" and value in _ETCD:
+                    remedy = f"add --rdzv_id={manifest.name or 'the name of this run'}"
+                    yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy, Level.WARNING)
+
+
 def _overridden(manifest: Manifest) -> bool:
     """Tell whether a flag of torchrun says it otherwise."""
+    return _has_flag(manifest, {"rdzv-endpoint", "rdzv-backend"})
+
+
+def _has_flag(manifest: Manifest, flags: set[str]) -> bool:
     return any(
-        name in {"rdzv-endpoint", "rdzv-backend"}
+        name in flags
         for pod in manifest.pods
         for container in pod.containers
         for _, name, _ in launcher_flags(container)

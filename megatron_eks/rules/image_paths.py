@@ -47,7 +47,8 @@ def overwritten(manifest: Manifest) -> Iterator[Finding]:
                     whole = _OF_EFA.search(value) if container.names(EFA) else "nvidia" in value
                     if not whole:
                         what = "EFA's and NCCL's" if container.names(EFA) else "NVIDIA's"
-                        found = f"it takes the place of the image's, by which {what} are found"
-                        remedy = "remove it, or set it in the image"
+                        found = f"{_LIBRARIES} takes the place of the image's, by which {what} "
+                        found += "are found"
+                        remedy = f"remove {_LIBRARIES} here, or set it in the image"
                         code = Code.VARIABLE_ADVISED_AGAINST
                         yield Finding(code, path, found, remedy, Level.WARNING)

@@ -67,18 +67,23 @@ def _asked(container: Container, worker: Pod, each: int, workers: int) -> Iterat
         asked = number(value)
         if asked is None:
             continue
-        total = workers * each
+        total, slots = workers * each, f"{each} slot{'' if each == 1 else 's'}"
+        # With a slot for each GPU there is room for what is asked.
+        gpus = sum(one.requested(GPU) for one in worker.containers)
+        few = each < gpus and asked <= (gpus if word in _EACH else workers * gpus)
+        room = f"write slotsPerWorker: {gpus} in spec, a slot for each GPU" if few else None
         if word in _ALL and asked > total:
-            found = f"{asked} processes, and {workers} workers with {each} slots have {total}: "
+            found = f"{asked} processes, and {workers} workers with {slots} have {total}: "
             found += "mpirun ends at once"
-            yield Finding(Code.PROCESSES_PER_NODE, path, found, f"write {total}, or add workers")
+            remedy = room or f"write {total}, or add workers"
+            yield Finding(Code.PROCESSES_PER_NODE, path, found, remedy)
         elif word in _ALL and asked < total and worker.names(GPU):
             found = f"{asked} processes on {total} slots: the other GPUs idle"
             remedy = f"write {total}, unless it is meant"
             yield Finding(Code.PROCESSES_PER_NODE, path, found, remedy, Level.WARNING)
         elif word in _EACH and asked > each:
-            found = f"{asked} processes on each worker, and it has {each} slots"
-            yield Finding(Code.PROCESSES_PER_NODE, path, found, f"write {each}")
+            found = f"{asked} processes on each worker, and it has {slots}"
+            yield Finding(Code.PROCESSES_PER_NODE, path, found, room or f"write {each}")
 
 
 def arguments(container: Container) -> list[tuple[Path, str]]:

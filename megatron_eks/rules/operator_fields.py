@@ -31,5 +31,8 @@ def _is_of_another_release(misfit: Misfit) -> bool:
     key = str(misfit.path[-1])
     if misfit.missing:
         return "rules" in misfit.path and key in _DEFAULTED
+    if len(misfit.below) == 1:
+        # Known one level down, as what MPIJob v2beta1 has moved into runPolicy.
+        return False
     same = [each for each in misfit.known if each.lower() == key.lower()]
     return bool(misfit.known) and not same and not get_close_matches(key, misfit.known, 1, _CLOSE)

@@ -40,6 +40,7 @@ def accelerate(manifest: Manifest) -> Iterator[Finding]:
     number of processes, --machine_rank 0 where nothing is said.
     """
     pods = _pods(manifest)
+    both = {"Master", "Worker"} <= (manifest.pytorch_replicas or {}).keys()
     for replicas, container in _containers(manifest):
         for launch in _launches(container, ("accelerate", "launch")):
             flags = launch.flags
@@ -62,6 +63,10 @@ def accelerate(manifest: Manifest) -> Iterator[Finding]:
                 yield replace(_apart(launch.path, found, remedy), level=Level.WARNING)
             if (machines or 1) > 1:
                 yield from _rank(launch, replicas, elsewhere=elsewhere)
+                path, rank = launch.flags.get("machine-rank", (launch.path, ""))
+                if both and "Worker" in container.path and (replicas, number(rank)) == (1, 0):
+                    found = f"--machine_rank {shown(rank)}, and the Master is machine 0 already"
+                    yield _apart(path, found, "write --machine_rank $RANK in both")
 
 
 def _processes(container: Container, flags: Flags, machines: int | None) -> Iterator[Finding]:

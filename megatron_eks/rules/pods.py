@@ -239,6 +239,11 @@ def efa_requested(manifest: Manifest) -> Iterator[Finding]:
         if not (claimed or without or other):
             found = f"GPUs of several pods and no {EFA}, so NCCL uses TCP between nodes"
             remedy = "request the node's EFA devices, where the instance type has any"
+            gpus = sum(each.requested(GPU) for each in pod.containers)
+            # Whoever takes all GPUs of a node takes all of its cards.
+            cards = [each.efa_interfaces if each.gpus == gpus else 0 for each in types]
+            if cards and cards[0] and len(set(cards)) == 1:
+                remedy = f"add {EFA}: {cards[0]} to the container's requests and limits"
             yield Finding(Code.EFA_NOT_REQUESTED, pod.path, found, remedy, Level.WARNING)
 
 

@@ -7,6 +7,7 @@ from itertools import zip_longest
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.rendezvous import launcher_flags
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, MAIN_CONTAINER, Manifest, Pod
 
@@ -52,7 +53,8 @@ def replicas(manifest: Manifest) -> Iterator[Finding]:
     """Require one Master, or an elastic policy, and at least one Worker where any are named.
 
     kubeflow/trainer v1.9.4, pytorchjob_webhook.go and pkg/controller.v1/pytorch/envvar.go:
-    workers alone without an elastic policy all take themselves for node 0 and wait for ever.
+    workers alone without an elastic policy all take themselves for node 0 and wait for ever,
+    unless their own command names where they meet: every worker has a Service too.
     """
     types = manifest.pytorch_replicas
     if types is None:
@@ -66,7 +68,7 @@ def replicas(manifest: Manifest) -> Iterator[Finding]:
             yield found((name,), f"unknown replica type {shown(name)}", "use Master and Worker")
     elastic = not is_absent(manifest.spec.get("elasticPolicy"))
     master, worker = (types.get(name) for name in _TYPES)
-    if is_absent(master) and not elastic:
+    if is_absent(master) and not elastic and not _meets_by_itself(manifest):
         yield found(
             (), "no Master: the ranks never find each other", "add a Master with replicas: 1"
         )
@@ -81,6 +83,17 @@ def replicas(manifest: Manifest) -> Iterator[Finding]:
     if count is not None and count < 1:
         remedy = "use 1 or more, or remove the Worker"
         yield found(("Worker", "replicas"), f"Worker replicas: {count}", remedy)
+
+
+def _meets_by_itself(manifest: Manifest) -> bool:
+    """Tell whether every pod's command names a place to meet, and needs no number for it."""
+    return bool(manifest.pods) and all(
+        any(
+            {name for _, name, _ in launcher_flags(each)} >= {"rdzv-backend", "rdzv-endpoint"}
+            for each in pod.containers
+        )
+        for pod in manifest.pods
+    )
 
 
 def same_pods(manifest: Manifest) -> Iterator[Finding]:

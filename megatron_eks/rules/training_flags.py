@@ -16,6 +16,24 @@ _SPACE = re.compile(r"\s")
 _SEPARATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "2>&1"})
 _TENSOR = "--tensor-model-parallel-size"
 _CLOSE = 0.8
+# Options of earlier releases and of many examples (Megatron-LM, arguments.py before core 0.1, and
+# issue 394), with what took their place; validate_args still reads some of them, and stops.
+_REMOVED = {
+    "--activations-checkpoint-method": "write --recompute-granularity full --recompute-method",
+    "--activations-checkpoint-num-layers": "write --recompute-num-layers",
+    "--batch-size": "write --micro-batch-size",
+    "--checkpoint-activations": "write --recompute-activations",
+    "--checkpoint-num-layers": "write --recompute-num-layers",
+    "--DDP-impl": "remove it",
+    "--data-impl": "remove it: indexed data sets are mapped into memory",
+    "--distribute-checkpointed-activations": "write --distribute-saved-activations",
+    "--model-parallel-size": "write --tensor-model-parallel-size",
+    "--no-contiguous-buffers-in-local-ddp": "remove it",
+    "--scaled-upper-triang-masked-softmax-fusion": "remove it: it is on where it can be",
+    "--warmup": "write --lr-warmup-fraction",
+}
+# Forks that kept them.
+_OF_OTHERS = re.compile(r"--deepspeed\b|--zero-stage|Megatron-DeepSpeed|gpt-neox", re.IGNORECASE)
 
 
 def megatron_options(manifest: Manifest) -> Iterator[Finding]:
@@ -26,7 +44,10 @@ def megatron_options(manifest: Manifest) -> Iterator[Finding]:
     """
     for container in _containers(manifest):
         for path, flag, value in megatron_flags(container):
-            if flag not in OPTIONS and not _abbreviates(flag):
+            if flag in _REMOVED and not _OF_OTHERS.search(container.line):
+                found = f"Megatron-LM {VERSION} has no option {flag} any more: it stops at once"
+                yield Finding(Code.TRAINING_FLAG, path, found, _REMOVED[flag], Level.WARNING)
+            elif flag not in OPTIONS and not _abbreviates(flag):
                 usual = flag.replace("_", "-").lower()
                 for close in get_close_matches(usual, OPTIONS, 1, _CLOSE):
                     found = f"Megatron-LM {VERSION} has no option {shown(flag)}"

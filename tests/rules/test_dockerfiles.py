@@ -9,7 +9,7 @@ from tests.rules import cases
 from tests.rules.test_check import check
 
 IMAGES = Path(__file__).parents[2] / "assets" / "images"
-EFA = "FROM a:1\nRUN ./efa_installer.sh -y\n"
+EFA = "FROM a:1\nRUN ./efa_installer.sh -y --skip-kmod\n"
 
 
 def found(content: str) -> list[str]:
@@ -42,6 +42,8 @@ def test_findings(case):
         "ENV PATH=/opt/amazon/efa/bin:$PATH LD_LIBRARY_PATH=/a:${LD_LIBRARY_PATH:-}",
         "RUN export NCCL_TESTS_VERSION=2.18.3 && curl -O https://example.com/n.tar.gz",
         "ARG EFA_INSTALLER_VERSION=1.36.0",
+        "RUN ./efa_installer.sh -y -g -k && ./efa_installer.sh $OPTIONS",
+        "RUN cd nccl-tests && make MPI=1 MPI_HOME=/opt/amazon/openmpi",
     ],
 )
 def test_correct_lines(lines):

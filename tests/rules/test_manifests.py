@@ -24,6 +24,7 @@ CASES = [
 ]
 _JOB_TABLES = (
     *("pytorch_jobs", "fields", "job_values", "job_places", "mined_jobs", "launchers_and_files"),
+    "mined_threads",
 )
 JOB_CASES = [case for table in _JOB_TABLES for case in cases.read(f"tables/{table}.yaml")]
 _VALUE_TABLES = ("sets", "object_values", "held_out_rights")

@@ -1,0 +1,55 @@
+"""Rules over programs that a Dockerfile installs and builds: EFA's installer, NCCL's tests."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+
+_INSTALLER = re.compile(r"(?:^|[\s/])efa_installer\.sh\b(?P<options>[^&;|\n]*)")
+_WITHOUT_MODULE = re.compile(r"(^|\s)(--skip-kmod|-[a-z]*k[a-z]*|--help|--uninstall|-u)(\s|$)|\$")
+_TESTS = "nccl-tests"
+_MAKES = re.compile(r"(?:^|[;&|\s])make\b(?P<words>[^;&|\n]*)")
+_WITH_MPI = re.compile(r"\bMPI\s*=\s*[\"']?1|\$|-f\s|MPI_HOME")
+_WITH_MPI_SET = re.compile(r"\b(export|ENV)\s+MPI=1\b")
+_MPI_THERE = re.compile(r"efa_installer|openmpi|mpirun|/hpcx|nvcr\.io/nvidia/(pytorch|nemo):")
+
+
+def of_steps(name: str, rest: str, content: str) -> Iterator[Finding]:
+    """Judge what one instruction installs or builds."""
+    if name != "RUN":
+        return
+    yield from _module(rest)
+    yield from _tests(rest, content)
+
+
+def _module(rest: str) -> Iterator[Finding]:
+    """Warn of EFA's installer that is not told to leave the kernel's module out.
+
+    AWS, awsome-distributed-training, 0.nvcr-pytorch-aws.dockerfile: --skip-kmod and
+    --skip-limit-conf are for images; a container has no kernel of its own to build a module for.
+    """
+    for match in _INSTALLER.finditer(rest):
+        options = match["options"]
+        started = re.search(r"(^|\s)(-[a-z]*y[a-z]*|--yes)(\s|$)", options)
+        if started and not _WITHOUT_MODULE.search(options):
+            found = "efa_installer.sh installs a kernel module too, and an image has no kernel: "
+            found += "the build fails"
+            remedy = "add --skip-kmod --skip-limit-conf --no-verify"
+            yield Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, Level.WARNING)
+
+
+def _tests(rest: str, content: str) -> Iterator[Finding]:
+    """Warn of NCCL's tests without MPI in an image that has it.
+
+    NVIDIA/nccl-tests, README and issue 27: without MPI=1 each process that mpirun starts is rank 0
+    of a test of its own, so that the network between nodes is not measured.
+    """
+    if _TESTS not in rest or not _MPI_THERE.search(content):
+        return
+    match = _MAKES.search(rest, rest.index(_TESTS))
+    if match and not _WITH_MPI.search(match["words"]) and not _WITH_MPI_SET.search(content):
+        found = "nccl-tests without MPI: each process that mpirun starts tests for itself, "
+        found += "and none over the network"
+        remedy = "write make MPI=1 MPI_HOME=/opt/amazon/openmpi"
+        yield Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, Level.WARNING)
