@@ -41,6 +41,7 @@ _RELATION_TABLES = (
     "platform_parts",
     "platform_relations",
     "platform_servers",
+    "platform_supplies",
     "platform_upkeep",
     "ranks_and_names",
     "scripts_and_groups",
