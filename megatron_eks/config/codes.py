@@ -213,6 +213,7 @@ class Code(StrEnum):
     KEY_LOST = "MEKS-0579"
     # Rules over manifests
     IMAGE_CONTENTS = "MEKS-0580"
+    PLATFORM_PART = "MEKS-0591"
     CONTAINER_NAME = "MEKS-0601"
     RENDEZVOUS_FLAG = "MEKS-0602"
     REFUSED_VARIABLE = "MEKS-0603"

@@ -39,7 +39,7 @@ def memory(manifest: Manifest) -> Iterator[Finding]:
             found = f"{shown(limit)}: the operator is OOMKilled as it starts, and no job is made"
             path = (*container.path, "resources", "limits", "memory")
             remedy = f"write {_ENOUGH}"
-            yield Finding(Code.MANIFEST_VALUE, path, found, remedy, Level.WARNING)
+            yield Finding(Code.PLATFORM_PART, path, found, remedy, Level.WARNING)
 
 
 def status_rights(manifest: Manifest) -> Iterator[Finding]:
@@ -88,7 +88,7 @@ def addresses(manifest: Manifest) -> Iterator[Finding]:
             found = f"{_MINIMUM} {least} and {beside}: the pod after the first {least} of a node "
             found += "gets no address"
             remedy = f"set {_WARM} to 1 or more, such as 2"
-            yield manifest.find(Code.MANIFEST_VALUE, path, found, remedy, Level.WARNING)
+            yield manifest.find(Code.PLATFORM_PART, path, found, remedy, Level.WARNING)
 
 
 def _settings(manifest: Manifest) -> "Iterator[tuple[dict[str, Json], Path]]":
