@@ -6,13 +6,14 @@ from difflib import get_close_matches
 import yaml
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_placeholder, shown, text
+from megatron_eks.rules.values import is_absent, is_placeholder, number, shown, text
 
 _CLOSE = 0.85
 _CNI = "vpc-cni"
+_WARM, _LEAST = "WARM_IP_TARGET", "MINIMUM_IP_TARGET"
 # amazon-vpc-cni-k8s, README, "CNI Configuration Variables".
 _VARIABLES = frozenset(
     {
@@ -83,6 +84,15 @@ def _variables(addon: Resource, settings: "dict[str, Json]") -> Iterator[Finding
         if close and place[-1] not in _VARIABLES:
             found = f"the VPC CNI has no variable {shown(place[-1])}: EKS refuses it"
             yield _find(addon, found, f"did you mean {close[0]}?")
+    given = {place[-1]: value for place, value in _at(settings, ("env", "*"))}
+    least, warm = number(given.get(_LEAST)), given.get(_WARM)
+    if least and (is_absent(warm) or number(warm) == 0):
+        # aws/amazon-vpc-cni-k8s, README, MINIMUM_IP_TARGET: no more addresses are allocated then.
+        found = f"{_LEAST} {least} without {_WARM} above 0: the pod after the first {least} of a "
+        found += "node gets no address"
+        remedy = f'add "{_WARM}": "2" to env'
+        path: Path = ("ConfigurationValues",)
+        yield addon.find(Code.PLATFORM_PART, path, found, remedy, Level.WARNING)
 
 
 def _settings(addon: Resource) -> "dict[str, Json]":

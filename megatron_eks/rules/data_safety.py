@@ -15,7 +15,7 @@ from megatron_eks.rules.workloads import GPU, Manifest
 _FSX = "fsx.csi.aws.com"
 _PROVISIONERS = (
     *(_FSX, "ebs.csi.aws.com", "ebs.csi.eks.amazonaws.com", "efs.csi.aws.com"),
-    "fsx.openzfs.csi.aws.com",
+    *("fsx.openzfs.csi.aws.com", "s3.csi.aws.com"),
 )
 _CLOSE = 0.78
 

@@ -56,8 +56,32 @@ def maps(manifest: Manifest) -> Iterator[Finding]:
         elif not isinstance(listed, list):
             yield _found(manifest, path, "no list", f"write - {key}: ... for each")
         else:
-            for index, each in enumerate(items(listed) or []):
-                yield from _entry(manifest, path, index, mapping(each) or {}, key)
+            entries = [mapping(each) or {} for each in items(listed) or []]
+            for index, each in enumerate(entries):
+                yield from _entry(manifest, path, index, each, key)
+            yield from _without_nodes(manifest, path, entries, key)
+
+
+def _without_nodes(
+    manifest: Manifest, path: Path, entries: "list[dict[str, Json]]", key: str
+) -> Iterator[Finding]:
+    """Find a list of roles that throws the nodes out, as `kubectl apply` replaces the whole text.
+
+    EKS User Guide, "Troubleshoot problems with Amazon EKS clusters and nodes"; pulumi/pulumi-eks,
+    issue 883.
+    """
+    if key == "rolearn" and entries and not any(_is_of_nodes(each) for each in entries):
+        found = "no role of nodes: applied, it takes away the entries that EKS made, and nodes "
+        found += "without an access entry drop out"
+        remedy = f"add the nodes' role, username: {_NODE}, groups: {', '.join(_OF_NODES)}"
+        yield _found(manifest, path, found, remedy, Level.WARNING)
+
+
+def _is_of_nodes(body: Mapping[str, Json]) -> bool:
+    said = (text(body.get("username")) or "", text(body.get("rolearn")) or "")
+    groups = {text(each) for each in items(body.get("groups")) or []}
+    near = said[0].startswith("system:node") or not groups.isdisjoint(_OF_NODES)
+    return near or any(is_placeholder(each) for each in said)
 
 
 def _found(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from megatron_eks.config.errors import Finding
 from megatron_eks.rules import (
     autoscaler,
+    bucket_volumes,
     class_choice,
     cluster_services,
     dcgm,
@@ -30,7 +31,9 @@ from megatron_eks.rules import (
     node_roles,
     object_parts,
     open_servers,
+    operator_parts,
     plugin_configs,
+    plugin_files,
     policy_ports,
     pool_fits,
     service_ports,
@@ -76,6 +79,11 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     cluster_services.core_files,
     class_choice.bound_at_once,
     mounted_files.log_folders,
+    plugin_files.efa_everywhere,
+    operator_parts.memory,
+    operator_parts.status_rights,
+    operator_parts.addresses,
+    operator_parts.selectors,
     ingresses.schemes,
 )
 
@@ -112,4 +120,9 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     cluster_services.networks_of_pods,
     class_choice.defaults,
     class_choice.names,
+    bucket_volumes.options_of_the_class,
+    bucket_volumes.classes_of_buckets,
+    bucket_volumes.users_of_buckets,
+    plugin_files.unread,
+    plugin_files.other_name,
 )

@@ -16,7 +16,8 @@ from megatron_eks.rules.workloads import Manifest, Pod
 
 # What a node with GPUs is no use without, or goes unseen without.
 _AGENT = re.compile(
-    r"(^|/)((nvidia-)?k8s-device-plugin|aws-efa-k8s-device-plugin|aws-fsx-csi-driver|dcgm-exporter)[:@]"
+    r"(^|/)((nvidia-)?k8s-device-plugin|aws-efa-k8s-device-plugin|dcgm-exporter"
+    r"|aws-(fsx|efs|ebs|mountpoint-s3)-csi-driver|node-feature-discovery|gpu-feature-discovery)[:@]"
 )
 _WITH_GPUS = re.compile(r"[gp][0-9]")
 
@@ -44,6 +45,8 @@ def agents(together: ManifestSet) -> Iterator[Found]:
                     found = f"{pool.title} has the taint {away[0]}: it does not run there"
                     path = (*pod.path[1:], "tolerations")
                     remedy = f"tolerate {away[0].key} with effect {away[0].effect}"
+                    if any(each.get("key") == away[0].key for each in given):
+                        remedy = f"write operator: Exists for {away[0].key}, without a value"
                     finding = manifest.find(Code.UNTOLERATED, path, found, remedy, Level.WARNING)
                     yield manifest, finding
                     break

@@ -175,6 +175,7 @@ def _access_points(each: Manifest, given: Mapping[str, Json]) -> Iterator[Found]
     for key, remedy in (
         ("provisioningMode", "write efs-ap"),
         ("fileSystemId", "name the file system, fs-..."),
+        ("directoryPerms", 'write it, such as directoryPerms: "700"'),
     ):
         if is_absent(given.get(key)):
             yield _wrong(each, key, f"no {key}, and the driver makes no volume", remedy)

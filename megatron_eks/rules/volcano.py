@@ -3,28 +3,31 @@
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import is_placeholder, mapping, shown, text
-from megatron_eks.rules.workloads import Manifest
+from megatron_eks.rules.values import is_absent, is_placeholder, mapping, number, shown, text
+from megatron_eks.rules.workloads import EFA, GPU, Manifest
 
 _SCHEDULING, _BATCH = "scheduling.volcano.sh", "batch.volcano.sh"
+_KUBEFLOW = "kubeflow.org"
 _GIVEN = ("default", "root")
 
 
 def groups(together: ManifestSet) -> Iterator[Found]:
     """Warn of a group of pods whose queue is not there, or may never have what it needs at once.
 
-    Volcano, "Queue", capability, and "PodGroup", minResources: a group that does not fit stays
-    Pending, or Inqueue, for ever.
+    Volcano, "Queue", capability, and "PodGroup", minResources, and issue 1331: a group that does
+    not fit stays Pending, or Inqueue, for ever. kubeflow/trainer v1.9.4, schedulingPolicy: the
+    operator makes the group of a job, of all its pods where minAvailable does not say otherwise.
     """
     queues = {each.name: each for each in together.of("Queue") if each.group == _SCHEDULING}
-    for each in together.of("PodGroup", "Job"):
-        if each.group not in {_SCHEDULING, _BATCH}:
+    for each in together.objects:
+        gang, place = _gang(each)
+        if gang is None:
             continue
-        name = text(each.spec.get("queue"))
+        name = text(gang.get("queue"))
         if name is None or not queues or is_placeholder(name):
             continue
         queue = queues.get(name)
@@ -33,17 +36,50 @@ def groups(together: ManifestSet) -> Iterator[Found]:
                 f"no Queue {shown(name)}",
                 f"there: {', '.join(sorted(map(str, queues)))}",
             )
-            yield each, each.find(Code.QUEUE, ("spec", "queue"), found, remedy, Level.WARNING)
+            yield each, each.find(Code.QUEUE, (*place, "queue"), found, remedy, Level.WARNING)
         elif queue is not None:
             capability = mapping(queue.spec.get("capability")) or {}
-            for resource, amount in (mapping(each.spec.get("minResources")) or {}).items():
+            least = mapping(gang.get("minResources"))
+            path = (*place, "minResources") if least else (*place, "queue")
+            for resource, amount in (least or _at_once(each, gang)).items():
                 most, needed = quantity(capability.get(resource)), quantity(amount)
                 if most is not None and needed is not None and needed > most:
                     found = f"{shown(amount)} of {resource} at once, and {queue.title} may have "
                     found += f"{shown(capability[resource])}: it never starts"
-                    path = ("spec", "minResources", resource)
                     remedy = "raise the capability of the queue, or ask for less"
-                    yield each, each.find(Code.QUEUE, path, found, remedy, Level.WARNING)
+                    where = (*path, resource) if least else path
+                    yield each, each.find(Code.QUEUE, where, found, remedy, Level.WARNING)
+
+
+def _gang(each: Manifest) -> "tuple[dict[str, Json] | None, Path]":
+    """Return what of an object says how Volcano places it, and where that stands."""
+    if each.group in {_SCHEDULING, _BATCH} and each.kind in {"PodGroup", "Job"}:
+        return dict(each.spec), ("spec",)
+    if each.group == _KUBEFLOW:
+        policy = mapping(each.spec.get("runPolicy")) or {}
+        return mapping(policy.get("schedulingPolicy")), ("spec", "runPolicy", "schedulingPolicy")
+    return None, ()
+
+
+def _at_once(each: Manifest, gang: "dict[str, Json]") -> "dict[str, Json]":
+    """Return the devices of all pods of a gang, which it counts where it names no least amount."""
+    counts = [pod.replicas for pod in each.pods]
+    total = sum(many or 0 for many in counts)
+    least = gang.get("minAvailable")
+    if not counts or None in counts or not (is_absent(least) or number(least) == total):
+        return {}
+    return {
+        device: amount
+        for device in (GPU, EFA)
+        if (
+            amount := sum(
+                int(container.amount(device) or 0) * (pod.replicas or 0)
+                for pod in each.pods
+                for container in pod.containers
+                if not container.is_init
+            )
+        )
+    }
 
 
 def amounts(manifest: Manifest) -> Iterator[Finding]:

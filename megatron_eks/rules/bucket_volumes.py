@@ -1,0 +1,108 @@
+"""Rules over volumes made by hand: what their class does not give them, and buckets of S3."""
+
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Level, Path
+from megatron_eks.rules.device_plugins import is_near
+from megatron_eks.rules.directory_owners import volume_of
+from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.values import is_absent, items, mapping, number, text
+from megatron_eks.rules.workloads import Manifest, Pod
+
+_S3 = "s3.csi.aws.com"
+_FOR_OTHERS = "allow-other"
+# Options that a class and a volume by hand are wont to share, and that mean nothing to a mount.
+_NO_MATTER = frozenset({"defaults", "rw"})
+
+
+def options_of_the_class(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a volume made by hand that counts on the mount options of its class.
+
+    Kubernetes, "Storage Classes", mount options: of volumes that the class makes alone;
+    kubernetes-sigs/aws-fsx-csi-driver, issue 127: flock in the class, and the mount without it.
+    """
+    classes = {each.name: each for each in together.of("StorageClass")}
+    for volume in together.of("PersistentVolume"):
+        given = classes.get(text(volume.spec.get("storageClassName")))
+        listed = items(given.body.get("mountOptions")) if given is not None else None
+        named = [said for each in listed or [] if (said := text(each)) and said not in _NO_MATTER]
+        driver = (mapping(volume.spec.get("csi")) or {}).get("driver")
+        made_here = not is_absent(driver) and is_absent(volume.spec.get("mountOptions"))
+        if given is None or not named or not made_here or not is_near(volume, given):
+            continue
+        found = f"no mountOptions, and those of {given.title} are for volumes that it makes alone"
+        remedy = f"write mountOptions: [{', '.join(named)}] here too"
+        path: Path = ("spec", "mountOptions")
+        yield volume, volume.find(Code.CLAIM_AND_VOLUME, path, found, remedy, Level.WARNING)
+
+
+def classes_of_buckets(together: ManifestSet) -> Iterator[Found]:
+    """Refuse a claim that waits for a class to make a bucket.
+
+    awslabs/mountpoint-s3-csi-driver, docs/CONFIGURATION.md, "Static Provisioning": the driver
+    makes no volumes. A class that volumes beside it name is a name alone, and does no harm.
+    """
+    of_buckets = {
+        each.name
+        for each in together.of("StorageClass")
+        if text(each.body.get("provisioner")) == _S3
+    }
+    by_hand = {text(each.spec.get("storageClassName")) for each in together.of("PersistentVolume")}
+    for claim in together.of("PersistentVolumeClaim"):
+        name = text(claim.spec.get("storageClassName"))
+        if name and name in of_buckets and name not in by_hand:
+            found = f"StorageClass/{name} is of {_S3}, which makes no volumes: the claim stays "
+            found += "Pending"
+            remedy = "add a PersistentVolume with csi.volumeAttributes.bucketName, and write "
+            remedy += 'storageClassName: "" and its volumeName here'
+            path: Path = ("spec", "storageClassName")
+            yield claim, claim.find(Code.CLAIM_AND_VOLUME, path, found, remedy)
+
+
+def users_of_buckets(together: ManifestSet) -> Iterator[Found]:
+    """Refuse a pod of another user than root on a bucket that root alone may read.
+
+    awslabs/mountpoint-s3-csi-driver, issues 118 and 134, and its example non_root.yaml: without
+    allow-other every access of the pod ends with "Permission denied".
+    """
+    for manifest in together.objects:
+        for pod in manifest.pods:
+            user = _user(pod)
+            for claim in _claims(pod) if user else ():
+                volume = volume_of(manifest, claim, together)
+                source = mapping(volume.spec.get("csi")) if volume is not None else None
+                if volume is None or (source or {}).get("driver") != _S3 or _is_open(volume):
+                    continue
+                found = f"no {_FOR_OTHERS}, and {manifest.title} runs as user {user}: permission "
+                found += "denied on every file"
+                remedy = f"add {_FOR_OTHERS}, uid={user} and gid=... of the pod to mountOptions"
+                path: Path = ("spec", "mountOptions")
+                yield volume, volume.find(Code.CLAIM_AND_VOLUME, path, found, remedy)
+
+
+def _is_open(volume: Manifest) -> bool:
+    options = volume.spec.get("mountOptions")
+    said = [text(each) or "" for each in items(options) or []]
+    return any(_FOR_OTHERS in each.replace("_", "-") or "{{" in each for each in said) or (
+        not is_absent(options) and items(options) is None
+    )
+
+
+def _user(pod: Pod) -> int | None:
+    """Return the user of a pod's containers, where one is said and is not root."""
+    outer = number((mapping(pod.spec.get("securityContext")) or {}).get("runAsUser"))
+    for container in pod.containers:
+        inner = (mapping(container.body.get("securityContext")) or {}).get("runAsUser")
+        user = number(inner) if not is_absent(inner) else outer
+        if user and not container.is_init:
+            return user
+    return None
+
+
+def _claims(pod: Pod) -> Iterator[str]:
+    for value in items(pod.spec.get("volumes")) or []:
+        source = mapping((mapping(value) or {}).get("persistentVolumeClaim")) or {}
+        name = text(source.get("claimName"))
+        if name:
+            yield name

@@ -1,0 +1,147 @@
+"""Rules over what operators and the VPC CNI need to go on: memory, rights, addresses, selectors."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.load import Json
+from megatron_eks.quantity import quantity
+from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
+from megatron_eks.rules.workloads import Manifest
+
+_OPERATOR = re.compile(r"(^|/)training-operator([:@]|$)")
+_LEAST, _ENOUGH = "100Mi", "512Mi"
+_GROUPS = ("kubeflow.org", "trainer.kubeflow.org")
+_FINALIZERS, _STATUS = "/finalizers", "/status"
+_WRITING = frozenset({"update", "patch", "*"})
+_WARM, _MINIMUM = "WARM_IP_TARGET", "MINIMUM_IP_TARGET"
+# Of these groups a matchExpressions is always a selector of labels.
+_WITH_SELECTORS = (
+    *("", "admissionregistration.k8s.io", "apps", "batch", "jobset.x-k8s.io", "kubeflow.org"),
+    *("kueue.x-k8s.io", "networking.k8s.io", "policy", "scheduling.volcano.sh"),
+)
+
+
+def memory(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a training operator that does not start within its memory.
+
+    kubeflow/trainer, issue 1661 and pull request 1668: OOMKilled at 30Mi; kubeflow/manifests, issue
+    2101: 100Mi ended the restarts. It keeps every job and pod of the cluster in memory.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            image = text(container.body.get("image")) or ""
+            limit = container.amounts("limits").get("memory")
+            most, least = quantity(limit), quantity(_LEAST)
+            if not _OPERATOR.search(image) or most is None or least is None or most >= least:
+                continue
+            found = f"{shown(limit)}: the operator is OOMKilled as it starts, and no job is made"
+            path = (*container.path, "resources", "limits", "memory")
+            remedy = f"write {_ENOUGH}"
+            yield Finding(Code.PLATFORM_PART, path, found, remedy, Level.WARNING)
+
+
+def status_rights(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of an operator's role that may end jobs of a kind, and not write their status.
+
+    kubeflow/pytorch-operator, issue 182; Kubernetes, "CustomResourceDefinitions", status
+    subresource: it is a resource of its own for rights, and a job without it never ends.
+    """
+    if manifest.kind not in {"ClusterRole", "Role"}:
+        return
+    rules = [mapping(each) or {} for each in items(manifest.body.get("rules")) or []]
+    of_jobs = [each for each in rules if not {*_GROUPS}.isdisjoint(_words(each, "apiGroups"))]
+    writable = {
+        name
+        for rule in of_jobs
+        if not _WRITING.isdisjoint(_words(rule, "verbs"))
+        for name in _words(rule, "resources")
+    }
+    if writable & {"*", "*/status"}:
+        return
+    for index, rule in enumerate(rules):
+        for name in _words(rule, "resources") if rule in of_jobs else []:
+            kind = name.removesuffix(_FINALIZERS)
+            if kind != name and kind in writable and kind + _STATUS not in writable:
+                found = f"{name} without {kind}{_STATUS}: the operator cannot say that a job has "
+                found += "started or ended"
+                remedy = f"add {kind}{_STATUS} with get, update and patch"
+                path: Path = ("rules", index, "resources")
+                yield manifest.find(Code.RIGHTS, path, found, remedy, Level.WARNING)
+
+
+def _words(rule: Mapping[str, Json], key: str) -> list[str]:
+    return [said for each in items(rule.get(key)) or [] if (said := text(each)) is not None]
+
+
+def addresses(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a VPC CNI that is told to keep no address beyond those that it begins with.
+
+    aws/amazon-vpc-cni-k8s, README, MINIMUM_IP_TARGET, and issue 2650: with WARM_IP_TARGET 0 or none
+    beside it, no more addresses are allocated.
+    """
+    for given, path in _settings(manifest):
+        least, warm = number(given.get(_MINIMUM)), given.get(_WARM)
+        if least and (is_absent(warm) or number(warm) == 0):
+            beside = f"no {_WARM}" if is_absent(warm) else f"{_WARM} {shown(warm)}"
+            found = f"{_MINIMUM} {least} and {beside}: the pod after the first {least} of a node "
+            found += "gets no address"
+            remedy = f"set {_WARM} to 1 or more, such as 2"
+            yield manifest.find(Code.PLATFORM_PART, path, found, remedy, Level.WARNING)
+
+
+def _settings(manifest: Manifest) -> "Iterator[tuple[dict[str, Json], Path]]":
+    if (manifest.kind, manifest.name) == ("ConfigMap", "amazon-vpc-cni"):
+        data = mapping(manifest.body.get("data")) or {}
+        yield {key.upper().replace("-", "_"): value for key, value in data.items()}, ("data",)
+    if (manifest.kind, manifest.name) != ("DaemonSet", "aws-node"):
+        return
+    for pod in manifest.pods:
+        for container in pod.containers:
+            listed = [mapping(each) or {} for each in items(container.body.get("env")) or []]
+            # What comes from elsewhere is unknown.
+            if any("valueFrom" in each and each.get("name") == _WARM for each in listed):
+                continue
+            yield (
+                {str(each.get("name")): each.get("value") for each in listed},
+                (*container.path[1:], "env"),
+            )
+
+
+def selectors(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a selector of labels with an operator that lacks its values, or has some for nothing.
+
+    Kubernetes, "Labels and Selectors", and apimachinery, ValidateLabelSelectorRequirement: In and
+    NotIn need values, Exists and DoesNotExist take none.
+    """
+    if manifest.group in _WITH_SELECTORS:
+        yield from _requirements(manifest, dict(manifest.body), ())
+
+
+def _requirements(manifest: Manifest, value: Json, path: Path) -> Iterator[Finding]:
+    inner = mapping(value)
+    for key, each in (inner or {}).items():
+        place = (*path, key)
+        if key == "matchExpressions":
+            for index, one in enumerate(items(each) or []):
+                yield from _requirement(manifest, mapping(one) or {}, (*place, index))
+        else:
+            yield from _requirements(manifest, each, place)
+    for index, each in enumerate(items(value) or [] if inner is None else []):
+        yield from _requirements(manifest, each, (*path, index))
+
+
+def _requirement(manifest: Manifest, body: "dict[str, Json]", path: Path) -> Iterator[Finding]:
+    operator, values = text(body.get("operator")), body.get("values")
+    listed = items(values)
+    if operator in {"In", "NotIn"} and (is_absent(values) or listed == []):
+        found = f"{operator} without values: the API server refuses the object"
+        meant = "Exists" if operator == "In" else "DoesNotExist"
+        remedy = f"list them, or write operator: {meant}"
+        yield manifest.find(Code.WRONG_VALUE, (*path, "values"), found, remedy)
+    elif operator in {"Exists", "DoesNotExist"} and listed:
+        found = f"{operator} with values: the API server refuses the object"
+        meant = "In" if operator == "Exists" else "NotIn"
+        remedy = f"remove them, or write operator: {meant}"
+        yield manifest.find(Code.WRONG_VALUE, (*path, "values"), found, remedy)
