@@ -115,9 +115,11 @@ class Checked:
         for file in self.dockerfiles:
             found += findings_in_dockerfile(self._texts[file], file)
         placed = [((finding.file, finding.line), finding) for finding in found]
+        inside: dict[str, list[Document]] = {}
+        for document in self._documents():
+            inside.setdefault(document.file, []).append(document)
         for _, finding in apply(placed, self._allowances()):
-            inside = [each for each in self._documents() if each.file == finding.file]
-            yield finding.at(finding.file, _line(finding, inside))
+            yield finding.at(finding.file, _line(finding, inside.get(finding.file, ())))
 
     def _documents(self) -> Iterator[Document]:
         for listed in self._templates.values():

@@ -7,7 +7,7 @@ from megatron_eks.config.errors import Level, Path
 from megatron_eks.rules.device_plugins import is_near
 from megatron_eks.rules.directory_owners import volume_of
 from megatron_eks.rules.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import is_absent, items, mapping, number, text
+from megatron_eks.rules.values import is_absent, items, mapping, text
 from megatron_eks.rules.workloads import Manifest, Pod
 
 _S3 = "s3.csi.aws.com"
@@ -91,10 +91,8 @@ def _is_open(volume: Manifest) -> bool:
 
 def _user(pod: Pod) -> int | None:
     """Return the user of a pod's containers, where one is said and is not root."""
-    outer = number((mapping(pod.spec.get("securityContext")) or {}).get("runAsUser"))
     for container in pod.containers:
-        inner = (mapping(container.body.get("securityContext")) or {}).get("runAsUser")
-        user = number(inner) if not is_absent(inner) else outer
+        user = pod.user_of(container)
         if user and not container.is_init:
             return user
     return None

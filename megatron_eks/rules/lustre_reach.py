@@ -46,18 +46,18 @@ def ranges(templates: TemplateSet) -> Iterator[Finding]:
         # Every way in has to be known, and to be a range.
         if not own or not given or not all(given):
             continue
-        if any(_meet(one, other) for each in given for one in each for other in own):
+        admitted = [one for each in given for one in each]
+        if any(
+            one.version == other.version and one.overlaps(other)
+            for one in admitted
+            for other in own
+        ):
             continue
         found = f"{given[0][0]} is admitted, and the VPC is {own[0]}: no node of it mounts the "
         found += "file system"
         place = (*from_others[0].path, "CidrIp")
         remedy = f"write CidrIp: {own[0]}, or SourceSecurityGroupId with the nodes' group"
         yield from_others[0].resource.find(Code.LUSTRE_PORTS, place, found, remedy)
-
-
-def _meet(one: Network, other: Network) -> bool:
-    same = one.version == other.version
-    return same and int(one[0]) <= int(other[-1]) and int(other[0]) <= int(one[-1])
 
 
 def _source(rule: Rule, templates: TemplateSet) -> list[Network]:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
-from megatron_eks.rules.values import is_absent, is_placeholder, mapping, number, shown, text
-from megatron_eks.rules.workloads import Container, Manifest, Pod
+from megatron_eks.rules.values import is_absent, is_placeholder, shown, text
+from megatron_eks.rules.workloads import Manifest
 
 _PATH = ("spec", "sshAuthMountPath")
 _OF_ROOT = "/root/.ssh"
@@ -30,7 +30,7 @@ def homes(manifest: Manifest) -> Iterator[Finding]:
     at_root = mount.rstrip("/") == _OF_ROOT
     for pod in manifest.pods:
         for container in (each for each in pod.containers if not each.is_init):
-            user = _user(pod, container)
+            user = pod.user_of(container)
             if user is None or (user == 0) == at_root or _ELSEWHERE.search(container.line):
                 continue
             found = f"the keys are in {shown(mount)}, and the {pod.path[3]} runs as user {user}: "
@@ -40,12 +40,3 @@ def homes(manifest: Manifest) -> Iterator[Finding]:
                 remedy = f"write sshAuthMountPath: /home/mpiuser/.ssh, the home of user {user}"
             yield manifest.find(Code.MPI_WORKERS, _PATH, found, remedy)
             return
-
-
-def _user(pod: Pod, container: Container) -> int | None:
-    """Return the user that the pod or the container names."""
-    own, common = (
-        (mapping(each.get("securityContext")) or {}).get("runAsUser")
-        for each in (container.body, pod.spec)
-    )
-    return number(common if is_absent(own) else own)

@@ -11,7 +11,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.pod_templates import REPLICA_SPECS, is_job, templates
-from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, text
 
 GPU = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
@@ -124,6 +124,14 @@ class Pod:
             for index, value in enumerate(items(self.spec.get(key)) or [])
             if (body := mapping(value)) is not None
         ]
+
+    def user_of(self, container: Container) -> int | None:
+        """Return the user that a container, or else the pod, names for it."""
+        own, common = (
+            (mapping(each.get("securityContext")) or {}).get("runAsUser")
+            for each in (container.body, self.spec)
+        )
+        return number(common if is_absent(own) else own)
 
     @property
     def host_network(self) -> bool:
