@@ -19,9 +19,11 @@ from megatron_eks.config.outputs import PREVIEW_ANNOTATION
 from megatron_eks.plan.jobs.shared import plan_shared
 from megatron_eks.project import DEFAULT_CLUSTER, Project, load_project
 
-entry.prepare()
+if __name__ == "__main__":
+    # jsii starts Node on import, so this comes first; tests import `pod` alone.
+    entry.prepare()
 
-# ruff: noqa: E402 -- jsii starts Node on import, so the line above comes first
+# ruff: noqa: E402 -- for the reason above
 from charts.training.pod import job_pod
 
 
