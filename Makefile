@@ -134,7 +134,7 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 	$(PIP_SYNC) -r requirements-dev.txt
 	@touch $@
 
-.venv-programs/.installed: requirements-programs.txt requirements-bridge.txt | .venv/.dev
+.venv-programs/.installed: requirements-programs.txt requirements-bridge.txt megatron_eks/local/quick_start.pth | .venv/.dev
 	@for python in python3.12 $$(echo "$$PATH:$$HOME/.pyenv/shims" | tr : '\n' | while read -r folder; do \
 			ls -d "$$folder"/../../3.12*/bin/python "$$folder"/../versions/3.12*/bin/python 2>/dev/null; done) \
 			"$$($(BIN)/uv python find --managed-python --no-python-downloads 3.12 2>/dev/null)" $(PYTHON); do \
@@ -143,6 +143,7 @@ clean: ## Remove what the other targets wrote, except the installed tools.
 	$(UV_SYNC) --python .venv-programs/bin/python requirements-programs.txt
 	if .venv-programs/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))'; then \
 		$(subst sync,install,$(UV_SYNC)) --no-deps --python .venv-programs/bin/python -r requirements-bridge.txt; fi
+	cp megatron_eks/local/quick_start.pth .venv-programs/lib/python3.*/site-packages/
 	@# Modules are compiled here, and not by every one of the ranks that start first, at once. What
 	@# cannot be imported, the tests tell.
 	@.venv-programs/bin/python -W ignore assets/programs/train_fsdp.py --help >/dev/null || :
