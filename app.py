@@ -56,4 +56,5 @@ def remove_stale(outdir: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    sys.exit(entry.run(render, json.loads(os.environ.get("CDK_CONTEXT_JSON", "{}")).get("config")))
+    context = json.loads(os.environ.get("CDK_CONTEXT_JSON", "{}"))
+    sys.exit(entry.run(render, "app.py", context.get("config")))

@@ -66,4 +66,4 @@ def _judge(files: Sequence[Path]) -> list[Finding]:
 
 
 if __name__ == "__main__":
-    sys.exit(entry.run(render))
+    sys.exit(entry.run(render, "python -m charts"))

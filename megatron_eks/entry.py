@@ -1,5 +1,6 @@
 """What `app.py` and `python -m charts` share: Node, the cluster file, and how they end."""
 
+import argparse
 import gc
 import os
 import sys
@@ -35,8 +36,15 @@ def use_bundled_node() -> None:
         os.environ.setdefault("JSII_NODE", str(node))
 
 
-def run(render: "Callable[[Project], Iterable[Finding]]", cluster_file: str | None = None) -> int:
+def run(
+    render: "Callable[[Project], Iterable[Finding]]", program: str, cluster_file: str | None = None
+) -> int:
     """Load the project, render it, print findings on stderr; return 2 if one is an error."""
+    argparse.ArgumentParser(
+        prog=program,
+        description=sys.modules[render.__module__].__doc__,
+        epilog=f"It reads the cluster file that CLUSTER_CONFIG names, or else {DEFAULT_CLUSTER}.",
+    ).parse_args()
     path = Path(cluster_file or os.environ.get("CLUSTER_CONFIG") or DEFAULT_CLUSTER)
     try:
         project = load_project(path, datetime.now(tz=UTC).date())

@@ -23,7 +23,6 @@ if __name__ == "__main__":
     # jsii starts Node on import, so this comes first; tests import `pod` alone.
     entry.prepare()
 
-# ruff: noqa: E402 -- for the reason above
 from charts.training.pod import job_pod
 
 

@@ -85,6 +85,20 @@ def test_both_entry_points_work_without_npm(tmp_path):
             assert (by_cli / path).read_bytes() == content
 
 
+def test_the_entry_points_take_no_arguments(tmp_path):
+    """A file named there would be left unread; asking for help writes nothing."""
+    written = tmp_path / "written"
+    outdirs = {"CDK_OUTDIR": str(written), "CDK8S_OUTDIR": str(written)}
+    for command in (["app.py"], ["-m", "charts"]):
+        told = run(tmp_path, "python", *command, "--help", **outdirs)
+        assert (told.returncode, told.stderr) == (0, "")
+        assert "CLUSTER_CONFIG" in told.stdout
+        refused = run(tmp_path, "python", *command, "other.yaml", **outdirs)
+        assert refused.returncode == 2
+        assert "unrecognized arguments: other.yaml" in refused.stderr
+    assert not written.exists()
+
+
 def test_a_stack_that_is_gone_leaves_no_template(tmp_path):
     """Renaming a cluster must not leave the old one's templates to be deployed."""
     (tmp_path / "techpulse-Old.template.json").write_text("{}")
