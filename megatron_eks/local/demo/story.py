@@ -59,8 +59,13 @@ class Story:
         cluster = str(self.place.cluster_file)
         assembly = folder / "cdk.out"
         # Without the validation by CDK: the local AWS judges every template that is deployed.
-        variables = {"CDK_OUTDIR": str(assembly), "CLUSTER_CONFIG": cluster}
-        templates = self.place.begin(sys.executable, "app.py", **variables, CDK_VALIDATION="false")
+        templates = self.place.begin(
+            sys.executable,
+            "app.py",
+            CDK_OUTDIR=str(assembly),
+            CLUSTER_CONFIG=cluster,
+            CDK_VALIDATION="false",
+        )
         self.place.start()
         # The cluster reads the operator's part of it before anything is deployed.
         output = str(folder / "written")
