@@ -12,6 +12,7 @@ from megatron_eks.config.blocks import elsewhere, fields_at, other_types
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Path, choices
+from megatron_eks.config.foreign_keys import of_other_tool
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
 from megatron_eks.config.prediction import PredictionFile
@@ -136,7 +137,7 @@ def _unknown_key(path: Path, document: "Document", model: type[BaseModel] | None
     known = fields_at(model, path[:-1], document.value)
     remedy = (
         slips.of_key(name, known)
-        or slips.of_other_tool(name, known)
+        or of_other_tool(name, known)
         or other_types(model, path, document.value)
         or elsewhere(model, path)
         or _other_kinds(path, model)
