@@ -13,10 +13,12 @@ _TEMPLATE = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\$[A-Z][A-Z0-9_]+|<[A-Za-z][A-Za
 _NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 _GROUPED = re.compile(r"[0-9]{1,3}([,_' ][0-9]{3})+|[0-9]+(_[0-9]+)+")
 _WITH_COMMA = re.compile(r"([0-9]+),([0-9]+)")
+_COUNTED = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmbt])", re.IGNORECASE)
 _WITH_UNIT = re.compile(r"[$€]? ?[0-9][0-9.,]*([eE][-+]?[0-9]+)? ?[A-Za-z/%$€]*")
 # What a repository of Hugging Face may hold, and how its name is written.
 _FETCHED = frozenset({"pretrained", "source", "tokenizer"})
 _HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+_THOUSANDS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _UNITS = {"days": "days", "gib": "GiB", "minutes": "minutes"}
 _WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
@@ -117,10 +119,34 @@ def of_number(text: str, key: str) -> str | None:
         return f"write {re.sub('[^0-9]', '', text)}, without separators"
     if found := _WITH_COMMA.fullmatch(text):
         return f"write {found[1]}.{found[2]}, with a point"
-    if _WITH_UNIT.fullmatch(text):
-        unit = _UNITS.get(key.rpartition("_")[2])
-        return f"write the number alone, in {unit}" if unit else "write the number alone"
-    return "write a number in digits"
+    return _of_unit(text, key) if _WITH_UNIT.fullmatch(text) else "write a number in digits"
+
+
+def _of_unit(text: str, key: str) -> str:
+    last = key.rpartition("_")[2]
+    # 16M of bytes are 2 to the 24th: a power of ten is not what was meant.
+    if (found := _COUNTED.fullmatch(text)) and last not in _UNITS and last != "bytes":
+        return f"write {round(float(found[1]) * _THOUSANDS[found[2].lower()])}, in digits"
+    unit = _UNITS.get(last)
+    return f"write the number alone, in {unit}" if unit else "write the number alone"
+
+
+def of_range(key: str, value: object, limit: object) -> str:
+    """Say in which unit a number counts that is out of its range, and what seconds would be."""
+    unit = _UNITS.get(key.rpartition("_")[2])
+    if unit == "minutes" and isinstance(value, int) and isinstance(limit, int):
+        minutes, rest = divmod(value, 60)
+        if value > limit >= minutes and not rest:
+            return f" minutes: {value} seconds are {minutes}"
+    return f" {unit}" if unit else ""
+
+
+def of_nested(name: str, value: object) -> str | None:
+    """Say how a block below one name is written where names are dotted."""
+    if not isinstance(value, dict) or not value:
+        return None
+    within = next(iter(value))
+    return f"write dotted names: {name}.{within}: ..."
 
 
 def of_part(key: str) -> str:
