@@ -34,6 +34,11 @@ _NO_EFA = "which look for InfiniBand cards between nodes"
 _FLEX = Conflict(
     f"it is for DeepEP and HybridEP, {_NO_EFA}; the plan's dispatcher is alltoall", "remove it"
 )
+# nvidia-resiliency-ext, "Fault tolerance", usage guide: that launcher starts the rank monitors.
+_LAUNCHER = Conflict(
+    "ranks look for monitors, which ft_launcher starts and torchrun does not",
+    "remove it: runtime.distributed_timeout_minutes ends ranks that hang",
+)
 _REINFORCEMENT = Conflict("reinforcement learning needs another program", "remove it")
 
 ALWAYS: dict[str, Conflict] = {
@@ -110,6 +115,7 @@ ALWAYS: dict[str, Conflict] = {
     "vocab_file": Conflict("the tokenizer is a folder of Hugging Face's", "use data.tokenizer"),
     "merge_file": Conflict("the tokenizer is a folder of Hugging Face's", "use data.tokenizer"),
     "perform_rl_step": _REINFORCEMENT,
+    "enable_ft_package": _LAUNCHER,
     "add_position_embedding": Conflict("it is out of use", "use model.position_embedding_type"),
     "fp16_lm_cross_entropy": Conflict("it is for fp16, and the run is in bf16", "remove it"),
 }

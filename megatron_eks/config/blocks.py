@@ -92,3 +92,23 @@ def _types(member: type[BaseModel]) -> tuple[str, ...]:
     """Return the words that tell a member of a union from the others."""
     tag = member.model_fields.get("type")
     return get_args(tag.annotation) if tag is not None else ()
+
+
+def data_path(loc: tuple[int | str, ...], value: "Json") -> "Path":
+    """Drop what pydantic adds to a location: tags of unions and names of union members."""
+    path: list[int | str] = []
+    last = len(loc) - 1
+    for index, part in enumerate(loc):
+        if isinstance(value, dict) and part in value:
+            value = value[str(part)]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        elif index != last or not isinstance(value, dict) or _is_member(part):
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def _is_member(part: int | str) -> bool:
+    """Tell whether pydantic names one of the types that a value may have."""
+    return str(part)[:1] == "<" or part in {"bool", "float", "int", "str"}

@@ -19,6 +19,7 @@ from megatron_eks.config.model import (
     KubernetesVersion,
     Model,
     MountName,
+    NatGateways,
     PolicyArn,
     ProxyUrl,
     Region,
@@ -66,7 +67,7 @@ class Network(Model):
     """Addresses of nodes and pods; /16 to /22 where the VPC is made."""
     service_cidr: str = "172.20.0.0/16"
     """Addresses of Kubernetes Services; must not overlap the VPC."""
-    nat_gateways: Literal[0, 1, "per_zone"] = 1
+    nat_gateways: NatGateways = 1
     """One for all zones, or one in each, so that a lost zone takes nothing from the others; 0: no
     way out but endpoints and a proxy."""
     interface_endpoints: tuple[str, ...] = ()

@@ -1,8 +1,9 @@
 """The base of every configuration model, and the string formats they share."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 
 class Model(BaseModel):
@@ -92,6 +93,15 @@ FORMATS: dict[str, str] = {
     _EMAIL: "use an address such as team@example.com",
 }
 
+
+def _no_switch(value: object) -> object:
+    """Refuse what Python takes for 1 and 0, and who writes it for "some" and "none"."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("literal_error", "no number", {"expected": "0, 1 or 'per_zone'"})
+    return value
+
+
+NatGateways = Annotated[Literal[0, 1, "per_zone"], BeforeValidator(_no_switch)]
 DnsLabel = Annotated[str, Field(pattern=_DNS_LABEL)]
 DnsName = Annotated[str, Field(pattern=_DNS_NAME)]
 Region = Annotated[str, Field(pattern=_REGION)]

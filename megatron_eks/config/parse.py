@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from megatron_eks.config import slips, spellings
-from megatron_eks.config.blocks import elsewhere, fields_at, other_types
+from megatron_eks.config.blocks import data_path, elsewhere, fields_at, other_types
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Path, choices
+from megatron_eks.config.foreign_keys import of_other_tool
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
 from megatron_eks.config.prediction import PredictionFile
@@ -90,7 +91,8 @@ def _parse(
             if not _only_invalid_items(detail)
         )
         others = (finding for finding in translated if finding.path not in places)
-        return None, [*findings, *document.locate(others)]
+        # Each kind that a value may have refuses it for the same reason.
+        return None, [*findings, *document.locate(dict.fromkeys(others))]
     return parsed, [*findings, *document.locate(refused(parsed))]
 
 
@@ -123,7 +125,7 @@ def _translate(
     detail: "ErrorDetails", document: "Document", model: type[BaseModel] | None
 ) -> Finding:
     """Write one pydantic error as a finding."""
-    path = _data_path(detail["loc"], document.value)
+    path = data_path(detail["loc"], document.value)
     if detail["type"] == "extra_forbidden":
         return _unknown_key(path, document, model)
     finding = _wrong_value(path, detail, document.places.get(path))
@@ -136,7 +138,7 @@ def _unknown_key(path: Path, document: "Document", model: type[BaseModel] | None
     known = fields_at(model, path[:-1], document.value)
     remedy = (
         slips.of_key(name, known)
-        or slips.of_other_tool(name, known)
+        or of_other_tool(name, known)
         or other_types(model, path, document.value)
         or elsewhere(model, path)
         or _other_kinds(path, model)
@@ -167,9 +169,9 @@ def _wrong_value(path: Path, detail: "ErrorDetails", place: "Place | None") -> F
         return Finding(Code.BAD_FORMAT, path, f"{shown} is not in the right form", remedy)
     if kind in _RANGES:
         word, key = _RANGES[kind]
-        return Finding(
-            Code.OUT_OF_RANGE, path, f"{shown} is out of range", f"use {word} {context[key]}"
-        )
+        unit = slips.of_range(str(path[-1]), detail["input"], context[key])
+        remedy = f"use {word} {context[key]}{unit}"
+        return Finding(Code.OUT_OF_RANGE, path, f"{shown} is out of range", remedy)
     return _wrong_type(path, detail, place)
 
 
@@ -187,6 +189,8 @@ def _wrong_type(path: Path, detail: "ErrorDetails", place: "Place | None") -> Fi
         remedy = f"write {path[-1]}: {{type: {value}}}"
     elif isinstance(value, str):
         remedy = _meant(kind, value, str(path[-1])) or remedy
+    elif path[:-1] == ("overrides",):
+        remedy = slips.of_nested(str(path[-1]), value) or "write one value, and not several"
     elif kind == "string_type" and isinstance(value, list) and value:
         remedy = "write one of them" if value[1:] else f"write {value[0]}, without brackets"
     elif kind == "int_type" and isinstance(value, float):
@@ -279,21 +283,6 @@ def _only_invalid_items(detail: "ErrorDetails") -> bool:
 
 def _shown(value: object) -> str:
     """Write a value briefly, without the password of an address."""
-    text = _PASSWORD.sub("…@", repr(value))
+    text = _PASSWORD.sub("…@", _YAML_WORDS.get(repr(value), repr(value)))
     limit = 60
     return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def _data_path(loc: tuple[int | str, ...], value: "Json") -> Path:
-    """Drop what pydantic adds to a location: tags of unions and names of union members."""
-    path: list[int | str] = []
-    last = len(loc) - 1
-    for index, part in enumerate(loc):
-        if isinstance(value, dict) and part in value:
-            value = value[str(part)]
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-            value = value[part]
-        elif index != last or not isinstance(value, dict) or str(part)[:1] == "<":
-            continue
-        path.append(part)
-    return tuple(path)

@@ -13,110 +13,19 @@ _TEMPLATE = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\$[A-Z][A-Z0-9_]+|<[A-Za-z][A-Za
 _NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 _GROUPED = re.compile(r"[0-9]{1,3}([,_' ][0-9]{3})+|[0-9]+(_[0-9]+)+")
 _WITH_COMMA = re.compile(r"([0-9]+),([0-9]+)")
+_COUNTED = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmbt])", re.IGNORECASE)
 _WITH_UNIT = re.compile(r"[$€]? ?[0-9][0-9.,]*([eE][-+]?[0-9]+)? ?[A-Za-z/%$€]*")
 # What a repository of Hugging Face may hold, and how its name is written.
 _FETCHED = frozenset({"pretrained", "source", "tokenizer"})
 _HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+_THOUSANDS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _UNITS = {"days": "days", "gib": "GiB", "minutes": "minutes"}
 _WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
-# Keys of node groups and of workers elsewhere (eksctl, Terraform, Karpenter, PyTorchJobs), without
-# signs between the words; by a key that tells the block here.
-_MOST = "use max_nodes: the most nodes that `meks scale` may take"
-_SCALE = "remove it: a pool starts without nodes, and `meks scale POOL N` takes and returns them"
-_VOLUME = "use root_volume_gib"
-_ZONE = "use availability_zone, and a pool for each zone: EFA traffic cannot leave one"
-_EFA = "remove it: a node has all EFA interfaces of its instance type"
-_GPUS = "use gpus_per_node, or leave it out: the default is all GPUs of the instance type"
-_NODES = "use nodes: each runs one pod, with one process for each of its GPUs"
-_SHARE = "remove it: CPU, memory, /dev/shm and EFA interfaces follow from gpus_per_node"
-_PROGRAM = "remove it: kind says which program runs"
-_ENDPOINT = "use public_cidrs: who reaches the endpoint; [] makes it private"
 _CAPACITIES = {
     **dict.fromkeys(("odcr", "cr", "reserved", "capacityreservation"), "reservation"),
     **dict.fromkeys(("cb", "cbml", "block", "mlcapacityblock"), "capacity_block"),
     **dict.fromkeys(("od", "demand"), "on_demand"),
-}
-_MODEL_SIZES = {
-    **dict.fromkeys(("tp", "tpsize", "tensorparallel", "tensorparallelsize"), "use tensor"),
-    **dict.fromkeys(("pp", "ppsize", "pipelineparallel", "pipelineparallelsize"), "use pipeline"),
-    **dict.fromkeys(("vp", "vpp", "vppsize", "interleave"), "use virtual_pipeline"),
-    **dict.fromkeys(("cp", "cpsize", "contextparallel", "contextparallelsize"), "use context"),
-    **dict.fromkeys(("ep", "epsize", "expertparallel", "expertparallelsize"), "use expert"),
-    "etp": "use expert_tensor",
-    "sp": "use sequence_parallel",
-    **dict.fromkeys(
-        ("dp", "dpsize", "dataparallel", "dataparallelsize"),
-        "remove it: data parallel size is what nodes and the other sizes leave",
-    ),
-}
-_RATES = {
-    **dict.fromkeys(("lr", "baselr", "maxlr"), "use learning_rate"),
-    "minlr": "use min_learning_rate",
-    **dict.fromkeys(("seqlen", "seqlength", "maxlength", "contextlength"), "use sequence_length"),
-    **dict.fromkeys(("warmupsteps", "lrwarmupiters", "lrwarmupsteps"), "use warmup_iters"),
-    **dict.fromkeys(("lrdecaystyle", "lrschedulertype", "scheduler"), "use lr_schedule"),
-    **dict.fromkeys(("gradclip", "maxgradnorm", "gradientclipping"), "use clip_grad"),
-    **dict.fromkeys(("bf16", "fp8", "dtype", "mixedprecision"), "use precision"),
-}
-_OF_OTHERS: dict[str, dict[str, str]] = {
-    "expert_tensor": _MODEL_SIZES,
-    "train_iters": {
-        **_RATES,
-        **dict.fromkeys(
-            ("maxsteps", "steps", "numsteps", "trainsteps", "maxiters", "iterations"),
-            "use train_iters",
-        ),
-        **dict.fromkeys(("gbs", "batchsize", "trainbatchsize"), "use global_batch_size"),
-        "mbs": "use micro_batch_size",
-    },
-    "max_steps": {
-        **_RATES,
-        **dict.fromkeys(
-            ("trainiters", "steps", "numsteps", "trainsteps", "maxiters", "iterations"),
-            "use max_steps",
-        ),
-        **dict.fromkeys(
-            ("batchsize", "mbs", "microbatchsize", "perdevicetrainbatchsize"),
-            "use train_batch_size, the sequences of a step on each GPU",
-        ),
-        **dict.fromkeys(
-            ("gbs", "globalbatchsize"),
-            "use train_batch_size, the sequences of a step on each GPU: this number / GPUs",
-        ),
-        **dict.fromkeys(("shardingstrategy", "fsdp"), "use sharding: full or hybrid"),
-        **dict.fromkeys(
-            ("gradientcheckpointing", "recompute"), "use activation_checkpointing: true"
-        ),
-    },
-    "keep_last": {
-        **dict.fromkeys(("dir", "path", "save", "savedir", "outputdir", "load"), "use directory"),
-        **dict.fromkeys(("saveinterval", "savesteps", "every", "frequency"), "use interval"),
-        **dict.fromkeys(("savetotallimit", "keep", "maxtokeep"), "use keep_last"),
-    },
-    "public_cidrs": dict.fromkeys(
-        ("endpointpublicaccess", "endpointprivateaccess", "publicaccess", "privateaccess"),
-        _ENDPOINT,
-    ),
-    "lustre": dict.fromkeys(("fsx", "fsxlustre", "fsxforlustre"), "use lustre"),
-    "root_volume_gib": {
-        **dict.fromkeys(("count", "desired", "min", "nodes", "replicas"), _SCALE),
-        **dict.fromkeys(("minnodes", "minsize", "mincount", "mincapacity"), _SCALE),
-        **dict.fromkeys(("desirednodes", "desiredsize", "desiredcapacity"), _SCALE),
-        **dict.fromkeys(("max", "maxsize", "maxcount", "maxcapacity"), _MOST),
-        **dict.fromkeys(("volumesize", "disksize", "diskgib", "rootvolumesize"), _VOLUME),
-        **dict.fromkeys(("zones", "azs", "availabilityzones"), _ZONE),
-        **dict.fromkeys(("efa", "efaenabled", "enableefa", "enableefasupport"), _EFA),
-        **dict.fromkeys(("spot", "capacitytype"), "use capacity: {type: spot}"),
-        "taints": "remove it: GPU nodes have one for nvidia.com/gpu, and jobs tolerate it",
-        "instancetypes": "use instance_type: the nodes of a pool are alike",
-    },
-    "gpus_per_node": {
-        **dict.fromkeys(("gpus", "gpucount", "numgpus", "nprocpernode", "nproc"), _GPUS),
-        **dict.fromkeys(("replicas", "numnodes", "nnodes", "workers", "workerreplicas"), _NODES),
-        **dict.fromkeys(("resources", "limits", "cpu", "memory", "efa", "shmsize"), _SHARE),
-        **dict.fromkeys(("command", "args", "script", "entrypoint"), _PROGRAM),
-    },
 }
 
 # Git's marks of a conflict (git-merge(1), "How conflicts are presented").
@@ -161,12 +70,6 @@ def of_key(key: str, known: "Iterable[str]") -> str | None:
     if key.startswith("-") and key[1:] in names:
         return f"write a blank after the dash: - {key[1:]}:"
     return of_text(key)
-
-
-def of_other_tool(key: str, known: "Iterable[str]") -> str | None:
-    """Say what stands here for a key that another tool has, whatever its spelling."""
-    plain = re.sub(r"[-_]", "", key).lower()
-    return next((_OF_OTHERS[name].get(plain) for name in known if name in _OF_OTHERS), None)
 
 
 def of_tag(text: str, known: "Iterable[str]") -> str | None:
@@ -216,10 +119,34 @@ def of_number(text: str, key: str) -> str | None:
         return f"write {re.sub('[^0-9]', '', text)}, without separators"
     if found := _WITH_COMMA.fullmatch(text):
         return f"write {found[1]}.{found[2]}, with a point"
-    if _WITH_UNIT.fullmatch(text):
-        unit = _UNITS.get(key.rpartition("_")[2])
-        return f"write the number alone, in {unit}" if unit else "write the number alone"
-    return "write a number in digits"
+    return _of_unit(text, key) if _WITH_UNIT.fullmatch(text) else "write a number in digits"
+
+
+def _of_unit(text: str, key: str) -> str:
+    last = key.rpartition("_")[2]
+    # 16M of bytes are 2 to the 24th: a power of ten is not what was meant.
+    if (found := _COUNTED.fullmatch(text)) and last not in _UNITS and last != "bytes":
+        return f"write {round(float(found[1]) * _THOUSANDS[found[2].lower()])}, in digits"
+    unit = _UNITS.get(last)
+    return f"write the number alone, in {unit}" if unit else "write the number alone"
+
+
+def of_range(key: str, value: object, limit: object) -> str:
+    """Say in which unit a number counts that is out of its range, and what seconds would be."""
+    unit = _UNITS.get(key.rpartition("_")[2])
+    if unit == "minutes" and isinstance(value, int) and isinstance(limit, int):
+        minutes, rest = divmod(value, 60)
+        if value > limit >= minutes and not rest:
+            return f" minutes: {value} seconds are {minutes}"
+    return f" {unit}" if unit else ""
+
+
+def of_nested(name: str, value: object) -> str | None:
+    """Say how a block below one name is written where names are dotted."""
+    if not isinstance(value, dict) or not value:
+        return None
+    within = next(iter(value))
+    return f"write dotted names: {name}.{within}: ..."
 
 
 def of_part(key: str) -> str:

@@ -80,13 +80,20 @@ _TUNING = re.compile(r"_(sft|peft|finetune)_")
 _CLOSE = 0.85
 
 
+def _of_preset(preset: str | None) -> str:
+    """Name the recipes that pre-train a model, where there are some."""
+    known = [each for each in RECIPES if preset and _plain(each).startswith(_plain(preset))]
+    fitting = sorted(each for each in known if "_pretrain_" in each)
+    return f"of {preset}: {', '.join(fitting)}" if fitting else "see megatron.bridge.recipes"
+
+
 def check_recipe(job: "MegatronBridgeJob") -> "Iterator[Finding]":
     """Yield a recipe of another model, and overrides that the plan does not know of."""
     preset = job.model.preset if isinstance(job.model, ModelSpec) else job.model
     if job.recipe not in RECIPES:
         close = get_close_matches(job.recipe, RECIPES, 1, _CLOSE)
         found = f"Megatron-Bridge 0.5 to 0.7 has no recipe {job.recipe}"
-        remedy = f"did you mean {close[0]}?" if close else "see megatron.bridge.recipes"
+        remedy = f"did you mean {close[0]}?" if close else _of_preset(preset)
         yield Finding(Code.RECIPE, ("recipe",), found, remedy, Level.WARNING)
     elif preset and not _plain(job.recipe).startswith(_plain(preset)):
         found = f"{job.recipe} is no recipe of {preset} by its name"

@@ -62,6 +62,7 @@ _KNOWN = frozenset(
 
 # What the plan sets, by every name that the programs know it by.
 _SEGMENTS = "expandable_segments:True"
+_SPLIT = "max_split_size_mb"
 _BUFFERS = frozenset({"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"})
 _PLANNED = {
     **collectives(""),
@@ -195,10 +196,17 @@ def _allocator(name: str, value: str) -> Policy:
 
     c10/core/AllocatorConfig.h: of the two names 2.9 asks for the new one first, 2.15 for the old.
     """
+    given = options(value)
+    if given.get("expandable_segments") == "True" and _SPLIT in given:
+        # pytorch/pytorch#119452: a segment that grows is never split.
+        kept = ",".join(part for part in value.split(",") if not part.strip().startswith(_SPLIT))
+        reason = f"expandable segments are never split, so that {_SPLIT} does nothing"
+        instead = REMOVE if kept == _SEGMENTS else f"use PYTORCH_ALLOC_CONF: '{kept}'"
+        return Policy(Verdict.ADVISED_AGAINST, reason, instead)
     if name != "PYTORCH_ALLOC_CONF":
         reason = "the plan sets PYTORCH_ALLOC_CONF, and which of the two counts depends on torch"
         return Policy(Verdict.ADVISED_AGAINST, reason, f"use PYTORCH_ALLOC_CONF: '{value}'")
-    if options(value).get("expandable_segments") == "True":
+    if given.get("expandable_segments") == "True":
         return Policy(Verdict.ALLOWED, "it keeps what the plan sets", REMOVE)
     reason = f"it takes the place of the plan's {_SEGMENTS}, without which memory fragments"
     instead = f"add {_SEGMENTS}, unless something needs it off"

@@ -44,6 +44,11 @@ _BELONGS_TO: dict[str, str] = {
 # Of fp16, whose scale of the loss moves; bf16 has none.
 _OF_FP16 = frozenset({"hysteresis", "initial_loss_scale", "loss_scale_window", "min_loss_scale"})
 _OF_FP8 = frozenset({"fp8_amax_compute_algo", "fp8_amax_history_len", "fp8_interval", "fp8_margin"})
+# Of Megatron's own FSDP, which is refused.
+_OF_FSDP = (
+    *("data_parallel_sharding_strategy", "fsdp_db_", "fsdp_double_"),
+    *("megatron_fsdp_", "outer_dp_sharding_"),
+)
 _OF_SHARED_EXPERTS = frozenset({"moe_shared_expert_gate", "moe_shared_expert_overlap"})
 _OF_OPTIMIZERS = ("lion", "muon", "sgd")
 
@@ -86,6 +91,10 @@ def _idle(asked: Asked, setting: str) -> Problem | None:
         (
             setting in _OF_FP8 and training.precision != "fp8",
             ("nothing is computed in FP8", "set training.precision: fp8, or remove it"),
+        ),
+        (
+            setting.startswith(_OF_FSDP) and "use_megatron_fsdp" not in asked.values,
+            ("nothing reads it without Megatron's FSDP", "remove it, or use kind: fsdp"),
         ),
         (
             # The plan always has --exit-signal-handler; this says which signal it waits for.

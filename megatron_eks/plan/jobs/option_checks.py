@@ -98,7 +98,7 @@ def _lacks(setting: str, values: Sequence[str], settings: set[str]) -> tuple[str
     value = next((each for each in values if (setting, each) in _VALUE_NEEDS), None)
     if value is not None:
         needs = _VALUE_NEEDS[setting, value]
-    if needs is None or needs in settings:
+    if needs is None or needs in settings or (setting.endswith("_dtype") and "fp32" in values):
         return None
     option = f"--{needs.replace('_', '-')}"
     what = "it takes" if value is None else f"{value} takes"
@@ -129,7 +129,8 @@ _NEEDS = {
     "hybrid_context_parallel": "calculate_per_token_loss",
     # TransformerConfig and OptimizerConfig of Megatron core take them together only.
     **dict.fromkeys(
-        ("main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"), "use_precision_aware_optimizer"
+        ("main_grads_dtype", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"),
+        "use_precision_aware_optimizer",
     ),
 }
 # The same of one of its values.

@@ -1,0 +1,211 @@
+"""What stands in a job file for keys of PyTorchJobs, Hugging Face, NeMo and Megatron.
+
+Sources: training-operator's PyTorchJob; transformers' TrainingArguments and LlamaConfig;
+Megatron-LM's arguments; NeMo's megatron_gpt_config.yaml.
+"""
+
+
+def same(remedy: str, keys: str) -> dict[str, str]:
+    """Give each of some keys, without signs between their words, the same remedy."""
+    return dict.fromkeys(keys.split(), remedy)
+
+
+_POD = "remove it: pool says which nodes, and the plan writes the pod"
+_SHARE = "remove it: CPU, memory, /dev/shm and EFA interfaces follow from gpus_per_node"
+_PROGRAM = "remove it: kind says which program runs"
+_TOKENS = "use train_iters: tokens / (global_batch_size x sequence_length)"
+_TOKENIZER = "use tokenizer: a folder with a Hugging Face tokenizer"
+_TOKENIZERS = "tokenizertype tokenizermodel tokenizernameorpath tokenizerpath vocabfile mergefile"
+
+_RESTARTS = "backofflimit maxrestarts restarts restartpolicy"
+_KEPT = "ttl ttlsecondsafterfinished"
+_POD_KEYS = "affinity nodeselector tolerations volumemounts volumes securitycontext"
+_TRAINING = {
+    **same("use learning_rate", "lr baselr maxlr"),
+    "minlr": "use min_learning_rate",
+    **same(
+        "use sequence_length",
+        "seqlen seqlength maxlength contextlength maxseqlen maxseqlength blocksize",
+    ),
+    **same("use warmup_iters", "warmupsteps lrwarmupiters lrwarmupsteps"),
+    **same(
+        "use warmup_iters: a number of steps, and not a share of them",
+        "warmupratio warmupfraction lrwarmupfraction",
+    ),
+    **same("use lr_schedule", "lrdecaystyle lrschedulertype scheduler"),
+    **same("use clip_grad", "gradclip gradientclipval gradientclipping maxgradnorm"),
+    **same("use precision: bf16 or fp8", "bf16 fp16 fp8 dtype mixedprecision"),
+    **same("use adam_beta1 and adam_beta2", "betas beta1 beta2 adambetas"),
+    **same("use log_interval", "loggingsteps loginterval logeverynsteps"),
+    **same("use checkpoint.interval", "saveinterval savesteps"),
+    "optimizer": "remove it: it is Adam, and its keys stand here",
+    "wd": "use weight_decay",
+}
+_STEPS = "steps numsteps trainsteps maxiters iterations"
+
+
+# By a key that tells the block.
+OF_JOBS: dict[str, dict[str, str]] = {
+    "kind": {
+        **same(_POD, _POD_KEYS),
+        "namespace": "remove it: platform.namespace of the cluster file says it",
+        **same("use runtime.gang_restarts", _RESTARTS),
+        **same("use runtime.keep_days", _KEPT),
+        **same("use runtime.priority_class", "priority priorityclassname"),
+        "environment": "use runtime.env",
+        **same("remove it: pool says on which nodes it runs", "cluster instancetype"),
+        **same("remove it, with what is below: name and nodes stand at the top", "metadata spec"),
+    },
+    "gpus_per_node": {
+        **same(
+            "use gpus_per_node, or leave it out: the default is all GPUs of the instance type",
+            "gpus gpucount numgpus nprocpernode nproc gpusperworker",
+        ),
+        **same(
+            "use nodes: each runs one pod, with one process for each of its GPUs",
+            "replicas numnodes nnodes workers workerreplicas",
+        ),
+        **same(_SHARE, "resources limits cpu memory efa shmsize"),
+        **same(_PROGRAM, "command args script entrypoint"),
+    },
+    "shm_gib": {
+        **same("use shm_gib, the number alone", "shm shmsize devshm"),
+        **same(
+            "use distributed_timeout_minutes",
+            "timeout ddptimeout nccltimeout timeoutminutes distributedtimeout",
+        ),
+        **same("use gang_restarts", _RESTARTS),
+        **same("use keep_days", _KEPT),
+        **same("use priority_class", "priority priorityclassname"),
+        "rdzvbackend": "use rendezvous",
+        **same("remove it: torchrun and the operator set it", "rdzvendpoint masteraddr masterport"),
+        **same(_POD, _POD_KEYS),
+        **same(_PROGRAM, "command args script entrypoint"),
+    },
+    "expert_tensor": {
+        **same("use tensor", "tp tpsize tensorparallel tensorparallelsize"),
+        **same("use pipeline", "pp ppsize pipelineparallel pipelineparallelsize"),
+        **same("use virtual_pipeline", "vp vpp vppsize interleave"),
+        **same("use context", "cp cpsize contextparallel contextparallelsize"),
+        **same("use expert", "ep epsize expertparallel expertparallelsize"),
+        "etp": "use expert_tensor",
+        "sp": "use sequence_parallel",
+        **same(
+            "remove it: data parallel size is what nodes and the other sizes leave",
+            "dp dpsize dataparallel dataparallelsize worldsize",
+        ),
+        "numlayerspervirtualpipelinestage": (
+            "use virtual_pipeline, the chunks of a stage: num_layers / pipeline / this number"
+        ),
+        **same(
+            "use distributed_optimizer, which is ZeRO's first stage; kind: fsdp shards all",
+            "zero zerostage fsdp",
+        ),
+    },
+    "train_iters": {
+        **_TRAINING,
+        **same("use train_iters", f"maxsteps {_STEPS}"),
+        **same("use train_iters: epochs x tokens / those of a step", "epochs numtrainepochs"),
+        "trainsamples": "use train_iters: samples / global_batch_size",
+        "traintokens": _TOKENS,
+        **same("use global_batch_size", "gbs batchsize trainbatchsize"),
+        **same("use micro_batch_size", "mbs perdevicetrainbatchsize"),
+        **same(
+            "use global_batch_size: micro_batch_size x data parallel size x this number",
+            "gradientaccumulationsteps gradaccum accumulategradbatches nummicrobatches",
+        ),
+        **same(
+            "use recompute: full or selective",
+            "activationcheckpointing gradientcheckpointing recomputegranularity",
+        ),
+        "recomputenumlayers": "use recompute_layers",
+        **same("use extra_args: [--adam-eps, 1e-8]", "adameps adamepsilon"),
+        **same("use eval_interval", "evalsteps evalevery valcheckinterval"),
+        "limitvalbatches": "use eval_iters",
+        **same("use model.hidden_dropout and model.attention_dropout", "dropout"),
+        **same("remove it: the plan chooses the kernels", "flashattention useflashattn"),
+    },
+    "max_steps": {
+        **_TRAINING,
+        **same("use max_steps", f"trainiters {_STEPS}"),
+        **same("use max_steps: epochs x samples / those of a step", "epochs numtrainepochs"),
+        **same(
+            "use train_batch_size, the sequences of a step on each GPU",
+            "batchsize mbs microbatchsize perdevicetrainbatchsize",
+        ),
+        **same(
+            "use train_batch_size, the sequences of a step on each GPU: this number / GPUs",
+            "gbs globalbatchsize",
+        ),
+        **same(
+            "remove it: each step has one batch - raise train_batch_size or nodes",
+            "gradientaccumulationsteps gradaccum accumulategradbatches",
+        ),
+        **same("use sharding: full or hybrid", "shardingstrategy fsdp"),
+        **same(
+            "remove it: sharding and activation_checkpointing are all there is to choose",
+            "fsdpconfig backwardprefetch cpuoffload limitallgathers",
+        ),
+        **same("use activation_checkpointing: true", "gradientcheckpointing recompute"),
+        **same("use validation_interval", "evalsteps evalinterval"),
+        **same("remove it: the rate falls until max_steps", "decayiters lrdecayiters"),
+    },
+    "num_attention_heads": {
+        **same("use num_layers", "nlayers layers nlayer numhiddenlayers"),
+        **same("use num_attention_heads", "nheads nhead numheads"),
+        **same("use num_query_groups", "numkeyvalueheads nkvheads numkvheads groupqueryattention"),
+        **same("use ffn_hidden_size", "intermediatesize dff ffndim ffnhidden"),
+        "moeintermediatesize": "use moe_ffn_hidden_size",
+        **same("use rotary_base", "ropetheta ropebase rotaryembbase"),
+        **same("use norm_epsilon", "rmsnormeps layernormeps layernormepsilon normeps"),
+        **same(
+            "use untie_embeddings_and_output_weights, which says the opposite",
+            "tiewordembeddings tieembeddings shareembeddingsandoutputweights",
+        ),
+        **same("use swiglu: true for silu", "hiddenact activation activationfunction"),
+        "headdim": "use kv_channels",
+        **same("use num_experts", "numlocalexperts nroutedexperts numroutedexperts nexperts"),
+        **same("use moe_router_topk", "numexpertspertok topk routertopk expertspertoken"),
+        "nsharedexperts": (
+            "use moe_shared_expert_intermediate_size: this number x moe_ffn_hidden_size"
+        ),
+        **same("use hidden_size", "nembd dmodel dim hiddendim modeldim"),
+        **same("use training.sequence_length", "seqlength seqlen"),
+        **same("use max_position_embeddings", "maxseqlen maxsequencelength npositions"),
+        **same("use preset", "name modelname modeltype type architecture architectures"),
+        "ropescaling": "remove it: presets of models with scaled positions have it",
+    },
+    # Of Megatron, and of FSDP and DDP.
+    "split": {
+        **same(
+            "use prefix, without .bin and .idx; or blend for several corpora",
+            "datapath dataprefix path paths dataset traindata traindatapath",
+        ),
+        **same(_TOKENIZER, _TOKENIZERS),
+        **same("use cache_dir", "cache datacachepath indexcachedir indexmappingdir"),
+        **same("use split: [98, 2, 0]", "splits splitsstring trainsplit"),
+        "weights": "use blend: [{weight: 0.7, prefix: ...}, ...]",
+        **same("use training.sequence_length", "seqlength seqlen"),
+        "shuffle": "remove it: Megatron shuffles, by training.seed",
+    },
+    "configuration": {
+        **same("use dataset", "datapath path name datasetname datasetnameorpath traindata"),
+        **same("use configuration", "datasetconfig datasetconfigname subset"),
+        **same("use tokenizer: a folder, or a name of Hugging Face", _TOKENIZERS),
+        **same("use training.sequence_length", "seqlength seqlen"),
+    },
+    "keep_last": {
+        **same("use directory", "dir path save savedir outputdir load"),
+        **same("use interval", "saveinterval savesteps saveevery everynsteps every frequency"),
+        **same("use keep_last", "savetotallimit keep keepn maxtokeep savetopk"),
+        **same(
+            "remove it: a run goes on from the last checkpoint in directory by itself",
+            "resume resumefromcheckpoint resumeifexists autoresume",
+        ),
+        **same(
+            "use pretrained: weights to start from while directory is empty",
+            "finetune noloadoptim basemodel pretrainedcheckpoint pretrainedpath loadpath initfrom",
+        ),
+        **same("use s3_uri", "s3 s3path s3prefix s3bucket upload uploadto remote"),
+    },
+}

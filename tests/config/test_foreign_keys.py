@@ -1,0 +1,108 @@
+"""A key that another tool has is answered with the one that stands here for it."""
+
+from pathlib import Path
+
+import pytest
+
+from megatron_eks.config.foreign_keys import of_other_tool
+from megatron_eks.config.load import read_mapping
+from megatron_eks.config.parse import parse_cluster, parse_job
+
+ROOT = Path(__file__).parents[2]
+CLUSTER = (ROOT / "cluster.yaml").read_text()
+JOB = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
+FSDP = (ROOT / "jobs" / "fsdp-llama-2-7b.yaml").read_text()
+
+# Where a line stands, what comes before it, and how the answer to it starts.
+IN_CLUSTERS = [
+    ("schema_version: 1", "version: '1.35'", "use kubernetes_version"),
+    ("schema_version: 1", "managedNodeGroups: []", "use gpu_pools"),
+    ("schema_version: 1", "metadata: {name: a}", "use name and region"),
+    ("schema_version: 1", "fsx: {}", "use storage.lustre"),
+    ("schema_version: 1", "single_nat_gateway: true", "use network.nat_gateways: 0, 1"),
+    ("  public_cidrs:", "  allowed_cidrs: []", "use public_cidrs"),
+    ("    max_nodes: 2", "    type: p4d.24xlarge", "use instance_type"),
+    ("    max_nodes: 2", "    subnet_ids: []", "use availability_zone"),
+    ("    max_nodes: 2", "    max_pods: 110", "remove it: the plan writes"),
+    ("    max_nodes: 2", "    capacityReservation: {}", "use capacity: {type: reservation"),
+    ("    max_nodes: 2", "    amiFamily: AmazonLinux2023", "remove it: nodes run EKS's AMI"),
+    ("    capacity_gib:", "    storage_capacity: 1200", "use capacity_gib"),
+    ("    capacity_gib:", "    perUnitStorageThroughput: 250", "use throughput_mbps_per_tib"),
+    ("    capacity_gib:", "    import_path: s3://a/b", "use data_repositories"),
+    ("    capacity_gib:", "    zone: us-east-2b", "use availability_zone"),
+    ("    capacity_gib:", "    file_system_id: fs-0", "use existing: {id,"),
+]
+IN_JOBS = [
+    ("schema_version: 1", "namespace: training", "remove it: platform.namespace"),
+    ("schema_version: 1", "nodeSelector: {}", "remove it: pool says which nodes"),
+    ("schema_version: 1", "backoffLimit: 3", "use runtime.gang_restarts"),
+    ("schema_version: 1", "spec: {}", "remove it, with what is below"),
+    ("  tensor: 4", "  zero_stage: 1", "use distributed_optimizer"),
+    ("  train_iters:", "  gradient_accumulation_steps: 8", "use global_batch_size: micro"),
+    ("  train_iters:", "  num_train_epochs: 3", "use train_iters: epochs"),
+    ("  train_iters:", "  eval_steps: 100", "use eval_interval"),
+    ("  train_iters:", "  warmup_ratio: 0.1", "use warmup_iters: a number of steps"),
+    ("  train_iters:", "  gradient_checkpointing: true", "use recompute"),
+    ("  prefix:", "  data_path: /shared/a", "use prefix"),
+    ("  prefix:", "  data_cache_path: /shared/a", "use cache_dir"),
+    ("  prefix:", "  vocab_file: /shared/v.json", "use tokenizer: a folder"),
+    ("  keep_last:", "  resume_from_checkpoint: true", "remove it: a run goes on"),
+    ("  keep_last:", "  s3_path: s3://a/b", "use s3_uri"),
+    ("  keep_last:", "  finetune: true", "use pretrained"),
+    ("  shm_gib:", "  shm_size: 64", "use shm_gib"),
+    ("  shm_gib:", "  timeout: 30", "use distributed_timeout_minutes"),
+    ("  shm_gib:", "  rdzv_backend: c10d", "use rendezvous"),
+]
+IN_MODELS = [
+    ("num_key_value_heads", "use num_query_groups"),
+    ("num_hidden_layers", "use num_layers"),
+    ("intermediate_size", "use ffn_hidden_size"),
+    ("rope_theta", "use rotary_base"),
+    ("rms_norm_eps", "use norm_epsilon"),
+    ("tie_word_embeddings", "use untie_embeddings_and_output_weights"),
+    ("num_experts_per_tok", "use moe_router_topk"),
+    ("n_routed_experts", "use num_experts"),
+    ("head_dim", "use kv_channels"),
+]
+IN_FSDP = [
+    ("  max_steps:", "  gradient_accumulation_steps: 8", "remove it: each step has one batch"),
+    ("  max_steps:", "  cpu_offload: true", "remove it: sharding and"),
+    ("  max_steps:", "  eval_steps: 8", "use validation_interval"),
+    ("  dataset:", "  dataset_config_name: en", "use configuration"),
+]
+
+
+def answers(text: str, parse: object) -> list[str]:
+    """Return what to do about each unknown key of a file."""
+    _, found = parse(read_mapping(text, "a.yaml"))
+    return [each.remedy for each in found if "unknown key" in each.found]
+
+
+@pytest.mark.parametrize(
+    ("file", "parse", "before", "line", "answer"),
+    [
+        *((CLUSTER, parse_cluster, *each) for each in IN_CLUSTERS),
+        *((JOB, parse_job, *each) for each in IN_JOBS),
+        *((FSDP, parse_job, *each) for each in IN_FSDP),
+    ],
+    ids=[each[1].strip() for each in (*IN_CLUSTERS, *IN_JOBS, *IN_FSDP)],
+)
+def test_each_foreign_key_is_answered_with_the_one_here(file, parse, before, line, answer):
+    """Only the key in the wrong tool's spelling has a finding, and the finding says what to do."""
+    assert file.count(before) == 1
+    (remedy,) = answers(file.replace(before, f"{line}\n{before}"), parse)
+    assert remedy.startswith(answer)
+
+
+@pytest.mark.parametrize(("key", "answer"), IN_MODELS)
+def test_a_key_of_hugging_faces_configuration_has_its_counterpart(key, answer):
+    """A likely letter is not a likely meaning: num_key_value_heads is not num_attention_heads."""
+    text = JOB.replace("model: llama-3.1-8b", f"model: {{preset: llama-3.1-8b, {key}: 8}}")
+    (remedy,) = answers(text, parse_job)
+    assert remedy.startswith(answer)
+
+
+def test_a_key_of_no_tool_is_left_to_the_likest_one():
+    """A slip of the pen is no other tool's key."""
+    assert of_other_tool("num_layer", {"num_attention_heads", "num_layers"}) is None
+    assert of_other_tool("shm_gb", {"shm_gib"}) is None
