@@ -63,7 +63,7 @@ _DEFINITIONS = {
     "Env": '{"env": ...}',
     "Init": '{"init": {"env": ...}}',
     "InitEnv": '{"init": {"env": ...}}',
-    "VpcCni": "what is under its properties without these two words around it",
+    "VpcCni": 'what is under its properties at the top: {"enableNetworkPolicy": "true"}',
 }
 _OF_INIT = "DISABLE_TCP_EARLY_DEMUX"
 _OTHER_WORDS = frozenset({"enviroment", "environment", "envs", "envvars", "extraenv", "variables"})
