@@ -130,7 +130,7 @@ def _kinds(action: str) -> list[str] | None:
     by_kinds = table(RESOURCES).get(service)
     if isinstance(by_kinds, dict):
         for kinds, names in by_kinds.items():
-            if isinstance(names, list) and name in names:
+            if isinstance(names, list) and name in {str(each).lower() for each in names}:
                 return kinds.split()
     return None
 

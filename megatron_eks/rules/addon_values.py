@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator
 from difflib import get_close_matches
+from typing import NamedTuple
 
 import yaml
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.template_set import Resource, TemplateSet
+from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import is_absent, is_placeholder, number, shown, text
 
 _CLOSE = 0.85
 _CNI = "vpc-cni"
 _WARM, _LEAST = "WARM_IP_TARGET", "MINIMUM_IP_TARGET"
+_PREFIXES, _DELEGATION = "WARM_PREFIX_TARGET", "ENABLE_PREFIX_DELEGATION"
 # amazon-vpc-cni-k8s, README, "CNI Configuration Variables".
 _VARIABLES = frozenset(
     {
@@ -55,49 +57,95 @@ _KINDS: dict[str, dict[tuple[str, ...], str]] = {
 }
 
 
+# The schema's own names for its parts, which people take for keys: issues 2491 of
+# amazon-vpc-cni-k8s, 2667 and 2878 of terraform-aws-eks.
+_DEFINITIONS = {
+    "Env": '{"env": ...}',
+    "Init": '{"init": {"env": ...}}',
+    "InitEnv": '{"init": {"env": ...}}',
+    "VpcCni": 'what is under its properties at the top: {"enableNetworkPolicy": "true"}',
+}
+_OF_INIT = "DISABLE_TCP_EARLY_DEMUX"
+_OTHER_WORDS = frozenset({"enviroment", "environment", "envs", "envvars", "extraenv", "variables"})
+
+
+class Fault(NamedTuple):
+    """What is wrong with the settings of an add-on, and what to write."""
+
+    found: str
+    remedy: str
+    works: bool = False
+    """Whether the add-on is made nevertheless."""
+
+
 def values(templates: TemplateSet) -> Iterator[Finding]:
     """Require values of the kinds, and variables of the names, that an add-on's schema has.
 
     EKS API, CreateAddon.configurationValues: "Json schema validation failed", and the stack is
     rolled back.
     """
+    path: Path = ("ConfigurationValues",)
     for addon in templates.resources("AWS::EKS::Addon"):
         name = text(templates.default(addon.properties.get("AddonName"), addon.file)) or ""
-        settings = _settings(addon)
-        for path, kind in _KINDS.get(name, {}).items():
-            for place, value in _at(settings, path):
-                wrong = _wrong(value, kind)
-                if wrong is not None:
-                    found = f"{'.'.join(place)}: {shown(value)}, and the add-on's schema takes "
-                    yield _find(addon, f"{found}{wrong[0]}: EKS refuses it", wrong[1])
-        if name == _CNI:
-            yield from _variables(addon, settings)
+        for fault in faults(name, text(addon.properties.get("ConfigurationValues"))):
+            if fault.works:
+                said = (fault.found, fault.remedy, Level.WARNING)
+                yield addon.find(Code.PLATFORM_PART, path, *said)
+            else:
+                yield addon.find(Code.ADDON_SETTINGS, path, fault.found, fault.remedy)
 
 
-def _variables(addon: Resource, settings: "dict[str, Json]") -> Iterator[Finding]:
+def faults(name: str, configuration: str | None) -> Iterator[Fault]:
+    """Return what is wrong with the settings of an add-on, as far as they are written out."""
+    settings = _settings(configuration or "")
+    for path, kind in _KINDS.get(name, {}).items():
+        for place, value in _at(settings, path):
+            wrong = _wrong(value, kind)
+            if wrong is not None:
+                found = f"{'.'.join(place)}: {shown(value)}, and the add-on's schema takes "
+                yield Fault(f"{found}{wrong[0]}: EKS refuses it", wrong[1])
+    if name == _CNI:
+        yield from _keys(settings)
+        yield from _variables(settings)
+
+
+def _keys(settings: "dict[str, Json]") -> Iterator[Fault]:
     for key in settings:
         if key in _VARIABLES:
-            found = f"{key} beside env: EKS refuses it"
-            yield _find(addon, found, f'write {{"env": {{"{key}": ...}}}}')
-    for place, _ in _at(settings, ("env", "*")):
-        close = get_close_matches(place[-1], _VARIABLES, 1, _CLOSE)
-        if close and place[-1] not in _VARIABLES:
-            found = f"the VPC CNI has no variable {shown(place[-1])}: EKS refuses it"
-            yield _find(addon, found, f"did you mean {close[0]}?")
+            yield Fault(f"{key} beside env: EKS refuses it", f'write {{"env": {{"{key}": ...}}}}')
+        elif key in _DEFINITIONS:
+            found = f"{key}, which is how the schema calls a part and no key: EKS refuses it"
+            yield Fault(found, f"write {_DEFINITIONS[key]}")
+        elif key.lower() in _OTHER_WORDS:
+            found = f"the VPC CNI has no setting {shown(key)}: EKS refuses it"
+            yield Fault(found, 'write {"env": ...}')
+
+
+def _variables(settings: "dict[str, Json]") -> Iterator[Fault]:
     given = {place[-1]: value for place, value in _at(settings, ("env", "*"))}
+    for key in given:
+        close = get_close_matches(key, _VARIABLES, 1, _CLOSE)
+        if key == _OF_INIT:
+            found = f"{key} in env, and it is the init container's: EKS refuses it"
+            yield Fault(found, f'write {{"init": {{"env": {{"{key}": ...}}}}}}')
+        elif close and key not in _VARIABLES:
+            found = f"the VPC CNI has no variable {shown(key)}: EKS refuses it"
+            yield Fault(found, f"did you mean {close[0]}?")
     least, warm = number(given.get(_LEAST)), given.get(_WARM)
     if least and (is_absent(warm) or number(warm) == 0):
         # aws/amazon-vpc-cni-k8s, README, MINIMUM_IP_TARGET: no more addresses are allocated then.
         found = f"{_LEAST} {least} without {_WARM} above 0: the pod after the first {least} of a "
         found += "node gets no address"
-        remedy = f'add "{_WARM}": "2" to env'
-        path: Path = ("ConfigurationValues",)
-        yield addon.find(Code.PLATFORM_PART, path, found, remedy, Level.WARNING)
+        yield Fault(found, f'add "{_WARM}": "2" to env', works=True)
+    if number(given.get(_PREFIXES)) and is_absent(given.get(_DELEGATION)):
+        # The same README, WARM_PREFIX_TARGET: it is read with prefix delegation alone.
+        found = f"{_PREFIXES} without {_DELEGATION}: nothing reads it, and nodes get single "
+        found += "addresses"
+        yield Fault(found, f'add "{_DELEGATION}": "true" to env', works=True)
 
 
-def _settings(addon: Resource) -> "dict[str, Json]":
+def _settings(written: str) -> "dict[str, Json]":
     """Return an add-on's settings; none where they are not written out."""
-    written = text(addon.properties.get("ConfigurationValues")) or ""
     try:
         value = yaml.safe_load(written) if not is_placeholder(written) else None
     except yaml.YAMLError:
@@ -125,7 +173,3 @@ def _wrong(value: Json, kind: str) -> tuple[str, str] | None:
     if kind == "truth" and not isinstance(value, bool) and value is not None:
         return "true or false", "write true or false without quotes"
     return None
-
-
-def _find(addon: Resource, found: str, remedy: str) -> Finding:
-    return addon.find(Code.ADDON_SETTINGS, ("ConfigurationValues",), found, remedy)

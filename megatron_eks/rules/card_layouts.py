@@ -84,6 +84,27 @@ def by_card(interfaces: list[Interface]) -> dict[int, Slots]:
     return {card: frozenset(slots) for card, slots in cards.items()}
 
 
+def misnumbered(
+    interfaces: list[Interface], instance: InstanceType
+) -> tuple[Interface, Interface, int] | None:
+    """Return an interface on the card of another one, that one, and the card that has none.
+
+    Only where one number is the whole fault: the cards are otherwise all taken, each once for EFA.
+    """
+    efa = [each for each in interfaces if each.is_efa]
+    cards = range(instance.first_efa_card, instance.network_cards)
+    empty = [card for card in cards if all(each.card != card for each in interfaces)]
+    taken: dict[int | None, Interface] = {}
+    pairs = []
+    for each in efa:
+        if each.card in taken:
+            pairs.append((each, taken[each.card]))
+        taken.setdefault(each.card, each)
+    if len(pairs) != 1 or len(empty) != 1 or len(efa) != len(cards):
+        return None
+    return (*pairs[0], empty[0])
+
+
 def slots_written(slots: Slots) -> str:
     """Write the interfaces of a card."""
     return ", ".join(f"device {device} {type_}" for device, type_ in sorted(slots)) or "none"

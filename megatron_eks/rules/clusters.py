@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from megatron_eks.catalog.pins import ADDONS
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth
 
@@ -24,6 +24,7 @@ _ADDON_NAMES = frozenset(addon.name for addon in ADDONS) | {
     "aws-guardduty-agent",
     "aws-mountpoint-s3-csi-driver",
     "aws-network-flow-monitoring-agent",
+    "aws-secrets-store-csi-driver-provider",
     "cert-manager",
     "external-dns",
     "fluent-bit",
@@ -31,6 +32,17 @@ _ADDON_NAMES = frozenset(addon.name for addon in ADDONS) | {
     "prometheus-node-exporter",
     "snapshot-controller",
 }
+# What is installed by a chart or by manifests, and people look for among the add-ons
+# (aws/containers-roadmap issues 1162 and 1559; the list of add-ons has none of them, read 2026-11).
+_CHARTS = frozenset(
+    {
+        *("aws-efa-k8s-device-plugin", "aws-load-balancer-controller", "cluster-autoscaler"),
+        *("aws-node-termination-handler", "dcgm-exporter", "efa-device-plugin", "gpu-operator"),
+        *("ingress-nginx", "karpenter", "kubeflow", "kueue", "mpi-operator", "nvidia"),
+        *("nvidia-device-plugin", "nvidia-gpu-operator", "nvidia-k8s-device-plugin", "volcano"),
+        *("prometheus", "training-operator"),
+    }
+)
 _SURELY_MEANT = 0.85
 # What charts, images and guides put around the name of an add-on, and AWS does not.
 _AROUND = re.compile(r"^(amazon-|aws-|eks-|k8s-)+|(-addon|-add-on|-driver|-k8s|-plugin)+$")
@@ -90,16 +102,25 @@ def addon_names(templates: TemplateSet) -> Iterator[Finding]:
     EKS User Guide, "Available Amazon EKS add-ons from AWS"; names of the Marketplace are others.
     """
     for addon in templates.resources("AWS::EKS::Addon"):
-        name = text(addon.properties.get("AddonName"))
-        if name is None or name in _ADDON_NAMES or "_" in name:
-            continue
-        cut = [each for each in sorted(_ADDON_NAMES) if each.startswith(f"{name}-")]
-        same = [each for each in sorted(_ADDON_NAMES) if _core(each) == _core(name)]
-        close = cut or get_close_matches(name, sorted(_ADDON_NAMES), n=1, cutoff=_SURELY_MEANT)
-        close = same or close
-        if close:
-            found = f"unknown add-on {shown(name)}"
-            yield addon.find(Code.ADDON_NAME, ("AddonName",), found, f"did you mean {close[0]!r}?")
+        wrong = unknown_addon(text(addon.properties.get("AddonName")))
+        if wrong is not None:
+            yield addon.find(Code.ADDON_NAME, ("AddonName",), *wrong)
+
+
+def unknown_addon(name: str | None) -> tuple[str, str, Level] | None:
+    """Say what is wrong with an add-on's name, and what to do; None where nothing surely is."""
+    if name is None or name in _ADDON_NAMES or "_" in name:
+        return None
+    if name in _CHARTS:
+        found = f"{shown(name)} is none of EKS's add-ons: it is not made"
+        return found, "remove it, and install its chart or manifests", Level.WARNING
+    cut = [each for each in sorted(_ADDON_NAMES) if each.startswith(f"{name}-")]
+    same = [each for each in sorted(_ADDON_NAMES) if _core(each) == _core(name)]
+    close = cut or get_close_matches(name, sorted(_ADDON_NAMES), n=1, cutoff=_SURELY_MEANT)
+    close = same or close
+    if close:
+        return f"unknown add-on {shown(name)}", f"did you mean {close[0]!r}?", Level.ERROR
+    return None
 
 
 def _core(name: str) -> str:

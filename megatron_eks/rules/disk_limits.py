@@ -47,8 +47,17 @@ def limits(templates: TemplateSet) -> Iterator[Finding]:
     """
     for template in templates.resources("AWS::EC2::LaunchTemplate"):
         data = mapping(template.properties.get(DATA)) or {}
+        names: list[Json] = []
         for index, value in enumerate(items(data.get("BlockDeviceMappings")) or []):
             device = mapping(value) or {}
+            name = text(device.get("DeviceName"))
+            if name is not None and name in names:
+                # aws/containers-roadmap issue 1523: "used in more than one block-device mapping".
+                place = (DATA, "BlockDeviceMappings", index, "DeviceName")
+                found = f"{name} is mapped already, by mapping {names.index(name)}: EC2 refuses it"
+                remedy = "put both into one mapping, or name another device"
+                yield template.find(Code.DISK, place, found, remedy)
+            names.append(name)
             disk = mapping(device.get("Ebs"))
             path: Path = (DATA, "BlockDeviceMappings", index, "Ebs")
             if disk:

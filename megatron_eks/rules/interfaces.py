@@ -14,6 +14,7 @@ from megatron_eks.rules.card_layouts import (
     former_cards,
     former_rest,
     is_former_layout,
+    misnumbered,
     recommended,
     slots_written,
 )
@@ -26,7 +27,7 @@ from megatron_eks.rules.launch_templates import (
     launch_templates,
 )
 from megatron_eks.rules.template_set import TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, truth
+from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
 
 _TYPES = EFA_TYPES | {"interface"}
 _PRIMARY = (0, 0)
@@ -46,9 +47,13 @@ def efa_layout(templates: TemplateSet) -> Iterator[Finding]:
         interfaces = template.interfaces
         if interfaces is None:
             continue
+        instance = template.instance
+        twice = misnumbered(interfaces, instance) if instance is not None else None
+        if twice is not None:
+            yield _of_another_card(template, interfaces, *twice)
+            continue
         broken = [*_unknown_types(template, interfaces), *_slots(template, interfaces)]
         yield from broken
-        instance = template.instance
         if instance is not None and not broken and _all_known(interfaces):
             meant = _meant_for_efa(template, templates)
             yield from _against_catalogue(template, interfaces, instance, meant=meant)
@@ -103,27 +108,22 @@ def security_groups(templates: TemplateSet) -> Iterator[Finding]:
                 )
 
 
-def public_address(templates: TemplateSet) -> Iterator[Finding]:
-    """Refuse public addresses of nodes; with several interfaces EC2 assigns none.
-
-    EC2 API, AssociatePublicIpAddress: for a single, primary interface only
-    (terraform-aws-eks issue 3533); EKS Best Practices, "Deploy workers onto private subnets".
-    """
-    for template in launch_templates(templates):
-        interfaces = template.interfaces or []
-        for interface in interfaces:
-            if truth(interface.body.get("AssociatePublicIpAddress")) is not True:
-                continue
-            path = (*interface.path, "AssociatePublicIpAddress")
-            remedy = "remove it, and put the nodes into private subnets"
-            if len(interfaces) > 1:
-                found = f"EC2 assigns none to an instance with {len(interfaces)} interfaces"
-                yield template.resource.find(Code.PUBLIC_ADDRESS, path, found, remedy)
-            elif template.node_groups:
-                found = "nodes of the cluster get public addresses"
-                yield template.resource.find(
-                    Code.PUBLIC_ADDRESS, path, found, remedy, Level.WARNING
-                )
+def _of_another_card(
+    template: LaunchTemplate,
+    interfaces: list[Interface],
+    interface: Interface,
+    first: Interface,
+    empty: int,
+) -> Finding:
+    card = interface.card or 0
+    found = f"a second EFA interface on card {card}, beside interface {first.index}, and card "
+    found += f"{empty} has none"
+    path = (*interface.path, "NetworkCardIndex")
+    remedy = f"write NetworkCardIndex: {empty}"
+    others = {each.device for each in interfaces if each.card not in {0, interface.card}}
+    if len(others) == 1 and interface.device not in others:
+        remedy += f", and DeviceIndex: {others.pop()}"
+    return template.resource.find(Code.EFA_INTERFACES, path, found, remedy)
 
 
 def _unknown_types(template: LaunchTemplate, interfaces: list[Interface]) -> Iterator[Finding]:

@@ -29,7 +29,11 @@ _MEETS: "dict[str, Callable[[int, list[int]], bool]]" = {
 }
 # What a disk with images and layers is called, by the family of the AMI.
 _DISKS = {"AL2": "/dev/xvda", "AL2023": "/dev/xvda", "Bottlerocket": "/dev/xvdb"}
+FAMILIES = {name.lower(): name for name in _DISKS}
 _ROOTS = frozenset({"/dev/sda1", "/dev/sda", "/dev/xvda", "/dev/nvme0n1"})
+# The disk of EKS's own AMIs of Amazon Linux: a volume is never smaller than its snapshot.
+_OF_AMI = 20 * 2**30
+_AMAZON_LINUX = frozenset({"AL2", "AL2023"})
 # Karpenter, pkg/providers/amifamily: the disk that it maps by itself.
 _DEFAULT_DISK = 20 * 2**30
 _ROOM_FOR_IMAGES = 80 * 2**30
@@ -186,6 +190,13 @@ def disks(manifest: Manifest) -> Iterator[Finding]:
     if (manifest.group, manifest.kind) != ("karpenter.k8s.aws", _CLASS):
         return
     mapped = items(manifest.spec.get("blockDeviceMappings")) or []
+    size, family = _image_disk(manifest), _family(manifest)
+    if mapped and size is not None and size < _OF_AMI and family in _AMAZON_LINUX:
+        # karpenter-provider-aws issue 7928: InvalidBlockDeviceMapping.
+        found = f"{_DISKS[family or '']} of {size / 2**30:g} GiB, and the AMI has 20: EC2 refuses "
+        path: Path = ("spec", "blockDeviceMappings")
+        remedy = "write volumeSize: 200Gi, for images of frameworks"
+        yield manifest.find(Code.KARPENTER, path, f"{found}every launch", remedy)
     devices = [text((mapping(each) or {}).get("deviceName")) or "$" for each in mapped]
     wanted = _DISKS.get(_family(manifest) or "")
     if not devices or wanted is None or wanted in devices or any(map(is_placeholder, devices)):
@@ -198,7 +209,7 @@ def disks(manifest: Manifest) -> Iterator[Finding]:
     if raid:
         found = f"{', '.join(devices)}, and {_family(manifest)} has {wanted}: one more disk, "
         found += "which nothing mounts"
-    path: Path = ("spec", "blockDeviceMappings")
+    path = ("spec", "blockDeviceMappings")
     level = Level.ERROR if meant and not raid else Level.WARNING
     yield manifest.find(Code.KARPENTER, path, found, f"name it {wanted}", level)
 
@@ -217,7 +228,8 @@ def image_room(together: ManifestSet) -> Iterator[Found]:
         if any(each is used for each in warned):
             continue
         size = _image_disk(used)
-        if size is not None and size < _ROOM_FOR_IMAGES:
+        refused = not is_absent(used.spec.get("blockDeviceMappings")) and (size or 0) < _OF_AMI
+        if size is not None and size < _ROOM_FOR_IMAGES and not refused:
             warned.append(used)
             given = not is_absent(used.spec.get("blockDeviceMappings"))
             found = f"{size // 2**30} GiB{'' if given else ', the default,'} for the images of "
@@ -250,10 +262,16 @@ def _image_disk(used: Manifest) -> int | None:
 
 
 def _family(manifest: Manifest) -> str | None:
-    """Return the family of a class's AMI; amiFamily beats the alias, which it has to agree with."""
+    """Return the family of a class's AMI; None where amiFamily and the alias do not agree."""
     given = text(manifest.spec.get("amiFamily"))
-    if given is not None:
-        return given
+    meant = FAMILIES.get(alias_of(manifest)[0].partition("@")[0])
+    if given is None or meant is None or given == "Custom":
+        return given or meant
+    return given if given == meant else None
+
+
+def alias_of(manifest: Manifest) -> tuple[str, int]:
+    """Return the alias of a class's AMIs and its place; empty where it has none."""
     terms = [mapping(each) or {} for each in items(manifest.spec.get("amiSelectorTerms")) or []]
-    alias = next((said for each in terms if (said := text(each.get("alias")))), "")
-    return {name.lower(): name for name in _DISKS}.get(alias.partition("@")[0])
+    aliases = ((text(each.get("alias")), index) for index, each in enumerate(terms))
+    return next(((said, index) for said, index in aliases if said), ("", 0))

@@ -7,7 +7,7 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.karpenter_ends import is_for_training
-from megatron_eks.rules.karpenter_fits import with_classes
+from megatron_eks.rules.karpenter_fits import FAMILIES, alias_of, with_classes
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.named_pools import pools_of
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
@@ -41,6 +41,23 @@ def names(manifest: Manifest) -> Iterator[Finding]:
             remedy += f"for GPUs, NVIDIA's AMI; or the version into the name: {_NVIDIA}"
             path: Path = ("spec", "amiSelectorTerms", index, "name")
             yield manifest.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
+
+
+def families(manifest: Manifest) -> Iterator[Finding]:
+    """Require of amiFamily what the alias of the AMIs says.
+
+    aws/karpenter-provider-aws, pkg/apis/v1/ec2nodeclass.go: an alias goes with its own family, or
+    with Custom; issue 5940: nodes of another family get user data that they cannot read.
+    """
+    given = text(manifest.spec.get("amiFamily"))
+    alias, index = alias_of(manifest)
+    meant = FAMILIES.get(alias.partition("@")[0])
+    if (manifest.group, manifest.kind) != _CLASS or given in {None, "Custom", meant}:
+        return
+    if meant is not None and given in FAMILIES.values():
+        found = f"{shown(given)} with the alias {alias}: Karpenter's API refuses it"
+        remedy = f"write {meant}, or the alias of {given}, in spec.amiSelectorTerms[{index}]"
+        yield manifest.find(Code.KARPENTER, ("spec", "amiFamily"), found, remedy)
 
 
 def drivers(together: ManifestSet) -> Iterator[Found]:

@@ -3,14 +3,16 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
+from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level, Path
 from megatron_eks.quantity import quantity
+from megatron_eks.rules.karpenter_ends import is_for_training
 from megatron_eks.rules.karpenter_pods import ZONE, asked, class_of, instances, trainings
 from megatron_eks.rules.manifest_set import Found, ManifestSet
-from megatron_eks.rules.named_pools import Pool
+from megatron_eks.rules.named_pools import Pool, pools_of
 from megatron_eks.rules.node_pools import wanted_labels
-from megatron_eks.rules.values import is_placeholder, items, mapping, number, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, text
 from megatron_eks.rules.workloads import EFA, GPU, Manifest, Pod
 
 _CAPACITY = "karpenter.sh/capacity-type"
@@ -102,6 +104,30 @@ def zones(together: ManifestSet) -> Iterator[Found]:
                 finding = job.find(Code.NODE_SELECTOR, path, found, remedy, Level.WARNING)
                 yield job, finding
                 break
+
+
+def pools_alone(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a pool for training over several zones that it names, where no job is beside it.
+
+    As `zones`; a placement group of the class keeps the nodes in one.
+    """
+    with_jobs = [pool.manifest for _, _, pools in trainings(together) for pool in pools]
+    for manifest in together.of("NodePool"):
+        pool = next(pools_of(manifest), None)
+        if pool is None or not is_for_training(pool) or any(each is manifest for each in with_jobs):
+            continue
+        used = class_of(manifest, together)
+        grouped = used is not None and not is_absent(used.spec.get("placementGroupSelector"))
+        types = [INSTANCES[name] for name in pool.types if name in INSTANCES]
+        most = _nodes(pool)
+        alone = most is not None and most[1] == 1
+        there = None if grouped or alone or not types else _zones(manifest, together)
+        if there is not None:
+            found = f"nodes of {types[0].name} in {there}, and EFA reaches no other zone: ranks of "
+            found += "one job cannot meet by it"
+            path: Path = ("spec", "template", "spec", "requirements")
+            remedy = f"name one zone for {ZONE}, and another pool for each other zone"
+            yield manifest, manifest.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
 
 
 def _zones(pool: Manifest, together: ManifestSet) -> str | None:

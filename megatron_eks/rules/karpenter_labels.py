@@ -1,6 +1,7 @@
 """Rules over Karpenter's older kinds, and the taints and labels that its pools may give nodes."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
@@ -22,6 +23,24 @@ _OLD = {
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # kubernetes-sigs/karpenter, pkg/apis/v1/labels.go: what Karpenter itself gives each node.
 _RESTRICTED = ("karpenter.sh/nodepool", "kubernetes.io/hostname")
+# karpenter-provider-aws, pkg/apis/v1/labels.go: of these domains it takes what it knows alone.
+_DOMAINS = frozenset({"karpenter.k8s.aws", "karpenter.sh", "node.kubernetes.io"})
+_INSTANCE = (
+    *("accelerator-count", "accelerator-manufacturer", "accelerator-name", "capability-flex"),
+    *("category", "cpu", "cpu-manufacturer", "cpu-sustained-clock-speed-mhz", "ebs-bandwidth"),
+    *("encryption-in-transit-supported", "family", "generation", "gpu-count", "gpu-manufacturer"),
+    *("gpu-memory", "gpu-name", "hypervisor", "local-nvme", "memory", "network-bandwidth", "size"),
+    "tenancy",
+)
+_WELL_KNOWN = (
+    *(f"karpenter.k8s.aws/instance-{name}" for name in _INSTANCE),
+    *("karpenter.k8s.aws/capacity-reservation-id", "karpenter.k8s.aws/capacity-reservation-type"),
+    *("karpenter.k8s.aws/capacity-reservation-interruptible", "karpenter.k8s.aws/ec2nodeclass"),
+    *("karpenter.sh/capacity-type", "karpenter.sh/nodepool", "node.kubernetes.io/instance-type"),
+    *("node.kubernetes.io/windows-build", "topology.kubernetes.io/zone", "kubernetes.io/arch"),
+    *("kubernetes.io/os", "topology.k8s.aws/zone-id"),
+)
+_CLOSE = 0.9
 _OWN, _ALLOWED = "karpenter.sh/", ("karpenter.sh/capacity-type",)
 
 
@@ -60,9 +79,23 @@ def node_marks(manifest: Manifest) -> Iterator[Finding]:
                 place = (*path, part, index, "effect")
                 yield manifest.find(Code.KARPENTER, place, found, f"use {', '.join(_EFFECTS)}")
     for place, key in _keys(template, spec):
+        meant = _misplaced(key)
+        if meant is not None:
+            found = f"Karpenter has no label {shown(key)}: its API refuses it"
+            yield manifest.find(Code.KARPENTER, place, found, f"write {meant}")
         if key in _RESTRICTED or (key.startswith(_OWN) and key not in _ALLOWED):
             found = f"{key} is Karpenter's own: its API refuses it"
             yield manifest.find(Code.KARPENTER, place, found, "use a label of your own")
+
+
+def _misplaced(key: str) -> str | None:
+    """Return the label that one of a domain of Karpenter's or AWS's was surely meant for."""
+    domain, _, name = key.partition("/")
+    if key in _WELL_KNOWN or domain not in _DOMAINS or is_placeholder(key):
+        return None
+    same = [each for each in _WELL_KNOWN if each.partition("/")[2] == name]
+    close = same or get_close_matches(key, _WELL_KNOWN, 1, _CLOSE)
+    return close[0] if close else None
 
 
 def _keys(template: "dict[str, Json]", spec: "dict[str, Json]") -> Iterator[tuple[Path, str]]:

@@ -222,14 +222,31 @@ def _incomplete(
     # What comes from outside may be the same as another one.
     if len(others) > 1 and any(rule.is_outside for rule in rules):
         opened = {peer: ports for peer, ports in opened.items() if peer in names}
+    yield from _in_part(direction, rules, opened)
+
+
+def _in_part(
+    direction: Direction, rules: list[Rule], opened: dict[str, set[int]]
+) -> Iterator[Finding]:
+    """Report once those peers that lack the same ports."""
+    narrow: dict[frozenset[int], list[Rule]] = {}
     for rule in rules:
         ports = opened.pop(rule.peer, set())
         if ports and ports != PORTS:
-            missing = ", ".join(str(port) for port in sorted(PORTS - ports))
-            found = (
-                f"Lustre also needs TCP {missing} where this {direction.lower()} rule opens a part"
-            )
-            yield rule.resource.find(Code.LUSTRE_PORTS, rule.path, found, _REMEDY)
+            narrow.setdefault(PORTS - ports, []).append(rule)
+    for ports_missing, where in narrow.items():
+        missing = ", ".join(str(port) for port in sorted(ports_missing))
+        found = f"Lustre also needs TCP {missing} where this {direction.lower()} rule opens a part"
+        if where[1:]:
+            others_too = dict.fromkeys(_place(rule) for rule in where[1:])
+            found += f", and the same at {', '.join(others_too)}"
+        yield where[0].resource.find(Code.LUSTRE_PORTS, where[0].path, found, _REMEDY)
+
+
+def _place(rule: Rule) -> str:
+    """Write where a rule stands."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in rule.path)
+    return f"{rule.resource.id}{''.join(parts)}"
 
 
 def opened_by(rule: Rule) -> set[int] | None:

@@ -33,6 +33,7 @@ _DATA_DISK = "/dev/xvdb"
 _SMALL_GIB = 50
 
 _SETTINGS = re.compile(r"^\s*\[settings[.\]]|^\s*settings\.", re.MULTILINE)
+_NODEADM = "application/node.eks.aws"
 _API_VERSION = "node.eks.aws/v1alpha1"
 _NODE_CONFIG = "NodeConfig"
 _CONFIG = re.compile(r"apiVersion[\"']?:\s*[\"']?(node\.eks\.aws/[A-Za-z0-9]+)")
@@ -60,7 +61,10 @@ def user_data(templates: TemplateSet) -> Iterator[Finding]:
             found = "a NodeConfig, which Amazon Linux 2 does not read: no node joins"
             remedy = f"take Amazon Linux 2023, or call {_BOOTSTRAP} in a script"
             yield template.resource.find(Code.USER_DATA, (DATA, "UserData"), found, remedy)
-        if not data or not amis or not all(each.startswith("AL2023") for each in amis):
+        # Where the AMI is not known, a part for nodeadm says what it is meant for.
+        guessed = not any(amis) and _NODEADM in (data or "")
+        newer = guessed or (any(amis) and all(each.startswith("AL2023") for each in amis))
+        if not data or not newer:
             continue
         path = (DATA, "UserData")
         config = _CONFIG.search(data)
@@ -71,7 +75,11 @@ def user_data(templates: TemplateSet) -> Iterator[Finding]:
         if _BOOTSTRAP in data:
             found = f"Amazon Linux 2023 has no {_BOOTSTRAP}"
             remedy = "write a NodeConfig (node.eks.aws/v1alpha1), or nothing"
-            yield template.resource.find(Code.USER_DATA, path, found, remedy)
+            level = Level.WARNING if guessed else Level.ERROR
+            if guessed:
+                found += ", and the NodeConfig beside it is for nothing else"
+                remedy = "remove the call: nodeadm joins the cluster by the NodeConfig"
+            yield template.resource.find(Code.USER_DATA, path, found, remedy, level)
         elif is_absent(template.data.get("ImageId")) and _SCRIPT.match(data):
             found = "user data that is not MIME multi-part: EKS refuses the node group"
             remedy = "put it into a part of a multipart/mixed message"

@@ -173,14 +173,16 @@ def _known(resource: Resource, path: Path, action: str) -> Iterator[Finding]:
     by_kinds = table(RESOURCES).get(service)
     if not isinstance(by_kinds, dict) or "*" in name or "?" in name:
         return
-    known = [str(each) for listed in by_kinds.values() for each in listed]
+    # IAM compares them in small letters; what is to be written is as AWS writes it.
+    known = {str(each).lower(): str(each) for listed in by_kinds.values() for each in listed}
     if name.lower() in known:
         return
+    close = get_close_matches(name.lower(), known, 1, _CLOSE)
     other = _PERMISSIONS.get(name.lower()) if service == "s3" else None
-    close = [other] if other else get_close_matches(name.lower(), known, 1, _CLOSE)
-    if close:
+    meant = other or next((known[each] for each in close), None)
+    if meant:
         found = f"{service} has no action {shown(name)}, so this allows nothing"
-        yield _wrong(resource, path, found, f"did you mean {service}:{close[0]}?")
+        yield _wrong(resource, path, found, f"did you mean {service}:{meant}?")
 
 
 def _resources(resource: Resource, path: Path, body: dict[str, Json]) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ _HEADER = re.compile(
 )
 _HEADER_LINE = re.compile(r"(content-|mime-version)", re.IGNORECASE)
 _TYPE = re.compile(r"^content-type:\s*(?P<type>[^\s;]+)", re.IGNORECASE | re.MULTILINE)
+_FIELD = re.compile(r"([!-9;-~]+:|[ \t])")
 _NODE_CONFIG = re.compile(r"kind[\"']?:\s*[\"']?NodeConfig")
 _OF_NODEADM = "application/node.eks.aws"
 _SCRIPT = "text/x-shellscript"
@@ -29,6 +30,7 @@ _CONFIG_STARTS = ("---", "apiVersion", "kind", "{")
 _SPEC = ("cluster", "containerd", "featureGates", "instance", "kubelet")
 _OF_CLUSTER = ("name", "apiServerEndpoint", "certificateAuthority", "cidr")
 _DISKS = ("Mount", "RAID0", "RAID10")
+_OF_KUBELET = ("config", "flags", "maxPodsExpression")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class _Part:
     body: str
     """None of its headers; empty where a blank line does not end them."""
     ended: bool
+    loose: str | None
+    """The first line among its headers that is none."""
 
 
 def parts(templates: TemplateSet) -> Iterator[Finding]:
@@ -55,6 +59,11 @@ def parts(templates: TemplateSet) -> Iterator[Finding]:
         if found is not None:
             remedy = f"write --{own} before each part and --{own}-- behind the last"
             yield _wrong(template, found, remedy)
+            continue
+        if _OF_NODEADM in data and "\n\n" not in data.replace("\r", "").split(f"--{own}\n")[0]:
+            # RFC 5322, 2.1; amazon-eks-ami issue 1701: nodeadm reads the whole as one YAML then.
+            said = f"no blank line between the first headers and --{own}: nodeadm reads no part"
+            yield _wrong(template, said, f"add a blank line before the first --{own}")
             continue
         if f"--{own}--" not in data.splitlines() and "${" not in own:
             said = f"no line --{own}-- behind the last part: what reads it may find no end"
@@ -86,13 +95,20 @@ def _parts(data: str, own: str) -> list[_Part]:
         head, blank, body = chunk.strip("\n").replace("\r", "").partition("\n\n")
         kind = _TYPE.search(head)
         if chunk.strip():
-            found.append(_Part(kind["type"].lower() if kind else "", body, bool(blank)))
+            type_ = kind["type"].lower() if kind else ""
+            loose = next((line for line in head.splitlines() if not _FIELD.match(line)), None)
+            found.append(_Part(type_, body, bool(blank), loose))
     return found
 
 
 def _of_a_type(template: LaunchTemplate, part: _Part) -> Iterator[Finding]:
     config = _NODE_CONFIG.search(part.body) is not None
-    if part.type == _OF_NODEADM and not part.ended:
+    if part.type == _SCRIPT and part.loose is not None and "${" not in part.loose:
+        # amazon-eks-ami issue 2318: nodeadm ends at the first part that it cannot read.
+        found = f"no blank line between the headers of a part and {shown(part.loose)}: nodeadm "
+        found += "cannot read the message, and no node joins"
+        yield _wrong(template, found, "add a blank line behind Content-Type")
+    elif part.type == _OF_NODEADM and not part.ended:
         found = "no blank line between the headers of a part and its content: it is empty"
         yield _wrong(template, found, "add a blank line behind Content-Type")
     elif config and part.type not in {_OF_NODEADM, _SCRIPT, ""}:
@@ -175,6 +191,10 @@ def _keys(template: LaunchTemplate, spec: "dict[str, Json]") -> Iterator[Finding
         if key not in known and "${" not in key:
             found = f"a NodeConfig has no spec.cluster.{key}: nodeadm refuses it"
             yield _wrong(template, found, choices(key, known))
+    for key in mapping(spec.get("kubelet")) or {}:
+        if key not in _OF_KUBELET and "${" not in key:
+            found = f"a NodeConfig has no spec.kubelet.{key}: the kubelet never gets it"
+            yield _wrong(template, found, f"write it as spec.kubelet.config.{key}")
     storage = mapping((mapping(spec.get("instance")) or {}).get("localStorage")) or {}
     strategy = text(storage.get("strategy"))
     if strategy is not None and strategy not in _DISKS and "${" not in strategy:

@@ -32,6 +32,7 @@ _MINED_TABLES = ("mined_objects", "mined_parts", "mined_meeting", "mined_right")
 _RELATION_TABLES = (
     "gpu_configs",
     "held_out_objects",
+    "held_out_pools",
     "names_and_owners",
     "node_sources",
     "objects_nobody_reads",

@@ -15,6 +15,7 @@ TABLES = (
         "details",
         "details_of_others",
         "groups_and_roles",
+        "held_out_infrastructure",
         "held_out_networks",
         "held_out_templates",
         "inverted",

@@ -2,7 +2,7 @@
 
 `make generate` runs it. CloudFormation's come from AWS's registry by way of cfn-lint, Kubernetes'
 from its OpenAPI description by way of kubernetes-validate, a PyTorchJob's from our own definition,
-IAM's actions from AWS's list by way of cfn-lint.
+IAM's actions from AWS's list by way of cfn-lint, and how they are written from botocore.
 """
 
 import json
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import botocore.session
 import cfnlint
 import kubernetes_validate
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
@@ -28,6 +29,8 @@ _SCHEMAS = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
 
 TYPES = {
     "AutoScaling": ("AutoScalingGroup",),
+    "Budgets": ("Budget",),
+    "CloudWatch": ("Alarm",),
     "CodeBuild": ("Project",),
     "EC2": (
         *("CapacityReservation", "EIP", "FlowLog", "Instance", "InternetGateway", "LaunchTemplate"),
@@ -38,11 +41,14 @@ TYPES = {
     "ECR": ("Repository",),
     "EFS": ("AccessPoint", "FileSystem", "MountTarget"),
     "EKS": ("AccessEntry", "Addon", "Cluster", "Nodegroup", "PodIdentityAssociation"),
+    "Events": ("Rule",),
     "FSx": ("DataRepositoryAssociation", "FileSystem"),
     "IAM": ("InstanceProfile", "ManagedPolicy", "OIDCProvider", "Policy", "Role"),
     "KMS": ("Alias", "Key"),
     "Logs": ("LogGroup",),
     "S3": ("Bucket", "BucketPolicy"),
+    "SNS": ("Subscription", "Topic", "TopicPolicy"),
+    "SQS": ("Queue", "QueuePolicy"),
 }
 # Services in policies of clusters and builds; cfn-lint has their actions from AWS's own list.
 SERVICES = (
@@ -51,6 +57,16 @@ SERVICES = (
     "sts",
 )
 _POLICIES = Path("data", "AdditionalSpecs", "Policies.json")
+# Services whose calls botocore has under another name, and actions that are no calls.
+_MODELS = {"elasticfilesystem": "efs"}
+_NO_CALLS = (
+    *("AccessKubernetesApi", "BypassGovernanceRetention", "ClientMount", "ClientRootAccess"),
+    *("ClientWrite", "DeleteObjectVersion", "GetBucketObjectLockConfiguration"),
+    *("GetEncryptionConfiguration", "GetLifecycleConfiguration", "GetObjectVersion"),
+    *("GetReplicationConfiguration", "ListAllMyBuckets", "ListBucket", "ListBucketVersions"),
+    *("ListBucketMultipartUploads", "ListMultipartUploadParts", "PutEncryptionConfiguration"),
+    *("PutLifecycleConfiguration", "ReEncryptFrom", "ReEncryptTo", "TagSession"),
+)
 KINDS = {
     "v1": (
         *("ConfigMap", "LimitRange", "Namespace", "PersistentVolume", "PersistentVolumeClaim"),
@@ -116,21 +132,29 @@ def resources() -> dict[str, Json]:
     """Return IAM's actions, the kinds of resources that each works on, and their ARNs.
 
     Under a service are its actions by the kinds that they take together, and under `@` and its name
-    how the ARNs of each kind end; an action without any works on everything alone. Actions are in
-    small letters, in which IAM compares them.
+    how the ARNs of each kind end; an action without any works on everything alone. IAM compares
+    actions in small letters; those that AWS writes in another way are written so.
     """
     known = json.loads((Path(cfnlint.__file__).parent / _POLICIES).read_text())
     found: dict[str, Json] = {}
     for service in SERVICES:
         by_kinds: dict[str, Json] = {}
+        said = _calls(service)
         for action, body in sorted(known[service]["Actions"].items()):
-            by_kinds.setdefault(" ".join(sorted(body.get("Resources", []))), []).append(action)
+            kinds = " ".join(sorted(body.get("Resources", [])))
+            by_kinds.setdefault(kinds, []).append(said.get(action, action))
         found[service] = dict(sorted(by_kinds.items()))
         found[f"@{service}"] = {
             kind: sorted({_ending(each) for each in body.get("ARNFormats", [])})
             for kind, body in sorted(known[service].get("Resources", {}).items())
         }
     return found
+
+
+def _calls(service: str) -> dict[str, str]:
+    """Return the actions of a service as AWS writes them, by their small letters."""
+    model = botocore.session.get_session().get_service_model(_MODELS.get(service, service))
+    return {name.lower(): name for name in (*model.operation_names, *_NO_CALLS)}
 
 
 def _ending(arn: str) -> str:

@@ -191,7 +191,7 @@ class _Judge:
             size = number(value)
             if bound == "-" or size is None:
                 continue
-            if size < int(bound) if word == "or more" else size > int(bound):
+            if size < float(bound) if word == "or more" else size > float(bound):
                 yield Misfit(path, value, f"{bound} {word}")
 
     def _choice(self, value: Json, known: "list[Shape]", path: Path) -> Iterator[Misfit]:
