@@ -51,6 +51,8 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     ),
     "node-role.kubernetes.io": ("control-plane", "master", "worker", "node"),
     "topology.kubernetes.io": ("region", "zone"),
+    "beta.kubernetes.io": ("arch", "fluentd-ds-ready", "instance-type", "os"),
+    "failure-domain.beta.kubernetes.io": ("region", "zone"),
     "topology.k8s.aws": (
         *("network-node-layer-1", "network-node-layer-2", "network-node-layer-3", "zone-id"),
         *("network-node-layer-4", "ultraserver-id", "capacity-block-id"),
