@@ -39,9 +39,11 @@ from megatron_eks.rules import (
     shell_words,
     static_claims,
     subject_names,
+    topology_keys,
     trackers,
     train_jobs,
     unasked_gpus,
+    worker_groups,
 )
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.workloads import Manifest
@@ -110,11 +112,20 @@ OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     repeated_flags.repeated,
     subject_names.names,
     trackers.wandb_keys,
+    topology_keys.labels,
+    deepspeed_configs.readable,
+    job_upkeep.kept_elsewhere,
+    mpi_variables.interfaces,
+    worker_groups.told,
+    worker_groups.divided,
+    unasked_gpus.seen,
+    ray_clusters.object_stores,
 )
 
 OF_SETS: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     train_jobs.runtime_kinds,
     train_jobs.targets,
+    train_jobs.idle_gpus,
     gangs.groups,
     rank_names.unready_names,
     service_meshes.proxies,

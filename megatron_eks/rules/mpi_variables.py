@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -13,6 +14,8 @@ from megatron_eks.rules.workloads import GPU, Container, Manifest
 # Libraries read these in each rank; mpirun itself reads others.
 _OF_RANKS = re.compile(r"(NCCL|FI|TORCH|TORCH_NCCL|OFI_NCCL|CUDA|RDMAV|GLOO)_\w+")
 _NAMES = re.compile(r"[A-Za-z_]\w*")
+_INCLUDE = re.compile(r"(btl_tcp|oob_tcp)_if_include")
+_INTERFACES = re.compile(r"[a-z]+[a-z0-9]*[0-9](,[a-z]+[a-z0-9]*)*")
 # No program has these among its own arguments.
 _OF_MPIRUN = frozenset(
     {"-x", "--mca", "-mca", "-np", "--np", "--bind-to", "--hostfile", "--map-by"}
@@ -70,6 +73,33 @@ def detached(manifest: Manifest) -> Iterator[Finding]:
                 if option in {"-x", "--x"} and plain and further:
                     found = f"mpirun takes {shown(value)} as the program, and ends at once"
                     yield Finding(Code.REFUSED_IN_POD, path, found, f"write -x {name}={value}")
+
+
+def interfaces(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse interfaces for Open MPI that no pod has.
+
+    Open MPI, "TCP", btl_tcp_if_include: names or subnets; a pod's network is eth0 (Amazon VPC CNI),
+    and with no interface left the ranks are "unable to reach each other".
+    """
+    on_hosts = any(pod.host_network for pod in manifest.pods)
+    for pod in manifest.pods if manifest.kind == "MPIJob" and not on_hosts else ():
+        for container in pod.containers:
+            words = [(path, part) for path, one in container.words for part in split_words(one)]
+            named = [
+                (path, value)
+                for (_, word), (path, value) in pairwise(words)
+                if _INCLUDE.fullmatch(word)
+            ]
+            named += [
+                ((*container.path, "env", each.index), each.value or "")
+                for each in container.variables
+                if _INCLUDE.fullmatch(each.name.removeprefix("OMPI_MCA_"))
+            ]
+            for path, value in named:
+                if value and _INTERFACES.fullmatch(value) and "eth0" not in value.split(","):
+                    found = f"{shown(value)} leaves out eth0, through which alone a pod reaches "
+                    remedy = "write eth0, or exclude lo and docker0 by btl_tcp_if_exclude"
+                    yield Finding(Code.REFUSED_VARIABLE, path, f"{found}others", remedy)
 
 
 def _handed(words: list[str]) -> set[str]:
