@@ -29,7 +29,7 @@ def repeated(manifest: Manifest) -> Iterator[Finding]:
     Python, "argparse", action store: the last value counts, and nothing says so. Of other programs
     numbers alone are judged, as an option of theirs may collect words.
     """
-    for pod in manifest.pods if manifest.is_job else ():
+    for pod in manifest.pods if manifest.is_job or manifest.kind == "Pod" else ():
         for container in pod.containers:
             if not _BRANCHES.search(container.line):
                 yield from _of(container)

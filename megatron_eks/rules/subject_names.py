@@ -8,6 +8,7 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
 
+_API = "rbac.authorization.k8s.io"
 _ACCOUNT = re.compile(r"system:serviceaccounts?[:/](?P<space>[^:/]+)[:/](?P<name>[^:/]+)")
 _RIGHT = re.compile(r"system:serviceaccount:[^:/]+:[^:/]+")
 _ALL_OF_THEM = re.compile(r"system:serviceaccounts?(:(?P<space>[^:/]+))?")
@@ -30,6 +31,11 @@ def names(manifest: Manifest) -> Iterator[Finding]:
         kind, name = text(subject.get("kind")), text(subject.get("name"))
         if name is None or is_placeholder(name):
             continue
+        group = text(subject.get("apiGroup"))
+        if kind in {"Group", "User"} and group and group != _API:
+            found = f"{shown(group)}: the API server refuses the binding"
+            path = ("subjects", index, "apiGroup")
+            yield manifest.find(Code.WRONG_VALUE, path, found, f"write {_API}")
         problem = _wrong(kind, name)
         if problem is not None:
             found, remedy = problem

@@ -16,6 +16,7 @@ from megatron_eks.rules import (
     option_values,
     pod_starts,
     pods,
+    repeated_flags,
     shell_scripts,
     shell_words,
     training_flags,
@@ -44,6 +45,7 @@ _RULES = (
     *(shell_scripts.continued, shell_scripts.ends, shell_scripts.substituted),
     *(training_flags.megatron_options, option_values.values, megatron_relations.relations),
     *(megatron_relations.together, megatron_files.prefixes, image_tags.of_nvidia),
+    repeated_flags.repeated,
 )
 
 
