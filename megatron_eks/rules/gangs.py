@@ -138,7 +138,7 @@ def unplugged(manifest: Manifest) -> Iterator[Finding]:
                     place = next(path for path, word in container.words if name in word)
                     found = f"reads {name}, which the plugin {plugin} sets: it is empty"
                     remedy = f"add {plugin}: [] under spec.plugins"
-                    yield Finding(Code.VARIABLE_MISSING, place, found, remedy)
+                    yield Finding(Code.JOB_FIELDS, place, found, remedy)
             named = [each for each in container.variables if each.name == "MASTER_ADDR"]
             for each in named if _SERVING.isdisjoint(given or {}) else ():
                 if (each.value or "").partition(".")[2].partition(".")[0] == manifest.name:

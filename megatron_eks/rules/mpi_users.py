@@ -46,7 +46,7 @@ def of_root(manifest: Manifest) -> Iterator[Finding]:
                 continue
             found = "mpirun runs as root, whose the keys are, and Open MPI ends at once"
             remedy = "add --allow-run-as-root, unless the image lets it"
-            yield Finding(Code.MPI_WORKERS, words[0][0], found, remedy, Level.WARNING)
+            yield Finding(Code.REFUSED_IN_POD, words[0][0], found, remedy, Level.WARNING)
 
 
 def homes(manifest: Manifest) -> Iterator[Finding]:

@@ -31,7 +31,7 @@ def told(manifest: Manifest) -> Iterator[Finding]:
                         continue
                     found = f"reads {name}, which nobody sets"
                     remedy = f"use {', '.join(_GIVEN[:2])} or {_GIVEN[2]}, or set it"
-                    yield Finding(Code.VARIABLE_MISSING, path, found, remedy)
+                    yield Finding(Code.JOB_FIELDS, path, found, remedy)
 
 
 def divided(manifest: Manifest) -> Iterator[Finding]:
