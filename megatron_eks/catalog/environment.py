@@ -69,6 +69,11 @@ POLICIES: dict[str, Policy] = {
     "NCCL_SHM_DISABLE": Policy(
         Verdict.REFUSED, "it sends traffic inside a node to the network", REMOVE
     ),
+    "NCCL_COMM_ID": Policy(
+        Verdict.REFUSED,
+        "every group of ranks then meets at this one port: the second one hangs or ends",
+        "remove it: torch hands NCCL's id out by its own store",
+    ),
     "NCCL_IB_DISABLE": Policy(
         Verdict.REFUSED, "EFA does not use NCCL's InfiniBand transport", REMOVE
     ),

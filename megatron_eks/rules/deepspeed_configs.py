@@ -1,20 +1,54 @@
-"""Rule over DeepSpeed's settings in ConfigMaps: a batch that is the sum of its parts."""
+"""Rules over settings in ConfigMaps, DeepSpeed's above all: that they are JSON, and agree."""
 
 import json
+import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Level
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.manifest_set import Found, ManifestSet, references
 from megatron_eks.rules.megatron_layouts import world_of
-from megatron_eks.rules.values import mapping, text
+from megatron_eks.rules.values import is_placeholder, mapping, text
 from megatron_eks.rules.workloads import Manifest
 
 _ALL, _EACH = "train_batch_size", "train_micro_batch_size_per_gpu"
+_OF_DEEPSPEED = re.compile(r"\"(zero_optimization|train_\w*batch_size\w*|bf16|fp16)\"")
 _STEPS = "gradient_accumulation_steps"
 # With these fewer ranks than all share the batch.
 _DIVIDED = ("mpu", "pipeline", "sequence_parallel_size", "tensor_parallel", "elasticity")
+
+
+def readable(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse settings that are no JSON, and two formats of numbers at once.
+
+    Python, "json", JSONDecodeError; deepspeed/runtime/config.py, _do_error_check: "bfloat16 and
+    fp16 modes cannot be simultaneously enabled".
+    """
+    for key, value in (
+        (mapping(manifest.body.get("data")) or {}).items() if manifest.kind == "ConfigMap" else ()
+    ):
+        written = text(value) if key.endswith(".json") else None
+        if written is None or is_placeholder(written) or not written.lstrip().startswith("{"):
+            continue
+        path = ("data", key)
+        try:
+            settings = mapping(json.loads(written)) or {}
+        except json.JSONDecodeError as wrong:
+            if not wrong.msg.startswith("Extra data"):  # several objects, one a line
+                found = f"no JSON, by its line {wrong.lineno}: {wrong.msg.lower()}"
+                level = Level.ERROR if _OF_DEEPSPEED.search(written) else Level.WARNING
+                remedy = "correct it: who reads it ends; JSON has no comments, and no last comma"
+                yield manifest.find(Code.TRAINING_FLAG, path, found, remedy, level)
+            continue
+        on = [
+            each
+            for each in ("fp16", "bf16")
+            if (mapping(settings.get(each)) or {}).get("enabled") is True
+        ]
+        if len(on) > 1:
+            found = "fp16 and bf16 are both enabled: DeepSpeed stops"
+            yield manifest.find(Code.TRAINING_FLAG, path, found, "disable fp16, or bf16")
 
 
 def batches(together: ManifestSet) -> Iterator[Found]:

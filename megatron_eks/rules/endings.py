@@ -187,16 +187,17 @@ def master_probes(manifest: Manifest) -> Iterator[Finding]:
             trains = manifest.is_job or container.has_launcher
             if only_master or not many or container.is_init or not trains:
                 continue
-            ports = {"pytorchjob-port"}
-            for _, flag, value in launcher_flags(container):
-                if flag in {"rdzv-endpoint", "master-port"}:
-                    ports.add(value.rpartition(":")[2])
-            ports |= {
-                each.value or "" for each in container.variables if each.name == "MASTER_PORT"
-            }
-            if manifest.pytorch_replicas is not None:
-                ports.add("23456")
-            yield from _probes(container, ports)
+            yield from _probes(container, master_ports(manifest, container))
+
+
+def master_ports(manifest: Manifest, container: Container) -> set[str]:
+    """Return the ports on which the first rank alone listens."""
+    ports = {"pytorchjob-port"}
+    for _, flag, value in launcher_flags(container):
+        if flag in {"rdzv-endpoint", "master-port"}:
+            ports.add(value.rpartition(":")[2])
+    ports |= {each.value or "" for each in container.variables if each.name == "MASTER_PORT"}
+    return ports | ({"23456"} if manifest.pytorch_replicas is not None else set())
 
 
 def _probes(container: Container, ports: "set[str]") -> Iterator[Finding]:

@@ -21,6 +21,8 @@ _ACTIONS = (
     *("AbortJob", "CompleteJob", "RestartJob", "RestartPartition", "RestartPod", "RestartTask"),
     *("ResumeJob", "TerminateJob"),
 )
+# Each of these makes the Service.
+_SERVING = frozenset({"svc", "pytorch", "tensorflow", "mpi", "ray"})
 _TASK_FLAGS = ("--master", "--worker", "--ps")
 
 
@@ -117,6 +119,34 @@ def groups(together: ManifestSet) -> Iterator[Found]:
         if least is not None and 0 < members < least:
             found = f"{least} pods at once, and {members} are of this group: none is ever placed"
             yield group, group.find(Code.IDLE, ("spec", "minMember"), found, f"write {members}")
+
+
+def unplugged(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse what only a plugin gives the pods of a Volcano job, where it is not switched on.
+
+    Volcano, "Job plugins": env sets VC_TASK_INDEX, svc makes the job's Service and the lists of
+    hosts; volcano, pkg/controllers/job/plugins/distributed-framework/pytorch: it needs svc itself.
+    """
+    if (manifest.group, manifest.kind) != (_VOLCANO, "Job"):
+        return
+    given = mapping(manifest.spec.get("plugins"))
+    for pod in manifest.pods if given is not None else ():
+        for container in pod.containers:
+            own = {each.name for each in container.variables}
+            for name, plugin in (("VC_TASK_INDEX", "env"), ("VK_TASK_INDEX", "env")):
+                if name in container.line and plugin not in (given or {}) and name not in own:
+                    place = next(path for path, word in container.words if name in word)
+                    found = f"reads {name}, which the plugin {plugin} sets: it is empty"
+                    remedy = f"add {plugin}: [] under spec.plugins"
+                    yield Finding(Code.JOB_FIELDS, place, found, remedy)
+            named = [each for each in container.variables if each.name == "MASTER_ADDR"]
+            for each in named if _SERVING.isdisjoint(given or {}) else ():
+                if (each.value or "").partition(".")[2].partition(".")[0] == manifest.name:
+                    found = f"{shown(each.value)}: no Service {manifest.name}, which the plugin svc"
+                    found += " makes: DNS has no such name"
+                    place = (*container.path, "env", each.index, "value")
+                    remedy = "add svc: [] under spec.plugins"
+                    yield Finding(Code.RENDEZVOUS_FLAG, place, found, remedy, Level.WARNING)
 
 
 def plugins(manifest: Manifest) -> Iterator[Finding]:

@@ -9,6 +9,8 @@ from megatron_eks.rules.values import is_absent, mapping, number
 from megatron_eks.rules.workloads import GPU, Manifest
 
 _OF_THE_SYSTEM = ("system-cluster-critical", "system-node-critical")
+_KEEPING = ("karpenter.sh/do-not-disrupt", "cluster-autoscaler.kubernetes.io/safe-to-evict")
+_OWN = 2
 _TRAINS = re.compile(r"train", re.IGNORECASE)
 _SERVES = re.compile(r"serv|infer|api|vllm|tensorboard", re.IGNORECASE)
 _LONG_LIVED = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
@@ -89,6 +91,27 @@ def kept_alive(manifest: Manifest) -> Iterator[Finding]:
                     found = "a pod starts it again when it has ended, unless it says otherwise"
                     remedy = "write restartPolicy: Never"
                 yield Finding(Code.NEVER_ENDS, path, found, remedy, Level.WARNING)
+
+
+def kept_elsewhere(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of an annotation that keeps pods where they are, and stands at their owner.
+
+    Karpenter, "Disruption", pod-level controls, and kubernetes/autoscaler, FAQ: both read pods, and
+    controllers give them the annotations of the template alone.
+    """
+    notes = mapping((mapping(manifest.body.get("metadata")) or {}).get("annotations")) or {}
+    pods = [pod for pod in manifest.pods if pod.names(GPU)]
+    for key in _KEEPING:
+        # A Pod itself has its annotations where it should.
+        lacking = [pod for pod in pods if key not in pod.annotations and len(pod.path) > _OWN]
+        if key in notes and lacking:
+            found = (
+                f"on the {manifest.kind}, and read from pods alone: they may be moved in their run"
+            )
+            path = ("metadata", "annotations", key)
+            place = ".".join(str(each) for each in lacking[0].path[1:-1])
+            remedy = f"write it under {place}.metadata.annotations"
+            yield manifest.find(Code.WRONG_VALUE, path, found, remedy, Level.WARNING)
 
 
 def never_pulled(manifest: Manifest) -> Iterator[Finding]:

@@ -51,6 +51,8 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     ),
     "node-role.kubernetes.io": ("control-plane", "master", "worker", "node"),
     "topology.kubernetes.io": ("region", "zone"),
+    "beta.kubernetes.io": ("arch", "fluentd-ds-ready", "instance-type", "os"),
+    "failure-domain.beta.kubernetes.io": ("region", "zone"),
     "topology.k8s.aws": (
         *("network-node-layer-1", "network-node-layer-2", "network-node-layer-3", "zone-id"),
         *("network-node-layer-4", "ultraserver-id", "capacity-block-id"),
@@ -87,6 +89,36 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     "sidecar.istio.io": ("inject",),
     "prometheus.io": ("path", "port", "probe", "scheme", "scrape", "param"),
 }
+# Karpenter v1.8, "Scheduling", well-known labels, and pkg/apis/v1/labels.go; eksctl, nodegroups.
+_KNOWN["karpenter.sh"] = (
+    *("capacity-type", "discovery", "disrupted", "do-not-consolidate", "do-not-disrupt"),
+    *("do-not-evict", "do-not-sync-taints", "initialized", "managed-by", "nodeclaim"),
+    *("nodeclaim-min-values-relaxed", "nodeclaim-termination-timestamp", "nodepool"),
+    *("nodepool-hash", "nodepool-hash-version", "provisioner-name", "registered"),
+    *("termination", "unregistered"),
+)
+_KNOWN["karpenter.k8s.aws"] = (
+    *("capacity-reservation-id", "capacity-reservation-type", "ec2nodeclass", "instance-size"),
+    *("capacity-reservation-interruptible", "ec2nodeclass-hash", "ec2nodeclass-hash-version"),
+    *("instance-accelerator-count", "instance-accelerator-manufacturer", "instance-memory"),
+    *("instance-accelerator-name", "instance-capability-flex", "instance-category"),
+    *("instance-cpu", "instance-cpu-manufacturer", "instance-cpu-sustained-clock-speed-mhz"),
+    *("instance-ebs-bandwidth", "instance-encryption-in-transit-supported", "instance-family"),
+    *("instance-generation", "instance-gpu-count", "instance-gpu-manufacturer"),
+    *("instance-gpu-memory", "instance-gpu-name", "instance-hypervisor", "instance-local-nvme"),
+    *("instance-network-bandwidth", "instance-tenancy", "nodeclass-hash"),
+)
+_KNOWN["alpha.eksctl.io"] = (
+    *("cluster-name", "cluster-oidc-enabled", "eksctl-version", "instance-id", "nodegroup-name"),
+    *("nodegroup-type", "addon-name", "iamserviceaccount-name", "managed-cloudwatch-logging"),
+)
+# What another tool calls the same thing.
+_OTHERWISE = {
+    "alpha.eksctl.io/nodegroup": "alpha.eksctl.io/nodegroup-name",
+    "eks.amazonaws.com/nodegroup-name": "eks.amazonaws.com/nodegroup",
+    "karpenter.sh/node-pool-name": "karpenter.sh/nodepool",
+    "karpenter.sh/nodepool-name": "karpenter.sh/nodepool",
+}
 # NVIDIA's and EFA's keys: name by name, as their prefix is that of resources too.
 _KNOWN["nvidia.com"] = (
     *("cuda.driver-version.full", "cuda.driver-version.major", "cuda.driver-version.minor"),
@@ -119,7 +151,8 @@ def keys(manifest: Manifest) -> Iterator[Finding]:
         close = _near(key) if not is_placeholder(key) else None
         if close is not None:
             found = f"nobody reads {shown(key)}"
-            remedy = f"did you mean {close}?"
+            # Nodes have the older form only where a cloud still gives it.
+            remedy = f"did you mean {close.replace('failure-domain.beta.', 'topology.')}?"
             yield manifest.find(Code.MISSPELT_KEY, path, found, remedy, Level.WARNING)
 
 
@@ -163,6 +196,8 @@ def _of_placing(pod: Pod) -> Iterator[tuple[Path, str]]:
 def _near(key: str) -> str | None:
     """Return the known key of which another is a slip; None where it may be one of its own."""
     domain, slash, name = key.rpartition("/")
+    if key in _OTHERWISE:
+        return _OTHERWISE[key]
     if not slash or name in _KNOWN.get(domain, ()):
         return None
     if domain in _KNOWN:

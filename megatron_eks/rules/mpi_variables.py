@@ -1,17 +1,25 @@
-"""Rule over variables of an MPIJob that never reach its ranks."""
+"""Rules over variables of an MPIJob that never reach its ranks."""
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.mpi_jobs import arguments
-from megatron_eks.rules.values import is_absent
+from megatron_eks.rules.training_flags import split_words
+from megatron_eks.rules.values import is_absent, shown
 from megatron_eks.rules.workloads import GPU, Container, Manifest
 
 # Libraries read these in each rank; mpirun itself reads others.
 _OF_RANKS = re.compile(r"(NCCL|FI|TORCH|TORCH_NCCL|OFI_NCCL|CUDA|RDMAV|GLOO)_\w+")
 _NAMES = re.compile(r"[A-Za-z_]\w*")
+_INCLUDE = re.compile(r"(btl_tcp|oob_tcp)_if_include")
+_INTERFACES = re.compile(r"[a-z]+[a-z0-9]*[0-9](,[a-z]+[a-z0-9]*)*")
+# No program has these among its own arguments.
+_OF_MPIRUN = frozenset(
+    {"-x", "--mca", "-mca", "-np", "--np", "--bind-to", "--hostfile", "--map-by"}
+)
 
 
 def handed_on(manifest: Manifest) -> Iterator[Finding]:
@@ -44,6 +52,54 @@ def handed_on(manifest: Manifest) -> Iterator[Finding]:
             path = (*container.path, "env", lost[0].index)
             remedy = " ".join(f"-x {each.name}" for each in lost)
             yield Finding(Code.IDLE, path, found, f"add {remedy} to mpirun", Level.WARNING)
+
+
+def detached(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a value of -x that stands behind a space.
+
+    Open MPI, mpirun(1), -x: NAME or NAME=VALUE; the first word that is no option is the program,
+    and all behind it its arguments ("mpirun was unable to launch the specified application").
+    """
+    for pod in manifest.pods if manifest.is_job else ():
+        for container in pod.containers:
+            # Up to the program, as it seems; a value is taken for it.
+            taken = [word for _, word in arguments(container)]
+            words = [(path, part) for path, one in container.words for part in split_words(one)]
+            for place, ((_, option), (_, name), (path, value)) in enumerate(
+                zip(words, words[1:], words[2:], strict=False)
+            ):
+                further = bool(taken) and any(each in _OF_MPIRUN for _, each in words[place + 3 :])
+                plain = _NAMES.fullmatch(name) and not value.startswith(("-", "$"))
+                if option in {"-x", "--x"} and plain and further:
+                    found = f"mpirun takes {shown(value)} as the program, and ends at once"
+                    yield Finding(Code.REFUSED_IN_POD, path, found, f"write -x {name}={value}")
+
+
+def interfaces(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse interfaces for Open MPI that no pod has.
+
+    Open MPI, "TCP", btl_tcp_if_include: names or subnets; a pod's network is eth0 (Amazon VPC CNI),
+    and with no interface left the ranks are "unable to reach each other".
+    """
+    on_hosts = any(pod.host_network for pod in manifest.pods)
+    for pod in manifest.pods if manifest.kind == "MPIJob" and not on_hosts else ():
+        for container in pod.containers:
+            words = [(path, part) for path, one in container.words for part in split_words(one)]
+            named = [
+                (path, value)
+                for (_, word), (path, value) in pairwise(words)
+                if _INCLUDE.fullmatch(word)
+            ]
+            named += [
+                ((*container.path, "env", each.index), each.value or "")
+                for each in container.variables
+                if _INCLUDE.fullmatch(each.name.removeprefix("OMPI_MCA_"))
+            ]
+            for path, value in named:
+                if value and _INTERFACES.fullmatch(value) and "eth0" not in value.split(","):
+                    found = f"{shown(value)} leaves out eth0, through which alone a pod reaches "
+                    remedy = "write eth0, or exclude lo and docker0 by btl_tcp_if_exclude"
+                    yield Finding(Code.REFUSED_VARIABLE, path, f"{found}others", remedy)
 
 
 def _handed(words: list[str]) -> set[str]:

@@ -70,11 +70,17 @@ def node_labels(manifest: Manifest) -> Iterator[Finding]:
             for value, (what, remedy) in wrong[:1]:
                 found, level = f"{shown(value)} is {what}", Level.WARNING if free else Level.ERROR
                 yield Finding(Code.WRONG_VALUE, path, found, remedy, level)
-            meant = _LAST.get(key.rpartition("/")[2])
-            known = key in {*_WORDS, *_FORMS, *_LAST.values()} or key.startswith(_OLD)
-            if meant is not None and not known and _RESERVED.fullmatch(key):
+            meant = meant_label(key)
+            if meant is not None:
                 found = f"no node has the label {shown(key)}"
                 yield Finding(Code.WRONG_VALUE, path, found, f"write {meant}")
+
+
+def meant_label(key: str) -> str | None:
+    """Return the label that nodes have, for one that Kubernetes alone may give and never does."""
+    meant = _LAST.get(key.rpartition("/")[2])
+    known = key in {*_WORDS, *_FORMS, *_LAST.values()} or key.startswith(_OLD)
+    return meant if not known and _RESERVED.fullmatch(key) else None
 
 
 def _choosers(manifest: Manifest) -> "Iterator[Iterator[Wanted]]":

@@ -78,6 +78,8 @@ def shared_memory(manifest: Manifest) -> Iterator[Finding]:
             paths = {text((mapping(each) or {}).get("mountPath")) for each in mounts}
             if pod.spec.get("hostIPC") is True or not paths.isdisjoint(_SHARED_MEMORY):
                 continue
+            if manifest.only_launches(pod):
+                continue
             found = f"{gpus} GPUs and nothing at /dev/shm, which is 64 MiB then"
             remedy = "mount an emptyDir with medium Memory and a sizeLimit there"
             path = (*container.path, "volumeMounts")

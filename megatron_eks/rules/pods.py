@@ -236,7 +236,8 @@ def efa_requested(manifest: Manifest) -> Iterator[Finding]:
             for name in each.amounts(kind)
         )
         claimed = pod.names(EFA) or items(pod.spec.get("resourceClaims")) or meant
-        if not (claimed or without or other):
+        # GPUs of a launcher are a finding of their own.
+        if not (claimed or without or other or manifest.only_launches(pod)):
             found = f"GPUs of several pods and no {EFA}, so NCCL uses TCP between nodes"
             remedy = "request the node's EFA devices, where the instance type has any"
             gpus = sum(each.requested(GPU) for each in pod.containers)

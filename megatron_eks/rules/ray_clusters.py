@@ -1,19 +1,22 @@
 """Rules over clusters and jobs of Ray: what KubeRay refuses, and GPUs that Ray does not see."""
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
+from megatron_eks.quantity import quantity
 from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, text
-from megatron_eks.rules.workloads import GPU, Manifest, Pod
+from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 
 _SPECS = {
     "RayCluster": ("spec",),
     "RayJob": ("spec", "rayClusterSpec"),
     "RayService": ("spec", "rayClusterConfig"),
 }
+_SHM = "/dev/shm"  # noqa: S108 -- inside a container
 _IMAGE = "rayproject/ray"
 
 
@@ -38,6 +41,34 @@ def groups(manifest: Manifest) -> Iterator[Finding]:
             level = Level.WARNING if head or (idle and told) else Level.ERROR
             yield manifest.find(Code.RAY, place, found, remedy, level)
         yield from _bounds(manifest, path, body)
+
+
+def object_stores(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a store of objects that is larger than the shared memory for it.
+
+    Ray, "Ray Start", object-store-memory, and python/ray/_private/services.py: it moves to /tmp,
+    which is a disk.
+    """
+    for path, body, pod in _groups(manifest):
+        given = mapping(body.get("rayStartParams")) or {}
+        wanted = number(given.get("object-store-memory"))
+        for container in pod.containers[:1]:
+            most = _shared_memory(pod, container)
+            if wanted and most is not None and wanted > most:
+                found = f"{wanted} bytes, and /dev/shm has {int(most)}: the store moves to a disk"
+                place = (*path, "rayStartParams", "object-store-memory")
+                remedy = "use less, or raise the sizeLimit of the emptyDir at /dev/shm"
+                yield manifest.find(Code.RAY, place, found, remedy, Level.WARNING)
+
+
+def _shared_memory(pod: Pod, container: Container) -> Fraction | None:
+    mounts = [mapping(each) or {} for each in items(container.body.get("volumeMounts")) or []]
+    names = {text(each.get("name")) for each in mounts if each.get("mountPath") == _SHM}
+    for value in items(pod.spec.get("volumes")) or []:
+        volume = mapping(value) or {}
+        if text(volume.get("name")) in names:
+            return quantity((mapping(volume.get("emptyDir")) or {}).get("sizeLimit"))
+    return None
 
 
 def _bounds(manifest: Manifest, path: Path, body: "Mapping[str, Json]") -> Iterator[Finding]:

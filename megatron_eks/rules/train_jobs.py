@@ -16,6 +16,7 @@ from megatron_eks.rules import (
     option_values,
     pod_starts,
     pods,
+    repeated_flags,
     shell_scripts,
     shell_words,
     training_flags,
@@ -28,6 +29,7 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping,
 from megatron_eks.rules.workloads import GPU, Container, Manifest
 
 _KEYS = ("image", "command", "args", "env")
+_EACH = "numProcPerNode"
 _KINDS = ("ClusterTrainingRuntime", "TrainingRuntime")
 # Kubeflow Trainer, manifests/base/runtimes/torch_distributed.yaml.
 _OWN_RUNTIMES = {"torch-distributed": frozenset({"node"})}
@@ -43,6 +45,7 @@ _RULES = (
     *(shell_scripts.continued, shell_scripts.ends, shell_scripts.substituted),
     *(training_flags.megatron_options, option_values.values, megatron_relations.relations),
     *(megatron_relations.together, megatron_files.prefixes, image_tags.of_nvidia),
+    repeated_flags.repeated,
 )
 
 
@@ -118,6 +121,44 @@ def launches(manifest: Manifest) -> Iterator[Finding]:
         if said is not None:
             remedy = "remove it: torchrun reads the PET_ variables of the trainer"
             yield Finding(Code.RENDEZVOUS_FLAG, path, said, remedy)
+
+
+def idle_gpus(together: ManifestSet) -> Iterator[Found]:
+    """Warn of fewer processes on a node than it has GPUs, by a TrainJob or by its runtime.
+
+    Kubeflow Trainer v2, pkg/runtime/framework/plugins/torch and mpi: a number stands as it is
+    written, and only auto counts the GPUs (kubeflow/trainer, pull request 2774).
+    """
+    for manifest in together.of("TrainJob"):
+        trainer = mapping(manifest.spec.get("trainer")) or {}
+        given = mapping(manifest.spec.get("runtimeRef")) or {}
+        kind, name = text(given.get("kind")) or _KINDS[0], text(given.get("name"))
+        runtime = together.named(manifest, kind, name) if name else None
+        body: dict[str, Json] = {key: trainer[key] for key in _KEYS if key in trainer}
+        body["resources"] = trainer.get("resourcesPerNode")
+        container = Container((manifest.title, "spec", "trainer"), body, is_init=False)
+        gpus = container.amount(GPU)
+        flags = [(p, number(v)) for p, n, v in launcher_flags(container) if n == "nproc-per-node"]
+        policy = mapping((runtime.spec if runtime else {}).get("mlPolicy")) or {}
+        written = [number((mapping(policy.get(k)) or {}).get(_EACH)) for k in ("torch", "mpi")]
+        places: list[tuple[Manifest, Path, int | None]] = [
+            *((manifest, path[1:], count) for path, count in flags),
+            (manifest, ("spec", "trainer", _EACH), number(trainer.get(_EACH))),
+        ]
+        if runtime is not None and is_absent(trainer.get(_EACH)):
+            places += [
+                (runtime, ("spec", "mlPolicy", key, _EACH), count)
+                for key, count in zip(("torch", "mpi"), written, strict=True)
+            ]
+        for owner, path, count in places:
+            if gpus and count and count < gpus:
+                whose = "" if owner is manifest else f" of {manifest.title}"
+                many = "process" if count == 1 else "processes"
+                found = f"{count} {many} for {gpus} GPUs{whose}: the others idle"
+                remedy = f"write {gpus}, or auto" if path[-1] == _EACH else "remove it"
+                finding = owner.find(Code.PROCESSES_PER_NODE, path, found, remedy, Level.WARNING)
+                yield owner, finding
+                break
 
 
 def _moved(manifest: Manifest, path: Path) -> Path:

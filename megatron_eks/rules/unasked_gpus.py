@@ -1,5 +1,6 @@
-"""Rule over ranks for GPUs that their container does not ask for."""
+"""Rules over ranks for GPUs that their container does not ask for."""
 
+import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
@@ -10,6 +11,8 @@ from megatron_eks.rules.values import items, number
 from megatron_eks.rules.workloads import EFA, GPU, Container, Manifest
 
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+# What only looks at them.
+_WATCHES = re.compile(r"dcgm|exporter|nvidia-smi|nvtop")
 _NO_GPUS = ("gloo", "mpi", "--no_cuda", "--use_cpu", "--cpu")
 
 
@@ -36,6 +39,28 @@ def gpus(manifest: Manifest) -> Iterator[Finding]:
                 found = f"several ranks and no {GPU}: they take GPUs that others were given"
             path = (*container.path, "resources", "limits", GPU)
             remedy = "ask for as many as there are ranks"
+            yield Finding(Code.EXTENDED_RESOURCES, path, found, remedy, Level.WARNING)
+
+
+def seen(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a container of a job that sees every GPU of its node, and asks for none.
+
+    NVIDIA/k8s-device-plugin, README, NVIDIA_VISIBLE_DEVICES: all is what images of CUDA bring, and
+    in a pod it shows GPUs that others were given.
+    """
+    for pod in manifest.pods if manifest.is_job or manifest.group == "ray.io" else ():
+        for container in pod.containers:
+            shows = [
+                each
+                for each in container.variables
+                if each.name == _VISIBLE and each.value == "all"
+            ]
+            watches = _WATCHES.search(f"{container.body.get('image')} {container.line}")
+            if not shows or _asks(container) or watches or _several(container):
+                continue
+            found = "all GPUs of the node, and none asked for: it takes those of others"
+            path = (*container.path, "env", shows[0].index)
+            remedy = 'ask for nvidia.com/gpu, or write "void"'
             yield Finding(Code.EXTENDED_RESOURCES, path, found, remedy, Level.WARNING)
 
 

@@ -13,6 +13,13 @@ from megatron_eks.rules.workloads import EFA, GPU, Manifest
 _SCHEDULING, _BATCH = "scheduling.volcano.sh", "batch.volcano.sh"
 _KUBEFLOW = "kubeflow.org"
 _GIVEN = ("default", "root")
+_OWN = ("cpu", "memory", "ephemeral-storage", "pods")
+_MEANT = {
+    **dict.fromkeys(("mem", "ram"), "memory"),
+    **dict.fromkeys(("gpu", "gpus"), GPU),
+    **dict.fromkeys(("efa", "efas"), EFA),
+    **dict.fromkeys(("cpus", "vcpu", "vcpus"), "cpu"),
+}
 
 
 def groups(together: ManifestSet) -> Iterator[Found]:
@@ -83,12 +90,21 @@ def _at_once(each: Manifest, gang: "dict[str, Json]") -> "dict[str, Json]":
 
 
 def amounts(manifest: Manifest) -> Iterator[Finding]:
-    """Refuse a queue that is promised more than it may have.
+    """Refuse a queue that is promised more than it may have, and warn of unknown resources.
 
     Volcano, "Queue", guarantee, deserved and capability: its webhook refuses it.
     """
     if (manifest.group, manifest.kind) == (_SCHEDULING, "Queue"):
         capability = mapping(manifest.spec.get("capability")) or {}
+        for name in capability:
+            # Kubernetes, "Resource Management for Pods and Containers": without a domain only its
+            # own (volcano-sh/volcano, issue 4867).
+            if "/" not in name and name not in _OWN and not name.startswith("hugepages-"):
+                close = _MEANT.get(name.lower())
+                found = f"no pod asks for {shown(name)}: the queue is not held to it"
+                remedy = f"write {close}" if close else f"there: {', '.join(_OWN)}"
+                path = ("spec", "capability", name)
+                yield manifest.find(Code.QUEUE, path, found, remedy, Level.WARNING)
         guarantee = mapping((mapping(manifest.spec.get("guarantee")) or {}).get("resource"))
         for key, part in (
             ("guarantee", guarantee),

@@ -199,6 +199,10 @@ class Manifest:
             return None
         return mapping(self.spec.get(REPLICA_SPECS[self.kind])) or {}
 
+    def only_launches(self, pod: Pod) -> bool:
+        """Tell whether no rank runs in a pod of an MPIJob: whatever it asks for idles."""
+        return "Launcher" in pod.path and self.spec.get("runLauncherAsWorker") is not True
+
     @cached_property
     def pods(self) -> list[Pod]:
         """Its pod templates."""
