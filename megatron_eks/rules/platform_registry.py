@@ -109,6 +109,8 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     kueue.namespaces,
     volcano.groups,
     volume_zones.zones,
+    volume_zones.regions,
+    autoscaler.clusters,
     service_ports.numbers,
     kueue_flavors.untolerated,
     kueue_flavors.contradicted,
