@@ -1,12 +1,14 @@
-"""Rule over the cluster autoscaler's own arguments."""
+"""Rules over the cluster autoscaler's own arguments, and the cluster that they name."""
 
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, choices
-from megatron_eks.rules.values import is_placeholder, number, shown
+from megatron_eks.config.errors import Finding, Level, Path, choices
+from megatron_eks.rules.device_plugins import is_near
+from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.values import is_placeholder, mapping, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest
 
 _IMAGE = re.compile(r"(^|/)cluster-autoscaler(-(amd64|arm64))?([:@]|$)")
@@ -57,6 +59,8 @@ _FLAGS = (
     *("unremovable-node-recheck-timeout", "write-status-configmap"),
 )
 _CLOSE = 0.9
+_OF_A_CLUSTER = re.compile(r"(?:[=,]|^)k8s\.io/cluster-autoscaler/([A-Za-z0-9][\w-]*)(?=[,=]|$)")
+_NO_NAMES = ("enabled", "disabled", "node-template")
 
 
 def arguments(manifest: Manifest) -> Iterator[Finding]:
@@ -66,19 +70,56 @@ def arguments(manifest: Manifest) -> Iterator[Finding]:
     name, or is given MIN:MAX:NAME; its example has a name to replace. Its FAQ: the provider is
     `gce` where none is named, and flags and expanders that it does not know end it at its start.
     """
+    for container in _autoscalers(manifest):
+        flags = list(_flags(container))
+        for path, name, value in flags:
+            wrong = _wrong(name, value)
+            if wrong is not None:
+                yield manifest.find(Code.MANIFEST_VALUE, path[1:], *wrong)
+        if flags and not _OTHERS.search(container.line):
+            found = "no --cloud-provider: the autoscaler takes Google's, and does not start"
+            place = flags[0][0][1:]
+            yield manifest.find(Code.MANIFEST_VALUE, place, found, "add --cloud-provider=aws")
+
+
+def _autoscalers(manifest: Manifest) -> Iterator[Container]:
     for pod in manifest.pods:
         for container in pod.containers:
-            if not _IMAGE.search(str(container.body.get("image"))):
-                continue
-            flags = list(_flags(container))
-            for path, name, value in flags:
-                wrong = _wrong(name, value)
-                if wrong is not None:
-                    yield manifest.find(Code.MANIFEST_VALUE, path[1:], *wrong)
-            if flags and not _OTHERS.search(container.line):
-                found = "no --cloud-provider: the autoscaler takes Google's, and does not start"
-                place = flags[0][0][1:]
-                yield manifest.find(Code.MANIFEST_VALUE, place, found, "add --cloud-provider=aws")
+            if _IMAGE.search(str(container.body.get("image"))):
+                yield container
+
+
+def clusters(together: ManifestSet) -> Iterator[Found]:
+    """Warn of an autoscaler that looks for another cluster than the one that stands beside it.
+
+    Cluster autoscaler, cloudprovider/aws/README.md, auto-discovery: groups have a tag with their
+    cluster's name, and AWS_REGION says where it looks; else it scales nothing.
+    """
+    for manifest in together.objects:
+        beside = [each for each in together.of("ClusterConfig") if is_near(manifest, each)]
+        metadata = [mapping(each.body.get("metadata")) or {} for each in beside]
+        names = [text(each.get("name")) for each in metadata]
+        places = [text(each.get("region")) for each in metadata]
+        for container in _autoscalers(manifest) if names else ():
+            for path, name, value in _flags(container):
+                asked = _OF_A_CLUSTER.findall(value or "")
+                known = [each for each in asked if each not in _NO_NAMES]
+                if name == _DISCOVERY and known and not {*known} & {*names}:
+                    found = f"{shown(known[0])}, and the cluster beside it is {shown(names[0])}: "
+                    found += "it finds no group, and scales nothing"
+                    yield _beside(manifest, path[1:], found, f"write {names[0]}")
+            for each in container.variables:
+                region = each.value or ""
+                if each.name == "AWS_REGION" and region and region not in places:
+                    if is_placeholder(region) or None in places:
+                        continue
+                    found = f"{shown(region)}, and the cluster beside it is in {places[0]}"
+                    path = (*container.path[1:], "env", each.index)
+                    yield _beside(manifest, path, found, f"write {places[0]}")
+
+
+def _beside(manifest: Manifest, path: Path, found: str, remedy: str) -> Found:
+    return manifest, manifest.find(Code.MANIFEST_VALUE, path, found, remedy, Level.WARNING)
 
 
 def _flags(container: Container) -> Iterator[tuple[Path, str, str | None]]:

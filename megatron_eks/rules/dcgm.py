@@ -1,10 +1,11 @@
-"""Rules over NVIDIA's exporter of metrics: the port that it opens, and the fields that it reads."""
+"""Rules over NVIDIA's exporter of metrics: its port, its memory, and the fields that it reads."""
 
 import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.quantity import quantity
 from megatron_eks.rules.values import items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest
 
@@ -12,6 +13,8 @@ _EXPORTER = re.compile(r"(^|/)dcgm-exporter([:@]|$)")
 _SOCKETS = "/var/lib/kubelet/pod-resources"
 _PORT = re.compile(r".*:([0-9]+)")
 _TYPES = ("counter", "gauge", "histogram", "label", "summary")
+_FOURTH = re.compile(r"(^|/)dcgm-exporter:4\.")
+_LEAST = "512Mi"
 _FIELD = re.compile(r"\s*(DCGM_(FI|EXP)_\w+)\s*,(.*)")
 
 
@@ -63,6 +66,23 @@ def sockets(manifest: Manifest) -> Iterator[Finding]:
                     path = (*container.path[1:], "volumeMounts", index)
                     remedy = f"mount hostPath {_SOCKETS}"
                     yield manifest.find(Code.MONITOR, path, found, remedy, Level.WARNING)
+
+
+def memory(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of an exporter that is ended for its memory.
+
+    NVIDIA/dcgm-exporter, issue 609: release 4 takes 400 to 500 MiB, and is OOMKilled as it starts.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            limit = container.amounts("limits").get("memory")
+            most, least = quantity(limit), quantity(_LEAST)
+            fourth = _FOURTH.search(text(container.body.get("image")) or "")
+            if fourth and most is not None and least is not None and most < least:
+                found = f"{shown(limit)}, and the exporter takes 400 to 500 MiB: it is OOMKilled"
+                path = (*container.path[1:], "resources", "limits", "memory")
+                remedy = f"write {_LEAST} or more; with 8 GPUs 1Gi"
+                yield manifest.find(Code.PLATFORM_PART, path, found, remedy, Level.WARNING)
 
 
 def _opened(container: Container) -> int | None:

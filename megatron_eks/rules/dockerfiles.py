@@ -3,13 +3,13 @@
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from megatron_eks.catalog.environment import NEEDLESS, Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import ABOUT_EFA, Context, judge
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules import image_builds
+from megatron_eks.rules import image_builds, image_python, image_stages
+from megatron_eks.rules.image_stages import Instruction
 from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import shown
 from megatron_eks.rules.variables import RENDEZVOUS
@@ -54,15 +54,6 @@ _BASES_WITH = {
     "PATH": re.compile(""),
 }
 _KEPT_ARGS = frozenset({"ARG", "ENV"})
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """One instruction, its continued lines joined."""
-
-    line: int
-    name: str
-    rest: str
 
 
 def is_dockerfile(name: str) -> bool:
@@ -114,7 +105,8 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
         steps = image_builds.of_steps(each.name, each.rest, content)
         for finding in (*_overwritten(each, content), *_lost(each), *_installer(each), *steps):
             yield finding.at(file, each.line)
-    for finding, line in _bases(listed):
+    over_steps = (*image_stages.findings(listed), *image_python.findings(listed))
+    for finding, line in (*_bases(listed), *over_steps):
         yield finding.at(file, line)
 
 

@@ -87,10 +87,11 @@ def finding(manifest: Manifest, path: Path, misfit: Misfit) -> Finding:
         close = same or get_close_matches(key, misfit.known, 1, _CLOSE)
         code, found = Code.UNKNOWN_POD_KEY, f"Kubernetes knows no {shown(key)} here"
         remedy = "remove it, or move it to where it belongs"
-        if close:
-            remedy = f"did you mean {close[0]}?"
-        elif len(misfit.below) == 1:
+        # One of this very name, a level below, is more likely than another that is like it.
+        if len(misfit.below) == 1 and not same:
             remedy = f"move it under {'.'.join(map(str, (*path[:-1], misfit.below[0])))}"
+        elif close:
+            remedy = f"did you mean {close[0]}?"
     elif misfit.expected == "a text" and isinstance(value, bool | int | float):
         code = Code.NOT_A_TEXT
         found = f"{shown(value)} is no text: the API server refuses the object"

@@ -107,8 +107,12 @@ def _nearly(monitor: Manifest, labels: Mapping[str, Json], near: list[_Target]) 
         text((mapping(each) or {}).get("port"))
         for each in items(monitor.spec.get(_ENDPOINTS[monitor.kind])) or []
     }
+    with_port = [each for each in near if ports & each[2]]
     for target, given, names in near:
-        alike = target.name == monitor.name or set(labels.values()) & set(given.values())
+        alike = target.name == monitor.name or bool({*labels.values()} & {*given.values()})
+        # The only one with the port, in one file, and called nearly what the monitor looks for.
+        alone = len(with_port) == 1 and target.file == monitor.file
+        alike = alike or (alone and _akin(labels, given))
         if alike and ports & names and _may_see(monitor, target):
             what = "Service" if monitor.kind == "ServiceMonitor" else "pods"
             there = ", ".join(f"{key}={value}" for key, value in sorted(given.items()))
@@ -116,3 +120,14 @@ def _nearly(monitor: Manifest, labels: Mapping[str, Json], near: list[_Target]) 
             remedy = f"select labels of the {what}"
             yield _found(monitor, ("spec", "selector", "matchLabels"), found, remedy)
             return
+
+
+def _akin(labels: Mapping[str, Json], given: Mapping[str, Json]) -> bool:
+    """Tell whether every value has its words in a value of the other, or the other way round."""
+    sets = [
+        [{*str(value).replace("_", "-").split("-")} for value in each.values()]
+        for each in (labels, given)
+    ]
+    return bool(sets[0]) and all(
+        any(wanted <= there or there <= wanted for there in sets[1]) for wanted in sets[0]
+    )

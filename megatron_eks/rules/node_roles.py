@@ -99,6 +99,11 @@ def _entry(
         return
     if is_placeholder(arn):
         return
+    for name in sorted(body.keys() - {key, "username", "groups"}):
+        close = get_close_matches(name, (key, "username", "groups"), 1, _CLOSE)
+        if close:
+            found = f"{name} of entry {index} is read by nobody"
+            yield _found(manifest, path, found, f"write {close[0]}")
     with_path, form = _WITH_PATH.fullmatch(arn), _ROLE if key == "rolearn" else _USER
     if with_path and key == "rolearn":
         found = f"{shown(arn)} has a path, with which EKS never meets the role"

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from megatron_eks.config.load import Json
-from megatron_eks.rules.manifest_set import ManifestSet
+from megatron_eks.rules.manifest_set import ManifestSet, in_one_folder
+from megatron_eks.rules.values import text
 from megatron_eks.rules.workloads import Manifest, Pod
 
 Labels = Mapping[str, Json]
@@ -78,6 +79,30 @@ def _of_controllers(manifest: Manifest) -> "dict[str, Json]":
     if manifest.group == "jobset.x-k8s.io":
         found |= dict.fromkeys(("job-name", "batch.kubernetes.io/job-name", _INDEX))
     return found
+
+
+def under_another_key(selector: Labels, by: Manifest, pods: "list[tuple[Manifest, Pod]]") -> str:
+    """Return the labels of pods that have a selector's values, and only its keys are others.
+
+    One of the values is the name of the pods' owner, or of what selects them: `true` or `gpu` as a
+    value of both says nothing.
+    """
+    values = {text(each) for each in selector.values()}
+    for manifest, pod in pods:
+        same = None not in values and values <= {text(each) for each in pod.labels.values()}
+        if same and not values.isdisjoint({manifest.name, by.name}):
+            keys = sorted(key for key, value in pod.labels.items() if value in values)
+            return ", ".join(f"{key}: {pod.labels[key]}" for key in keys)
+    return ""
+
+
+def elsewhere(selector: Labels, by: Manifest, together: ManifestSet) -> Manifest | None:
+    """Return the owner of pods in another namespace that have all labels of a selector."""
+    for each in together.objects if by.namespace and selector else ():
+        away = each.namespace not in {None, by.namespace} and in_one_folder(each, by)
+        if away and any(selects(selector, each, pod) for pod in each.pods):
+            return each
+    return None
 
 
 def selects(selector: Labels, manifest: Manifest, pod: Pod) -> bool:

@@ -1,13 +1,16 @@
-"""Rules over things that two objects claim to be: one volume, one name."""
+"""Rules over what objects are known by: one volume, one name, an access point of EFS."""
 
 import posixpath
+import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Level
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.manifest_set import Found, ManifestSet, in_one_folder
 from megatron_eks.rules.values import is_placeholder, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
+
+_ONE_COLON = re.compile(r"(fs-[0-9a-f]+):/?(fsap-[0-9a-f]+)")
 
 
 def handles(together: ManifestSet) -> Iterator[Found]:
@@ -30,6 +33,23 @@ def handles(together: ManifestSet) -> Iterator[Found]:
                 remedy = "use an access point for each, fs-...::fsap-..., or one volume"
             path = ("spec", "csi", "volumeHandle")
             yield volume, volume.find(Code.CLAIM_AND_VOLUME, path, found, remedy, Level.WARNING)
+
+
+def access_points(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse an access point of EFS in the place of a directory.
+
+    aws-efs-csi-driver, docs/README.md, volumeHandle: FILE_SYSTEM[:DIRECTORY[:ACCESS_POINT]], so the
+    mount fails for a directory fsap-... that is not there.
+    """
+    csi = mapping(manifest.spec.get("csi")) or {}
+    if manifest.kind != "PersistentVolume" or csi.get("driver") != "efs.csi.aws.com":
+        return
+    met = _ONE_COLON.fullmatch(text(csi.get("volumeHandle")) or "")
+    if met:
+        found = f"{met[2]} stands where a directory does: there is none of this name"
+        remedy = f"write {met[1]}::{met[2]}"
+        path = ("spec", "csi", "volumeHandle")
+        yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, remedy)
 
 
 def over_files(together: ManifestSet) -> Iterator[Found]:

@@ -1,14 +1,18 @@
-"""Rule over pods and the zone of the volumes that they mount."""
+"""Rules over the zones of volumes, of the pods that mount them, and of what is beside them."""
 
+import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Level
 from megatron_eks.config.load import Json
-from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.manifest_set import Found, ManifestSet, in_one_folder
 from megatron_eks.rules.node_pools import wanted_labels
 from megatron_eks.rules.values import is_placeholder, items, mapping, text
 from megatron_eks.rules.workloads import Manifest, Pod
 
+_ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-[0-9])[a-z]")
+_IN_NAME = re.compile(r"\bfs-[0-9a-f]+\.(?:fsx|efs)\.([a-z]{2}(?:-[a-z]+)+-[0-9])\.")
 _ZONES = ("topology.kubernetes.io/zone", "topology.ebs.csi.aws.com/zone")
 
 
@@ -56,7 +60,58 @@ def _of_volume(volume: Manifest) -> set[str]:
 
 
 def _of_term(term: Json) -> Iterator[str]:
-    for value in items((mapping(term) or {}).get("matchExpressions")) or []:
+    yield from _said(items((mapping(term) or {}).get("matchExpressions")))
+
+
+def _said(demands: "list[Json] | None") -> Iterator[str]:
+    for value in demands or []:
         body = mapping(value) or {}
-        if body.get("key") in _ZONES and body.get("operator") == "In":
+        if body.get("key") in _ZONES and body.get("operator", "In") == "In":
             yield from (str(each) for each in items(body.get("values")) or [])
+
+
+def regions(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a volume in a region in which nothing else of its folder is.
+
+    EBS User Guide, "Attach an Amazon EBS volume to an instance", and Kubernetes, "Persistent
+    Volumes", node affinity: no node of the cluster ever has the zone, so its pods stay Pending.
+    """
+    said = [(each, set(_regions_of(each))) for each in together.objects]
+    for volume in together.of("PersistentVolume"):
+        zones_there = _of_volume(volume)
+        own = {match[1] for each in zones_there if (match := _ZONE.fullmatch(each))}
+        beside = [
+            found for each, found in said if each is not volume and in_one_folder(each, volume)
+        ]
+        others = set().union(*beside)
+        if own and others and own.isdisjoint(others):
+            found = f"{', '.join(sorted(zones_there))}, and what is beside it is in "
+            found += f"{', '.join(sorted(others))}: no node of that cluster has it"
+            path = ("spec", "nodeAffinity")
+            remedy = "write the zone of the volume, in the cluster's region"
+            finding = volume.find(Code.CLAIM_AND_VOLUME, path, found, remedy, Level.WARNING)
+            yield volume, finding
+
+
+def _regions_of(manifest: Manifest) -> Iterator[str]:
+    """Return the regions that an object names: a cluster's, of zones, of file systems."""
+    if manifest.kind == "ClusterConfig":
+        region = text((mapping(manifest.body.get("metadata")) or {}).get("region"))
+        if region is not None and _ZONE.fullmatch(f"{region}a"):
+            yield region
+    zones_there = {*_of_volume(manifest)} if manifest.kind == "PersistentVolume" else set()
+    for each in items(manifest.body.get("allowedTopologies")) or []:
+        zones_there |= set(_said(items((mapping(each) or {}).get("matchLabelExpressions"))))
+    node = mapping((mapping(manifest.spec.get("template")) or {}).get("spec")) or {}
+    zones_there |= set(_said(items(node.get("requirements"))))  # of Karpenter's NodePool
+    for pod in manifest.pods:
+        zones_there |= {
+            said for key, values in wanted_labels(pod) if key in _ZONES for said in values
+        }
+    for match in (_ZONE.fullmatch(each) for each in zones_there):
+        if match is not None:
+            yield match[1]
+    csi = mapping(manifest.spec.get("csi")) or {}
+    attributes = mapping(csi.get("volumeAttributes")) or {}
+    if match := _IN_NAME.match(text(attributes.get("dnsname")) or ""):
+        yield match[1]

@@ -9,10 +9,12 @@ from megatron_eks.config.load import Json
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.pod_selection import (
     Labels,
+    elsewhere,
     labels_of,
     may_select,
     pods_beside,
     selects,
+    under_another_key,
 )
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest, Pod
@@ -51,8 +53,27 @@ def services(together: ManifestSet) -> Iterator[Found]:
             found = f"no pod beside it has these labels; {key} is {shown(value)} there"
             path, remedy = ("spec", "selector"), f"write {key}: {value}"
             yield service, service.find(Code.SERVICE, path, found, remedy, Level.WARNING)
+            continue
+        missed = _missed(service, selector, pods, together)
+        if missed is not None:
+            path = ("spec", "selector")
+            yield service, service.find(Code.SERVICE, path, *missed, Level.WARNING)
         else:
             yield from _names_nobody(service, pods)
+
+
+def _missed(
+    by: Manifest, selector: Labels, pods: list[tuple[Manifest, Pod]], together: ManifestSet
+) -> tuple[str, str] | None:
+    """Return what is wrong with a selector that means pods under other keys, or elsewhere."""
+    others = under_another_key(selector, by, pods)
+    if others:
+        return f"no pod beside it has these labels; there are pods with {others}", f"write {others}"
+    away = elsewhere(selector, by, together)
+    if away is not None:
+        found = f"the pods of {away.title} are in namespace {shown(away.namespace)}, and it takes "
+        return f"{found}those of its own alone", f"write namespace: {away.namespace}"
+    return None
 
 
 def _names_nobody(service: Manifest, pods: list[tuple[Manifest, Pod]]) -> Iterator[Found]:
@@ -101,6 +122,12 @@ def selectors(together: ManifestSet) -> Iterator[Found]:
             found = f"no pod beside it has these labels; {name} is {shown(value)} there"
             place, remedy = ("spec", key, "matchLabels"), f"write {name}: {value}"
             yield each, each.find(Code.SELECTS_NOTHING, place, found, remedy, Level.WARNING)
+        elif each.namespace != "kube-system":
+            missed = _missed(each, labels, pods, together)
+            if missed is not None:
+                place = ("spec", key, "matchLabels")
+                code = Code.SELECTS_NOTHING
+                yield each, each.find(code, place, *missed, Level.WARNING)
 
 
 def _alike(pod: Pod, labels: Labels, name: str) -> bool:

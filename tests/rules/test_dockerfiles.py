@@ -44,11 +44,44 @@ def test_findings(case):
         "ARG EFA_INSTALLER_VERSION=1.36.0",
         "RUN ./efa_installer.sh -y -g -k && ./efa_installer.sh $OPTIONS",
         "RUN cd nccl-tests && make MPI=1 MPI_HOME=/opt/amazon/openmpi",
+        "RUN cd /opt/gdr\nWORKDIR /opt/gdr\nRUN make",
+        "RUN git clone https://example.com/a /a && cd /a\nRUN make -C /a && cd /a && make install",
+        "RUN git clone https://example.com/a /a && cd /a\nCOPY . .\nRUN make",
+        "RUN mkdir build && cd build\nRUN cmake -S . -B build",
+        "RUN curl -O https://example.com/a.sh && cd /\nRUN (cd /a && make)",
+        "RUN cd /a\nRUN mkdir -p /b && git clone https://example.com/b /b && cd /b && make",
+        "RUN pip install torch && pip install --no-build-isolation flash-attn",
+        "ENV PIP_NO_BUILD_ISOLATION=0\nRUN pip install torch && pip install flash-attn==2.8.3",
+        "RUN pip install https://example.com/flash_attn-2.8.3-cp312-linux_x86_64.whl apex",
+        (
+            "FROM nvidia/cuda:12.4.1-runtime-ubuntu22.04\nRUN apt-get install -y cuda-nvcc-12-4\n"
+            "RUN pip install torch && pip install --no-build-isolation flash-attn"
+        ),
+        "FROM nvcr.io/nvidia/pytorch:25.04-py3\nRUN pip install torch torchdata==0.9",
+        (
+            "FROM nvcr.io/nvidia/pytorch:25.04-py3\nRUN pip uninstall -y torch apex\n"
+            "RUN pip install torch==2.7.1"
+        ),
+        (
+            "RUN git clone https://github.com/NVIDIA/apex && cd apex && APEX_CPP_EXT=1"
+            " APEX_CUDA_EXT=1 pip install -v --no-build-isolation ."
+        ),
     ],
 )
 def test_correct_lines(lines):
     """What ends with its step, names a stage, or is what libraries do anyway, is no finding."""
     assert found(f"{EFA}{lines}\n") == []
+
+
+def test_arguments_of_before_from():
+    """A stage has an argument from before FROM when it takes it, or its base sets the name."""
+    outer = "ARG TORCH=2.5.1\nARG CUDA_VERSION=12.4\nFROM a:${CUDA_VERSION} AS one\n"
+    step = "RUN pip install torch==${TORCH} && echo $CUDA_VERSION\n"
+    expected = "TORCH is given before FROM alone: it is empty in this stage - write ARG TORCH after"
+    (line,) = found(f"{outer}{step}")
+    assert line == f"warning MEKS-0587 D:4 RUN.TORCH: {expected} FROM"
+    assert found(f"{outer}ARG TORCH\n{step}FROM one\n{step}") == []
+    assert found(f"{outer}RUN TORCH=1; echo $TORCH ${{TORCH:-2}}\n") == []
 
 
 def test_variables_of_efa_without_efa():

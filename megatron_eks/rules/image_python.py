@@ -1,0 +1,141 @@
+"""Rules over Python packages that a Dockerfile compiles against PyTorch and CUDA."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.image_stages import Instruction, Stage, stages
+
+_INSTALL = re.compile(
+    r"(?:^|[\s;&(])(?:pip3?|python3? -m pip|uv pip)\s+install\b(?P<words>[^;&|\n]*)"
+)
+_TAKES_A_VALUE = re.compile(
+    r"-[rcifteC]|--(requirement|constraint|index-url|extra-index-url|find-links|target|prefix|root"
+    r"|config-settings?|global-option|build-option|no-binary|only-binary|cache-dir|trusted-host"
+    r"|timeout|retries|progress-bar|no-build-isolation-package)"
+)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[\w,-]*\])?")
+_APEX = re.compile(r"github\.com[/:]NVIDIA/apex", re.IGNORECASE)
+# Their setup.py asks torch and nvcc; the first ones name no torch among what a build needs.
+_IMPORT_TORCH = ("flash-attn", "grouped-gemm", "apex")
+_COMPILED = (*_IMPORT_TORCH, "mamba-ssm", "causal-conv1d", "transformer-engine[pytorch]")
+_WITHOUT_NVCC = re.compile(
+    r"(docker\.io/)?((nvcr\.io/)?nvidia/cuda:.*-(base|runtime)\b.*|pytorch/pytorch:.*-runtime"
+    r"|(library/)?(python|ubuntu|debian):.*)"
+)
+_BRINGS_NVCC = re.compile(
+    r"nvcc|cuda[-_]?(toolkit|compiler|minimal-build|\d[\w.-]*\.run)|nvidia-cuda|conda|cuda-\d"
+)
+_WITHOUT_TORCH = re.compile(
+    r"(docker\.io/)?((nvcr\.io/)?nvidia/cuda:.*|(library/)?(python|ubuntu|debian):.*)"
+)
+_MAY_BRING_TORCH = re.compile(r"torch|requirement|conda|uv sync|poetry|--from|\.whl|\s-r\s|\$")
+_OF_NVIDIA = re.compile(r"nvcr\.io/nvidia/(pytorch|nemo)[:@]")
+_TAKEN_OUT = re.compile(r"\bpip3? uninstall\b.*\btorch\b")
+_ISOLATED_NOT = re.compile(r"--no-build-isolation|PIP_NO_BUILD_ISOLATION")
+
+
+def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
+    """Judge what pip installs; a finding comes with its line."""
+    for stage in stages(listed):
+        for index in range(stage.own, len(stage.steps)):
+            step = stage.steps[index]
+            if step.name == "RUN":
+                for found, remedy in _of_step(stage, index, step.rest):
+                    finding = Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, Level.WARNING)
+                    yield finding, step.line
+
+
+def _of_step(stage: Stage, index: int, rest: str) -> Iterator[tuple[str, str]]:
+    before = stage.before(index)
+    for match in _INSTALL.finditer(rest):
+        words = match["words"].split()
+        names = [each for each in map(_named, _requirements(words)) if each]
+        here = f"{before}\n{rest[: match.start()]}"
+        if _APEX.search(rest) and re.search(r"(?<!\S)\.{1,2}/?(?!\S)|/apex\b", match["words"]):
+            names.append("apex")
+        yield from _isolated(stage, names, f"{here}{match[0]}", here)
+        yield from _compiled(stage, names, here)
+        yield from _replaced(stage, words, here)
+        if "$" not in match["words"]:
+            yield from _plain_apex(names, f"{here}{match[0]}")
+
+
+def _requirements(words: list[str]) -> Iterator[str]:
+    """Return what pip is told to install; an archive of compiled code is nothing to build."""
+    skip = False
+    for word in words:
+        if skip or word.startswith("-"):
+            skip = not skip and "=" not in word and _TAKES_A_VALUE.fullmatch(word) is not None
+            continue
+        yield word.strip("\"'")
+
+
+def _named(word: str) -> str:
+    """Return a requirement's name as pip compares it."""
+    if _APEX.search(word):
+        return "apex"
+    match = None if "://" in word or word.endswith(".whl") else _NAME.match(word)
+    if match is None or match[0].lower() == "apex":
+        return ""  # PyPI's apex is another program
+    return match[0].lower().replace("_", "-")
+
+
+def _isolated(stage: Stage, names: list[str], whole: str, before: str) -> Iterator[tuple[str, str]]:
+    """Find a build that cannot see torch: pip's own, or one in an image without torch.
+
+    Dao-AILab/flash-attention, README, and NVIDIA/apex, README: --no-build-isolation, because
+    setup.py imports torch; pip documentation, "Build System Interface", build isolation.
+    """
+    own = next((each.partition("[")[0] for each in names if each in _IMPORT_TORCH), None)
+    if own is None:
+        return
+    if not _ISOLATED_NOT.search(whole):
+        found = f"{own} imports torch to build, and pip builds it where torch is not: it ends with "
+        found += "No module named 'torch'"
+        yield found, "add --no-build-isolation, after torch, packaging, ninja and wheel are there"
+    elif _WITHOUT_TORCH.fullmatch(stage.base) and not _MAY_BRING_TORCH.search(before):
+        found = f"{own} imports torch to build, and no step before it installs torch"
+        yield found, "install torch first"
+
+
+def _compiled(stage: Stage, names: list[str], before: str) -> Iterator[tuple[str, str]]:
+    """Find an extension in CUDA that is built where there is no compiler for it.
+
+    Dao-AILab/flash-attention, setup.py, and issues 246 and 509: "only images whose names contain
+    'devel' will provide nvcc"; NVIDIA, container images of CUDA: base, runtime and devel.
+    """
+    own = next((each for each in names if each in _COMPILED), None)
+    skipped = "SKIP_CUDA_BUILD" in before or _BRINGS_NVCC.search(before)
+    if own is not None and _WITHOUT_NVCC.fullmatch(stage.base) and not skipped:
+        found = f"{own} is compiled by nvcc, and {stage.base} has none: the build fails"
+        yield found, "build it on the -devel- image, in a stage of its own if it is to be small"
+
+
+def _replaced(stage: Stage, words: list[str], before: str) -> Iterator[tuple[str, str]]:
+    """Find another torch in an image of NVIDIA's that brings its own, and was not rid of it.
+
+    NVIDIA, PyTorch release notes: its containers hold a build of their own, which
+    /etc/pip/constraint.txt keeps; Transformer Engine and Apex there are compiled for it.
+    """
+    other = {"-U", "--upgrade", "--force-reinstall", "--index-url", "--extra-index-url", "-i"}
+    brought = _OF_NVIDIA.match(stage.base) and not _TAKEN_OUT.search(before)
+    for word in _requirements(words) if brought else ():
+        name = re.split(r"[=<>~!]", word, maxsplit=1)[0]
+        asked = word != name or not other.isdisjoint(each.partition("=")[0] for each in words)
+        if name == "torch" and asked:
+            found = f"{word} takes the place of NVIDIA's own PyTorch, for which the Transformer "
+            found += "Engine, Apex and flash-attn of this image were compiled"
+            yield found, "leave torch out, or take the image that has the version"
+
+
+def _plain_apex(names: list[str], whole: str) -> Iterator[tuple[str, str]]:
+    """Find Apex without its extensions, which Megatron's optimizer and norms need.
+
+    NVIDIA/apex, README, "Linux"; EleutherAI/gpt-neox, issue 1165.
+    """
+    if "apex" in names and not re.search(r"cuda_ext|CUDA_EXT|ALL_CONTRIB", whole):
+        found = "Apex without its CUDA extensions: FusedAdam ends with an error when it is made"
+        remedy = 'add --config-settings "--build-option=--cpp_ext" and "...=--cuda_ext"'
+        yield found, remedy
