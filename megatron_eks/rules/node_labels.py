@@ -73,8 +73,12 @@ def node_labels(manifest: Manifest) -> Iterator[Finding]:
             meant = _LAST.get(key.rpartition("/")[2])
             known = key in {*_WORDS, *_FORMS, *_LAST.values()} or key.startswith(_OLD)
             if meant is not None and not known and _RESERVED.fullmatch(key):
+                # The one domain of these that the kubelet and Karpenter let people use.
+                free = key.startswith("node.kubernetes.io/")
                 found = f"no node has the label {shown(key)}"
-                yield Finding(Code.WRONG_VALUE, path, found, f"write {meant}")
+                found += ", unless a pool gives it one" if free else ""
+                level = Level.WARNING if free else Level.ERROR
+                yield Finding(Code.WRONG_VALUE, path, found, f"write {meant}", level)
 
 
 def _choosers(manifest: Manifest) -> "Iterator[Iterator[Wanted]]":
