@@ -145,7 +145,9 @@ POLICIES: dict[str, Policy] = {
         Verdict.NO_EFFECT, "it is about InfiniBand switches that add up, and EFA has none", REMOVE
     ),
     "NCCL_MNNVL_ENABLE": Policy(
-        Verdict.NO_EFFECT, "it is about NVLink between hosts, which no supported type has", REMOVE
+        Verdict.NO_EFFECT,
+        "it is about NVLink between hosts, which p6e-gb200 alone has",
+        "remove it on other types",
     ),
     **dict.fromkeys(
         ("NCCL_TREE_THRESHOLD", "NCCL_LL_THRESHOLD", "NCCL_RINGS", "NCCL_MAX_NRINGS"),

@@ -36,6 +36,11 @@ _SKIPPED = frozenset({"node_modules"})
 _RENDERED_BY_HELM = frozenset({"files", "templates"})
 # What envsubst, Terraform, Jinja and Helm replace; a text with such marks need not be YAML yet.
 _ENGINE = re.compile(r"\{\{|[%$]\{|\{%|%[A-Z_]+%")
+_KUSTOMIZATIONS = frozenset({"kustomization", "kustomization.yaml", "kustomization.yml"})
+_KUSTOMIZATION: dict[str, Json] = {
+    "apiVersion": "kustomize.config.k8s.io/v1beta1",
+    "kind": "Kustomization",
+}
 _MAX_BYTES = 64 * 1024**2
 
 _DONE, _REFUSED = 0, 2
@@ -150,7 +155,7 @@ class Checked:
         if is_dockerfile(path.name):
             self.dockerfiles.append(str(path))
             return True
-        documents = _documents(text, path)
+        documents = [_named_kind(each, path) for each in _documents(text, path)]
         broken = any(document.findings and document.value is None for document in documents)
         if broken and not named and _is_for_an_engine(text, path):
             return False
@@ -248,6 +253,13 @@ def _documents(text: str, path: Path) -> list[Document]:
     if suffix == ".json" or (suffix == ".template" and text.lstrip().startswith("{")):
         return [read_json(text, str(path))]
     return read_documents(text, str(path), scalar_1_1)
+
+
+def _named_kind(document: Document, path: Path) -> Document:
+    """Give a Kustomization, which need not say so, its kind by the name of its file."""
+    if path.name.lower() in _KUSTOMIZATIONS and isinstance(document.value, dict):
+        document.value = {**_KUSTOMIZATION, **document.value}
+    return document
 
 
 def _is_for_an_engine(text: str, path: Path) -> bool:

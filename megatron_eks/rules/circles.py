@@ -12,12 +12,14 @@ def circles(templates: TemplateSet) -> Iterator[Finding]:
     """Refuse resources that refer to each other, or to themselves, in a circle.
 
     CloudFormation User Guide, "Troubleshooting", circular dependency: a group that admits itself
-    needs a rule of its own.
+    needs a rule of its own. Of a resource of SAM several are made, and what it names may be
+    the need of another of them.
     """
     graphs: dict[str, dict[str, set[str]]] = {}
     for resource in templates.everything():
         names = {name for _, name in (*named(dict(resource.body), ()), *after(resource))}
-        graphs.setdefault(resource.file, {})[resource.id] = names
+        several = resource.type.startswith("AWS::Serverless::")
+        graphs.setdefault(resource.file, {})[resource.id] = set() if several else names
     for resource in templates.everything():
         graph = graphs[resource.file]
         way = _way_back(resource.id, graph)

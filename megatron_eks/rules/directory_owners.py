@@ -98,7 +98,8 @@ def handle_of(manifest: Manifest, claim: str, together: ManifestSet) -> str | No
 def volume_of(manifest: Manifest, claim: str, together: ManifestSet) -> Manifest | None:
     """Return the volume that a claim is bound to by name, where it is at hand."""
     mine = together.named(manifest, "PersistentVolumeClaim", claim)
-    for volume in together.of("PersistentVolume"):
+    volumes = together.of("PersistentVolume")
+    for volume in sorted(volumes, key=lambda each: each.file != manifest.file):
         reference = mapping(volume.spec.get("claimRef")) or {}
         named = mine is not None and volume.name == mine.spec.get("volumeName")
         kept = (reference.get("namespace"), reference.get("name")) == (manifest.namespace, claim)

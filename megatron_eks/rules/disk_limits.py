@@ -62,8 +62,9 @@ def limits(templates: TemplateSet) -> Iterator[Finding]:
             path: Path = (DATA, "BlockDeviceMappings", index, "Ebs")
             if disk:
                 yield from _disk(template, path, disk, "VolumeSize", templates)
-                if disk.get("VolumeType") in _HARD_DISKS and device.get("DeviceName") in _ROOTS:
-                    found = f"{disk['VolumeType']} as a root volume: EC2 refuses the launch"
+                kind = text(disk.get("VolumeType"))
+                if kind in _HARD_DISKS and device.get("DeviceName") in _ROOTS:
+                    found = f"{kind} as a root volume: EC2 refuses the launch"
                     yield template.find(Code.DISK, (*path, "VolumeType"), found, "use gp3")
     for volume in templates.resources("AWS::EC2::Volume"):
         yield from _disk(volume, (), dict(volume.properties), "Size", templates)

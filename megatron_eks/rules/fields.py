@@ -72,6 +72,8 @@ def _misfits(manifest: Manifest) -> Iterator[tuple[Path, Misfit]]:
 def _is_whole(manifest: Manifest) -> bool:
     """Tell an object from a patch of somebody else's, which has no containers, or no images."""
     containers = [each for pod in manifest.pods for each in pod.containers]
+    if manifest.group == "apps" and not containers:
+        return "selector" in manifest.spec and not manifest.pods
     return bool(containers or not manifest.pods) and all(
         not is_absent(each.body.get("image")) for each in containers
     )

@@ -16,7 +16,7 @@ from megatron_eks.rules.workloads import GPU, Manifest
 
 _POOL, _CLASS = ("karpenter.sh", "NodePool"), ("karpenter.k8s.aws", "EC2NodeClass")
 _POLICIES = {
-    "karpenter.sh/v1": ("WhenEmpty", "WhenEmptyOrUnderutilized"),
+    "karpenter.sh/v1": ("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"),
     "karpenter.sh/v1beta1": ("WhenEmpty", "WhenUnderutilized"),
 }
 _DURATION = re.compile(r"(([0-9]+(s|m|h))+|Never)")

@@ -62,8 +62,12 @@ class ManifestSet:
         return [each for each in self.of(kind) if wide or may_share(manifest, each)]
 
     def named(self, manifest: Manifest, kind: str, name: str) -> Manifest | None:
-        """Return the object of that name that one refers to, if it is at hand."""
-        return next((each for each in self.beside(manifest, kind) if each.name == name), None)
+        """Return the object of that name that one refers to, if it is at hand; first in its file.
+
+        Files of one folder may be examples of which somebody takes one.
+        """
+        found = [each for each in self.beside(manifest, kind) if each.name == name]
+        return min(found, key=lambda each: each.file != manifest.file, default=None)
 
     def unnamed(self, manifest: Manifest, kind: str) -> list[str]:
         """Return the name of the one object of a kind in this file that no other names."""

@@ -159,10 +159,15 @@ def container_words(manifest: Manifest) -> Iterator[Finding]:
             yield from _capabilities(container)
             for index, value in enumerate(items(container.body.get("volumeMounts")) or []):
                 path = text((mapping(value) or {}).get("mountPath"))
-                if path and not path.startswith("/") and not is_placeholder(path):
+                if path and not _is_absolute(path) and not is_placeholder(path):
                     found = f"{shown(path)} is not absolute: the container does not start"
                     places = ("volumeMounts", index, "mountPath")
                     yield _refused(container, places, found, f"write /{path}")
+
+
+def _is_absolute(path: str) -> bool:
+    """Tell a path from the root, on Linux or on Windows, where it may begin with a drive."""
+    return path.startswith(("/", "\\")) or path[1:2] == ":"
 
 
 def _capabilities(container: Container) -> Iterator[Finding]:

@@ -72,8 +72,12 @@ def node_labels(manifest: Manifest) -> Iterator[Finding]:
                 yield Finding(Code.WRONG_VALUE, path, found, remedy, level)
             meant = meant_label(key)
             if meant is not None:
+                # The one domain of these that the kubelet and Karpenter let people use.
+                free = key.startswith("node.kubernetes.io/")
                 found = f"no node has the label {shown(key)}"
-                yield Finding(Code.WRONG_VALUE, path, found, f"write {meant}")
+                found += ", unless a pool gives it one" if free else ""
+                level = Level.WARNING if free else Level.ERROR
+                yield Finding(Code.WRONG_VALUE, path, found, f"write {meant}", level)
 
 
 def meant_label(key: str) -> str | None:

@@ -14,6 +14,8 @@ _OPERATOR = re.compile(r"(^|/)training-operator([:@]|$)")
 _LEAST, _ENOUGH = "100Mi", "512Mi"
 _GROUPS = ("kubeflow.org", "trainer.kubeflow.org")
 _FINALIZERS, _STATUS = "/finalizers", "/status"
+# Others of these groups, as notebooks, have a status that their pages only read.
+_JOBS = ("experiments", "jobs", "trials", "workflows")
 _WRITING = frozenset({"update", "patch", "*"})
 _WARM, _MINIMUM = "WARM_IP_TARGET", "MINIMUM_IP_TARGET"
 # Of these groups a matchExpressions is always a selector of labels.
@@ -63,7 +65,8 @@ def status_rights(manifest: Manifest) -> Iterator[Finding]:
     for index, rule in enumerate(rules):
         for name in _words(rule, "resources") if rule in of_jobs else []:
             kind = name.removesuffix(_FINALIZERS)
-            if kind != name and kind in writable and kind + _STATUS not in writable:
+            ends = kind != name and kind.endswith(_JOBS)
+            if ends and kind in writable and kind + _STATUS not in writable:
                 found = f"{name} without {kind}{_STATUS}: the operator cannot say that a job has "
                 found += "started or ended"
                 remedy = f"add {kind}{_STATUS} with get, update and patch"

@@ -62,16 +62,21 @@ def _is_label(written: str) -> bool:
 
 # Volumes that the operator adds to every pod (kubeflow/mpi-operator, pkg/controller).
 _OF_THE_MPI_OPERATOR = {"mpi-job-config", "mpi-job-kubectl", "ssh-auth"}
+# And KubeRay, to those of a cluster that asks Kubernetes who may enter
+# (ray-operator/controllers/ray/common/pod.go).
+_OF_KUBERAY = {"ray-token"}
 
 
 def mounts(manifest: Manifest) -> Iterator[Finding]:
     """Require a volume for every mount.
 
-    Kubernetes, "Volumes"; those of a StatefulSet may also come from its claim templates, and those
-    of a JobSet from its volumeClaimPolicies.
+    Kubernetes, "Volumes"; those of a StatefulSet and of a LeaderWorkerSet may also come from claim
+    templates, and those of a JobSet from its volumeClaimPolicies.
     """
     holder = mapping((mapping(manifest.spec.get("template")) or {}).get("spec")) or {}
     claims = [each.get("volumeClaimPolicies") for each in (manifest.spec, holder)]
+    groups = mapping(manifest.spec.get("leaderWorkerTemplate")) or {}
+    claims.append(groups.get("volumeClaimTemplates"))
     if manifest.kind == "StatefulSet" or any(not is_absent(each) for each in claims):
         return
     for pod in manifest.pods:
@@ -80,6 +85,7 @@ def mounts(manifest: Manifest) -> Iterator[Finding]:
             continue
         known = {text((mapping(volume) or {}).get("name")) for volume in volumes}
         known |= _OF_THE_MPI_OPERATOR if manifest.kind == "MPIJob" else set()
+        known |= _OF_KUBERAY if manifest.group == "ray.io" else set()
         for container in pod.containers:
             for index, mount in enumerate(items(container.body.get("volumeMounts")) or []):
                 name = text((mapping(mount) or {}).get("name"))

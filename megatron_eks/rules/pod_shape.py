@@ -131,7 +131,8 @@ def selectors(manifest: Manifest) -> Iterator[Finding]:
     if manifest.group != "apps" or not manifest.pods:
         return
     # A patch of somebody else's object has no image.
-    whole = all(not is_absent(each.body.get("image")) for each in manifest.pods[0].containers)
+    containers = manifest.pods[0].containers
+    whole = containers and all(not is_absent(each.body.get("image")) for each in containers)
     if is_absent(manifest.spec.get("selector")) and whole:
         yield manifest.find(Code.SELECTOR, ("spec", "selector"), "no selector", "add matchLabels")
     for key, value in labels.items():

@@ -107,7 +107,7 @@ def _count(kind: str, above: "list[Mapping[str, Json]]", path: Path) -> int | No
         pods = number(above[-1].get("parallelism"))
         sets = number(above[2].get("replicas", 1)) if kind == "JobSet" else 1
         return pods * sets if pods is not None and sets is not None else None
-    if kind == "LeaderWorkerSet":
+    if kind == "LeaderWorkerSet" and path[2:3] == ("leaderWorkerTemplate",):
         groups, size = (
             number(each) for each in (above[1].get("replicas", 1), above[2].get("size", 1))
         )

@@ -46,7 +46,8 @@ _PERMISSIONS = {
     "getbucketencryption": "GetEncryptionConfiguration",
     "getbucketlifecycleconfiguration": "GetLifecycleConfiguration",
 }
-_ACTION = re.compile(r"\*|[a-z0-9-]+:[A-Za-z0-9*?]+")
+# IAM reads both parts in any case.
+_ACTION = re.compile(r"\*|[A-Za-z0-9-]+:[A-Za-z0-9*?]+")
 _OPERATOR = re.compile(
     r"(For(AllValues|AnyValue):)?(String(Not)?(Equals|EqualsIgnoreCase|Like)"
     r"|Numeric(Not)?Equals|Numeric(LessThan|GreaterThan)(Equals)?"
@@ -59,7 +60,13 @@ _PART = r"\$\{[^}]*\}"
 _BUCKET = re.compile(
     rf"arn:(?:[a-z-]+|{_PART}):s3:::([a-z0-9.-]|{_PART})+|\$\{{[A-Za-z0-9]+\.Arn\}}"
 )
-_SERVICE = re.compile(r"[a-z0-9.-]+\.(amazonaws\.com(\.cn)?|aws\.internal|aws)")
+# What stands for amazonaws.com in other partitions (botocore, partitions.json).
+ELSEWHERE = (
+    *("amazonaws.com.cn", "amazonaws.eu", "c2s.ic.gov", "cloud.adc-e.uk", "csp.hci.ic.gov"),
+    "sc2s.sgov.gov",
+)
+_DOMAINS = "|".join(re.escape(each) for each in ELSEWHERE)
+_SERVICE = re.compile(rf"[a-z0-9.-]+\.(amazonaws\.com|aws\.internal|aws|{_DOMAINS})")
 
 
 def documents(templates: TemplateSet) -> Iterator[Finding]:
@@ -170,7 +177,7 @@ def _actions(resource: Resource, path: Path, value: Json) -> Iterator[Finding]:
 def _known(resource: Resource, path: Path, action: str) -> Iterator[Finding]:
     """Find an action that is nearly one of its service; new ones come every month."""
     service, _, name = action.partition(":")
-    by_kinds = table(RESOURCES).get(service)
+    by_kinds = table(RESOURCES).get(service.lower())
     if not isinstance(by_kinds, dict) or "*" in name or "?" in name:
         return
     # IAM compares them in small letters; what is to be written is as AWS writes it.
@@ -178,7 +185,7 @@ def _known(resource: Resource, path: Path, action: str) -> Iterator[Finding]:
     if name.lower() in known:
         return
     close = get_close_matches(name.lower(), known, 1, _CLOSE)
-    other = _PERMISSIONS.get(name.lower()) if service == "s3" else None
+    other = _PERMISSIONS.get(name.lower()) if service.lower() == "s3" else None
     meant = other or next((known[each] for each in close), None)
     if meant:
         found = f"{service} has no action {shown(name)}, so this allows nothing"

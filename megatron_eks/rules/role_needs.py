@@ -33,6 +33,7 @@ _USERS = (
 _INSIDE = ("ec2:CreateNetworkInterface", "ec2:CreateNetworkInterfacePermission")
 _PART = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)(\.Arn)?\}")
 _OBJECTS = ("s3:GetObject", "s3:PutObject")
+_RUNS_IMAGES = ("AWS::Batch::", "AWS::ECR::", "AWS::ECS::", "AWS::EKS::", "AWS::SageMaker::")
 # What S3 asks KMS for in the name of who reads, and who writes.
 _USES = (("s3:GetObject", "kms:Decrypt"), ("s3:PutObject", "kms:GenerateDataKey"))
 
@@ -228,6 +229,8 @@ def registry_layers(templates: TemplateSet) -> Iterator[Finding]:
     are in prod-REGION-starport-layer-bucket.
     """
     nodes = any(True for _ in templates.resources("AWS::EKS::Nodegroup"))
+    if not nodes and not any(_pulls_images(each) for each in templates.everything()):
+        return
     for endpoint in templates.resources("AWS::EC2::VPCEndpoint"):
         name = written(endpoint.properties.get("ServiceName")) or ""
         listed = statements(endpoint.properties.get("PolicyDocument"))
@@ -247,6 +250,12 @@ def registry_layers(templates: TemplateSet) -> Iterator[Finding]:
             level = Level.ERROR if nodes else Level.WARNING
             path = ("PolicyDocument",)
             yield endpoint.find(Code.ENDPOINT_UNUSED, path, found, remedy, level)
+
+
+def _pulls_images(resource: Resource) -> bool:
+    """Tell what runs containers, or the way to their registry."""
+    name = written(resource.properties.get("ServiceName")) or ""
+    return resource.type.startswith(_RUNS_IMAGES) or name.endswith((".ecr.api", ".ecr.dkr"))
 
 
 def _may_hold_layers(resource: str) -> bool:

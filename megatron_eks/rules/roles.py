@@ -7,6 +7,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.policies import ROLE, statements
+from megatron_eks.rules.policy_documents import ELSEWHERE
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import items, mapping, shown, text
 
@@ -86,7 +87,9 @@ def _trusts(user: Resource | None, key: str, role: Resource, service: str) -> It
     path = ("AssumeRolePolicyDocument",)
     if user is None and service not in trusted:
         return
-    if user is not None and service not in trusted and f"{service}.cn" not in trusted:
+    name = service.removesuffix("amazonaws.com")
+    same = {service, *(f"{name}{each}" for each in ELSEWHERE)}
+    if user is not None and same.isdisjoint(trusted):
         others = ", ".join(sorted(trusted)) or "no service"
         found = f"{user.id} uses it as {key}, and it trusts {others}"
         yield role.find(Code.ROLE_TRUST, path, found, f"trust {service}")

@@ -189,12 +189,13 @@ def arns(templates: TemplateSet) -> Iterator[Finding]:
     """Refuse an ARN that is put into another one, where a name belongs.
 
     CloudFormation User Guide, "Return values" of each type: Arn begins with arn: itself, so the
-    text is the ARN of nothing.
+    text is the ARN of nothing. API Gateway's own have the ARN of what it calls in their path
+    (API Gateway, PutIntegration, uri).
     """
     for resource in templates.everything():
         for path, said in _texts(dict(resource.properties), ()):
             match = _INNER.search(said)
-            if not said.startswith("arn:") or match is None:
+            if not said.startswith("arn:") or match is None or ":apigateway:" in said:
                 continue
             target = templates.target({"Ref": match["name"]}, resource.file)
             if target is not None and target.type.startswith("AWS::"):

@@ -16,7 +16,7 @@ def classes(together: ManifestSet) -> Iterator[Found]:
     Kubernetes, "Persistent Volumes", class: with a default class in the cluster the claim gets
     that one, and a new disk; a volume without a class is for claims with storageClassName "".
     """
-    taken = {each.spec.get("volumeName") for each in together.of("PersistentVolumeClaim")}
+    taken = {text(each.spec.get("volumeName")) for each in together.of("PersistentVolumeClaim")}
     volumes = [
         each
         for each in together.of("PersistentVolume")

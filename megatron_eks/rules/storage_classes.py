@@ -55,7 +55,7 @@ _WORDS = {
     (_FSX, "copyTagsToBackups"): ("true", "false"),
     (_FSX, "efaEnabled"): ("true", "false"),
     (_FSX, "metadataConfigurationMode"): ("AUTOMATIC", "USER_PROVISIONED"),
-    (_EFS, "provisioningMode"): ("efs-ap", "efs-dir"),
+    (_EFS, "provisioningMode"): ("efs-ap", "efs-dir", "s3files-ap"),
     (_EFS, "ensureUniqueDirectory"): ("true", "false"),
     (_EFS, "reuseAccessPoint"): ("true", "false"),
     (_EBS, "encrypted"): ("true", "false"),
@@ -101,7 +101,7 @@ def parameters(together: ManifestSet) -> Iterator[Found]:
             continue
         yield from _names(each, driver, given)
         yield from _values(each, driver, given)
-        if driver == _FSX:
+        if driver == _FSX and given:
             yield from _file_system(each, given)
         elif driver == _EFS and given:
             yield from _access_points(each, given)
@@ -117,7 +117,11 @@ def _wrong(each: Manifest, key: str, found: str, remedy: str, level: Level = Lev
 def _names(each: Manifest, driver: str, given: Mapping[str, Json]) -> Iterator[Found]:
     if driver == _FSX and is_absent(given.get("subnetId")):
         found = "no subnetId, and the driver makes no file system without one"
-        yield _wrong(each, "subnetId", found, "name the subnet of the nodes")
+        remedy = "name the subnet of the nodes"
+        # Volumes that are made by hand elsewhere may have a class without any as their name.
+        level = Level.ERROR if given else Level.WARNING
+        remedy += "" if given else "; none is needed if its volumes are made by hand"
+        yield _wrong(each, "subnetId", found, remedy, level)
     known = {name.lower(): name for name in _PARAMETERS[driver]}
     others = {name for of, names in _PARAMETERS.items() if of != driver for name in names}
     for key in given:

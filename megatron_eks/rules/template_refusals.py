@@ -1,5 +1,6 @@
 """Rules over what CloudFormation refuses at once, and over tags, ARNs and policies of endpoints."""
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -58,7 +59,7 @@ def parameters(templates: TemplateSet) -> Iterator[Finding]:
                 remedy += "AWS::EC2::Subnet::Id or List<AWS::EC2::Subnet::Id>"
                 yield Finding(Code.PROPERTY, path, found, remedy, file=file)
             default = text(body.get("Default"))
-            allowed = [str(each) for each in items(body.get("AllowedValues")) or []]
+            allowed = [_as_text(each) for each in items(body.get("AllowedValues")) or []]
             pattern = text(body.get("AllowedPattern"))
             plain = not str(body.get("Type")).startswith(("List", "Comma", "AWS::SSM"))
             wrong = None
@@ -76,6 +77,11 @@ def parameters(templates: TemplateSet) -> Iterator[Finding]:
                 found = f"{wrong}: CloudFormation refuses the template"
                 remedy = choices(default, allowed) if allowed else "correct one of the two"
                 yield Finding(Code.PROPERTY, path, found, remedy, file=file)
+
+
+def _as_text(value: Json) -> str:
+    """Write a value as CloudFormation does, to which true of YAML is the text "true"."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _matches(pattern: str, value: str) -> bool:

@@ -110,6 +110,16 @@ class TemplateSet:
         """Return what a template's references may name; None where a macro may bring more."""
         return self._names.get(file)
 
+    def has_macro(self, file: str) -> bool:
+        """Tell whether somebody's macro rewrites the template before CloudFormation reads it.
+
+        Those of AWS take resources as they are described, and types of their own.
+        """
+        value = self._parts.get(file, {}).get("Transform")
+        listed = value if isinstance(value, list) else [] if is_absent(value) else [value]
+        names = [each.get("Name") if isinstance(each, dict) else each for each in listed]
+        return any(not (isinstance(each, str) and each.startswith("AWS::")) for each in names)
+
     def target(self, value: Json, file: str) -> Resource | None:
         """Return the resource that a reference in a template points to, if it is at hand."""
         for _ in range(_MAX_HOPS):

@@ -31,6 +31,11 @@ from megatron_eks.rules.workloads import GPU, Container, Manifest
 _KEYS = ("image", "command", "args", "env")
 _EACH = "numProcPerNode"
 _KINDS = ("ClusterTrainingRuntime", "TrainingRuntime")
+# What comes with the operator (kubeflow/trainer, manifests/base/runtimes).
+_SHIPPED = re.compile(
+    r"(deepspeed|jax|mlx|torch|xgboost)-distributed|torch-distributed-with-cache"
+    r"|torchtune-(llama3\.2-[13]b|qwen2\.5-1\.5b)"
+)
 # Kubeflow Trainer, manifests/base/runtimes/torch_distributed.yaml.
 _OWN_RUNTIMES = {"torch-distributed": frozenset({"node"})}
 # pkg/constants/constants.go, TorchRunReservedEnvNames.
@@ -178,6 +183,8 @@ def runtime_kinds(together: ManifestSet) -> Iterator[Found]:
         given = mapping(manifest.spec.get("runtimeRef")) or {}
         kind, name = text(given.get("kind")) or _KINDS[0], text(given.get("name"))
         if name is None or kind not in _KINDS or together.named(manifest, kind, name):
+            continue
+        if kind == _KINDS[0] and _SHIPPED.fullmatch(name):
             continue
         other = _KINDS[1 - _KINDS.index(kind)]
         beside = [each.name for each in together.beside(manifest, kind) if each.name]

@@ -29,6 +29,7 @@ _CONFIG_STARTS = ("---", "apiVersion", "kind", "{")
 # amazon-eks-ami, nodeadm/api/v1alpha1: what a NodeConfig has, and what a node cannot join without.
 _SPEC = ("cluster", "containerd", "featureGates", "instance", "kubelet")
 _OF_CLUSTER = ("name", "apiServerEndpoint", "certificateAuthority", "cidr")
+_SCRIPT_START = re.compile(r"^#!", re.MULTILINE)
 _DISKS = ("Mount", "RAID0", "RAID10")
 _OF_KUBELET = ("config", "flags", "maxPodsExpression")
 
@@ -37,7 +38,7 @@ _OF_KUBELET = ("config", "flags", "maxPodsExpression")
 class _Part:
     type: str
     body: str
-    """None of its headers; empty where a blank line does not end them."""
+    """None of its headers; empty where neither a blank line nor a script ends them."""
     ended: bool
     loose: str | None
     """The first line among its headers that is none."""
@@ -92,8 +93,13 @@ def _boundary(data: str, own: str) -> str | None:
 def _parts(data: str, own: str) -> list[_Part]:
     found = []
     for chunk in re.split(rf"^--{re.escape(own)}(?:--)?[ \t]*$", data, flags=re.MULTILINE)[1:]:
-        head, blank, body = chunk.strip("\n").replace("\r", "").partition("\n\n")
+        plain = chunk.strip("\n").replace("\r", "")
+        head, blank, body = plain.partition("\n\n")
         kind = _TYPE.search(head)
+        # To cloud-init, in Python's email, a line that is no header ends them too.
+        script = _SCRIPT_START.search(head)
+        if script is not None:
+            blank, body = "", plain[script.start() :]
         if chunk.strip():
             type_ = kind["type"].lower() if kind else ""
             loose = next((line for line in head.splitlines() if not _FIELD.match(line)), None)
@@ -120,6 +126,10 @@ def _of_a_type(template: LaunchTemplate, part: _Part) -> Iterator[Finding]:
     elif config and part.type == _SCRIPT and part.body.lstrip().startswith(_CONFIG_STARTS):
         found = "a NodeConfig as a script: cloud-init runs it and nodeadm does not read it"
         yield _wrong(template, found, f"write Content-Type: {_OF_NODEADM}")
+    elif part.type == _SCRIPT and template.node_groups and not part.ended and part.body:
+        found = "no blank line between the headers of a part and its script: cloud-init takes it, "
+        found += "and nodeadm, on Amazon Linux 2023, refuses the message"
+        yield _wrong(template, found, "add a blank line before #!", Level.WARNING)
     elif part.type == _SCRIPT and part.body.strip() and not part.body.lstrip().startswith("#!"):
         found = "a script without #! in its first line, which cloud-init does not run"
         yield _wrong(template, found, "begin it with #!/bin/bash")

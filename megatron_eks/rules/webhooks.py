@@ -30,7 +30,8 @@ def services(together: ManifestSet) -> Iterator[Found]:
             path = ("webhooks", index, "clientConfig", "service")
             beside = [each for each in together.of("Service") if each.namespace == space]
             target = next((each for each in beside if each.name == name), None)
-            if name is None or space is None:
+            # Kubebuilder writes "system", and its Kustomization the namespace.
+            if name is None or space is None or space == "system":
                 continue
             if target is None:
                 same = [each for each in together.of("Service") if each.name == name]

@@ -152,9 +152,11 @@ def parts(templates: TemplateSet) -> Iterator[Finding]:
                 if all(is_absent(resource.properties.get(name)) for name in names):
                     found = f"{kind} needs one of {', '.join(names[:4])}"
                     yield resource.find(Code.NETWORK_PART, (names[0],), found, f"add {names[0]}")
-    vpcs = list(templates.resources("AWS::EC2::VPC"))
-    for group in templates.resources(GROUP) if vpcs else ():
-        if _is_whole(group, templates) and is_absent(group.properties.get("VpcId")):
+    # Another template of the folder may be another example.
+    own = {each.file for each in templates.resources("AWS::EC2::VPC")}
+    for group in templates.resources(GROUP):
+        whole = group.file in own and _is_whole(group, templates)
+        if whole and is_absent(group.properties.get("VpcId")):
             found = "no VPC, so the group goes into the account's default one"
             remedy = "name the VPC that the other resources are in"
             yield group.find(Code.NETWORK_PART, ("VpcId",), found, remedy)

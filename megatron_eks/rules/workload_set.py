@@ -21,6 +21,7 @@ from megatron_eks.rules.workloads import Manifest, Pod
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _ALIKE = 0.6
+_MAKE_PODS = ("monitoring.coreos.com",)
 _HOST = ("hostNetwork", "hostPID", "hostIPC")
 _CAPABILITIES = frozenset(
     {
@@ -45,6 +46,8 @@ def services(together: ManifestSet) -> Iterator[Found]:
         chosen = [pod for manifest, pod in pods if may_select(selector, manifest, pod)]
         if chosen:
             yield from _named_ports(service, chosen)
+            continue
+        if _of_an_operator(selector, together):
             continue
         every = [labels_of(m, pod) if m.file == service.file else pod.labels for m, pod in pods]
         near = [(key, each[key]) for key in selector for each in every if each.get(key)]
@@ -74,6 +77,19 @@ def _missed(
         found = f"the pods of {away.title} are in namespace {shown(away.namespace)}, and it takes "
         return f"{found}those of its own alone", f"write namespace: {away.namespace}"
     return None
+
+
+def _of_an_operator(labels: Labels, together: ManifestSet) -> bool:
+    """Tell labels of an object of which an operator makes pods, as Prometheus's: it gives them."""
+    return any(
+        labels.items() <= given.items()
+        for each in together.objects
+        if not each.pods and each.group in _MAKE_PODS
+        for given in (
+            mapping((mapping(each.body.get("metadata")) or {}).get("labels")) or {},
+            mapping((mapping(each.spec.get("podMetadata")) or {}).get("labels")) or {},
+        )
+    )
 
 
 def _names_nobody(service: Manifest, pods: list[tuple[Manifest, Pod]]) -> Iterator[Found]:
@@ -108,6 +124,8 @@ def selectors(together: ManifestSet) -> Iterator[Found]:
         labels = mapping(body.get("matchLabels")) or {}
         pods = pods_beside(each, together)
         if not labels or any(selects(labels, manifest, pod) for manifest, pod in pods):
+            continue
+        if _of_an_operator(labels, together):
             continue
         near = [
             (name, known[name])
