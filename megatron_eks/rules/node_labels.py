@@ -55,6 +55,9 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 Wanted = tuple[Path, str, list[str]]
 
+OPEN = "node.kubernetes.io/"
+"""The one reserved domain in which the kubelet and Karpenter let people make their own."""
+
 
 def node_labels(manifest: Manifest) -> Iterator[Finding]:
     """Require values of well-known labels that nodes on EC2 can have, and keys that exist.
@@ -72,8 +75,7 @@ def node_labels(manifest: Manifest) -> Iterator[Finding]:
                 yield Finding(Code.WRONG_VALUE, path, found, remedy, level)
             meant = meant_label(key)
             if meant is not None:
-                # The one domain of these that the kubelet and Karpenter let people use.
-                free = key.startswith("node.kubernetes.io/")
+                free = key.startswith(OPEN)
                 found = f"no node has the label {shown(key)}"
                 found += ", unless a pool gives it one" if free else ""
                 level = Level.WARNING if free else Level.ERROR

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
-from megatron_eks.rules.node_labels import meant_label
+from megatron_eks.rules.node_labels import OPEN, meant_label
 from megatron_eks.rules.values import items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest, Pod
 
@@ -38,7 +38,7 @@ def labels(manifest: Manifest) -> Iterator[Finding]:
         meant = meant_label(key) if key is not None else None
         if meant is not None:
             found = f"no node has the label {shown(key)}"
-            free = _PREFERRED in path or "preferred" in str(path[-1])
+            free = _PREFERRED in path or "preferred" in str(path[-1]) or str(key).startswith(OPEN)
             level = Level.WARNING if free else Level.ERROR
             yield Finding(Code.WRONG_VALUE, path, found, f"write {meant}", level)
 
