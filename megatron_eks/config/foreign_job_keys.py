@@ -208,4 +208,11 @@ OF_JOBS: dict[str, dict[str, str]] = {
         ),
         **same("use s3_uri", "s3 s3path s3prefix s3bucket upload uploadto remote"),
     },
+    "output_prefix": {
+        **same("use input: [/shared/a.jsonl]", "inputs inputfile inputpath"),
+        **same("use output_prefix", "output outputdir outputpath"),
+        **same("use json_keys: [text]", "jsonkey textcolumn textkey"),
+        **same("use tokenizer: a folder with a Hugging Face tokenizer", _TOKENIZERS),
+        **same("use shards: pods that share the work", "workers numworkers partitions"),
+    },
 }

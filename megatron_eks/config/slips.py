@@ -14,11 +14,14 @@ _NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 _GROUPED = re.compile(r"[0-9]{1,3}([,_' ][0-9]{3})+|[0-9]+(_[0-9]+)+")
 _WITH_COMMA = re.compile(r"([0-9]+),([0-9]+)")
 _COUNTED = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmbt])", re.IGNORECASE)
+_BYTES = re.compile(r"([0-9]+) ?([kmg])(i?b)?", re.IGNORECASE)
 _WITH_UNIT = re.compile(r"[$€]? ?[0-9][0-9.,]*([eE][-+]?[0-9]+)? ?[A-Za-z/%$€]*")
 # What a repository of Hugging Face may hold, and how its name is written.
 _FETCHED = frozenset({"pretrained", "source", "tokenizer"})
 _HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 _THOUSANDS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+# As nccl-tests reads 16G.
+_POWERS = {"k": 2**10, "m": 2**20, "g": 2**30}
 _UNITS = {"days": "days", "gib": "GiB", "minutes": "minutes"}
 _WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
@@ -124,9 +127,10 @@ def of_number(text: str, key: str) -> str | None:
 
 def _of_unit(text: str, key: str) -> str:
     last = key.rpartition("_")[2]
-    # 16M of bytes are 2 to the 24th: a power of ten is not what was meant.
     if (found := _COUNTED.fullmatch(text)) and last not in _UNITS and last != "bytes":
         return f"write {round(float(found[1]) * _THOUSANDS[found[2].lower()])}, in digits"
+    if (found := _BYTES.fullmatch(text)) and last == "bytes":
+        return f"write {int(found[1]) * _POWERS[found[2].lower()]}, in bytes"
     unit = _UNITS.get(last)
     return f"write the number alone, in {unit}" if unit else "write the number alone"
 

@@ -17,7 +17,8 @@ def warned(file: str, **changes: object) -> list[str]:
     """Check a shipped job alone with some of its keys changed, blocks key by key."""
     values = yaml.safe_load((JOBS / f"{file}.yaml").read_text())
     for key, value in changes.items():
-        values[key] = values[key] | value if isinstance(value, dict) else value
+        both = isinstance(value, dict) and isinstance(values[key], dict)
+        values[key] = values[key] | value if both else value
     # YAML 1.1, which writes it, has no number 1e-05.
     document = read_mapping(yaml.safe_dump(values).replace("1e-", "1.0e-"), "j.yaml")
     job, found = parse_job(document)
@@ -61,3 +62,27 @@ def test_another_model(file, changes, place, named):
 def test_no_other_model(file, changes):
     """Folders of the model's name, of none, and where a run saves."""
     assert warned(file, **changes) == []
+
+
+FEWER = {"preset": "llama-3.1-8b", "num_layers": 16, "hidden_size": 4096}
+
+
+def test_weights_of_the_presets_name_have_its_sizes():
+    """A size that is the preset's own is no change."""
+    (line,) = warned(RUN, model=FEWER)
+    assert line == ("warning num_layers: 16, and weights of llama-3.1-8b have 32: they do not fit")
+
+
+@pytest.mark.parametrize(
+    ("model", "pretrained"),
+    [
+        # A pruned model is its preset with fewer layers, and its folder says so.
+        (FEWER, "/shared/checkpoints/llama-3.1-8b-pruned"),
+        (FEWER, None),
+        # Tokens may be added to a model.
+        ({"preset": "llama-3.1-8b", "vocab_size": 128512}, "/shared/checkpoints/llama-3.1-8b-hf"),
+    ],
+)
+def test_other_weights_may_have_any_size(model, pretrained):
+    """Only the preset's own name says which sizes weights have."""
+    assert warned(RUN, model=model, checkpoint={"pretrained": pretrained}) == []

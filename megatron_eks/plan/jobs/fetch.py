@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
+from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.plan.jobs import environment
@@ -38,9 +39,10 @@ def check(job: "FetchJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
         value = getattr(job, name)
         if value is None:
             continue
-        if not _REPOSITORY.fullmatch(value):
+        if not _REPOSITORY.fullmatch(value) or value in PRESETS:
             remedy = "use OWNER/NAME, as in the address of its page"
-            found = f"{value!r} is no name of a Hugging Face repository"
+            what = "is a preset of this project, and" if value in PRESETS else "is"
+            found = f"{value!r} {what} no name of a Hugging Face repository"
             yield Finding(Code.FETCH_SOURCE, (name,), found, remedy)
         else:
             yield from from_the_hub(job, (name,), value, cluster)

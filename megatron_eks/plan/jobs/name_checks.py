@@ -11,6 +11,7 @@ from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.job import ConvertCheckpointJob, FetchJob, TrainingJob
+from megatron_eks.plan.jobs.layout import preset_of_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,9 +21,16 @@ if TYPE_CHECKING:
 
 _NAMED = re.compile(rf"(?<![a-z0-9.])({'|'.join(map(re.escape, PRESETS))})(?![a-z0-9.])")
 
+# Sizes of weights, which a vocabulary is not: it is padded, and grows by rows.
+_SIZES = (
+    *("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups"),
+    *("kv_channels", "num_experts", "moe_ffn_hidden_size"),
+)
+
 
 def check_names(job: "AnyJob", fetched: str | None) -> "Iterator[Finding]":
     """Yield a folder with the name of another model; `fetched` is the preset that is fetched."""
+    yield from _resized(job)
     for path, place, model in _places(job, fetched):
         # Its own name beside another one: weights that went from one to the other.
         names = set(_NAMED.findall(place.rpartition("/")[2].lower()))
@@ -31,6 +39,21 @@ def check_names(job: "AnyJob", fetched: str | None) -> "Iterator[Finding]":
             remedy = "name the weights of this model, or the model of these weights"
             yield Finding(Code.WEIGHTS, path, found, remedy, Level.WARNING)
             return
+
+
+def _resized(job: "AnyJob") -> "Iterator[Finding]":
+    """Yield sizes of a model that weights with its preset's own name do not have."""
+    if not isinstance(job, TrainingJob) or not isinstance(job.model, ModelSpec):
+        return
+    preset = preset_of_name(job.checkpoint.pretrained or "")
+    if preset is None or preset != job.model.preset:
+        return
+    for name in _SIZES:
+        mine, theirs = getattr(job.model, name), getattr(PRESETS[preset], name)
+        if mine is not None and mine != theirs:
+            found = f"{mine}, and weights of {preset} have {theirs}: they do not fit"
+            remedy = "remove it, or name weights of this size"
+            yield Finding(Code.MODEL_VALUE, ("model", name), found, remedy, Level.WARNING)
 
 
 def _places(job: "AnyJob", fetched: str | None) -> "Iterator[tuple[Path, str, str | None]]":
