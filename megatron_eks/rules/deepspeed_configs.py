@@ -3,17 +3,34 @@
 import json
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.manifest_set import Found, ManifestSet, references
 from megatron_eks.rules.megatron_layouts import world_of
-from megatron_eks.rules.values import is_placeholder, mapping, text
+from megatron_eks.rules.values import is_absent, is_placeholder, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
 
 _ALL, _EACH = "train_batch_size", "train_micro_batch_size_per_gpu"
 _OF_DEEPSPEED = re.compile(r"\"(zero_optimization|train_\w*batch_size\w*|bf16|fp16)\"")
+_CLOSE = 0.85
+# DeepSpeed, "DeepSpeed Configuration JSON", and deepspeed/runtime/constants.py.
+_NAMES = (
+    *("activation_checkpointing", "amp", "aio", "autotuning", "bf16", "bfloat16", "checkpoint"),
+    *("comms_logger", "communication_data_type", "compression_training", "csv_monitor"),
+    *("curriculum_learning", "data_efficiency", "data_types", "dataloader_drop_last"),
+    *("disable_allgather", "dump_state", "elasticity", "eigenvalue", "flops_profiler", "fp16"),
+    *("fp32_allreduce", "gradient_accumulation_steps", "gradient_clipping", "hybrid_engine"),
+    *("gradient_predivide_factor", "memory_breakdown", "optimizer", "pipeline", "nebula"),
+    *("prescale_gradients", "progressive_layer_drop", "scheduler", "seq_parallel_communication"),
+    *("sequence_parallel_size", "sparse_attention", "sparse_gradients", "steps_per_print"),
+    *("tensor_parallel", "tensorboard", "torch_autocast", "train_batch_size", "wandb", "compile"),
+    *("train_micro_batch_size_per_gpu", "use_data_before_expert_parallelism", "zero_optimization"),
+    *("wall_clock_breakdown", "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer"),
+    *("graph_harvesting", "load_universal_checkpoint", "timers", "weight_quantization"),
+)
 _STEPS = "gradient_accumulation_steps"
 # With these fewer ranks than all share the batch.
 _DIVIDED = ("mpu", "pipeline", "sequence_parallel_size", "tensor_parallel", "elasticity")
@@ -41,6 +58,16 @@ def readable(manifest: Manifest) -> Iterator[Finding]:
                 remedy = "correct it: who reads it ends; JSON has no comments, and no last comma"
                 yield manifest.find(Code.TRAINING_FLAG, path, found, remedy, level)
             continue
+        zero = mapping(settings.get("zero_optimization")) or {}
+        stage = zero.get("stage")
+        if not is_absent(stage) and str(stage) not in {*"0123", "auto"}:
+            found = f"zero_optimization.stage {shown(stage)}: DeepSpeed has 0, 1, 2 and 3"
+            yield manifest.find(Code.TRAINING_FLAG, path, found, "write one of these, as a number")
+        for name in settings if zero or _ALL in settings else ():
+            close = get_close_matches(name, _NAMES, 1, _CLOSE)
+            if name not in _NAMES and close and close[0] not in settings:
+                found, remedy = f"DeepSpeed reads no {shown(name)}", f"did you mean {close[0]}?"
+                yield manifest.find(Code.TRAINING_FLAG, path, found, remedy, Level.WARNING)
         on = [
             each
             for each in ("fp16", "bf16")

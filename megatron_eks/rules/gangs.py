@@ -61,6 +61,26 @@ def members(manifest: Manifest) -> Iterator[Finding]:
         yield manifest.find(Code.IDLE, place, found, remedy, Level.WARNING)
 
 
+def placing(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a Volcano job that another scheduler places, or whose pods never end.
+
+    Volcano, "VolcanoJob", schedulerName: the default scheduler knows no gang, and places pods one
+    by one; with restartPolicy Always no task completes.
+    """
+    if (manifest.group, manifest.kind) != (_VOLCANO, "Job"):
+        return
+    if manifest.spec.get("schedulerName") == "default-scheduler":
+        found = "the default scheduler places pods one by one, and reads no minAvailable"
+        place = ("spec", "schedulerName")
+        yield manifest.find(Code.IDLE, place, found, "write volcano", Level.WARNING)
+    for pod in manifest.pods:
+        ranks = any(each.has_launcher for each in pod.containers)
+        if ranks and pod.spec.get("restartPolicy") == "Always":
+            found = "Always starts a rank again that has ended well: the job never completes"
+            path = (*pod.path, "restartPolicy")
+            yield Finding(Code.NEVER_ENDS, path, found, "write OnFailure, or Never", Level.WARNING)
+
+
 def _ranks(manifest: Manifest) -> Iterator[Pod]:
     """Return the pods whose launcher waits for a fixed number of nodes."""
     for pod in manifest.pods:

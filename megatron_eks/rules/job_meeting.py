@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.rendezvous import launcher_flags
 from megatron_eks.rules.values import is_placeholder, items, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest
@@ -30,6 +30,13 @@ def meeting(manifest: Manifest) -> Iterator[Finding]:
             if container.is_init or not container.has_launcher:
                 continue
             flags = {name: (path, value) for path, name, value in launcher_flags(container)}
+            told = any(each.name == "MASTER_ADDR" for each in container.variables)
+            if "standalone" in flags and told:
+                found = f"--standalone, and a MASTER_ADDR for {together} pods: each trains alone"
+                remedy = f"write --nnodes={together} --node_rank=$JOB_COMPLETION_INDEX "
+                remedy += "--master_addr=$MASTER_ADDR"
+                path = flags["standalone"][0]
+                yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy, Level.WARNING)
             if "nnodes" not in flags or number(flags["nnodes"][1]) in {None, 1}:
                 continue
             yield from _unset(container, flags)

@@ -80,6 +80,7 @@ OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     gangs.policies,
     gangs.plugins,
     gangs.unplugged,
+    gangs.placing,
     mpi_variables.handed_on,
     mpi_variables.detached,
     mpi_jobs.workers,

@@ -104,6 +104,10 @@ def queues(manifest: Manifest) -> Iterator[Finding]:
         found = "no namespaceSelector, so no namespace may use it: every job stays suspended"
         remedy = "write namespaceSelector: {} for all of them"
         yield manifest.find(Code.QUEUE, ("spec", "namespaceSelector"), found, remedy)
+    if manifest.spec.get("stopPolicy") in {"Hold", "HoldAndDrain"}:
+        found = "the queue is stopped, and admits no job"
+        remedy = "remove it when jobs shall run"
+        yield manifest.find(Code.QUEUE, ("spec", "stopPolicy"), found, remedy, Level.WARNING)
     for index, value in enumerate(items(manifest.spec.get("resourceGroups")) or []):
         group = mapping(value) or {}
         covered = [text(each) for each in items(group.get("coveredResources")) or []]

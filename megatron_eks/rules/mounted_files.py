@@ -11,6 +11,10 @@ from megatron_eks.rules.values import is_placeholder, items, mapping, shown, tex
 from megatron_eks.rules.workloads import Container, Manifest, Pod
 
 _PATH = re.compile(r"/[A-Za-z0-9._/-]+")
+_OPTION = re.compile(
+    r"(?<![\w-])--(deepspeed|deepspeed[_-]config|ds[_-]config|config|config[_-]file|yaml[_-]cfg)"
+    r"[ =]+[\"']?(?P<path>/[A-Za-z0-9._/-]+\.(json|ya?ml))(?=[\"'\s]|$)"
+)
 _SECRETS = ("/var/run/secrets/", "/run/secrets/")
 # What Kubernetes, EKS and EKS Pod Identity mount by themselves.
 _GIVEN = ("kubernetes.io", "eks.amazonaws.com", "pods.eks.amazonaws.com", "sts.amazonaws.com")
@@ -76,6 +80,9 @@ def _paths(container: Container) -> Iterator[tuple[Path, str]]:
         value = word.partition("=")[2] if word.startswith("-") else word
         if _PATH.fullmatch(value):
             yield path[1:], value
+        # A mount of these cannot be written, so what an option names in it has to be there.
+        for match in _OPTION.finditer(word) if " " in word else ():
+            yield path[1:], match["path"]
     for each in container.variables:
         value = each.value or ""
         if _PATH.fullmatch(value) and not is_placeholder(value):

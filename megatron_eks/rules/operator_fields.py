@@ -3,14 +3,31 @@
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.rules.fields import finding
 from megatron_eks.rules.shapes import OPERATORS, Misfit, misfits, table
-from megatron_eks.rules.values import text
+from megatron_eks.rules.values import shown, text
 from megatron_eks.rules.workloads import Manifest
 
 _CLOSE = 0.8
 # The webhook of JobSet gives a rule its name.
+# What other kinds call it, or have it at another place.
+_ELSEWHERE = {
+    ("trainer", "nodes"): "numNodes",
+    ("trainer", "nprocPerNode"): "numProcPerNode",
+    ("trainer", "replicas"): "numNodes",
+    ("trainer", "resources"): "resourcesPerNode",
+    ("replicatedJobs", "network"): "it under spec, for the whole set",
+    ("replicatedJobs", "parallelism"): "it under template.spec",
+    ("replicatedJobs", "completions"): "it under template.spec",
+    ("replicatedJobs", "backoffLimit"): "it under template.spec",
+    ("workerGroupSpecs", "nodeSelector"): "it under template.spec",
+    ("workerGroupSpecs", "tolerations"): "it under template.spec",
+    ("workerGroupSpecs", "resources"): "it at a container under template.spec",
+    ("tasks", "minReplicas"): "minAvailable",
+    ("tasks", "restartPolicy"): "it under template.spec",
+}
 _DEFAULTED = frozenset({"name"})
 
 
@@ -23,7 +40,12 @@ def fields(manifest: Manifest) -> Iterator[Finding]:
     shapes = table(OPERATORS)
     shape = shapes.get(f"{text(manifest.body.get('apiVersion'))} {manifest.kind}")
     for misfit in misfits(dict(manifest.body), shape, shapes, loose=False) if shape else ():
-        if not _is_of_another_release(misfit):
+        place = tuple(key for key in misfit.path if isinstance(key, str))[-2:]
+        if not misfit.missing and place in _ELSEWHERE and _is_of_another_release(misfit):
+            found = f"the operator knows no {shown(place[-1])} here: it does nothing"
+            remedy = f"write {_ELSEWHERE[place]}"
+            yield manifest.find(Code.UNKNOWN_POD_KEY, misfit.path, found, remedy)
+        elif not _is_of_another_release(misfit):
             yield finding(manifest, misfit.path, misfit)
 
 

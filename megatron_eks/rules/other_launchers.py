@@ -19,6 +19,7 @@ _FILE = "config-file"
 _LIGHTNING = re.compile(
     r"\+*(?:--)?(?:trainer|trainer\.strategy)\.(?P<key>num_nodes|devices)=(?P<value>[0-9]+)"
 )
+_LOOP = frozenset({"0.0.0.0", "127.0.0.1", "localhost"})  # noqa: S104 -- not to bind to
 _ENVIRONMENT = re.compile(r"ACCELERATE_|PET_")
 
 Flags = dict[str, tuple[Path, str]]
@@ -95,6 +96,11 @@ def _rank(launch: _Launch, replicas: int, *, elsewhere: bool) -> Iterator[Findin
     if address is None and "rdzv-backend" not in launch.flags and not elsewhere:
         found = "several machines and no --main_process_ip: each waits at its own 127.0.0.1"
         yield _apart(launch.path, found, "add --main_process_ip $MASTER_ADDR")
+    # The first machine may call itself so, if the others do not.
+    first = replicas == 1 and number(rank) == 0
+    if address is not None and address[1] in _LOOP and not first:
+        found = f"--main_process_ip {shown(address[1])}: each pod waits at itself"
+        yield _apart(address[0], found, "write --main_process_ip $MASTER_ADDR")
 
 
 def deepspeed(manifest: Manifest) -> Iterator[Finding]:
