@@ -19,6 +19,7 @@ _OF_SHELLS = frozenset(
     }
 )
 _CLOSE = 0.75
+_LIKE_A_STAGE = 0.7
 _FORMS = frozenset({"CMD", "ENTRYPOINT", "SHELL"})
 # Debian's and Ubuntu's /bin/sh is dash; NVIDIA's and PyTorch's images are built on them.
 _DEBIAN = re.compile(
@@ -38,6 +39,14 @@ _FREED = re.compile(
 )
 _PIP = re.compile(r"(?:^|[\s;&])(?:pip3?|python3? -m pip) install\b(?!.*\s--(?:target|prefix)\b)")
 _APT = re.compile(r"(?:^|[;&|\s])(apt-get|apt)\s+(?:-\S+\s+)*install\b")
+_ASKS = re.compile(r"(?:^|[;&|\s])(?:apt-get|apt)(?P<words>(?:\s+-\S+)*\s+install\b[^;&|\n]*)")
+_ANSWERED = re.compile(r"\s(-[a-zA-Z]*y[a-zA-Z]*|-qq|--yes|--assume-yes)\b|\$|--download-only")
+# Neither Ubuntu's image nor NVIDIA's of CUDA has them.
+_LACKING = re.compile(r"(?:^|[;&|(])\s*(git clone|curl -|curl http|wget -|wget http)")
+# What brings others along, at which apt-get asks; for one package alone it does not.
+_WITH_OTHERS = re.compile(
+    r"\s(git|build-essential|openssh-server|python3\S*|cmake|curl|wget|openmpi-bin|libopenmpi-dev)\b"
+)
 _SUDO = re.compile(r"\bsudo\b")
 _SOURCE = re.compile(r"(?:^|&&|;|\|\|)\s*source\s+(\S+)")
 _ACTIVATES = re.compile(r"(?:source|\.)\s+\S+/activate|conda activate\s+\S+")
@@ -52,6 +61,7 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
             yield _finding(each, *said)
     for stage in stages(listed):
         yield from _of_stage(stage)
+    yield from _stages_copied(listed)
 
 
 def _finding(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
@@ -99,6 +109,25 @@ def _outside(step: Instruction) -> tuple[str, str] | None:
     return found, "build with the directory above as the context: docker build -f ... .."
 
 
+def _stages_copied(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
+    """Find a stage of nearly the name that COPY asks for, which Docker then pulls as an image.
+
+    Docker, Dockerfile reference, COPY --from: a stage before, or else an image of that name.
+    """
+    seen: list[str] = []
+    for each in listed:
+        words = each.rest.split()
+        if each.name == "FROM" and len(words) > 2 and words[-2].lower() == "as":  # noqa: PLR2004 -- FROM image AS stage
+            seen.append(words[-1].lower())
+        asked = re.search(r"--from=([a-z][\w-]*)(?=\s)", each.rest) if each.name == "COPY" else None
+        close = get_close_matches(asked[1].lower(), seen, 1, _LIKE_A_STAGE) if asked else []
+        if asked and close and asked[1].lower() not in seen:
+            found = (
+                f"no stage before is called {asked[1]}, so Docker looks for an image of this name"
+            )
+            yield _finding(each, found, f"did you mean {close[0]}?")
+
+
 def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:
     user, shell, active = "", "", ""
     for index, step in enumerate(stage.steps):
@@ -113,6 +142,8 @@ def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:
                 said = (
                     _unprivileged(step, user)
                     or _unlisted(stage, index)
+                    or _unanswered(stage, index)
+                    or _absent(stage, index)
                     or _dash(stage, step, shell)
                     or _managed(stage, index)
                     or _inactive(step, active)
@@ -146,6 +177,39 @@ def _unlisted(stage: Stage, index: int) -> tuple[str, str] | None:
     local = re.search(r"install\b[^;&|]*\s(\./|/)\S+\.deb", rest)
     found = "apt-get install without apt-get update: the image has no list of packages"
     return None if local else (found, "write apt-get update && apt-get install in one step")
+
+
+def _unanswered(stage: Stage, index: int) -> tuple[str, str] | None:
+    """Find an installation that asks whether to go on, where nobody answers.
+
+    apt-get(8), --yes; Docker, "Building best practices", apt-get.
+    """
+    rest = stage.steps[index].rest
+    told = "Assume-Yes" in f"{stage.before(index)}{rest}" or re.search(r"\byes\s*\|", rest)
+    asks = any(
+        _WITH_OTHERS.search(each["words"]) and not _ANSWERED.search(each["words"])
+        for each in _ASKS.finditer(rest)
+    )
+    if told or not asks or not _BARE.fullmatch(stage.base):
+        return None
+    return "apt-get install asks whether to go on, and nobody answers: it aborts", "add -y"
+
+
+def _absent(stage: Stage, index: int) -> tuple[str, str] | None:
+    """Find a program that the base image has not, and no step before installs.
+
+    NVIDIA, container images of CUDA, dist/*/devel/Dockerfile: what the images have beside CUDA.
+    """
+    rest = stage.steps[index].rest
+    match = _LACKING.search(rest) if _BARE.fullmatch(stage.base) else None
+    if match is None:
+        return None
+    name = match[1].split()[0]
+    before = f"{stage.before(index)}\n{rest[: match.start(1)]}"
+    names = "\n".join(each.name for each in stage.steps[:index])
+    if re.search(rf"\b{name}\b|\.sh\b|\$|@", before) or "COPY" in names or "ADD" in names:
+        return None
+    return f"{name} is not in {stage.base}, and no step before installs it", f"install {name} first"
 
 
 def _dash(stage: Stage, step: Instruction, shell: str) -> tuple[str, str] | None:
