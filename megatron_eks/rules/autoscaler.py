@@ -119,7 +119,7 @@ def clusters(together: ManifestSet) -> Iterator[Found]:
 
 
 def _beside(manifest: Manifest, path: Path, found: str, remedy: str) -> Found:
-    return manifest, manifest.find(Code.MANIFEST_VALUE, path, found, remedy, Level.WARNING)
+    return manifest, manifest.find(Code.PLATFORM_PART, path, found, remedy, Level.WARNING)
 
 
 def _flags(container: Container) -> Iterator[tuple[Path, str, str | None]]:

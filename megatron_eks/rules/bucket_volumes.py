@@ -1,9 +1,11 @@
 """Rules over volumes made by hand: what their class does not give them, and buckets of S3."""
 
+import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Level, Path
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.device_plugins import is_near
 from megatron_eks.rules.directory_owners import volume_of
 from megatron_eks.rules.manifest_set import Found, ManifestSet
@@ -12,6 +14,18 @@ from megatron_eks.rules.workloads import Manifest, Pod
 
 _S3 = "s3.csi.aws.com"
 _FOR_OTHERS = "allow-other"
+# awslabs/mountpoint-s3, doc/CONFIGURATION.md and mount-s3 --help.
+_OPTIONS = (
+    *("allow-delete", "allow-overwrite", _FOR_OTHERS, "allow-root", "auto-unmount", "bucket-type"),
+    *("cache", "debug", "debug-crt", "dir-mode", "dual-stack", "endpoint-url"),
+    *("expected-bucket-owner", "file-mode", "force-path-style", "gid", "incremental-upload"),
+    *("log-directory", "log-metrics", "max-cache-size", "max-threads", "maximum-throughput-gbps"),
+    *("metadata-ttl", "negative-metadata-ttl", "no-log", "no-sign-request", "part-size", "prefix"),
+    *("profile", "read-only", "read-part-size", "region", "requester-pays", "sse"),
+    *("sse-kms-key-id", "storage-class", "transfer-acceleration", "uid", "upload-checksums"),
+    *("user-agent-prefix", "write-part-size"),
+)
+_NEARLY = 0.8
 # Options that a class and a volume by hand are wont to share, and that mean nothing to a mount.
 _NO_MATTER = frozenset({"defaults", "rw"})
 
@@ -35,6 +49,33 @@ def options_of_the_class(together: ManifestSet) -> Iterator[Found]:
         remedy = f"write mountOptions: [{', '.join(named)}] here too"
         path: Path = ("spec", "mountOptions")
         yield volume, volume.find(Code.CLAIM_AND_VOLUME, path, found, remedy, Level.WARNING)
+
+
+def settings(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a volume on S3 its bucket, and options that Mountpoint has.
+
+    awslabs/mountpoint-s3-csi-driver, docs/CONFIGURATION.md: bucketName is required; mount options
+    are given to mount-s3, which ends at one that it does not know, so the pod is not started.
+    """
+    csi = mapping(manifest.spec.get("csi")) or {}
+    attributes = mapping(csi.get("volumeAttributes"))
+    if manifest.kind != "PersistentVolume" or csi.get("driver") != _S3:
+        return
+    place: Path = ("spec", "csi", "volumeAttributes", "bucketName")
+    if is_absent(csi.get("volumeAttributes")) or (
+        attributes is not None and is_absent(attributes.get("bucketName"))
+    ):
+        other = next((each for each in attributes or {} if each.lower() == "bucketname"), None)
+        remedy = f"write bucketName, not {other}" if other else "add it"
+        found = "no bucketName, by which the driver mounts"
+        yield manifest.find(Code.CLAIM_AND_VOLUME, place, found, remedy)
+    for index, value in enumerate(items(manifest.spec.get("mountOptions")) or []):
+        name = re.split(r"[ =]", (text(value) or "").strip().lstrip("-"), maxsplit=1)[0]
+        close = get_close_matches(name, _OPTIONS, 1, _NEARLY)
+        if close and name not in _OPTIONS:
+            found = f"Mountpoint has no option {name}: the mount fails"
+            path: Path = ("spec", "mountOptions", index)
+            yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, f"did you mean {close[0]}?")
 
 
 def classes_of_buckets(together: ManifestSet) -> Iterator[Found]:

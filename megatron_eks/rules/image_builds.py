@@ -1,4 +1,4 @@
-"""Rules over programs that a Dockerfile installs and builds: EFA's installer, NCCL's tests."""
+"""Rules over programs that a Dockerfile installs and builds: EFA's, NCCL's plugin and tests."""
 
 import re
 from collections.abc import Iterator
@@ -8,6 +8,8 @@ from megatron_eks.config.errors import Finding, Level
 
 _INSTALLER = re.compile(r"(?:^|[\s/])efa_installer\.sh\b(?P<options>[^&;|\n]*)")
 _WITHOUT_MODULE = re.compile(r"(^|\s)(--skip-kmod|-[a-z]*k[a-z]*|--help|--uninstall|-u)(\s|$)|\$")
+_CONFIGURE = re.compile(r"(?:^|[;&|\s])\./configure\b")
+_LIBFABRIC = re.compile(r"--with-libfabric|PKG_CONFIG_PATH|C_INCLUDE_PATH|CPATH|CPPFLAGS|CFLAGS")
 _TESTS = "nccl-tests"
 _MAKES = re.compile(r"(?:^|[;&|\s])make\b(?P<words>[^;&|\n]*)")
 _WITH_MPI = re.compile(r"\bMPI\s*=\s*[\"']?1|\$|-f\s|MPI_HOME")
@@ -20,6 +22,7 @@ def of_steps(name: str, rest: str, content: str) -> Iterator[Finding]:
     if name != "RUN":
         return
     yield from _module(rest)
+    yield from _plugin(rest, content)
     yield from _tests(rest, content)
 
 
@@ -37,6 +40,21 @@ def _module(rest: str) -> Iterator[Finding]:
             found += "the build fails"
             remedy = "add --skip-kmod --skip-limit-conf --no-verify"
             yield Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, Level.WARNING)
+
+
+def _plugin(rest: str, content: str) -> Iterator[Finding]:
+    """Warn of NCCL's plugin that is built without the place of EFA's libfabric.
+
+    aws/aws-ofi-nccl, README, "Building": --with-libfabric names where it is; the EFA installer
+    puts it into /opt/amazon/efa, where configure does not look.
+    """
+    match = _CONFIGURE.search(rest)
+    there = _LIBFABRIC.search(content)
+    if "aws-ofi-nccl" in rest and match and "efa_installer" in content and not there:
+        found = "configure does not find libfabric, which the EFA installer puts into "
+        found += "/opt/amazon/efa"
+        remedy = "add --with-libfabric=/opt/amazon/efa, or use the plugin that the installer brings"
+        yield Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, Level.WARNING)
 
 
 def _tests(rest: str, content: str) -> Iterator[Finding]:

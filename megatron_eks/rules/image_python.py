@@ -32,6 +32,8 @@ _WITHOUT_TORCH = re.compile(
 )
 _MAY_BRING_TORCH = re.compile(r"torch|requirement|conda|uv sync|poetry|--from|\.whl|\s-r\s|\$")
 _OF_NVIDIA = re.compile(r"nvcr\.io/nvidia/(pytorch|nemo)[:@]")
+_CUDA_OF_BASE = re.compile(r"(?:docker\.io/|nvcr\.io/)?nvidia/cuda:([0-9]{2})\..*")
+_CUDA_OF_WHEELS = re.compile(r"download\.pytorch\.org/whl/(?:nightly/|test/)?cu([0-9]{2})[0-9]")
 _TAKEN_OUT = re.compile(r"\bpip3? uninstall\b.*\btorch\b")
 _ISOLATED_NOT = re.compile(r"--no-build-isolation|PIP_NO_BUILD_ISOLATION")
 
@@ -57,6 +59,7 @@ def _of_step(stage: Stage, index: int, rest: str) -> Iterator[tuple[str, str]]:
             names.append("apex")
         yield from _isolated(stage, names, f"{here}{match[0]}", here)
         yield from _compiled(stage, names, here)
+        yield from _other_cuda(stage, names, here)
         yield from _replaced(stage, words, here)
         if "$" not in match["words"]:
             yield from _plain_apex(names, f"{here}{match[0]}")
@@ -113,17 +116,30 @@ def _compiled(stage: Stage, names: list[str], before: str) -> Iterator[tuple[str
         yield found, "build it on the -devel- image, in a stage of its own if it is to be small"
 
 
+def _other_cuda(stage: Stage, names: list[str], before: str) -> Iterator[tuple[str, str]]:
+    """Find an extension that is built with another CUDA than torch was.
+
+    PyTorch, torch/utils/cpp_extension.py, _check_cuda_version: another major version is refused.
+    """
+    own = next((each for each in names if each in _COMPILED), None)
+    base, wheels = _CUDA_OF_BASE.fullmatch(stage.base), _CUDA_OF_WHEELS.findall(before)
+    if own is not None and base and wheels and wheels[-1] != base[1]:
+        found = f"{own} is compiled with CUDA {base[1]} of the image, and torch is of CUDA "
+        found += f"{wheels[-1]}: torch refuses to build it"
+        yield found, "take torch and the image of one CUDA"
+
+
 def _replaced(stage: Stage, words: list[str], before: str) -> Iterator[tuple[str, str]]:
     """Find another torch in an image of NVIDIA's that brings its own, and was not rid of it.
 
     NVIDIA, PyTorch release notes: its containers hold a build of their own, which
     /etc/pip/constraint.txt keeps; Transformer Engine and Apex there are compiled for it.
     """
-    other = {"-U", "--upgrade", "--force-reinstall", "--index-url", "--extra-index-url", "-i"}
+    other = {"-U", "--upgrade", "--force-reinstall"}  # without them what is there is enough
     brought = _OF_NVIDIA.match(stage.base) and not _TAKEN_OUT.search(before)
     for word in _requirements(words) if brought else ():
         name = re.split(r"[=<>~!]", word, maxsplit=1)[0]
-        asked = word != name or not other.isdisjoint(each.partition("=")[0] for each in words)
+        asked = "==" in word or not other.isdisjoint(each.partition("=")[0] for each in words)
         if name == "torch" and asked:
             found = f"{word} takes the place of NVIDIA's own PyTorch, for which the Transformer "
             found += "Engine, Apex and flash-attn of this image were compiled"

@@ -17,7 +17,8 @@ Found = tuple[Manifest, Finding]
 _CLUSTER_WIDE = frozenset(
     {
         *("ClusterQueue", "ClusterRole", "PersistentVolume", "PriorityClass", "ResourceFlavor"),
-        *("ClusterTrainingRuntime", "StorageClass", "WorkloadPriorityClass"),
+        *("ClusterTrainingRuntime", "StorageClass", "ValidatingAdmissionPolicy"),
+        "WorkloadPriorityClass",
     }
 )
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -128,6 +129,10 @@ def _others(manifest: Manifest) -> Iterator[Reference]:
         if kind in {"Role", "ClusterRole"} and name is not None:
             yield Reference(("roleRef", "name"), kind, name)
         yield from _subjects(manifest)
+    if manifest.kind == "ValidatingAdmissionPolicyBinding" and (
+        name := text(spec.get("policyName"))
+    ):
+        yield Reference(("spec", "policyName"), "ValidatingAdmissionPolicy", name)
     if manifest.kind == "StatefulSet" and (name := text(spec.get("serviceName"))):
         yield Reference(("spec", "serviceName"), "Service", name)
 

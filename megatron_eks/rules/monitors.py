@@ -6,7 +6,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.device_plugins import is_near
-from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.manifest_set import Found, ManifestSet, in_one_folder
 from megatron_eks.rules.pod_selection import labels_of
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
@@ -110,8 +110,8 @@ def _nearly(monitor: Manifest, labels: Mapping[str, Json], near: list[_Target]) 
     with_port = [each for each in near if ports & each[2]]
     for target, given, names in near:
         alike = target.name == monitor.name or bool({*labels.values()} & {*given.values()})
-        # The only one with the port, in one file, and called nearly what the monitor looks for.
-        alone = len(with_port) == 1 and target.file == monitor.file
+        # The only one with the port, in one folder, and called nearly what the monitor looks for.
+        alone = len(with_port) == 1 and in_one_folder(target, monitor)
         alike = alike or (alone and _akin(labels, given))
         if alike and ports & names and _may_see(monitor, target):
             what = "Service" if monitor.kind == "ServiceMonitor" else "pods"

@@ -86,6 +86,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     dcgm.memory,
     monitor_times.durations,
     same_things.access_points,
+    bucket_volumes.settings,
     cluster_services.core_files,
     class_choice.bound_at_once,
     mounted_files.log_folders,

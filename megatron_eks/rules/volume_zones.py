@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Level
+from megatron_eks.config.errors import Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.manifest_set import Found, ManifestSet, in_one_folder
 from megatron_eks.rules.node_pools import wanted_labels
@@ -78,17 +78,20 @@ def regions(together: ManifestSet) -> Iterator[Found]:
     """
     said = [(each, set(_regions_of(each))) for each in together.objects]
     for volume in together.of("PersistentVolume"):
-        zones_there = _of_volume(volume)
-        own = {match[1] for each in zones_there if (match := _ZONE.fullmatch(each))}
+        own = set(_regions_of(volume))
         beside = [
             found for each, found in said if each is not volume and in_one_folder(each, volume)
         ]
         others = set().union(*beside)
         if own and others and own.isdisjoint(others):
-            found = f"{', '.join(sorted(zones_there))}, and what is beside it is in "
-            found += f"{', '.join(sorted(others))}: no node of that cluster has it"
-            path = ("spec", "nodeAffinity")
+            places = _of_volume(volume)
+            found = f"{', '.join(sorted(places or own))}, and what is beside it is in "
+            found += f"{', '.join(sorted(others))}: no node of that cluster "
+            found += "has it" if places else "reaches it by this name"
+            path: Path = ("spec", "nodeAffinity" if places else "csi")
             remedy = "write the zone of the volume, in the cluster's region"
+            if not places:
+                remedy = "name the file system of the cluster's region, with the address it has"
             finding = volume.find(Code.CLAIM_AND_VOLUME, path, found, remedy, Level.WARNING)
             yield volume, finding
 

@@ -45,6 +45,22 @@ def test_findings(case):
         "RUN ./efa_installer.sh -y -g -k && ./efa_installer.sh $OPTIONS",
         "RUN cd nccl-tests && make MPI=1 MPI_HOME=/opt/amazon/openmpi",
         "RUN cd /opt/gdr\nWORKDIR /opt/gdr\nRUN make",
+        "{{ include('base') }}\n# syntax\nfrom a:2\nLABEL a=b",
+        "USER 1000\nRUN sudo apt-get install -y git\nUSER root\nRUN apt-get install -y git",
+        "FROM ubuntu:22.04\nRUN apt-get update\nRUN apt-get install -y git",
+        'FROM ubuntu:22.04\nSHELL ["/bin/bash", "-c"]\nRUN source /a && pip install b',
+        "FROM ubuntu:22.04\nRUN bash -c 'source /a && pip install b'",
+        "FROM amazonlinux:2023\nRUN source /a && make -C /b",
+        "FROM ubuntu:24.04\nRUN python3 -m venv /v\nENV PATH=/v/bin:$PATH\nRUN pip install b",
+        "FROM ubuntu:24.04\nRUN pip install --break-system-packages b",
+        "RUN . /v/bin/activate && pip install b\nRUN . /v/bin/activate && pip install c",
+        "RUN . /v/bin/activate\nENV PATH=/v/bin:$PATH\nRUN pip install c",
+        "COPY --from=one ../a /a",
+        "FROM a:2 AS build\nFROM a:3\nCOPY --from=build /a /a\nCOPY --from=busybox /b /b",
+        "FROM ubuntu:22.04\nRUN apt-get update && apt-get -qqy install git wget && git clone a",
+        "FROM ubuntu:22.04\nRUN apt update && apt install numactl && apt install curl -y",
+        "FROM ubuntu:22.04\nRUN apt update && yes | apt install curl && curl -O https://a",
+        "RUN cd aws-ofi-nccl && ./configure --with-libfabric=/opt/amazon/efa && make install",
         "RUN git clone https://example.com/a /a && cd /a\nRUN make -C /a && cd /a && make install",
         "RUN git clone https://example.com/a /a && cd /a\nCOPY . .\nRUN make",
         "RUN mkdir build && cd build\nRUN cmake -S . -B build",
@@ -54,10 +70,11 @@ def test_findings(case):
         "ENV PIP_NO_BUILD_ISOLATION=0\nRUN pip install torch && pip install flash-attn==2.8.3",
         "RUN pip install https://example.com/flash_attn-2.8.3-cp312-linux_x86_64.whl apex",
         (
-            "FROM nvidia/cuda:12.4.1-runtime-ubuntu22.04\nRUN apt-get install -y cuda-nvcc-12-4\n"
+            "FROM nvidia/cuda:12.4.1-runtime-ubuntu22.04\n"
+            "RUN apt update && apt install -y cuda-nvcc-12-4\n"
             "RUN pip install torch && pip install --no-build-isolation flash-attn"
         ),
-        "FROM nvcr.io/nvidia/pytorch:25.04-py3\nRUN pip install torch torchdata==0.9",
+        "FROM nvcr.io/nvidia/pytorch:25.04-py3\nRUN pip install 'torch>=2.4' torchdata==0.9",
         (
             "FROM nvcr.io/nvidia/pytorch:25.04-py3\nRUN pip uninstall -y torch apex\n"
             "RUN pip install torch==2.7.1"

@@ -1,0 +1,254 @@
+"""Rules over the commands of a Dockerfile's steps: who runs them, in which shell, and whether."""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.image_stages import Instruction, Stage, stages
+
+_INSTRUCTIONS = (
+    *("ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL"),
+    *("MAINTAINER", "ONBUILD", "RUN", "SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"),
+)
+_OF_SHELLS = frozenset(
+    {
+        *("&&", "||", "|", "apt-get", "apt", "pip", "pip3", "python", "python3", "git", "cd"),
+        *("make", "cmake", "curl", "wget", "rm", "mkdir", "tar", "echo"),
+    }
+)
+_CLOSE = 0.75
+_LIKE_A_STAGE = 0.7
+_FORMS = frozenset({"CMD", "ENTRYPOINT", "SHELL"})
+# Debian's and Ubuntu's /bin/sh is dash; NVIDIA's and PyTorch's images are built on them.
+_DEBIAN = re.compile(
+    r"(docker\.io/)?((library/)?(ubuntu|debian|python):(?!.*(alpine|ubi)).*|(nvcr\.io/)?nvidia/cuda:"
+    r".*-ubuntu[0-9.]+|pytorch/pytorch:.*|nvcr\.io/nvidia/(pytorch|nemo):.*)"
+)
+_BARE = re.compile(
+    r"(docker\.io/)?((library/)?(ubuntu|debian):.*|(nvcr\.io/)?nvidia/cuda:.*-ubuntu.*)"
+)
+_MANAGED = re.compile(
+    r"(docker\.io/)?((library/)?(ubuntu:(24|25|26).*|ubuntu:(noble|plucky).*)"
+    r"|(nvcr\.io/)?nvidia/cuda:.*-ubuntu(24|25|26).*)"
+)
+_FREED = re.compile(
+    r"break-system-packages|BREAK_SYSTEM_PACKAGES|EXTERNALLY-MANAGED|venv|conda|pyenv|deadsnakes"
+    r"|get-pip|uv\b|astral\.sh|/opt/python|make altinstall|COPY --from|pip\.conf|\s--user\b"
+)
+_PIP = re.compile(r"(?:^|[\s;&])(?:pip3?|python3? -m pip) install\b(?!.*\s--(?:target|prefix)\b)")
+_APT = re.compile(r"(?:^|[;&|\s])(apt-get|apt)\s+(?:-\S+\s+)*install\b")
+_ASKS = re.compile(r"(?:^|[;&|\s])(?:apt-get|apt)(?P<words>(?:\s+-\S+)*\s+install\b[^;&|\n]*)")
+_ANSWERED = re.compile(r"\s(-[a-zA-Z]*y[a-zA-Z]*|-qq|--yes|--assume-yes)\b|\$|--download-only")
+# Neither Ubuntu's image nor NVIDIA's of CUDA has them.
+_LACKING = re.compile(r"(?:^|[;&|(])\s*(git clone|curl -|curl http|wget -|wget http)")
+# What brings others along, at which apt-get asks; for one package alone it does not.
+_WITH_OTHERS = re.compile(
+    r"\s(git|build-essential|openssh-server|python3\S*|cmake|curl|wget|openmpi-bin|libopenmpi-dev)\b"
+)
+_SUDO = re.compile(r"\bsudo\b")
+_SOURCE = re.compile(r"(?:^|&&|;|\|\|)\s*source\s+(\S+)")
+_ACTIVATES = re.compile(r"(?:source|\.)\s+\S+/activate|conda activate\s+\S+")
+_USES = re.compile(r"(?:^|[;&\s])(?:pip3?|python3?|torchrun)\s")
+
+
+def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
+    """Judge each step; a finding comes with its line."""
+    for each in listed:
+        said = _unknown(each) or _quoted(each) or _outside(each)
+        if said is not None:
+            yield _finding(each, *said)
+    for stage in stages(listed):
+        yield from _of_stage(stage)
+    yield from _stages_copied(listed)
+
+
+def _finding(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
+    name = step.name if step.name in _INSTRUCTIONS else "RUN"
+    return Finding(Code.IMAGE_BUILD, (name,), found, remedy, Level.WARNING), step.line
+
+
+def _unknown(step: Instruction) -> tuple[str, str] | None:
+    """Find what is no instruction: a slip, or the rest of a step whose line was not continued.
+
+    Docker, Dockerfile reference, "Format" and "escape": the build ends with unknown instruction.
+    """
+    if step.name in _INSTRUCTIONS:
+        return None
+    if step.name.lower() in _OF_SHELLS:
+        found = f"{step.name.lower()} begins a line, and is no instruction: the build stops here"
+        return found, "end the line before it with \\, or write RUN before it"
+    close = get_close_matches(step.name, _INSTRUCTIONS, 1, _CLOSE)
+    if close and step.name.isalpha():
+        return f"{step.name} is no instruction: the build stops here", f"did you mean {close[0]}?"
+    return None
+
+
+def _quoted(step: Instruction) -> tuple[str, str] | None:
+    """Find a list in single quotes, which Docker gives to the shell as it stands.
+
+    Docker, Dockerfile reference, "Exec form": it is parsed as JSON, so with double quotes.
+    """
+    if step.name in _FORMS and re.fullmatch(r"\[\s*'.*'\s*\]", step.rest, re.DOTALL):
+        found = "a list in single quotes is no JSON: the shell looks for a program called ["
+        return found, f"write {step.rest.replace(chr(39), chr(34))}"
+    return None
+
+
+def _outside(step: Instruction) -> tuple[str, str] | None:
+    """Find a source above the build's context.
+
+    Docker, Dockerfile reference, COPY: the source must be inside the context of the build.
+    """
+    words = [each for each in step.rest.split() if not each.startswith("--")]
+    copies = step.name in {"COPY", "ADD"} and "--from" not in step.rest
+    if not copies or not words or not words[0].startswith("../"):
+        return None
+    found = f"{words[0]} is above the build's context: nothing of it is found there"
+    return found, "build with the directory above as the context: docker build -f ... .."
+
+
+def _stages_copied(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
+    """Find a stage of nearly the name that COPY asks for, which Docker then pulls as an image.
+
+    Docker, Dockerfile reference, COPY --from: a stage before, or else an image of that name.
+    """
+    seen: list[str] = []
+    for each in listed:
+        words = each.rest.split()
+        if each.name == "FROM" and len(words) > 2 and words[-2].lower() == "as":  # noqa: PLR2004 -- FROM image AS stage
+            seen.append(words[-1].lower())
+        asked = re.search(r"--from=([a-z][\w-]*)(?=\s)", each.rest) if each.name == "COPY" else None
+        close = get_close_matches(asked[1].lower(), seen, 1, _LIKE_A_STAGE) if asked else []
+        if asked and close and asked[1].lower() not in seen:
+            found = (
+                f"no stage before is called {asked[1]}, so Docker looks for an image of this name"
+            )
+            yield _finding(each, found, f"did you mean {close[0]}?")
+
+
+def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:
+    user, shell, active = "", "", ""
+    for index, step in enumerate(stage.steps):
+        if step.name == "USER":
+            user = step.rest.split(":")[0]
+        elif step.name == "SHELL":
+            shell = step.rest
+        elif step.name == "ENV" and "PATH" in step.rest:
+            active = ""
+        elif step.name == "RUN":
+            if index >= stage.own and not step.rest.startswith("["):
+                said = (
+                    _unprivileged(step, user)
+                    or _unlisted(stage, index)
+                    or _unanswered(stage, index)
+                    or _absent(stage, index)
+                    or _dash(stage, step, shell)
+                    or _managed(stage, index)
+                    or _inactive(step, active)
+                )
+                if said is not None:
+                    yield _finding(step, *said)
+            active = _left_active(step.rest)
+
+
+def _unprivileged(step: Instruction, user: str) -> tuple[str, str] | None:
+    """Find an installation of packages by somebody who may not.
+
+    Docker, Dockerfile reference, USER: it is for every step that follows; apt-get(8) needs root.
+    """
+    is_root = user in {"", "root", "0"} or "$" in user
+    if is_root or _SUDO.search(step.rest) or not _APT.search(step.rest):
+        return None
+    return f"apt-get as USER {user}: permission denied", "write USER root before, and USER after it"
+
+
+def _unlisted(stage: Stage, index: int) -> tuple[str, str] | None:
+    """Find an installation without a list of packages, which base images come without.
+
+    Docker, "Building best practices", apt-get: update and install in one RUN.
+    """
+    rest, before = stage.steps[index].rest, stage.before(index)
+    match = _APT.search(rest)
+    earlier = f"{before}\n{rest[: match.start() + 1]}" if match else ""
+    if not match or not _BARE.fullmatch(stage.base) or re.search(r"\bupdate\b|\.sh\b", earlier):
+        return None
+    local = re.search(r"install\b[^;&|]*\s(\./|/)\S+\.deb", rest)
+    found = "apt-get install without apt-get update: the image has no list of packages"
+    return None if local else (found, "write apt-get update && apt-get install in one step")
+
+
+def _unanswered(stage: Stage, index: int) -> tuple[str, str] | None:
+    """Find an installation that asks whether to go on, where nobody answers.
+
+    apt-get(8), --yes; Docker, "Building best practices", apt-get.
+    """
+    rest = stage.steps[index].rest
+    told = "Assume-Yes" in f"{stage.before(index)}{rest}" or re.search(r"\byes\s*\|", rest)
+    asks = any(
+        _WITH_OTHERS.search(each["words"]) and not _ANSWERED.search(each["words"])
+        for each in _ASKS.finditer(rest)
+    )
+    if told or not asks or not _BARE.fullmatch(stage.base):
+        return None
+    return "apt-get install asks whether to go on, and nobody answers: it aborts", "add -y"
+
+
+def _absent(stage: Stage, index: int) -> tuple[str, str] | None:
+    """Find a program that the base image has not, and no step before installs.
+
+    NVIDIA, container images of CUDA, dist/*/devel/Dockerfile: what the images have beside CUDA.
+    """
+    rest = stage.steps[index].rest
+    match = _LACKING.search(rest) if _BARE.fullmatch(stage.base) else None
+    if match is None:
+        return None
+    name = match[1].split()[0]
+    before = f"{stage.before(index)}\n{rest[: match.start(1)]}"
+    names = "\n".join(each.name for each in stage.steps[:index])
+    if re.search(rf"\b{name}\b|\.sh\b|\$|@", before) or "COPY" in names or "ADD" in names:
+        return None
+    return f"{name} is not in {stage.base}, and no step before installs it", f"install {name} first"
+
+
+def _dash(stage: Stage, step: Instruction, shell: str) -> tuple[str, str] | None:
+    """Find `source` for a shell that has none.
+
+    Docker, Dockerfile reference, SHELL: /bin/sh; Debian, DashAsBinSh: source is of bash alone.
+    """
+    match = _SOURCE.search(step.rest)
+    in_bash = "bash" in f"{shell}{step.rest}" or "<<" in step.rest
+    if match is None or in_bash or not _DEBIAN.fullmatch(stage.base):
+        return None
+    return "source in /bin/sh, which has none: source: not found", f"write . {match[1]}"
+
+
+def _managed(stage: Stage, index: int) -> tuple[str, str] | None:
+    """Find pip where it leaves the system's Python alone.
+
+    PEP 668; Ubuntu 24.04, release notes: pip ends with externally-managed-environment.
+    """
+    rest = stage.steps[index].rest
+    whole = "\n".join(f"{each.name} {each.rest}" for each in stage.steps[: index + 1])
+    first = _PIP.search(rest) and not _PIP.search(stage.before(index))
+    if not first or not _MANAGED.fullmatch(stage.base) or _FREED.search(whole):
+        return None
+    found = "pip with the system's Python, which Ubuntu 24.04 keeps for itself: it ends with "
+    return f"{found}externally-managed-environment", "make a venv, or add --break-system-packages"
+
+
+def _left_active(rest: str) -> str:
+    last = re.split(r"&&|;|\n", rest)[-1].strip()
+    return last if _ACTIVATES.fullmatch(last) else ""
+
+
+def _inactive(step: Instruction, active: str) -> tuple[str, str] | None:
+    """Find a step that counts on an environment which the step before made active.
+
+    Docker, Dockerfile reference, RUN: each step has a shell of its own; ENV stays.
+    """
+    if not active or not _USES.search(step.rest) or _ACTIVATES.search(step.rest):
+        return None
+    found = f"it is in another shell than '{active}' of the step before, which ended with it"
+    return found, "write ENV PATH=/path/of/the/environment/bin:$PATH after it was made"
