@@ -72,7 +72,7 @@ IN_FSDP = [
 ]
 
 
-def answers(text: str, parse: object) -> list[str]:
+def answers(text: str, parse: Callable[..., Any]) -> list[str]:
     """Return what to do about each unknown key of a file."""
     _, found = parse(read_mapping(text, "a.yaml"))
     return [each.remedy for each in found if "unknown key" in each.found]
