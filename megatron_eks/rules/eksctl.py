@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
@@ -164,7 +164,6 @@ def efa_groups(manifest: Manifest) -> Iterator[Finding]:
         types = [text(group.get("instanceType"))]
         types += [text(each) for each in items(group.get("instanceTypes")) or []]
         known = [INSTANCES[name] for name in types if name in INSTANCES]
-        zones = items(group.get("availabilityZones")) or items(group.get("subnets")) or []
         if group.get("efaEnabled") is not True:
             whole = [each for each in known if each.efa_interfaces and each.nvlink_gb_s]
             several = (
@@ -180,17 +179,41 @@ def efa_groups(manifest: Manifest) -> Iterator[Finding]:
             if not each.efa_interfaces:
                 found = f"efaEnabled, and {each.name} has no EFA: eksctl refuses it"
                 yield _found(manifest, (*path, "efaEnabled"), found, "take another type, or false")
-        key = "availabilityZones" if group.get("availabilityZones") else "subnets"
-        remedy = "name the one zone that is meant"
-        if len(zones) > 1:
-            found = f"{len(zones)} {'zones' if key != 'subnets' else key}, and EFA stays in one: "
-            found += "eksctl refuses the file"
-            yield _found(manifest, (*path, key), found, remedy)
-        elif not zones and not is_absent(group.get("capacityReservation")) and several_zones:
-            found = "a reservation without its zone: eksctl puts nodes with EFA in any one"
-            where = (*path, "availabilityZones")
-            yield _found(manifest, where, found, remedy, Level.WARNING)
+        yield from _efa_zones(manifest, path, group, known, several_zones=several_zones)
         size = number(group.get("volumeSize"))
         if size is not None and size < _GIB_OF_AN_IMAGE:
             found = f"{size} GiB, and images for training and their layers take more"
             yield _found(manifest, (*path, "volumeSize"), found, "write 200 or more", Level.WARNING)
+
+
+def _efa_zones(
+    manifest: Manifest,
+    path: Path,
+    group: Mapping[str, Json],
+    known: list[InstanceType],
+    *,
+    several_zones: bool,
+) -> Iterator[Finding]:
+    zones = items(group.get("availabilityZones")) or items(group.get("subnets")) or []
+    key = "availabilityZones" if group.get("availabilityZones") else "subnets"
+    remedy = "name the one zone that is meant"
+    if len(zones) > 1:
+        found = f"{len(zones)} {'zones' if key != 'subnets' else key}, and EFA stays in one: "
+        found += "eksctl refuses the file"
+        yield _found(manifest, (*path, key), found, remedy)
+    elif not zones and several_zones and (_reserved(group) or _is_rare(known)):
+        found = "a reservation without its zone: eksctl puts nodes with EFA in any one"
+        if not _reserved(group):
+            found = f"no zone: eksctl puts nodes with EFA in any one, and {known[0].name} is "
+            found += "in some alone"
+        where = (*path, "availabilityZones")
+        yield _found(manifest, where, found, remedy, Level.WARNING)
+
+
+def _reserved(group: Mapping[str, Json]) -> bool:
+    return not is_absent(group.get("capacityReservation"))
+
+
+def _is_rare(types: list[InstanceType]) -> bool:
+    """Tell types that EC2 has in some zones of a region only: whole nodes of GPUs."""
+    return bool(types) and all(each.nvlink_gb_s for each in types)

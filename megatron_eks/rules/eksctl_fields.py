@@ -110,6 +110,7 @@ def together(manifest: Manifest) -> Iterator[Finding]:
             group = mapping(value) or {}
             path: Path = (key, index)
             yield from _market(manifest, path, group)
+            yield from _reservation(manifest, path, group)
             yield from _taints(manifest, (*path, "taints"), group.get("taints"))
             yield from _way_out(manifest, path, group)
 
@@ -127,6 +128,15 @@ def _market(manifest: Manifest, path: Path, group: dict[str, Json]) -> Iterator[
         found = f"{shown(market)}, and eksctl takes capacity-block alone"
         place = (*path, "instanceMarketOptions", "marketType")
         yield _found(manifest, place, found, "write capacity-block")
+
+
+def _reservation(manifest: Manifest, path: Path, group: dict[str, Json]) -> Iterator[Finding]:
+    given = mapping(group.get("capacityReservation")) or {}
+    both = ("capacityReservationPreference", "capacityReservationTarget")
+    if not any(is_absent(given.get(key)) for key in both):
+        found = "a preference and a target of reservations: eksctl refuses the file"
+        place = (*path, "capacityReservation", both[0])
+        yield _found(manifest, place, found, "remove the preference")
 
 
 def _taints(manifest: Manifest, path: Path, taints: Json) -> Iterator[Finding]:

@@ -156,6 +156,14 @@ def _agent(manifest: Manifest) -> Iterator[Finding]:
         found = f"no add-on {_AGENT}: eksctl makes no association without it"
         place = ("iam", "podIdentityAssociations")
         yield _found(manifest, place, found, f"add name: {_AGENT} to addons")
+    for index, value in enumerate(listed or []):
+        own = (mapping(value) or {}).get("podIdentityAssociations")
+        if items(own) and known and _AGENT not in names:
+            # eksctl, "EKS Add-ons support for Pod Identity Associations": the agent comes first.
+            found = f"a pod identity without the add-on {_AGENT}, which hands the role to the pods"
+            path: Path = ("addons", index, "podIdentityAssociations")
+            remedy = f"add name: {_AGENT} to addons"
+            yield _found(manifest, path, found, remedy, Level.WARNING)
 
 
 def endpoints(manifest: Manifest) -> Iterator[Finding]:

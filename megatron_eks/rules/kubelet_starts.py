@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, choices
 from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import DATA, launch_templates
 from megatron_eks.rules.node_start import user_data_of
@@ -12,6 +12,8 @@ from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.user_data_parts import nodeadm_parts, read_config
 from megatron_eks.rules.values import mapping, shown
 
+_TAINTS = re.compile(r"--register-with-taints[= ]+[\"']?(?P<taints>[^\s\"'\\]+)")
+_EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _LABELS = re.compile(r"--node-labels[= ]+[\"']?(?P<labels>[^\s\"'\\]+)")
 # kubernetes, pkg/kubelet/apis/well_known_labels.go: what a kubelet may say of its node.
 _ALLOWED = re.compile(
@@ -76,3 +78,21 @@ def _wanted(key: str, value: Json) -> str | None:
     if key in _WHOLE and (isinstance(value, bool) or not isinstance(value, int)):
         return "a whole number"
     return "true or false" if key in _TRUTHS and not isinstance(value, bool) else None
+
+
+def taints(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of taints that the kubelet registers an effect that Kubernetes has.
+
+    Kubernetes, "kubelet", --register-with-taints: KEY=VALUE:EFFECT; the kubelet does not start with
+    another effect ("invalid taint effect").
+    """
+    for template in launch_templates(templates):
+        met = _TAINTS.search(user_data_of(template) or "")
+        for taint in met["taints"].split(",") if met else ():
+            effect = taint.rpartition(":")[2]
+            if "$" not in taint and effect not in _EFFECTS:
+                found = f"{shown(taint)} has no effect that Kubernetes knows: the kubelet does not "
+                found += "start, and no node joins"
+                remedy = f"write KEY=VALUE:EFFECT; {choices(effect, _EFFECTS)}"
+                place = (DATA, "UserData")
+                yield template.resource.find(Code.USER_DATA, place, found, remedy)

@@ -11,6 +11,10 @@ from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, shown, text
 
 _ANY = "*"
+# SNS API, Subscribe, Protocol.
+_PROTOCOLS = (
+    *("application", "email", "email-json", "firehose", "http", "https", "lambda", "sms", "sqs"),
+)
 
 
 class _Listed(NamedTuple):
@@ -60,6 +64,8 @@ _TABLE = (
         ("ImageTagMutability",),
         ("IMMUTABLE", "IMMUTABLE_WITH_EXCLUSION", "MUTABLE", "MUTABLE_WITH_EXCLUSION"),
     ),
+    _Listed("AWS::SNS::Subscription", ("Protocol",), _PROTOCOLS),
+    _Listed("AWS::SNS::Topic", ("Subscription", _ANY, "Protocol"), _PROTOCOLS),
     _Listed(
         "AWS::Budgets::Budget",
         ("Budget", "TimeUnit"),

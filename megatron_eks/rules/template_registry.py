@@ -192,6 +192,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     network_acls.answers,
     kubelet_starts.labels,
     kubelet_starts.values,
+    kubelet_starts.taints,
     reserved.endings,
     identity_conditions.providers,
     addon_values.values,

@@ -205,15 +205,37 @@ def _keys(template: LaunchTemplate, spec: "dict[str, Json]") -> Iterator[Finding
         if key not in _OF_KUBELET and "${" not in key:
             found = f"a NodeConfig has no spec.kubelet.{key}: the kubelet never gets it"
             yield _wrong(template, found, f"write it as spec.kubelet.config.{key}")
+    yield from _of_cluster(template, mapping(spec.get("cluster")) or {})
     storage = mapping((mapping(spec.get("instance")) or {}).get("localStorage")) or {}
     strategy = text(storage.get("strategy"))
     if strategy is not None and strategy not in _DISKS and "${" not in strategy:
         found = f"localStorage.strategy {shown(strategy)}: nodeadm refuses it"
         yield _wrong(template, found, choices(strategy, _DISKS))
+    before = ""
     for flag in items((mapping(spec.get("kubelet")) or {}).get("flags")) or []:
         if isinstance(flag, str) and not flag.startswith(("-", "$")):
             found = f"{shown(flag)} is no flag of the kubelet, which does not start"
-            yield _wrong(template, found, f"write --{flag}")
+            # What a shell splits in two is one word here.
+            alone = before.startswith("--") and "=" not in before
+            yield _wrong(template, found, f"write {before}={flag}" if alone else f"write --{flag}")
+        before = str(flag)
+
+
+def _of_cluster(template: LaunchTemplate, said: "dict[str, Json]") -> Iterator[Finding]:
+    """Require the address and the certificate in the form that DescribeCluster gives them.
+
+    amazon-eks-ami, nodeadm, "API", ClusterDetails: certificateAuthority is bytes, in Base64.
+    """
+    endpoint, authority = (
+        text(said.get("apiServerEndpoint")),
+        text(said.get("certificateAuthority")),
+    )
+    if endpoint and "$" not in endpoint and "://" not in endpoint and ".eks." in endpoint:
+        found = f"cluster.apiServerEndpoint {shown(endpoint)} without https://: no node joins"
+        yield _wrong(template, found, f"write https://{endpoint}")
+    if authority and authority.lstrip().startswith("-----BEGIN"):
+        found = "cluster.certificateAuthority as PEM, and nodeadm takes Base64: no node joins"
+        yield _wrong(template, found, "write it in Base64, as describe-cluster gives it")
 
 
 def _same_cluster(
