@@ -176,7 +176,7 @@ def _keeps_off(group: Resource, tolerated: "list[dict[str, Json]]") -> str | Non
 
 
 def _tolerates(toleration: "dict[str, Json]", key: str, value: Json) -> bool:
-    named = toleration.get("key")
+    named = text(toleration.get("key"))
     exists = toleration.get("operator") == "Exists"
     return named in {None, key} and (exists or toleration.get("value") == value)
 

@@ -96,7 +96,7 @@ def _threshold(alarm: Resource, templates: TemplateSet) -> Iterator[Finding]:
         found = f"{shown(limit)}, and {name} is in bytes: the alarm never rings"
         yield _silent(alarm, "Threshold", found, "write a number of bytes, such as 100000000000")
     # A statistic that adds up goes beyond what one value can be.
-    adds = given.get("Statistic") in {"Sum", "SampleCount"}
+    adds = text(given.get("Statistic")) in {"Sum", "SampleCount"}
     most = size > _MOST_PERCENT or (size == _MOST_PERCENT and compared == "GreaterThanThreshold")
     if _PERCENT.fullmatch(name) and compared in _ABOVE and most and not adds:
         found = f"above {shown(limit)}, and {name} is a percentage: the alarm never rings"

@@ -15,6 +15,7 @@ _EFA_ONLY: Slots = frozenset({(0, "efa-only")})
 _EITHER: Slots = frozenset((1, type_) for type_ in EFA_TYPES)
 # Two cards in a row are named one by one.
 _SHORT = 2
+_STEPS = 4
 
 
 def recommended(card: int, instance: InstanceType) -> Slots:
@@ -28,9 +29,13 @@ def recommended(card: int, instance: InstanceType) -> Slots:
 def is_former_layout(actual: dict[int, Slots], instance: InstanceType) -> bool:
     """Recognise what eksctl and Terraform modules make: EFA on the first, the rest alike.
 
-    It needs EFA on card 0, which p6-b300 lacks.
+    It needs EFA on card 0, which p6-b300 lacks. Of p4d's four cards each may have a device index
+    of its own, as in the template of aws-samples/aws-efa-eks.
     """
     cards = range(instance.network_cards)
+    own = {card: frozenset({(card, "efa")}) for card in cards}
+    if actual == own and len(cards) <= _STEPS:
+        return True
     rest = {actual.get(card) for card in cards[1:]}
     mixed = actual.get(0) == FORMER_FIRST and all(
         slots is not None and slots <= _EITHER for slots in rest

@@ -16,6 +16,13 @@ _OF_EFA = re.compile(r"/opt/amazon/(efa|ofi-nccl)|aws-ofi-nccl")
 _OF_SYSTEM = re.compile(r"(^|:)/(usr/)?bin(:|$)")
 
 
+def _is_enough(value: str) -> bool:
+    """Tell whether a search path has what the image's surely had: it works by the rest of it."""
+    if _OF_SYSTEM.search(value):
+        return True
+    return bool(_OF_EFA.search(value) and "nvidia" in value)
+
+
 def overwritten(manifest: Manifest) -> Iterator[Finding]:
     """Warn of a search path that takes the image's place, and refuse one that names itself.
 
@@ -36,7 +43,8 @@ def overwritten(manifest: Manifest) -> Iterator[Finding]:
                     found = f"{shown(value)}: Kubernetes does not know the image's {itself['name']}"
                     found += ", so it is lost"
                     remedy = "write every directory out, or set it in the image"
-                    yield Finding(Code.REFUSED_VARIABLE, path, found, remedy)
+                    level = Level.WARNING if _is_enough(value) else Level.ERROR
+                    yield Finding(Code.REFUSED_VARIABLE, path, found, remedy, level)
                 elif is_placeholder(value) or itself is not None:
                     continue
                 elif each.name == _PROGRAMS and not _OF_SYSTEM.search(value):

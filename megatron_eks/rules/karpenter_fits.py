@@ -169,7 +169,7 @@ def start_scripts(manifest: Manifest) -> Iterator[Finding]:
         return
     terms = [mapping(each) or {} for each in items(manifest.spec.get("amiSelectorTerms")) or []]
     aliases = [text(each.get("alias")) or "" for each in terms]
-    newer = manifest.spec.get("amiFamily") in {"AL2023", "Bottlerocket"} or any(
+    newer = text(manifest.spec.get("amiFamily")) in {"AL2023", "Bottlerocket"} or any(
         _WITHOUT.match(alias) for alias in aliases
     )
     custom = manifest.spec.get("amiFamily") == "Custom"

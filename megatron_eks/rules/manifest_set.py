@@ -78,8 +78,11 @@ class ManifestSet:
         return [each for each in own if each] if len(own) == 1 else []
 
     def makes_namespace(self, name: str | None) -> bool:
-        """Tell whether the set makes a namespace, so that nothing was in it before."""
-        return any(each.name == name for each in self.of("Namespace"))
+        """Tell whether the set makes a namespace, so that nothing was in it before.
+
+        "system" is what Kubebuilder writes in each of its folders, for Kustomize to replace.
+        """
+        return any(each.name == name != "system" for each in self.of("Namespace"))
 
 
 def may_share(one: Manifest, other: Manifest) -> bool:

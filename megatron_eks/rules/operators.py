@@ -116,7 +116,7 @@ def definitions(manifest: Manifest) -> Iterator[Finding]:
     ):
         found = f"{len(stored)} stored versions: the API server refuses the definition"
         yield manifest.find(Code.OPERATOR, ("spec", "versions"), found, "store one version")
-    if group == _KUBEFLOW and spec.get("scope") == "Cluster" and names.get("kind") in _JOBS:
+    if group == _KUBEFLOW and spec.get("scope") == "Cluster" and text(names.get("kind")) in _JOBS:
         found = "jobs without a namespace: the operator makes pods in that of each job"
         yield manifest.find(Code.OPERATOR, ("spec", "scope"), found, "write Namespaced")
     controlled = group in _WITH_STATUS and not str(names.get("kind")).endswith("Runtime")

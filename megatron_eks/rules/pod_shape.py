@@ -135,7 +135,7 @@ def selectors(manifest: Manifest) -> Iterator[Finding]:
     whole = containers and all(not is_absent(each.body.get("image")) for each in containers)
     if is_absent(manifest.spec.get("selector")) and whole:
         yield manifest.find(Code.SELECTOR, ("spec", "selector"), "no selector", "add matchLabels")
-    for key, value in labels.items():
+    for key, value in labels.items() if whole else ():
         given = manifest.pods[0].labels.get(key)
         if given != value and not _waits(value) and not _waits(given):
             found = f"selects {key}: {shown(value)}, and its own pods have {_said(given)}"

@@ -201,6 +201,6 @@ def _moves(bucket: Resource, path: Path, rule: "dict[str, Json]") -> Iterator[Fi
             found = f"moved after {days} days, and deleted after {expires}: S3 refuses the rule"
             yield bucket.find(Code.EXPIRES, where, found, "move objects before they expire")
         early = days is not None and days < _FEWEST_DAYS_OF_IA
-        if early and body.get("StorageClass") in _INFREQUENT:
+        if early and text(body.get("StorageClass")) in _INFREQUENT:
             found = f"{body['StorageClass']} after {days} days: S3 refuses the rule"
             yield bucket.find(Code.EXPIRES, where, found, f"use {_FEWEST_DAYS_OF_IA} or more")

@@ -35,7 +35,10 @@ def numbers(together: ManifestSet) -> Iterator[Found]:
                 continue
             alone = len(ports) == len(given) == 1
             for port, name in free.items():
-                same = name is not None and name in {body.get("name"), body.get("targetPort")}
+                same = name is not None and name in {
+                    text(body.get("name")),
+                    text(body.get("targetPort")),
+                }
                 like = SequenceMatcher(None, str(port), str(target)).ratio() >= _ALIKE
                 if same or like or alone:
                     found = f"port {target} of pods that list {port}: nobody answers there"

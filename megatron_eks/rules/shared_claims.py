@@ -88,7 +88,7 @@ def _is_disk(claim: Manifest, together: ManifestSet) -> bool:
     name = text(claim.spec.get("storageClassName"))
     made = together.named(claim, "StorageClass", name) if name else None
     if made is not None:
-        return made.body.get("provisioner") in {"ebs.csi.aws.com", "kubernetes.io/aws-ebs"}
+        return text(made.body.get("provisioner")) in {"ebs.csi.aws.com", "kubernetes.io/aws-ebs"}
     return name is not None and _OF_DISKS.search(name) is not None
 
 
