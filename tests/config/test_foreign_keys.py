@@ -1,6 +1,8 @@
 """A key that another tool has is answered with the one that stands here for it."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
