@@ -146,7 +146,7 @@ POLICIES: dict[str, Policy] = {
     ),
     "NCCL_MNNVL_ENABLE": Policy(
         Verdict.NO_EFFECT,
-        "it is about NVLink between hosts, which p6e-gb200 alone has",
+        "it is about NVLink between hosts, which p6e types alone have",
         "remove it on other types",
     ),
     **dict.fromkeys(
