@@ -23,41 +23,52 @@ _CLOUD, _DISCOVERY, _EXPANDER = "cloud-provider", "node-group-auto-discovery", "
 # has `aws` alone for it).
 _AWS = frozenset({"amazon", "amazonaws", "aws-eks", "awseks", "ec2", "eks", "external"})
 _EXPANDERS = ("grpc", "least-nodes", "least-waste", "most-pods", "price", "priority", "random")
-# Flags that people give it on AWS (its FAQ, "What are the parameters to CA?").
-_FLAGS = (
-    *("add-dir-header", "address", "alsologtostderr", "aws-use-static-instance-list"),
-    *("balance-similar-node-groups", "balancing-ignore-label", "balancing-label", "cloud-config"),
-    *("cloud-provider", "cluster-name", "cordon-node-before-terminating", "cores-total"),
-    *("daemonset-eviction-for-empty-nodes", "daemonset-eviction-for-occupied-nodes"),
-    *("emit-per-nodegroup-metrics", "enforce-node-group-min-size", "estimator", "expander"),
-    *("expendable-pods-priority-cutoff", "feature-gates", "force-ds", "gpu-total"),
-    *("ignore-daemonsets-utilization", "ignore-mirror-pods-utilization", "ignore-taint"),
-    *("initial-node-group-backoff-duration", "kube-api-content-type", "kube-client-burst"),
-    *("kube-client-qps", "kubeconfig", "kubernetes", "leader-elect", "leader-elect-lease-duration"),
-    *("leader-elect-renew-deadline", "leader-elect-resource-lock", "leader-elect-resource-name"),
-    *("leader-elect-resource-namespace", "leader-elect-retry-period", "log-backtrace-at"),
-    *("log-dir", "log-file", "logging-format", "logtostderr", "max-bulk-soft-taint-count"),
-    *("max-bulk-soft-taint-time", "max-empty-bulk-delete", "max-failing-time"),
-    *("max-graceful-termination-sec", "max-inactivity", "max-node-provision-time"),
-    *("max-nodes-per-scaleup", "max-nodes-total", "max-nodegroup-backoff-duration"),
-    *("max-nodegroup-binpacking-duration", "max-pod-eviction-time", "max-scale-down-parallelism"),
-    *("max-total-unready-percentage", "memory-total", "min-replica-count", "namespace"),
-    *("new-pod-scale-up-delay", "node-autoprovisioning-enabled", "node-delete-delay-after-taint"),
-    *("node-deletion-batcher-interval", "node-deletion-delay-timeout", "node-group-auto-discovery"),
-    *("node-group-backoff-reset-timeout", "node-info-cache-expire-time", "nodes"),
-    *("ok-total-unready-count", "one-output", "parallel-drain", "profiling"),
-    *("record-duplicated-events", "regional", "scale-down-candidates-pool-min-count"),
-    *("scale-down-candidates-pool-ratio", "scale-down-delay-after-add"),
-    *("scale-down-delay-after-delete", "scale-down-delay-after-failure"),
-    *("scale-down-delay-type-local", "scale-down-enabled", "scale-down-gpu-utilization-threshold"),
-    *("scale-down-non-empty-candidates-count", "scale-down-simulation-timeout"),
-    *("scale-down-unneeded-time", "scale-down-unready-enabled", "scale-down-unready-time"),
-    *("scale-down-utilization-threshold", "scale-up-from-zero", "scan-interval", "skip-headers"),
-    *("skip-log-headers", "skip-nodes-with-custom-controller-pods"),
-    *("skip-nodes-with-local-storage", "skip-nodes-with-system-pods", "startup-taint"),
-    *("status-config-map-name", "status-taint", "stderrthreshold", "user-agent", "v", "vmodule"),
-    *("unremovable-node-recheck-timeout", "write-status-configmap"),
-)
+# Flags for AWS (cluster-autoscaler's config/flags/flags.go, 01ea19e5 of 2025), those of its log and
+# its election, and some that older releases have.
+_NAMES = """
+add-dir-header address alsologtostderr async-node-groups aws-use-static-instance-list
+balance-similar-node-groups balancing-ignore-label balancing-label
+blocking-system-pod-distruption-timeout bypassed-scheduler-names
+capacity-buffer-controller-enabled capacity-buffer-pod-injection-enabled
+check-capacity-batch-processing check-capacity-processor-instance
+check-capacity-provisioning-request-batch-timebox
+check-capacity-provisioning-request-max-batch-size cloud-config cloud-provider cluster-name
+cluster-snapshot-parallelism cordon-node-before-terminating cores-total
+daemonset-eviction-for-empty-nodes daemonset-eviction-for-occupied-nodes
+debugging-snapshot-enabled drain-priority-config dynamic-node-delete-delay-after-taint-enabled
+emit-per-nodegroup-metrics enable-csi-node-aware-scheduling enable-dynamic-resource-allocation
+enable-proactive-scaleup enable-provisioning-requests enforce-node-group-min-size estimator
+expander expendable-pods-priority-cutoff feature-gates force-delete-failed-nodes
+force-delete-unregistered-nodes force-ds frequent-loops-enabled gpu-total grpc-expander-cert
+grpc-expander-url ignore-daemonsets-utilization ignore-mirror-pods-utilization ignore-taint
+initial-node-group-backoff-duration kube-api-content-type kube-client-burst kube-client-qps
+kubeconfig kubernetes leader-elect leader-elect-lease-duration leader-elect-renew-deadline
+leader-elect-resource-lock leader-elect-resource-name leader-elect-resource-namespace
+leader-elect-retry-period log-backtrace-at log-dir log-file logging-format logtostderr
+max-allocatable-difference-ratio max-binpacking-time max-bulk-soft-taint-count
+max-bulk-soft-taint-time max-drain-parallelism max-empty-bulk-delete max-failing-time
+max-free-difference-ratio max-graceful-termination-sec max-inactivity
+max-node-group-backoff-duration max-node-provision-time max-nodegroup-binpacking-duration
+max-nodes-per-scaleup max-nodes-total max-pod-eviction-time max-scale-down-parallelism
+max-total-unready-percentage memory-difference-ratio memory-total min-replica-count namespace
+new-pod-scale-up-delay node-autoprovisioning-enabled node-delete-delay-after-taint
+node-deletion-batcher-interval node-deletion-candidate-ttl node-deletion-delay-timeout
+node-group-auto-discovery node-group-backoff-reset-timeout node-info-cache-expire-time nodes
+ok-total-unready-count one-output parallel-drain parallel-scale-up pod-injection-limit
+predicate-parallelism profiling provisioning-request-initial-backoff-time
+provisioning-request-max-backoff-cache-size provisioning-request-max-backoff-time
+record-duplicated-events regional scale-down-candidates-pool-min-count
+scale-down-candidates-pool-ratio scale-down-delay-after-add scale-down-delay-after-delete
+scale-down-delay-after-failure scale-down-delay-type-local scale-down-enabled
+scale-down-gpu-utilization-threshold scale-down-non-empty-candidates-count
+scale-down-simulation-timeout scale-down-unneeded-time scale-down-unready-enabled
+scale-down-unready-time scale-down-utilization-threshold scale-from-unschedulable
+scale-up-from-zero scan-interval scheduler-config-file skip-headers skip-log-headers
+skip-nodes-with-custom-controller-pods skip-nodes-with-local-storage skip-nodes-with-system-pods
+startup-taint status-config-map-name status-taint stderrthreshold unremovable-node-recheck-timeout
+user-agent v vmodule write-status-configmap
+"""
+_FLAGS = frozenset(_NAMES.split())
 _CLOSE = 0.9
 _OF_A_CLUSTER = re.compile(r"(?:[=,]|^)k8s\.io/cluster-autoscaler/([A-Za-z0-9][\w-]*)(?=[,=]|$)")
 _NO_NAMES = ("enabled", "disabled", "node-template")
