@@ -32,8 +32,8 @@ _ADDON_NAMES = frozenset(addon.name for addon in ADDONS) | {
     "prometheus-node-exporter",
     "snapshot-controller",
 }
-# What is installed by a chart or by manifests, and people look for among the add-ons
-# (aws/containers-roadmap issues 1162 and 1559; the list of add-ons has none of them, read 2026-11).
+# What is installed by a chart or by manifests, and people look for among the add-ons, as
+# aws/karpenter-provider-aws issues 7387 and 8830 do; a warning, since one may come any day.
 _CHARTS = frozenset(
     {
         *("aws-efa-k8s-device-plugin", "aws-load-balancer-controller", "cluster-autoscaler"),
