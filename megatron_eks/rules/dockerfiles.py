@@ -175,7 +175,7 @@ def _overwritten(instruction: Instruction, content: str) -> Iterator[Finding]:
         return
     for name, value in _assignments(instruction):
         base = _BASES_WITH.get(name)
-        own = re.search(rf"\$\{{?{name}\b", value or "") or "/usr/bin" in (value or "")
+        own = re.search(rf"\$\{{?{re.escape(name)}\b", value or "") or "/usr/bin" in (value or "")
         if base and value and not own and base.search(content):
             found = f"{shown(name)}: it drops the directories that the base image names there"
             remedy = f"write {name}={value}:${{{name}}}"

@@ -136,7 +136,7 @@ def _left_directories(stage: Stage) -> Iterator[tuple[Finding, int]]:
             left, filled = "", False
         elif step.name in {"COPY", "ADD"}:
             left = ""
-            filled = filled or not step.rest.split()[-1].startswith("/")
+            filled = filled or not step.rest.rpartition(" ")[2].startswith("/")
         elif step.name == "RUN":
             commands = _commands(step.rest)
             if left and not filled and index >= stage.own and _starts_here(commands):

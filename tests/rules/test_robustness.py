@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.dockerfiles import findings_in_dockerfile
 from megatron_eks.rules.manifests import check_manifests
 from megatron_eks.rules.templates import check_template, check_templates
 from tests.rules import cases
@@ -38,6 +39,59 @@ UNKNOWN: list[dict[str, Any]] = [
     {"Ref": "Parameter"},
     {"Fn::If": ["Condition", {"Ref": "Parameter"}, {"Ref": "AWS::NoValue"}]},
 ]
+
+WORDS = (
+    *("FROM", "ARG", "RUN", "COPY", "ADD", "ENV", "USER", "SHELL", "WORKDIR", "CMD", "ENTRYPOINT"),
+    *(
+        "nvidia/cuda:12.8.0-devel-ubuntu24.04",
+        "pytorch/pytorch",
+        "AS",
+        "a",
+        "--from=a",
+        "A=$A",
+        '"',
+    ),
+    *(
+        "apt-get",
+        "install",
+        "-y",
+        "git",
+        "pip",
+        "torch==2.8.0",
+        "flash-attn",
+        "apex",
+        "sudo",
+        "[",
+        "]",
+    ),
+    *(
+        "cd",
+        "/x",
+        "..",
+        "make",
+        "-C",
+        "&&",
+        "||",
+        ";",
+        "(",
+        "source",
+        "./efa_installer.sh",
+        "<<",
+        "EOF",
+    ),
+    *(
+        "NCCL_DEBUG=INFO",
+        "LD_LIBRARY_PATH=",
+        "--build-arg",
+        "${A}",
+        "${A",
+        "\\",
+        "'",
+        "uv",
+        "-r",
+        "venv",
+    ),
+)
 
 TEMPLATES = cases.good_templates()
 JOB = cases.good_job()
@@ -116,6 +170,14 @@ def test_anything_inside_a_job(changes):
     for place, value in changes:
         job = put(job, place, value)
     assert are_lines(check_manifests([job]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), max_size=8))
+def test_anything_as_a_dockerfile(lines):
+    """Steps without what they need, quotes and lines that never end."""
+    found = [*findings_in_dockerfile("\n".join(lines), "Dockerfile")]
+    assert all(isinstance(each, Finding) and each.line for each in found)
 
 
 def test_what_a_parameter_holds_is_no_mistake():
