@@ -141,7 +141,7 @@ def _order(repository: Resource, rules: list[dict[str, Any]]) -> Iterator[Findin
             return
         numbers.append((number, selection))
     # Rules for archived images are in an order of their own.
-    numbers = [each for each in numbers if each[1].get("storageClass") in {None, "standard"}]
+    numbers = [each for each in numbers if each[1].get("storageClass") in (None, "standard")]
     whole = [number for number, selection in numbers if selection.get("tagStatus") == "any"]
     if whole and min(whole) < max(number for number, _ in numbers):
         found = f"the rule for any image has rulePriority {min(whole)}, before another: ECR refuses"

@@ -104,7 +104,7 @@ def queues(manifest: Manifest) -> Iterator[Finding]:
         found = "no namespaceSelector, so no namespace may use it: every job stays suspended"
         remedy = "write namespaceSelector: {} for all of them"
         yield manifest.find(Code.QUEUE, ("spec", "namespaceSelector"), found, remedy)
-    if manifest.spec.get("stopPolicy") in {"Hold", "HoldAndDrain"}:
+    if text(manifest.spec.get("stopPolicy")) in {"Hold", "HoldAndDrain"}:
         found = "the queue is stopped, and admits no job"
         remedy = "remove it when jobs shall run"
         yield manifest.find(Code.QUEUE, ("spec", "stopPolicy"), found, remedy, Level.WARNING)

@@ -78,6 +78,7 @@ def _judged(group: list[_Rank]) -> Iterator[Found]:
             found = f"node {each.rank} is {seen[each.rank]} already: the launcher waits for another"
         seen.setdefault(each.rank, each.manifest.title)
         if found is not None:
-            free = sorted(set(range(each.nodes)) - {one.rank for one in group})
-            remedy = f"write {free[0]}" if free else f"use 0 to {each.nodes - 1}"
+            taken = {one.rank for one in group}
+            free = next((rank for rank in range(each.nodes) if rank not in taken), None)
+            remedy = f"write {free}" if free is not None else f"use 0 to {each.nodes - 1}"
             yield each.manifest, Finding(Code.RENDEZVOUS_FLAG, each.path, found, remedy)

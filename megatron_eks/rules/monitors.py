@@ -109,7 +109,8 @@ def _nearly(monitor: Manifest, labels: Mapping[str, Json], near: list[_Target]) 
     }
     with_port = [each for each in near if ports & each[2]]
     for target, given, names in near:
-        alike = target.name == monitor.name or bool({*labels.values()} & {*given.values()})
+        same_value = any(each in given.values() for each in labels.values())
+        alike = target.name == monitor.name or same_value
         # The only one with the port, in one folder, and called nearly what the monitor looks for.
         alone = len(with_port) == 1 and in_one_folder(target, monitor)
         alike = alike or (alone and _akin(labels, given))

@@ -29,7 +29,7 @@ def of_root(manifest: Manifest) -> Iterator[Finding]:
     given = manifest.spec.get("mpiImplementation")
     mount = manifest.spec.get("sshAuthMountPath")
     if (manifest.group, manifest.kind) != ("kubeflow.org", "MPIJob") or not (
-        given in {None, "OpenMPI"} and mount in {None, _OF_ROOT}
+        given in (None, "OpenMPI") and mount in (None, _OF_ROOT)
     ):
         return
     # Images without EFA's installer are often mpi-operator's own, which have settings of their own.

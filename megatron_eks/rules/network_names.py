@@ -6,7 +6,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.manifest_set import Found, ManifestSet, may_share
-from megatron_eks.rules.values import items, mapping, number, shown
+from megatron_eks.rules.values import items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Manifest
 
 _DNS = 53
@@ -77,7 +77,7 @@ def _is_for_anywhere(rule: Mapping[str, Json]) -> bool:
     """Tell whether a rule admits what is reached by name: any address, or pods elsewhere."""
     peers = [mapping(each) or {} for each in items(rule.get("to")) or []]
     blocks = [mapping(each.get("ipBlock")) or {} for each in peers]
-    wide = any(each.get("cidr") in {"0.0.0.0/0", "::/0"} for each in blocks)
+    wide = any(text(each.get("cidr")) in {"0.0.0.0/0", "::/0"} for each in blocks)
     return not peers or wide or any("namespaceSelector" in each for each in peers)
 
 

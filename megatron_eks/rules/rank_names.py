@@ -20,6 +20,7 @@ _WHOLE_NAME = re.compile(r"\$[({]?(HOSTNAME|POD_NAME)[)}]?|\$\(hostname\)")
 _RENAMED = re.compile(
     r"\bNODE_RANK=[\"']?(\$\{?(HOSTNAME|POD_NAME)\}?|\$\(hostname\))[\"']?(\s|;|$)"
 )
+_MOST = 999
 _PORT = re.compile(r":[0-9$({][^:]*$")
 _WAITS_FOR_NAMES = re.compile(r"\b(nslookup|getent\s+(ahosts|hosts)|dig|host|ping|nc)\b")
 
@@ -85,26 +86,30 @@ def _names_of(manifest: Manifest) -> _Names | None:
     kind = (manifest.group, manifest.kind)
     if kind == ("apps", "StatefulSet"):
         count = number(manifest.spec.get("replicas", 1))
-        hosts = [f"{name}-{index}" for index in range(count or 0)]
+        hosts = [f"{name}-{index}" for index in _indices(count)]
         return _known(hosts, text(manifest.spec.get("serviceName")), name)
     if kind == ("batch", "Job") and manifest.spec.get("completionMode") == "Indexed":
         count = number(manifest.spec.get("completions"))
         pod = manifest.pods[0].spec if manifest.pods else {}
-        hosts = [f"{name}-{index}" for index in range(count or 0)]
+        hosts = [f"{name}-{index}" for index in _indices(count)]
         return _known(hosts, text(pod.get("subdomain")), name)
     if kind == ("jobset.x-k8s.io", "JobSet"):
         hosts = []
         for job in replicated_jobs(manifest):
             pods = number(job.spec.get("completions", job.spec.get("parallelism", 1)))
-            for index in range(min(job.replicas or 0, 999)):
-                inner = range(min(pods or 0, 999))
-                hosts += [f"{name}-{job.name}-{index}-{each}" for each in inner]
+            groups, inner = _indices(job.replicas), _indices(pods)
+            hosts += [f"{name}-{job.name}-{index}-{each}" for index in groups for each in inner]
         network = mapping((set_of(manifest) or ((), {}))[1].get("network")) or {}
         given = network.get("subdomain")
         known = _known(hosts, name if is_absent(given) else text(given), name)
         off = network.get("enableDNSHostnames") is False
         return replace(known, unnamed=True) if known is not None and off else known
     return None
+
+
+def _indices(count: int | None) -> range:
+    """Return the numbers of pods; none of so many that the count itself is a mistake."""
+    return range(count if count is not None and count <= _MOST else 0)
 
 
 def _known(hosts: list[str], subdomain: str | None, stem: str) -> _Names | None:
