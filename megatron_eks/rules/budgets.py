@@ -6,19 +6,24 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level
 from megatron_eks.rules.manifest_set import Found, ManifestSet, may_share
 from megatron_eks.rules.pod_selection import selects
-from megatron_eks.rules.values import mapping, number, shown
+from megatron_eks.rules.values import is_absent, mapping, number, shown
 from megatron_eks.rules.workloads import Manifest
 
 
 def budgets(together: ManifestSet) -> Iterator[Found]:
-    """Warn of a budget that never lets a pod go.
+    """Warn of a budget that never lets a pod go, and refuse one with two bounds.
 
-    EKS User Guide, "Understand each phase of node updates": an update of a node group waits 15
-    minutes for each node, and fails with PodEvictionFailure.
+    Kubernetes, "Specifying a Disruption Budget for your Application": one bound alone. EKS User
+    Guide, "Understand each phase of node updates": an update of a node group waits 15 minutes for
+    each node, and fails with PodEvictionFailure.
     """
     for budget in together.of("PodDisruptionBudget"):
         most, least = budget.spec.get("maxUnavailable"), budget.spec.get("minAvailable")
         replicas = _replicas(budget, together)
+        if not is_absent(most) and not is_absent(least):
+            found = "both minAvailable and maxUnavailable: the API server refuses the budget"
+            yield budget, budget.find(Code.DRAIN_BLOCKED, ("spec",), found, "keep one of the two")
+            continue
         if most in (0, "0", "0%"):
             path, written = ("spec", "maxUnavailable"), shown(most)
         elif least == "100%" or (replicas and (number(least) or 0) >= replicas):

@@ -32,8 +32,9 @@ def durations(manifest: Manifest) -> Iterator[Finding]:
         path: Path = ("spec", "groups", index)
         yield from _written(manifest, path, group, ("interval",))
         for number, rule in enumerate(items(group.get("rules")) or []):
-            place = (*path, "rules", number)
-            yield from _written(manifest, place, mapping(rule) or {}, ("for", "keep_firing_for"))
+            place, body = (*path, "rules", number), mapping(rule) or {}
+            yield from _written(manifest, place, body, ("for", "keep_firing_for"))
+            yield from _named(manifest, place, body)
     key = _ENDPOINTS.get(manifest.kind, "")
     for index, value in enumerate(items(spec.get(key)) or []):
         body, path = mapping(value) or {}, ("spec", key, index)
@@ -55,6 +56,18 @@ def _written(
             continue
         found = f"{shown(value)} is no duration: the API server refuses it"
         yield manifest.find(Code.MONITOR, (*path, key), found, "write it like 5m, 30s or 1h30m")
+
+
+def _named(manifest: Manifest, path: Path, body: Mapping[str, Json]) -> Iterator[Finding]:
+    """Require a rule to be one of the two kinds.
+
+    Prometheus, "Recording rules", syntax: a rule has `record` or `alert`.
+    """
+    given = [key for key in ("alert", "record") if not is_absent(body.get(key))]
+    if len(given) == 1 or not body or any(is_placeholder(str(each)) for each in body.values()):
+        return
+    found = f"{' and '.join(given) or 'neither alert nor record'}: Prometheus takes no such rule"
+    yield manifest.find(Code.MONITOR, path, found, "write one of alert and record")
 
 
 def _seconds(value: Json) -> float | None:

@@ -172,6 +172,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     endings.master_probes,
     api_rights.names,
     device_plugins.host_paths,
+    webhooks.actions,
     webhooks.settings,
     schedules.schedules,
     idle_settings.never_started,

@@ -78,6 +78,10 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
             yield manifest.find(
                 Code.WEBHOOK, (*path, "sideEffects"), found, "write sideEffects: None"
             )
+        if is_absent(hook.get("admissionReviewVersions")):
+            found = "no version of the question: the API server refuses it"
+            place = (*path, "admissionReviewVersions")
+            yield manifest.find(Code.WEBHOOK, place, found, "write admissionReviewVersions: [v1]")
         service = mapping((mapping(hook.get("clientConfig")) or {}).get("service")) or {}
         where = text(service.get("path"))
         if where and not where.startswith("/") and not is_placeholder(where):
@@ -97,3 +101,15 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
             remedy = "leave kube-system and its own namespace out by a namespaceSelector"
             place = (*path, "failurePolicy")
             yield manifest.find(Code.WEBHOOK, place, found, remedy, Level.WARNING)
+
+
+def actions(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a policy's binding what is to happen to what the policy refuses.
+
+    Kubernetes, "Validating Admission Policy", validation actions: at least one is required.
+    """
+    given = manifest.spec.get("validationActions")
+    if manifest.kind == "ValidatingAdmissionPolicyBinding" and (is_absent(given) or given == []):
+        found = "no action: the API server refuses the binding"
+        place = ("spec", "validationActions")
+        yield manifest.find(Code.MISSING_FIELD, place, found, "write validationActions: [Deny]")
