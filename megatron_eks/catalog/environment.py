@@ -98,6 +98,10 @@ POLICIES: dict[str, Policy] = {
     "FI_EFA_FORK_SAFE": Policy(Verdict.REFUSED, "the plugin manages it", REMOVE),
     "RDMAV_FORK_SAFE": Policy(Verdict.REFUSED, "the plugin manages it", REMOVE),
     "FI_EFA_ENABLE_SHM_TRANSFER": Policy(Verdict.REFUSED, "the plugin sets it", REMOVE),
+    # fi_efa(7): names of devices; all others are hidden from the program.
+    "FI_EFA_IFACE": Policy(
+        Verdict.REFUSED, "it hides all EFA interfaces of a node but those it names", REMOVE
+    ),
     "NCCL_TUNER_PLUGIN": Policy(Verdict.REFUSED, "the plugin brings its tuner", REMOVE),
     # The rendezvous belongs to the training operator and torchrun
     **{

@@ -30,6 +30,7 @@ _HOPPER, _BLACKWELL = 9, 10
 # Written out, but what the library does anyway.
 _BY_DEFAULT: dict[str, frozenset[str]] = {
     "CUDA_LAUNCH_BLOCKING": frozenset("0"),
+    "FI_EFA_IFACE": frozenset({"all"}),
     "FI_EFA_USE_HUGE_PAGE": frozenset("1"),
     "NCCL_CROSS_NIC": frozenset("2"),
     "NCCL_IB_DISABLE": frozenset("0"),

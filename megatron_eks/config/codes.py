@@ -84,6 +84,7 @@ class Code(StrEnum):
     OWN_PRICE = "MEKS-0282"
     NEEDLESS_RIGHTS = "MEKS-0283"
     DATA_NOT_KEPT = "MEKS-0284"
+    LONE_SYSTEM_NODE = "MEKS-0285"
     # Job file
     UNKNOWN_POOL = "MEKS-0301"
     TOO_MANY_NODES = "MEKS-0302"
@@ -152,6 +153,7 @@ class Code(StrEnum):
     NO_CONVERSION = "MEKS-0395"
     MODEL_VALUE = "MEKS-0396"
     TAKES_YEARS = "MEKS-0397"
+    NODES_WITHOUT_EFA = "MEKS-0398"
     # Rules over templates
     EFA_INTERFACES = "MEKS-0501"
     EFA_SELF_RULES = "MEKS-0502"

@@ -41,6 +41,8 @@ _TRAINING = {
     "optimizer": "remove it: it is Adam, and its keys stand here",
     "wd": "use weight_decay",
 }
+_ENV = "environment envs envvars environmentvariables variables"
+_GPUS = "gpus gpucount numgpus nprocpernode nproc gpusperworker"
 _STEPS = "steps numsteps trainsteps maxiters iterations"
 
 
@@ -52,14 +54,14 @@ OF_JOBS: dict[str, dict[str, str]] = {
         **same("use runtime.gang_restarts", _RESTARTS),
         **same("use runtime.keep_days", _KEPT),
         **same("use runtime.priority_class", "priority priorityclassname"),
-        "environment": "use runtime.env",
+        **same("use runtime.env: names and values", _ENV),
         **same("remove it: pool says on which nodes it runs", "cluster instancetype"),
         **same("remove it, with what is below: name and nodes stand at the top", "metadata spec"),
     },
     "gpus_per_node": {
         **same(
             "use gpus_per_node, or leave it out: the default is all GPUs of the instance type",
-            "gpus gpucount numgpus nprocpernode nproc gpusperworker",
+            _GPUS,
         ),
         **same(
             "use nodes: each runs one pod, with one process for each of its GPUs",
@@ -78,6 +80,9 @@ OF_JOBS: dict[str, dict[str, str]] = {
         **same("use keep_days", _KEPT),
         **same("use priority_class", "priority priorityclassname"),
         "rdzvbackend": "use rendezvous",
+        **same("use env: names and values", _ENV),
+        **same("use gpus_per_node, at the top of the file", _GPUS),
+        **same(_SHARE, "resources limits requests cpu memory efa hugepages"),
         **same("remove it: torchrun and the operator set it", "rdzvendpoint masteraddr masterport"),
         **same(_POD, _POD_KEYS),
         **same(_PROGRAM, "command args script entrypoint"),
@@ -92,7 +97,7 @@ OF_JOBS: dict[str, dict[str, str]] = {
         "sp": "use sequence_parallel",
         **same(
             "remove it: data parallel size is what nodes and the other sizes leave",
-            "dp dpsize dataparallel dataparallelsize worldsize",
+            "data dp dpsize dataparallel dataparallelsize worldsize",
         ),
         "numlayerspervirtualpipelinestage": (
             "use virtual_pipeline, the chunks of a stage: num_layers / pipeline / this number"
@@ -162,6 +167,14 @@ OF_JOBS: dict[str, dict[str, str]] = {
             "use untie_embeddings_and_output_weights, which says the opposite",
             "tiewordembeddings tieembeddings shareembeddingsandoutputweights",
         ),
+        "disablebiaslinear": "use add_bias_linear, which says the opposite",
+        **same("use add_bias_linear", "bias usebias mlpbias"),
+        **same("use extra_args: [--add-qkv-bias]", "addqkvbias qkvbias attentionbias"),
+        **same("use extra_args: [--qk-layernorm]", "qklayernorm qknorm"),
+        **same(
+            "name a preset, or write num_layers, hidden_size and the other sizes",
+            "size params parameters numparameters nparams",
+        ),
         **same("use swiglu: true for silu", "hiddenact activation activationfunction"),
         "headdim": "use kv_channels",
         **same("use num_experts", "numlocalexperts nroutedexperts numroutedexperts nexperts"),
@@ -190,12 +203,15 @@ OF_JOBS: dict[str, dict[str, str]] = {
     },
     "configuration": {
         **same("use dataset", "datapath path name datasetname datasetnameorpath traindata"),
+        "prefix": "use dataset, which takes the prefix of an indexed data set too",
+        "blend": "remove it: dataset is one corpus here; kind: megatron blends",
         **same("use configuration", "datasetconfig datasetconfigname subset"),
         **same("use tokenizer: a folder, or a name of Hugging Face", _TOKENIZERS),
         **same("use training.sequence_length", "seqlength seqlen"),
     },
     "keep_last": {
-        **same("use directory", "dir path save savedir outputdir load"),
+        **same("use directory", "dir path save savedir outputdir"),
+        "load": "use directory, which a run goes on from; pretrained are weights to start from",
         **same("use interval", "saveinterval savesteps saveevery everynsteps every frequency"),
         **same("use keep_last", "savetotallimit keep keepn maxtokeep savetopk"),
         **same(
@@ -207,6 +223,26 @@ OF_JOBS: dict[str, dict[str, str]] = {
             "finetune noloadoptim basemodel pretrainedcheckpoint pretrainedpath loadpath initfrom",
         ),
         **same("use s3_uri", "s3 s3path s3prefix s3bucket upload uploadto remote"),
+    },
+    "pass_busbw_gb_s": {
+        **same("remove it: each GPU of each node has a rank", "np ranks processes ntasks"),
+        **same("use min_bytes, a number of bytes", "b begin minsize"),
+        **same("use max_bytes, a number of bytes", "e end maxsize"),
+        **same("use pass_busbw_gb_s", "busbw minbusbw threshold passbusbw expectedbusbw"),
+        **same("remove it: sizes double from min_bytes to max_bytes", "f factor stepfactor"),
+    },
+    "token_secret": {
+        **same("use token_secret: the name of a Kubernetes Secret", "token hftoken secret"),
+        **same("use model: OWNER/NAME", "repo repoid modelid hfmodel modelname"),
+        **same("use directory", "target output outputdir localdir destination path"),
+        **same(
+            "remove it: what the hub has that day comes, and is noted beside the files",
+            "revision branch commit",
+        ),
+        **same(
+            "remove it: data come by data_repositories of the cluster file, or in training jobs",
+            "dataset data",
+        ),
     },
     "output_prefix": {
         **same("use input: [/shared/a.jsonl]", "inputs inputfile inputpath"),

@@ -69,6 +69,24 @@ _OF_CLUSTERS: dict[str, dict[str, str]] = {
         **same("use interface_endpoints", "endpoints vpcendpoints"),
         **same("use node_security_group_id", "securitygroupids securitygroups"),
     },
+    "dcgm_exporter": {
+        **same(
+            "remove it: EKS's AMI has the driver, and the device plugin of NVIDIA is always there",
+            "gpuoperator nvidiagpuoperator nvidiadriver nvidiadeviceplugin deviceplugin",
+        ),
+        **same(
+            "remove it: the device plugin of EFA is always there",
+            "efa efadeviceplugin efaplugin awsefak8sdeviceplugin",
+        ),
+        **same(
+            "remove it: the training operator is always there",
+            "trainingoperator kubeflow pytorchoperator",
+        ),
+        **same("remove it: kind: nccl_test runs without MPI", "mpioperator mpi"),
+        **same(_SCALE, "clusterautoscaler autoscaler karpenter"),
+        **same("remove it: the driver of FSx is always there", "fsxcsidriver fsxcsi"),
+        "podsecuritystandard": "use pod_security",
+    },
     "lustre": same("use lustre", "fsx fsxlustre fsxforlustre"),
     "throughput_mbps_per_tib": {
         **same(
@@ -109,7 +127,8 @@ _OF_CLUSTERS: dict[str, dict[str, str]] = {
         **same(_ZONE, "az zone subnet subnets subnetid subnetids"),
         **same(
             "remove it: a node has all EFA interfaces of its instance type",
-            "efa efaenabled enableefa enableefasupport",
+            "efa efaenabled enableefa enableefasupport efainterfaces efacount numefa "
+            "networkinterfaces",
         ),
         **same("use capacity: {type: spot}", "spot capacitytype"),
         **same(
@@ -135,8 +154,15 @@ _OF_CLUSTERS: dict[str, dict[str, str]] = {
 }
 
 
+# POSIX, "Environment Variables": uppercase letters, digits and '_'.
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+
+
 def of_other_tool(key: str, known: "Iterable[str]") -> str | None:
     """Say what stands here for a key that another tool has, whatever its spelling."""
+    if _VARIABLE.fullmatch(key) and not {"env", "runtime"}.isdisjoint(known):
+        block = "env" if "env" in known else "runtime.env"
+        return f"use {block}: {key} is a variable of the environment"
     plain = re.sub(r"[-_]", "", key).lower()
     tables = (*_OF_CLUSTERS.items(), *OF_JOBS.items())
     found = (table[plain] for name, table in tables if name in known and plain in table)

@@ -185,7 +185,9 @@ def _wrong_type(path: Path, detail: "ErrorDetails", place: "Place | None") -> Fi
         return Finding(Code.UNQUOTED, path, found, f'write "{place.raw}" in quotes')
     remedy = _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
     remedy = (kind == "dict_type" and slips.of_pairs(value)) or remedy
-    if path and path[-1] in _TAGGED and isinstance(value, str):
+    if path[:2] == ("data", "blend") and len(path) <= len(("data", "blend", 0)):
+        remedy = "write - {weight: 0.7, prefix: /shared/...} for each corpus"
+    elif path and path[-1] in _TAGGED and isinstance(value, str):
         remedy = f"write {path[-1]}: {{type: {value}}}"
     elif isinstance(value, str):
         remedy = _meant(kind, value, str(path[-1])) or remedy

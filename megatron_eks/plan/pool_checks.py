@@ -41,6 +41,11 @@ def check_pools(config: "ClusterConfig") -> "Iterator[Finding]":
         name = config.system_nodes.instance_type
         path: Path = ("system_nodes", "instance_type")
         yield _no_system_type(path, name)
+    if config.system_nodes.count == 1 and config.existing_cluster is None:
+        found = "DNS and the training operator stop with the only node they run on"
+        path = ("system_nodes", "count")
+        remedy = "use 2 or more"
+        yield Finding(Code.LONE_SYSTEM_NODE, path, found, remedy, Level.WARNING)
     most = NODE_GROUPS_PER_CLUSTER - 1
     if len(config.gpu_pools) > most:
         found = f"{len(config.gpu_pools)} pools, and EKS's default quota is {most + 1} node groups"

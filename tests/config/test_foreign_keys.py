@@ -28,6 +28,7 @@ IN_CLUSTERS = [
     ("    max_nodes: 2", "    max_pods: 110", "remove it: the plan writes"),
     ("    max_nodes: 2", "    capacityReservation: {}", "use capacity: {type: reservation"),
     ("    max_nodes: 2", "    amiFamily: AmazonLinux2023", "remove it: nodes run EKS's AMI"),
+    ("    max_nodes: 2", "    efa_interfaces: 4", "remove it: a node has all EFA interfaces"),
     ("    capacity_gib:", "    storage_capacity: 1200", "use capacity_gib"),
     ("    capacity_gib:", "    perUnitStorageThroughput: 250", "use throughput_mbps_per_tib"),
     ("    capacity_gib:", "    import_path: s3://a/b", "use data_repositories"),
@@ -39,6 +40,9 @@ IN_JOBS = [
     ("schema_version: 1", "nodeSelector: {}", "remove it: pool says which nodes"),
     ("schema_version: 1", "backoffLimit: 3", "use runtime.gang_restarts"),
     ("schema_version: 1", "spec: {}", "remove it, with what is below"),
+    ("schema_version: 1", "envVars: {}", "use runtime.env"),
+    ("schema_version: 1", "NCCL_DEBUG: INFO", "use runtime.env: NCCL_DEBUG is a variable"),
+    ("  tensor: 4", "  data: 4", "remove it: data parallel size"),
     ("  tensor: 4", "  zero_stage: 1", "use distributed_optimizer"),
     ("  train_iters:", "  gradient_accumulation_steps: 8", "use global_batch_size: micro"),
     ("  train_iters:", "  num_train_epochs: 3", "use train_iters: epochs"),
@@ -52,6 +56,11 @@ IN_JOBS = [
     ("  keep_last:", "  s3_path: s3://a/b", "use s3_uri"),
     ("  keep_last:", "  finetune: true", "use pretrained"),
     ("  shm_gib:", "  shm_size: 64", "use shm_gib"),
+    ("  shm_gib:", "  environment: {}", "use env"),
+    ("  shm_gib:", "  NCCL_DEBUG: INFO", "use env: NCCL_DEBUG is a variable"),
+    ("  shm_gib:", "  nproc_per_node: 8", "use gpus_per_node, at the top"),
+    ("  shm_gib:", "  efa: 4", "remove it: CPU, memory"),
+    ("  keep_last:", "  load: /shared/a", "use directory, which a run goes on from"),
     ("  shm_gib:", "  timeout: 30", "use distributed_timeout_minutes"),
     ("  shm_gib:", "  rdzv_backend: c10d", "use rendezvous"),
 ]
@@ -65,12 +74,22 @@ IN_MODELS = [
     ("num_experts_per_tok", "use moe_router_topk"),
     ("n_routed_experts", "use num_experts"),
     ("head_dim", "use kv_channels"),
+    ("disable_bias_linear", "use add_bias_linear, which says the opposite"),
+    ("add_qkv_bias", "use extra_args: [--add-qkv-bias]"),
+    ("size", "name a preset, or write"),
 ]
 IN_FSDP = [
     ("  max_steps:", "  gradient_accumulation_steps: 8", "remove it: each step has one batch"),
     ("  max_steps:", "  cpu_offload: true", "remove it: sharding and"),
     ("  max_steps:", "  eval_steps: 8", "use validation_interval"),
     ("  dataset:", "  dataset_config_name: en", "use configuration"),
+    ("  dataset:", "  prefix: /shared/a_text_document", "use dataset, which takes"),
+]
+IN_OTHERS = [
+    ("fetch-llama-3-1-8b", "revision: main", "remove it: what the hub has"),
+    ("fetch-llama-3-1-8b", "repo_id: a/b", "use model: OWNER/NAME"),
+    ("nccl-test-p4d", "np: 16", "remove it: each GPU"),
+    ("nccl-test-p4d", "threshold: 60", "use pass_busbw_gb_s"),
 ]
 
 
@@ -96,6 +115,26 @@ def test_each_foreign_key_is_answered_with_the_one_here(file, parse, before, lin
     assert remedy.startswith(answer)
 
 
+@pytest.mark.parametrize(("file", "line", "answer"), IN_OTHERS)
+def test_keys_of_tools_that_fetch_and_measure(file, line, answer):
+    """Hugging Face's command line and nccl-tests have words of their own."""
+    (remedy,) = answers((ROOT / "jobs" / f"{file}.yaml").read_text() + line, parse_job)
+    assert remedy.startswith(answer)
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"),
+    [
+        ("gpu_operator: true", "remove it: EKS's AMI has the driver"),
+        ("mpi_operator: true", "remove it: kind: nccl_test"),
+    ],
+)
+def test_parts_of_the_platform_that_others_install(key, answer):
+    """What stands there always, or is not needed, is no choice."""
+    (remedy,) = answers(f"{CLUSTER}platform:\n  {key}\n", parse_cluster)
+    assert remedy.startswith(answer)
+
+
 @pytest.mark.parametrize(("key", "answer"), IN_MODELS)
 def test_a_key_of_hugging_faces_configuration_has_its_counterpart(key, answer):
     """A likely letter is not a likely meaning: num_key_value_heads is not num_attention_heads."""
@@ -108,3 +147,5 @@ def test_a_key_of_no_tool_is_left_to_the_likest_one():
     """A slip of the pen is no other tool's key."""
     assert of_other_tool("num_layer", {"num_attention_heads", "num_layers"}) is None
     assert of_other_tool("shm_gb", {"shm_gib"}) is None
+    assert of_other_tool("NCCL_DEBUG", {"tensor"}) is None
+    assert of_other_tool("NODES", {"runtime", "nodes"}) is None

@@ -77,6 +77,30 @@ def test_the_prefix_that_data_preparation_was_given(tmp_path):
     assert line.endswith("- use /shared/data/megatron/techpulse_text_document")
 
 
+def test_a_prefix_without_its_ending(tmp_path):
+    """Upstream's page names the prefix that was asked for, and its tool adds to it."""
+    (line,) = findings(tmp_path, job(RUN, data={"prefix": "/shared/data/megatron/techpulse"}))
+    assert line.startswith("warning MEKS-0325 job0.yaml")
+    assert "- use /shared/data/megatron/techpulse_text_document, unless" in line
+
+
+@pytest.mark.parametrize("name", ["a_content_document", "a_text_sentence"])
+def test_a_prefix_of_another_key(tmp_path, name):
+    """The middle is the key of the JSON objects, whatever it is."""
+    assert findings(tmp_path, job(RUN, data={"prefix": f"/shared/data/{name}"})) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "nodes", "count"), [("4xlarge", 2, 1), ("4xlarge", 1, 0), ("8xlarge", 2, 0)]
+)
+def test_nodes_that_meet_over_tcp(tmp_path, size, nodes, count):
+    """EFA begins at g5.8xlarge, and one node needs none."""
+    cluster = CLUSTER.replace("p4d.24xlarge", f"g5.{size}")
+    run = job("ddp-llama-3-2-1b", nodes=nodes)
+    said = [line for line in findings(tmp_path, run, cluster=cluster) if "MEKS-0398" in line]
+    assert len(said) == count
+
+
 def test_weights_that_nobody_has_converted(tmp_path):
     """Megatron reads its own form, and conversion does not happen in place."""
     run = job(RUN, checkpoint={"pretrained": "/shared/models/llama-3.1-8b"})

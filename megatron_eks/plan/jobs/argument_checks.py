@@ -11,6 +11,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, choices
 from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.environment_folders import mounts
+from megatron_eks.plan.jobs.foreign_options import of_other_program
 from megatron_eks.plan.jobs.idle_option_checks import check_places
 from megatron_eks.plan.jobs.layout import job_layout, model_shape
 from megatron_eks.plan.jobs.option_checks import Option, check_combinations
@@ -114,7 +115,8 @@ def check_extra_arguments(
             yield Finding(Code.EXTRA_ARGUMENT, path, found, f"write each word apart: [{apart}]")
         elif name not in OPTIONS:
             found = f"Megatron has no option {name}"
-            yield Finding(Code.EXTRA_ARGUMENT, path, found, _similar(name))
+            remedy = of_other_program(name) or _similar(name)
+            yield Finding(Code.EXTRA_ARGUMENT, path, found, remedy)
         elif OPTIONS[name] in planned:
             yield Finding(Code.EXTRA_ARGUMENT, path, *_of_plan(name, values))
         elif name in FLAGS and values:

@@ -32,6 +32,7 @@ PLANNED: dict[str, str] = {
     "train.train_iters": "training.train_iters",
     "model.seq_length": "training.sequence_length",
     "dataset.seq_length": "training.sequence_length",
+    "dataset.sequence_length": "training.sequence_length",
     "mixed_precision": "training.precision",
     "model.recompute_granularity": "training.recompute",
     "model.recompute_method": "training.recompute_method",

@@ -211,6 +211,14 @@ def _nodes(job: "GpuJob", pool: "GpuPool") -> "Iterator[Finding]":
         found = f"{job.nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
         remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
         yield Finding(Code.TOO_MANY_NODES, ("nodes",), found, remedy)
+    if (
+        job.nodes > 1
+        and job.kind != "nccl_test"
+        and not INSTANCES[pool.instance_type].efa_interfaces
+    ):
+        found = f"{pool.instance_type} has no EFA: {job.nodes} nodes exchange gradients over TCP"
+        remedy = "use one node, or a size with EFA"
+        yield Finding(Code.NODES_WITHOUT_EFA, ("nodes",), found, remedy, Level.WARNING)
     if job.gpus_per_node is not None and job.gpus_per_node > gpus:
         found = f"{job.gpus_per_node} GPUs, and a {pool.instance_type} has {gpus}"
         yield Finding(Code.GPUS_PER_NODE, ("gpus_per_node",), found, f"use {gpus}, or leave it out")

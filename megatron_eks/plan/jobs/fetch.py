@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_task, from_the_hub, gated, outside
 from megatron_eks.plan.jobs.common import Images, Program, task, token_file
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from megatron_eks.plan.job import JobPlan
 
 _SOURCES = ("model", "tokenizer", "s3_uri")
+# Names of the hub without an owner are those of its first years.
+_WITHOUT_OWNER = re.compile(
+    r"(albert|bert|camembert|ctrl|distil\w*|flaubert|gpt2|openai-gpt|roberta|t5|transfo-xl|xlm|xlnet)"
+    r"(-[\w.-]+)?",
+    re.ASCII,
+)
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
 # Streams of a few files at once.
@@ -46,6 +52,10 @@ def check(job: "FetchJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
             yield Finding(Code.FETCH_SOURCE, (name,), found, remedy)
         else:
             yield from from_the_hub(job, (name,), value, cluster)
+            if "/" not in value and not _WITHOUT_OWNER.fullmatch(value):
+                found = f"{value!r} has no owner, as all but the oldest repositories have"
+                remedy = "use OWNER/NAME, as in the address of its page"
+                yield Finding(Code.FETCH_SOURCE, (name,), found, remedy, Level.WARNING)
             if not job.token_secret:
                 yield from gated((name,), value)
     if job.token_secret and job.s3_uri:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 # Text that tools/preprocess_data.py reads; the data set of it is what training reads.
 _TEXT = (".jsonl", ".json", ".ndjson", ".txt", ".parquet", ".csv", ".gz", ".zst")
+# What Megatron's tool, and data_prep here, write behind the prefix that they are given: the key of
+# the text, and what one sequence is (tools/preprocess_data.py).
+_WRITTEN = ("_document", "_sentence")
 # AutoTokenizer, behind Megatron's HuggingFaceTokenizer, takes a folder.
 _TOKENIZER_FILES = (".json", ".model", ".txt", ".vocab", ".tiktoken")
 # Megatron makes one such folder an iteration, and finds the newest of them by a file beside them,
@@ -52,6 +55,14 @@ def check_data_paths(job: "MegatronRun", mount_path: str) -> "Iterator[Finding]"
     yield from check_tokenizer(("data", "tokenizer"), data.tokenizer)
     yield from _repeated(job)
     yield from _two_uses(job, mount_path)
+
+
+def check_ending(path: "Path", prefix: str) -> "Iterator[Finding]":
+    """Warn of a prefix that lacks what is written behind the one that was asked for."""
+    if not prefix.endswith((*_WRITTEN, *_TEXT, ".bin", ".idx")):
+        found = f"{prefix!r} does not end as what Megatron's tool and data_prep write"
+        remedy = f"use {prefix}_text_document, unless another tool wrote {prefix}.bin"
+        yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
 
 
 def check_tokenizer(path: "Path", tokenizer: str) -> "Iterator[Finding]":

@@ -7,24 +7,29 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.job import MegatronRun
 from megatron_eks.plan.jobs.arguments import decay_iters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import MegatronRun, TorchRun
+    from megatron_eks.config.job import TorchRun
     from megatron_eks.config.training import FsdpTraining, MegatronTraining
 
 # Published runs of Adam peak between 1e-5 and 6e-3; a slip of the exponent lands far above.
 _HIGHEST_RATE, _IMPOSSIBLE_RATE = 0.02, 1.0
 _LOWEST_RATE = 1e-8
-_HIGHEST_DECAY = 1.0
+_HIGHEST_DECAY = 0.9
+# Runs clip at 1, a few at 0.1 to 5: norms of gradients are about 1 once the loss has begun to fall.
+_HIGHEST_CLIP = 10.0
 _SHORT_TIMEOUT_MINUTES = 5
 # The highest of published runs of such a size: 3e-4 for Llama 3.1 8B, 1e-3 for small ones (Brown et
 # al. 2020, table 2.1; Grattafiori et al. 2024, table 3).
 _LARGE_MODEL, _HIGHEST_OF_LARGE = 1e9, 2e-3
 _HIGHEST_OF_TRAINED = 1e-3
+# Below it Adam's first steps, which its averages do not steady yet, move weights little.
+_NEEDS_WARM_UP = 1e-4
 
 
 def check_schedule(job: "MegatronRun") -> "Iterator[Finding]":
@@ -80,6 +85,10 @@ def check_optimizer(training: "MegatronTraining | FsdpTraining") -> "Iterator[Fi
         found = f"{training.weight_decay:g} pulls weights to zero faster than they learn"
         path = ("training", "weight_decay")
         yield Finding(Code.OPTIMIZER, path, found, "use 0 to 0.2", Level.WARNING)
+    if training.clip_grad > _HIGHEST_CLIP:
+        found = f"norms of gradients are about 1, so {training.clip_grad:g} clips none"
+        path = ("training", "clip_grad")
+        yield Finding(Code.OPTIMIZER, path, found, "use 1.0", Level.WARNING)
     if training.adam_beta2 < training.adam_beta1:
         found = f"{training.adam_beta2:g} is below adam_beta1 {training.adam_beta1:g}"
         remedy = "swap them: the second moment is averaged over longer"
@@ -92,7 +101,14 @@ def check_rate(job: "MegatronRun | TorchRun", size: int) -> "Iterator[Finding]":
     rate, path = job.training.learning_rate, ("training", "learning_rate")
     trained = job.checkpoint.pretrained is not None
     limit = _HIGHEST_OF_TRAINED if trained else _HIGHEST_OF_LARGE
-    if size < _LARGE_MODEL or not limit < rate <= _HIGHEST_RATE:
+    if size < _LARGE_MODEL:
+        return
+    cold = isinstance(job, MegatronRun) and not (trained or job.training.warmup_iters)
+    if cold and rate >= _NEEDS_WARM_UP:
+        found = f"random weights take {rate:g} from the first step, and the loss may diverge"
+        remedy = "use a hundredth to a tenth of the run's steps"
+        yield Finding(Code.OPTIMIZER, ("training", "warmup_iters"), found, remedy, Level.WARNING)
+    if not limit < rate <= _HIGHEST_RATE:
         return
     of = "weights that are trained already" if trained else f"a model of {size / 1e9:.1f} billion"
     found = f"{rate:g} is above what {of} took in any published run: {limit:g}"

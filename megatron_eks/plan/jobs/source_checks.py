@@ -20,7 +20,7 @@ from megatron_eks.plan.jobs.layout import model_shape, preset_of_name
 from megatron_eks.plan.jobs.model_checks import check_model
 from megatron_eks.plan.jobs.name_checks import check_names
 from megatron_eks.plan.jobs.near_checks import check_near
-from megatron_eks.plan.jobs.path_checks import check_tokenizer, data_prefixes
+from megatron_eks.plan.jobs.path_checks import check_ending, check_tokenizer, data_prefixes
 from megatron_eks.plan.jobs.vocabulary_checks import check_vocabulary, tokens_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,10 @@ def _proved(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Finding]":
     elif isinstance(job, MegatronRun | TorchRun):
         preparations = [other for other in others if isinstance(other, DataPrepJob)]
         for path, prefix in data_prefixes(job):
-            yield from _data(job.data.tokenizer, path, prefix, preparations)
+            known = list(_data(job.data.tokenizer, path, prefix, preparations))
+            yield from known
+            if isinstance(job, MegatronRun) and not known:
+                yield from check_ending(path, prefix)
             yield from _other_words(job.data.tokenizer, prefix, others)
         yield from check_vocabulary(job, others)
         if isinstance(job, MegatronRun):
