@@ -28,6 +28,13 @@ _OTHERS = ("AdministratorAccess", "PowerUserAccess")
 # What does nothing at all without its rights; the others may serve volumes made by hand.
 _USELESS = ("aws-ebs-csi-driver", "vpc-cni")
 _IN_A_FOLDER = ("AmazonEBSCSIDriverPolicy", "AmazonEFSCSIDriverPolicy")
+# AWS Managed Policy Reference: these are in no folder.
+_IN_NO_FOLDER = (
+    *("AmazonEKSClusterPolicy", "AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy"),
+    *("AmazonEC2ContainerRegistryReadOnly", "AmazonEC2ContainerRegistryPullOnly"),
+    *("AmazonSSMManagedInstanceCore", "CloudWatchAgentServerPolicy", "AmazonFSxFullAccess"),
+    *("AmazonEBSCSIDriverPolicyV2", "AmazonS3FullAccess", "AmazonS3ReadOnlyAccess"),
+)
 _PODS = "pods.eks.amazonaws.com"
 
 
@@ -131,3 +138,7 @@ def folders(templates: TemplateSet) -> Iterator[Finding]:
                 found = f"AWS has {name} under service-role/: IAM refuses the role"
                 path = ("ManagedPolicyArns", index)
                 yield role.find(Code.NODE_ROLE, path, found, f"write policy/service-role/{name}")
+            elif ":aws:policy/" in said and name in _IN_NO_FOLDER and "service-role/" in said:
+                found = f"AWS has {name} in no folder: IAM refuses the role"
+                path = ("ManagedPolicyArns", index)
+                yield role.find(Code.NODE_ROLE, path, found, f"write policy/{name}")

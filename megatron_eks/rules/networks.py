@@ -4,6 +4,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from itertools import combinations
 
 from megatron_eks.config.codes import Code
@@ -25,6 +26,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _FEWEST_ZONES = 2
 _FIND_IN_MAP = 3
 _ALL = "Fn::GetAZs"
+_ASKED = "the zone of "
 
 
 def subnets(templates: TemplateSet) -> Iterator[Finding]:
@@ -86,15 +88,19 @@ def _zones(templates: TemplateSet, values: object, user: Resource) -> list[str] 
     """Return the zones of subnets at hand, as text or `zone 0`; None when one cannot be known."""
     if not isinstance(values, list) or not values:
         return None
+    apart = _apart(templates)
     found = [
-        _zone(each.properties.get("AvailabilityZone")) if each is not None else None
+        _zone(each.properties.get("AvailabilityZone"), apart) if each is not None else None
         for each in templates.targets(values, user.file)
     ]
     return None if None in found else [each for each in found if each]
 
 
-def _zone(value: Json) -> str | None:
-    """Return a zone by its name, or by its place among those of the region."""
+def _zone(value: Json, apart: AbstractSet[str]) -> str | None:
+    """Return a zone by its name, its place among those of the region, or who names it."""
+    name = text(value.get("Ref")) if isinstance(value, dict) else None
+    if name is not None:
+        return f"{_ASKED}{name}" if name in apart else None
     chosen = value.get("Fn::Select") if isinstance(value, dict) else None
     if isinstance(chosen, list) and len(chosen) == 2 and isinstance(chosen[1], dict):  # noqa: PLR2004 -- what Fn::Select takes
         index = number(chosen[0])
@@ -104,7 +110,24 @@ def _zone(value: Json) -> str | None:
 
 def _may_be_one(zone: str, other: str) -> bool:
     """Tell whether two zones may be the same: by name and by place nobody can compare."""
-    return zone == other or zone.startswith("zone ") != other.startswith("zone ")
+    kinds = [[each.startswith(mark) for mark in ("zone ", _ASKED)] for each in (zone, other)]
+    return zone == other or kinds[0] != kinds[1]
+
+
+def _apart(templates: TemplateSet) -> set[str]:
+    """Return the parameters that give the subnets of one cluster their zones, each another.
+
+    EKS User Guide, "VPC requirements and considerations": EKS refuses a cluster in one zone.
+    """
+    found: set[str] = set()
+    for cluster in templates.resources("AWS::EKS::Cluster"):
+        config = mapping(cluster.properties.get("ResourcesVpcConfig")) or {}
+        listed = templates.targets(items(config.get("SubnetIds")) or [], cluster.file)
+        zones = [each.properties.get("AvailabilityZone") if each else None for each in listed]
+        names = {text(each.get("Ref")) if isinstance(each, dict) else None for each in zones}
+        if len(names) >= _FEWEST_ZONES and None not in names:
+            found |= {name for name in names if name}
+    return found
 
 
 def _places(templates: TemplateSet, values: object, user: Resource) -> set[str] | None:

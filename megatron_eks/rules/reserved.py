@@ -40,8 +40,18 @@ def _is_named(reservation: Resource, templates: TemplateSet) -> bool:
         for each in templates.everything()
         if each.file == reservation.file and each is not reservation
     ]
+    # A group that is made elsewhere may have it.
+    if any(_is_of_a_group(each) for each in launch_templates(templates)):
+        return True
     parts += [json.dumps(each) for file, each in templates.outputs() if file == reservation.file]
     return any(mark in part for part in parts for mark in quoted)
+
+
+def _is_of_a_group(template: LaunchTemplate) -> bool:
+    specification = mapping(template.data.get("CapacityReservationSpecification")) or {}
+    target = mapping(specification.get("CapacityReservationTarget")) or {}
+    group = text(target.get("CapacityReservationResourceGroupArn")) or ""
+    return group.startswith("arn:")
 
 
 def fitting(templates: TemplateSet) -> Iterator[Finding]:
@@ -66,6 +76,14 @@ def fitting(templates: TemplateSet) -> Iterator[Finding]:
         if platform is not None and platform != "Linux/UNIX":
             found = f"{reservation.id} is for {platform}, and nodes run Linux/UNIX"
             yield _wrong(template, found, f"set InstancePlatform of {reservation.id} to Linux/UNIX")
+        placement = mapping(template.data.get("Placement")) or {}
+        own = placement.get("Tenancy")
+        if text(reservation.properties.get("Tenancy")) == "dedicated" and (
+            is_absent(own) or own == "default"
+        ):
+            found = f"{reservation.id} is for dedicated tenancy, and this launches without it"
+            remedy = f"remove Tenancy of {reservation.id}"
+            yield _wrong(template, found, remedy)
         zone = text(reservation.properties.get("AvailabilityZone"))
         for group in template.node_groups if zone else ():
             listed = items(group.properties.get("Subnets")) or []

@@ -9,7 +9,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.policies import HOLDERS, ROLE, granted, statements, words
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, text, written
+from megatron_eks.rules.values import is_absent, items, mapping, shown, text, written
 
 # Sets of which a part is of no use: ECR User Guide, "Amazon ECR private repository policies",
 # pushing and pulling an image; VPC User Guide, "IAM role for publishing flow logs".
@@ -31,6 +31,10 @@ _USERS = (
 # CodeBuild User Guide, "Allow CodeBuild access to AWS services required to create a VPC network
 # interface".
 _INSIDE = ("ec2:CreateNetworkInterface", "ec2:CreateNetworkInterfacePermission")
+_READS = {
+    "SECRETS_MANAGER": "secretsmanager:GetSecretValue",
+    "PARAMETER_STORE": "ssm:GetParameters",
+}
 _PART = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)(\.Arn)?\}")
 _OBJECTS = ("s3:GetObject", "s3:PutObject")
 _RUNS_IMAGES = ("AWS::Batch::", "AWS::ECR::", "AWS::ECS::", "AWS::EKS::", "AWS::SageMaker::")
@@ -63,6 +67,26 @@ def parts(templates: TemplateSet) -> Iterator[Finding]:
             if role is not None and actions is not None and missing:
                 found = f"{user.id} takes this role, which may not {', '.join(missing)}"
                 yield role.find(Code.POLICY, (), found, f"allow {', '.join(missing)}")
+
+
+def secrets(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of the role of a build the right to read what its variables take from elsewhere.
+
+    CodeBuild User Guide, "Environment variables in build environments": the build ends in
+    DOWNLOAD_SOURCE with AccessDeniedException.
+    """
+    for project in templates.resources("AWS::CodeBuild::Project"):
+        environment = mapping(project.properties.get("Environment")) or {}
+        role = templates.target(project.properties.get("ServiceRole"), project.file)
+        actions = actions_of(role, templates) if role is not None else None
+        for index, value in enumerate(items(environment.get("EnvironmentVariables")) or []):
+            body = mapping(value) or {}
+            action = _READS.get(text(body.get("Type")) or "")
+            if action is not None and actions is not None and not has_action(actions, action):
+                found = f"{shown(body.get('Name'))} is read with {role.id if role else ''}, which "
+                found += f"may not {action}: the build does not start"
+                path = ("Environment", "EnvironmentVariables", index)
+                yield project.find(Code.POLICY, path, found, f"allow {action} in the role")
 
 
 def pushes(templates: TemplateSet) -> Iterator[Finding]:

@@ -88,6 +88,13 @@ def keys(templates: TemplateSet) -> Iterator[Finding]:
             found = "a key beside AES256: ECR refuses the repository"
             path = ("EncryptionConfiguration", "EncryptionType")
             yield repository.find(Code.ENCRYPTION, path, found, "write KMS")
+        tags = repository.properties.get("ImageTagMutability")
+        filters = items(repository.properties.get("ImageTagMutabilityExclusionFilters"))
+        whole = "MUTABLE" if is_absent(tags) else text(tags)
+        if filters and whole in {"MUTABLE", "IMMUTABLE"}:
+            found = f"exclusion filters beside {whole}: ECR refuses the repository"
+            remedy = f"write {whole}_WITH_EXCLUSION, or remove the filters"
+            yield repository.find(Code.RESOURCE_NAME, ("ImageTagMutability",), found, remedy)
 
 
 def usable_keys(templates: TemplateSet) -> Iterator[Finding]:

@@ -170,6 +170,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     key_users.administrators,
     role_needs.parts,
     role_needs.pushes,
+    role_needs.secrets,
     driver_rights.tagging,
     pushed_tags.moving,
     role_needs.bucket_keys,

@@ -7,6 +7,7 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Document, Json, read_documents, read_json
 from megatron_eks.rules.allowances import in_metadata
 from megatron_eks.rules.branches import in_branches
+from megatron_eks.rules.by_defaults import by_defaults
 from megatron_eks.rules.shapes import specific
 from megatron_eks.rules.template_registry import RULES_OF_BRANCHES, TEMPLATE_RULES
 from megatron_eks.rules.template_set import TemplateSet
@@ -27,7 +28,10 @@ def check_templates(templates: "Mapping[str, Json]") -> Iterator[Finding]:
     """Judge templates that are deployed together, by file name; imports reach their exports."""
     found = _judged(templates, TEMPLATE_RULES)
     yield from found
-    yield from in_branches(templates, found, lambda given: _judged(given, RULES_OF_BRANCHES))
+    branches = [*in_branches(templates, found, lambda given: _judged(given, RULES_OF_BRANCHES))]
+    yield from branches
+    known = [*found, *branches]
+    yield from by_defaults(templates, known, lambda given: _judged(given, RULES_OF_BRANCHES))
 
 
 def _judged(templates: "Mapping[str, Json]", rules: "Iterable[Rule]") -> list[Finding]:

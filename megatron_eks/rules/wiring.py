@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
@@ -24,6 +25,7 @@ from megatron_eks.rules.values import (
 )
 
 _CLOSE = 0.75
+_ZONE = re.compile(r"(?P<region>[a-z]{2}(-[a-z]+)+-[0-9])[a-z]")
 _GATEWAYS = ("dynamodb", "s3", "s3express")
 _SERVICES = (
     *("aws.", "cn.com.amazonaws.", "com.amazonaws.", "eu.", "gov.ic.", "gov.sgov."),
@@ -112,6 +114,31 @@ def zones(templates: TemplateSet) -> Iterator[Finding]:
         if close:
             found = f"{shown(zone)} is in no region"
             remedy = f"did you mean {' or '.join(f'{each}{zone[-1:]}' for each in close)}?"
+            yield resource.find(Code.RANGE, ("AvailabilityZone",), found, remedy)
+    yield from _other_regions(templates)
+
+
+def _other_regions(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse a zone of another region than the stack's others: a stack makes all in its own."""
+    named = [
+        (resource, match["region"], zone)
+        for resource in templates.everything()
+        if (zone := text(resource.properties.get("AvailabilityZone")))
+        and (match := _ZONE.fullmatch(zone))
+        and match["region"] in PARTITIONS
+    ]
+    for file in dict.fromkeys(resource.file for resource, _, _ in named):
+        here = [each for each in named if each[0].file == file]
+        first = Counter(region for _, region, _ in here).most_common(1)[0][0]
+        for resource, region, zone in here:
+            if region != first:
+                found = f"{zone} is in {region}, and the zones beside it are in {first}"
+                remedy = f"name a zone of {first}"
+                yield resource.find(Code.RANGE, ("AvailabilityZone",), found, remedy)
+    for resource in templates.everything():
+        zone = text(resource.properties.get("AvailabilityZone"))
+        if zone in PARTITIONS:
+            found, remedy = f"{zone} is a region", f"name one of its zones, such as {zone}a"
             yield resource.find(Code.RANGE, ("AvailabilityZone",), found, remedy)
 
 

@@ -29,7 +29,13 @@ TABLES = (
         "rights_and_limits",
         "security_groups",
     ),
-    *("starts_of_others", "storage_and_capacity", "ways_and_order", "wiring"),
+    *(
+        "defaults_and_places",
+        "starts_of_others",
+        "storage_and_capacity",
+        "ways_and_order",
+        "wiring",
+    ),
 )
 CASES = [case for table in TABLES for case in cases.read(f"tables/{table}.yaml")]
 
