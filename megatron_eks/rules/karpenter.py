@@ -256,7 +256,8 @@ def classes(together: ManifestSet) -> Iterator[Found]:
         meant = any(each.file == pool.file for each in near) or (
             name is not None and bool(get_close_matches(name, there, 1, _CLOSE))
         )
-        built_in = name == "default"
+        # EKS Auto Mode brings a NodeClass of this name; Karpenter brings no EC2NodeClass.
+        built_in = name == "default" and kind != _CLASS[1]
         odd = [each for each in (name, *there) if each is not None and is_placeholder(each)]
         if name is not None and meant and name not in there and not built_in and not odd:
             path = ("spec", "template", "spec", "nodeClassRef", "name")

@@ -3,14 +3,20 @@
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Level
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.hardware import node_terms
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.node_pools import Taint, tolerates
-from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest, Pod
 
 _QUEUE = "kueue.x-k8s.io/queue-name"
+_OF_OTHERS = {
+    "labels": "nodeLabels",
+    "nodeSelector": "nodeLabels",
+    "taints": "nodeTaints",
+    "topology": "topologyName",
+}
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 
 
@@ -33,6 +39,20 @@ def contradicted(together: ManifestSet) -> Iterator[Found]:
                 remedy = "demand the flavor's nodes, or correct its nodeLabels"
                 yield job, job.find(Code.QUEUE, path, found, remedy, Level.WARNING)
                 break
+
+
+def fields(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse in a flavor the fields that say the same of a pod or of a node.
+
+    Kueue, API reference, ResourceFlavorSpec: nodeLabels, nodeTaints, tolerations, topologyName; the
+    API server refuses another field, or drops it, and the flavor takes any node.
+    """
+    if (manifest.group, manifest.kind) != ("kueue.x-k8s.io", "ResourceFlavor"):
+        return
+    for key, meant in _OF_OTHERS.items():
+        if not is_absent(manifest.spec.get(key)):
+            found = f"a ResourceFlavor has no field {key}: it is refused, or nobody reads it"
+            yield manifest.find(Code.QUEUE, ("spec", key), found, f"write {meant}")
 
 
 def untolerated(together: ManifestSet) -> Iterator[Found]:

@@ -17,6 +17,7 @@ _PROGRAM = re.compile(r"[^$-].*\.py")
 _ENDS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "2>&1"})
 _INDEX = "JOB_COMPLETION_INDEX"
 _INDEX_FIELD = "job-completion-index"
+_JOB_FIELD = re.compile(r"jobset\.sigs\.k8s\.io/job-(global-)?index")
 _NAME = re.compile(r"\$[({]?(?P<name>[A-Za-z_]\w*)[)}]?")
 _MAY_HOLD_MORE = re.compile(r"\$[{]?([@*]|\w*(ARG|OPT|FLAG|PARAM|CONF))", re.IGNORECASE)
 _UNNUMBERED = frozenset({("batch", "Job"), ("jobset.x-k8s.io", "JobSet")})
@@ -97,7 +98,7 @@ def of_one_job(manifest: Manifest) -> Iterator[Finding]:
     for job in replicated_jobs(manifest):
         pods = number(job.spec.get("completions", job.spec.get("parallelism", 1)))
         total = (job.replicas or 1) * (pods or 1)
-        for pod in manifest.pods if (job.replicas or 1) > 1 else ():
+        for pod in manifest.pods if total > 1 else ():
             if pod.path[1 : 1 + len(job.path)] != job.path:
                 continue
             for container in pod.containers:
@@ -114,6 +115,14 @@ def _repeated(
     match = _NAME.fullmatch(rank)
     own = next((each for each in container.variables if match and each.name == match["name"]), None)
     source = _field_of(container, own.index) if own is not None else ""
+    if _JOB_FIELD.search(source) and pods > 1:
+        found = f"--node-rank {shown(rank)} is one number in all {pods} pods of a Job: none is "
+        found += "another rank"
+        remedy = "take batch.kubernetes.io/job-completion-index"
+        yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
+        return
+    if (job.replicas or 1) < 2:  # noqa: PLR2004 -- two Jobs
+        return
     by_index = match is not None and own is None and match["name"] == _INDEX
     if by_index or _INDEX_FIELD in source or (own is not None and _INDEX in (own.value or "")):
         each = "0" if pods == 1 else f"0 to {pods - 1}"

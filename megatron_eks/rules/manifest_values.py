@@ -15,7 +15,7 @@ from megatron_eks.rules.field_types import (
     whole,
     wrong_values,
 )
-from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.values import is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest
 
 _PORT = whole(1, 65535)
@@ -29,6 +29,14 @@ _TERM = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecu
 
 # Kubernetes API reference v1.35, PodSpec.
 _POD = (
+    # Kubernetes, "Pod Priority and Preemption": no other class may have a name with this prefix.
+    Field(
+        ("priorityClassName",),
+        formed(
+            r"system-(cluster|node)-critical|(?!system-)(.|\n)*",
+            "write system-node-critical or system-cluster-critical: no other name begins so",
+        ),
+    ),
     Field(("terminationGracePeriodSeconds",), whole(0)),
     Field(("dnsPolicy",), one_of("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")),
     *(
@@ -64,6 +72,16 @@ _RUN_POLICY = (
     Field(("backoffLimit",), whole(0)),
     Field(("ttlSecondsAfterFinished",), whole(0)),
 )
+# Kueue, API reference, v1beta1 and v1beta2, ClusterQueueSpec and ClusterQueuePreemption.
+_CLUSTER_QUEUE = (
+    Field(("spec", "queueingStrategy"), one_of("BestEffortFIFO", "StrictFIFO")),
+    Field(("spec", "stopPolicy"), one_of("Hold", "HoldAndDrain", "None")),
+    Field(
+        ("spec", "preemption", "withinClusterQueue"),
+        one_of("LowerOrNewerEqualPriority", "LowerPriority", "Never"),
+    ),
+    Field(("spec", "preemption", "reclaimWithinCohort"), one_of("Any", "LowerPriority", "Never")),
+)
 _MODES = [
     ("metadata", "labels", f"pod-security.kubernetes.io/{each}")
     for each in ("enforce", "audit", "warn")
@@ -93,6 +111,12 @@ _OBJECTS: dict[str, tuple[Field, ...]] = {
     "Job": (
         *(Field(("spec", *each.path), each.check) for each in _RUN_POLICY),
         Field(("spec", "completionMode"), one_of("Indexed", "NonIndexed")),
+    ),
+    "ClusterQueue": _CLUSTER_QUEUE,
+    # kubeflow/mpi-operator, pkg/apis/kubeflow/validation: another word, and no pod is made.
+    "MPIJob": (
+        *(Field(("spec", "runPolicy", *each.path), each.check) for each in _RUN_POLICY),
+        Field(("spec", "runPolicy", "cleanPodPolicy"), one_of("All", "None", "Running")),
     ),
     "PyTorchJob": (
         *(Field(("spec", "runPolicy", *each.path), each.check) for each in _RUN_POLICY),
@@ -139,6 +163,25 @@ def values(manifest: Manifest) -> Iterator[Finding]:
         for container in pod.containers:
             for path, found, remedy in wrong_values(dict(container.body), _CONTAINER):
                 yield Finding(Code.MANIFEST_VALUE, (*container.path, *path), found, remedy)
+
+
+def host_ports(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse on the host network a port of the node that is not the container's.
+
+    Kubernetes, pkg/apis/core/validation, checkHostPortConflicts and validateHostNetwork: "must
+    match `containerPort` when `hostNetwork` is true".
+    """
+    for pod in manifest.pods:
+        for container in pod.containers if pod.spec.get("hostNetwork") is True else ():
+            for index, value in enumerate(items(container.body.get("ports")) or []):
+                body = mapping(value) or {}
+                outer, inner = number(body.get("hostPort")), number(body.get("containerPort"))
+                if outer and inner and outer != inner:
+                    found = f"hostPort {outer} of containerPort {inner} on the host network: "
+                    found += "the API server refuses the pod"
+                    path: Path = (*container.path, "ports", index, "hostPort")
+                    remedy = f"write {inner}, or remove it"
+                    yield Finding(Code.MANIFEST_VALUE, path, found, remedy)
 
 
 def container_words(manifest: Manifest) -> Iterator[Finding]:

@@ -46,10 +46,11 @@ def layouts(manifest: Manifest) -> Iterator[Finding]:
                 yield Finding(Code.TRAINING_FLAG, path, found, "keep one of the two")
             world = world_of(manifest, container)
             if world is not None and options.keys().isdisjoint(ELSEWHERE):
-                yield from _layout(options, world)
+                yield from layout(options, world)
 
 
-def _layout(options: Options, world: int) -> Iterator[Finding]:
+def layout(options: Options, world: int) -> Iterator[Finding]:
+    """Judge sizes and batch of one program by its number of ranks."""
     sizes = {name: number(options[flag][1]) for name, flag in _SIZES.items() if flag in options}
     model = 1
     for size in sizes.values():

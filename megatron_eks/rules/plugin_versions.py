@@ -15,6 +15,7 @@ from megatron_eks.rules.workloads import EFA, GPU, Manifest, Pod
 _VERSION = re.compile(r":v?(?P<major>[0-9]+)\.(?P<minor>[0-9]+)\.(?P<patch>[0-9]+)")
 _OLD = (0, 5, 10)
 _SINCE = "v0.5.10"
+_GRABBING = ((0, 19, 0), (0, 19, 2))
 # The plugin's own chart lists some thirty types; who lists a few has them.
 _OWN_LIST = 6
 # Beside their EFA devices these have others in /dev/infiniband.
@@ -44,6 +45,27 @@ def old_plugins(together: ManifestSet) -> Iterator[Found]:
                 path = (*plugin.container.path[1:], "image")
                 remedy = f"use {_SINCE} or later"
                 yield manifest, manifest.find(Code.DEVICE_PLUGIN, path, found, remedy, level)
+
+
+def grabbing_plugins(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of the releases of NVIDIA's plugin that hand out /dev/infiniband, which is EFA's.
+
+    NVIDIA/k8s-device-plugin, issue 1692: 0.19.0 to 0.19.2 have MOFED on by default, and their pods
+    get all devices of the directory beside those of the plugin for EFA; 0.19.3 has it off again.
+    """
+    for plugin in plugins(manifest):
+        match = _VERSION.search(text(plugin.container.body.get("image")) or "")
+        if plugin.device != GPU or match is None:
+            continue
+        version = tuple(int(match[each]) for each in ("major", "minor", "patch"))
+        said = any(each.name == "MOFED_ENABLED" for each in plugin.container.variables)
+        words = " ".join(word for _, word in plugin.container.words)
+        told = said or "mofed" in words or plugin.container.body.get("envFrom")
+        if _GRABBING[0] <= version <= _GRABBING[1] and not told:
+            found = f"{match[0][1:]} gives pods all of /dev/infiniband, beside the plugin for EFA"
+            path = (*plugin.container.path[1:], "image")
+            remedy = 'use v0.19.3 or later, or set MOFED_ENABLED to "false"'
+            yield manifest.find(Code.DEVICE_PLUGIN, path, found, remedy, Level.WARNING)
 
 
 def _types(plugin: Plugin, together: ManifestSet) -> "set[str]":

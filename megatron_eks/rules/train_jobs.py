@@ -12,6 +12,7 @@ from megatron_eks.rules import (
     image_tags,
     launch_places,
     megatron_files,
+    megatron_layouts,
     megatron_relations,
     option_values,
     pod_starts,
@@ -78,6 +79,46 @@ def trainers(manifest: Manifest) -> Iterator[Finding]:
         )
         path = ("spec", "trainer", "numProcPerNode")
         yield manifest.find(Code.PROCESSES_PER_NODE, path, found, f"write {gpus}")
+    nodes, options = number(trainer.get("numNodes")), megatron_layouts.known_options(container)
+    flags = {name for _, name, _ in launcher_flags(container)}
+    known = container.has_launcher and flags.isdisjoint(("nnodes", "nproc-per-node", "standalone"))
+    elsewhere = not megatron_layouts.ELSEWHERE.isdisjoint(options or {})
+    if nodes and count and known and options and not elsewhere:
+        for each in megatron_layouts.layout(options, nodes * count):
+            yield replace(each, path=(manifest.title, "spec", "trainer", *each.path))
+
+
+# Fields of other jobs, and where a TrainJob says the same.
+_ELSEWHERE = {
+    "pytorchReplicaSpecs": "a runtime, and spec.trainer.numNodes",
+    "nprocPerNode": "spec.trainer.numProcPerNode",
+    "elasticPolicy": "spec.trainer.numNodes: a TrainJob has no elastic training",
+    "runPolicy": "spec.suspend and spec.activeDeadlineSeconds",
+    "numNodes": "spec.trainer.numNodes",
+    _EACH: f"spec.trainer.{_EACH}",
+    "resourcesPerNode": "spec.trainer.resourcesPerNode",
+    "image": "spec.trainer.image",
+    "command": "spec.trainer.command",
+    "args": "spec.trainer.args",
+    "env": "spec.trainer.env",
+    "template": "a runtime",
+    "mlPolicy": "a runtime",
+}
+
+
+def job_fields(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse in a TrainJob the fields of a PyTorchJob, of its trainer and of its runtime.
+
+    Kubeflow Trainer, API reference, v1alpha1, TrainJobSpec: the API server refuses an unknown
+    field, or drops it unread.
+    """
+    if (manifest.group, manifest.kind) != ("trainer.kubeflow.org", "TrainJob"):
+        return
+    for key in manifest.spec:
+        if key in _ELSEWHERE:
+            found = f"a TrainJob has no field {shown(key)}: it is refused, or nobody reads it"
+            remedy = f"use {_ELSEWHERE[key]}"
+            yield manifest.find(Code.MANIFEST_VALUE, ("spec", key), found, remedy)
 
 
 def reserved(manifest: Manifest) -> Iterator[Finding]:
@@ -182,6 +223,10 @@ def runtime_kinds(together: ManifestSet) -> Iterator[Found]:
     for manifest in together.of("TrainJob"):
         given = mapping(manifest.spec.get("runtimeRef")) or {}
         kind, name = text(given.get("kind")) or _KINDS[0], text(given.get("name"))
+        if kind not in _KINDS and (near := get_close_matches(kind, _KINDS, 1, _CLOSE)):
+            found = f"{shown(kind)} is no kind of a runtime: the webhook refuses the TrainJob"
+            place, remedy = ("spec", "runtimeRef", "kind"), f"write {near[0]}"
+            yield manifest, manifest.find(Code.MISSING_OBJECT, place, found, remedy)
         if name is None or kind not in _KINDS or together.named(manifest, kind, name):
             continue
         if kind == _KINDS[0] and _SHIPPED.fullmatch(name):
@@ -189,6 +234,8 @@ def runtime_kinds(together: ManifestSet) -> Iterator[Found]:
         other = _KINDS[1 - _KINDS.index(kind)]
         beside = [each.name for each in together.beside(manifest, kind) if each.name]
         close = get_close_matches(name, beside, 1, _CLOSE)
+        # The one runtime of a file is there for its TrainJobs.
+        lone = together.unnamed(manifest, kind)
         path: Path = ("spec", "runtimeRef", "kind")
         if together.named(manifest, other, name) is not None:
             default = ", which it is where none is said" if is_absent(given.get("kind")) else ""
@@ -200,6 +247,10 @@ def runtime_kinds(together: ManifestSet) -> Iterator[Found]:
                 f"no {kind} {shown(name)} among these objects",
                 f"did you mean {close[0]}?",
             )
+        elif len(lone) == 1 and len(together.of("TrainJob")) == 1:
+            path = ("spec", "runtimeRef", "name")
+            found = f"no {kind} {shown(name)} among these objects"
+            remedy = f"there: {lone[0]}, which nobody names"
         else:
             continue
         finding = manifest.find(Code.MISSING_OBJECT, path, found, remedy, Level.WARNING)
