@@ -64,7 +64,9 @@ def stages(listed: Iterable[Instruction]) -> list[Stage]:
         if each.name != "FROM":
             steps.append(each)
             if not begun and each.name == "ARG":
-                arguments |= {one[1]: (one[2] or "").strip("\"'") for one in _pairs(each.rest)}
+                arguments |= {
+                    one[1]: (one[2] or "").strip("\"'") for one in _ARGUMENT.finditer(each.rest)
+                }
             continue
         if begun:
             found.append(Stage(base, tuple(steps), own))
@@ -83,10 +85,6 @@ def _filled(image: str, arguments: dict[str, str]) -> str:
     return _REFERENCE.sub(lambda one: arguments.get(one[1] or one[2], ""), image)
 
 
-def _pairs(rest: str) -> Iterator[re.Match[str]]:
-    yield from _ARGUMENT.finditer(rest)
-
-
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     """Judge each stage; a finding comes with its line."""
     outer = set()
@@ -94,7 +92,7 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
         if each.name == "FROM":
             break
         if each.name == "ARG":
-            outer |= {one[1] for one in _pairs(each.rest)}
+            outer |= {one[1] for one in _ARGUMENT.finditer(each.rest)}
     for stage in stages(listed):
         yield from _undeclared(stage, outer)
         yield from _left_directories(stage)
@@ -109,7 +107,7 @@ def _undeclared(stage: Stage, outer: set[str]) -> Iterator[tuple[Finding, int]]:
     known: set[str] = set()
     for index, step in enumerate(stage.steps):
         if step.name in {"ARG", "ENV"}:
-            known |= {one[1] for one in _pairs(step.rest)}
+            known |= {one[1] for one in _ARGUMENT.finditer(step.rest)}
         for match in _REFERENCE.finditer(step.rest) if index >= stage.own else ():
             name = match[1] or match[2]
             of_base = _OF_BASES.fullmatch(name) or (
