@@ -2,20 +2,17 @@
 
 import argparse
 import os
-import sys
 import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from megatron_eks.arguments.account import kubernetes, on_aws, with_console
 from megatron_eks.arguments.shared import Commands, cluster, command, output, today, yes
 from megatron_eks.plan.images import LEVELS, REPOSITORIES, STRATEGIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from megatron_eks.ops.aws.console import Console
-    from megatron_eks.ops.aws.pool_nodes import Kubernetes
     from megatron_eks.ops.aws.tools import Tools
 
 _START = "start"
@@ -76,7 +73,7 @@ def _init(commands: "Commands[argparse.ArgumentParser]") -> None:
             aws = open_session(region_of(given.region, os.environ), os.environ)
             return init.run(wish, aws, console, today(), address.public_address)
 
-        return _with_console(given, act)
+        return with_console(given, act)
 
     parser.set_defaults(run=run)
 
@@ -230,7 +227,7 @@ def _scale(commands: "Commands[argparse.ArgumentParser]") -> None:
             when_idle=given.when_idle,
             minutes=given.minutes,
         )
-        return on_aws(given, lambda tools: scale.run(wish, tools, _kubernetes(tools)))
+        return on_aws(given, lambda tools: scale.run(wish, tools, kubernetes(tools)))
 
     parser.set_defaults(run=run)
 
@@ -259,7 +256,7 @@ def _cleanup(commands: "Commands[argparse.ArgumentParser]") -> None:
         from megatron_eks.ops.aws import cleanup  # noqa: PLC0415 -- boto3
 
         wish = cleanup.Wish(given.delete_storage, given.delete_images, given.confirm)
-        return on_aws(given, lambda tools: cleanup.run(wish, tools, _kubernetes(tools)))
+        return on_aws(given, lambda tools: cleanup.run(wish, tools, kubernetes(tools)))
 
     parser.set_defaults(run=run)
 
@@ -282,40 +279,3 @@ def _moment(text: str) -> "datetime | str":
             f"{text!r} is no time with its zone, such as 2026-12-01T11:30Z"
         )
     return moment
-
-
-def _kubernetes(tools: "Tools") -> "Callable[[], Kubernetes]":
-    """Return how to reach the cluster's API server, when somebody needs it."""
-
-    def connect() -> "Kubernetes":
-        from megatron_eks.ops.kube import access  # noqa: PLC0415 -- few commands need it
-
-        try:
-            return access.open_access(tools.plan, None, None, os.environ, Path.home()).client
-        except access.ERRORS as error:
-            raise access.explained(error) from error
-
-    return connect
-
-
-def on_aws(given: argparse.Namespace, act: "Callable[[Tools], int]") -> int:
-    """Open the cluster's account and act in it."""
-    from megatron_eks.ops.aws.tools import open_tools  # noqa: PLC0415 -- boto3
-
-    return _with_console(
-        given, lambda console: act(open_tools(given.cluster, today(), console, os.environ))
-    )
-
-
-def _with_console(given: argparse.Namespace, act: "Callable[[Console], int]") -> int:
-    """Act for who sits at the terminal; what boto3 raises becomes a plain failure."""
-    from megatron_eks.ops.aws.console import Console, SystemClock  # noqa: PLC0415 -- with boto3
-    from megatron_eks.ops.aws.session import ERRORS, explained  # noqa: PLC0415 -- boto3
-
-    console = Console(
-        sys.stdin, sys.stdout, sys.stderr, SystemClock(), yes=getattr(given, "yes", False)
-    )
-    try:
-        return act(console)
-    except ERRORS as error:
-        raise explained(error) from error

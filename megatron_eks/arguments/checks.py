@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from megatron_eks.arguments.aws import on_aws
+from megatron_eks.arguments.account import on_aws
 from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout
 from megatron_eks.arguments.shared import Commands, command, output, yes
 from megatron_eks.ops.failure import Failure

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from megatron_eks.arguments.aws import on_aws
+from megatron_eks.arguments.account import on_aws
 from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout
 from megatron_eks.arguments.shared import Commands, cluster, command, yes
 from megatron_eks.kubernetes.kubeconfig import files

@@ -1,0 +1,53 @@
+"""How commands open the account of a cluster, and its Kubernetes where they need it."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from megatron_eks.arguments.shared import today
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from megatron_eks.ops.aws.console import Console
+    from megatron_eks.ops.aws.pool_nodes import Kubernetes
+    from megatron_eks.ops.aws.tools import Tools
+
+
+def on_aws(given: argparse.Namespace, act: "Callable[[Tools], int]") -> int:
+    """Open the cluster's account and act in it."""
+    from megatron_eks.ops.aws.tools import open_tools  # noqa: PLC0415 -- boto3
+
+    return with_console(
+        given, lambda console: act(open_tools(given.cluster, today(), console, os.environ))
+    )
+
+
+def with_console(given: argparse.Namespace, act: "Callable[[Console], int]") -> int:
+    """Act for who sits at the terminal; what boto3 raises becomes a plain failure."""
+    from megatron_eks.ops.aws.console import Console, SystemClock  # noqa: PLC0415 -- with boto3
+    from megatron_eks.ops.aws.session import ERRORS, explained  # noqa: PLC0415 -- boto3
+
+    console = Console(
+        sys.stdin, sys.stdout, sys.stderr, SystemClock(), yes=getattr(given, "yes", False)
+    )
+    try:
+        return act(console)
+    except ERRORS as error:
+        raise explained(error) from error
+
+
+def kubernetes(tools: "Tools") -> "Callable[[], Kubernetes]":
+    """Return how to reach the cluster's API server, when somebody needs it."""
+
+    def connect() -> "Kubernetes":
+        from megatron_eks.ops.kube import access  # noqa: PLC0415 -- few commands need it
+
+        try:
+            return access.open_access(tools.plan, None, None, os.environ, Path.home()).client
+        except access.ERRORS as error:
+            raise access.explained(error) from error
+
+    return connect
