@@ -13,7 +13,13 @@ from megatron_eks.rules.policy_documents import documents_of
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, written
 
-_ROLES = ("kubernetes.io/role/elb", "kubernetes.io/role/internal-elb")
+# AWS Load Balancer Controller, "Subnet discovery"; EKS User Guide, "Configure subnet selection for
+# Pod IP addresses".
+_ROLES = (
+    "kubernetes.io/role/elb",
+    "kubernetes.io/role/internal-elb",
+    "kubernetes.io/role/cni",
+)
 _ROLE = "kubernetes.io/role/"
 _ON = frozenset({"1", ""})
 _NAMES = ("AWS::S3::Bucket", "AWS::ECR::Repository", "AWS::EKS::Cluster", "AWS::IAM::Role")
@@ -138,7 +144,11 @@ def tags(templates: TemplateSet) -> Iterator[Finding]:
                 found = f"no controller reads {shown(key)}"
                 remedy = choices(key, _ROLES)
                 yield resource.find(Code.UNKNOWN_VALUE, path, found, remedy, Level.WARNING)
-            elif (said := text(body.get("Value"))) is not None and said not in _ON | {"${"}:
+            elif (
+                key.endswith("elb")
+                and (said := text(body.get("Value"))) is not None
+                and said not in _ON | {"${"}
+            ):
                 found = f"{shown(said)}: no load balancer finds the subnet"
                 yield resource.find(Code.UNKNOWN_VALUE, path, found, 'write "1"', Level.WARNING)
 

@@ -241,7 +241,10 @@ def _rule(
     if not body or any(key.startswith("Fn::") for key in body):
         return
     given = [peer for peer in peers if not is_absent(body.get(peer))]
-    if len(given) != 1:
+    # Where conditions choose, each branch is judged by itself.
+    values = [body[peer] for peer in given]
+    chosen = any(isinstance(each, dict) and "Fn::If" in each for each in values)
+    if len(given) != 1 and not chosen:
         found = f"{' and '.join(given)} in one rule" if given else "a rule without another side"
         yield resource.find(Code.GROUP_RULE, path, found, f"give one of {', '.join(peers)}")
     missing = [key for key in ("FromPort", "ToPort") if is_absent(body.get(key))]
