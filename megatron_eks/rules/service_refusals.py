@@ -21,6 +21,7 @@ from megatron_eks.rules.values import (
     written,
 )
 
+_EXCLUDING = ("IMMUTABLE_WITH_EXCLUSION", "MUTABLE_WITH_EXCLUSION")
 _ALIAS = re.compile(r"alias/[A-Za-z0-9/_-]+")
 _OF_AWS = re.compile(r"(?:^|:)alias/aws/(?P<service>[a-z0-9]+)$")
 _KEY_NAMES = ("KmsKeyId", "KMSMasterKeyID", "KmsKey")
@@ -69,7 +70,8 @@ def attached(templates: TemplateSet) -> Iterator[Finding]:
 def keys(templates: TemplateSet) -> Iterator[Finding]:
     """Require names of keys that KMS takes, and encryption by a key where one is named.
 
-    KMS API, CreateAlias; ECR API, EncryptionConfiguration.
+    KMS API, CreateAlias; ECR API, EncryptionConfiguration; aws/aws-cdk, pull request 35246: ECR's
+    own words on exclusion filters ("can't be null when imageTagMutability is set as ...").
     """
     for alias in templates.resources("AWS::KMS::Alias"):
         name = written(alias.properties.get("AliasName"))
@@ -95,6 +97,10 @@ def keys(templates: TemplateSet) -> Iterator[Finding]:
             found = f"exclusion filters beside {whole}: ECR refuses the repository"
             remedy = f"write {whole}_WITH_EXCLUSION, or remove the filters"
             yield repository.find(Code.RESOURCE_NAME, ("ImageTagMutability",), found, remedy)
+        elif filters == [] and whole in _EXCLUDING:
+            found = f"{whole} without exclusion filters: ECR refuses the repository"
+            remedy, place = "list the tags it is about", ("ImageTagMutabilityExclusionFilters",)
+            yield repository.find(Code.RESOURCE_NAME, place, found, remedy)
 
 
 def usable_keys(templates: TemplateSet) -> Iterator[Finding]:
