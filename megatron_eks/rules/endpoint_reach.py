@@ -103,7 +103,8 @@ def _is_https(endpoint: Resource) -> bool:
     Others than AWS serve what they like by com.amazonaws.vpce.REGION.vpce-svc-ID.
     """
     name = written(endpoint.properties.get("ServiceName")) or ""
-    return _SERVICE.fullmatch(name) is not None and not _ON_OTHER_PORTS.search(name)
+    known = _SERVICE.fullmatch(name) and "${" not in name.replace(_OWN_REGION, "")
+    return bool(known) and not _ON_OTHER_PORTS.search(name)
 
 
 def regions(templates: TemplateSet) -> Iterator[Finding]:
