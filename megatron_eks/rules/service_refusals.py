@@ -12,6 +12,7 @@ from megatron_eks.rules.policies import statements
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (
     is_absent,
+    is_given,
     is_placeholder,
     items,
     mapping,
@@ -86,7 +87,7 @@ def keys(templates: TemplateSet) -> Iterator[Finding]:
     for repository in templates.resources("AWS::ECR::Repository"):
         config = mapping(repository.properties.get("EncryptionConfiguration")) or {}
         kind = config.get("EncryptionType")
-        if not is_absent(config.get("KmsKey")) and (is_absent(kind) or kind == "AES256"):
+        if is_given(config.get("KmsKey")) and (is_absent(kind) or kind == "AES256"):
             found = "a key beside AES256: ECR refuses the repository"
             path = ("EncryptionConfiguration", "EncryptionType")
             yield repository.find(Code.ENCRYPTION, path, found, "write KMS")
@@ -160,7 +161,7 @@ def flow_logs(templates: TemplateSet) -> Iterator[Finding]:
         body, kind = log.properties, log.properties.get("LogDestinationType")
         role, group = body.get("DeliverLogsPermissionArn"), body.get("LogGroupName")
         away = is_absent(body.get("LogDestination"))
-        if kind == _S3 and not (is_absent(role) and is_absent(group)):
+        if kind == _S3 and (is_given(role) or is_given(group)):
             found = "a role or a log group beside a bucket: EC2 refuses the flow log"
             remedy = "remove it, or write cloud-watch-logs"
             yield log.find(Code.NETWORK_PART, ("LogDestinationType",), found, remedy)

@@ -11,7 +11,16 @@ from megatron_eks.rules.launch_templates import DATA, launch_templates
 from megatron_eks.rules.policies import parsed, statements
 from megatron_eks.rules.policy_documents import documents_of
 from megatron_eks.rules.template_set import TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, written
+from megatron_eks.rules.values import (
+    is_absent,
+    is_given,
+    items,
+    mapping,
+    number,
+    shown,
+    text,
+    written,
+)
 
 # AWS Load Balancer Controller, "Subnet discovery"; EKS User Guide, "Configure subnet selection for
 # Pod IP addresses".
@@ -214,10 +223,10 @@ def rules(templates: TemplateSet) -> Iterator[Finding]:
                 found = "a rule that does nothing: S3 refuses it"
                 yield bucket.find(Code.EXPIRES, path, found, "add an expiration or a transition")
     for template in launch_templates(templates):
-        if is_absent(template.data.get("InstanceRequirements")):
+        if not is_given(template.data.get("InstanceRequirements")):
             continue
         path = (DATA, "InstanceRequirements")
-        if not is_absent(template.data.get("InstanceType")):
+        if is_given(template.data.get("InstanceType")):
             found = "beside InstanceType: EC2 refuses the two together"
             yield template.resource.find(Code.MANAGED_NODES, path, found, "keep one of them")
         elif template.node_groups:
