@@ -25,6 +25,7 @@ _ACCESS_POLICIES = (
     *("AmazonEKSComputePolicy", "AmazonEKSComputeClusterPolicy"),
     *("AmazonEKSLoadBalancingPolicy", "AmazonEKSLoadBalancingClusterPolicy"),
     *("AmazonEKSNetworkingPolicy", "AmazonEKSNetworkingClusterPolicy"),
+    *("AmazonAIOpsAssistantPolicy", "AmazonARCRegionSwitchScalingPolicy"),
 )
 _FOR_PEOPLE = (
     *("AmazonEKSClusterAdminPolicy", "AmazonEKSAdminPolicy", "AmazonEKSAdminViewPolicy"),

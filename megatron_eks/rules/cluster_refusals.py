@@ -12,6 +12,7 @@ from megatron_eks.rules.launch_templates import DATA, launch_templates
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (
     is_absent,
+    is_given,
     is_placeholder,
     items,
     mapping,
@@ -44,13 +45,13 @@ def own_amis(templates: TemplateSet) -> Iterator[Finding]:
         if plain and not _AMI.fullmatch(said or ""):
             found, remedy = f"{shown(said)} is no id of an AMI", "write ami- and 17 of 0-9a-f"
             yield template.resource.find(Code.AMI_TYPE, (DATA, "ImageId"), found, remedy)
-        for group in template.node_groups if not is_absent(image) else ():
+        for group in template.node_groups if is_given(image) else ():
             ami = text(group.properties.get("AmiType"))
             if ami not in {None, "CUSTOM"}:
                 found = f"{ami} beside the AMI of {template.resource.id}: EKS refuses the group"
                 yield group.find(Code.AMI_TYPE, ("AmiType",), found, "remove it, or the ImageId")
             for key in ("Version", "ReleaseVersion"):
-                if not is_absent(group.properties.get(key)):
+                if is_given(group.properties.get(key)):
                     found = f"{key} beside the AMI of {template.resource.id}: EKS refuses the group"
                     yield group.find(Code.MANAGED_NODES, (key,), found, "remove it")
         if template.has_efa and is_absent(template.data.get("InstanceType")):

@@ -49,7 +49,10 @@ def _class(manifest: Manifest) -> Iterator[Finding]:
         found, remedy = f"unknown driver {shown(provisioner)}", f"did you mean {close[0]}?"
         yield manifest.find(Code.CLAIM_AND_VOLUME, ("provisioner",), found, remedy)
     policy = manifest.body.get("reclaimPolicy")
-    if provisioner == _FSX and (is_absent(policy) or policy == "Delete"):
+    # Whoever asks for scratch space, and for its end, means both.
+    kind = text((mapping(manifest.body.get("parameters")) or {}).get("deploymentType")) or ""
+    meant = policy == "Delete" and kind.startswith("SCRATCH")
+    if provisioner == _FSX and not meant and (is_absent(policy) or policy == "Delete"):
         found = "each claim makes a file system, which is deleted with the claim, its data with it"
         yield _lost(manifest, ("reclaimPolicy",), found)
 

@@ -154,8 +154,9 @@ def _of_variable(
 
 def _judged(path: tuple[str, str], name: str, value: str, *, efa: bool) -> Iterator[Finding]:
     elsewhere = RENDEZVOUS.fullmatch(name) or name in _OF_AN_IMAGE or is_secret(name, value or "?")
-    # The names of interfaces are a matter of the pod.
-    elsewhere = elsewhere or name.endswith("_SOCKET_IFNAME") or "$" in value
+    # The names of interfaces, and NVLink between hosts, are a matter of the pod and its node.
+    of_a_node = name.endswith("_SOCKET_IFNAME") or name.startswith("NCCL_MNNVL_")
+    elsewhere = elsewhere or of_a_node or "$" in value
     idle = ABOUT_EFA.fullmatch(name) and not efa
     if elsewhere or idle:
         return

@@ -11,7 +11,16 @@ from megatron_eks.rules.values import is_absent, items, text, written
 
 _HTTPS = 443
 _OWN_REGION = "${AWS::Region}"
-_SERVICE = re.compile(r"(?:com|cn\.com)\.amazonaws\.(?P<region>\$\{AWS::Region\}|[a-z0-9-]+)\..+")
+_SERVICE = re.compile(
+    r"(?:com|cn\.com)\.amazonaws\.(vpce\.)?(?P<region>\$\{AWS::Region\}|[a-z0-9-]+)\..+"
+)
+# AWS PrivateLink Guide, "AWS services that integrate", and the guides of these: SES takes mail on
+# 25, 465, 587 and others, Keyspaces queries on 9142, Transfer Family files on 21 and 22.
+_ON_OTHER_PORTS = re.compile(
+    r"\.(email-smtp|cassandra(-fips|-streams)?|transfer\.server|workspaces|vpce-svc-[0-9a-f]+)$"
+)
+# A local zone, such as us-west-2-lax-1a, belongs to the region before its second name.
+_ZONE = re.compile(r"(?P<region>[a-z]{2}(-[a-z]+)+-[0-9]+)([a-z]|-[a-z]+-[0-9]+[a-z])")
 _ASSOCIATION = "AWS::EC2::SubnetRouteTableAssociation"
 
 
@@ -74,7 +83,7 @@ def interface_ports(templates: TemplateSet) -> Iterator[Finding]:
         groups = templates.targets(listed, endpoint.file)
         known = [each for each in groups if each is not None and each.type == GROUP]
         rules = [rules_of(each, "Ingress", templates) for each in known]
-        if not known or len(known) != len(groups) or None in rules:
+        if not known or len(known) != len(groups) or None in rules or not _is_https(endpoint):
             continue
         admitted = (
             rule.protocol in {ALL, None}
@@ -86,6 +95,16 @@ def interface_ports(templates: TemplateSet) -> Iterator[Finding]:
             found = f"{known[0].id} admits no TCP 443, so every call to the service waits"
             path, remedy = ("SecurityGroupIds",), "admit TCP 443 from the nodes"
             yield endpoint.find(Code.ENDPOINT_UNUSED, path, found, remedy)
+
+
+def _is_https(endpoint: Resource) -> bool:
+    """Tell whether the service of an endpoint listens on 443, as far as is known.
+
+    Others than AWS serve what they like by com.amazonaws.vpce.REGION.vpce-svc-ID.
+    """
+    name = written(endpoint.properties.get("ServiceName")) or ""
+    known = _SERVICE.fullmatch(name) and "${" not in name.replace(_OWN_REGION, "")
+    return bool(known) and not _ON_OTHER_PORTS.search(name)
 
 
 def regions(templates: TemplateSet) -> Iterator[Finding]:
@@ -101,10 +120,10 @@ def regions(templates: TemplateSet) -> Iterator[Finding]:
     ]
     for endpoint, region in named:
         zones = {
-            zone[:-1]
+            zone["region"]
             for subnet in templates.resources("AWS::EC2::Subnet")
             if subnet.file == endpoint.file
-            and (zone := text(subnet.properties.get("AvailabilityZone")))
+            and (zone := _ZONE.fullmatch(text(subnet.properties.get("AvailabilityZone")) or ""))
         }
         own = next(iter(zones)) if len(zones) == 1 else None
         others = {other for each, other in named if each.file == endpoint.file}

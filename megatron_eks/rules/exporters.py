@@ -70,8 +70,8 @@ def files_of_the_node(manifest: Manifest) -> Iterator[Finding]:
 def lists_of_fields(manifest: Manifest) -> Iterator[Finding]:
     """Warn of a list that NVIDIA's exporter does not have, and of one that it may not read.
 
-    NVIDIA/dcgm-exporter, etc/ and README: the image holds three lists, and the fields of profiling
-    need SYS_ADMIN.
+    NVIDIA/dcgm-exporter, etc/ and docker/Dockerfile: the image holds three lists, and the fields of
+    profiling need SYS_ADMIN, and root besides.
     """
     for pod in manifest.pods:
         for container in pod.containers:
@@ -92,6 +92,10 @@ def lists_of_fields(manifest: Manifest) -> Iterator[Finding]:
                     place = (*container.path[1:], "securityContext", "capabilities")
                     remedy = f"add {_RIGHT} to capabilities.add"
                     yield manifest.find(Code.MONITOR, place, found, remedy, Level.WARNING)
+                elif name == _PROFILING and (user := pod.user_of(container)):
+                    found = f"fields of profiling as user {user}: they are missing"
+                    place = (*container.path[1:], "securityContext", "runAsUser")
+                    yield manifest.find(Code.MONITOR, place, found, "write 0", Level.WARNING)
 
 
 def _may_profile(container: Container) -> bool:

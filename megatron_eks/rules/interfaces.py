@@ -27,7 +27,7 @@ from megatron_eks.rules.launch_templates import (
     launch_templates,
 )
 from megatron_eks.rules.template_set import TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
+from megatron_eks.rules.values import is_absent, is_given, items, mapping, number, shown, text
 
 _TYPES = EFA_TYPES | {"interface"}
 _PRIMARY = (0, 0)
@@ -89,7 +89,7 @@ def security_groups(templates: TemplateSet) -> Iterator[Finding]:
     """
     for template in launch_templates(templates):
         for key in ("SecurityGroupIds", "SecurityGroups"):
-            if template.interfaces and not is_absent(template.data.get(key)):
+            if template.interfaces and is_given(template.data.get(key)):
                 yield template.resource.find(
                     Code.INTERFACES_AND_GROUPS,
                     (DATA, key),
@@ -247,8 +247,9 @@ def _cards_differ(
         meant = _types_with(max(cards) + 1) if several else ""
         remedy = f"remove these interfaces{meant}" if several else "remove the interface"
         return template.resource.find(Code.EFA_INTERFACES, path, found, remedy)
-    # A second address for IP traffic is a documented choice, and costs an address on every node.
+    # A second address for IP traffic, or one on the EFA interface, is a documented choice.
     extra = actual > expected and all(type_ == "interface" for _, type_ in actual - expected)
+    extra = extra or {(slot, f"{type_}-only") for slot, type_ in actual} == expected
     each = " each" if several else ""
     have = "have" if several else "has"
     return template.resource.find(

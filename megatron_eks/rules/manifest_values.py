@@ -72,7 +72,8 @@ _RUN_POLICY = (
     Field(("backoffLimit",), whole(0)),
     Field(("ttlSecondsAfterFinished",), whole(0)),
 )
-# Kueue, API reference, v1beta1 and v1beta2, ClusterQueueSpec and ClusterQueuePreemption.
+# Kueue, API reference, v1beta1 and v1beta2, ClusterQueueSpec, FlavorFungibility and
+# ClusterQueuePreemption.
 _CLUSTER_QUEUE = (
     Field(("spec", "queueingStrategy"), one_of("BestEffortFIFO", "StrictFIFO")),
     Field(("spec", "stopPolicy"), one_of("Hold", "HoldAndDrain", "None")),
@@ -81,6 +82,15 @@ _CLUSTER_QUEUE = (
         one_of("LowerOrNewerEqualPriority", "LowerPriority", "Never"),
     ),
     Field(("spec", "preemption", "reclaimWithinCohort"), one_of("Any", "LowerPriority", "Never")),
+    Field(("spec", "preemption", "borrowWithinCohort", "policy"), one_of("LowerPriority", "Never")),
+    Field(
+        ("spec", "flavorFungibility", "whenCanBorrow"),
+        one_of("Borrow", "MayStopSearch", "TryNextFlavor"),
+    ),
+    Field(
+        ("spec", "flavorFungibility", "whenCanPreempt"),
+        one_of("MayStopSearch", "Preempt", "TryNextFlavor"),
+    ),
 )
 _MODES = [
     ("metadata", "labels", f"pod-security.kubernetes.io/{each}")

@@ -43,6 +43,7 @@ def slots(manifest: Manifest) -> Iterator[Finding]:
     by_name = {str(pod.path[3]): pod for pod in manifest.pods}
     worker, launcher = by_name.get("Worker"), by_name.get("Launcher")
     yield from _types(manifest, by_name)
+    yield from _restarts(manifest, by_name)
     written = manifest.spec.get("slotsPerWorker")
     each = 1 if is_absent(written) else number(written)
     if worker is None or each is None:
@@ -57,6 +58,24 @@ def slots(manifest: Manifest) -> Iterator[Finding]:
         yield manifest.find(Code.PROCESSES_PER_NODE, path, found, remedy, Level.WARNING)
     for container in launcher.containers if launcher is not None else ():
         yield from _asked(container, worker, each, workers)
+
+
+def _restarts(manifest: Manifest, by_name: dict[str, Pod]) -> Iterator[Finding]:
+    """Refuse words that Kubernetes or the training operator take, and this operator does not.
+
+    kubeflow/mpi-operator, pkg/apis/kubeflow/validation, validRestartPolicies: Never or OnFailure,
+    or its controller leaves the job as it is (ValidationError).
+    """
+    if manifest.body.get("apiVersion") != "kubeflow.org/v2beta1":
+        return
+    replicas = mapping(manifest.spec.get("mpiReplicaSpecs")) or {}
+    for name in by_name:
+        given = (mapping(replicas.get(name)) or {}).get("restartPolicy")
+        # A launcher that is started again for ever has a finding of its own.
+        if given == "ExitCode" or (given == "Always" and name != "Launcher"):
+            found = f"{given}: the MPI operator takes Never or OnFailure, and makes no pod"
+            path = ("spec", "mpiReplicaSpecs", name, "restartPolicy")
+            yield manifest.find(Code.RESTART_POLICY, path, found, "write OnFailure or Never")
 
 
 def _asked(container: Container, worker: Pod, each: int, workers: int) -> Iterator[Finding]:

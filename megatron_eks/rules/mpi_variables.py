@@ -40,7 +40,8 @@ def handed_on(manifest: Manifest) -> Iterator[Finding]:
         words = [word for _, word in arguments(container)]
         if container.is_init or not words or ("$" in " ".join(words) and "-x" not in words):
             continue
-        handed = _handed(words)
+        # A value that looks like the program ends mpirun's own words here too early.
+        handed = _handed([part for _, one in container.words for part in split_words(one)])
         lost = [
             each
             for each in container.variables

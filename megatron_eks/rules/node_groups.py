@@ -16,7 +16,7 @@ from megatron_eks.rules.launch_templates import (
     launch_templates,
 )
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
+from megatron_eks.rules.values import is_absent, is_given, items, mapping, number, shown, text
 
 _NODE_GROUP = "AWS::EKS::Nodegroup"
 _LAST_OF_AL2 = 32
@@ -39,10 +39,10 @@ def managed_nodes(templates: TemplateSet) -> Iterator[Finding]:
         if template.node_groups:
             yield from _forbidden_in_template(template)
     for group in templates.resources(_NODE_GROUP):
-        if is_absent(group.properties.get("LaunchTemplate")):
+        if not is_given(group.properties.get("LaunchTemplate")):
             continue
         for key in ("DiskSize", "RemoteAccess"):
-            if not is_absent(group.properties.get(key)):
+            if is_given(group.properties.get(key)):
                 found = f"{key} beside a launch template: EKS refuses the node group"
                 yield group.find(
                     Code.MANAGED_NODES, (key,), found, "move it to the launch template"
@@ -53,8 +53,8 @@ def managed_nodes(templates: TemplateSet) -> Iterator[Finding]:
         if used and is_absent(used.get("Id")) and is_absent(used.get("Name")):
             found = "a launch template without Id and Name"
             yield group.find(Code.MANAGED_NODES, ("LaunchTemplate",), found, "name it")
-        given = not is_absent(group.properties.get("InstanceTypes"))
-        if data and given and not is_absent(data.get("InstanceType")):
+        given = is_given(group.properties.get("InstanceTypes"))
+        if data and given and is_given(data.get("InstanceType")):
             found = "instance types here and in the launch template: EKS refuses the node group"
             yield group.find(
                 Code.MANAGED_NODES, ("InstanceTypes",), found, "keep them in one place"

@@ -119,7 +119,10 @@ def definitions(manifest: Manifest) -> Iterator[Finding]:
     if group == _KUBEFLOW and spec.get("scope") == "Cluster" and text(names.get("kind")) in _JOBS:
         found = "jobs without a namespace: the operator makes pods in that of each job"
         yield manifest.find(Code.OPERATOR, ("spec", "scope"), found, "write Namespaced")
-    controlled = group in _WITH_STATUS and not str(names.get("kind")).endswith("Runtime")
+    kind = str(names.get("kind"))
+    # Others than the training operator have kinds in its group, PodDefault among them.
+    controlled = group in _WITH_STATUS and not kind.endswith("Runtime")
+    controlled = controlled and (group != _KUBEFLOW or kind in _JOBS)
     for index, body in enumerate(bodies if controlled else ()):
         if body.get("served") is True and not _has_status(body) and _shows_status(body):
             found = "no status: its operator cannot say what became of an object"

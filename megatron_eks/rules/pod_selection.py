@@ -51,6 +51,7 @@ _OF_CONTROLLERS = {
     "jobset.x-k8s.io": (
         *("jobset-name", "jobset-uid", "replicatedjob-name", "replicatedjob-replicas"),
         *("global-replicas", "job-index", "job-global-index", "job-key", "restart-attempt"),
+        *("group-name", "group-replicas", "job-group-index", "job-restart-attempt", "coordinator"),
     ),
     "batch.volcano.sh": (
         *("job-name", "task-spec", "job-namespace", "queue-name", "task-index", "job-version"),

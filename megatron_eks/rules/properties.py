@@ -183,14 +183,20 @@ def _unresolved(
     templates: TemplateSet, file: str, given: "Iterable[tuple[Path, str]]"
 ) -> Iterator[tuple[Path, str, str]]:
     names = templates.names(file)
+    modules = templates.modules(file)
     for path, name in given if names is not None else ():
-        if names is None or name in names.known or name in _PSEUDO:
+        if names is None or name in names.known or name in _PSEUDO or _in_module(name, modules):
             continue
         close = get_close_matches(name, [*names.known, *_PSEUDO], 1, _CLOSE)
         if close or names.whole:
             found = f"no resource and no parameter {shown(name)} in this template"
             remedy = f"did you mean {close[0]}?" if close else "add it, or import it"
             yield path, found, remedy
+
+
+def _in_module(name: str, modules: "Iterable[str]") -> bool:
+    """Tell whether a resource of a module is meant, named by the module's name and its own."""
+    return any(name.startswith((each, f"{each}.")) and name != each for each in modules)
 
 
 def imports(templates: TemplateSet) -> Iterator[Finding]:

@@ -13,7 +13,16 @@ from megatron_eks.rules.launch_templates import DATA, launch_templates
 from megatron_eks.rules.lustre import file_systems
 from megatron_eks.rules.security_groups import ALL, GROUP, protocol_of
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, truth
+from megatron_eks.rules.values import (
+    is_absent,
+    is_given,
+    items,
+    mapping,
+    number,
+    shown,
+    text,
+    truth,
+)
 
 _TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _MOST_DAYS = 90
@@ -179,7 +188,7 @@ def of_buckets(templates: TemplateSet) -> Iterator[Finding]:
         rules = items(encryption.get("ServerSideEncryptionConfiguration")) or []
         for index, value in enumerate(rules):
             default = mapping((mapping(value) or {}).get("ServerSideEncryptionByDefault")) or {}
-            key = not is_absent(default.get("KMSMasterKeyID"))
+            key = is_given(default.get("KMSMasterKeyID"))
             if key and default.get("SSEAlgorithm") == "AES256":
                 found = "a key of KMS beside AES256: S3 refuses the bucket"
                 place = ("BucketEncryption", "ServerSideEncryptionConfiguration", index)

@@ -60,11 +60,8 @@ def _process_text(
 ) -> Iterator[Finding]:
     if written is None:
         yield _wrong(manifest, f"{as_shown} is not a text, which the API server demands", gpus)
-    elif written == "auto":
-        if gpus:
-            found = "'auto' starts a process for each CPU where no GPU shows"
-            yield _wrong(manifest, found, gpus, Level.WARNING)
-    elif written != "gpu" and not is_placeholder(written):
+    # With "auto" torchrun takes the GPUs wherever it sees any.
+    elif written not in {"auto", "gpu"} and not is_placeholder(written):
         count = number(written)
         if written == "cpu":
             if gpus:

@@ -25,7 +25,8 @@ def unread(together: ManifestSet) -> Iterator[Found]:
     """
     for manifest in together.objects:
         for path, notes in _places(manifest):
-            if _ROLE not in notes or manifest.kind == _ACCOUNT:
+            # Operators copy the notes of some kinds to an account: Crossplane's ControllerConfig.
+            if _ROLE not in notes or manifest.kind == _ACCOUNT or not _is_known(manifest):
                 continue
             annotated = [_annotated(manifest, pod, together) for pod in manifest.pods]
             level = Level.WARNING if not annotated or None in annotated else Level.ERROR
@@ -40,6 +41,10 @@ def unread(together: ManifestSet) -> Iterator[Found]:
                 level,
             )
             yield manifest, finding
+
+
+def _is_known(manifest: Manifest) -> bool:
+    return bool(manifest.pods) or "." not in manifest.group or manifest.group.endswith(".k8s.io")
 
 
 def _account(manifest: Manifest) -> str:

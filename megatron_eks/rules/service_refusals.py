@@ -12,6 +12,7 @@ from megatron_eks.rules.policies import statements
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (
     is_absent,
+    is_given,
     is_placeholder,
     items,
     mapping,
@@ -21,6 +22,7 @@ from megatron_eks.rules.values import (
     written,
 )
 
+_EXCLUDING = ("IMMUTABLE_WITH_EXCLUSION", "MUTABLE_WITH_EXCLUSION")
 _ALIAS = re.compile(r"alias/[A-Za-z0-9/_-]+")
 _OF_AWS = re.compile(r"(?:^|:)alias/aws/(?P<service>[a-z0-9]+)$")
 _KEY_NAMES = ("KmsKeyId", "KMSMasterKeyID", "KmsKey")
@@ -69,7 +71,8 @@ def attached(templates: TemplateSet) -> Iterator[Finding]:
 def keys(templates: TemplateSet) -> Iterator[Finding]:
     """Require names of keys that KMS takes, and encryption by a key where one is named.
 
-    KMS API, CreateAlias; ECR API, EncryptionConfiguration.
+    KMS API, CreateAlias; ECR API, EncryptionConfiguration; aws/aws-cdk, pull request 35246: ECR's
+    own words on exclusion filters ("can't be null when imageTagMutability is set as ...").
     """
     for alias in templates.resources("AWS::KMS::Alias"):
         name = written(alias.properties.get("AliasName"))
@@ -84,7 +87,7 @@ def keys(templates: TemplateSet) -> Iterator[Finding]:
     for repository in templates.resources("AWS::ECR::Repository"):
         config = mapping(repository.properties.get("EncryptionConfiguration")) or {}
         kind = config.get("EncryptionType")
-        if not is_absent(config.get("KmsKey")) and (is_absent(kind) or kind == "AES256"):
+        if is_given(config.get("KmsKey")) and (is_absent(kind) or kind == "AES256"):
             found = "a key beside AES256: ECR refuses the repository"
             path = ("EncryptionConfiguration", "EncryptionType")
             yield repository.find(Code.ENCRYPTION, path, found, "write KMS")
@@ -95,6 +98,10 @@ def keys(templates: TemplateSet) -> Iterator[Finding]:
             found = f"exclusion filters beside {whole}: ECR refuses the repository"
             remedy = f"write {whole}_WITH_EXCLUSION, or remove the filters"
             yield repository.find(Code.RESOURCE_NAME, ("ImageTagMutability",), found, remedy)
+        elif filters == [] and whole in _EXCLUDING:
+            found = f"{whole} without exclusion filters: ECR refuses the repository"
+            remedy, place = "list the tags it is about", ("ImageTagMutabilityExclusionFilters",)
+            yield repository.find(Code.RESOURCE_NAME, place, found, remedy)
 
 
 def usable_keys(templates: TemplateSet) -> Iterator[Finding]:
@@ -154,7 +161,7 @@ def flow_logs(templates: TemplateSet) -> Iterator[Finding]:
         body, kind = log.properties, log.properties.get("LogDestinationType")
         role, group = body.get("DeliverLogsPermissionArn"), body.get("LogGroupName")
         away = is_absent(body.get("LogDestination"))
-        if kind == _S3 and not (is_absent(role) and is_absent(group)):
+        if kind == _S3 and (is_given(role) or is_given(group)):
             found = "a role or a log group beside a bucket: EC2 refuses the flow log"
             remedy = "remove it, or write cloud-watch-logs"
             yield log.find(Code.NETWORK_PART, ("LogDestinationType",), found, remedy)

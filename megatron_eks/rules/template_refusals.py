@@ -11,9 +11,24 @@ from megatron_eks.rules.launch_templates import DATA, launch_templates
 from megatron_eks.rules.policies import parsed, statements
 from megatron_eks.rules.policy_documents import documents_of
 from megatron_eks.rules.template_set import TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, written
+from megatron_eks.rules.values import (
+    is_absent,
+    is_given,
+    items,
+    mapping,
+    number,
+    shown,
+    text,
+    written,
+)
 
-_ROLES = ("kubernetes.io/role/elb", "kubernetes.io/role/internal-elb")
+# AWS Load Balancer Controller, "Subnet discovery"; EKS User Guide, "Configure subnet selection for
+# Pod IP addresses".
+_ROLES = (
+    "kubernetes.io/role/elb",
+    "kubernetes.io/role/internal-elb",
+    "kubernetes.io/role/cni",
+)
 _ROLE = "kubernetes.io/role/"
 _ON = frozenset({"1", ""})
 _NAMES = ("AWS::S3::Bucket", "AWS::ECR::Repository", "AWS::EKS::Cluster", "AWS::IAM::Role")
@@ -138,7 +153,11 @@ def tags(templates: TemplateSet) -> Iterator[Finding]:
                 found = f"no controller reads {shown(key)}"
                 remedy = choices(key, _ROLES)
                 yield resource.find(Code.UNKNOWN_VALUE, path, found, remedy, Level.WARNING)
-            elif (said := text(body.get("Value"))) is not None and said not in _ON | {"${"}:
+            elif (
+                key.endswith("elb")
+                and (said := text(body.get("Value"))) is not None
+                and said not in _ON | {"${"}
+            ):
                 found = f"{shown(said)}: no load balancer finds the subnet"
                 yield resource.find(Code.UNKNOWN_VALUE, path, found, 'write "1"', Level.WARNING)
 
@@ -204,10 +223,10 @@ def rules(templates: TemplateSet) -> Iterator[Finding]:
                 found = "a rule that does nothing: S3 refuses it"
                 yield bucket.find(Code.EXPIRES, path, found, "add an expiration or a transition")
     for template in launch_templates(templates):
-        if is_absent(template.data.get("InstanceRequirements")):
+        if not is_given(template.data.get("InstanceRequirements")):
             continue
         path = (DATA, "InstanceRequirements")
-        if not is_absent(template.data.get("InstanceType")):
+        if is_given(template.data.get("InstanceType")):
             found = "beside InstanceType: EC2 refuses the two together"
             yield template.resource.find(Code.MANAGED_NODES, path, found, "keep one of them")
         elif template.node_groups:

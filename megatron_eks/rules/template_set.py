@@ -110,6 +110,16 @@ class TemplateSet:
         """Return what a template's references may name; None where a macro may bring more."""
         return self._names.get(file)
 
+    def modules(self, file: str) -> list[str]:
+        """Return the names of a template's modules, which bring resources of their own.
+
+        CloudFormation User Guide, "Reference module resources in CloudFormation templates": the
+        name of the module and that of the resource in one, or with a dot between them.
+        """
+        parts = mapping(self._parts.get(file, {}).get("Resources")) or {}
+        types = ((name, text((mapping(body) or {}).get("Type"))) for name, body in parts.items())
+        return [name for name, type_ in types if type_ and type_.endswith("::MODULE")]
+
     def has_macro(self, file: str) -> bool:
         """Tell whether somebody's macro rewrites the template before CloudFormation reads it.
 

@@ -218,7 +218,8 @@ def _moved(manifest: Manifest, path: Path) -> Path:
 def runtime_kinds(together: ManifestSet) -> Iterator[Found]:
     """Warn of a runtime that is beside its TrainJob under the other kind, or another name.
 
-    Kubeflow Trainer, API reference, RuntimeRef: kind is ClusterTrainingRuntime where none is said.
+    Kubeflow Trainer, API reference, RuntimeRef: kind is ClusterTrainingRuntime where none is said;
+    pkg/webhooks/trainjob_webhook.go refuses others ("unsupported runtime").
     """
     for manifest in together.of("TrainJob"):
         given = mapping(manifest.spec.get("runtimeRef")) or {}

@@ -107,9 +107,15 @@ def _parts(data: str, own: str) -> list[_Part]:
     return found
 
 
+def _is_of_a_node(template: LaunchTemplate) -> bool:
+    """Tell whether nodeadm reads this; elsewhere cloud-init alone does, mildly."""
+    return bool(template.node_groups) or "node.eks.aws" in (user_data_of(template) or "")
+
+
 def _of_a_type(template: LaunchTemplate, part: _Part) -> Iterator[Finding]:
     config = _NODE_CONFIG.search(part.body) is not None
-    if part.type == _SCRIPT and part.loose is not None and "${" not in part.loose:
+    unread = part.type == _SCRIPT and part.loose is not None and "${" not in part.loose
+    if unread and _is_of_a_node(template):
         # amazon-eks-ami issue 2318: nodeadm ends at the first part that it cannot read.
         found = f"no blank line between the headers of a part and {shown(part.loose)}: nodeadm "
         found += "cannot read the message, and no node joins"

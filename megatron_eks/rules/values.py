@@ -42,6 +42,16 @@ def is_absent(value: "Json") -> bool:
     return len(value) == 1 and value.get("Ref") == "AWS::NoValue"
 
 
+def is_given(value: "Json") -> bool:
+    """Tell whether a property is there whatever a condition chooses.
+
+    Where one may take it away, each branch is judged by itself as well.
+    """
+    branches = value.get("Fn::If") if isinstance(value, dict) else None
+    chosen = branches[1:] if isinstance(branches, list) else ()
+    return not is_absent(value) and all(is_given(each) for each in chosen)
+
+
 def is_intrinsic(value: "Json") -> bool:
     """Tell whether only CloudFormation can know the value."""
     if not isinstance(value, dict) or is_absent(value):

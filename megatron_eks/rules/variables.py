@@ -16,7 +16,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.hardware import instance_types, type_names
 from megatron_eks.rules.megatron_runs import splits_layers, uses_fsdp
 from megatron_eks.rules.secret_words import kind_of_secret
-from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import EFA, GPU, Container, Manifest, Pod, Variable
 
 # What the operator or torchrun sets for each rank; outside a PyTorchJob somebody has to.
@@ -117,12 +117,21 @@ def _judged(
         yield Finding(code, variable.path, found, policy.instead, Level.WARNING)
 
 
+def _spans_hosts(pod: Pod) -> bool:
+    """Tell whether NVLink between hosts is, or may well be, what the pod gets."""
+    claims = pod.spec.get("resourceClaims")
+    return not is_absent(claims) or any(each.startswith("p6e-") for each in type_names(pod))
+
+
 def _is_harmless(name: str, value: str | None, container: Container, pod: Pod) -> bool:
     """Tell whether nothing can be held against a variable here, whatever the catalogue says."""
     unknown = value is None or is_placeholder(value)
     if name.endswith("_SOCKET_IFNAME"):
         # Names of a node's interfaces differ; that eth0 is none of them holds for every EKS AMI.
         return unknown or (pod.host_network and value not in {"eth0", "=eth0"})
+    if name.startswith("NCCL_MNNVL_"):
+        # NCCL user guide, "NCCL_MNNVL_ENABLE"; what a claim brings may be such a domain of NVLink.
+        return _spans_hosts(pod)
     if name == "NCCL_NET_PLUGIN":
         # Only our own images name it already; `none` leaves NCCL with TCP.
         return value != "none"

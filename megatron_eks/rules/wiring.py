@@ -14,6 +14,7 @@ from megatron_eks.rules.security_groups import GROUP, TCP, protocol_of
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (
     is_absent,
+    is_given,
     is_intrinsic,
     is_placeholder,
     items,
@@ -240,8 +241,9 @@ def _rule(
 ) -> Iterator[Finding]:
     if not body or any(key.startswith("Fn::") for key in body):
         return
-    given = [peer for peer in peers if not is_absent(body.get(peer))]
-    if len(given) != 1:
+    given = [peer for peer in peers if is_given(body.get(peer))]
+    none = all(is_absent(body.get(peer)) for peer in peers)
+    if len(given) > 1 or none:
         found = f"{' and '.join(given)} in one rule" if given else "a rule without another side"
         yield resource.find(Code.GROUP_RULE, path, found, f"give one of {', '.join(peers)}")
     missing = [key for key in ("FromPort", "ToPort") if is_absent(body.get(key))]

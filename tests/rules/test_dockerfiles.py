@@ -34,7 +34,7 @@ def test_findings(case):
     [
         "RUN export NCCL_PROTO=simple && ./all_reduce_perf",
         "ENV NCCL_NET_PLUGIN=ofi NCCL_DEBUG=INFO FI_PROVIDER=efa",
-        "ENV NCCL_SOCKET_IFNAME=^lo,docker HF_TOKEN_PATH=/run/secrets/token",
+        "ENV NCCL_SOCKET_IFNAME=^lo,docker NCCL_MNNVL_ENABLE=1 HF_TOKEN_PATH=/run/secrets/token",
         "ARG TAG=26.06-py3\nFROM nvcr.io/nvidia/pytorch:${TAG} AS base\nFROM base\nFROM scratch",
         "RUN <<EOF\nENV NCCL_PROTO=simple\nEOF",
         "ENV MASTER_PORT=29500 CUDA_LAUNCH_BLOCKING=0",

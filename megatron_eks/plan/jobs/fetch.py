@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from megatron_eks.plan.job import JobPlan
 
 _SOURCES = ("model", "tokenizer", "s3_uri")
-# Names of the hub without an owner are those of its first years.
+# Hugging Face transformers, "Pretrained models" (v4.4): what has a name without an owner.
 _WITHOUT_OWNER = re.compile(
     r"(albert|bert|camembert|ctrl|distil\w*|flaubert|gpt2|openai-gpt|roberta|t5|transfo-xl|xlm|xlnet)"
     r"(-[\w.-]+)?",

@@ -1,8 +1,8 @@
 """Options of other programs, and of older Megatrons, where Megatron's own are added to a job.
 
-Sources: torchrun's parser (torch.distributed.run); transformers' TrainingArguments;
-Megatron-DeepSpeed's and Megatron-LM's `arguments.py`, from v2.0 on. Only what this Megatron does
-not know is looked up.
+Sources: torchrun's parser (torch.distributed.run); transformers' TrainingArguments; NeMo's
+megatron_gpt_config.yaml; Megatron-DeepSpeed's and Megatron-LM's `arguments.py`, from v2.0 on. Only
+what this Megatron does not know is looked up.
 """
 
 from megatron_eks.config.foreign_job_keys import same
@@ -54,11 +54,15 @@ _FOREIGN: dict[str, str] = {
     **same("use parallelism.expert", "ep ep-size expert-parallel-size"),
     **same("use model.multi_latent_attention: true", "mla"),
     **same("remove it: Megatron compiles its small kernels by itself", "compile torch-compile"),
+    **same("remove it: Megatron does so without --no-align-grad-reduce", "align-grad-reduce"),
+    # Megatron-LM's tags, `arguments.py`: --DDP-impl and --no-contiguous-buffers-in-local-ddp to
+    # v2.6, --enable-one-logger to core_v0.7.0, --no-delay-grad-reduce to core_v0.8.0, and the
+    # others to v0.15.3.
     **same(
         _GONE,
-        "align-grad-reduce ddp-impl delay-grad-reduce enable-one-logger legacy-tokenizer "
-        "moe-use-legacy-grouped-gemm no-async-tensor-model-parallel-allreduce "
-        "no-contiguous-buffers-in-local-ddp use-legacy-models",
+        "ddp-impl delay-grad-reduce enable-one-logger legacy-tokenizer moe-use-legacy-grouped-gemm "
+        "no-async-tensor-model-parallel-allreduce no-contiguous-buffers-in-local-ddp "
+        "no-delay-grad-reduce use-legacy-models",
     ),
 }
 
