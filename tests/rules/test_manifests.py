@@ -49,6 +49,7 @@ _RELATION_TABLES = (
     "scripts_and_groups",
     "relations_of_objects",
     "second_objects",
+    "shell_arguments",
     "started_scripts",
 )
 _SET_TABLES = (*_VALUE_TABLES, *_MINED_TABLES, *_RELATION_TABLES)
