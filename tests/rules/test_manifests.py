@@ -47,10 +47,12 @@ _RELATION_TABLES = (
     "platform_upkeep",
     "ranks_and_names",
     "scripts_and_groups",
+    "rank_starts",
     "relations_of_objects",
     "second_objects",
     "shell_arguments",
     "started_scripts",
+    "untold_ranks",
 )
 _SET_TABLES = (*_VALUE_TABLES, *_MINED_TABLES, *_RELATION_TABLES)
 SETS = [case for table in _SET_TABLES for case in cases.read(f"tables/{table}.yaml")]
