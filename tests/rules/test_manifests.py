@@ -33,6 +33,7 @@ _RELATION_TABLES = (
     "gpu_configs",
     "held_out_objects",
     "held_out_pools",
+    "mpi_settings",
     "names_and_owners",
     "node_sources",
     "objects_nobody_reads",
