@@ -53,6 +53,7 @@ _RELATION_TABLES = (
     "second_objects",
     "shell_arguments",
     "started_scripts",
+    "train_resources",
     "untold_ranks",
 )
 _SET_TABLES = (*_VALUE_TABLES, *_MINED_TABLES, *_RELATION_TABLES)
