@@ -47,6 +47,7 @@ _RELATION_TABLES = (
     "platform_supplies",
     "platform_upkeep",
     "ranks_and_names",
+    "script_ends",
     "scripts_and_groups",
     "rank_starts",
     "relations_of_objects",
