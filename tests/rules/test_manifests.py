@@ -55,6 +55,7 @@ _RELATION_TABLES = (
     "shell_arguments",
     "started_scripts",
     "train_resources",
+    "unmet_labels",
     "untold_ranks",
 )
 _SET_TABLES = (*_VALUE_TABLES, *_MINED_TABLES, *_RELATION_TABLES)
