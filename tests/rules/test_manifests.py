@@ -54,6 +54,7 @@ _RELATION_TABLES = (
     "second_objects",
     "shell_arguments",
     "started_scripts",
+    "torchrun_options",
     "train_resources",
     "unmet_labels",
     "untold_ranks",
