@@ -7,6 +7,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.output_places import CHECKPOINTS, Output, Place, outputs_of, place_of
 from megatron_eks.rules.rendezvous import launcher_flags
+from megatron_eks.rules.shell_values import told
 from megatron_eks.rules.training_flags import megatron_flags, options_of, split_words
 from megatron_eks.rules.values import items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest, Pod
@@ -58,7 +59,7 @@ def _apart(output: Output, how: str) -> Finding:
 
 
 def _options(container: Container) -> "list[tuple[tuple[str | int, ...], str, str]]":
-    words = [(path, word) for path, line in container.words for word in split_words(line)]
+    words = [(path, word) for path, line in told(container) for word in split_words(line)]
     return list(megatron_flags(container)) or list(options_of(words))
 
 

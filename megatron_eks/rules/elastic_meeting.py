@@ -2,17 +2,26 @@
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.launch_flags import other_host
 from megatron_eks.rules.rendezvous import launcher_flags
-from megatron_eks.rules.values import is_absent, is_placeholder, mapping, number, shown, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import MAIN_CONTAINER, Container, Manifest, Pod
 
 _ETCD = ("etcd", "etcd-v2")
 _LOOP = re.compile(r"localhost|127\.[0-9.]+|0\.0\.0\.0|\[?::1?\]?", re.IGNORECASE)
 _WITH_PORT = re.compile(r"([a-z]+://.*|[A-Za-z0-9.-]+:[0-9]+)(/.*)?")
 _POLICY = ("spec", "elasticPolicy")
+_SETTINGS = (
+    *("join_timeout", "last_call_timeout", "close_timeout", "heartbeat_timeout", "read_timeout"),
+    *("timeout", "keep_alive_interval", "keep_alive_max_attempt", "is_host", "store_type"),
+    *("use_libuv", "rank", "protocol", "ssl_cert", "ssl_cert_key", "ca_cert", "etcd_prefix"),
+)
+_CLOSE = 0.8
 _CODED = re.compile(r"\bexit (1[2-9][0-9]|2[0-9][0-9])\b|\bkill -")
 _LAUNCHES = re.compile(r"\baccelerate\s+launch\b")
 
@@ -44,9 +53,52 @@ def hosts(manifest: Manifest) -> Iterator[Finding]:
         found = f"{shown(name)}, to which the operator adds a port: no such host"
         remedy = "write the host's name alone, and its port as rdzvPort"
         yield manifest.find(Code.RENDEZVOUS_FLAG, (*_POLICY, "rdzvHost"), found, remedy)
+    elif (said := other_host(manifest, name)) is not None:
+        found = f"{shown(name)}: {said}"
+        remedy = "remove it: the operator names the first worker"
+        yield manifest.find(Code.RENDEZVOUS_FLAG, (*_POLICY, "rdzvHost"), found, remedy)
     if policy.get("standalone") is True and pods > 1:
         found = "true: every node trains alone"
         yield manifest.find(Code.RENDEZVOUS_FLAG, (*_POLICY, "standalone"), found, "remove it")
+
+
+def settings(manifest: Manifest) -> Iterator[Finding]:
+    """Require of the settings of a rendezvous names that it reads, and whole seconds.
+
+    PyTorch, torch/distributed/elastic/rendezvous: dynamic_rendezvous.create_handler and
+    c10d_rendezvous_backend read these by get_as_int; other names are taken, and read by nobody.
+    """
+    policy = mapping(manifest.spec.get("elasticPolicy")) or {}
+    given: list[tuple[Path, str, str]] = [
+        ((manifest.title, *_POLICY, "rdzvConf", index), text(body.get("key")) or "", _value(body))
+        for index, each in enumerate(items(policy.get("rdzvConf")) or [])
+        if (body := mapping(each)) is not None
+    ]
+    for pod in manifest.pods:
+        for container in pod.containers:
+            for path, name, value in launcher_flags(container):
+                pairs = value.split(",") if name == "rdzv-conf" else []
+                given += [
+                    (path, key, held)
+                    for key, _, held in (pair.partition("=") for pair in pairs)
+                    if held
+                ]
+    for path, key, value in given:
+        close = get_close_matches(key, _SETTINGS, 1, _CLOSE)
+        if key not in _SETTINGS and close:
+            found = f"the rendezvous reads no {shown(key)}"
+            remedy = f"did you mean {close[0]}?"
+            yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy, Level.WARNING)
+        elif key.endswith("timeout") and number(value) is None and not is_placeholder(value):
+            found = f"{key} {shown(value)} is no whole number of seconds"
+            surely = key in _SETTINGS and key != "timeout"
+            level = Level.ERROR if surely else Level.WARNING
+            yield Finding(Code.RENDEZVOUS_FLAG, path, found, "write seconds, such as 900", level)
+
+
+def _value(body: "dict[str, Json]") -> str:
+    value = body.get("value")
+    return text(value) or ("" if number(value) is None else str(number(value)))
 
 
 def room(manifest: Manifest) -> Iterator[Finding]:

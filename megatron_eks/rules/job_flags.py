@@ -19,7 +19,6 @@ _EVENLY = (
 _NOT_ABOVE = (
     ("--seq-length", "--max-position-embeddings", "Megatron stops at once"),
     ("--save-interval", "--train-iters", "no checkpoint before the end"),
-    ("--lr-warmup-iters", "--train-iters", "the warm-up never ends"),
     ("--micro-batch-size", "--global-batch-size", "Megatron stops at once"),
     ("--moe-router-topk", "--num-experts", "Megatron stops at once"),
 )
@@ -50,11 +49,26 @@ def numbers(manifest: Manifest) -> Iterator[Finding]:
                     level = Level.ERROR if stops else Level.WARNING
                     path = options[flag][0]
                     yield Finding(Code.TRAINING_FLAG, path, found, f"use {most} or less", level)
+            yield from _warm_up(options)
             saves = "--save" in options and "--save-interval" not in options
             if saves and known_options(container) and "--config-file" not in options:
                 found = "--save without --save-interval: Megatron stops at once"
                 path = options["--save"][0]
                 yield Finding(Code.TRAINING_FLAG, path, found, "add --save-interval")
+
+
+def _warm_up(options: Options) -> Iterator[Finding]:
+    """Require a warm-up that ends before the decay of the learning rate does.
+
+    Megatron-LM, megatron/core/optimizer_param_scheduler.py: assert lr_warmup_steps <
+    lr_decay_steps; without --lr-decay-iters the decay lasts as long as the training.
+    """
+    other = "--lr-decay-iters" if "--lr-decay-iters" in options else "--train-iters"
+    first, last = _number(options, "--lr-warmup-iters"), _number(options, other)
+    if first and last and first >= last:
+        found = f"--lr-warmup-iters {first}, and {other} is {last}: Megatron stops at once"
+        path = options["--lr-warmup-iters"][0]
+        yield Finding(Code.TRAINING_FLAG, path, found, f"use less than {last}")
 
 
 def _is_free(options: Options, flag: str, other: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.rendezvous import launcher_flags
+from megatron_eks.rules.shell_scripts import commands_of
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, MAIN_CONTAINER, Container, Manifest
 
@@ -198,11 +199,12 @@ def without_launcher(manifest: Manifest) -> Iterator[Finding]:
 
 
 def _runs_python(words: list[str]) -> bool:
-    """Tell whether a command is Python with a program, alone or as a shell's only line."""
+    """Tell whether a command is Python with a program, alone or as a shell's last one."""
     if _PYTHON.fullmatch(words[0]):
         return any(word.endswith(".py") for word in words[1:3])
     shell = words[0].rpartition("/")[2] in {"bash", "sh"} and "-c" in words[1:-1]
-    return shell and _SHELL_RUNS.match(words[-1]) is not None
+    last = commands_of(words[-1])[-1:] if shell and "<<" not in words[-1] else []
+    return any(_SHELL_RUNS.match(each) is not None for each in last)
 
 
 def _launchers(manifest: Manifest) -> Iterator[Container]:

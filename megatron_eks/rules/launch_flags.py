@@ -125,7 +125,7 @@ def _of_operator(
         yield flag.wrong(f"{told} overrides what the training operator sets for each pod{said}")
     elif flag.name == "rdzv-backend" and not _may_be(flag.value, _BACKENDS):
         yield flag.wrong(f"{told}: torchrun has no such rendezvous", "use c10d")
-    elif flag.name in _HOST_FLAGS and (said := _other_host(manifest, flag.value)):
+    elif flag.name in _HOST_FLAGS and (said := other_host(manifest, flag.value)):
         yield flag.wrong(f"{told}: {said}", _MASTER)
 
 
@@ -173,7 +173,7 @@ def _is_cut(pod: Pod, flag: Flag) -> bool:
     )
 
 
-def _other_host(manifest: Manifest, value: str) -> str | None:
+def other_host(manifest: Manifest, value: str) -> str | None:
     """Say that a host is a pod of this job that does not exist, or not its first one."""
     host = value.partition(":")[0].partition(".")[0]
     types = manifest.pytorch_replicas or {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from megatron_eks.config.errors import Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.rendezvous import held
+from megatron_eks.rules.shell_values import told
 from megatron_eks.rules.training_flags import megatron_flags, options_of, split_words
 from megatron_eks.rules.values import is_placeholder, items, mapping, text
 from megatron_eks.rules.workloads import Container, Pod
@@ -122,7 +123,7 @@ def outputs_of(container: Container) -> Iterator[Output]:
     Of a program that names one to write to and another one to load, the latter is only read.
     """
     megatron = list(megatron_flags(container))
-    words = [(path, word) for path, line in container.words for word in split_words(line)]
+    words = [(path, word) for path, line in told(container) for word in split_words(line)]
     found = [
         Output(path, flag, kind, value)
         for path, flag, named in megatron or options_of(words)

@@ -96,6 +96,13 @@ def huge_pages(manifest: Manifest) -> Iterator[Finding]:
         for container in pod.containers:
             amounts = {**container.amounts("limits"), **container.amounts("requests")}
             pages = any(name.startswith(HUGEPAGES) for name in amounts)
+            larger = container.requested(f"{HUGEPAGES}1Gi") and f"{HUGEPAGES}2Mi" not in amounts
+            if larger and container.requested(EFA) > 0:
+                path = (*container.path, "resources", "limits", f"{HUGEPAGES}1Gi")
+                found = "huge pages of 1Gi, and nodes with EFA set aside those of 2Mi: the pod "
+                found += "stays Pending where no node was given others"
+                remedy = f"write {HUGEPAGES}2Mi: 5120Mi"
+                yield Finding(Code.HUGE_PAGES, path, found, remedy, Level.WARNING)
             # One that a template fills in may well be none.
             if container.requested(EFA) > 0 and not container.is_init and not pages:
                 path = (*container.path, "resources", "limits", f"{HUGEPAGES}2Mi")

@@ -21,12 +21,12 @@ _RENAMED = re.compile(
     r"\bNODE_RANK=[\"']?(\$\{?(HOSTNAME|POD_NAME)\}?|\$\(hostname\))[\"']?(\s|;|$)"
 )
 _MOST = 999
-_PORT = re.compile(r":[0-9$({][^:]*$")
+PORT = re.compile(r":[0-9$({][^:]*$")
 _WAITS_FOR_NAMES = re.compile(r"\b(nslookup|getent\s+(ahosts|hosts)|dig|host|ping|nc)\b")
 
 
 @dataclass(frozen=True)
-class _Names:
+class Names:
     """The names of an object's pods."""
 
     hosts: frozenset[str]
@@ -43,11 +43,11 @@ def names(manifest: Manifest) -> Iterator[Finding]:
     Kubernetes, "StatefulSet Basics", stable network identity (NAME-INDEX.SERVICENAME), and "Jobs",
     completion mode (NAME-INDEX.SUBDOMAIN); JobSet, "Concepts" (SET-JOB-INDEX-INDEX.SUBDOMAIN).
     """
-    own = _names_of(manifest)
+    own = names_of(manifest)
     for pod in manifest.pods if own is not None else ():
         for container in pod.containers:
-            for path, value in _places(container, of_job=manifest.kind == "Job"):
-                host = _PORT.sub("", value)
+            for path, value in places(container, of_job=manifest.kind == "Job"):
+                host = PORT.sub("", value)
                 if own is None or "$" in host or is_placeholder(host):
                     continue
                 said = _elsewhere(own, host)
@@ -65,7 +65,7 @@ def names(manifest: Manifest) -> Iterator[Finding]:
                     yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
 
 
-def _elsewhere(own: _Names, host: str) -> str | None:
+def _elsewhere(own: Names, host: str) -> str | None:
     first, _, rest = host.partition(".")
     if not re.fullmatch(rf"{re.escape(own.stem)}(-[a-z0-9-]+)?", first):
         return None
@@ -79,7 +79,8 @@ def _elsewhere(own: _Names, host: str) -> str | None:
     return None
 
 
-def _names_of(manifest: Manifest) -> _Names | None:
+def names_of(manifest: Manifest) -> Names | None:
+    """Return the names that an object's pods have, where it gives them names that stay."""
     name = manifest.name
     if name is None or is_placeholder(name):
         return None
@@ -112,12 +113,12 @@ def _indices(count: int | None) -> range:
     return range(count if count is not None and count <= _MOST else 0)
 
 
-def _known(hosts: list[str], subdomain: str | None, stem: str) -> _Names | None:
+def _known(hosts: list[str], subdomain: str | None, stem: str) -> Names | None:
     unclear = subdomain is not None and is_placeholder(subdomain)
-    return _Names(frozenset(hosts), subdomain, stem) if hosts and not unclear else None
+    return Names(frozenset(hosts), subdomain, stem) if hosts and not unclear else None
 
 
-def _places(container: Container, *, of_job: bool) -> Iterator[tuple[Path, str]]:
+def places(container: Container, *, of_job: bool) -> Iterator[tuple[Path, str]]:
     """Return addresses; those in flags of a Job are judged with its other flags."""
     for path, name, value in () if of_job else launcher_flags(container):
         if name in _FLAGS:
@@ -247,7 +248,7 @@ def _waits(service: Manifest, containers: list[Container]) -> str | None:
         mine = re.search(rf"[\w-]-[0-9]+\.{re.escape(name)}\b", each.line) is not None
         if first and mine and _WAITS_FOR_NAMES.search(each.line):
             return "waits for these names in an init container"
-        by_name = any(f".{name}" in value for _, value in _places(each, of_job=False))
+        by_name = any(f".{name}" in value for _, value in places(each, of_job=False))
         if not each.is_init and _is_rank(each) and by_name and "readinessProbe" in each.body:
             return "has a readiness probe, and its ranks meet by these names"
     return None

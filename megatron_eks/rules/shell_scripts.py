@@ -33,7 +33,7 @@ def scripts(manifest: Manifest) -> Iterator[tuple[Path, str]]:
     """Return the scripts that shells run: after -c, and in ConfigMaps."""
     for pod in manifest.pods:
         for container in pod.containers:
-            yield from _of_container(container)
+            yield from scripts_of(container)
     if manifest.kind == "ConfigMap":
         for key, value in (mapping(manifest.body.get("data")) or {}).items():
             written = text(value) or ""
@@ -41,7 +41,8 @@ def scripts(manifest: Manifest) -> Iterator[tuple[Path, str]]:
                 yield (manifest.title, "data", key), written
 
 
-def _of_container(container: Container) -> Iterator[tuple[Path, str]]:
+def scripts_of(container: Container) -> Iterator[tuple[Path, str]]:
+    """Return the scripts that a container's shell is given, each with its place."""
     words = container.words
     if words and _SHELL.fullmatch(words[0][1]):
         yield from ((path, word) for path, word in words[1:] if any(c.isspace() for c in word))
@@ -106,7 +107,7 @@ def _lost_option(script: str) -> str | None:
     if "<<" in script or "{{" in script:
         return None
     before = ""
-    for command in _commands(script):
+    for command in commands_of(script):
         without = _PROGRAMLESS.match(before) is not None and _PROGRAM.match(command) is not None
         if _OPTION.match(command) or without:
             return command.strip().split(maxsplit=1)[0]
@@ -114,7 +115,7 @@ def _lost_option(script: str) -> str | None:
     return None
 
 
-def _commands(script: str) -> list[str]:
+def commands_of(script: str) -> list[str]:
     """Split a script at the ends of lines and at semicolons that end commands."""
     found, current, quote, depth, index = [], "", "", 0, 0
     while index < len(script):
@@ -155,9 +156,9 @@ def ends(manifest: Manifest) -> Iterator[Finding]:
     """
     for pod in manifest.pods:
         for container in pod.containers:
-            for path, script in _of_container(container):
+            for path, script in scripts_of(container):
                 # Functions, loops and conditions may well keep what a command said.
-                commands = _commands(script)
+                commands = commands_of(script)
                 runs = [n for n, each in enumerate(commands) if _LAUNCHES.search(f"{each} ")]
                 if runs and "<<" not in script and not container.is_init:
                     yield from _ending(path, script, commands, runs[-1], container)

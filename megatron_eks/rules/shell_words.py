@@ -13,12 +13,12 @@ _SCRIPT_FLAG = re.compile(r"-[a-z]*c|-c")
 _NAMED = re.compile(r"(?<![\\$])\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\})")
 _REFERENCE = re.compile(r"(?<!\$)\$\((?P<name>[A-Z][A-Z0-9_]*)\)")
 # What Kubernetes, EKS, and controllers of jobs put into pods, and no manifest shows.
-_FROM_OTHERS = re.compile(
+FROM_OTHERS = re.compile(
     r"\w+_(SERVICE_HOST|SERVICE_PORT\w*|PORT(_\w+)?)$|AWS_|VC_|VK_|LWS_|JOB_|JOBSET_|NVIDIA_|RAY_"
     r"|KUBERNETES_|OMPI_|TF_CONFIG|PYTHONUNBUFFERED|TPU_|[A-Z]+_(HOSTS|NUM)$"
 )
 # What operators, torchrun and Kubernetes set in a pod, and no template of a manifest.
-_IN_PODS = re.compile(
+IN_PODS = re.compile(
     r"(PET_|MASTER_(ADDR|PORT)$)\w*|RANK|LOCAL_RANK|NODE_RANK|WORLD_SIZE|JOB_COMPLETION_INDEX"
     r"|HOSTNAME|VC_TASK_INDEX|LWS_(LEADER_ADDRESS|WORKER_INDEX|GROUP_SIZE)"
 )
@@ -48,7 +48,7 @@ def unexpanded(manifest: Manifest) -> Iterator[Finding]:
                 name = match["name"] or match["braced"]
                 # Where a template fills in other parts of the object, it may fill in this one.
                 own = name in known and not is_placeholder(manifest.name or "")
-                if own or _IN_PODS.fullmatch(name):
+                if own or IN_PODS.fullmatch(name):
                     found = f"{shown(word)}: no shell here puts in {name}, and it stays as it is"
                     by_shell = "start it by a shell: [bash, -c, ...]"
                     inner = name in _OF_THE_CONTAINER and name not in known
@@ -71,7 +71,7 @@ def unknown_names(manifest: Manifest) -> Iterator[Finding]:
         for path, word in container.words:
             for match in _REFERENCE.finditer(word) if word.startswith("--") else ():
                 name = match["name"]
-                if name in known or _IN_PODS.fullmatch(name) or _FROM_OTHERS.match(name):
+                if name in known or IN_PODS.fullmatch(name) or FROM_OTHERS.match(name):
                     continue
                 found = (
                     f"{shown(word)}: no variable {name} in this container, and it stays as it is"

@@ -10,15 +10,20 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules import (
     image_tags,
+    job_flags,
     launch_places,
+    launcher_options,
     megatron_files,
     megatron_layouts,
     megatron_relations,
     option_values,
     pod_starts,
     pods,
+    rank_starts,
     repeated_flags,
+    shell_names,
     shell_scripts,
+    shell_syntax,
     shell_words,
     training_flags,
     variables,
@@ -51,7 +56,9 @@ _RULES = (
     *(shell_scripts.continued, shell_scripts.ends, shell_scripts.substituted),
     *(training_flags.megatron_options, option_values.values, megatron_relations.relations),
     *(megatron_relations.together, megatron_files.prefixes, image_tags.of_nvidia),
-    repeated_flags.repeated,
+    *(repeated_flags.repeated, shell_names.unset, shell_names.unread, shell_names.spaced),
+    *(shell_names.quoted, shell_names.folded, shell_syntax.unfinished, rank_starts.typeset),
+    *(rank_starts.modules, job_flags.numbers, launcher_options.options),
 )
 
 

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from megatron_eks.catalog.megatron_options import OPTIONS, VERSION
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.shell_values import told
 from megatron_eks.rules.values import number, shown
 from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 
@@ -90,7 +91,7 @@ def megatron_words(container: Container) -> list[tuple[Path, str]]:
     """Return the words from the name of Megatron's program to the end of its command."""
     seen = False
     found: list[tuple[Path, str]] = []
-    for path, written in container.words:
+    for path, written in told(container):
         for word in split_words(written):
             seen = (seen or PROGRAM.search(word) is not None) and word not in _SEPARATORS
             if seen and word == "--":

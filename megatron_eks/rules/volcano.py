@@ -69,13 +69,25 @@ def _gang(each: Manifest) -> "tuple[dict[str, Json] | None, Path]":
 
 
 def _at_once(each: Manifest, gang: "dict[str, Json]") -> "dict[str, Json]":
-    """Return the devices of all pods of a gang, which it counts where it names no least amount."""
+    """Return what all pods of a gang ask for, which it counts where it names no least amount."""
     counts = [pod.replicas for pod in each.pods]
     total = sum(many or 0 for many in counts)
     least = gang.get("minAvailable")
     if not counts or None in counts or not (is_absent(least) or number(least) == total):
         return {}
+    plain = {
+        resource: sum(
+            container.requested(resource) * (pod.replicas or 0)
+            for pod in each.pods
+            for container in pod.containers
+            if not container.is_init
+        )
+        for resource in ("cpu", "memory")
+    }
     return {
+        **({"cpu": f"{float(plain['cpu']):g}"} if plain["cpu"] else {}),
+        **({"memory": f"{float(plain['memory'] / 2**30):g}Gi"} if plain["memory"] else {}),
+    } | {
         device: amount
         for device in (GPU, EFA)
         if (

@@ -33,6 +33,7 @@ _RELATION_TABLES = (
     "gpu_configs",
     "held_out_objects",
     "held_out_pools",
+    "mpi_settings",
     "names_and_owners",
     "node_sources",
     "objects_nobody_reads",
@@ -46,10 +47,17 @@ _RELATION_TABLES = (
     "platform_supplies",
     "platform_upkeep",
     "ranks_and_names",
+    "script_ends",
     "scripts_and_groups",
+    "rank_starts",
     "relations_of_objects",
     "second_objects",
+    "shell_arguments",
     "started_scripts",
+    "torchrun_options",
+    "train_resources",
+    "unmet_labels",
+    "untold_ranks",
 )
 _SET_TABLES = (*_VALUE_TABLES, *_MINED_TABLES, *_RELATION_TABLES)
 SETS = [case for table in _SET_TABLES for case in cases.read(f"tables/{table}.yaml")]
