@@ -12,9 +12,11 @@ from megatron_eks.rules.named_pools import pools_of
 from megatron_eks.rules.node_labels import wanted
 from megatron_eks.rules.plugin_configs import MIG_STRATEGIES, embedded, mig_configs
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
-from megatron_eks.rules.workloads import GPU, Manifest
+from megatron_eks.rules.workloads import GPU, Manifest, Pod
 
 _RUNTIMES = ("containerd", "crio", "docker")
+_EXPORTER = re.compile(r"(^|/)dcgm-exporter([:@]|$)")
+_REMOTE = re.compile(r"-r(=.*)?|--remote-hostengine-info(=.*)?")
 _MIG_LABEL, _PLUGIN_LABEL = "nvidia.com/mig.config", "nvidia.com/device-plugin.config"
 _OF_PCI = re.compile(r"feature\.node\.kubernetes\.io/pci-([0-9a-f_]+)\.present")
 # Node Feature Discovery, "Worker configuration reference", sources.pci: what it labels by itself.
@@ -104,6 +106,36 @@ def second_plugin(together: ManifestSet) -> Iterator[Found]:
                 finding = policy.find(Code.DEVICE_PLUGIN, path, found, remedy, Level.WARNING)
                 yield policy, finding
                 break
+
+
+def second_exporter(together: ManifestSet) -> Iterator[Found]:
+    """Warn of the operator's exporter of metrics beside one that somebody else installs.
+
+    NVIDIA/dcgm-exporter, issue 7: what reads the profiling fields cannot be shared by two host
+    engines on a node; one that asks the operator's engine is no second one.
+    """
+    for policy in (each for each in together.of("ClusterPolicy") if _is_policy(each)):
+        if _at(policy, "dcgmExporter", "enabled") is False:
+            continue
+        for other in together.of("DaemonSet"):
+            if is_near(policy, other) and any(_exports(pod) for pod in other.pods):
+                found = f"{other.title} reads DCGM's fields on the same nodes: one of the two gets "
+                found += "no profiling fields"
+                remedy = "set dcgmExporter.enabled: false, or remove the DaemonSet"
+                path = ("spec", "dcgmExporter", "enabled")
+                finding = policy.find(Code.DEVICE_PLUGIN, path, found, remedy, Level.WARNING)
+                yield policy, finding
+                break
+
+
+def _exports(pod: Pod) -> bool:
+    for container in pod.containers:
+        remote = any(_REMOTE.fullmatch(word) for _, word in container.words) or any(
+            each.name == "DCGM_REMOTE_HOSTENGINE_INFO" for each in container.variables
+        )
+        if _EXPORTER.search(text(container.body.get("image")) or "") and not remote:
+            return True
+    return False
 
 
 def features(together: ManifestSet) -> Iterator[Found]:
