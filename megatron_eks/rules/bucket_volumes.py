@@ -28,6 +28,10 @@ _OPTIONS = (
 _NEARLY = 0.8
 # What each option is followed by; mount-s3 takes a prefix only with the slash at its end.
 _PREFIX = re.compile(r"-{0,2}prefix[ =](?P<value>\S+)")
+_FOR_ONE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
+_WHOSE = ("driver", "pod")
+# An ID that somebody will put there, as fs-xxx, is one too.
+_EFS_HANDLE = re.compile(r"(fs-\w+|[A-Z_ -]+)(:[^:]*(:(fsap-\w+)?)?)?")
 _URI = re.compile(r"s3://(?P<bucket>[^/]+)/?(?P<prefix>.*)")
 # Options that a class and a volume by hand are wont to share, and that mean nothing to a mount.
 _NO_MATTER = frozenset({"defaults", "rw"})
@@ -59,6 +63,7 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
 
     awslabs/mountpoint-s3-csi-driver, docs/CONFIGURATION.md: bucketName is required; mount options
     are given to mount-s3, which ends at one that it does not know, so the pod is not started;
+    accessModes are ReadWriteMany and ReadOnlyMany, authenticationSource is driver or pod;
     awslabs/mountpoint-s3, issue 162 and pull request 207: "prefix must end in '/'", and "bucket
     name should not be an s3:// URI".
     """
@@ -74,6 +79,16 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
         remedy = f"write bucketName, not {other}" if other else "add it"
         found = "no bucketName, by which the driver mounts"
         yield manifest.find(Code.CLAIM_AND_VOLUME, place, found, remedy)
+    for index, mode in enumerate(items(manifest.spec.get("accessModes")) or []):
+        if mode in _FOR_ONE:
+            found = f"{mode}, and the driver mounts for ReadWriteMany or ReadOnlyMany alone"
+            path: Path = ("spec", "accessModes", index)
+            yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, "write ReadWriteMany")
+    source = text((attributes or {}).get("authenticationSource"))
+    if source is not None and source not in _WHOSE and not is_placeholder(source):
+        found = f"no authenticationSource {shown(source)}: the mount fails"
+        path = ("spec", "csi", "volumeAttributes", "authenticationSource")
+        yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, f"write {' or '.join(_WHOSE)}")
     said = text((attributes or {}).get("bucketName")) or ""
     uri = _URI.fullmatch(said)
     if uri and not is_placeholder(said):
@@ -91,8 +106,27 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
         close = get_close_matches(name, _OPTIONS, 1, _NEARLY)
         if close and name not in _OPTIONS:
             found = f"Mountpoint has no option {name}: the mount fails"
-            path: Path = ("spec", "mountOptions", index)
+            path = ("spec", "mountOptions", index)
             yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, f"did you mean {close[0]}?")
+
+
+def handles_of_efs(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a volume on EFS a handle that its driver can read.
+
+    kubernetes-sigs/aws-efs-csi-driver, docs/README.md, "Static Provisioning":
+    FileSystemId:Path:AccessPointId, of which the first one alone is needed.
+    """
+    csi = mapping(manifest.spec.get("csi")) or {}
+    handle = text(csi.get("volumeHandle"))
+    if manifest.kind != "PersistentVolume" or csi.get("driver") != "efs.csi.aws.com" or not handle:
+        return
+    if not _EFS_HANDLE.fullmatch(handle) and not is_placeholder(handle):
+        match = re.search(r"fs-[0-9a-f]{8,17}", handle)
+        found = f"{shown(handle)} is no handle that the driver reads: the mount fails"
+        remedy = f"write {match[0] if match else 'the ID of the file system, fs-...'}"
+        remedy += ", then :/path and :fsap-... if there are any"
+        path: Path = ("spec", "csi", "volumeHandle")
+        yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, remedy)
 
 
 def classes_of_buckets(together: ManifestSet) -> Iterator[Found]:

@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import EFA, Manifest, Pod
 
+_KINDS = ("ResourceClaim", "ResourceClaimTemplate")
+_NESTED = frozenset({"v1", "v1beta2"})
 _SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 # EKS User Guide, "Manage EFA devices on Amazon EKS": the class that the driver's chart makes.
 _CLASS_OF_EFA = "efa.networking.k8s.aws"
@@ -46,6 +48,36 @@ def claims(manifest: Manifest) -> Iterator[Finding]:
                     yield Finding(Code.DEVICE_CLAIM, path, found, remedy)
 
 
+def requests(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a claim's requests the form of its version.
+
+    Kubernetes, API reference, ResourceClaim: since v1beta2 a request has `exactly` or
+    `firstAvailable`, and the class stands in it; before that it stood in the request.
+    """
+    group, _, version = (text(manifest.body.get("apiVersion")) or "").partition("/")
+    if group != "resource.k8s.io" or manifest.kind not in _KINDS:
+        return
+    if version.startswith("v1alpha"):
+        found = f"{version} is served no more: the API server knows no such kind"
+        remedy = "write resource.k8s.io/v1"
+        yield manifest.find(Code.DEVICE_CLAIM, ("apiVersion",), found, remedy)
+        return
+    spec, path = _spec(manifest)
+    listed = items((mapping(spec.get("devices")) or {}).get("requests")) or []
+    for index, value in enumerate(listed if version in _NESTED else ()):
+        if not is_absent((mapping(value) or {}).get("deviceClassName")):
+            place = (*path, "devices", "requests", index, "deviceClassName")
+            found = f"{version} has no deviceClassName here: the API server refuses the claim"
+            remedy = "write exactly: and below it deviceClassName, count, selectors and the like"
+            yield manifest.find(Code.DEVICE_CLAIM, place, found, remedy)
+
+
+def _spec(claim: Manifest) -> tuple[Mapping[str, Json], Path]:
+    if claim.kind == _KINDS[1]:
+        return mapping(claim.spec.get("spec")) or {}, ("spec", "spec")
+    return claim.spec, ("spec",)
+
+
 def twice(together: ManifestSet) -> Iterator[Found]:
     """Warn of a pod that asks the plugin and the driver for EFA at once.
 
@@ -70,7 +102,7 @@ def twice(together: ManifestSet) -> Iterator[Found]:
 def _of_efa(manifest: Manifest, pod: Pod, together: ManifestSet) -> Iterator[Manifest]:
     for value in items(pod.spec.get("resourceClaims")) or []:
         body = mapping(value) or {}
-        for key, kind in zip(_SOURCES, ("ResourceClaim", "ResourceClaimTemplate"), strict=True):
+        for key, kind in zip(_SOURCES, _KINDS, strict=True):
             name = text(body.get(key))
             target = together.named(manifest, kind, name) if name else None
             if target is not None and _CLASS_OF_EFA in _classes(target):
@@ -78,9 +110,7 @@ def _of_efa(manifest: Manifest, pod: Pod, together: ManifestSet) -> Iterator[Man
 
 
 def _classes(target: Manifest) -> list[str]:
-    inner = mapping(target.spec.get("spec")) or {} if target.kind.endswith("Template") else None
-    spec: Mapping[str, Json] = target.spec if inner is None else inner
-    requests = items((mapping(spec.get("devices")) or {}).get("requests")) or []
-    bodies = [mapping(each) or {} for each in requests]
+    devices = mapping(_spec(target)[0].get("devices")) or {}
+    bodies = [mapping(each) or {} for each in items(devices.get("requests")) or []]
     bodies += [mapping(each.get("exactly")) or {} for each in bodies]
     return [text(each.get("deviceClassName")) or "" for each in bodies]

@@ -16,6 +16,7 @@ from megatron_eks.rules import (
     image_targets,
 )
 from megatron_eks.rules.image_stages import Instruction
+from megatron_eks.rules.image_tags import missing_tag
 from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import shown
 from megatron_eks.rules.variables import RENDEZVOUS
@@ -235,6 +236,11 @@ def _bases(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
         tag = image.rpartition("/")[2].partition(":")[2]
         moves = tag in {"", "latest"} and "@" not in image
         known = bool(image) and not image.endswith((":", "/"))
+        example = missing_tag(image) if tag and not moves else None
+        if known and example is not None:
+            found = f"{shown(image)}: its registry has no such tag, and the build ends at once"
+            remedy = f"name a release: {example}"
+            yield Finding(Code.IMAGE_BASE, ("FROM",), found, remedy, Level.WARNING), each.line
         if known and moves and image.lower() not in stages:
             found = f"{shown(image)} is whatever was pushed last"
             remedy = "name a digest (@sha256:...), or a tag that nobody moves"

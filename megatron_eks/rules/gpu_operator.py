@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
@@ -14,6 +15,24 @@ from megatron_eks.rules.plugin_configs import MIG_STRATEGIES, embedded, mig_conf
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import GPU, Manifest, Pod
 
+# NVIDIA/gpu-operator, api/nvidia/v1/clusterpolicy_types.go, ClusterPolicySpec.
+_PARTS = (
+    *("operator", "daemonsets", "driver", "toolkit", "devicePlugin", "dcgmExporter", "dcgm"),
+    *(
+        "nodeStatusExporter",
+        "gfd",
+        "mig",
+        "migManager",
+        "psp",
+        "psa",
+        "validator",
+        "gds",
+        "gdrcopy",
+    ),
+    *("sandboxWorkloads", "vfioManager", "sandboxDevicePlugin", "vgpuManager", "cdi"),
+    *("vgpuDeviceManager", "kataManager", "ccManager", "hostPaths", "kataSandboxDevicePlugin"),
+)
+_CLOSE = 0.85
 _RUNTIMES = ("containerd", "crio", "docker")
 _EXPORTER = re.compile(r"(^|/)dcgm-exporter([:@]|$)")
 _REMOTE = re.compile(r"-r(=.*)?|--remote-hostengine-info(=.*)?")
@@ -30,6 +49,17 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
     """
     if not _is_policy(manifest):
         return
+    version = (text(manifest.body.get("apiVersion")) or "").partition("/")[2]
+    if version and version != "v1" and not is_placeholder(version):
+        found = f"a ClusterPolicy has no version {version}: the API server knows no such kind"
+        yield manifest.find(Code.API_VERSION, ("apiVersion",), found, "write nvidia.com/v1")
+    for key in manifest.spec:
+        close = get_close_matches(_plain(key), [_plain(each) for each in _PARTS], 1, _CLOSE)
+        meant = next((each for each in _PARTS if close and _plain(each) == close[0]), None)
+        if key not in _PARTS and meant is not None:
+            found = f"a ClusterPolicy has no {key}: it is refused, or nobody reads it"
+            path: Path = ("spec", key)
+            yield manifest.find(Code.PLUGIN_CONFIG, path, found, f"did you mean {meant}?")
     for keys, words in (
         (("mig", "strategy"), MIG_STRATEGIES),
         (("operator", "defaultRuntime"), _RUNTIMES),
@@ -37,8 +67,12 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
         said = text(_at(manifest, *keys))
         if said is not None and said not in words and not is_placeholder(said):
             found = f"{shown(said)}, which the operator does not know"
-            path = ("spec", *keys)
-            yield manifest.find(Code.PLUGIN_CONFIG, path, found, f"use {', '.join(words)}")
+            place = ("spec", *keys)
+            yield manifest.find(Code.PLUGIN_CONFIG, place, found, f"use {', '.join(words)}")
+
+
+def _plain(key: str) -> str:
+    return key.replace("-", "").replace("_", "").lower()
 
 
 def _is_policy(manifest: Manifest) -> bool:

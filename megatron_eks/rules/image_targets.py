@@ -16,6 +16,20 @@ _TARGETS = re.compile(
 )
 _POINT = re.compile(r"(?P<major>[0-9]{1,2})\.(?P<minor>[0-9])")
 _PLAIN = re.compile(r"(?P<major>[0-9]{1,2})(?P<minor>[0-9])(?P<rest>a|f|\+PTX)?")
+_PAIR = re.compile(
+    r"arch=compute_(?P<arch>[0-9]{2,3})[a-f]?,code=\[?(?P<kind>sm|compute)_(?P<code>[0-9]{2,3})"
+)
+_CLONE = re.compile(r"\bgit\s+clone\b[^;&|\n]*")
+_BRANCH = re.compile(r"\s(?:-b|--branch)[= ]\s*(?P<ref>\S+)")
+_PLAIN_RELEASE = re.compile(r"v?([0-9]+\.[0-9]+(?:\.[0-9]+)?)")
+_FORMS = {
+    "nccl": (r"v[0-9.]+-[0-9]+", "v{}-1"),
+    "nccl-tests": (r"v[0-9.]+", "v{}"),
+    "Megatron-LM": (r"v[2-9][0-9.]*", "core_v{}"),
+    "TransformerEngine": (r"v[0-9.]+", "v{}"),
+    "gdrcopy": (r"v[0-9.]+", "v{}"),
+}
+_INDEX = re.compile(r"download\.pytorch\.org/whl/(?P<name>cuda[^/\s\"']*|cu[0-9]+\.[0-9]+)")
 _COMMANDS = re.compile(r"&&|\|\||;|\n")
 _SEARCHED = re.compile(
     r"export\s+(?P<name>LD_LIBRARY_PATH|PATH|PYTHONPATH|CUDA_HOME|LD_PRELOAD)=\S+"
@@ -44,6 +58,9 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
             step = stage.steps[index]
             said = [
                 *_targets(step),
+                *_pairs(step),
+                *_tags(stage, index),
+                *_wheels(step),
                 *_lost(step),
                 *_removed(stage, index),
                 *_elsewhere(stage, index),
@@ -78,6 +95,52 @@ def _targets(step: Instruction) -> Iterator[tuple[str, str]]:
                 )
                 found = f"{name}={value}: torch ends with Unknown CUDA arch"
                 yield found, f'write "{right}", with semicolons or spaces between'
+
+
+def _pairs(step: Instruction) -> Iterator[tuple[str, str]]:
+    """Find code for a GPU older than what it is compiled from.
+
+    NVIDIA, "CUDA Compiler Driver NVCC", GPU Code Generation: code is for the architecture of arch
+    or a later one.
+    """
+    for match in _PAIR.finditer(step.rest) if step.name in {"ARG", "ENV", "RUN"} else ():
+        if int(match["code"]) < int(match["arch"]):
+            found = f"code for {match['kind']}_{match['code']} from compute_{match['arch']}, which "
+            found += "is later: nvcc refuses it"
+            yield found, f"write arch=compute_{match['arch']},code=sm_{match['arch']}"
+
+
+def _tags(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
+    """Find a version in another form than the tags of its repository have.
+
+    Tags of NVIDIA/nccl (v2.27.7-1), nccl-tests, Megatron-LM (core_v0.14.0), TransformerEngine and
+    gdrcopy: git ends with "Remote branch not found in upstream".
+    """
+    step = stage.steps[index]
+    for match in _CLONE.finditer(step.rest) if step.name == "RUN" else ():
+        branch = _BRANCH.search(match[0])
+        asked = branch["ref"].strip("\"'") if branch else ""
+        name = re.fullmatch(r"\$\{?(\w+)\}?", asked)
+        if name:
+            given = re.findall(rf"\b{name[1]}=[\"']?([^\s\"']+)", stage.before(index))
+            asked = given[-1] if given else ""
+        release = _PLAIN_RELEASE.fullmatch(asked)
+        for repository, (form, example) in _FORMS.items() if release else ():
+            of_it = re.search(rf"NVIDIA/{repository}(\.git)?(?=\s|$)", match[0])
+            if of_it and release and not re.fullmatch(form, asked):
+                found = f"{repository} has no tag {asked}: git clone ends"
+                yield found, f"write {example.format(release[1])}"
+
+
+def _wheels(step: Instruction) -> Iterator[tuple[str, str]]:
+    """Find an index of PyTorch's wheels that there is not.
+
+    PyTorch, "Get Started": cu128, cpu, rocm and xpu below /whl/.
+    """
+    for match in _INDEX.finditer(step.rest) if step.name == "RUN" else ():
+        digits = re.sub(r"[^0-9]", "", match["name"])
+        found = f"PyTorch has no index {match['name']}: pip finds no torch there"
+        yield found, f"write {f'cu{digits}' if digits else 'cu128'}"
 
 
 def _lost(step: Instruction) -> Iterator[tuple[str, str]]:

@@ -139,6 +139,10 @@ def _requirement(manifest: Manifest, path: Path, body: "dict[str, Json]") -> Ite
         if not zero and not any(is_placeholder(str(each)) for each in values):
             found = f"{operator} takes one whole number"
             yield _refused(manifest, (*path, "values"), found, 'write values: ["7"]')
+    bare = [each for each in values if isinstance(each, int | float)]
+    if bare:
+        found = f"{shown(bare[0])} is no text, and values are texts"
+        yield _refused(manifest, (*path, "values"), found, f'write it in quotes: "{bare[0]}"')
     least = number(body.get("minValues"))
     if operator == "In" and least is not None and least > len(values):
         found = f"minValues {least} of {len(values)} values"

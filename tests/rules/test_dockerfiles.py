@@ -90,6 +90,10 @@ def test_findings(case):
             "ENV LD_LIBRARY_PATH=/opt/aws-ofi-nccl/lib:$LD_LIBRARY_PATH"
         ),
         "RUN pip install git+https://github.com/NVIDIA/TransformerEngine.git@v1.13",
+        'ENV G="-gencode=arch=compute_80,code=sm_86 -gencode=arch=compute_90a,code=compute_90a"',
+        "RUN git clone -b v2.27.7-1 https://github.com/NVIDIA/nccl && git clone -b v2.5 /a/nccl",
+        "RUN git clone -b core_r0.14.0 https://github.com/NVIDIA/Megatron-LM /m",
+        "RUN pip install torch --index-url https://download.pytorch.org/whl/nightly/cu128",
         "ARG T\nRUN pip install git+https://github.com/NVIDIA/TransformerEngine.git@${T}",
         (
             "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\nCOPY . /a\nRUN /a/install.sh\n"
