@@ -215,6 +215,7 @@ class Code(StrEnum):
     KEY_LOST = "MEKS-0579"
     # Rules over manifests
     IMAGE_CONTENTS = "MEKS-0580"
+    DEVICE_CLAIM = "MEKS-0583"
     IMAGE_BUILD = "MEKS-0587"
     PLATFORM_PART = "MEKS-0591"
     CONTAINER_NAME = "MEKS-0601"

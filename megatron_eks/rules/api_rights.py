@@ -52,6 +52,7 @@ _MEANT = {
     **dict.fromkeys(("edit", "modify", "replace"), "update"),
 }
 # Kubernetes, "Authorization", request verbs: calls of a pod, and not objects.
+_PARTS_OF_PODS = ("attach", "eviction", "exec", "log", "portforward", "proxy", "status")
 _CALLED = frozenset({"pods/attach", "pods/exec", "pods/portforward"})
 _NAMELESS = frozenset({"create", "deletecollection"})
 # kubeflow/trainer v1.9.4, pkg/controller.v1/pytorch/pytorchjob_controller.go: what it calls.
@@ -147,7 +148,11 @@ def _by_name(manifest: Manifest) -> Iterator[Finding]:
 def _resources(manifest: Manifest, path: Path, groups: list[str], value: Json) -> Iterator[Finding]:
     known = frozenset().union(*(_RESOURCES[group] for group in groups))
     for index, each in enumerate(_texts(value)):
-        name = each.partition("/")[0]
+        name, _, part = each.partition("/")
+        nearly = get_close_matches(part, _PARTS_OF_PODS, 1, _CLOSE) if name == "pods" else []
+        if nearly and part not in _PARTS_OF_PODS:
+            found = f"pods have no part {shown(part)}"
+            yield manifest.find(Code.RIGHTS, (*path, index), found, f"write pods/{nearly[0]}")
         if name in known or "*" in name:
             continue
         elsewhere = [group for group, there in _RESOURCES.items() if name in there]

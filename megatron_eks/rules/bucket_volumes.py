@@ -9,7 +9,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.device_plugins import is_near
 from megatron_eks.rules.directory_owners import volume_of
 from megatron_eks.rules.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import is_absent, items, mapping, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest, Pod
 
 _S3 = "s3.csi.aws.com"
@@ -26,6 +26,13 @@ _OPTIONS = (
     *("user-agent-prefix", "write-part-size"),
 )
 _NEARLY = 0.8
+# What each option is followed by; mount-s3 takes a prefix only with the slash at its end.
+_PREFIX = re.compile(r"-{0,2}prefix[ =](?P<value>\S+)")
+_FOR_ONE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
+_WHOSE = ("driver", "pod")
+# An ID that somebody will put there, as fs-xxx, is one too.
+_EFS_HANDLE = re.compile(r"(fs-\w+|[A-Z_ -]+)(:[^:]*(:(fsap-\w+)?)?)?")
+_URI = re.compile(r"s3://(?P<bucket>[^/]+)/?(?P<prefix>.*)")
 # Options that a class and a volume by hand are wont to share, and that mean nothing to a mount.
 _NO_MATTER = frozenset({"defaults", "rw"})
 
@@ -55,7 +62,10 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
     """Require of a volume on S3 its bucket, and options that Mountpoint has.
 
     awslabs/mountpoint-s3-csi-driver, docs/CONFIGURATION.md: bucketName is required; mount options
-    are given to mount-s3, which ends at one that it does not know, so the pod is not started.
+    are given to mount-s3, which ends at one that it does not know, so the pod is not started;
+    accessModes are ReadWriteMany and ReadOnlyMany, authenticationSource is driver or pod;
+    awslabs/mountpoint-s3, issue 162 and pull request 207: "prefix must end in '/'", and "bucket
+    name should not be an s3:// URI".
     """
     csi = mapping(manifest.spec.get("csi")) or {}
     attributes = mapping(csi.get("volumeAttributes"))
@@ -69,13 +79,54 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
         remedy = f"write bucketName, not {other}" if other else "add it"
         found = "no bucketName, by which the driver mounts"
         yield manifest.find(Code.CLAIM_AND_VOLUME, place, found, remedy)
+    for index, mode in enumerate(items(manifest.spec.get("accessModes")) or []):
+        if mode in _FOR_ONE:
+            found = f"{mode}, and the driver mounts for ReadWriteMany or ReadOnlyMany alone"
+            path: Path = ("spec", "accessModes", index)
+            yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, "write ReadWriteMany")
+    source = text((attributes or {}).get("authenticationSource"))
+    if source is not None and source not in _WHOSE and not is_placeholder(source):
+        found = f"no authenticationSource {shown(source)}: the mount fails"
+        path = ("spec", "csi", "volumeAttributes", "authenticationSource")
+        yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, f"write {' or '.join(_WHOSE)}")
+    said = text((attributes or {}).get("bucketName")) or ""
+    uri = _URI.fullmatch(said)
+    if uri and not is_placeholder(said):
+        found = f"{shown(said)} is an address: mount-s3 takes the bucket's name alone"
+        rest = f", and prefix {uri['prefix'].rstrip('/')}/ in mountOptions" if uri["prefix"] else ""
+        yield manifest.find(Code.CLAIM_AND_VOLUME, place, found, f"write {uri['bucket']}{rest}")
     for index, value in enumerate(items(manifest.spec.get("mountOptions")) or []):
+        prefix = _PREFIX.fullmatch((text(value) or "").strip())
+        if prefix and not prefix["value"].endswith(("/", "}")):
+            found = f"prefix {prefix['value']} has no slash at its end: the mount fails"
+            place = ("spec", "mountOptions", index)
+            remedy = f"write prefix {prefix['value']}/"
+            yield manifest.find(Code.CLAIM_AND_VOLUME, place, found, remedy)
         name = re.split(r"[ =]", (text(value) or "").strip().lstrip("-"), maxsplit=1)[0]
         close = get_close_matches(name, _OPTIONS, 1, _NEARLY)
         if close and name not in _OPTIONS:
             found = f"Mountpoint has no option {name}: the mount fails"
-            path: Path = ("spec", "mountOptions", index)
+            path = ("spec", "mountOptions", index)
             yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, f"did you mean {close[0]}?")
+
+
+def handles_of_efs(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a volume on EFS a handle that its driver can read.
+
+    kubernetes-sigs/aws-efs-csi-driver, docs/README.md, "Static Provisioning":
+    FileSystemId:Path:AccessPointId, of which the first one alone is needed.
+    """
+    csi = mapping(manifest.spec.get("csi")) or {}
+    handle = text(csi.get("volumeHandle"))
+    if manifest.kind != "PersistentVolume" or csi.get("driver") != "efs.csi.aws.com" or not handle:
+        return
+    if not _EFS_HANDLE.fullmatch(handle) and not is_placeholder(handle):
+        match = re.search(r"fs-[0-9a-f]{8,17}", handle)
+        found = f"{shown(handle)} is no handle that the driver reads: the mount fails"
+        remedy = f"write {match[0] if match else 'the ID of the file system, fs-...'}"
+        remedy += ", then :/path and :fsap-... if there are any"
+        path: Path = ("spec", "csi", "volumeHandle")
+        yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, remedy)
 
 
 def classes_of_buckets(together: ManifestSet) -> Iterator[Found]:

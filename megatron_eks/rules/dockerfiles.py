@@ -8,8 +8,15 @@ from megatron_eks.catalog.environment import NEEDLESS, Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import ABOUT_EFA, Context, judge
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules import image_builds, image_commands, image_python, image_stages
+from megatron_eks.rules import (
+    image_builds,
+    image_commands,
+    image_python,
+    image_stages,
+    image_targets,
+)
 from megatron_eks.rules.image_stages import Instruction
+from megatron_eks.rules.image_tags import missing_tag
 from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import shown
 from megatron_eks.rules.variables import RENDEZVOUS
@@ -107,8 +114,11 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
         steps = image_builds.of_steps(each.name, each.rest, content)
         for finding in (*_overwritten(each, content), *_lost(each), *_installer(each), *steps):
             yield finding.at(file, each.line)
-    over_steps = (image_stages.findings, image_python.findings, image_commands.findings)
-    for finding, line in (*_bases(listed), *(one for each in over_steps for one in each(listed))):
+    rules = (image_stages, image_python, image_commands, image_targets)
+    for finding, line in (
+        *_bases(listed),
+        *(one for each in rules for one in each.findings(listed)),
+    ):
         yield finding.at(file, line)
 
 
@@ -227,6 +237,11 @@ def _bases(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
         tag = image.rpartition("/")[2].partition(":")[2]
         moves = tag in {"", "latest"} and "@" not in image
         known = bool(image) and not image.endswith((":", "/"))
+        example = missing_tag(image) if tag and not moves else None
+        if known and example is not None:
+            found = f"{shown(image)}: its registry has no such tag, and the build ends at once"
+            remedy = f"name a release: {example}"
+            yield Finding(Code.IMAGE_BASE, ("FROM",), found, remedy, Level.WARNING), each.line
         if known and moves and image.lower() not in stages:
             found = f"{shown(image)} is whatever was pushed last"
             remedy = "name a digest (@sha256:...), or a tag that nobody moves"

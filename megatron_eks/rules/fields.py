@@ -14,6 +14,7 @@ _CLOSE = 0.75
 _NEARLY = 0.85
 _MODES = frozenset({"defaultMode", "mode"})
 _OCTAL = re.compile(r"[0-7]{3}")
+_OF_OWNERS = re.compile(r"7[0-7]{2}")
 _OTHERS = frozenset({"ControllerRevision", "Endpoints", "Event", "List", "Node", "PodTemplate"})
 # Versions of these are judged by pod_shape.api_versions, or are the affair of others.
 _GROUPS = frozenset(
@@ -98,6 +99,12 @@ def finding(manifest: Manifest, path: Path, misfit: Misfit) -> Finding:
         code = Code.NOT_A_TEXT
         found = f"{shown(value)} is no text: the API server refuses the object"
         written = str(value).lower() if isinstance(value, bool) else str(value)
+        if (
+            key == "directoryPerms"
+            and isinstance(value, int)
+            and _OF_OWNERS.fullmatch(f"{value:o}")
+        ):
+            written = f"{value:o}"  # YAML reads 0700 as 448
         remedy = f'put it in quotes: "{written}"'
     else:
         code, found = Code.WRONG_VALUE, f"{shown(value)} is not what Kubernetes takes here"

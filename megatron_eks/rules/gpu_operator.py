@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
@@ -12,9 +13,29 @@ from megatron_eks.rules.named_pools import pools_of
 from megatron_eks.rules.node_labels import wanted
 from megatron_eks.rules.plugin_configs import MIG_STRATEGIES, embedded, mig_configs
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
-from megatron_eks.rules.workloads import GPU, Manifest
+from megatron_eks.rules.workloads import GPU, Manifest, Pod
 
+# NVIDIA/gpu-operator, api/nvidia/v1/clusterpolicy_types.go, ClusterPolicySpec.
+_PARTS = (
+    *("operator", "daemonsets", "driver", "toolkit", "devicePlugin", "dcgmExporter", "dcgm"),
+    *(
+        "nodeStatusExporter",
+        "gfd",
+        "mig",
+        "migManager",
+        "psp",
+        "psa",
+        "validator",
+        "gds",
+        "gdrcopy",
+    ),
+    *("sandboxWorkloads", "vfioManager", "sandboxDevicePlugin", "vgpuManager", "cdi"),
+    *("vgpuDeviceManager", "kataManager", "ccManager", "hostPaths", "kataSandboxDevicePlugin"),
+)
+_CLOSE = 0.85
 _RUNTIMES = ("containerd", "crio", "docker")
+_EXPORTER = re.compile(r"(^|/)dcgm-exporter([:@]|$)")
+_REMOTE = re.compile(r"-r(=.*)?|--remote-hostengine-info(=.*)?")
 _MIG_LABEL, _PLUGIN_LABEL = "nvidia.com/mig.config", "nvidia.com/device-plugin.config"
 _OF_PCI = re.compile(r"feature\.node\.kubernetes\.io/pci-([0-9a-f_]+)\.present")
 # Node Feature Discovery, "Worker configuration reference", sources.pci: what it labels by itself.
@@ -28,6 +49,17 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
     """
     if not _is_policy(manifest):
         return
+    version = (text(manifest.body.get("apiVersion")) or "").partition("/")[2]
+    if version and version != "v1" and not is_placeholder(version):
+        found = f"a ClusterPolicy has no version {version}: the API server knows no such kind"
+        yield manifest.find(Code.API_VERSION, ("apiVersion",), found, "write nvidia.com/v1")
+    for key in manifest.spec:
+        close = get_close_matches(_plain(key), [_plain(each) for each in _PARTS], 1, _CLOSE)
+        meant = next((each for each in _PARTS if close and _plain(each) == close[0]), None)
+        if key not in _PARTS and meant is not None:
+            found = f"a ClusterPolicy has no {key}: it is refused, or nobody reads it"
+            path: Path = ("spec", key)
+            yield manifest.find(Code.PLUGIN_CONFIG, path, found, f"did you mean {meant}?")
     for keys, words in (
         (("mig", "strategy"), MIG_STRATEGIES),
         (("operator", "defaultRuntime"), _RUNTIMES),
@@ -35,8 +67,12 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
         said = text(_at(manifest, *keys))
         if said is not None and said not in words and not is_placeholder(said):
             found = f"{shown(said)}, which the operator does not know"
-            path = ("spec", *keys)
-            yield manifest.find(Code.PLUGIN_CONFIG, path, found, f"use {', '.join(words)}")
+            place = ("spec", *keys)
+            yield manifest.find(Code.PLUGIN_CONFIG, place, found, f"use {', '.join(words)}")
+
+
+def _plain(key: str) -> str:
+    return key.replace("-", "").replace("_", "").lower()
 
 
 def _is_policy(manifest: Manifest) -> bool:
@@ -104,6 +140,36 @@ def second_plugin(together: ManifestSet) -> Iterator[Found]:
                 finding = policy.find(Code.DEVICE_PLUGIN, path, found, remedy, Level.WARNING)
                 yield policy, finding
                 break
+
+
+def second_exporter(together: ManifestSet) -> Iterator[Found]:
+    """Warn of the operator's exporter of metrics beside one that somebody else installs.
+
+    NVIDIA/dcgm-exporter, issue 7: what reads the profiling fields cannot be shared by two host
+    engines on a node; one that asks the operator's engine is no second one.
+    """
+    for policy in (each for each in together.of("ClusterPolicy") if _is_policy(each)):
+        if _at(policy, "dcgmExporter", "enabled") is False:
+            continue
+        for other in together.of("DaemonSet"):
+            if is_near(policy, other) and any(_exports(pod) for pod in other.pods):
+                found = f"{other.title} reads DCGM's fields on the same nodes: one of the two gets "
+                found += "no profiling fields"
+                remedy = "set dcgmExporter.enabled: false, or remove the DaemonSet"
+                path = ("spec", "dcgmExporter", "enabled")
+                finding = policy.find(Code.DEVICE_PLUGIN, path, found, remedy, Level.WARNING)
+                yield policy, finding
+                break
+
+
+def _exports(pod: Pod) -> bool:
+    for container in pod.containers:
+        remote = any(_REMOTE.fullmatch(word) for _, word in container.words) or any(
+            each.name == "DCGM_REMOTE_HOSTENGINE_INFO" for each in container.variables
+        )
+        if _EXPORTER.search(text(container.body.get("image")) or "") and not remote:
+            return True
+    return False
 
 
 def features(together: ManifestSet) -> Iterator[Found]:

@@ -17,6 +17,11 @@ _TAKES_A_VALUE = re.compile(
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[\w,-]*\])?")
 _APEX = re.compile(r"github\.com[/:]NVIDIA/apex", re.IGNORECASE)
+_ENGINE = re.compile(
+    r"github\.com[/:]NVIDIA/TransformerEngine(?:\.git)?(?:@(?P<ref>[^\s\"'#]+))?", re.IGNORECASE
+)
+_ENGINE_OF_PYPI = re.compile(r"transformer[-_]engine\[\S*pytorch\S*\](?P<ref>==\S+)?")
+_FIRST_ENGINE = re.compile(r"(==|v|release_v)?1\.")
 # Their setup.py asks torch and nvcc; the first ones name no torch among what a build needs.
 _IMPORT_TORCH = ("flash-attn", "grouped-gemm", "apex")
 _COMPILED = (*_IMPORT_TORCH, "mamba-ssm", "causal-conv1d", "transformer-engine[pytorch]")
@@ -30,7 +35,10 @@ _BRINGS_NVCC = re.compile(
 _WITHOUT_TORCH = re.compile(
     r"(docker\.io/)?((nvcr\.io/)?nvidia/cuda:.*|(library/)?(python|ubuntu|debian):.*)"
 )
-_MAY_BRING_TORCH = re.compile(r"torch|requirement|conda|uv sync|poetry|--from|\.whl|\s-r\s|\$")
+_MAY_BRING_TORCH = re.compile(
+    r"torch|requirement|conda|uv sync|poetry|--from|\.whl|\s-r\s|\b(pip3?|uv)\b[^;&|\n]*\$"
+    r"|(?<!efa_installer)(?<!autogen)\.sh\b|(^|[;&\n])\s*\$"
+)
 _OF_NVIDIA = re.compile(r"nvcr\.io/nvidia/(pytorch|nemo)[:@]")
 _CUDA_OF_BASE = re.compile(r"(?:docker\.io/|nvcr\.io/)?nvidia/cuda:([0-9]{2})\..*")
 _CUDA_OF_WHEELS = re.compile(r"download\.pytorch\.org/whl/(?:nightly/|test/)?cu([0-9]{2})[0-9]")
@@ -58,6 +66,7 @@ def _of_step(stage: Stage, index: int, rest: str) -> Iterator[tuple[str, str]]:
         if _APEX.search(rest) and re.search(r"(?<!\S)\.{1,2}/?(?!\S)|/apex\b", match["words"]):
             names.append("apex")
         yield from _isolated(stage, names, f"{here}{match[0]}", here)
+        yield from _other_torch(words, f"{here}{match[0]}")
         yield from _compiled(stage, names, here)
         yield from _other_cuda(stage, names, here)
         yield from _replaced(stage, words, here)
@@ -101,6 +110,24 @@ def _isolated(stage: Stage, names: list[str], whole: str, before: str) -> Iterat
     elif _WITHOUT_TORCH.fullmatch(stage.base) and not _MAY_BRING_TORCH.search(before):
         found = f"{own} imports torch to build, and no step before it installs torch"
         yield found, "install torch first"
+
+
+def _other_torch(words: list[str], whole: str) -> Iterator[tuple[str, str]]:
+    """Find a Transformer Engine that pip compiles against a torch of its own choice.
+
+    NVIDIA/TransformerEngine, pyproject.toml, build-system.requires (torch), and "Installation":
+    --no-build-isolation. The first releases had no such list.
+    """
+    for word in words if not _ISOLATED_NOT.search(whole) else ():
+        match = _ENGINE.search(word) or _ENGINE_OF_PYPI.match(word.strip("\"'"))
+        ref = (match["ref"] or "") if match else ""
+        if name := re.fullmatch(r"\$\{?(\w+)\}?", ref):
+            given = re.findall(rf"\b{name[1]}=[\"']?([^\s\"']+)", whole)
+            ref = given[-1] if given else "$"
+        if match and "$" not in ref and not _FIRST_ENGINE.match(ref):
+            found = "pip builds the Transformer Engine with a torch of its own choice, and not the "
+            found += "image's: undefined symbols when it is imported"
+            yield found, "add --no-build-isolation"
 
 
 def _compiled(stage: Stage, names: list[str], before: str) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,8 @@ _OF_BASES = re.compile(
     r"(CUDA|NCCL|CUDNN|PYTHON|NV|NVIDIA)_?\w*|.*_PROXY|PATH|HOME|USER", re.IGNORECASE
 )
 _OF_NVIDIA = re.compile(r"nvcr\.io/nvidia/(?!cuda:)")
+# NVIDIA's images name nearly every version that is in them; these are nobody's but the builder's.
+_OF_BUILDERS = re.compile(r"(AWS_)?EFA_INSTALLER_VERSION|(MEGATRON_LM|NEMO_RUN)_VERSION")
 _COMMANDS = re.compile(r"&&|\|\||;|\n")
 _CD = re.compile(r"cd\s+[\"']?([^\s\"']+)[\"']?")
 _MADE = re.compile(r"mkdir\s+(?:-p\s+)?[\"']?([^\s\"']+)")
@@ -111,7 +113,9 @@ def _undeclared(stage: Stage, outer: set[str]) -> Iterator[tuple[Finding, int]]:
         for match in _REFERENCE.finditer(step.rest) if index >= stage.own else ():
             name = match[1] or match[2]
             of_base = _OF_BASES.fullmatch(name) or (
-                name.endswith("_VERSION") and _OF_NVIDIA.match(stage.base)
+                name.endswith("_VERSION")
+                and _OF_NVIDIA.match(stage.base)
+                and not _OF_BUILDERS.fullmatch(name)
             )
             set_there = re.search(_SET_THERE.format(name, name), step.rest)
             if name in outer and name not in known and not of_base and not set_there:

@@ -16,6 +16,8 @@ _OF_SCHEMES = {
     "Ingress": "alb.ingress.kubernetes.io/scheme",
 }
 _CLOSE = 0.8
+_TARGET = "alb.ingress.kubernetes.io/target-type"
+_ON_NODES = ("NodePort", "LoadBalancer")
 # The controller reads the backend from an annotation of that name (actions.NAME).
 _BY_NOTE = "use-annotation"
 
@@ -27,12 +29,15 @@ def schemes(manifest: Manifest) -> Iterator[Finding]:
     or internet-facing; with another word no load balancer is made.
     """
     key = _OF_SCHEMES.get(manifest.kind)
-    notes = mapping((mapping(manifest.body.get("metadata")) or {}).get("annotations")) or {}
-    said = text(notes.get(key)) if key is not None else None
+    said = text(_notes(manifest).get(key)) if key is not None else None
     if key is not None and said is not None and said not in _SCHEMES and not is_placeholder(said):
         path = ("metadata", "annotations", key)
         found = f"no scheme {shown(said)}: no load balancer is made"
         yield manifest.find(Code.SERVICE, path, found, f"write {' or '.join(_SCHEMES)}")
+
+
+def _notes(manifest: Manifest) -> "dict[str, Json]":
+    return mapping((mapping(manifest.body.get("metadata")) or {}).get("annotations")) or {}
 
 
 def backends(together: ManifestSet) -> Iterator[Found]:
@@ -64,6 +69,30 @@ def backends(together: ManifestSet) -> Iterator[Found]:
                 remedy = "name a port of the Service, not that of its pods"
                 finding = ingress.find(Code.SERVICE, place, found, remedy, Level.WARNING)
                 yield ingress, finding
+
+
+def targets(together: ManifestSet) -> Iterator[Found]:
+    """Refuse that an Application Load Balancer finds nodes by a Service that has no port on them.
+
+    AWS Load Balancer Controller, "Ingress annotations", target-type (instance unless one is said),
+    and issues 2589 and 4014: instance targets need a NodePort or a LoadBalancer.
+    """
+    for ingress in together.of("Ingress"):
+        said = text(_notes(ingress).get(_TARGET))
+        # The controller, and parameters of a class, may have another default.
+        if said != "instance":
+            continue
+        near = together.beside(ingress, "Service")
+        for path, body in _services(dict(ingress.spec), ("spec",)):
+            service = next((each for each in near if each.name == text(body.get("name"))), None)
+            kind = service.spec.get("type", "ClusterIP") if service is not None else "NodePort"
+            if service is None or kind in _ON_NODES or _TARGET in _notes(service):
+                continue
+            if isinstance(kind, str) and not is_placeholder(kind):
+                found = f"{service.title} is a {kind}, which has no port on the nodes: no target "
+                found += "group is made"
+                remedy = f"write {_TARGET}: ip, or type: NodePort at the Service"
+                yield ingress, ingress.find(Code.SERVICE, (*path, "name"), found, remedy)
 
 
 def _unknown(port: "dict[str, Json]", service: Manifest) -> tuple[str, str] | None:

@@ -11,6 +11,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.hardware import TYPE_LABELS
 from megatron_eks.rules.manifest_set import Found, ManifestSet, in_one_folder
+from megatron_eks.rules.pod_fields import nearly_a_device
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, Manifest
 
@@ -28,6 +29,8 @@ _FAMILIES = ("AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "Windows2
 _WEIGHTS = range(1, 101)
 _MIB = 2**20
 _SHARE, _CLOSE = 0.9, 0.8
+# What a node has without a plugin, and the count of nodes of a static pool.
+_LIMITED = ("cpu", "memory", "nodes", "ephemeral-storage", "pods", GPU)
 # Of v1beta1, and where each stands in v1 (Karpenter, "v1 Migration").
 _MOVED_OF_POOLS = {
     ("disruption", "expireAfter"): "spec.template.spec.expireAfter",
@@ -136,6 +139,10 @@ def _requirement(manifest: Manifest, path: Path, body: "dict[str, Json]") -> Ite
         if not zero and not any(is_placeholder(str(each)) for each in values):
             found = f"{operator} takes one whole number"
             yield _refused(manifest, (*path, "values"), found, 'write values: ["7"]')
+    bare = [each for each in values if isinstance(each, int | float)]
+    if bare:
+        found = f"{shown(bare[0])} is no text, and values are texts"
+        yield _refused(manifest, (*path, "values"), found, f'write it in quotes: "{bare[0]}"')
     least = number(body.get("minValues"))
     if operator == "In" and least is not None and least > len(values):
         found = f"minValues {least} of {len(values)} values"
@@ -145,14 +152,24 @@ def _requirement(manifest: Manifest, path: Path, body: "dict[str, Json]") -> Ite
 def room(manifest: Manifest) -> Iterator[Finding]:
     """Warn of a NodePool whose limits are below one node of the types that it may start.
 
-    Karpenter, "NodePools", spec.limits: a node that would exceed them is not started, and its pods
-    stay Pending. A limit of 0 stops a pool on purpose.
+    Karpenter, "NodePools", spec.limits: what no node has is never reached; a node that would
+    exceed them is not started, and its pods stay Pending. A limit of 0 stops a pool on purpose.
     """
     if (manifest.group, manifest.kind) != _POOL:
         return
     types = _types(manifest)
     for name, amount in (mapping(manifest.spec.get("limits")) or {}).items():
         most = quantity(amount)
+        close = [GPU] if name.lower().rstrip("s") == "gpu" else nearly_a_device(name)
+        if (
+            name not in _LIMITED
+            and not name.startswith("hugepages-")
+            and ("/" not in name or (close and name not in close))
+        ):
+            found = f"no node has a resource {shown(name)}: it limits nothing"
+            remedy = f"write {close[0] if close else ', '.join(_LIMITED)}"
+            path: Path = ("spec", "limits", name)
+            yield manifest.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
         needs = [need for each in types if (need := _of_node(each, name)) is not None]
         # Of the memory that EC2 names, Karpenter takes 7.5 % off.
         if most and needs and most < min(needs) * _SHARE:

@@ -18,6 +18,8 @@ _OF_OTHERS = {
     "topology": "topologyName",
 }
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
+_HOSTNAME = "kubernetes.io/hostname"
+_DEMANDS = tuple(f"kueue.x-k8s.io/podset-{each}-topology" for each in ("required", "preferred"))
 
 
 def contradicted(together: ManifestSet) -> Iterator[Found]:
@@ -53,6 +55,56 @@ def fields(manifest: Manifest) -> Iterator[Finding]:
         if not is_absent(manifest.spec.get(key)):
             found = f"a ResourceFlavor has no field {key}: it is refused, or nobody reads it"
             yield manifest.find(Code.QUEUE, ("spec", key), found, f"write {meant}")
+
+
+def levels(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a topology whose levels Kueue does not take.
+
+    Kueue, apis/kueue/v1beta1/topology_types.go, XValidation: "must be unique", and "the
+    kubernetes.io/hostname label can only be used at the lowest level of topology".
+    """
+    if (manifest.group, manifest.kind) != ("kueue.x-k8s.io", "Topology"):
+        return
+    labels = _levels(manifest)
+    for index, label in enumerate(labels):
+        path = ("spec", "levels", index, "nodeLabel")
+        if label is not None and label in labels[:index]:
+            found = f"{label} is a level already: the API server refuses the topology"
+            yield manifest.find(Code.QUEUE, path, found, "name each level once")
+        elif label == _HOSTNAME and index + 1 < len(labels):
+            found = f"{label} is above other levels: the API server refuses the topology"
+            yield manifest.find(Code.QUEUE, path, found, "write it as the last level")
+
+
+def _levels(topology: Manifest) -> list[str | None]:
+    listed = items(topology.spec.get("levels")) or []
+    return [text((mapping(each) or {}).get("nodeLabel")) for each in listed]
+
+
+def unknown_levels(together: ManifestSet) -> Iterator[Found]:
+    """Warn of pods that ask for one place in a level that no topology of their queue has.
+
+    Kueue, "Topology Aware Scheduling", podset-required-topology: the value is the label of a level
+    of the flavor's Topology; with another one the job is not admitted.
+    """
+    known = {each.name: _levels(each) for each in together.of("Topology")}
+    for job, queue in _queued(together):
+        names = {
+            text(flavor.spec.get("topologyName"))
+            for pod in job.pods[:1]
+            for flavors in _choices(queue, pod, together)
+            for flavor in flavors
+        }
+        there = [label for name in names for label in known.get(name, [None])]
+        for pod in job.pods if names and there and None not in there else ():
+            for key in _DEMANDS:
+                said = text(pod.annotations.get(key))
+                if said is not None and said not in there and not is_placeholder(said):
+                    found = f"{shown(said)} is no level of {queue.title}'s topology: the job is "
+                    found += "never admitted"
+                    path = (*pod.path[1:-1], "metadata", "annotations", key)
+                    remedy = f"write one of {', '.join(sorted(filter(None, there)))}"
+                    yield job, job.find(Code.QUEUE, path, found, remedy, Level.WARNING)
 
 
 def untolerated(together: ManifestSet) -> Iterator[Found]:

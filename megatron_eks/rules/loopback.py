@@ -20,6 +20,18 @@ _FLAGS = re.compile(rf"{_LISTENING}|host|ip|(server\.|http-)?address)")
 # Within a script, the host of a client is written alike.
 _IN_SCRIPTS = re.compile(rf"(?<!\S)(?P<flag>{_LISTENING}))[=\s]\s*['\"]?(?P<value>[^\s'\"]+)")
 _VARIABLES = frozenset({"ETCD_LISTEN_CLIENT_URLS", "GF_SERVER_HTTP_ADDR", "TENSORBOARD_HOST"})
+# Where they listen without a word: tensorboard --helpfull, --host and --bind_all; MLflow, "CLI",
+# server, --host; etcd, "Configuration options", --listen-client-urls.
+_BY_ITSELF = (
+    (r"tensorboard", "--host --bind_all --bind-all", "--bind_all"),
+    (r"mlflow\s+(?:server|ui)", "--host -h --app-name --gunicorn-opts", "--host 0.0.0.0"),
+    (
+        r"etcd",
+        "--listen-client-urls -listen-client-urls --config-file",
+        "--listen-client-urls=http://0.0.0.0:2379, and --advertise-client-urls",
+    ),
+)
+_TOLD_OTHERWISE = re.compile(r"\$[({]|\{\{")
 _OWN = re.compile(
     r"(?:[a-z]+://)?(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\]|::1)(?::(?P<port>[0-9]+))?/?"
 )
@@ -38,6 +50,13 @@ def servers(together: ManifestSet) -> Iterator[Found]:
             if not may_select(labels, owner, pod):
                 continue
             for container in pod.containers:
+                bare = _told_nothing(container)
+                if bare is not None and _is_behind(container, pod, None, ports):
+                    found = f"{bare[0]} listens on localhost unless told otherwise: only this pod "
+                    found += f"reaches it, and {service.title} leads to it"
+                    path = (*container.path[1:], bare[2])
+                    remedy = f"add {bare[1]}"
+                    yield owner, owner.find(Code.SERVICE, path, found, remedy, Level.WARNING)
                 met = _listens_to_itself(container)
                 if met is None or not _is_behind(container, pod, met[2], ports):
                     continue
@@ -46,6 +65,22 @@ def servers(together: ManifestSet) -> Iterator[Found]:
                 remedy = "listen on 0.0.0.0"
                 path = (*container.path[1:], *where)
                 yield owner, owner.find(Code.SERVICE, path, found, remedy, Level.WARNING)
+
+
+def _told_nothing(container: Container) -> tuple[str, str, str] | None:
+    """Return a program that listens on the loopback alone by itself, and what it should be told."""
+    line, key = container.line, "args" if "args" in container.body else "command"
+    # A variable or a file may say it as well.
+    if _TOLD_OTHERWISE.search(line) or container.variables or container.body.get("envFrom"):
+        return None
+    for program, flags, remedy in _BY_ITSELF:
+        match = re.match(
+            rf"(?:(?:/\S*/)?(?:ba)?sh -\w*c )?(?:exec )?(?:/\S*/)?({program})(?=\s|$)", line
+        )
+        said = any(re.search(rf"(?<!\S){re.escape(each)}(?![\w-])", line) for each in flags.split())
+        if match and not said:
+            return match[1], remedy, key
+    return None
 
 
 def _listens_to_itself(

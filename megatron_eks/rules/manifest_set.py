@@ -172,6 +172,7 @@ def _of_pod(pod: Pod) -> Iterator[Reference]:
         yield from _one((*path, "imagePullSecrets", index, "name"), "Secret", value, "name")
     for index, value in enumerate(items(pod.spec.get("volumes")) or []):
         yield from _of_volume((*path, "volumes", index), value)
+    yield from _of_claims(pod)
     for container in pod.containers:
         inner = container.path[1:]
         for index, value in enumerate(items(container.body.get("env")) or []):
@@ -183,6 +184,13 @@ def _of_pod(pod: Pod) -> Iterator[Reference]:
             body = mapping(value) or {}
             for key, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
                 yield from _one((*inner, "envFrom", index, key), kind, body.get(key), "name")
+
+
+def _of_claims(pod: Pod) -> Iterator[Reference]:
+    for index, value in enumerate(items(pod.spec.get("resourceClaims")) or []):
+        for kind in ("ResourceClaim", "ResourceClaimTemplate"):
+            place = (*pod.path[1:], "resourceClaims", index)
+            yield from _one(place, kind, value, f"{kind[0].lower()}{kind[1:]}Name")
 
 
 def _of_volume(path: Path, value: Json) -> Iterator[Reference]:

@@ -117,7 +117,19 @@ _OBJECTS: dict[str, tuple[Field, ...]] = {
         Field(("spec", "type"), one_of("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
         Field(("spec", "ports", ANY, "port"), _PORT),
         Field(("spec", "ports", ANY, "protocol"), _PROTOCOL),
+        Field(
+            ("spec", "clusterIP"),
+            formed(r"None|(?![nN][oO][nN][eE]$)(.|\n)*", "write None, with a capital"),
+        ),
     ),
+    "Ingress": (
+        Field(
+            ("spec", "rules", ANY, "http", "paths", ANY, "pathType"),
+            one_of("Exact", "ImplementationSpecific", "Prefix"),
+        ),
+    ),
+    # aws/karpenter-provider-aws, pkg/apis/v1/ec2nodeclass.go, MetadataOptions.
+    "EC2NodeClass": (Field(("spec", "metadataOptions", "httpPutResponseHopLimit"), whole(1, 64)),),
     "Job": (
         *(Field(("spec", *each.path), each.check) for each in _RUN_POLICY),
         Field(("spec", "completionMode"), one_of("Indexed", "NonIndexed")),

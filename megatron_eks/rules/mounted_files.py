@@ -78,8 +78,10 @@ def _paths(container: Container) -> Iterator[tuple[Path, str]]:
     """Return absolute paths that stand alone in words, after a flag, or in variables."""
     for path, word in container.words:
         value = word.partition("=")[2] if word.startswith("-") else word
-        if _PATH.fullmatch(value):
-            yield path[1:], value
+        # Some flags take several files, as those of the node problem detector.
+        listed = value.split(",") if word.startswith("-") else [value]
+        if all(_PATH.fullmatch(each) for each in listed):
+            yield from ((path[1:], each) for each in listed)
         # A mount of these cannot be written, so what an option names in it has to be there.
         for match in _OPTION.finditer(word) if " " in word else ():
             yield path[1:], match["path"]

@@ -2,15 +2,30 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
+from megatron_eks.rules.values import (
+    is_absent,
+    is_placeholder,
+    items,
+    mapping,
+    number,
+    shown,
+    text,
+)
 from megatron_eks.rules.workloads import Manifest
 
 _OPERATOR = re.compile(r"(^|/)training-operator([:@]|$)")
+# kubeflow/trainer v1, pkg/controller.v1/register_controller.go, and older releases of it.
+_SCHEMES = ("jaxjob", "mpijob", "mxjob", "paddlejob", "pytorchjob", "tfjob", "xgboostjob")
+_SCHEME = re.compile(r"--?enable-scheme(?:=(?P<value>.*))?")
+_ETCD = re.compile(r"(^|/)etcd:v?3\.(?P<minor>[0-9]+)")
+_LAST_OF_V2 = 5
+_V2 = re.compile(r"--?enable-v2(=true)?")
 _LEAST, _ENOUGH = "100Mi", "512Mi"
 _GROUPS = ("kubeflow.org", "trainer.kubeflow.org")
 _FINALIZERS, _STATUS = "/finalizers", "/status"
@@ -42,6 +57,47 @@ def memory(manifest: Manifest) -> Iterator[Finding]:
             path = (*container.path, "resources", "limits", "memory")
             remedy = f"write {_ENOUGH}"
             yield Finding(Code.PLATFORM_PART, path, found, remedy, Level.WARNING)
+
+
+def schemes(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a training operator's schemes that it knows them, one to a flag.
+
+    kubeflow/trainer v1, register_controller.go, EnabledSchemes.Set: "scheme %s is not supported
+    yet", at which the operator ends.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            words = container.words
+            of_it = _OPERATOR.search(text(container.body.get("image")) or "")
+            for index, (path, word) in enumerate(words if of_it else ()):
+                match = _SCHEME.fullmatch(word)
+                value = match["value"] if match else None
+                if match and value is None and index + 1 < len(words):
+                    value = words[index + 1][1]
+                if value is None or value.lower() in _SCHEMES or is_placeholder(value):
+                    continue
+                close = get_close_matches(value.lower(), _SCHEMES, 1, 0)
+                remedy = f"did you mean {close[0]}? known: {', '.join(_SCHEMES)}"
+                if "," in value:
+                    remedy = "write the flag once for each of them"
+                found = f"no scheme {shown(value)}: the operator ends, and no job is made"
+                yield Finding(Code.MANIFEST_VALUE, path, found, remedy)
+
+
+def stores(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a flag for etcd's second API in a release that has none.
+
+    etcd, "Upgrade etcd from v3.5 to v3.6": --enable-v2 is gone, and etcd ends at a flag that it
+    does not know; torchrun's rendezvous etcd-v2 needs that API.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            match = _ETCD.search(text(container.body.get("image")) or "")
+            for path, word in container.words if match else ():
+                if match and int(match["minor"]) > _LAST_OF_V2 and _V2.fullmatch(word):
+                    found = f"etcd 3.{match['minor']} has no {word}: it ends as it starts"
+                    remedy = "use v3.5 of etcd, or c10d, which needs none"
+                    yield Finding(Code.MANIFEST_VALUE, path, found, remedy)
 
 
 def status_rights(manifest: Manifest) -> Iterator[Finding]:

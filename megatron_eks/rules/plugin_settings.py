@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Level, Path
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.device_plugins import Plugin, is_near, plugins
 from megatron_eks.rules.hardware import type_names
 from megatron_eks.rules.manifest_set import Found, ManifestSet, in_one_folder
@@ -71,6 +71,26 @@ def kept_to_types(together: ManifestSet) -> Iterator[Found]:
                     manifest,
                     manifest.find(Code.DEVICE_PLUGIN, path, found, remedy, Level.WARNING),
                 )
+
+
+def types_without(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a plugin for EFA that is sent to types of nodes that have none.
+
+    aws/sagemaker-hyperpod-cli, issue 367: it ends there with "No valid EFA devices found", again
+    and again.
+    """
+    for plugin in plugins(manifest):
+        own = type_names(plugin.pod) if plugin.device == EFA else set()
+        bare = sorted(each for each in own if each in INSTANCES and not _efa_of(each))
+        if bare:
+            found = f"no EFA on {', '.join(bare)}, where the plugin ends again and again"
+            path = (*plugin.pod.path[1:], "affinity")
+            remedy = f"take {', '.join(bare)} out of its instance types"
+            yield manifest.find(Code.DEVICE_PLUGIN, path, found, remedy, Level.WARNING)
+
+
+def _efa_of(name: str) -> int:
+    return INSTANCES[name].efa_interfaces
 
 
 def _missed_pods(

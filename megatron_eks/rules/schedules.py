@@ -20,12 +20,23 @@ _FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("day of the week", 0, 6, _DAYS),
 )
 _OFTEN = 10
+# No zone of the IANA database is written so, but those of Etc; Go's tz data has it alone.
+_OFFSET = re.compile(r"(UTC|GMT|Z)?[+-][0-9]{1,2}(:?[0-9]{2})?", re.IGNORECASE)
+_NO_OFFSET = frozenset({"GMT+0", "GMT-0"})
+_ABBREVIATED = frozenset(
+    {
+        *("AEST", "AKST", "BST", "CDT", "CEST", "CST", "EDT", "IST", "JST", "KST", "MDT", "MSK"),
+        *("PDT", "PST", "SGT", "local", "Local"),
+    }
+)
+_SPELLINGS = frozenset({"UTC", "GMT", "Zulu", "Universal"})
 
 
 def schedules(manifest: Manifest) -> Iterator[Finding]:
     """Require five fields of a schedule, each in its bounds, and its zone in timeZone.
 
-    Kubernetes, "CronJob", schedule syntax; a deadline below ten seconds never starts a run.
+    Kubernetes, "CronJob", schedule syntax and "Time zones"; pkg/apis/batch/validation,
+    validateTimeZone; a deadline below ten seconds never starts a run.
     """
     if (manifest.group, manifest.kind) != ("batch", "CronJob"):
         return
@@ -34,11 +45,23 @@ def schedules(manifest: Manifest) -> Iterator[Finding]:
     if problem is not None:
         found, remedy = problem
         yield manifest.find(Code.CRON, ("spec", "schedule"), found, remedy)
+    zone = text(manifest.spec.get("timeZone"))
+    if zone is not None and not is_placeholder(zone) and _is_no_zone(zone):
+        found = f"no time zone {shown(zone)}: the API server refuses it"
+        remedy = "write a name of the IANA database, such as Etc/UTC or America/Los_Angeles"
+        yield manifest.find(Code.CRON, ("spec", "timeZone"), found, remedy)
     seconds = number(manifest.spec.get("startingDeadlineSeconds"))
     if seconds is not None and seconds < _OFTEN:
         found = f"{seconds} seconds: the controller looks every ten, and starts no run"
         remedy = f"write {_OFTEN} or more"
         yield manifest.find(Code.CRON, ("spec", "startingDeadlineSeconds"), found, remedy)
+
+
+def _is_no_zone(zone: str) -> bool:
+    """Tell what is surely none: an offset, an abbreviation, another case, or a space."""
+    offset = _OFFSET.fullmatch(zone) is not None and zone not in _NO_OFFSET
+    case = zone not in _SPELLINGS and any(zone.lower() == each.lower() for each in _SPELLINGS)
+    return offset or case or zone in _ABBREVIATED or " " in zone or zone.startswith("/")
 
 
 def _problem(written: str) -> tuple[str, str] | None:

@@ -79,6 +79,26 @@ def test_findings(case):
             "FROM nvcr.io/nvidia/pytorch:25.04-py3\nRUN pip uninstall -y torch apex\n"
             "RUN pip install torch==2.7.1"
         ),
+        'ENV TORCH_CUDA_ARCH_LIST="8.0 9.0a;10.0+PTX Hopper" NVTE_CUDA_ARCHS="90;100a"',
+        "ARG TORCH_CUDA_ARCH_LIST\nENV CMAKE_CUDA_ARCHITECTURES=${ARCHS}",
+        "RUN export PATH=/a:$PATH && pip install einops",
+        "RUN apt-get remove -y libibverbs1 && ./efa_installer.sh -y --skip-kmod",
+        "RUN apt-get remove -y vim && rm -rf /var/lib/apt/lists/*",
+        (
+            "FROM a:2\nARG EFA_INSTALLER_VERSION=1.47.0\n"
+            "RUN git clone https://github.com/aws/aws-ofi-nccl /a && ./efa_installer.sh -yk\n"
+            "ENV LD_LIBRARY_PATH=/opt/aws-ofi-nccl/lib:$LD_LIBRARY_PATH"
+        ),
+        "RUN pip install git+https://github.com/NVIDIA/TransformerEngine.git@v1.13",
+        'ENV G="-gencode=arch=compute_80,code=sm_86 -gencode=arch=compute_90a,code=compute_90a"',
+        "RUN git clone -b v2.27.7-1 https://github.com/NVIDIA/nccl && git clone -b v2.5 /a/nccl",
+        "RUN git clone -b core_r0.14.0 https://github.com/NVIDIA/Megatron-LM /m",
+        "RUN pip install torch --index-url https://download.pytorch.org/whl/nightly/cu128",
+        "ARG T\nRUN pip install git+https://github.com/NVIDIA/TransformerEngine.git@${T}",
+        (
+            "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\nCOPY . /a\nRUN /a/install.sh\n"
+            "RUN pip3 install --no-build-isolation flash-attn==2.8.3"
+        ),
         (
             "RUN git clone https://github.com/NVIDIA/apex && cd apex && APEX_CPP_EXT=1"
             " APEX_CUDA_EXT=1 pip install -v --no-build-isolation ."
@@ -99,6 +119,16 @@ def test_arguments_of_before_from():
     assert line == f"warning MEKS-0587 D:4 RUN.TORCH: {expected} FROM"
     assert found(f"{outer}ARG TORCH\n{step}FROM one\n{step}") == []
     assert found(f"{outer}RUN TORCH=1; echo $TORCH ${{TORCH:-2}}\n") == []
+
+
+def test_arguments_that_the_images_of_nvidia_do_not_set():
+    """NVIDIA's images name the versions of what is in them, and not of an EFA to install."""
+    outer = "ARG EFA_INSTALLER_VERSION=1.47.0\nFROM nvcr.io/nvidia/pytorch:25.08-py3\n"
+    (line,) = found(
+        f"{outer}RUN curl -O https://a/aws-efa-installer-${{EFA_INSTALLER_VERSION}}.tar\n"
+    )
+    assert line.startswith("warning MEKS-0587 D:3 RUN.EFA_INSTALLER_VERSION: ")
+    assert found(f"{outer}RUN echo $TRANSFORMER_ENGINE_VERSION\n") == []
 
 
 def test_variables_of_efa_without_efa():

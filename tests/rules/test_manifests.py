@@ -39,6 +39,7 @@ _RELATION_TABLES = (
     "objects_nobody_reads",
     "other_operators",
     "open_servers",
+    "platform_claims",
     "platform_jobs",
     "platform_objects",
     "platform_parts",
@@ -111,6 +112,7 @@ def test_every_rule_has_a_mistake_and_a_source():
     of_job_files = {"MEKS-0314", "MEKS-0330"}  # the same mistakes in a file of this project's own
     others = {
         "MEKS-0580",
+        "MEKS-0583",
         "MEKS-0591",
         "MEKS-0682",
         "MEKS-0683",

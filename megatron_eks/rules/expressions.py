@@ -1,0 +1,83 @@
+"""Rules over the expressions of Prometheus' rules: brackets, ranges, and gauges of DCGM."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.values import is_placeholder, items, mapping, text
+from megatron_eks.rules.workloads import Manifest
+
+_STRING = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`[^`]*`")
+_COMMENT = re.compile(r"#[^\n]*")
+_PAIRS = {")": "(", "]": "[", "}": "{"}
+_OF_A_RANGE = re.compile(
+    r"\b(?P<function>rate|irate|increase|delta|idelta|deriv|changes|resets|(?:avg|min|max|sum|count"
+    r"|last|quantile|stddev)_over_time)\s*\(\s*(?P<metric>[a-zA-Z_:][\w:]*)\s*"
+    r"(?:\{[^{}]*\})?\s*(?P<range>\[|\))"
+)
+_GROWTH = frozenset({"rate", "irate", "increase"})
+# NVIDIA/dcgm-exporter, etc/default-counters.csv: fields of the type gauge.
+_GAUGES = re.compile(
+    r"DCGM_FI_DEV_(XID_ERRORS|SM_CLOCK|MEM_CLOCK|MEMORY_TEMP|GPU_TEMP|POWER_USAGE|GPU_UTIL"
+    r"|MEM_COPY_UTIL|ENC_UTIL|DEC_UTIL|FB_FREE|FB_USED|FB_RESERVED|ROW_REMAP_FAILURE)"
+    r"|DCGM_FI_PROF_(GR_ENGINE|SM|PIPE_TENSOR|DRAM)_ACTIVE"
+)
+_XID = "DCGM_FI_DEV_XID_ERRORS"
+
+
+def expressions(manifest: Manifest) -> Iterator[Finding]:
+    """Require expressions that Prometheus can read, and growth of counters alone.
+
+    Prometheus, "Querying basics", range vector selectors, and "Query functions": rate and increase
+    are for counters, over a range. Prometheus loads no rule of a group with one that it cannot
+    read. NVIDIA/dcgm-exporter, issue 500: the field holds the last error's number.
+    """
+    if (manifest.group, manifest.kind) != ("monitoring.coreos.com", "PrometheusRule"):
+        return
+    for index, value in enumerate(items(manifest.spec.get("groups")) or []):
+        for number, rule in enumerate(items((mapping(value) or {}).get("rules")) or []):
+            written = text((mapping(rule) or {}).get("expr"))
+            if written is None or is_placeholder(written):
+                continue
+            path = ("spec", "groups", index, "rules", number, "expr")
+            for found, remedy, level in _problems(written):
+                yield manifest.find(Code.MONITOR, path, found, remedy, level)
+
+
+def _problems(written: str) -> Iterator[tuple[str, str, Level]]:
+    plain = _COMMENT.sub("", _STRING.sub('""', written))
+    odd = _unpaired(plain)
+    if odd is not None:
+        yield (
+            f"{odd}: Prometheus loads no rule of this group",
+            "add the other one, or remove it",
+            Level.ERROR,
+        )
+        return
+    for match in _OF_A_RANGE.finditer(plain):
+        function, metric = match["function"], match["metric"]
+        if match["range"] == ")":
+            found = f"{function}({metric}) has no range: Prometheus loads no rule of this group"
+            yield found, "write one after the metric and its labels, such as [5m]", Level.ERROR
+        elif function in _GROWTH and _GAUGES.fullmatch(metric):
+            if metric == _XID:
+                found = f"{_XID} holds the number of the last error, and does not grow with each"
+                yield found, f"write {_XID} > 0, or use DCGM_EXP_XID_ERRORS_COUNT", Level.WARNING
+            else:
+                found = f"{function} of {metric}, a gauge: it takes each fall for a restart"
+                yield found, "use avg_over_time, max_over_time or deriv", Level.WARNING
+
+
+def _unpaired(plain: str) -> str | None:
+    """Say which bracket or quote has no other one."""
+    open_ones: list[str] = []
+    for char in plain.replace('""', ""):
+        if char in _PAIRS.values():
+            open_ones.append(char)
+        elif char in _PAIRS:
+            if not open_ones or open_ones.pop() != _PAIRS[char]:
+                return f"a {char} without its {_PAIRS[char]}"
+        elif char in "\"'`":
+            return f"a {char} without a second one"
+    return f"a {open_ones[-1]} that is never closed" if open_ones else None
