@@ -13,6 +13,7 @@ from megatron_eks.rules import (
     addon_values,
     address_ranges,
     alarms,
+    allowed_types,
     ami_paths,
     auto_scaling,
     bucket_policies,
@@ -86,6 +87,7 @@ from megatron_eks.rules.template_set import TemplateSet
 TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     interfaces.efa_layout,
     interfaces.without_template,
+    allowed_types.layouts,
     interfaces.security_groups,
     public_addresses.public_address,
     node_groups.managed_nodes,
@@ -177,6 +179,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     role_needs.registry_layers,
     bucket_policies.other_buckets,
     bucket_policies.access_logs,
+    bucket_policies.half_covered,
     inverted_conditions.inverted,
     condition_keys.keys,
     condition_keys.launches,
