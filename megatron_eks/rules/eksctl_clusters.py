@@ -5,10 +5,21 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Level, Path, choices
 from megatron_eks.config.load import Json
+from megatron_eks.config.model import RESERVATION
+from megatron_eks.config.spellings import of_value
+from megatron_eks.rules.node_groups import TYPE_NAME
 from megatron_eks.rules.user_data_parts import faults_of_config, nodeadm_parts, read_config
-from megatron_eks.rules.values import is_absent, items, mapping, number, text
+from megatron_eks.rules.values import (
+    is_absent,
+    is_placeholder,
+    items,
+    mapping,
+    number,
+    shown,
+    text,
+)
 from megatron_eks.rules.workloads import Manifest
 
 # eksctl, pkg/apis/eksctl.io/v1alpha5/cloudwatch.go, LogRetentionInDaysValues.
@@ -16,6 +27,7 @@ _RETENTIONS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 18
 # eksctl, "VPC configuration": the range of a VPC that eksctl makes, where none is named.
 _DEFAULT_RANGE = "192.168.0.0/16"
 _KEY = re.compile(r"arn:aws[a-z-]*:kms:(?P<region>[a-z]{2}(-[a-z]+)+-[0-9]):")
+_MODES = ("API", "API_AND_CONFIG_MAP", "CONFIG_MAP")
 _API_VERSION = "node.eks.aws/v1alpha1"
 
 
@@ -37,6 +49,13 @@ def clusters(manifest: Manifest) -> Iterator[Finding]:
         near = min(_RETENTIONS, key=lambda each: abs(each - days))
         yield manifest.find(Code.EKSCTL, place, found, f"write {near}; it takes no others near")
     mode = (mapping(body.get("accessConfig")) or {}).get("authenticationMode")
+    name = text(mode)
+    if name is not None and name not in _MODES and not is_placeholder(name):
+        place = ("accessConfig", "authenticationMode")
+        found = f"{shown(name)} is no mode of EKS: it refuses the cluster"
+        plain = {each.replace("_", ""): f"write {each}" for each in _MODES}
+        remedy = plain.get(re.sub("[^A-Z]", "", name.upper())) or choices(name, _MODES)
+        yield manifest.find(Code.EKSCTL, place, found, remedy)
     if mode == "API" and items(body.get("iamIdentityMappings")):
         found = "they go to aws-auth, which nobody reads with authenticationMode: API: no access"
         remedy = "write accessConfig.accessEntries, or API_AND_CONFIG_MAP"
@@ -80,6 +99,7 @@ def groups(manifest: Manifest) -> Iterator[Finding]:
         for index, value in enumerate(items(manifest.body.get(key)) or []):
             group, path = mapping(value) or {}, (key, index)
             yield from _configs(manifest, (*path, "overrideBootstrapCommand"), group)
+            yield from _forms(manifest, path, group)
             reservation = mapping(group.get("capacityReservation")) or {}
             target = mapping(reservation.get("capacityReservationTarget")) or {}
             types = {text(each) for each in items(group.get("instanceTypes")) or []}
@@ -89,6 +109,39 @@ def groups(manifest: Manifest) -> Iterator[Finding]:
                 remedy = "name the type of the reservation alone, as instanceType"
                 place = (*path, "instanceTypes")
                 yield manifest.find(Code.EKSCTL, place, found, remedy, Level.WARNING)
+
+
+def _forms(manifest: Manifest, path: Path, group: "dict[str, Json]") -> Iterator[Finding]:
+    """Find names of types, reservations and roles in a form that EC2 and IAM do not have."""
+    listed: list[tuple[Path, Json]] = [(("instanceType",), group.get("instanceType"))]
+    for index, each in enumerate(items(group.get("instanceTypes")) or []):
+        listed.append((("instanceTypes", index), each))
+    for place, value in listed:
+        name = text(value)
+        known = name is None or name == "mixed" or is_placeholder(name)
+        if not known and not TYPE_NAME.fullmatch(name or ""):
+            found = f"{shown(name)} is no instance type"
+            remedy = "write it like p4d.24xlarge"
+            yield manifest.find(Code.EKSCTL, (*path, *place), found, remedy)
+    reservation = mapping(group.get("capacityReservation")) or {}
+    target = mapping(reservation.get("capacityReservationTarget")) or {}
+    said = text(target.get("capacityReservationID"))
+    if said is not None and not is_placeholder(said) and not re.search(RESERVATION, said):
+        where = (*path, "capacityReservation", "capacityReservationTarget", "capacityReservationID")
+        remedy = of_value(said, RESERVATION) or "write cr- and 17 hexadecimal digits"
+        found = f"{shown(said)} is no capacity reservation: EC2 refuses the nodes"
+        yield manifest.find(Code.EKSCTL, where, found, remedy)
+    iam = mapping(group.get("iam")) or {}
+    for key, kind in (("instanceRoleARN", ":role/"), ("instanceProfileARN", ":instance-profile/")):
+        arn = text(iam.get(key))
+        if arn is not None and not is_placeholder(arn) and kind not in arn:
+            found = f"{shown(arn)} is no {kind.strip(':/').replace('-', ' ')}: the group is refused"
+            remedy = f"write arn:aws:iam::ACCOUNT{kind}NAME"
+            yield manifest.find(Code.EKSCTL, (*path, "iam", key), found, remedy)
+    if path[0] == "managedNodeGroups" and number(group.get("maxSize")) == 0:
+        found = "maxSize 0, and EKS takes 1 or more: the group is refused"
+        remedy = "write 1 or more; desiredCapacity may be 0"
+        yield manifest.find(Code.EKSCTL, (*path, "maxSize"), found, remedy)
 
 
 def _configs(manifest: Manifest, path: Path, group: "dict[str, Json]") -> Iterator[Finding]:
