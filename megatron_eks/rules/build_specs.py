@@ -9,7 +9,8 @@ import yaml
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.load import Json
-from megatron_eks.rules.policies import ROLE, granted, words
+from megatron_eks.rules.own_rights import holders_of, statements_of
+from megatron_eks.rules.policies import ROLE, words
 from megatron_eks.rules.role_needs import has_action
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, mapping, shown, written
@@ -65,7 +66,7 @@ def sources(templates: TemplateSet) -> Iterator[Finding]:
         role = templates.target(project.properties.get("ServiceRole"), project.file)
         if location is None or "/" not in location or role is None or role.type != ROLE:
             continue
-        read = _readable(role)
+        read = _readable(role, templates)
         if read and not any(_may_be(location, each) for each in read):
             found = f"{project.id} starts from {location}, and this role may s3:GetObject on "
             found += f"{', '.join(read)} alone: the build has no source"
@@ -73,12 +74,13 @@ def sources(templates: TemplateSet) -> Iterator[Finding]:
             yield role.find(Code.POLICY, (), found, remedy)
 
 
-def _readable(role: Resource) -> list[str]:
+def _readable(role: Resource, templates: TemplateSet) -> list[str]:
     """Return the objects that a role may read; none where policies beside it may allow others."""
     if not is_absent(role.properties.get("ManagedPolicyArns")):
         return []
     found: list[str] = []
-    for _, body in granted(role):
+    every = [each for holder in holders_of(role, templates) for each in statements_of(holder)]
+    for body in every:
         if has_action({each.lower() for each in words(body.get("Action"))}, "s3:GetObject"):
             value = body.get("Resource")
             for each in value if isinstance(value, list) else [value]:

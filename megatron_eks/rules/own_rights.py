@@ -90,16 +90,11 @@ def _named(values: list[Json], file: str, kind: str, templates: TemplateSet) -> 
 
 def _allowed(role: Resource, action: str, templates: TemplateSet) -> "list[Resource | str]":
     """Return what a role may do an action on; nothing where that cannot be known."""
-    holders = [role]
-    for holder in templates.resources(*HOLDERS):
-        taken = [*(items(holder.properties.get("Roles")) or []), holder.properties.get("RoleName")]
-        if holder is not role and role in templates.targets(taken, holder.file):
-            holders.append(holder)
     if not is_absent(role.properties.get("ManagedPolicyArns")):
         return []
     found: list[Resource | str] = []
-    for holder in holders:
-        for body in _statements(holder):
+    for holder in holders_of(role, templates):
+        for body in statements_of(holder):
             actions = {each.lower() for each in words(body.get("Action"))}
             if body.get("Effect") != "Allow" or not has_action(actions, action):
                 continue
@@ -116,7 +111,18 @@ def _allowed(role: Resource, action: str, templates: TemplateSet) -> "list[Resou
     return found
 
 
-def _statements(holder: Resource) -> "Iterator[dict[str, Json]]":
+def holders_of(role: Resource, templates: TemplateSet) -> list[Resource]:
+    """Return a role, and the policies at hand that are attached to it."""
+    holders = [role]
+    for holder in templates.resources(*HOLDERS):
+        taken = [*(items(holder.properties.get("Roles")) or []), holder.properties.get("RoleName")]
+        if holder is not role and role in templates.targets(taken, holder.file):
+            holders.append(holder)
+    return holders
+
+
+def statements_of(holder: Resource) -> "Iterator[dict[str, Json]]":
+    """Return the statements of a role or of a policy."""
     inline = items(holder.properties.get("Policies")) or []
     documents = [(mapping(each) or {}).get("PolicyDocument") for each in inline]
     for document in (holder.properties.get("PolicyDocument"), *documents):
@@ -181,7 +187,7 @@ def passed(templates: TemplateSet) -> Iterator[Finding]:
     "CloudFormation", AllowPassingInstanceRole: every launch is UnauthorizedOperation otherwise.
     """
     for holder in templates.resources(*HOLDERS):
-        listed = list(_statements(holder))
+        listed = list(statements_of(holder))
         given = {each.lower() for body in listed for each in words(body.get("Action"))}
         for body in listed:
             actions = {each.lower() for each in words(body.get("Action"))}
