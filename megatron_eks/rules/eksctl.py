@@ -16,6 +16,8 @@ _GROUPS = ("managedNodeGroups", "nodeGroups")
 _VERSION = re.compile(r"1\.[1-9][0-9]")
 # EKS User Guide, "Upgrade from Amazon Linux 2"; eksctl, pkg/apis/eksctl.io/v1alpha5/defaults.go.
 _LAST_OF_AL2 = 32
+# AWS General Reference, "Regions": us-east-2, us-gov-west-1, ap-southeast-7.
+REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}")
 _GIB_OF_AN_IMAGE = 80
 
 
@@ -113,6 +115,9 @@ def _zones(
         zone = text(value)
         if region is None or zone is None or is_placeholder(f"{region}{zone}"):
             continue
+        # What is no region is said once, there.
+        if not REGION.fullmatch(region):
+            return
         if not zone.startswith(region):
             found = f"{shown(zone)} is no zone of {region}"
             yield _found(manifest, (*path, index), found, f"write one like {region}a")

@@ -9,6 +9,7 @@ from megatron_eks.config.errors import Finding, Level, Path, choices
 from megatron_eks.config.load import Json
 from megatron_eks.config.model import RESERVATION
 from megatron_eks.config.spellings import of_value
+from megatron_eks.rules.eksctl import REGION
 from megatron_eks.rules.node_groups import TYPE_NAME
 from megatron_eks.rules.user_data_parts import faults_of_config, nodeadm_parts, read_config
 from megatron_eks.rules.values import (
@@ -44,7 +45,8 @@ def clusters(manifest: Manifest) -> Iterator[Finding]:
     logging = mapping((mapping(body.get("cloudWatch")) or {}).get("clusterLogging")) or {}
     days = number(logging.get("logRetentionInDays"))
     place: Path = ("cloudWatch", "clusterLogging", "logRetentionInDays")
-    if days is not None and days not in _RETENTIONS:
+    # 0 is what eksctl takes for nothing said.
+    if days and days not in _RETENTIONS:
         found = f"{days} days: eksctl refuses the file"
         near = min(_RETENTIONS, key=lambda each: abs(each - days))
         yield manifest.find(Code.EKSCTL, place, found, f"write {near}; it takes no others near")
@@ -60,13 +62,23 @@ def clusters(manifest: Manifest) -> Iterator[Finding]:
         found = "they go to aws-auth, which nobody reads with authenticationMode: API: no access"
         remedy = "write accessConfig.accessEntries, or API_AND_CONFIG_MAP"
         yield manifest.find(Code.EKSCTL, ("iamIdentityMappings",), found, remedy, Level.WARNING)
+    yield from _places(manifest)
+    yield from _ranges(manifest)
+
+
+def _places(manifest: Manifest) -> Iterator[Finding]:
+    body = manifest.body
     region = text((mapping(body.get("metadata")) or {}).get("region")) or ""
+    if region and not REGION.fullmatch(region) and not is_placeholder(region):
+        found = f"{shown(region)} is no region of AWS"
+        remedy = "write it like us-east-2"
+        yield manifest.find(Code.EKSCTL, ("metadata", "region"), found, remedy)
+        return
     key = _KEY.match(text((mapping(body.get("secretsEncryption")) or {}).get("keyARN")) or "")
     if key is not None and region and "$" not in region and key["region"] != region:
         found = f"a key of {key['region']}, and the cluster is in {region}: EKS refuses it"
         remedy = f"name a key of {region}"
         yield manifest.find(Code.EKSCTL, ("secretsEncryption", "keyARN"), found, remedy)
-    yield from _ranges(manifest)
 
 
 def _ranges(manifest: Manifest) -> Iterator[Finding]:
