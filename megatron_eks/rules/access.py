@@ -139,7 +139,8 @@ def _access_policy(entry: "Resource", path: Path, body: "dict[str, Json]") -> It
     written = arn if isinstance(arn, str) else json.dumps(arn)
     name = written.rpartition("/")[2].strip('"]} ')
     alike = get_close_matches(name, _ACCESS_POLICIES, 1, _CLOSE)
-    close = _OF_IAM.get(name) or next(iter(alike), None)
+    cut = [each for each in _ACCESS_POLICIES if each.removesuffix("Policy") == name]
+    close = _OF_IAM.get(name) or next(iter(alike or cut), None)
     whole = written[written.find("eks::aws:") :] if "eks::aws:" in written else ""
     invented = _ACCESS_POLICY.fullmatch(whole) and not name.startswith(_FAMILIES)
     if ":iam:" in written and "eks::aws" not in written:

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
+from megatron_eks.rules.clusters import past_support
 from megatron_eks.rules.launch_templates import DATA, LaunchTemplate, has_gpus, launch_templates
 from megatron_eks.rules.node_groups import is_arm
 from megatron_eks.rules.template_set import Resource, TemplateSet
@@ -118,6 +119,12 @@ def _version(template: LaunchTemplate, ami: Ami, templates: TemplateSet) -> Iter
     if ami.family == "AL2" and mine is not None and mine > _LAST_OF_AL2:
         found = f"{shown(ami.path)}: EKS has no Amazon Linux 2 for Kubernetes 1.{mine}"
         yield _ami(template, found, "take amazon-linux-2023/x86_64/nvidia")
+    if mine is not None and cluster is None and past_support(f"1.{mine}"):
+        found = f"{shown(ami.path)} is for a cluster of 1.{mine}, past its standard support: the "
+        found += "control plane costs six times as much"
+        path = (DATA, "ImageId")
+        remedy = "upgrade the cluster, and write its version here"
+        yield template.resource.find(Code.CLUSTER_VERSION, path, found, remedy, Level.WARNING)
     if mine is None or its is None or its - _OLDER <= mine <= its:
         return
     how = "newer" if mine > its else f"more than {_OLDER} versions older"

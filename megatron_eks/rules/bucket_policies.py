@@ -12,6 +12,7 @@ from megatron_eks.rules.values import is_absent, mapping, written
 _PART = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)(\.Arn)?\}")
 _LOGGING = "logging.s3.amazonaws.com"
 _POLICY = "AWS::S3::BucketPolicy"
+_IN_TRANSIT = frozenset({"aws:securetransport", "s3:tlsversion"})
 
 
 def other_buckets(templates: TemplateSet) -> Iterator[Finding]:
@@ -33,6 +34,41 @@ def other_buckets(templates: TemplateSet) -> Iterator[Finding]:
                     path = ("PolicyDocument", "Statement", index, "Resource")
                     yield policy.find(Code.POLICY, path, found, f"name {bucket.id}")
                     break
+
+
+def half_covered(templates: TemplateSet) -> Iterator[Finding]:
+    """Warn of a denial of plain HTTP that holds for a bucket or for its objects alone.
+
+    S3 User Guide, "Security best practices", "Enforce encryption of data in transit": both the
+    bucket and BUCKET/* are named; AWS Config, s3-bucket-ssl-requests-only.
+    """
+    for policy in templates.resources(_POLICY):
+        for index, body in enumerate(statements(policy.properties.get("PolicyDocument")) or []):
+            value = body.get("Resource")
+            every = [written(each) for each in (value if isinstance(value, list) else [value])]
+            said = [each for each in every if each]
+            every_action = {each.lower() for each in words(body.get("Action"))} & {"*", "s3:*"}
+            if body.get("Effect") != "Deny" or not every_action or len(said) != len(every):
+                continue
+            asked = {
+                key.lower()
+                for each in (mapping(body.get("Condition")) or {}).values()
+                for key in mapping(each) or {}
+            }
+            objects = [each for each in said if each.endswith("*")]
+            if not asked or not asked <= _IN_TRANSIT or 0 < len(objects) < len(said):
+                continue
+            # A name that ends with * by itself is that of the bucket and of its objects.
+            if any(not each.endswith("/*") for each in objects):
+                continue
+            path = ("PolicyDocument", "Statement", index, "Resource")
+            whole = objects[0].removesuffix("*").removesuffix("/") if objects else said[0]
+            found = "the bucket alone: its objects are read and written without TLS all the same"
+            remedy = f"add {whole}/*"
+            if objects:
+                found = "the objects alone: the bucket is listed without TLS all the same"
+                remedy = f"add {whole}"
+            yield policy.find(Code.POLICY, path, found, remedy, Level.WARNING)
 
 
 def access_logs(templates: TemplateSet) -> Iterator[Finding]:

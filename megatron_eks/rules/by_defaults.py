@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.properties import named
 from megatron_eks.rules.rows import look_ups
 from megatron_eks.rules.values import is_placeholder, mapping, text
 
@@ -55,11 +56,19 @@ def _defaults(template: Json) -> dict[str, str]:
             values[name] = str(value)
     if not values:
         return {}
+    asked = deciding(template)
+    return {name: each for name, each in values.items() if each.strip() and name not in asked}
+
+
+def deciding(template: "Mapping[str, Json]") -> set[str]:
+    """Return the parameters that decide what a template is: more than their place depends on them.
+
+    Conditions and Rules ask them, or they choose rows of mappings and places of lists.
+    """
     asked = _referred(template.get("Conditions")) | _referred(template.get("Rules"))
     for keys in look_ups(template.get("Resources")):
         asked |= _referred(keys)
-    asked |= _chosen_by(template.get("Resources"))
-    return {name: each for name, each in values.items() if each.strip() and name not in asked}
+    return asked | _chosen_by(template.get("Resources"))
 
 
 def _chosen_by(value: Json) -> set[str]:
@@ -75,19 +84,7 @@ def _chosen_by(value: Json) -> set[str]:
 
 def _referred(value: Json) -> set[str]:
     """Return all names that a value refers to."""
-    found: set[str] = set()
-    waiting: list[Json] = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            name = text(each.get("Ref"))
-            found |= {name} if name else set()
-            waiting.extend(each.values())
-        elif isinstance(each, list):
-            waiting.extend(each)
-        elif isinstance(each, str):
-            found.update(_REFERENCE.findall(each))
-    return found
+    return {name for _, name in named(value, ())}
 
 
 def _with(template: Json, values: Mapping[str, str]) -> Json:

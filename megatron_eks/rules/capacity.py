@@ -83,7 +83,8 @@ def reservations(templates: TemplateSet) -> Iterator[Finding]:
             remedy = "remove it, or write capacity-reservations-only"
             path = (*_TARGET[:-1], "CapacityReservationPreference")
             yield template.resource.find(Code.CAPACITY_RESERVATION, path, found, remedy)
-        reservation = text(target.get("CapacityReservationId"))
+        given = target.get("CapacityReservationId")
+        reservation = text(templates.default(given, template.resource.file))
         if reservation is not None and not re.search(RESERVATION, reservation):
             found = f"{shown(reservation)} is no capacity reservation"
             remedy = of_value(reservation, RESERVATION) or "write cr- and 17 hexadecimal digits"

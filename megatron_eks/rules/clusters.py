@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from megatron_eks.catalog.pins import ADDONS
+from megatron_eks.catalog.pins import ADDONS, KUBERNETES_STANDARD_SUPPORT_ENDS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.template_set import TemplateSet
@@ -15,6 +15,9 @@ _VERSION = re.compile(r"1\.([0-9]{1,2})")
 
 # EKS User Guide, "Kubernetes release calendar": extended support of 1.30 ended in July 2026.
 OLDEST_MINOR = 31
+# The same page: standard support of 1.33 ended on 2026-07-29.
+_OLDEST_STANDARD = 34
+_CLUSTER = "AWS::EKS::Cluster"
 
 # EKS User Guide, "Available Amazon EKS add-ons from AWS", beside those that this project installs.
 _ADDON_NAMES = frozenset(addon.name for addon in ADDONS) | {
@@ -94,6 +97,24 @@ def versions(templates: TemplateSet) -> Iterator[Finding]:
                 found = f"the number {value}: without quotes YAML drops the last 0 of 1.{match[1]}0"
                 remedy = f'write a version of 1.{OLDEST_MINOR} or later in quotes, like "1.35"'
             yield cluster.find(Code.CLUSTER_VERSION, ("Version",), found, remedy)
+        elif value is not None and cluster.type == _CLUSTER and (late := past_support(value)):
+            yield cluster.find(Code.CLUSTER_VERSION, ("Version",), *late, Level.WARNING)
+
+
+def past_support(version: str) -> tuple[str, str] | None:
+    """Say what is wrong with a version that EKS runs for an extra price alone, and what to do.
+
+    EKS User Guide, "Kubernetes release calendar"; EKS pricing: 0.60 USD an hour instead of 0.10.
+    Which are past it is as of this release, so that the same file is judged the same on every day.
+    """
+    match = _VERSION.fullmatch(version)
+    if match is None or not OLDEST_MINOR <= int(match[1]) < _OLDEST_STANDARD:
+        return None
+    found = f"standard support of Kubernetes {version} is over: the control plane costs six times "
+    found += "as much, and EKS refuses a new one with SupportType STANDARD"
+    known = (int(each.partition(".")[2]) for each in KUBERNETES_STANDARD_SUPPORT_ENDS)
+    offered = [f"1.{each}" for each in known if each > _OLDEST_STANDARD]
+    return found, f"use {' or '.join(offered)}"
 
 
 def addon_names(templates: TemplateSet) -> Iterator[Finding]:

@@ -32,6 +32,9 @@ _BUCKET = "AWS::S3::Bucket"
 _SLOW = ("DEEP_ARCHIVE", "GLACIER")
 # Beside these a rule is for some of a prefix's objects.
 _NARROW = ("ObjectSizeGreaterThan", "ObjectSizeLessThan", "TagFilters")
+_ADDRESS = re.compile(
+    r"\$\{(?P<name>[A-Za-z0-9]+)\.[A-Za-z]*DomainName\}|\.s3[.a-z0-9-]*\.amazonaws\.com"
+)
 _REF = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)(?P<attribute>\.[A-Za-z]+)?\}")
 
 
@@ -106,7 +109,11 @@ def _location(user: Resource, path: Path, templates: TemplateSet) -> Iterator[Fi
     of_bucket = bucket is not None and bucket.type == _BUCKET
     # A plain text of an association has a rule of its own.
     plain = not isinstance(value, str) or len(path) > 1
-    if of_bucket or (plain and said and "$" not in said and not said.startswith("s3://")):
+    if said.startswith("s3://") and (address := _ADDRESS.search(said)):
+        found = f"{shown(said)} has the bucket's address in it: FSx finds no such bucket"
+        name = f"${{{address['name']}}}" if address["name"] else "BUCKET"
+        yield user.find(Code.DATA_REPOSITORY, path, found, f"write s3://{name}/...")
+    elif of_bucket or (plain and said and "$" not in said and not said.startswith("s3://")):
         found = f"{shown(said)} does not start with s3://: FSx refuses it"
         name = f"${{{match['name']}}}" if match else "BUCKET"
         yield user.find(Code.DATA_REPOSITORY, path, found, f"write s3://{name}/...")

@@ -7,6 +7,7 @@ from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.clusters import OLDEST_MINOR, past_support
 from megatron_eks.rules.listed_values import refused_label
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Manifest
@@ -15,6 +16,8 @@ _GROUPS = ("managedNodeGroups", "nodeGroups")
 _VERSION = re.compile(r"1\.[1-9][0-9]")
 # EKS User Guide, "Upgrade from Amazon Linux 2"; eksctl, pkg/apis/eksctl.io/v1alpha5/defaults.go.
 _LAST_OF_AL2 = 32
+# AWS General Reference, "Regions": us-east-2, us-gov-west-1, ap-southeast-7.
+REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}")
 _GIB_OF_AN_IMAGE = 80
 
 
@@ -34,7 +37,12 @@ def cluster_files(manifest: Manifest) -> Iterator[Finding]:
     said = text(version) or "latest"
     if not (_VERSION.fullmatch(said) or said in {"auto", "latest"} or is_placeholder(said)):
         found = f"{shown(said)} is no version of Kubernetes on EKS"
-        yield _found(manifest, ("metadata", "version"), found, 'write it like "1.33"')
+        yield _found(manifest, ("metadata", "version"), found, 'write it like "1.35"')
+    elif _minor(said) and _minor(said) < OLDEST_MINOR:
+        found = f"EKS no longer runs Kubernetes {said}: eksctl refuses the file"
+        yield _found(manifest, ("metadata", "version"), found, f"use 1.{OLDEST_MINOR} or later")
+    elif late := past_support(said):
+        yield _found(manifest, ("metadata", "version"), *late, Level.WARNING)
     yield from _zones(manifest, ("availabilityZones",), manifest.body, text(metadata.get("region")))
     yield from _identities(manifest)
     names: set[str] = set()
@@ -107,6 +115,9 @@ def _zones(
         zone = text(value)
         if region is None or zone is None or is_placeholder(f"{region}{zone}"):
             continue
+        # What is no region is said once, there.
+        if not REGION.fullmatch(region):
+            return
         if not zone.startswith(region):
             found = f"{shown(zone)} is no zone of {region}"
             yield _found(manifest, (*path, index), found, f"write one like {region}a")

@@ -22,17 +22,22 @@ def fields(manifest: Manifest) -> Iterator[Finding]:
     """Require the keys of eksctl's own schema, with values of their kind.
 
     eksctl-io/eksctl, pkg/apis/eksctl.io/v1alpha5/assets/schema.json, and pkg/eks/api.go, which
-    reads the file strictly: an unknown key, or a text for a number, ends the command.
+    reads the file twice: strictly, where an unknown key, or a text for a number, ends the command,
+    and then as Kubernetes reads objects. The first takes keys in any case and the second does not,
+    so a key in another case is lost without a word (issues 7906, 8320 and 8542).
     """
     shapes = table(EKSCTL)
     shape = shapes[_KIND] if _is_file(manifest) else "any"
     for misfit in misfits(dict(manifest.body), shape, shapes, loose=False):
         key = str(misfit.path[-1]) if misfit.path else ""
-        # Go's encoding/json takes keys in any case; the version has words of its own.
-        same = any(key.lower() == each.lower() for each in misfit.known)
-        if misfit.missing or misfit.path == _VERSION or same:
+        same = next((each for each in misfit.known if key.lower() == each.lower()), None)
+        # The version has words of its own.
+        if misfit.missing or misfit.path == _VERSION:
             continue
-        if misfit.known:
+        if same is not None:
+            found = f"{shown(key)} in another case than eksctl's {same}: it goes on without it"
+            yield _found(manifest, misfit.path, found, f"write {same}")
+        elif misfit.known:
             yield _unknown(manifest, misfit, shape)
         else:
             found = f"{shown(misfit.value)} is not what eksctl takes here: it refuses the file"

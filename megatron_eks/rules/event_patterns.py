@@ -7,7 +7,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import items, mapping, shown, text
+from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 
 _CLOSE = 0.85
 # EventBridge User Guide, "Amazon EventBridge quotas".
@@ -29,6 +29,15 @@ _EVENTS: dict[str, tuple[str, ...]] = {
     ),
     "aws.ecr": ("ECR Image Action", "ECR Image Scan"),
     "aws.health": ("AWS Health Abuse Event", "AWS Health Event"),
+}
+# What the detail of an event has, letter by letter (the same pages).
+_DETAILS: dict[str, dict[str, tuple[str, ...]]] = {
+    "CodeBuild Build State Change": {
+        "build-status": ("FAILED", "FAULT", "IN_PROGRESS", "STOPPED", "SUCCEEDED", "TIMED_OUT"),
+    },
+    "EC2 Instance State-change Notification": {
+        "state": ("pending", "running", "shutting-down", "stopped", "stopping", "terminated"),
+    },
 }
 _OF = {name: source for source, names in _EVENTS.items() for name in names}
 
@@ -57,6 +66,7 @@ def patterns(templates: TemplateSet) -> Iterator[Finding]:
         sources = [text(each) for each in _listed(pattern.get("source"))]
         for name in [text(each) for each in _listed(pattern.get("detail-type"))]:
             yield from _event(rule, name, sources)
+            yield from _detail(rule, name or "", mapping(pattern.get("detail")) or {})
 
 
 def _event(rule: Resource, name: str | None, sources: "list[str | None]") -> Iterator[Finding]:
@@ -71,6 +81,19 @@ def _event(rule: Resource, name: str | None, sources: "list[str | None]") -> Ite
     elif name in _OF and sources and None not in sources and _OF[name] not in sources:
         found = f"{shown(sources[0])} sends no event {shown(name)}, so the rule never matches"
         yield _wrong(rule, "source", found, f"write {_OF[name]}")
+
+
+def _detail(rule: Resource, name: str, detail: "dict[str, Json]") -> Iterator[Finding]:
+    for key, known in _DETAILS.get(name, {}).items():
+        for value in _listed(detail.get(key)):
+            said = text(value)
+            alike = {each.lower().replace("_", "-"): each for each in known}
+            meant = alike.get((said or "").lower().replace("_", "-"))
+            if said is not None and said not in known and not is_placeholder(said):
+                found = f"{key} is never {shown(said)}, so the rule does not match it"
+                path: Path = ("EventPattern", "detail", key)
+                remedy = f"write {meant}" if meant else f"write one of {', '.join(known)}"
+                yield rule.find(Code.NOTICE, path, found, remedy)
 
 
 def _listed(value: Json) -> list[Json]:

@@ -1,7 +1,7 @@
 """Rules over the network interfaces of launch templates."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
@@ -37,13 +37,13 @@ _BOUGHT_FOR_EFA = re.compile(r"p(4d|5|6)")
 _SAYS_EFA = re.compile(r"EFA|(?<![A-Za-z])efa(?![a-z])|Efa(?![a-z])")
 
 
-def efa_layout(templates: TemplateSet) -> Iterator[Finding]:
+def efa_layout(templates: TemplateSet, only: Sequence[LaunchTemplate] = ()) -> Iterator[Finding]:
     """Require on every network card what EC2 recommends for the instance type.
 
     EC2 User Guide, "Maximize network bandwidth on Amazon EC2 instances with multiple network
     cards": an ordinary interface first, then an EFA-only one on every card that can have it.
     """
-    for template in launch_templates(templates):
+    for template in only or launch_templates(templates):
         interfaces = template.interfaces
         if interfaces is None:
             continue

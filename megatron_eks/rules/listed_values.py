@@ -107,6 +107,16 @@ _TABLE = (
 _EITHER = (
     ("AWS::EKS::Nodegroup", ("UpdateConfig",), ("MaxUnavailable", "MaxUnavailablePercentage")),
     ("AWS::EKS::Nodegroup", ("LaunchTemplate",), ("Id", "Name")),
+    (
+        "AWS::EKS::Nodegroup",
+        ("NodeRepairConfig",),
+        ("MaxUnhealthyNodeThresholdCount", "MaxUnhealthyNodeThresholdPercentage"),
+    ),
+    (
+        "AWS::EKS::Nodegroup",
+        ("NodeRepairConfig",),
+        ("MaxParallelNodesRepairedCount", "MaxParallelNodesRepairedPercentage"),
+    ),
 )
 # EKS API, CreateNodegroup: keys with these are refused; values as Kubernetes has them.
 _RESERVED_LABEL = re.compile(r"(^|\.)(kubernetes\.io|k8s\.io|eks\.amazonaws\.com)/")

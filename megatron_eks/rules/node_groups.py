@@ -16,7 +16,16 @@ from megatron_eks.rules.launch_templates import (
     launch_templates,
 )
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, is_given, items, mapping, number, shown, text
+from megatron_eks.rules.values import (
+    is_absent,
+    is_given,
+    is_placeholder,
+    items,
+    mapping,
+    number,
+    shown,
+    text,
+)
 
 _NODE_GROUP = "AWS::EKS::Nodegroup"
 _LAST_OF_AL2 = 32
@@ -24,6 +33,7 @@ _SIZES = ("MinSize", "DesiredSize", "MaxSize")
 
 # Families whose processors are ARM (EC2 User Guide, "Accelerated computing instances").
 _ARM = re.compile(r"g5g\.|p6e-gb|[a-z]+[0-9]+g[a-z]*\.|a1\.")
+_KEY = re.compile(r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 # How EC2 names instance types: family, a dot, a size.
 TYPE_NAME = re.compile(
     r"[a-z][a-z0-9-]*\.(nano|micro|small|medium|large|([0-9]+)?xlarge|metal(-[0-9]+xl)?)"
@@ -77,15 +87,21 @@ def _forbidden_in_template(template: LaunchTemplate) -> Iterator[Finding]:
 
 
 def taints(templates: TemplateSet) -> Iterator[Finding]:
-    """Refuse two taints of one key and effect.
+    """Refuse two taints of one key and effect, and keys that Kubernetes has not.
 
-    Kubernetes API, NodeSpec.taints: a node has one of each, and the kubelet does not start.
+    Kubernetes API, NodeSpec.taints: a node has one of each, and the kubelet does not start; keys
+    are qualified names ("Labels and Selectors", syntax), without a value or an effect in them.
     """
     for group in templates.resources(_NODE_GROUP):
         seen: set[tuple[str, str]] = set()
         for index, value in enumerate(items(group.properties.get("Taints")) or []):
             taint = mapping(value) or {}
             key = (str(taint.get("Key")), str(taint.get("Effect")))
+            name = text(taint.get("Key"))
+            if name is not None and not is_placeholder(name) and not _KEY.fullmatch(name):
+                found = f"{shown(name)} is no key of a taint: EKS refuses the group"
+                remedy = f"write {re.split('[:=]', name)[0]}, with Value and Effect beside it"
+                yield group.find(Code.MANAGED_NODES, ("Taints", index, "Key"), found, remedy)
             if key in seen:
                 found = f"a second taint {key[0]} with {key[1]}"
                 path = ("Taints", index)

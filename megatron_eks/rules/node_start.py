@@ -38,6 +38,8 @@ _API_VERSION = "node.eks.aws/v1alpha1"
 _NODE_CONFIG = "NodeConfig"
 _CONFIG = re.compile(r"apiVersion[\"']?:\s*[\"']?(node\.eks\.aws/[A-Za-z0-9]+)")
 
+_NAME = re.compile(r"\$\{([A-Za-z0-9:]+)\}")
+
 
 def user_data(templates: TemplateSet) -> Iterator[Finding]:
     """Require user data that EKS can merge with its own, for the AMI's way to start.
@@ -84,6 +86,27 @@ def user_data(templates: TemplateSet) -> Iterator[Finding]:
             found = "user data that is not MIME multi-part: EKS refuses the node group"
             remedy = "put it into a part of a multipart/mixed message"
             yield template.resource.find(Code.USER_DATA, path, found, remedy)
+
+
+def plain_names(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse names of the template in user data that nothing replaces, since Fn::Sub is missing.
+
+    CloudFormation User Guide, "Fn::Sub" and "Fn::Base64": a NodeConfig then names a cluster
+    ${ClusterName}, letter by letter. A script may have variables of the same names.
+    """
+    for template in launch_templates(templates):
+        given = template.data.get("UserData")
+        data = text(given.get("Fn::Base64")) if isinstance(given, dict) else None
+        names = templates.names(template.resource.file)
+        for match in _NAME.finditer(data or ""):
+            own = names is not None and match[1] in names.known
+            set_here = re.search(rf"\b{re.escape(match[1])}=", data or "")
+            if match[1].startswith("AWS::") or (own and not set_here):
+                found = f"{match[0]} is not replaced: there is no Fn::Sub, and the node reads it so"
+                remedy = "write Fn::Base64 with Fn::Sub inside it (Fn::Base64: !Sub |)"
+                place = (DATA, "UserData")
+                yield template.resource.find(Code.USER_DATA, place, found, remedy)
+                break
 
 
 def _of_another(template: LaunchTemplate, data: str, amis: list[str]) -> Iterator[Finding]:

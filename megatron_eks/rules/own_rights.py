@@ -15,6 +15,9 @@ from megatron_eks.rules.values import is_absent, items, mapping, written
 _PART = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)(\.[A-Za-z0-9.]+)?\}")
 _REPOSITORY = "AWS::ECR::Repository"
 _LOGS = "AWS::Logs::LogGroup"
+_WRITES = "logs:PutLogEvents"
+_OF_BUILDS = "/aws/codebuild/"
+_NAMES = {_REPOSITORY: "RepositoryName", _LOGS: "LogGroupName"}
 # Where a role goes, and what takes it there (IAM User Guide, "Grant permissions to pass a role").
 _PASSED_FOR = {
     "ec2:runinstances": "ec2.amazonaws.com",
@@ -39,7 +42,7 @@ def builds(templates: TemplateSet) -> Iterator[Finding]:
         role = templates.target(log.properties.get("DeliverLogsPermissionArn"), log.file)
         if role is not None and role.type == ROLE:
             group = log.properties.get("LogGroupName")
-            yield from _elsewhere(log, role, (_LOGS, "logs:PutLogEvents", [group]), templates)
+            yield from _elsewhere(log, role, (_LOGS, _WRITES, [group]), templates)
     for project in templates.resources("AWS::CodeBuild::Project"):
         role = templates.target(project.properties.get("ServiceRole"), project.file)
         if role is None or role.type != ROLE:
@@ -53,9 +56,11 @@ def builds(templates: TemplateSet) -> Iterator[Finding]:
         group = (mapping(logs.get("CloudWatchLogs")) or {}).get("GroupName")
         for use in (
             (_REPOSITORY, "ecr:PutImage", values),
-            (_LOGS, "logs:PutLogEvents", [group]),
+            (_LOGS, _WRITES, [group]),
         ):
             yield from _elsewhere(project, role, use, templates)
+        if (mapping(logs.get("CloudWatchLogs")) or {}).get("Status") != "DISABLED":
+            yield from _own_log(project, role, group, templates)
 
 
 def _elsewhere(
@@ -85,16 +90,11 @@ def _named(values: list[Json], file: str, kind: str, templates: TemplateSet) -> 
 
 def _allowed(role: Resource, action: str, templates: TemplateSet) -> "list[Resource | str]":
     """Return what a role may do an action on; nothing where that cannot be known."""
-    holders = [role]
-    for holder in templates.resources(*HOLDERS):
-        taken = [*(items(holder.properties.get("Roles")) or []), holder.properties.get("RoleName")]
-        if holder is not role and role in templates.targets(taken, holder.file):
-            holders.append(holder)
     if not is_absent(role.properties.get("ManagedPolicyArns")):
         return []
     found: list[Resource | str] = []
-    for holder in holders:
-        for body in _statements(holder):
+    for holder in holders_of(role, templates):
+        for body in statements_of(holder):
             actions = {each.lower() for each in words(body.get("Action"))}
             if body.get("Effect") != "Allow" or not has_action(actions, action):
                 continue
@@ -111,27 +111,73 @@ def _allowed(role: Resource, action: str, templates: TemplateSet) -> "list[Resou
     return found
 
 
-def _statements(holder: Resource) -> "Iterator[dict[str, Json]]":
+def holders_of(role: Resource, templates: TemplateSet) -> list[Resource]:
+    """Return a role, and the policies at hand that are attached to it."""
+    holders = [role]
+    for holder in templates.resources(*HOLDERS):
+        taken = [*(items(holder.properties.get("Roles")) or []), holder.properties.get("RoleName")]
+        if holder is not role and role in templates.targets(taken, holder.file):
+            holders.append(holder)
+    return holders
+
+
+def statements_of(holder: Resource) -> "Iterator[dict[str, Json]]":
+    """Return the statements of a role or of a policy."""
     inline = items(holder.properties.get("Policies")) or []
     documents = [(mapping(each) or {}).get("PolicyDocument") for each in inline]
     for document in (holder.properties.get("PolicyDocument"), *documents):
         yield from statements(document) or []
 
 
+def _own_log(
+    project: Resource, role: Resource, group: Json, templates: TemplateSet
+) -> Iterator[Finding]:
+    """Find a log group that a build names, or gets by itself, and may not write to.
+
+    CodeBuild User Guide, "CloudWatchLogsConfig": without a name it is /aws/codebuild/PROJECT.
+    """
+    given = project.properties.get("Name")
+    own = "${}" if is_absent(given) else written(given) or "${}"
+    name = f"{_OF_BUILDS}{own}" if is_absent(group) else written(group)
+    allowed = _allowed(role, _WRITES, templates)
+    if name is None or name.startswith("${"):
+        return
+    if allowed and not any(_reaches(each, _LOGS, name) for each in allowed):
+        found = f"{project.id} writes its log to {name.replace('${}', '...')}, and this role may "
+        found += f"{_WRITES} on other groups alone: the build has no log, and fails"
+        yield role.find(Code.POLICY, (), found, f"allow {_WRITES} and its like on that group")
+
+
 def _covers(allowed: "list[Resource | str]", used: Resource) -> bool:
-    key = {_REPOSITORY: "RepositoryName", _LOGS: "LogGroupName"}[used.type]
-    name = written(used.properties.get(key))
+    name = written(used.properties.get(_NAMES[used.type]))
     for each in allowed:
-        if each is used:
+        if each is used or (isinstance(each, str) and f"${{{used.id}}}" in each):
             return True
-        if isinstance(each, str):
-            said = re.sub(r"\$\{AWS::[A-Za-z]+\}", "*", each)
-            end = said.rpartition(":log-group:" if used.type == _LOGS else ":repository/")[2]
-            if said == "*" or f"${{{used.id}}}" in each or name is None or "${" in end:
-                return True
-            if fnmatchcase(name, end.removesuffix(":*")) or "${" in name:
-                return True
+        if isinstance(each, str) and _reaches(each, used.type, name):
+            return True
     return False
+
+
+def _reaches(each: "Resource | str", kind: str, name: str | None) -> bool:
+    """Tell whether a right on something may be one on what has this name."""
+    if name is None:
+        return True
+    if not isinstance(each, str):
+        # The name of one without a name of its own nobody knows.
+        own = written(each.properties.get(_NAMES[each.type])) if each.type in _NAMES else None
+        return own is None or _may_meet(own, name)
+    said = re.sub(r"\$\{AWS::[A-Za-z]+\}", "*", each)
+    end = said.rpartition(":log-group:" if kind == _LOGS else ":repository/")[2]
+    if said == "*" or "${" in end:
+        return True
+    return fnmatchcase(name, end.removesuffix(":*")) or ("${" in name and _may_meet(name, end))
+
+
+def _may_meet(one: str, other: str) -> bool:
+    """Tell whether two names may be equal, as far as they are written out."""
+    first, second = (re.split(r"\$\{|[*?]", each)[0] for each in (one, other))
+    whole = one == first and other == second
+    return one == other if whole else first.startswith(second) or second.startswith(first)
 
 
 def passed(templates: TemplateSet) -> Iterator[Finding]:
@@ -141,7 +187,7 @@ def passed(templates: TemplateSet) -> Iterator[Finding]:
     "CloudFormation", AllowPassingInstanceRole: every launch is UnauthorizedOperation otherwise.
     """
     for holder in templates.resources(*HOLDERS):
-        listed = list(_statements(holder))
+        listed = list(statements_of(holder))
         given = {each.lower() for body in listed for each in words(body.get("Action"))}
         for body in listed:
             actions = {each.lower() for each in words(body.get("Action"))}

@@ -8,8 +8,8 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.shapes import CLOUDFORMATION, Misfit, Shape, is_reference, misfits, table
-from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, is_intrinsic, is_placeholder, shown
+from megatron_eks.rules.template_set import OF_STACK, Resource, TemplateSet
+from megatron_eks.rules.values import is_absent, is_intrinsic, is_placeholder, shown, written
 
 _CLOSE = 0.75
 _NEARLY = 0.95
@@ -204,9 +204,11 @@ def imports(templates: TemplateSet) -> Iterator[Finding]:
 
     CloudFormation User Guide, "Fn::ImportValue": the stack waits for nothing, and is refused.
     """
-    known = templates.exported()
+    plain, of_stacks = templates.exported(), templates.exported_by_stacks()
     for resource in templates.everything():
-        for path, name in _imported(dict(resource.properties), ()):
+        for path, said in _imported(dict(resource.properties), ()):
+            match = OF_STACK.fullmatch(said)
+            name, known = (match["rest"], of_stacks) if match else (said, plain)
             close = get_close_matches(name, known, 1, _NEARLY) if name not in known else []
             if close:
                 found = f"nothing here exports {shown(name)}"
@@ -216,8 +218,8 @@ def imports(templates: TemplateSet) -> Iterator[Finding]:
 def _imported(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
     children = enumerate(value) if isinstance(value, list) else ()
     for key, each in value.items() if isinstance(value, dict) else children:
-        if key == "Fn::ImportValue" and isinstance(each, str):
-            yield path, each
+        if key == "Fn::ImportValue" and (name := written(each)) is not None:
+            yield path, name
         else:
             yield from _imported(each, (*path, key))
 

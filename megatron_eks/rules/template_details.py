@@ -30,7 +30,9 @@ _SERVICES = (
     *("monitoring", "s3", "sagemaker.api", "secretsmanager", "sqs", "ssm", "ssmmessages", "sts"),
     *("xray", "dynamodb", "sns", "s3express", "aps-workspaces", "codecommit", "git-codecommit"),
 )
-_SERVICE_NAME = re.compile(r"com\.amazonaws\.[a-z0-9-]+\.(?P<service>[a-z0-9.-]+)")
+_SERVICE_NAME = re.compile(
+    r"com\.amazonaws\.(\$\{[A-Za-z0-9:]+\}|[a-z0-9-]+)\.(?P<service>[a-z0-9.-]+)"
+)
 _DOCKER = re.compile(r"\b(docker|buildx|dockerd|podman|kaniko)\s+(build|push|run|buildx|login)\b")
 _WITHOUT_DOCKER = re.compile(r"\b(buildah|buildpacks|crane|jib|kaniko|ko|oras|pack|skopeo)\b")
 _WINDOW = re.compile(r"[1-7]:([01][0-9]|2[0-3]):[0-5][0-9]")
@@ -40,19 +42,42 @@ _ADDONS = frozenset(
 )
 
 
+# Names that people make up after the service's own, and what it is called here.
+_MADE_UP = {
+    "cloudwatch": "monitoring",
+    "cloudwatch-logs": "logs",
+    "ecr": "ecr.api and ecr.dkr",
+    "efs": "elasticfilesystem",
+    "eks-pod-identity": "eks-auth",
+    "elb": "elasticloadbalancing",
+    "fsx-lustre": "fsx",
+    "s3-gateway": "s3",
+}
+
+
 def endpoints(templates: TemplateSet) -> Iterator[Finding]:
     """Require endpoints of services that exist, and that names lead to.
 
     AWS PrivateLink, "AWS services that integrate"; EKS User Guide, "Deploy private clusters".
     """
     for endpoint in templates.resources("AWS::EC2::VPCEndpoint"):
-        match = _SERVICE_NAME.fullmatch(text(endpoint.properties.get("ServiceName")) or "")
+        match = _SERVICE_NAME.fullmatch(written(endpoint.properties.get("ServiceName")) or "")
         name = match["service"] if match else None
         close = get_close_matches(name, _SERVICES, 1, _CLOSE) if name else []
-        if name is not None and close and name not in _SERVICES and not _known(name):
+        made_up = name in _MADE_UP
+        if (
+            name is not None
+            and close
+            and name not in _SERVICES
+            and not _known(name)
+            and not made_up
+        ):
             path, found = ("ServiceName",), f"no service {shown(name)} that this resembles"
             remedy = f"did you mean {close[0]}?"
             yield endpoint.find(Code.ENDPOINT_NAME, path, found, remedy, Level.WARNING)
+        elif made_up and name is not None:
+            found, remedy = f"no service {shown(name)}: EC2 refuses it", f"write {_MADE_UP[name]}"
+            yield endpoint.find(Code.ENDPOINT_NAME, ("ServiceName",), found, remedy)
         kind = text(endpoint.properties.get("VpcEndpointType"))
         if kind == "Interface" and truth(endpoint.properties.get("PrivateDnsEnabled")) is False:
             found = "the service's usual name does not lead here, so nothing uses the endpoint"

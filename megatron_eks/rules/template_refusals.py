@@ -10,6 +10,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import DATA, launch_templates
 from megatron_eks.rules.policies import parsed, statements
 from megatron_eks.rules.policy_documents import documents_of
+from megatron_eks.rules.properties import named
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.values import (
     is_absent,
@@ -107,21 +108,32 @@ def _matches(pattern: str, value: str) -> bool:
 
 
 def exports(templates: TemplateSet) -> Iterator[Finding]:
-    """Refuse two exports of one name.
+    """Refuse two exports of one name, and a name that a resource is asked for.
 
-    CloudFormation User Guide, "Outputs": names of exports are unique in a region.
+    CloudFormation User Guide, "Outputs": names of exports are unique in a region, and Ref and
+    GetAtt of a resource cannot be in them.
     """
     for file, outputs in templates.outputs():
         seen: dict[str, str] = {}
         for name, value in (mapping(outputs) or {}).items():
             export = mapping((mapping(value) or {}).get("Export")) or {}
+            made = sorted(
+                {each for _, each in named(export.get("Name"), ())} & templates.made_in(file)
+            )
+            if made:
+                found = f"its name comes from {made[0]}, and only parameters may be in the name of "
+                found += "an export: CloudFormation refuses the template"
+                path: Path = ("Outputs", name, "Export", "Name")
+                remedy = 'write a name such as Fn::Sub "${AWS::StackName}-' + f'{name}"'
+                yield Finding(Code.PROPERTY, path, found, remedy, file=file)
+                continue
             said = written(export.get("Name"))
             conditional = "Condition" in (mapping(value) or {})
             if said is None or conditional:
                 continue
             if said in seen:
                 found = f"{shown(said)} is exported by {seen[said]} already: it is refused"
-                path: Path = ("Outputs", name, "Export", "Name")
+                path = ("Outputs", name, "Export", "Name")
                 yield Finding(Code.TWICE, path, found, "take another name", file=file)
             seen.setdefault(said, name)
 

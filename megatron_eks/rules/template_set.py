@@ -1,6 +1,7 @@
 """CloudFormation templates that are deployed together, and the references between them."""
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +10,14 @@ from functools import cached_property
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.values import is_absent, mapping, text
+from megatron_eks.rules.values import is_absent, mapping, text, written
 
 # A chain of exports longer than this is a circle.
 _MAX_HOPS = 10
+# CloudFormation User Guide, "Fn::ImportValue": the usual name is `${AWS::StackName}-Subnet`, and
+# who imports it has the stack's name as a parameter: `${NetworkStack}-Subnet`.
+_STACK_NAME = "${AWS::StackName}"
+OF_STACK = re.compile(r"\$\{[A-Za-z0-9]+\}(?P<rest>[^$]+)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +62,7 @@ class TemplateSet:
         self._parts: dict[str, Mapping[str, Json]] = {}
         # None where two templates export the same name: nobody can tell which one is meant.
         self._exports: dict[str, tuple[str, Json] | None] = {}
+        self._of_stacks: dict[str, tuple[str, Json] | None] = {}
         for file, template in templates.items():
             if isinstance(template, dict):
                 self._read(file, template)
@@ -106,6 +112,10 @@ class TemplateSet:
         """Return the names that these templates export, where they are plain texts."""
         return [name for name in self._exports if not name.startswith("{")]
 
+    def exported_by_stacks(self) -> list[str]:
+        """Return what follows the stack's own name in the names that these templates export."""
+        return [*self._of_stacks]
+
     def names(self, file: str) -> Names | None:
         """Return what a template's references may name; None where a macro may bring more."""
         return self._names.get(file)
@@ -138,15 +148,21 @@ class TemplateSet:
             name = value.get("Ref", value.get("Fn::GetAtt"))
             if name is not None:
                 return self._resources.get((file, _logical_id(name)))
-            export = (
-                self._exports.get(_key(value["Fn::ImportValue"]))
-                if "Fn::ImportValue" in value
-                else None
-            )
+            export = self._export(value["Fn::ImportValue"]) if "Fn::ImportValue" in value else None
             if export is None:
                 return None
             file, value = export
         return None
+
+    def _export(self, name: Json) -> tuple[str, Json] | None:
+        """Return what is exported by a name; the stack's own name in it may be a parameter."""
+        exact = self._exports.get(_key(name))
+        match = OF_STACK.fullmatch(written(name) or "") if exact is None else None
+        return self._of_stacks.get(match["rest"]) if match else exact
+
+    def made_in(self, file: str) -> set[str]:
+        """Return the names of a template's resources."""
+        return {*(mapping(self._parts.get(file, {}).get("Resources")) or {})}
 
     def may_be_any(self, value: Json, file: str) -> bool:
         """Tell whether a reference may point to any resource: a parameter, a condition.
@@ -185,6 +201,11 @@ class TemplateSet:
             if isinstance(output, dict) and export and not is_absent(export.get("Name")):
                 name = _key(export["Name"])
                 self._exports[name] = None if name in self._exports else (file, output.get("Value"))
+                said = written(export["Name"]) or ""
+                if said.startswith(_STACK_NAME):
+                    rest = said.removeprefix(_STACK_NAME)
+                    twice = rest in self._of_stacks
+                    self._of_stacks[rest] = None if twice else (file, output.get("Value"))
 
 
 def _logical_id(reference: Json) -> str:

@@ -157,7 +157,9 @@ def configs(templates: TemplateSet) -> Iterator[Finding]:
             continue
         specs = [mapping((each or {}).get("spec")) or {} for each in read]
         for spec in specs:
-            yield from _keys(template, spec)
+            for found, remedy in faults_of_config(spec):
+                yield _wrong(template, found, remedy)
+            yield from _of_cluster(template, mapping(spec.get("cluster")) or {})
         cluster: dict[str, Json] = {}
         for spec in specs:
             cluster |= mapping(spec.get("cluster")) or {}
@@ -197,34 +199,41 @@ def read_config(body: str) -> "dict[str, Json] | None":
     return value if isinstance(value, dict) else None
 
 
-def _keys(template: LaunchTemplate, spec: "dict[str, Json]") -> Iterator[Finding]:
+def faults_of_config(spec: "dict[str, Json]") -> Iterator[tuple[str, str]]:
+    """Say what nodeadm does not take in the spec of a NodeConfig, each with what to do."""
     for key in spec:
         if key not in _SPEC and "${" not in key:
             found = f"a NodeConfig has no spec.{key}: nodeadm refuses it"
-            yield _wrong(template, found, choices(key, _SPEC))
+            yield found, choices(key, _SPEC)
     for key in mapping(spec.get("cluster")) or {}:
         known = (*_OF_CLUSTER, "enableOutpost", "id")
         if key not in known and "${" not in key:
             found = f"a NodeConfig has no spec.cluster.{key}: nodeadm refuses it"
-            yield _wrong(template, found, choices(key, known))
+            yield found, choices(key, known)
     for key in mapping(spec.get("kubelet")) or {}:
         if key not in _OF_KUBELET and "${" not in key:
             found = f"a NodeConfig has no spec.kubelet.{key}: the kubelet never gets it"
-            yield _wrong(template, found, f"write it as spec.kubelet.config.{key}")
-    yield from _of_cluster(template, mapping(spec.get("cluster")) or {})
-    storage = mapping((mapping(spec.get("instance")) or {}).get("localStorage")) or {}
-    strategy = text(storage.get("strategy"))
-    if strategy is not None and strategy not in _DISKS and "${" not in strategy:
-        found = f"localStorage.strategy {shown(strategy)}: nodeadm refuses it"
-        yield _wrong(template, found, choices(strategy, _DISKS))
+            yield found, f"write it as spec.kubelet.config.{key}"
+    yield from _of_disks((mapping(spec.get("instance")) or {}).get("localStorage"))
     before = ""
     for flag in items((mapping(spec.get("kubelet")) or {}).get("flags")) or []:
         if isinstance(flag, str) and not flag.startswith(("-", "$")):
             found = f"{shown(flag)} is no flag of the kubelet, which does not start"
             # What a shell splits in two is one word here.
             alone = before.startswith("--") and "=" not in before
-            yield _wrong(template, found, f"write {before}={flag}" if alone else f"write --{flag}")
+            yield found, f"write {before}={flag}" if alone else f"write --{flag}"
         before = str(flag)
+
+
+def _of_disks(given: Json) -> Iterator[tuple[str, str]]:
+    if isinstance(given, str) and "${" not in given:
+        found = f"localStorage {shown(given)}, and nodeadm takes a mapping: the node does not start"
+        yield found, f"write localStorage: {{strategy: {given}}}"
+    storage = mapping(given) or {}
+    strategy = text(storage.get("strategy"))
+    if strategy is not None and strategy not in _DISKS and "${" not in strategy:
+        found = f"localStorage.strategy {shown(strategy)}: nodeadm refuses it"
+        yield found, choices(strategy, _DISKS)
 
 
 def _of_cluster(template: LaunchTemplate, said: "dict[str, Json]") -> Iterator[Finding]:

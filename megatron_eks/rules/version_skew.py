@@ -41,6 +41,20 @@ def versions(templates: TemplateSet) -> Iterator[Finding]:
             yield group.find(Code.VERSION_SKEW, ("ReleaseVersion",), found, remedy)
         elif own is None:
             yield from _fits(templates, group, "ReleaseVersion", "nodes")
+            yield from _release(templates, group, release)
+
+
+def _release(templates: TemplateSet, group: Resource, release: int | None) -> Iterator[Finding]:
+    """Warn of a release of an older version, where a new group has the version of its cluster."""
+    cluster = templates.target(group.properties.get("ClusterName"), group.file)
+    given = cluster.properties.get("Version") if cluster is not None else None
+    its = _minor(templates.default(given, group.file if cluster is None else cluster.file))
+    own = is_absent(group.properties.get("Version"))
+    if own and release is not None and its is not None and its - _OLDER <= release < its:
+        found = f"{shown(group.properties['ReleaseVersion'])}, and without Version a new group has "
+        found += f"the cluster's 1.{its}: EKS has no such release of it"
+        remedy = f'name a release of 1.{its}, or write Version: "1.{release}"'
+        yield group.find(Code.VERSION_SKEW, ("ReleaseVersion",), found, remedy, Level.WARNING)
 
 
 def _fits(templates: TemplateSet, part: Resource, key: str, what: str) -> Iterator[Finding]:

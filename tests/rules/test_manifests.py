@@ -30,6 +30,7 @@ JOB_CASES = [case for table in _JOB_TABLES for case in cases.read(f"tables/{tabl
 _VALUE_TABLES = ("sets", "object_values", "held_out_rights")
 _MINED_TABLES = ("mined_objects", "mined_parts", "mined_meeting", "mined_right")
 _RELATION_TABLES = (
+    "eksctl_clusters",
     "gpu_configs",
     "held_out_objects",
     "held_out_pools",

@@ -10,6 +10,7 @@ from tests.rules import cases
 TABLES = (
     *(
         "branches",
+        "chosen_and_covered",
         "conditions_and_notices",
         "controls",
         "details",
