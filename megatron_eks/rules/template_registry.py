@@ -176,6 +176,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     role_needs.bucket_keys,
     role_needs.registry_layers,
     bucket_policies.other_buckets,
+    bucket_policies.foreign_parts,
     bucket_policies.access_logs,
     inverted_conditions.inverted,
     condition_keys.keys,
