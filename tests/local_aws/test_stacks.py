@@ -163,6 +163,16 @@ def test_without_rollback_a_failure_is_left_to_be_looked_at(aws, stacks):
     assert list(stacks.physical("left")) == ["First"]
 
 
+def test_a_failed_creation_can_be_deleted_at_once(aws, stacks):
+    """OnFailure: DELETE leaves no stack of that name."""
+    aws.fail_next("Only", "out of luck")
+    body = json.dumps({"Resources": {"Only": parameter("a")}})
+    made = stacks.client.create_stack(StackName="gone", TemplateBody=body, OnFailure="DELETE")
+    assert stacks.status(made["StackId"]) == "DELETE_COMPLETE"
+    with pytest.raises(ClientError, match="does not exist"):
+        stacks.status("gone")
+
+
 def test_an_export_in_use_stays(stacks):
     """It can be neither deleted nor changed while another stack imports it."""
     stacks.create("giver", {"Note": parameter("a")}, Outputs=export("one", "giver:out"))

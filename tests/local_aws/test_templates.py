@@ -132,6 +132,7 @@ REQUESTS = {
     "long name": ({"StackName": "a" * 129}, "less than or equal to 128"),
     "long body": ({"TemplateBody": json.dumps({"x": "y" * 52_000})}, "equal to 51200"),
     "two bodies": ({"TemplateURL": "https://s3.amazonaws.com/b/t"}, "Either Template URL or"),
+    "two ways to fail": ({"OnFailure": "DELETE", "DisableRollback": True}, "OnFailure or Disable"),
     "AWS's tag": ({"Tags": [{"Key": "aws:a", "Value": "b"}]}, "aws: prefixed"),
     "tags": ({"Tags": [{"Key": "a", "Value": "b"}] * 2}, "Duplicate tag keys found: a"),
     "parameters": (

@@ -80,6 +80,8 @@ class CloudFormationApi(BaseResponse):
             protected=bool(self._get("EnableTerminationProtection", False)),  # noqa: FBT003 -- a default
             rollback=self._rolls_back(),
         )
+        if self._get("OnFailure") == "DELETE" and stack.status == "ROLLBACK_COMPLETE":
+            self._region.delete(stack.id)
         return ActionResult({"StackId": stack.id})
 
     def update_stack(self) -> ActionResult:
@@ -223,6 +225,8 @@ class CloudFormationApi(BaseResponse):
         return ActionResult({"StackId": stack.id})
 
     def _rolls_back(self) -> bool:
+        if self._get("OnFailure") is not None and self._get("DisableRollback") is not None:
+            raise ValidationError("You can specify either OnFailure or DisableRollback, not both")
         return not self._get("DisableRollback", False) and self._get("OnFailure") != "DO_NOTHING"  # noqa: FBT003 -- a default
 
     def _request(self) -> Request:
