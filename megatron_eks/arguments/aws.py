@@ -263,7 +263,7 @@ def _cleanup(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number")
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
     return int(text)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import json
 import ssl
 import threading
 import time
@@ -33,6 +34,18 @@ class ApiError(Exception):
         super().__init__(message)
         self.status = status
         self.reason = reason
+
+
+def refusal(status: int, body: bytes) -> ApiError:
+    """Read an answer that refuses a request: the API server's object, or a kubelet's words."""
+    text = body.decode(errors="replace").strip()
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        return ApiError(status, "", text)
+    return ApiError(status, answer.get("reason", ""), answer.get("message", ""))
 
 
 class Credentials:
@@ -174,8 +187,7 @@ class Connection:
             if not self._credentials.renew():
                 break
         if response.status >= FIRST_ERROR:
-            text = response.read(_LONGEST_MESSAGE_BYTES).decode(errors="replace")
-            raise ApiError(response.status, response.reason, text)
+            raise refusal(response.status, response.read(_LONGEST_MESSAGE_BYTES))
         return response
 
     def _authorized(

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from megatron_eks.kubernetes import websocket
 from megatron_eks.kubernetes.client import ApiError, Client, Object
-from megatron_eks.kubernetes.connection import UnreachableError
+from megatron_eks.kubernetes.connection import UnreachableError, refusal
 from megatron_eks.kubernetes.websocket import RefusedError, WebSocket
 
 PROTOCOL = "v4.channel.k8s.io"
@@ -176,23 +176,13 @@ def _connect(client: Client, target: str) -> WebSocket:
             socket.close()
             expired = error.status == HTTPStatus.UNAUTHORIZED and not renewed
             if not (expired and connection.renew()):
-                raise _refusal(error.status, error.body) from error
+                raise refusal(error.status, error.body) from error
         except BaseException as error:
             socket.close()
             if isinstance(error, OSError):
                 raise connection.unreachable(error) from error
             raise
     raise AssertionError  # the second round returns or raises
-
-
-def _refusal(status: int, body: bytes) -> ApiError:
-    text = body.decode(errors="replace").strip()
-    try:
-        answer: Object = json.loads(text)
-    except ValueError:
-        # A kubelet's own words.
-        return ApiError(status, "", text)
-    return ApiError(status, answer.get("reason", ""), answer.get("message", ""))
 
 
 def _exit_code(status: Object) -> int:

@@ -142,7 +142,9 @@ def _access_policy(entry: "Resource", path: Path, body: "dict[str, Json]") -> It
     cut = [each for each in _ACCESS_POLICIES if each.removesuffix("Policy") == name]
     close = _OF_IAM.get(name) or next(iter(alike or cut), None)
     whole = written[written.find("eks::aws:") :] if "eks::aws:" in written else ""
-    invented = _ACCESS_POLICY.fullmatch(whole) and not name.startswith(_FAMILIES)
+    # Every documented name begins with one of two words and has a third.
+    usual = name.startswith(_FAMILIES) and "Policy" in name
+    invented = _ACCESS_POLICY.fullmatch(whole) and not usual
     if ":iam:" in written and "eks::aws" not in written:
         found = "a policy of IAM, and an access entry takes those of EKS"
         remedy = f"write arn:aws:eks::aws:cluster-access-policy/{close or 'AmazonEKSViewPolicy'}"

@@ -11,7 +11,7 @@ from megatron_eks.rules.networks import networks_of
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, number, text, truth
 
-# EC2 API, CreateVpc; EKS API, KubernetesNetworkConfigRequest.
+# EC2 API, CreateVpc and CreateSubnet; EKS API, KubernetesNetworkConfigRequest.
 _VPC_PREFIXES = range(16, 29)
 _SERVICE_PREFIXES = range(12, 25)
 _PRIVATE = tuple(IPv4Network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
@@ -21,20 +21,30 @@ _REMOTE = (("RemoteNodeNetworks", "nodes elsewhere"), ("RemotePodNetworks", "the
 
 
 def names(templates: TemplateSet) -> Iterator[Finding]:
-    """Require a VPC's range that EC2 takes, and the DNS settings of what is in it.
+    """Require ranges that EC2 takes, and the DNS settings of what is in it.
 
     EC2 API, CreateVpc; EKS User Guide, "VPC and subnet requirements and considerations"; AWS
     PrivateLink, "DNS names of an interface endpoint"; FSx and EFS User Guides, "Mounting".
     """
+    for subnet in templates.resources("AWS::EC2::Subnet"):
+        given = text(subnet.properties.get("CidrBlock")) or ""
+        own = _network(given) if "/" in given else None
+        if isinstance(own, IPv4Network) and own.prefixlen not in _VPC_PREFIXES:
+            found = f"a subnet cannot be {own}"
+            yield subnet.find(Code.SUBNETS, ("CidrBlock",), found, "use a prefix from /16 to /28")
     for vpc in templates.resources("AWS::EC2::VPC"):
         network = _network(vpc.properties.get("CidrBlock"))
         if network is not None and network.prefixlen not in _VPC_PREFIXES:
             found = f"a VPC cannot be {network}"
             yield vpc.find(Code.SUBNETS, ("CidrBlock",), found, "use a prefix from /16 to /28")
+        named = truth(vpc.properties.get("EnableDnsHostnames")) is True
         for key in ("EnableDnsHostnames", "EnableDnsSupport"):
             value = vpc.properties.get(key)
             off = truth(value) is False or (is_absent(value) and key == "EnableDnsHostnames")
             why = _needs_names(vpc, templates) if off else None
+            if off and named and key == "EnableDnsSupport":
+                # EC2 API, ModifyVpcAttribute.
+                why = why or "EC2 refuses EnableDnsHostnames without it"
             if why is not None:
                 yield vpc.find(Code.SUBNETS, (key,), f"{key} is off, and {why}", "set it to true")
 

@@ -7,9 +7,10 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.policies import statements, words
 from megatron_eks.rules.template_set import TemplateSet
-from megatron_eks.rules.values import is_absent, mapping, written
+from megatron_eks.rules.values import is_absent, is_placeholder, mapping, shown, text, written
 
 _PART = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)(\.Arn)?\}")
+_LITERAL = re.compile(r"arn:[a-z-]+:s3:::(?P<name>[a-z0-9.-]+)(/|$)")
 _LOGGING = "logging.s3.amazonaws.com"
 _POLICY = "AWS::S3::BucketPolicy"
 _IN_TRANSIT = frozenset({"aws:securetransport", "s3:tlsversion"})
@@ -69,6 +70,33 @@ def half_covered(templates: TemplateSet) -> Iterator[Finding]:
                 found = "the objects alone: the bucket is listed without TLS all the same"
                 remedy = f"add {whole}"
             yield policy.find(Code.POLICY, path, found, remedy, Level.WARNING)
+
+
+def foreign_parts(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse actions of other services, and the ARN of another bucket.
+
+    S3 API, PutBucketPolicy: "Policy has invalid action" and "Policy has invalid resource".
+    """
+    for policy in templates.resources(_POLICY):
+        bucket = templates.target(policy.properties.get("Bucket"), policy.file)
+        named = bucket.properties.get("BucketName") if bucket else policy.properties.get("Bucket")
+        name = text(named)
+        for index, body in enumerate(statements(policy.properties.get("PolicyDocument")) or []):
+            place = ("PolicyDocument", "Statement", index)
+            for each in words(body.get("Action")):
+                if (
+                    not is_placeholder(each)
+                    and each != "*"
+                    and each.partition(":")[0].lower() != "s3"
+                ):
+                    found = f"{shown(each)}: a bucket's policy takes actions of S3 alone"
+                    yield policy.find(Code.POLICY, (*place, "Action"), found, "write s3:...")
+            for each in words(body.get("Resource")):
+                match = _LITERAL.match(each)
+                if match and name and not is_placeholder(name) and match["name"] != name:
+                    found = f"of bucket {match['name']}, and the policy is that of {name}"
+                    remedy = f"name arn:aws:s3:::{name}"
+                    yield policy.find(Code.POLICY, (*place, "Resource"), found, remedy)
 
 
 def access_logs(templates: TemplateSet) -> Iterator[Finding]:

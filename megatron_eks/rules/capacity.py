@@ -22,6 +22,8 @@ _TARGET = (DATA, "CapacityReservationSpecification", "CapacityReservationTarget"
 _RESERVATION_PATH = (*_TARGET, "CapacityReservationId")
 _MARKET_PATH = (DATA, "InstanceMarketOptions", "MarketType")
 _BLOCK = "capacity-block"
+# EC2 API, LaunchTemplateInstanceMetadataOptionsRequest.
+_HOPS = range(1, 65)
 
 
 def metadata_service(templates: TemplateSet) -> Iterator[Finding]:
@@ -49,11 +51,11 @@ def metadata_service(templates: TemplateSet) -> Iterator[Finding]:
             remedy = "set HttpEndpoint to enabled"
             yield template.resource.find(Code.NODE_METADATA, (*path, "HttpEndpoint"), found, remedy)
         limit = number(hops)
-        if limit is not None and limit < 1:
+        if limit is not None and limit not in _HOPS:
             found, remedy = f"hop limit {limit}: EC2 takes 1 to 64", "use 1"
             place = (*path, "HttpPutResponseHopLimit")
             yield template.resource.find(Code.NODE_METADATA, place, found, remedy)
-        if is_absent(hops) or (limit is not None and limit > 1):
+        elif is_absent(hops) or (limit is not None and limit > 1):
             found = (
                 "the AMI decides the hop limit, which is 2 on Amazon Linux 2023"
                 if limit is None

@@ -8,7 +8,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.load import Json
 from megatron_eks.rules.template_set import TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, shown, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 
 _ANY = "*"
 # SNS API, Subscribe, Protocol.
@@ -121,6 +121,7 @@ _EITHER = (
 # EKS API, CreateNodegroup: keys with these are refused; values as Kubernetes has them.
 _RESERVED_LABEL = re.compile(r"(^|\.)(kubernetes\.io|k8s\.io|eks\.amazonaws\.com)/")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+_LABEL_FORM = "use up to 63 letters, digits, '-', '_' and '.'"
 
 
 def listed(templates: TemplateSet) -> Iterator[Finding]:
@@ -163,7 +164,7 @@ def one_of_two(templates: TemplateSet) -> Iterator[Finding]:
 
 
 def labels(templates: TemplateSet) -> Iterator[Finding]:
-    """Refuse labels of a node group that EKS or Kubernetes keeps for itself, or cannot hold.
+    """Refuse labels and taints of a node group that EKS keeps for itself, or cannot hold.
 
     EKS User Guide, "Create a managed node group"; Kubernetes, "Labels and Selectors".
     """
@@ -171,6 +172,13 @@ def labels(templates: TemplateSet) -> Iterator[Finding]:
         for key, value in (mapping(group.properties.get("Labels")) or {}).items():
             if said := refused_label(key, text(value)):
                 yield group.find(Code.UNKNOWN_VALUE, ("Labels", key), *said)
+        for index, each in enumerate(items(group.properties.get("Taints")) or []):
+            value = text((mapping(each) or {}).get("Value"))
+            # EKS API, Taint: unlike a label's the value may be empty.
+            if value and not is_placeholder(value) and not _LABEL_VALUE.fullmatch(value):
+                found = f"{shown(value)} is no value of a taint"
+                path = ("Taints", index, "Value")
+                yield group.find(Code.UNKNOWN_VALUE, path, found, _LABEL_FORM)
 
 
 def refused_label(key: str, value: str | None) -> tuple[str, str] | None:
@@ -184,6 +192,5 @@ def refused_label(key: str, value: str | None) -> tuple[str, str] | None:
     if value == "":
         return "no value, and EKS refuses the node group", 'give the label one, such as "true"'
     if value is not None and not _LABEL_VALUE.fullmatch(value):
-        remedy = "use up to 63 letters, digits, '-', '_' and '.'"
-        return f"{shown(value)} is no value of a label", remedy
+        return f"{shown(value)} is no value of a label", _LABEL_FORM
     return None

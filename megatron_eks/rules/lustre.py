@@ -19,6 +19,7 @@ from megatron_eks.rules.values import (
 )
 
 _CONFIGURATION = "LustreConfiguration"
+_OF_OTHERS = ("OntapConfiguration", "OpenZFSConfiguration", "WindowsConfiguration")
 _DEPLOYMENTS = ("SCRATCH_1", "SCRATCH_2", "PERSISTENT_1", "PERSISTENT_2")
 _VERSIONS = ("2.10", "2.12", "2.15")
 _COMPRESSIONS = ("NONE", "LZ4")
@@ -127,6 +128,10 @@ def settings(templates: TemplateSet) -> Iterator[Finding]:
     FSx API, CreateFileSystem and CreateFileSystemLustreConfiguration.
     """
     for system in file_systems(templates):
+        for key in _OF_OTHERS:
+            if not is_absent(system.resource.properties.get(key)):
+                found = f"{key} beside FileSystemType LUSTRE: FSx refuses it"
+                yield system.wrong((key,), found, f"remove it, or {_CONFIGURATION}")
         yield from without_size(system)
         yield from _capacity(system)
         subnets = items(system.resource.properties.get("SubnetIds"))

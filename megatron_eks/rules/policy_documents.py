@@ -20,7 +20,11 @@ from megatron_eks.rules.values import (
     written,
 )
 
-_DOCUMENTS = frozenset({"AssumeRolePolicyDocument", "KeyPolicy", "PolicyDocument"})
+_OF_REPOSITORY = "RepositoryPolicyText"
+_BUCKET_POLICY = "AWS::S3::BucketPolicy"
+_DOCUMENTS = frozenset({"AssumeRolePolicyDocument", "KeyPolicy", "PolicyDocument", _OF_REPOSITORY})
+# IAM User Guide, "IAM JSON policy elements: Sid"; other services take spaces too.
+_SID = re.compile(r"[A-Za-z0-9]*")
 _CLOSE = 0.88
 _TRUST = "AssumeRolePolicyDocument"
 _KEYS = frozenset(
@@ -137,8 +141,9 @@ def _statement(
     if effect not in ("Allow", "Deny") and not is_intrinsic(effect):
         found = "no effect" if is_absent(effect) else f"{shown(effect)} is no effect"
         yield _wrong(resource, (*path, "Effect"), found, "write Allow or Deny")
-    whom = () if name == "PolicyDocument" else ("Principal",)
-    what = () if name == _TRUST else ("Resource",)
+    of_identity = name == "PolicyDocument" and resource.type != _BUCKET_POLICY
+    whom = () if of_identity else ("Principal",)
+    what = () if name in (_TRUST, _OF_REPOSITORY) else ("Resource",)
     for key in ("Action", *whom, *what):
         if is_absent(body.get(key)) and is_absent(body.get(f"Not{key}")):
             yield _wrong(resource, (*path, key), f"a statement without {key}", f"add {key}")
@@ -157,12 +162,21 @@ def _statement(
 def _of_identity(
     resource: Resource, path: Path, name: str, body: dict[str, Json]
 ) -> Iterator[Finding]:
-    """Refuse whom in the policy of a role, which is for its holder; a bucket's says whom."""
+    """Refuse what IAM's own policies lack: whom in a role's, for what in a role's trust."""
     own = name == "PolicyDocument" and resource.type.startswith("AWS::IAM::")
     for key in ("Principal", "NotPrincipal") if own else ():
         if key in body:
             found = f"{key} in the policy of a role or user: IAM refuses it"
             yield _wrong(resource, (*path, key), found, "remove it")
+    for key in ("Resource", "NotResource") if name == _TRUST else ():
+        if key in body:
+            found = f"{key} in a trust policy, which is for its role alone: IAM refuses it"
+            yield _wrong(resource, (*path, key), found, "remove it")
+    sid = body.get("Sid")
+    of_iam = name == _TRUST or own
+    if of_iam and isinstance(sid, str) and not is_placeholder(sid) and not _SID.fullmatch(sid):
+        found = f"{shown(sid)} is no Sid: IAM refuses it"
+        yield _wrong(resource, (*path, "Sid"), found, "use letters and digits alone")
 
 
 def _actions(resource: Resource, path: Path, value: Json) -> Iterator[Finding]:

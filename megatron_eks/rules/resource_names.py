@@ -7,7 +7,7 @@ from typing import NamedTuple
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.rules.template_set import TemplateSet
-from megatron_eks.rules.values import shown, written
+from megatron_eks.rules.values import is_placeholder, shown, written
 
 
 class _Named(NamedTuple):
@@ -36,6 +36,13 @@ _TABLE = (
     _Named("AWS::CodeBuild::Project", "Name", "A-Za-z0-9_-", 150, "letters, digits, _ and -"),
 )
 _PART = re.compile(r"\$\{[^}]*\}")
+# S3 User Guide, "General purpose bucket naming rules".
+_KEPT_STARTS = ("xn--", "sthree-")
+_KEPT_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
+_ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
+_SHORTEST = 3
+# EC2 API, CreateLaunchTemplate.
+_LAUNCH_TEMPLATE = re.compile(r"[a-zA-Z0-9()./_-]{3,128}")
 
 
 def names(templates: TemplateSet) -> Iterator[Finding]:
@@ -56,3 +63,34 @@ def names(templates: TemplateSet) -> Iterator[Finding]:
                 found = f"{shown(name)} {problem}: the service refuses it"
                 remedy = f"use {said}, at most {longest}"
                 yield resource.find(Code.RESOURCE_NAME, (key,), found, remedy)
+    yield from _of_buckets(templates)
+    yield from _of_launch_templates(templates)
+
+
+def _of_buckets(templates: TemplateSet) -> Iterator[Finding]:
+    for bucket in templates.resources("AWS::S3::Bucket"):
+        name = written(bucket.properties.get("BucketName")) or ""
+        whole = not _PART.search(name)
+        kept = next((each for each in _KEPT_STARTS if name.startswith(each)), None)
+        kept = kept or next((each for each in _KEPT_ENDS if whole and name.endswith(each)), None)
+        if kept is not None:
+            found = f"{shown(name)}: S3 keeps names with {kept} to itself"
+        elif whole and _ADDRESS.fullmatch(name):
+            found = f"{shown(name)} looks like an address: S3 refuses it"
+        elif ".." in name or (whole and 0 < len(name) < _SHORTEST):
+            found = f"{shown(name)}: S3 refuses it"
+        else:
+            continue
+        remedy = "use 3 to 63 small letters, digits, single dots and hyphens"
+        yield bucket.find(Code.RESOURCE_NAME, ("BucketName",), found, remedy)
+
+
+def _of_launch_templates(templates: TemplateSet) -> Iterator[Finding]:
+    for template in templates.resources("AWS::EC2::LaunchTemplate"):
+        name = written(template.properties.get("LaunchTemplateName"))
+        if name is None or _PART.search(name) or is_placeholder(name):
+            continue
+        if not _LAUNCH_TEMPLATE.fullmatch(name):
+            found = f"{shown(name)}: EC2 refuses it"
+            remedy = "use 3 to 128 letters, digits and ()./_-"
+            yield template.find(Code.RESOURCE_NAME, ("LaunchTemplateName",), found, remedy)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path, choices
@@ -11,10 +11,11 @@ from megatron_eks.rules.launch_templates import DATA, launch_templates
 from megatron_eks.rules.policies import parsed, statements
 from megatron_eks.rules.policy_documents import documents_of
 from megatron_eks.rules.properties import named
-from megatron_eks.rules.template_set import TemplateSet
+from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (
     is_absent,
     is_given,
+    is_placeholder,
     items,
     mapping,
     number,
@@ -31,6 +32,8 @@ _ROLES = (
     "kubernetes.io/role/cni",
 )
 _ROLE = "kubernetes.io/role/"
+# AWS General Reference, "Tag naming limits and requirements".
+_LONGEST_KEY, _LONGEST_VALUE = 128, 256
 _ON = frozenset({"1", ""})
 _NAMES = ("AWS::S3::Bucket", "AWS::ECR::Repository", "AWS::EKS::Cluster", "AWS::IAM::Role")
 _REF = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)\}(/.*)?")
@@ -158,6 +161,7 @@ def tags(templates: TemplateSet) -> Iterator[Finding]:
             elif key in seen:
                 found = f"a second tag {shown(key)}: AWS refuses it"
                 yield resource.find(Code.TWICE, path, found, "keep one of the two")
+            yield from _long(resource, path, body)
             seen.add(key)
             if resource.type != "AWS::EC2::Subnet" or not key.startswith(_ROLE):
                 continue
@@ -172,6 +176,14 @@ def tags(templates: TemplateSet) -> Iterator[Finding]:
             ):
                 found = f"{shown(said)}: no load balancer finds the subnet"
                 yield resource.find(Code.UNKNOWN_VALUE, path, found, 'write "1"', Level.WARNING)
+
+
+def _long(resource: Resource, path: Path, tag: Mapping[str, Json]) -> Iterator[Finding]:
+    for part, most in (("Key", _LONGEST_KEY), ("Value", _LONGEST_VALUE)):
+        said = text(tag.get(part)) or ""
+        if len(said) > most and not is_placeholder(said):
+            found = f"{len(said)} characters: AWS refuses the tag"
+            yield resource.find(Code.UNKNOWN_VALUE, (*path, part), found, f"use {most} at most")
 
 
 def arns(templates: TemplateSet) -> Iterator[Finding]:

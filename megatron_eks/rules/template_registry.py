@@ -180,6 +180,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     role_needs.bucket_keys,
     role_needs.registry_layers,
     bucket_policies.other_buckets,
+    bucket_policies.foreign_parts,
     bucket_policies.access_logs,
     bucket_policies.half_covered,
     inverted_conditions.inverted,

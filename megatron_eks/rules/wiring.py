@@ -60,6 +60,7 @@ _ONE_OF: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 _IN_DESCRIPTIONS = re.compile(r"[A-Za-z0-9 ._\-:/()#,@\[\]+=&;{}!$*]")
 _WITH_PORTS = frozenset({TCP, "udp"})
+_PORTS = range(65536)
 _PEERS = {
     "Ingress": (
         *("CidrIp", "CidrIpv6", "SourcePrefixListId", "SourceSecurityGroupId"),
@@ -252,6 +253,10 @@ def _rule(
     if protocol in _WITH_PORTS and first is not None and last is not None and first > last:
         found = f"ports {first} to {last}: EC2 refuses the rule"
         yield resource.find(Code.GROUP_RULE, path, found, f"write FromPort {last}, ToPort {first}")
+    for key, port in (("FromPort", first), ("ToPort", last)):
+        if protocol in _WITH_PORTS and port is not None and port not in _PORTS:
+            found = f"port {port}: EC2 refuses the rule"
+            yield resource.find(Code.GROUP_RULE, (*path, key), found, "write 0 to 65535")
     if protocol in _WITH_PORTS and missing:
         found = f"{protocol} without {' and '.join(missing)}: EC2 refuses the rule"
         yield resource.find(Code.GROUP_RULE, path, found, "name the first and the last port")

@@ -74,10 +74,10 @@ MISTAKES = {
         {"CidrBlock": "10.0.0.0/16", "EnableDnsSupport": "perhaps"},
         "'perhaps' is not of type 'boolean'",
     ),
-    "a type that nobody knows": (
-        "AWS::EKS::Nodepool",
+    "a type that nobody has written here": (
+        "AWS::SNS::Topic",
         {},
-        "Unrecognized resource type",
+        "Unrecognized resource type, or one that local AWS lacks",
     ),
     "a protocol of a wrong name": (
         "AWS::EC2::SecurityGroupIngress",

@@ -163,6 +163,16 @@ def test_without_rollback_a_failure_is_left_to_be_looked_at(aws, stacks):
     assert list(stacks.physical("left")) == ["First"]
 
 
+def test_a_failed_creation_can_be_deleted_at_once(aws, stacks):
+    """OnFailure: DELETE leaves no stack of that name."""
+    aws.fail_next("Only", "out of luck")
+    body = json.dumps({"Resources": {"Only": parameter("a")}})
+    made = stacks.client.create_stack(StackName="gone", TemplateBody=body, OnFailure="DELETE")
+    assert stacks.status(made["StackId"]) == "DELETE_COMPLETE"
+    with pytest.raises(ClientError, match="does not exist"):
+        stacks.status("gone")
+
+
 def test_an_export_in_use_stays(stacks):
     """It can be neither deleted nor changed while another stack imports it."""
     stacks.create("giver", {"Note": parameter("a")}, Outputs=export("one", "giver:out"))
@@ -171,7 +181,8 @@ def test_an_export_in_use_stays(stacks):
     assert stacks.client.list_imports(ExportName="giver:out")["Imports"] == ["taker"]
     status = stacks.update("giver", {"Note": parameter("a")}, Outputs=export("two", "giver:out"))
     assert status == "UPDATE_ROLLBACK_COMPLETE"
-    assert stacks.delete("giver") == "DELETE_FAILED"
+    # aws-cdk#604: the stack stays what it was.
+    assert stacks.delete("giver") == "UPDATE_ROLLBACK_COMPLETE"
     assert "in use by taker" in stacks.describe("giver")["StackStatusReason"]
     assert (stacks.delete("taker"), stacks.delete("giver")) == ("DELETE_COMPLETE",) * 2
 

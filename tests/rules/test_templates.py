@@ -25,6 +25,7 @@ TABLES = (
         "pod_roles",
         "properties",
         "refusals",
+        "refused_by_services",
         "refused_templates",
         "relations_of_templates",
         "rights_and_limits",

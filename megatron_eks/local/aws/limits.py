@@ -5,6 +5,7 @@ NOT_CHECKED = (
     "credentials and signatures of requests",
     "quotas and capacity: they are kept and told, and no launch is refused for them",
     "conditions and effects of bucket, key and repository policies, and what trust policies say",
+    "whether roles and users exist that policies, access entries and node groups name",
     (
         "AMIs, launch template user data and whether a node would join: an instance of a node "
         "group is a node of the local cluster, or nothing runs on it"
@@ -20,6 +21,7 @@ NOT_CHECKED = (
         "CloudFormation's public schema, nor a rule of this project describes"
     ),
     "whether an add-on version, AMI release or engine version exists",
+    "AWS's own IAM policies that are newer than moto's list: they are refused",
     "names that are taken in another account, such as those of buckets",
     "requests to S3 and STS against their models",
     "images: a build finds its source and pushes a manifest without layers",

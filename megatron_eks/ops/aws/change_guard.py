@@ -86,6 +86,8 @@ def judge(old: "Template", new: "Template", groups: "NodeGroups") -> Verdict:
         "while it has none"
         for change in keep
     ]
+    if any(not change.name for change in changes):
+        notes.append("the system nodes were replaced one by one; jobs on GPU nodes go on")
     return Verdict(
         in_use,
         tuple(change for change in used if not change.only_tags),

@@ -98,10 +98,13 @@ def write(path: "Path", values: "Mapping[str, Mapping[str, str]]") -> None:
 def digest_of(image: str, ecr: "BaseClient") -> str | None:
     """Return `REPOSITORY@sha256:...` for `REPOSITORY:TAG`; None where nobody built it yet."""
     repository, _, tag = image.rpartition(":")
+    return _find(repository, {"imageTag": tag}, ecr)
+
+
+def _find(repository: str, image: "Mapping[str, str]", ecr: "BaseClient") -> str | None:
+    name = repository.partition("/")[2]
     try:
-        found = ecr.describe_images(
-            repositoryName=repository.partition("/")[2], imageIds=[{"imageTag": tag}]
-        )
+        found = ecr.describe_images(repositoryName=name, imageIds=[image])
     except ecr.exceptions.ClientError as error:
         if error_code(error) in _NOT_THERE:
             return None
@@ -116,7 +119,9 @@ def _pinned(image: str, earlier: str, ecr: "BaseClient", tools: "Tools") -> str:
         return pinned
     repository, _, tag = image.rpartition(":")
     name = repository.rpartition("/")[2]
-    if is_digest(earlier) and earlier.startswith(f"{repository}@"):
+    ours = is_digest(earlier) and earlier.startswith(f"{repository}@")
+    # A repository that was deleted and made again has lost it: nobody could pull it.
+    if ours and _find(repository, {"imageDigest": earlier.partition("@")[2]}, ecr):
         tools.console.say(f"note: {name}:{tag} is not built, so jobs keep the image before it")
         return earlier
     tools.console.say(f"note: {name}:{tag} is not built yet - run: meks build")

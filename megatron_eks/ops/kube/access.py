@@ -37,6 +37,10 @@ _WRITE_ONE = "write one for it: meks kubeconfig"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
+# The port of every kubelet, which the API server asks for logs and commands.
+_OF_A_KUBELET = ":10250/"
+
+
 @dataclass(frozen=True)
 class Access:
     """A client of the cluster that the cluster file describes."""
@@ -92,6 +96,9 @@ def explained(error: Exception) -> Failure:
     if error.status == HTTPStatus.FORBIDDEN and "forbidden: User" in str(error):
         remedy = "use a role that `access.admin_role_arns` names, or ask for this right"
     message = str(error) or f"HTTP status {error.status}"
+    if error.status == HTTPStatus.INTERNAL_SERVER_ERROR and _OF_A_KUBELET in message:
+        message = f"the node's kubelet does not answer the API server: {message}"
+        remedy = "see whether its node is there and Ready: meks nodes; then run it again"
     return Failure(Code.KUBERNETES_REFUSED, message, remedy, exit_code=FAILED)
 
 

@@ -73,6 +73,16 @@ def test_tags_wait_for_a_pool_without_nodes():
     )
 
 
+def test_system_nodes_that_are_replaced_are_told_of():
+    """They have no name, and hold up nothing; somebody who looks at nodes wonders."""
+    old, new = cluster_template(), cluster_template(tags="b")
+    for template in (old, new):
+        del template["Resources"]["Group"]["Properties"]["NodegroupName"]
+    verdict = judge(old, new, pool_with(2))
+    verdict.refuse([])
+    assert verdict.notes == ("the system nodes were replaced one by one; jobs on GPU nodes go on",)
+
+
 def test_tags_of_an_empty_pool_are_deployed():
     """There is nothing to wait for."""
     verdict = judge(OLD, cluster_template(tags="b"), pool_with(0))

@@ -54,10 +54,22 @@ def test_a_newer_tag_that_nobody_built_keeps_the_digest(tmp_path, aws):
     recorded(tmp_path, earlier)
     aws.all_stacks()
     aws.image()
+    aws.image(f"sha256:{'b' * 64}")
     aws.image()
     of = run(tmp_path, aws)
     assert images(tmp_path)["MegatronImage"] == earlier
     assert "megatron-training:abc is not built, so jobs keep the image before it" in said(of)
+
+
+def test_a_digest_that_its_repository_has_lost_is_not_kept(tmp_path, aws):
+    """It was deleted with its images and made again: no node could pull what is recorded."""
+    recorded(tmp_path, f"{REGISTRY}/megatron-training@sha256:{'b' * 64}")
+    aws.all_stacks()
+    for _ in range(3):
+        aws.image()
+    of = run(tmp_path, aws)
+    assert images(tmp_path)["MegatronImage"] == f"{REGISTRY}/megatron-training:abc"
+    assert "megatron-training:abc is not built yet - run: meks build" in said(of)
 
 
 def test_a_digest_of_another_registry_is_not_kept(tmp_path, aws):

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from megatron_eks.kubernetes.client import ApiError
-from megatron_eks.kubernetes.connection import UnreachableError
+from megatron_eks.kubernetes.connection import UnreachableError, refusal
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import explained, open_access
 from megatron_eks.project import ROOT, load_project
@@ -125,3 +125,24 @@ def test_an_error_says_what_to_do(error, code, said):
     failure = explained(error)
     assert failure.code == code
     assert said in str(failure)
+
+
+def test_a_kubelet_that_does_not_answer_is_named_in_plain_words():
+    """The API server's object is not shown as it came, and the next step is to look at the node."""
+    body = (
+        b'{"kind":"Status","status":"Failure","message":"Get \\"https://10.0.83.7:10250/'
+        b'containerLogs/a/b/c\\": dial tcp 10.0.83.7:10250: connect: connection refused",'
+        b'"code":500}'
+    )
+    assert str(explained(refusal(500, body))) == (
+        "MEKS-0721 the node's kubelet does not answer the API server: Get "
+        '"https://10.0.83.7:10250/containerLogs/a/b/c": dial tcp 10.0.83.7:10250: connect: '
+        "connection refused - see whether its node is there and Ready: meks nodes; then run it "
+        "again"
+    )
+
+
+def test_words_that_are_no_object_stay_as_they_are():
+    """A proxy in between answers in its own way."""
+    for body in (b"bad gateway", b"[1]", b'"no"'):
+        assert str(refusal(502, body)) == body.decode()

@@ -8,8 +8,9 @@ from moto.core.responses import ActionResult, BaseResponse, EmptyResult
 from megatron_eks.local.aws.clients import Clients
 from megatron_eks.local.aws.cloudformation import schemas
 from megatron_eks.local.aws.cloudformation.errors import ValidationError
-from megatron_eks.local.aws.cloudformation.region import Region, Request
+from megatron_eks.local.aws.cloudformation.region import Region
 from megatron_eks.local.aws.cloudformation.regions import Regions
+from megatron_eks.local.aws.cloudformation.requests import Request, check_tags, check_template
 from megatron_eks.local.aws.cloudformation.template import parse
 from megatron_eks.local.aws.values import Object, Value
 
@@ -79,6 +80,8 @@ class CloudFormationApi(BaseResponse):
             protected=bool(self._get("EnableTerminationProtection", False)),  # noqa: FBT003 -- a default
             rollback=self._rolls_back(),
         )
+        if self._get("OnFailure") == "DELETE" and stack.status == "ROLLBACK_COMPLETE":
+            self._region.delete(stack.id)
         return ActionResult({"StackId": stack.id})
 
     def update_stack(self) -> ActionResult:
@@ -222,13 +225,21 @@ class CloudFormationApi(BaseResponse):
         return ActionResult({"StackId": stack.id})
 
     def _rolls_back(self) -> bool:
+        if self._get("OnFailure") is not None and self._get("DisableRollback") is not None:
+            raise ValidationError("You can specify either OnFailure or DisableRollback, not both")
         return not self._get("DisableRollback", False) and self._get("OnFailure") != "DO_NOTHING"  # noqa: FBT003 -- a default
 
     def _request(self) -> Request:
         tags = self._get("Tags")
+        check_tags(each["Key"] for each in tags or ())
+        parameters = self._get("Parameters") or []
+        keys = [each["ParameterKey"] for each in parameters]
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        if twice:
+            raise ValidationError(f"Duplicate parameter keys: [{', '.join(twice)}]")
         given = {
             each["ParameterKey"]: each["ParameterValue"]
-            for each in self._get("Parameters") or []
+            for each in parameters
             if not each.get("UsePreviousValue")
         }
         return Request(
@@ -247,6 +258,7 @@ class CloudFormationApi(BaseResponse):
     def _template_body(self) -> str | None:
         body: str | None = self._get("TemplateBody")
         url = self._get("TemplateURL")
+        check_template(body, url)
         if body is not None or url is None:
             return body
         place = urlsplit(url)

@@ -63,14 +63,13 @@ class Operation:
         """Delete everything that is not to be kept; return False if something stands in the way."""
         stack = self._stack
         used = [(name, users) for name in stack.exports if (users := self._tools.users(name))]
-        stack.say("DELETE_IN_PROGRESS", "User Initiated")
         if used:
             name, users = used[0]
-            stack.say(
-                "DELETE_FAILED",
-                f"Export {name} cannot be deleted as it is in use by {' and '.join(users)}",
-            )
+            # Its status stays what it was; the reason alone tells (aws-cdk#604).
+            found = f"Export {name} cannot be deleted as it is in use by {' and '.join(users)}"
+            stack.say(stack.status, found)
             return False
+        stack.say("DELETE_IN_PROGRESS", "User Initiated")
         failed: list[str] = []
         needed: set[str] = set()
         for each in self._backwards(stack.resources):

@@ -184,6 +184,11 @@ class Resolver:
         return [self.resolve(inner) for inner in argument]
 
 
+def is_known(name: str) -> bool:
+    """Tell whether a function can be worked out here."""
+    return name in _FUNCTIONS
+
+
 def _is_function(value: Object) -> bool:
     name = next(iter(value), "")
     return len(value) == 1 and (name == "Ref" or name.startswith("Fn::"))

@@ -4,10 +4,10 @@ import json
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from megatron_eks.local.aws.clients import Clients
+from megatron_eks.local.aws.cloudformation import lookup
 from megatron_eks.local.aws.cloudformation.changes import NO_CHANGES, ChangeSet, changes
 from megatron_eks.local.aws.cloudformation.engine import Operation
 from megatron_eks.local.aws.cloudformation.errors import (
@@ -18,14 +18,22 @@ from megatron_eks.local.aws.cloudformation.errors import (
 )
 from megatron_eks.local.aws.cloudformation.failures import Failures
 from megatron_eks.local.aws.cloudformation.intrinsics import Resolver
-from megatron_eks.local.aws.cloudformation.stacks import Stack, Target, stack_arn
-from megatron_eks.local.aws.cloudformation.taking_over import existing as existing_resources
-from megatron_eks.local.aws.cloudformation.template import (
+from megatron_eks.local.aws.cloudformation.parameters import (
+    check_existing,
     parameter_values,
-    parse,
     raw_parameters,
     ssm_parameters,
 )
+from megatron_eks.local.aws.cloudformation.requests import (
+    Request,
+    check_capabilities,
+    check_name,
+    check_types,
+)
+from megatron_eks.local.aws.cloudformation.stacks import Stack, Target, stack_arn
+from megatron_eks.local.aws.cloudformation.taking_over import check_imports
+from megatron_eks.local.aws.cloudformation.taking_over import existing as existing_resources
+from megatron_eks.local.aws.cloudformation.template import parse
 from megatron_eks.local.aws.cloudformation.work import Tools
 from megatron_eks.local.aws.resources.handler import Context
 from megatron_eks.local.aws.resources.table import handler_of
@@ -38,20 +46,6 @@ _BUSY = "_IN_PROGRESS"
 _TOOLKIT = "CDKToolkit"
 # What is left of these can only be deleted.
 _DEAD = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")
-
-
-@dataclass(frozen=True)
-class Request:
-    """What CreateStack, UpdateStack and CreateChangeSet have in common."""
-
-    body: str | None
-    """None for the template that the stack has."""
-    parameters: Mapping[str, str]
-    tags: Mapping[str, str] | None
-    capabilities: tuple[str, ...]
-    role: str | None
-    imports: Mapping[str, str] = field(default_factory=dict)
-    import_existing: bool = False
 
 
 class Region:
@@ -104,8 +98,12 @@ class Region:
         """Compare a template with a stack; a stack that is not there is announced."""
         with self._lock:
             existing = [each for each in self.living() if stack_name in (each.name, each.id)]
-            if kind == "CREATE":
-                if existing and existing[0].status != "REVIEW_IN_PROGRESS":
+            announced = bool(existing) and existing[0].status == "REVIEW_IN_PROGRESS"
+            # An import makes a stack of what exists, too (`cdk import`).
+            fresh = kind == "CREATE" or (kind == "IMPORT" and (announced or not existing))
+            if fresh:
+                check_name(stack_name)
+                if existing and not announced:
                     raise AlreadyExistsError(f"Stack [{stack_name}] already exists")
                 stack = existing[0] if existing else Stack(stack_name, self._name)
             else:
@@ -113,6 +111,8 @@ class Region:
                 self._check_ready(stack)
             target, resolver = self._read(stack, request)
             imports = {**request.imports}
+            if kind == "IMPORT":
+                check_imports(stack, resolver.wanted(), imports, self._tools(stack, {}))
             if request.import_existing:
                 others = [each for each in self.living() if each is not stack]
                 tools = self._tools(stack, {})
@@ -137,7 +137,7 @@ class Region:
                 and not self._outputs_change(stack, target)
             ):
                 change_set.fail(NO_CHANGES)
-            if not existing and kind == "CREATE":
+            if not existing and fresh:
                 self.stacks.append(stack)
                 stack.say("REVIEW_IN_PROGRESS", "User Initiated")
             self.change_sets(stack).append(change_set)
@@ -168,6 +168,7 @@ class Region:
     def create(self, name: str, request: Request, *, protected: bool, rollback: bool) -> Stack:
         """Create a stack without a change set."""
         with self._lock:
+            check_name(name)
             if any(each.name == name for each in self.living()):
                 raise AlreadyExistsError(f"Stack [{name}] already exists")
             stack = Stack(name, self._name, protected=protected)
@@ -221,24 +222,22 @@ class Region:
         before = stack.target
         body = request.body if request.body is not None else (before.body if before else "")
         template = parse(body)
+        check_types(self._name, template)
         previous = before.raw_parameters if before else {}
         raw = raw_parameters(template, request.parameters, previous)
         names = [raw[each] for each in ssm_parameters(template)]
-        parameters = parameter_values(template, request.parameters, previous, self._stored(names))
+        parameters = parameter_values(
+            template, request.parameters, previous, lookup.stored(self._clients, names)
+        )
+        check_existing(template, parameters, lookup.exists_in(self._clients))
         tags = request.tags
         if tags is None:
             tags = before.tags if before else {}
         target = Target(template, body, raw, parameters, tags, request.capabilities, request.role)
-        self._check_capabilities(target)
+        check_capabilities(template, request.capabilities)
         resolver = self._resolver(stack, target)
         resolver.check_rules()
         return target, resolver
-
-    def _stored(self, names: list[str]) -> dict[str, str]:
-        if not names:
-            return {}
-        found = self._clients("ssm").get_parameters(Names=names)["Parameters"]
-        return {each["Name"]: each["Value"] for each in found}
 
     def _resolver(self, stack: Stack, target: Target) -> Resolver:
         pseudo = {
@@ -255,16 +254,6 @@ class Region:
         }
         zones = tuple(f"{self._name}{letter}" for letter in "abc")
         return Resolver(target.template, {**target.parameters, **pseudo}, exports, zones)
-
-    @staticmethod
-    def _check_capabilities(target: Target) -> None:
-        kinds = {
-            body["Type"]: body.get("Properties", {})
-            for body in target.template["Resources"].values()
-        }
-        iam = any(kind.startswith("AWS::IAM::") for kind in kinds)
-        if iam and not {"CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"} & set(target.capabilities):
-            raise ValidationError("Requires capabilities : [CAPABILITY_IAM]")
 
     def _outputs_change(self, stack: Stack, target: Target) -> bool:
         before = stack.target.template.get("Outputs", {}) if stack.target else {}

@@ -1,4 +1,4 @@
-"""Reads templates: text to objects, what depends on what, and what is asked for."""
+"""Reads templates: text to objects, and what depends on what."""
 
 import json
 import re
@@ -7,14 +7,24 @@ from collections.abc import Iterator, Mapping
 import yaml
 
 from megatron_eks.local.aws.cloudformation.errors import ValidationError
+from megatron_eks.local.aws.cloudformation.format import check_format
+from megatron_eks.local.aws.cloudformation.parameters import check_parameters
 from megatron_eks.local.aws.values import Object, Value
 
 _SUBSTITUTION = re.compile(r"\$\{(?!!)([^}]+)\}")
-_SSM_PARAMETER = "AWS::SSM::Parameter::Value<"
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML with the short forms of intrinsic functions, such as `!Ref`."""
+    """YAML with the short forms of intrinsic functions, such as `!Ref`.
+
+    Dates stay texts: a version that is written without quotes is 2012-10-17 all the same.
+    """
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def _short_form(loader: _Loader, suffix: str, node: yaml.Node) -> Object:
@@ -50,12 +60,8 @@ def parse(body: str) -> Object:
         raise ValidationError(
             "Template format error: At least one Resources member must be defined."
         )
-    for name, body_ in resources.items():
-        if not isinstance(body_, dict) or not isinstance(body_.get("Type"), str):
-            raise ValidationError(
-                f"Template format error: [/Resources/{name}] Every Resources object must "
-                "contain a Type member."
-            )
+    check_format(template)
+    check_parameters(template)
     _check_references(template)
     # Only to refuse a circle.
     in_order(template["Resources"])
@@ -139,56 +145,3 @@ def in_order(resources: Mapping[str, Object]) -> list[str]:
     for name in resources:
         visit(name)
     return done
-
-
-def parameter_values(
-    template: Object,
-    given: Mapping[str, str],
-    previous: Mapping[str, str],
-    stored: "Mapping[str, str]",
-) -> dict[str, Value]:
-    """Return the value of each parameter; those of SSM type are looked up in `stored`."""
-    values: dict[str, Value] = {}
-    for name, body in template.get("Parameters", {}).items():
-        value = given.get(name, previous.get(name, body.get("Default")))
-        if value is None:
-            raise ValidationError(f"Parameters: [{name}] must have values")
-        if body.get("Type", "").startswith(_SSM_PARAMETER):
-            if value not in stored:
-                raise ValidationError(
-                    f"Unable to fetch parameters [{value}] from parameter store for this account."
-                )
-            values[name] = stored[value]
-            continue
-        allowed = body.get("AllowedValues")
-        if allowed and str(value) not in map(str, allowed):
-            raise ValidationError(
-                f"Parameter '{name}' must be one of AllowedValues: {', '.join(map(str, allowed))}"
-            )
-        is_list = body.get("Type", "").startswith(("CommaDelimitedList", "List<"))
-        values[name] = str(value).split(",") if is_list else str(value)
-    unknown = given.keys() - template.get("Parameters", {}).keys()
-    if unknown:
-        raise ValidationError(
-            f"Parameters: [{', '.join(sorted(unknown))}] do not exist in the template"
-        )
-    return values
-
-
-def raw_parameters(
-    template: Object, given: Mapping[str, str], previous: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the parameters as they were given, to be shown and used again."""
-    return {
-        name: str(given.get(name, previous.get(name, body.get("Default", ""))))
-        for name, body in template.get("Parameters", {}).items()
-    }
-
-
-def ssm_parameters(template: Object) -> list[str]:
-    """Return the names of parameters whose values are names in the parameter store."""
-    return [
-        name
-        for name, body in template.get("Parameters", {}).items()
-        if body.get("Type", "").startswith(_SSM_PARAMETER)
-    ]

@@ -169,6 +169,7 @@ class Parameter(Handler):
             Type=properties["Type"],
             Value=properties["Value"],
             Description=properties.get("Description", ""),
+            **_limits(properties),
         )
         return name
 
@@ -176,7 +177,11 @@ class Parameter(Handler):
         """Store another value."""
         del old
         context.clients("ssm").put_parameter(
-            Name=physical_id, Type=new["Type"], Value=new["Value"], Overwrite=True
+            Name=physical_id,
+            Type=new["Type"],
+            Value=new["Value"],
+            Overwrite=True,
+            **_limits(new),
         )
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
@@ -190,6 +195,11 @@ class Parameter(Handler):
         """Return type and value."""
         del context, physical_id
         return {"Type": properties["Type"], "Value": properties["Value"]}
+
+
+def _limits(parameter: Object) -> Object:
+    """Return what a parameter says of its own values."""
+    return {key: parameter[key] for key in ("AllowedPattern", "Tier") if key in parameter}
 
 
 HANDLERS: tuple[Handler, ...] = (Key(), Alias(), LogGroup(), Parameter())

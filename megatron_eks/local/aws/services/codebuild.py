@@ -16,6 +16,7 @@ from megatron_eks.local.aws.services.operation import kept, parameters
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 _DONE, _FAILED = "SUCCEEDED", "FAILED"
+_WITHOUT_LOCATION = ("CODEPIPELINE", "NO_SOURCE")
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
@@ -23,6 +24,12 @@ class CodeBuildError(ServiceException):
     """What CodeBuild cannot find."""
 
     code = "ResourceNotFoundException"
+
+
+class InvalidInputError(ServiceException):
+    """What CodeBuild refuses."""
+
+    code = "InvalidInputException"
 
 
 class CodeBuildApi(CodeBuildResponse):
@@ -37,8 +44,16 @@ class CodeBuildApi(CodeBuildResponse):
     def create_project(self) -> ActionResult:
         """CreateProject."""
         given = parameters(self)
+        _check_network(given.get("vpcConfig") or {})
         super().create_project()
         return self._changed(given)
+
+    def _get_param(self, param_name: str, if_none: Value = None) -> Value:
+        """Give moto a place of every source; some have steps alone, or what a pipeline brings."""
+        value = super()._get_param(param_name, if_none)
+        if param_name == "source" and value and value.get("type") in _WITHOUT_LOCATION:
+            return {"location": value["type"], **value}
+        return value
 
     def update_project(self) -> ActionResult:
         """UpdateProject."""
@@ -178,3 +193,11 @@ def _phase(name: str, failure: str | None = None) -> Object:
         return {"phaseType": name, "phaseStatus": _DONE, "durationInSeconds": 0, "contexts": []}
     contexts = [{"statusCode": "LOCAL_AWS", "message": failure}]
     return {"phaseType": name, "phaseStatus": _FAILED, "durationInSeconds": 0, "contexts": contexts}
+
+
+def _check_network(given: Object) -> None:
+    """Refuse a part of a network; CodeBuild takes all three, or none."""
+    wanted = ("vpcId", "subnets", "securityGroupIds")
+    missing = [each for each in wanted if not given.get(each)]
+    if missing and len(missing) < len(wanted):
+        raise InvalidInputError(f"Invalid vpc config: {' and '.join(missing)} must be specified")

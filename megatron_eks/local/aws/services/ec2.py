@@ -2,17 +2,12 @@
 
 import uuid
 
-from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, EmptyResult
 from moto.ec2.models.elastic_network_interfaces import NetworkInterface
 
+from megatron_eks.local.aws.services.networks import Ec2Error, Networks
 from megatron_eks.local.aws.services.operation import kept, parameters, present
-from megatron_eks.local.aws.services.reservations import Reservations
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
-
-
-class Ec2Error(ServiceException):
-    """An error of EC2, by its code."""
 
 
 class DependencyError(Ec2Error):
@@ -21,7 +16,7 @@ class DependencyError(Ec2Error):
     code = "DependencyViolation"
 
 
-class Ec2Api(Reservations):
+class Ec2Api(Networks):
     """EC2 with placement groups, reservations and dependencies."""
 
     def delete_subnet(self) -> Value:

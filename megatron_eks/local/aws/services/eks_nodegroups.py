@@ -1,7 +1,8 @@
 """Node groups as EKS keeps them: sizes in bounds, versions, and nodes that are instances."""
 
+from botocore.exceptions import ClientError
 from moto.core.responses import ActionResult
-from moto.eks.models import Nodegroup
+from moto.eks.models import Cluster, Nodegroup
 
 from megatron_eks.local.aws.services import nodes
 from megatron_eks.local.aws.services.eks_clusters import Clusters
@@ -20,7 +21,9 @@ class Nodegroups(Clusters):
         """CreateNodegroup, with the nodes that it wants."""
         given = parameters(self)
         cluster = self.cluster(given["clusterName"])
-        _check_sizes(given.get("scalingConfig", {}))
+        given["scalingConfig"] = _all_sizes(given.get("scalingConfig", {}))
+        _check_sizes(given["scalingConfig"])
+        self._check_subnets(given["subnets"], cluster)
         template = given.get("launchTemplate")
         if template:
             given["launchTemplate"] = template = self._template(template)
@@ -51,7 +54,12 @@ class Nodegroups(Clusters):
         if template and "instanceTypes" not in given:
             # Told by the launch template alone, as EKS does.
             group.instance_types = []
-        nodes.adjust(self.client("ec2"), group)
+        try:
+            nodes.adjust(self.client("ec2"), group)
+        except ClientError:
+            # A group that could not be made is not there, and does not keep its cluster.
+            self.eks_backend.delete_nodegroup(group.cluster_name, group.nodegroup_name)
+            raise
         return ActionResult({"nodegroup": group})
 
     def update_nodegroup_config(self) -> ActionResult:
@@ -110,6 +118,17 @@ class Nodegroups(Clusters):
     def _group(self, given: Object) -> Nodegroup:
         return self.eks_backend.describe_nodegroup(given["clusterName"], given["nodegroupName"])
 
+    def _check_subnets(self, subnets: list[str], cluster: Cluster) -> None:
+        if not subnets:
+            raise InvalidParameterError("Subnets: a node group needs at least one subnet")
+        network = cluster.resources_vpc_config["vpcId"]
+        found = self.client("ec2").describe_subnets(SubnetIds=subnets)["Subnets"]
+        foreign = [each["SubnetId"] for each in found if each["VpcId"] != network]
+        if foreign:
+            raise InvalidParameterError(
+                f"Subnets {', '.join(foreign)} are not in the cluster's VPC {network}"
+            )
+
     def _template(self, wanted: Object) -> Object:
         """Return a launch template with id, name and a version that exists."""
         by = {"LaunchTemplateId": wanted["id"]} if "id" in wanted else {}
@@ -125,6 +144,14 @@ class Nodegroups(Clusters):
             "name": version["LaunchTemplateName"],
             "version": str(version["VersionNumber"]),
         }
+
+
+def _all_sizes(given: Object) -> Object:
+    """Return the three sizes; what is not given follows from what is."""
+    low = given.get("minSize", min(1, given.get("desiredSize", 1)))
+    wanted = given.get("desiredSize", low)
+    high = max(2, wanted)
+    return {"minSize": low, "maxSize": high, "desiredSize": wanted, **given}
 
 
 def _check_sizes(sizes: Object) -> None:

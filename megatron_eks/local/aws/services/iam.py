@@ -2,6 +2,7 @@
 
 import json
 
+from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult
 from moto.core.utils import utcnow
 from moto.iam.access_control import IAMPolicy, PermissionResult
@@ -24,6 +25,12 @@ _EVERYTHING = {"Effect": "Allow", "Action": "*", "Resource": "*"}
 _ANYBODY = ("user", "moto")
 
 _AWS = "arn:aws:iam::aws:policy"
+# IAM User Guide, "IAM and AWS STS quotas": characters, white space does not count.
+_LARGEST_IN_ROLE, _LARGEST_MANAGED = 10_240, 6_144
+
+
+class IamError(ServiceException):
+    """An error of IAM, by its code."""
 
 
 class IamApi(IamResponse):
@@ -34,11 +41,33 @@ class IamApi(IamResponse):
         arn = parameters(self)["PolicyArn"]
         if arn.startswith(_AWS) and arn not in self.backend.managed_policies:
             path, name = arn.removeprefix(_AWS).rsplit("/", 1)
+            if not _is_known(f"{path}/", name):
+                raise IamError("NoSuchEntity", f"Policy {arn} does not exist or is not attachable.")
             now = utcnow().replace(tzinfo=None).isoformat()
             data = {"Path": f"{path}/", "Document": {}, "CreateDate": now, "UpdateDate": now}
             policy = AWSManagedPolicy.from_data(name, self.current_account, self.region, data)
             self.backend.managed_policies[arn] = policy
         return super().attach_role_policy()
+
+    def put_role_policy(self) -> ActionResult:
+        """PutRolePolicy; all policies in a role have one limit."""
+        given = parameters(self)
+        role = self.backend.get_role(given["RoleName"])
+        documents = {**role.policies, given["PolicyName"]: given["PolicyDocument"]}
+        if sum(map(_size, documents.values())) > _LARGEST_IN_ROLE:
+            raise IamError(
+                "LimitExceeded",
+                f"Maximum policy size of {_LARGEST_IN_ROLE} bytes exceeded for role {role.name}",
+            )
+        return super().put_role_policy()
+
+    def create_policy(self) -> ActionResult:
+        """CreatePolicy."""
+        if _size(parameters(self)["PolicyDocument"]) > _LARGEST_MANAGED:
+            raise IamError(
+                "LimitExceeded", f"Cannot exceed quota for PolicySize: {_LARGEST_MANAGED}"
+            )
+        return super().create_policy()
 
     def simulate_principal_policy(self) -> ActionResult:
         """SimulatePrincipalPolicy, by policies alone: conditions have no say."""
@@ -69,6 +98,25 @@ class IamApi(IamResponse):
             elif policy.name in _ALL:
                 found.append(IAMPolicy(json.dumps({"Statement": [_EVERYTHING]})))
         return found
+
+
+def _size(document: str) -> int:
+    return len("".join(document.split()))
+
+
+def _is_known(path: str, name: str) -> bool:
+    """Tell whether AWS had a policy when moto's list of them was made."""
+    # Here: five megabytes, for which only roles have use.
+    from moto.iam.aws_managed_policies import (  # noqa: PLC0415 -- see above
+        aws_managed_policies_data as listed,
+    )
+
+    start = listed.find(f'\n "{name}":{{')
+    if start < 0:
+        return False
+    end = listed.find("\n },", start)
+    own = listed[start : end if end > 0 else None]
+    return f'"Path":"{path}"' in own
 
 
 def _decision(policies: list[IAMPolicy], action: str, resource: str) -> str:
