@@ -98,9 +98,30 @@ def _weight_shards(setting: str, *, experts: bool) -> "Callable[[Asked], Problem
         ranks = size * (asked.copies or shards)
         if not experts and ranks % shards:
             return f"{shards} shards do not divide {ranks} ranks", "use a divisor of them"
-        return None
+        return _gathered(asked) if shards > size else None
 
     return check
+
+
+def _gathered(asked: Asked) -> Problem | None:
+    """Judge what goes with weights that are brought together before each use."""
+    whole = {
+        "dist_ckpt_optim_fully_reshardable",
+        "distrib_optim_fully_reshardable_mem_efficient",
+    }
+    if whole <= asked.values.keys():
+        other = "--distrib-optim-fully-reshardable-mem-efficient"
+        return f"its checkpoints are not made as {other} makes them", f"remove {other}"
+    small = {"fp8_param_gather", "reuse_grad_buf_for_mxfp8_param_ag"}
+    if asked.first("fp8_recipe") == "mxfp8" and not small <= asked.values.keys():
+        both = "add --fp8-param-gather and --reuse-grad-buf-for-mxfp8-param-ag"
+        return "with mxfp8 it gathers weights in FP8 alone", both
+    if "fp4" in asked.values and "fp4_param_gather" not in asked.values:
+        return "with FP4 it gathers weights in FP4 alone", "add --fp4-param-gather"
+    if "ddp_average_in_collective" in asked.values:
+        other = "--ddp-average-in-collective"
+        return f"{other} would average over too many", f"remove {other}"
+    return None
 
 
 def _profiled(asked: Asked) -> Problem | None:
