@@ -134,10 +134,12 @@ def _profiled(asked: Asked) -> Problem | None:
 
 
 _PROFILE_START, _PROFILE_END = 10, 12
-# What validate_args, or a division by zero in megatron/training/training.py, ends at.
+# What validate_args, vocab_utils.py, or a division by zero in training.py of megatron/training ends
+# at.
 _NOT_ZERO = (
     *("check_weight_hash_across_dp_replicas_interval", "gpu_sniff_test_interval"),
-    *("log_memory_interval", "moe_latent_size", "mup_base_hidden_size"),
+    *("log_memory_interval", "make_vocab_size_divisible_by", "moe_latent_size"),
+    "mup_base_hidden_size",
     *("num_dataset_builder_threads", "save_activations_interval", "save_dgrads_interval"),
     *("save_params_interval", "save_retain_interval", "save_tokens_per_expert_interval"),
     *("save_wgrads_interval", "tensorboard_log_interval"),
