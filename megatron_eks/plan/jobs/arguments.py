@@ -106,7 +106,9 @@ def _experts(model: "ModelShape") -> "Iterator[Option]":
         width = str(model.moe_shared_expert_intermediate_size)
         yield "--moe-shared-expert-intermediate-size", width
     if model.moe_layer_freq != 1:
-        yield "--moe-layer-freq", str(model.moe_layer_freq).replace("(", "[").replace(")", "]")
+        # `_eval_pattern` in megatron/training/arguments.py takes no blanks.
+        form = "".join(str(model.moe_layer_freq).split())
+        yield "--moe-layer-freq", form.replace("(", "[").replace(",)", "]").replace(")", "]")
     if model.moe_router_topk == 1:
         # One score has no softmax with a gradient (TransformerConfig refuses it).
         yield ("--moe-router-pre-softmax",)

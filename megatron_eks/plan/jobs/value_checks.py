@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _LAYERS = frozenset({"--linear-attention-freq", "--no-rope-freq", "--window-attn-skip-freq"})
 """Options of every so many layers, or of a list with a number for each."""
+_NOT_OF_LISTS = re.compile(r"[^,\d\[\]()+*]")
+"""What `_eval_pattern` stops at, before it reads the list."""
 
 # CudaGraphModule in megatron/core/transformer/enums.py, and two words of before.
 _MODULES = (
@@ -35,8 +37,9 @@ _OTHERS = {
 
 def form(name: str, value: str) -> str | None:
     """Return what an option takes where a value has another form."""
-    if name in _LAYERS and not value.isdecimal() and layers(value) is None:
-        return "a whole number or a list for all layers, ([0]*3+[1])*8"
+    wrong = _NOT_OF_LISTS.search(value) or layers(value) is None
+    if name in _LAYERS and not value.isdecimal() and wrong:
+        return "a whole number or a list for all layers without blanks, ([0]*3+[1])*8"
     pattern, what = _OTHERS.get(name, (None, ""))
     return what if pattern and not pattern.fullmatch(value) else None
 
