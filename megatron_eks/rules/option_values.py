@@ -51,15 +51,23 @@ def _wrong(flag: str, value: str) -> tuple[str, str, Level] | None:
         return f"{flag} {written} is no whole number", "write one", Level.ERROR
     if flag in NUMBERS and not _is_number(value):
         return f"{flag} {written} is no number", "write one", Level.ERROR
-    if flag in _LISTS and "[" in value and len(value.split()) > 1:
-        found = f"{flag} {written} has blanks, which Megatron's lists of layers do not take"
-        return found, f"write {''.join(value.split())}", Level.ERROR
+    return _of_lists(flag, value) or _of_words(flag, value)
+
+
+def _of_lists(flag: str, value: str) -> tuple[str, str, Level] | None:
+    if flag not in _LISTS or "[" not in value or len(value.split()) == 1:
+        return None
+    found = f"{flag} {shown(value)} has blanks, which Megatron's lists of layers do not take"
+    return found, f"write {''.join(value.split())}", Level.ERROR
+
+
+def _of_words(flag: str, value: str) -> tuple[str, str, Level] | None:
     words = WORDS.get(flag, ())
     if words and value not in words:
         close = get_close_matches(value, words, 1, _CLOSE)
         remedy = f"did you mean {close[0]}?" if close else f"use {', '.join(words)}"
         level = Level.ERROR if close else Level.WARNING
-        return f"Megatron-LM {VERSION} takes no {flag} {written}", remedy, level
+        return f"Megatron-LM {VERSION} takes no {flag} {shown(value)}", remedy, level
     return None
 
 
