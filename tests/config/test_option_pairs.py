@@ -64,3 +64,15 @@ def test_latent_attention(words, said):
     change = {"model: llama-3.1-8b\n": LATENT, "sequence_length: 8192": "sequence_length: 4096"}
     lines = found({"job": "p4de/llama-3-1-8b", "change": change, "words": words})
     assert [said in line for line in lines] == [True] * bool(said)
+
+
+@pytest.mark.parametrize(
+    "words", ["--moe-flex-dispatcher-backend ncclep", "--moe-router-enable-expert-bias"]
+)
+def test_options_of_experts_that_end_a_model_without(words):
+    """Nothing reads them there, and Megatron stops at them all the same."""
+    lines = found({"job": "p4de/llama-3-1-8b", "words": words})
+    assert [line.split()[:2] for line in sorted(lines)] == [
+        ["error", "MEKS-0381"],
+        ["warning", "MEKS-0339"],
+    ]

@@ -33,7 +33,7 @@ def check_combinations(
         if setting.startswith(NEEDS_EXPERTS) and model.num_experts is None:
             found = f"{name}: the model has no experts"
             remedy = "remove it, or name a model with num_experts"
-            level = Level.ERROR if setting in _STOPS_WITHOUT_EXPERTS else Level.WARNING
+            level = Level.ERROR if setting in STOPS_WITHOUT_EXPERTS else Level.WARNING
             yield Finding(Code.NO_MEANING, path, found, remedy, level)
             continue
         conflict = _conflict(job, model, setting, values, settings)
@@ -105,8 +105,8 @@ def _lacks(setting: str, values: Sequence[str], settings: set[str]) -> tuple[str
     return f"{what} {option} beside it", f"add {option}, or remove this one"
 
 
-# What TransformerConfig refuses without experts, where it takes no notice of all the others.
-_STOPS_WITHOUT_EXPERTS = frozenset(
+# What TransformerConfig refuses without experts, where it takes no notice of most others.
+STOPS_WITHOUT_EXPERTS = frozenset(
     {
         *("moe_enable_deepep", "moe_expert_rank_capacity_factor", "moe_latent_size"),
         *("moe_pad_expert_input_to_capacity", "moe_paged_stash", "moe_router_group_topk"),

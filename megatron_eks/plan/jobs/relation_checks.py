@@ -10,18 +10,13 @@ by themselves in `value_checks.py`.
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.megatron_conflicts import (
-    BREAKS,
-    NEEDS_EXPERTS,
-    OF_FAULTS,
-    PARTIAL,
-    TRIALS,
-)
+from megatron_eks.catalog.megatron_conflicts import BREAKS, OF_FAULTS, PARTIAL, TRIALS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs.expert_option_checks import OF_EXPERTS
 from megatron_eks.plan.jobs.idle_option_checks import check_idle
 from megatron_eks.plan.jobs.memory_option_checks import OF_MEMORY
+from megatron_eks.plan.jobs.option_checks import STOPS_WITHOUT_EXPERTS
 from megatron_eks.plan.jobs.option_values import Asked, Problem
 from megatron_eks.plan.jobs.pair_checks import OF_PAIRS
 from megatron_eks.plan.jobs.value_checks import OF_VALUES, each_layer
@@ -43,8 +38,8 @@ def check_relations(
     yield from check_idle(asked, given)
     for place, (name, setting, _) in given.items():
         path = ("extra_args", place)
-        if setting.startswith(NEEDS_EXPERTS) and model.num_experts is None:
-            continue  # it has a finding of its own
+        if setting in STOPS_WITHOUT_EXPERTS and model.num_experts is None:
+            continue  # it is refused already
         check = (_OF_ALL | OF_EXPERTS | OF_MEMORY | OF_PAIRS | OF_VALUES).get(setting)
         problem = check(asked) if check else None
         if problem:
