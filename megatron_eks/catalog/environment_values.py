@@ -19,6 +19,16 @@ _NUMBERS = (
     *("NCCL_NSOCKS_PERTHREAD", "NCCL_NTHREADS", "NCCL_SOCKET_NTHREADS"),
     "NCCL_NCHANNELS_PER_NET_PEER",
 )
+# Switches of NCCL that people write as words: 0 and 1, and a few further numbers.
+_SWITCHES = (
+    *("NCCL_CHECK_POINTERS", "NCCL_COMM_BLOCKING", "NCCL_CROSS_NIC", "NCCL_CUMEM_ENABLE"),
+    *("NCCL_CUMEM_HOST_ENABLE", "NCCL_DMABUF_ENABLE", "NCCL_GRAPH_MIXING_SUPPORT"),
+    *("NCCL_GRAPH_REGISTER", "NCCL_IB_DISABLE", "NCCL_IGNORE_CPU_AFFINITY"),
+    *("NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_LOCAL_REGISTER", "NCCL_MNNVL_ENABLE"),
+    *("NCCL_NET_GDR_READ", "NCCL_NVB_DISABLE", "NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE"),
+    *("NCCL_PXN_DISABLE", "NCCL_RAS_ENABLE", "NCCL_RUNTIME_CONNECT", "NCCL_SET_STACK_SIZE"),
+    "NCCL_SHM_DISABLE",
+)
 _THREADS = re.compile(r"\s*[1-9]\d*(\s*,\s*[1-9]\d*)*\s*")
 
 
@@ -37,6 +47,16 @@ def _whole(value: str) -> Policy | None:
     read = re.match(r"\s*[-+]?\d+", value)
     taken = f"reads {read[0].strip()} of it" if read else "takes its default"
     return _refused(f"{value!r} is no whole number, and NCCL {taken}")
+
+
+def _switch(value: str) -> Policy | None:
+    """Judge a word where NCCL reads a number: of `true` it reads none, and takes 0 or its default.
+
+    src/misc/param.cc: versions differ in which of the two.
+    """
+    if not _whole(value):
+        return None
+    return _refused(f"{value!r} is no number, and NCCL does not read it as one", "use 0 or 1")
 
 
 def _provider(value: str) -> Policy | None:
@@ -107,6 +127,7 @@ def _advised_against(reason: str) -> Policy:
 
 BY_NAME: dict[str, Callable[[str], Policy | None]] = {
     **dict.fromkeys(_NUMBERS, _whole),
+    **dict.fromkeys(_SWITCHES, _switch),
     "FI_LOG_LEVEL": _talk,
     "FI_PROVIDER": _provider,
     "NCCL_NET": _net,

@@ -29,6 +29,7 @@ from megatron_eks.config.model import (
     ReservationId,
     RoleArn,
     S3Uri,
+    SchemaVersion,
     SecurityGroupId,
     SubnetId,
     VpcId,
@@ -286,7 +287,7 @@ class Prices(Model):
 class ClusterConfig(Model):
     """A cluster file."""
 
-    schema_version: Literal[1]
+    schema_version: SchemaVersion
     name: DnsLabel = Field(max_length=20)
     """Prefix of every name."""
     region: Region

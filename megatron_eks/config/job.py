@@ -13,6 +13,7 @@ from megatron_eks.config.model import (
     Program,
     Recipe,
     S3Uri,
+    SchemaVersion,
     Text,
 )
 from megatron_eks.config.training import (
@@ -62,7 +63,7 @@ class Runtime(Model):
 class Job(Model):
     """What every job has."""
 
-    schema_version: Literal[1]
+    schema_version: SchemaVersion
     kind: str
     name: DnsLabel = Field(max_length=50)
     pool: DnsLabel | None = None

@@ -101,6 +101,14 @@ def _no_switch(value: object) -> object:
     return value
 
 
+def _whole_one(value: object) -> object:
+    """Refuse what Python takes for 1: true, and 1.0."""
+    if type(value) is not int:
+        raise PydanticCustomError("literal_error", "no version", {"expected": "1"})
+    return value
+
+
+SchemaVersion = Annotated[Literal[1], BeforeValidator(_whole_one)]
 NatGateways = Annotated[Literal[0, 1, "per_zone"], BeforeValidator(_no_switch)]
 DnsLabel = Annotated[str, Field(pattern=_DNS_LABEL)]
 DnsName = Annotated[str, Field(pattern=_DNS_NAME)]

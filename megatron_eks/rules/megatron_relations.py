@@ -34,6 +34,17 @@ _NEEDS = (
     (_EP, ("--num-experts",)),
     ("--num-query-groups", ("--group-query-attention",)),
     ("--optimizer-cpu-offload", ("--use-precision-aware-optimizer",)),
+    ("--use-precision-aware-optimizer", ("--use-distributed-optimizer", "--use-megatron-fsdp")),
+    (
+        "--fp8-param-gather",
+        ("--use-distributed-optimizer", "--use-torch-fsdp2", "--use-megatron-fsdp"),
+    ),
+    ("--fp4-param-gather", ("--fp4-format",)),
+    ("--reuse-grad-buf-for-mxfp8-param-ag", ("--fp8-param-gather",)),
+    ("--moe-pad-expert-input-to-capacity", ("--moe-expert-capacity-factor",)),
+    ("--moe-router-group-topk", ("--moe-router-num-groups",)),
+    ("--hybrid-context-parallel", ("--calculate-per-token-loss",)),
+    ("--replication", ("--replication-jump",)),
 )
 _NOT_BOTH = (
     ("--train-iters", "--train-samples"),
@@ -46,6 +57,10 @@ _NOT_BOTH = (
     (_VIRTUAL, _CHUNKS),
     (_VIRTUAL, "--pipeline-model-parallel-layout"),
     ("--fp8-format", "--fp4-format"),
+    ("--ddp-num-buckets", "--ddp-bucket-size"),
+    ("--global-batch-size", "--step-batch-size-schedule"),
+    ("--num-layers", "--encoder-num-layers"),
+    *((each, "--mock-data") for each in ("--data-path", "--train-data-path")),
 )
 
 Said = Iterator[tuple[str, str, str]]
@@ -78,7 +93,8 @@ def relations(manifest: Manifest) -> Iterator[Finding]:
 def together(manifest: Manifest) -> Iterator[Finding]:
     """Refuse options of Megatron-LM that exclude each other, or lack one that they need.
 
-    Megatron-LM, megatron/training/arguments.py, validate_args (core_v0.19).
+    Megatron-LM, megatron/training/arguments.py, validate_args, and `__post_init__` of
+    TransformerConfig, OptimizerConfig and DistributedDataParallelConfig (core_v0.19).
     """
     for _, options in _programs(manifest):
         if not options.keys().isdisjoint({"--config-file", "--yaml-cfg", "--use-checkpoint-args"}):

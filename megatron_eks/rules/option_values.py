@@ -11,6 +11,10 @@ from megatron_eks.rules.values import is_placeholder, number, shown
 from megatron_eks.rules.workloads import Manifest
 
 _CLOSE = 0.7
+# Every so many layers, or a list with a number for each: `_eval_pattern` takes no blanks in it.
+_LISTS = frozenset(
+    {"--linear-attention-freq", "--moe-layer-freq", "--no-rope-freq", "--window-attn-skip-freq"}
+)
 _TRUTHS = frozenset({"0", "1", "False", "True", "false", "no", "true", "yes"})
 
 
@@ -47,12 +51,23 @@ def _wrong(flag: str, value: str) -> tuple[str, str, Level] | None:
         return f"{flag} {written} is no whole number", "write one", Level.ERROR
     if flag in NUMBERS and not _is_number(value):
         return f"{flag} {written} is no number", "write one", Level.ERROR
+    return _of_lists(flag, value) or _of_words(flag, value)
+
+
+def _of_lists(flag: str, value: str) -> tuple[str, str, Level] | None:
+    if flag not in _LISTS or "[" not in value or len(value.split()) == 1:
+        return None
+    found = f"{flag} {shown(value)} has blanks, which Megatron's lists of layers do not take"
+    return found, f"write {''.join(value.split())}", Level.ERROR
+
+
+def _of_words(flag: str, value: str) -> tuple[str, str, Level] | None:
     words = WORDS.get(flag, ())
     if words and value not in words:
         close = get_close_matches(value, words, 1, _CLOSE)
         remedy = f"did you mean {close[0]}?" if close else f"use {', '.join(words)}"
         level = Level.ERROR if close else Level.WARNING
-        return f"Megatron-LM {VERSION} takes no {flag} {written}", remedy, level
+        return f"Megatron-LM {VERSION} takes no {flag} {shown(value)}", remedy, level
     return None
 
 

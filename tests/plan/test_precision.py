@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster, parse_job
+from megatron_eks.plan.jobs.arguments import megatron_arguments
+from megatron_eks.plan.jobs.layout import job_layout, model_shape
 from megatron_eks.plan.jobs.table import check_job
 
 ROOT = Path(__file__).parents[2]
@@ -74,3 +77,30 @@ def test_recipes_need_their_units(kind, recipe, said):
     job = findings("pool: p4d", f"pool: p4d\nextra_args: [--fp8-recipe={recipe}]", kind)
     found = [line for line in job if line.startswith("MEKS-0314")]
     assert found == [f"MEKS-0314 {recipe}: {each}" for each in said]
+
+
+def test_blocks_of_32():
+    """MXFP8 scales 32 values together, where other recipes are content with 16."""
+    old, new = "llama-3.1-8b\np", "{preset: llama-3.1-8b, ffn_hidden_size: 14400}\np"
+    assert findings(old, new, "p6-b200.48xlarge") == []
+    fine = f"{new.removesuffix('p')}extra_args: [--fp8-recipe, mxfp8]\np"
+    (line,) = findings(old, fine, "p6-b200.48xlarge")
+    assert line.endswith("ffn_hidden_size is 3600 on each GPU, and MXFP8 needs multiples of 32")
+
+
+@pytest.mark.parametrize(
+    ("more", "form"),
+    [
+        ("[]", "hybrid"),
+        ("[--fp8-recipe, tensorwise]", "hybrid"),
+        ("[--fp8-recipe, mxfp8]", "e4m3"),
+        ("[--fp8-recipe=mxfp8]", "e4m3"),
+    ],
+)
+def test_gradients_of_mxfp8_keep_their_precision(more, form):
+    """With E5M2 such runs diverge."""
+    text = RUN.replace("precision: bf16", "precision: fp8") + f"\nextra_args: {more}\n"
+    job, _ = parse_job(read_mapping(text, "j.yaml"))
+    assert isinstance(job, MegatronJob)
+    words = megatron_arguments(job, model_shape(job.model), job_layout(job, 16), "")
+    assert words[words.index("--fp8-format") + 1] == form

@@ -3,10 +3,11 @@
 Every argument is one of `megatron/training/arguments.py` and `config/*.py` at core_v0.19.
 """
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from megatron_eks.catalog.models import ModelShape
     from megatron_eks.config.job import MegatronRun
@@ -32,7 +33,7 @@ def megatron_arguments(
         *_model(model),
         *_experts(model),
         *_parallelism(job.parallelism, layout),
-        *_training(job.training),
+        *_training(job.training, fp8_recipe(job.extra_args)),
         *_data(job.data),
         *_checkpoint(job.checkpoint),
         *_operation(job, log_directory),
@@ -105,7 +106,9 @@ def _experts(model: "ModelShape") -> "Iterator[Option]":
         width = str(model.moe_shared_expert_intermediate_size)
         yield "--moe-shared-expert-intermediate-size", width
     if model.moe_layer_freq != 1:
-        yield "--moe-layer-freq", str(model.moe_layer_freq).replace("(", "[").replace(")", "]")
+        # `_eval_pattern` in megatron/training/arguments.py takes no blanks.
+        form = "".join(str(model.moe_layer_freq).split())
+        yield "--moe-layer-freq", form.replace("(", "[").replace(",)", "]").replace(")", "]")
     if model.moe_router_topk == 1:
         # One score has no softmax with a gradient (TransformerConfig refuses it).
         yield ("--moe-router-pre-softmax",)
@@ -133,7 +136,16 @@ def _parallelism(parallelism: "Parallelism", layout: "Layout") -> "Iterator[Opti
         yield ("--overlap-param-gather",)
 
 
-def _training(training: "MegatronTraining") -> "Iterator[Option]":
+def fp8_recipe(words: "Sequence[str]") -> str:
+    """Return the recipe of FP8 that further arguments choose, or Megatron's default."""
+    for word, after in pairwise([*words, ""]):
+        option, _, value = word.partition("=")
+        if option == "--fp8-recipe":
+            return value or after
+    return "delayed"
+
+
+def _training(training: "MegatronTraining", recipe: str) -> "Iterator[Option]":
     yield "--micro-batch-size", str(training.micro_batch_size)
     yield "--global-batch-size", str(training.global_batch_size)
     yield "--seq-length", str(training.sequence_length)
@@ -153,7 +165,9 @@ def _training(training: "MegatronTraining") -> "Iterator[Option]":
     yield "--clip-grad", _number(training.clip_grad)
     yield ("--bf16",)
     if training.precision == "fp8":
-        yield "--fp8-format", "hybrid"
+        # Blocks of 32 need no wide range for gradients, and runs with E5M2 diverge
+        # (NVIDIA-NeMo/Megatron-Bridge pull request 638).
+        yield "--fp8-format", "e4m3" if recipe == "mxfp8" else "hybrid"
     if training.recompute == "selective":
         yield "--recompute-granularity", "selective"
         yield "--recompute-modules", "core_attn"

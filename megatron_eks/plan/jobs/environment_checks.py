@@ -170,6 +170,10 @@ def _of_job(name: str, value: str) -> Policy | None:
             "what must not go there, such as Pod Identity and the API server, is not known here"
         )
         return Policy(Verdict.ADVISED_AGAINST, reason, "set network.proxy in the cluster file")
+    if name == "NCCL_HOSTID":
+        # src/misc/utils.cc, getHostHash: its value stands for the host, in place of name and boot.
+        reason = "all pods would count as one node, and look for each other's GPUs there"
+        return Policy(Verdict.REFUSED, reason, REMOVE)
     if name in _OUT_OF_USE and value != "0":
         return Policy(Verdict.ADVISED_AGAINST, *_OUT_OF_USE[name])
     return None

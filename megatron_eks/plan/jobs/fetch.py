@@ -10,6 +10,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.checks import check_task, from_the_hub, gated, outside
 from megatron_eks.plan.jobs.common import Images, Program, task, token_file
+from megatron_eks.plan.jobs.path_checks import is_repository
 from megatron_eks.plan.resources import cpu_resources, system_resources
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ _WITHOUT_OWNER = re.compile(
     r"(-[\w.-]+)?",
     re.ASCII,
 )
-_REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
 # Streams of a few files at once.
 _CPU_MILLIS, _MEMORY_MIB = 4000, 8 * MIB_PER_GIB
@@ -45,7 +45,7 @@ def check(job: "FetchJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
         value = getattr(job, name)
         if value is None:
             continue
-        if not _REPOSITORY.fullmatch(value) or value in PRESETS:
+        if not is_repository(value) or value in PRESETS:
             remedy = "use OWNER/NAME, as in the address of its page"
             what = "is a preset of this project, and" if value in PRESETS else "is"
             found = f"{value!r} {what} no name of a Hugging Face repository"

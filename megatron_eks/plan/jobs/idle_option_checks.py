@@ -1,7 +1,7 @@
 """Options that do nothing because what they belong to is not asked for, and where they write.
 
-Source: Megatron-LM core_v0.19, where each setting is read: megatron/training/training.py,
-global_vars.py and checkpointing.py, megatron/core/optimizer and megatron/core/transformer.
+Source: Megatron-LM core_v0.19, where each setting is read: pretrain_gpt.py, megatron/training
+(training.py, global_vars.py, checkpointing.py), megatron/core/optimizer and transformer.
 """
 
 from typing import TYPE_CHECKING
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 _BELONGS_TO: dict[str, str] = {
     "adlr_autoresume_interval": "adlr_autoresume",
     "decoupled_min_lr": "decoupled_lr",
+    **dict.fromkeys(
+        (
+            *("fim_eod_token", "fim_fragment_rate", "fim_middle_token", "fim_no_prefix"),
+            *("fim_pad_token", "fim_prefix_token", "fim_rate", "fim_split_sample"),
+            *("fim_spm_rate", "fim_suffix_token"),
+        ),
+        "fim_data",
+    ),
     "memory_snapshot_path": "record_memory_history",
     "moe_router_bias_update_rate": "moe_router_enable_expert_bias",
     "moe_router_num_groups": "moe_router_group_topk",
@@ -49,6 +57,20 @@ _OF_FSDP = (
     *("data_parallel_sharding_strategy", "fsdp_db_", "fsdp_double_"),
     *("megatron_fsdp_", "outer_dp_sharding_"),
 )
+# Of programs beside pretrain_gpt.py: BERT, images, retrieval, and learning from rewards.
+_OF_OTHER_PROGRAMS = (
+    *("bert_", "biencoder_", "dino_", "grpo_", "ict_", "indexer_", "langrl_", "retriever_"),
+    *("rl_", "swin_", "vision_"),
+)
+_NEVER_READ = frozenset(
+    {
+        *("block_data_path", "classes_fraction", "data_per_class_fraction", "embedding_path"),
+        *("evidence_data_path", "head_lr_mult", "img_h", "img_w", "iter_per_epoch", "mask_factor"),
+        *("mask_prob", "mask_type", "num_classes", "onnx_safe", "openai_gelu"),
+        *("output_bert_embeddings", "patch_dim", "query_in_block_prob", "short_seq_prob"),
+        *("titles_data_path", "use_one_sent_docs", "vocab_extra_ids"),
+    }
+)
 _OF_SHARED_EXPERTS = frozenset({"moe_shared_expert_gate", "moe_shared_expert_overlap"})
 _OF_OPTIMIZERS = ("lion", "muon", "sgd")
 
@@ -77,6 +99,17 @@ def _idle(asked: Asked, setting: str) -> Problem | None:
     if setting.startswith(NEEDS_EXPERTS) and model.num_experts is None:
         return None  # it has a finding of its own
     cases: tuple[tuple[bool, Problem], ...] = (
+        (
+            setting.startswith(_OF_OTHER_PROGRAMS) or setting in _NEVER_READ,
+            ("the program that trains a GPT reads it nowhere", "remove it"),
+        ),
+        (
+            setting == "use_flash_attn",
+            (
+                "nothing reads it any more: Transformer Engine chooses flash attention itself",
+                "remove it",
+            ),
+        ),
         (
             setting in _OF_SHARED_EXPERTS and not model.moe_shared_expert_intermediate_size,
             (

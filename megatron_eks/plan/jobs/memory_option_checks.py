@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 def _graphs(asked: Asked) -> Problem | None:
     kind = asked.first("cuda_graph_impl")
+    if kind == "none":
+        return None
     full = asked.job.training.recompute == "full"
     if kind == "full_iteration" and "check_for_nan_in_loss_and_grad" not in asked.values:
         remedy = "add --no-check-for-nan-in-loss-and-grad, or use another implementation"
@@ -24,7 +26,21 @@ def _graphs(asked: Asked) -> Problem | None:
             "graphs of parts do not go with full recomputing",
             "set training.recompute: selective",
         )
-    return None
+    if kind != "full_iteration" and "cpu_offloading_num_layers" in asked.values:
+        return "graphs of parts do not go with CPU offloading", "remove one of the two"
+    return _drawn(asked)
+
+
+def _drawn(asked: Asked) -> Problem | None:
+    """Judge attention that is computed again: a graph draws other numbers for its dropout."""
+    modules = asked.values.get("cuda_graph_modules", ())
+    again = asked.job.training.recompute == "selective"
+    if not again or not asked.model.attention_dropout or (modules and "attn" not in modules):
+        return None
+    return (
+        "attention with dropout is not computed again in a graph",
+        "set model.attention_dropout: 0.0 or training.recompute: none",
+    )
 
 
 def _old_graphs(asked: Asked) -> Problem | None:
@@ -37,7 +53,7 @@ def _old_graphs(asked: Asked) -> Problem | None:
             "graphs of parts do not go with full recomputing",
             "set training.recompute: selective",
         )
-    return None
+    return _drawn(asked)
 
 
 def _graph_modules(asked: Asked) -> Problem | None:

@@ -33,7 +33,7 @@ def check_combinations(
         if setting.startswith(NEEDS_EXPERTS) and model.num_experts is None:
             found = f"{name}: the model has no experts"
             remedy = "remove it, or name a model with num_experts"
-            level = Level.ERROR if setting in _STOPS_WITHOUT_EXPERTS else Level.WARNING
+            level = Level.ERROR if setting in STOPS_WITHOUT_EXPERTS else Level.WARNING
             yield Finding(Code.NO_MEANING, path, found, remedy, level)
             continue
         conflict = _conflict(job, model, setting, values, settings)
@@ -105,11 +105,13 @@ def _lacks(setting: str, values: Sequence[str], settings: set[str]) -> tuple[str
     return f"{what} {option} beside it", f"add {option}, or remove this one"
 
 
-# What TransformerConfig refuses without experts, where it takes no notice of all the others.
-_STOPS_WITHOUT_EXPERTS = frozenset(
+# What TransformerConfig refuses without experts, where it takes no notice of most others.
+STOPS_WITHOUT_EXPERTS = frozenset(
     {
         *("moe_enable_deepep", "moe_expert_rank_capacity_factor", "moe_latent_size"),
-        *("moe_pad_expert_input_to_capacity", "moe_paged_stash", "moe_single_grouped_weight"),
+        *("moe_pad_expert_input_to_capacity", "moe_paged_stash", "moe_router_group_topk"),
+        *("moe_router_padding_for_fp8", "moe_router_padding_for_quantization"),
+        *("moe_single_grouped_bias", "moe_single_grouped_weight"),
     }
 )
 # An option, and the other one that it cannot be without.
@@ -122,6 +124,7 @@ _NEEDS = {
     "fim_data": "fim_rate",
     "fsdp_manual_registration": "nccl_ub",
     "fp4_param_gather": "fp4",
+    "reuse_grad_buf_for_mxfp8_param_ag": "fp8_param_gather",
     "mla_down_proj_fusion": "multi_latent_attention",
     "moe_pad_expert_input_to_capacity": "moe_expert_capacity_factor",
     "moe_single_grouped_weight": "use_transformer_engine_op_fuser",
@@ -137,6 +140,8 @@ _NEEDS = {
 _VALUE_NEEDS = {
     ("cp_comm_type", "a2a+p2p"): "hierarchical_context_parallel_sizes",
     ("experimental_attention_variant", "gated_delta_net"): "linear_attention_freq",
+    ("fp4_recipe", "custom"): "fp4_quantizer_factory",
+    ("fp8_recipe", "custom"): "fp8_quantizer_factory",
     ("non_persistent_ckpt_type", "local"): "non_persistent_local_ckpt_dir",
 }
 _OF_A_PIPELINE = frozenset(

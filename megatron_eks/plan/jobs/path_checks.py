@@ -25,6 +25,15 @@ _TOKENIZER_FILES = (".json", ".model", ".txt", ".vocab", ".tiktoken")
 # `latest_checkpointed_iteration.txt` (megatron/training/checkpointing.py).
 _ITERATION = re.compile(r"iter_\d{7}|global_step\d+")
 
+# huggingface_hub, utils/_validators.py, REPO_ID_REGEX: signs stand between letters and digits.
+_REPOSITORY = re.compile(r"(\b[\w.-]+\b/)?\b[\w.-]{1,96}\b", re.ASCII)
+
+
+def is_repository(name: str) -> bool:
+    """Tell whether the Hugging Face hub takes a name for one of a repository."""
+    odd = "--" in name or ".." in name or name.endswith(".git")
+    return _REPOSITORY.fullmatch(name) is not None and not odd
+
 
 def check_checkpoint_paths(job: "TrainingJob") -> "Iterator[Finding]":
     """Yield checkpoint directories that no run finds its checkpoints in, or risks to lose."""

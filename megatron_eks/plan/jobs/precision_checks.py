@@ -7,6 +7,7 @@ from megatron_eks.catalog.precisions import lacks
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import MegatronJob
+from megatron_eks.plan.jobs.arguments import fp8_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 # Transformer Engine asserts that 8 divides the rows of an FP8 matrix and 16 its columns, and in the
 # backward pass rows become columns (transformer_engine/pytorch/utils.py, assert_dim_for_fp8_exec).
 _STEP = 16
+# With MXFP8 32 values share a scale, in both directions (its user guide, "MXFP8", block size).
+_STEP_OF_BLOCKS = 32
 
 
 def check_precision(
@@ -33,9 +36,12 @@ def check_precision(
     if not instance.gpu.has_fp8:
         yield Finding(Code.PRECISION, path, f"{instance.gpu.name} has no FP8", "use bf16")
         return
+    words = job.extra_args if isinstance(job, MegatronJob) else []
+    blocks = fp8_recipe(words) == "mxfp8"
+    step, what = (_STEP_OF_BLOCKS, "MXFP8") if blocks else (_STEP, "FP8")
     for name, size in _sizes(job, model):
-        if size % _STEP:
-            found = f"{name} is {size} on each GPU, and FP8 needs multiples of {_STEP}"
+        if size % step:
+            found = f"{name} is {size} on each GPU, and {what} needs multiples of {step}"
             yield Finding(Code.PRECISION, path, found, "use bf16, or change model or layout")
 
 

@@ -31,7 +31,11 @@ from megatron_eks.plan.jobs.model_checks import (
     check_start,
     check_values,
 )
-from megatron_eks.plan.jobs.path_checks import check_checkpoint_paths, check_tokenizer
+from megatron_eks.plan.jobs.path_checks import (
+    check_checkpoint_paths,
+    check_tokenizer,
+    is_repository,
+)
 from megatron_eks.plan.jobs.pytorch import ddp_memory, fsdp_memory
 from megatron_eks.plan.jobs.schedule_checks import check_optimizer, check_rate
 from megatron_eks.predict.memory import GIB
@@ -50,8 +54,8 @@ if TYPE_CHECKING:
 
     Memory = Callable[[TorchRun, ModelShape, InstanceType], MemoryEstimate]
 
-_REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
-
+# datasets, naming.py: a configuration names folders of the cache, so some signs are not in it.
+_CONFIGURATION = re.compile(r"\w[^<>:/\\|?*\x00-\x1f]*")
 
 # Data sets that `datasets` loads by the name of one of their parts alone; with one of them.
 _CONFIGURED = {
@@ -154,7 +158,7 @@ def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
         path = ("data", key)
         if name.startswith("/"):
             places.append((path, name))
-        elif not _REPOSITORY.fullmatch(name):
+        elif not is_repository(name):
             found = f"{name!r} is neither a path nor the name of a Hugging Face repository"
             remedy = of_place(name, key) or "use /PATH, or OWNER/NAME"
             yield Finding(Code.DATA_SOURCE, path, found, remedy)
@@ -171,18 +175,29 @@ def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
         found = f"{job.data.dataset} does not hold a JSON object on each line"
         yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, "write it as JSONL first")
     yield from check_tokenizer(("data", "tokenizer"), job.data.tokenizer)
-    if job.data.dataset in _CONFIGURED and not job.data.configuration:
-        found = f"{job.data.dataset} has several configurations, and none is named"
-        remedy = f"add data.configuration, such as {_CONFIGURED[job.data.dataset]}"
-        yield Finding(Code.DATA_SOURCE, ("data", "configuration"), found, remedy)
     if job.data.dataset in _BY_SCRIPT:
         found = f"{job.data.dataset} is made by a script, and datasets 4 and later run none"
         remedy = "use a corpus of plain files, such as allenai/c4, or bring the text and prepare it"
         where = ("data", "dataset")
         yield Finding(Code.DATA_SOURCE, where, found, remedy, Level.WARNING)
-    if job.data.configuration and job.data.dataset.startswith("/"):
+    yield from _configuration(job)
+
+
+def _configuration(job: "TorchRun") -> "Iterator[Finding]":
+    """Yield a configuration that is missing, that no data set has, or that files have not."""
+    place: Path = ("data", "configuration")
+    configuration = job.data.configuration
+    if job.data.dataset in _CONFIGURED and not configuration:
+        found = f"{job.data.dataset} has several configurations, and none is named"
+        remedy = f"add data.configuration, such as {_CONFIGURED[job.data.dataset]}"
+        yield Finding(Code.DATA_SOURCE, place, found, remedy)
+    elif configuration is not None and not _CONFIGURATION.fullmatch(configuration):
+        found = f"{configuration!r} is no name of a configuration"
+        remedy = "use one that the data set's page lists, such as en, or leave it out"
+        yield Finding(Code.DATA_SOURCE, place, found, remedy)
+    if configuration and job.data.dataset.startswith("/"):
         found = "files have no configuration"
-        yield Finding(Code.NO_MEANING, ("data", "configuration"), found, "remove it")
+        yield Finding(Code.NO_MEANING, place, found, "remove it")
 
 
 def _model(job: "TorchRun", model: "ModelShape") -> "Iterator[Finding]":

@@ -4,7 +4,8 @@ Sources: Megatron-LM, `validate_args` in megatron/training/arguments.py,
 `TransformerConfig.__post_init__`, megatron/core/optimizer_param_scheduler.py,
 megatron/core/parallel_state.py and megatron/core/pipeline_parallel/schedules.py (core_v0.19).
 Options about experts stand in `expert_option_checks.py`, those about graphs and offloading in
-`memory_option_checks.py`, and numbers and lists by themselves in `value_checks.py`.
+`memory_option_checks.py`, pairs that exclude each other in `pair_checks.py`, and numbers and lists
+by themselves in `value_checks.py`.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +16,9 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs.expert_option_checks import OF_EXPERTS
 from megatron_eks.plan.jobs.idle_option_checks import check_idle
 from megatron_eks.plan.jobs.memory_option_checks import OF_MEMORY
+from megatron_eks.plan.jobs.option_checks import STOPS_WITHOUT_EXPERTS
 from megatron_eks.plan.jobs.option_values import Asked, Problem
+from megatron_eks.plan.jobs.pair_checks import OF_PAIRS
 from megatron_eks.plan.jobs.value_checks import OF_VALUES, each_layer
 
 if TYPE_CHECKING:
@@ -35,7 +38,9 @@ def check_relations(
     yield from check_idle(asked, given)
     for place, (name, setting, _) in given.items():
         path = ("extra_args", place)
-        check = (_OF_ALL | OF_EXPERTS | OF_MEMORY | OF_VALUES).get(setting)
+        if setting in STOPS_WITHOUT_EXPERTS and model.num_experts is None:
+            continue  # it is refused already
+        check = (_OF_ALL | OF_EXPERTS | OF_MEMORY | OF_PAIRS | OF_VALUES).get(setting)
         problem = check(asked) if check else None
         if problem:
             reason, remedy = problem
@@ -69,6 +74,10 @@ def _output_projection(asked: Asked) -> Problem | None:
 
 
 def _next_tokens(asked: Asked) -> Problem | None:
+    overlapping = "overlap_moe_expert_parallel_comm" in asked.values
+    if overlapping and (asked.number("mtp_num_layers") or 0) > 1:
+        reason = "--overlap-moe-expert-parallel-comm goes with one such layer"
+        return reason, "use 1, or remove one of the two"
     if asked.model.position_embedding_type == "rope":
         return None
     return "it takes no learned positions", "remove it, or use model.position_embedding_type: rope"
@@ -90,9 +99,11 @@ def _evaluation(asked: Asked) -> Problem | None:
 
 
 def _activation(asked: Asked) -> Problem | None:
-    if not asked.model.swiglu:
-        return None
-    return "the model has SwiGLU, and one activation", "remove it, or set model.swiglu: false"
+    if asked.model.swiglu:
+        return "the model has SwiGLU, and one activation", "remove it, or set model.swiglu: false"
+    # Without biases Megatron switches the fused kernel off by itself.
+    squared = "squared_relu" in asked.values and asked.model.add_bias_linear
+    return _own_activation(asked) if squared else None
 
 
 def _decay(asked: Asked) -> Problem | None:

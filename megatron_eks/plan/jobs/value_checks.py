@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _LAYERS = frozenset({"--linear-attention-freq", "--no-rope-freq", "--window-attn-skip-freq"})
 """Options of every so many layers, or of a list with a number for each."""
+_NOT_OF_LISTS = re.compile(r"[^,\d\[\]()+*]")
+"""What `_eval_pattern` stops at, before it reads the list."""
 
 # CudaGraphModule in megatron/core/transformer/enums.py, and two words of before.
 _MODULES = (
@@ -35,8 +37,9 @@ _OTHERS = {
 
 def form(name: str, value: str) -> str | None:
     """Return what an option takes where a value has another form."""
-    if name in _LAYERS and not value.isdecimal() and layers(value) is None:
-        return "a whole number or a list for all layers, ([0]*3+[1])*8"
+    wrong = _NOT_OF_LISTS.search(value) or layers(value) is None
+    if name in _LAYERS and not value.isdecimal() and wrong:
+        return "a whole number or a list for all layers without blanks, ([0]*3+[1])*8"
     pattern, what = _OTHERS.get(name, (None, ""))
     return what if pattern and not pattern.fullmatch(value) else None
 
@@ -98,9 +101,30 @@ def _weight_shards(setting: str, *, experts: bool) -> "Callable[[Asked], Problem
         ranks = size * (asked.copies or shards)
         if not experts and ranks % shards:
             return f"{shards} shards do not divide {ranks} ranks", "use a divisor of them"
-        return None
+        return _gathered(asked) if shards > size else None
 
     return check
+
+
+def _gathered(asked: Asked) -> Problem | None:
+    """Judge what goes with weights that are brought together before each use."""
+    whole = {
+        "dist_ckpt_optim_fully_reshardable",
+        "distrib_optim_fully_reshardable_mem_efficient",
+    }
+    if whole <= asked.values.keys():
+        other = "--distrib-optim-fully-reshardable-mem-efficient"
+        return f"its checkpoints are not made as {other} makes them", f"remove {other}"
+    small = {"fp8_param_gather", "reuse_grad_buf_for_mxfp8_param_ag"}
+    if asked.first("fp8_recipe") == "mxfp8" and not small <= asked.values.keys():
+        both = "add --fp8-param-gather and --reuse-grad-buf-for-mxfp8-param-ag"
+        return "with mxfp8 it gathers weights in FP8 alone", both
+    if "fp4" in asked.values and "fp4_param_gather" not in asked.values:
+        return "with FP4 it gathers weights in FP4 alone", "add --fp4-param-gather"
+    if "ddp_average_in_collective" in asked.values:
+        other = "--ddp-average-in-collective"
+        return f"{other} would average over too many", f"remove {other}"
+    return None
 
 
 def _profiled(asked: Asked) -> Problem | None:
@@ -113,10 +137,12 @@ def _profiled(asked: Asked) -> Problem | None:
 
 
 _PROFILE_START, _PROFILE_END = 10, 12
-# What validate_args, or a division by zero in megatron/training/training.py, ends at.
+# What validate_args, vocab_utils.py, or a division by zero in training.py of megatron/training ends
+# at.
 _NOT_ZERO = (
     *("check_weight_hash_across_dp_replicas_interval", "gpu_sniff_test_interval"),
-    *("log_memory_interval", "moe_latent_size", "mup_base_hidden_size"),
+    *("log_memory_interval", "make_vocab_size_divisible_by", "moe_latent_size"),
+    "mup_base_hidden_size",
     *("num_dataset_builder_threads", "save_activations_interval", "save_dgrads_interval"),
     *("save_params_interval", "save_retain_interval", "save_tokens_per_expert_interval"),
     *("save_wgrads_interval", "tensorboard_log_interval"),
