@@ -126,7 +126,7 @@ def test_a_template_with_a_mistake_makes_no_stack(stacks, mistake):
 
 
 # What is wrong: arguments of CreateStack, and what the refusal says.
-REQUESTS = {
+REQUESTS: dict[str, tuple[dict[str, object], str]] = {
     "underscore": ({"StackName": "a_b"}, "stackName"),
     "digit": ({"StackName": "1a"}, "stackName"),
     "long name": ({"StackName": "a" * 129}, "less than or equal to 128"),
@@ -146,7 +146,10 @@ REQUESTS = {
 def test_a_request_with_a_mistake_makes_no_stack(stacks, mistake):
     """Names, sizes and tags are refused beside a right template."""
     given, said = REQUESTS[mistake]
-    right = {"StackName": "right", "TemplateBody": json.dumps({"Resources": {"L": LOGS}})}
+    right: dict[str, object] = {
+        "StackName": "right",
+        "TemplateBody": json.dumps({"Resources": {"L": LOGS}}),
+    }
     with pytest.raises(ClientError, match=said):
         stacks.client.create_stack(**right | given)
 
