@@ -65,10 +65,10 @@ def half_covered(templates: TemplateSet) -> Iterator[Finding]:
             path = ("PolicyDocument", "Statement", index, "Resource")
             whole = objects[0].removesuffix("*").removesuffix("/") if objects else said[0]
             found = "the bucket alone: its objects are read and written without TLS all the same"
-            remedy = f"add {whole}/*"
+            remedy = "add its ARN with /* behind it" if "${}" in whole else f"add {whole}/*"
             if objects:
                 found = "the objects alone: the bucket is listed without TLS all the same"
-                remedy = f"add {whole}"
+                remedy = "add the bucket's own ARN" if "${}" in whole else f"add {whole}"
             yield policy.find(Code.POLICY, path, found, remedy, Level.WARNING)
 
 

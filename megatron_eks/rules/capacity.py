@@ -15,6 +15,7 @@ from megatron_eks.rules.launch_templates import (
     launch_templates,
 )
 from megatron_eks.rules.own_nodes import names_a_cluster, scaled
+from megatron_eks.rules.properties import named
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, is_intrinsic, items, mapping, number, shown, text
 
@@ -70,6 +71,13 @@ def metadata_service(templates: TemplateSet) -> Iterator[Finding]:
             )
 
 
+def _is_asked_for(templates: TemplateSet, given: Json, file: str) -> bool:
+    """Tell whether a value is a parameter that has to be given: no condition asks for it."""
+    name = text(given.get("Ref")) if isinstance(given, dict) else None
+    asked = {each for _, each in named(templates.part(file, "Conditions"), ())}
+    return name is not None and name not in asked
+
+
 def reservations(templates: TemplateSet) -> Iterator[Finding]:
     """Require capacity reservations by EC2's own names, each used in one way.
 
@@ -87,7 +95,8 @@ def reservations(templates: TemplateSet) -> Iterator[Finding]:
             yield template.resource.find(Code.CAPACITY_RESERVATION, path, found, remedy)
         given = target.get("CapacityReservationId")
         reservation = text(templates.default(given, template.resource.file))
-        if reservation is not None and not re.search(RESERVATION, reservation):
+        is_open = reservation == "" and _is_asked_for(templates, given, template.resource.file)
+        if reservation is not None and not is_open and not re.search(RESERVATION, reservation):
             found = f"{shown(reservation)} is no capacity reservation"
             remedy = of_value(reservation, RESERVATION) or "write cr- and 17 hexadecimal digits"
             yield template.resource.find(

@@ -8,8 +8,9 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.shell_scripts import commands_of, scripts_of
 from megatron_eks.rules.shell_values import values_of
+from megatron_eks.rules.unset_values import is_template
 from megatron_eks.rules.values import shown
-from megatron_eks.rules.workloads import Container, Manifest
+from megatron_eks.rules.workloads import Container, Manifest, Pod
 
 _LAUNCHES = re.compile(
     r"(^|[\s/(&|])(torchrun|accelerate\s+launch|deepspeed|mpirun)\s|torch\.distributed\.run\s"
@@ -38,8 +39,8 @@ def unset(manifest: Manifest) -> Iterator[Finding]:
     POSIX, "Shell Command Language", 2.6.2: an unset variable is an empty text, and `set -u` alone
     ends the script at it.
     """
-    for container, path, script in _launching(manifest):
-        if container.body.get("envFrom"):
+    for pod, container, path, script in _launching(manifest):
+        if container.body.get("envFrom") or is_template(manifest, pod, container):
             continue
         own = values_of(script)
         known = {each.name for each in container.variables}
@@ -65,7 +66,7 @@ def unread(manifest: Manifest) -> Iterator[Finding]:
     POSIX, "Shell Command Language", 2.9.1: an assignment alone changes the shell's own environment,
     and a program gets what is on its line, or is exported.
     """
-    for _, path, script in _launching(manifest):
+    for *_, path, script in _launching(manifest):
         for name, value in values_of(script).items():
             exported = re.search(rf"\b(export|declare\s+-x)\b[^\n]*\b{name}\b", script)
             if not _OPTION.match(value) or exported or _is_read(script, name) or "set -a" in script:
@@ -85,7 +86,7 @@ def spaced(manifest: Manifest) -> Iterator[Finding]:
     POSIX, "Shell Command Language", 2.10.2 rule 7: only NAME=value in one word is an assignment;
     with a space the name is a command, and with one behind the `=` the value is.
     """
-    for _, path, script in _launching(manifest):
+    for *_, path, script in _launching(manifest):
         for command in commands_of(script):
             match = _SPACED.match(command)
             if match is None or match["value"].startswith("="):
@@ -105,7 +106,7 @@ def quoted(manifest: Manifest) -> Iterator[Finding]:
 
     POSIX, "Shell Command Language", 2.6.5: what is expanded between double quotes is not split.
     """
-    for _, path, script in _launching(manifest):
+    for *_, path, script in _launching(manifest):
         values = values_of(script)
         arrays = set(re.findall(r"(?m)^[ \t]*(?:\w+[ \t]+)?([A-Za-z_]\w*)=\(", script))
         for command in commands_of(script):
@@ -123,7 +124,7 @@ def folded(manifest: Manifest) -> Iterator[Finding]:
     YAML 1.2, 8.1.3, folded style (`>`): the ends of lines become spaces; POSIX, `set`: words behind
     its options are positional parameters, so that nothing is started, and the script succeeds.
     """
-    for _, path, script in _launching(manifest):
+    for *_, path, script in _launching(manifest):
         for command in commands_of(script):
             match, lost = _SWALLOWS.match(command), _SETS_NONE.match(command)
             remedy = "begin the script with | and not with >, or end the commands with ;"
@@ -141,13 +142,13 @@ def folded(manifest: Manifest) -> Iterator[Finding]:
                 break
 
 
-def _launching(manifest: Manifest) -> "Iterator[tuple[Container, Path, str]]":
+def _launching(manifest: Manifest) -> "Iterator[tuple[Pod, Container, Path, str]]":
     """Return scripts of containers that start a launcher."""
     for pod in manifest.pods:
         for container in pod.containers:
             for path, script in scripts_of(container):
                 if "<<" not in script and "{{" not in script and _LAUNCHES.search(f"{script} "):
-                    yield container, path, script
+                    yield pod, container, path, script
 
 
 def _is_read(script: str, name: str) -> bool:

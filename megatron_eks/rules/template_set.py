@@ -148,17 +148,21 @@ class TemplateSet:
             name = value.get("Ref", value.get("Fn::GetAtt"))
             if name is not None:
                 return self._resources.get((file, _logical_id(name)))
-            export = self._export(value["Fn::ImportValue"]) if "Fn::ImportValue" in value else None
+            export = self._export(value.get("Fn::ImportValue"), file)
             if export is None:
                 return None
             file, value = export
         return None
 
-    def _export(self, name: Json) -> tuple[str, Json] | None:
+    def _export(self, name: Json, importer: str) -> tuple[str, Json] | None:
         """Return what is exported by a name; the stack's own name in it may be a parameter."""
         exact = self._exports.get(_key(name))
         match = OF_STACK.fullmatch(written(name) or "") if exact is None else None
-        return self._of_stacks.get(match["rest"]) if match else exact
+        if match is None:
+            return exact
+        found = self._of_stacks.get(match["rest"])
+        # A stack cannot import from itself: what is meant is another stack of the same template.
+        return None if found is None or found[0] == importer else found
 
     def made_in(self, file: str) -> set[str]:
         """Return the names of a template's resources."""

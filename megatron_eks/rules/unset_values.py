@@ -30,7 +30,7 @@ def values(manifest: Manifest) -> Iterator[Finding]:
     for pod in manifest.pods if manifest.is_job else ():
         for container in pod.containers:
             told = container.is_init or not container.has_launcher or container.body.get("envFrom")
-            if told or _SOURCED.search(container.line) or _is_template(manifest, pod, container):
+            if told or _SOURCED.search(container.line) or is_template(manifest, pod, container):
                 continue
             known = {each.name for each in container.variables}
             for path, flag, value in _options(container):
@@ -70,7 +70,7 @@ def _options(container: Container) -> Iterator[tuple[Path, str, str]]:
             yield path, flag, value
 
 
-def _is_template(manifest: Manifest, pod: Pod, container: Container) -> bool:
+def is_template(manifest: Manifest, pod: Pod, container: Container) -> bool:
     """Tell whether an engine fills in other parts of the object, and so perhaps this one."""
     selector = mapping(pod.spec.get("nodeSelector")) or {}
     parts = (manifest.name, container.body.get("image"), *selector.values())
