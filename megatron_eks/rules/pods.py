@@ -101,9 +101,11 @@ _OVER_NODES = frozenset(
 
 
 def memory_volumes(manifest: Manifest) -> Iterator[Finding]:
-    """Require a memory limit above the memory volumes, whose pages count against it.
+    """Warn of a memory limit that is not above the memory volumes, whose pages count against it.
 
-    Kubernetes, "emptyDir", medium Memory; a full /dev/shm ends the container (exit code 137).
+    Kubernetes, "emptyDir", medium Memory, and API reference, EmptyDirVolumeSource, sizeLimit: a
+    volume gets the lesser of its size and the memory limits of the pod. Only one that is filled
+    ends the container (exit code 137), so it may go well.
     """
     for pod in manifest.pods:
         volumes = _memory_volumes(pod)
@@ -137,8 +139,10 @@ def _memory_limit(
         yield Finding(
             Code.TMPFS_ABOVE_MEMORY,
             (*container.path, "resources", "limits", "memory"),
-            f"memory volumes of {_bytes(total)} count against a limit of {shown(written)}",
+            f"memory volumes of {_bytes(total)} count against a limit of {shown(written)}: where they "
+            "fill, the container ends",
             "raise the limit above volumes and program together, or lower sizeLimit",
+            Level.WARNING,
         )
 
 
