@@ -29,6 +29,7 @@ _SWITCHES = (
     *("NCCL_PXN_DISABLE", "NCCL_RAS_ENABLE", "NCCL_RUNTIME_CONNECT", "NCCL_SET_STACK_SIZE"),
     "NCCL_SHM_DISABLE",
 )
+_OFF = frozenset({"false", "no", "off"})
 _THREADS = re.compile(r"\s*[1-9]\d*(\s*,\s*[1-9]\d*)*\s*")
 
 
@@ -45,18 +46,22 @@ def _whole(value: str) -> Policy | None:
     if not value or _WHOLE.fullmatch(value) or "$" in value or "{" in value:
         return None  # what is filled in later is not known
     read = re.match(r"\s*[-+]?\d+", value)
-    taken = f"reads {read[0].strip()} of it" if read else "takes its default"
+    taken = f"reads {read[0].strip() if read else 0} of it"
     return _refused(f"{value!r} is no whole number, and NCCL {taken}")
 
 
 def _switch(value: str) -> Policy | None:
-    """Judge a word where NCCL reads a number: of `true` it reads none, and takes 0 or its default.
+    """Judge a word where NCCL reads a number.
 
-    src/misc/param.cc: versions differ in which of the two.
+    src/misc/param.cc, ncclLoadParam: strtoll makes 0 of a word, of `true` as of `false`; only the
+    parameters of src/param, of 2.30, know words, and these are none of them.
     """
     if not _whole(value):
         return None
-    return _refused(f"{value!r} is no number, and NCCL does not read it as one", "use 0 or 1")
+    if value.strip().lower() in _OFF:
+        reason = f"{value!r} is no number; NCCL makes 0 of every word"
+        return Policy(Verdict.ADVISED_AGAINST, reason, "use 0")
+    return _refused(f"{value!r} is no number, and NCCL makes 0 of it", "use 0 or 1")
 
 
 def _provider(value: str) -> Policy | None:

@@ -81,8 +81,8 @@ def _spec(claim: Manifest) -> tuple[Mapping[str, Json], Path]:
 def twice(together: ManifestSet) -> Iterator[Found]:
     """Warn of a pod that asks the plugin and the driver for EFA at once.
 
-    EKS User Guide, "Manage EFA devices on Amazon EKS": each of the two mechanisms hands out all of
-    a node's EFA devices, so a node has one of them.
+    EKS User Guide, "Manage EFA devices on Amazon EKS": "The two mechanisms cannot coexist on the
+    same node".
     """
     for manifest in together.objects:
         for pod in manifest.pods:

@@ -10,7 +10,11 @@ from megatron_eks.rules.training_flags import split_words
 from megatron_eks.rules.values import items, mapping, shown, text
 from megatron_eks.rules.workloads import Container, Manifest
 
-_GATED = re.compile(r"(--[\w-]+=)?[\"']?(?P<name>(meta-llama/|google/gemma-)[\w.-]+)[\"']?")
+# Gemma is under the Apache licence from 4 on, as is what explains it (Gemma Scope): not gated.
+_GATED = re.compile(
+    r"(--[\w-]+=)?[\"']?"
+    r"(?P<name>(meta-llama/|google/gemma-(?![4-9]-|scope-))[\w.-]+)[\"']?"
+)
 # A token, a cache that is filled already, or no Hub at all.
 _KNOWN = re.compile(r"HF_\w+|HUGGING_?FACE_\w*|TRANSFORMERS_(CACHE|OFFLINE)|XDG_CACHE_HOME")
 _LOGS_IN = re.compile(r"\bHF_\w+=|auth login|huggingface-cli (login|download)|HUGGING_?FACE\w*=")

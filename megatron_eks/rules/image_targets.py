@@ -22,10 +22,11 @@ _PAIR = re.compile(
 _CLONE = re.compile(r"\bgit\s+clone\b[^;&|\n]*")
 _BRANCH = re.compile(r"\s(?:-b|--branch)[= ]\s*(?P<ref>\S+)")
 _PLAIN_RELEASE = re.compile(r"v?([0-9]+\.[0-9]+(?:\.[0-9]+)?)")
+# Some tags and branches have another form than the releases.
 _FORMS = {
-    "nccl": (r"v[0-9.]+-[0-9]+", "v{}-1"),
+    "nccl": (r"v[0-9.]+-[0-9]+|v2\.(16|18|19|30)|v2\.30\.4", "v{}-1"),
     "nccl-tests": (r"v[0-9.]+", "v{}"),
-    "Megatron-LM": (r"v[2-9][0-9.]*", "core_v{}"),
+    "Megatron-LM": (r"v[1-9][0-9.]*|v0\.(11\.0|15\.3)|23\.0[468]", "core_v{}"),
     "TransformerEngine": (r"v[0-9.]+", "v{}"),
     "gdrcopy": (r"v[0-9.]+", "v{}"),
 }

@@ -2,16 +2,20 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.rendezvous import gpus_of, launcher_flags, may_launch
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest, Pod
 
 _HOST_FLAGS = ("rdzv-endpoint", "master-addr")
 _BACKENDS = ("c10d", "etcd", "etcd-v2", "static")
+# What carries the collectives, or begins the address of a store.
+_NO_MEETING = frozenset({"env", "file", "gloo", "mpi", "nccl", "tcp", "torch", "ucc", "xccl"})
+_CLOSE = 0.6
 # The pod itself, by the loop or by its own name or address.
 _LOOP = re.compile(r"localhost|127\.[0-9.]+|0\.0\.0\.0|\[?::1?\]?", re.IGNORECASE)
 # A part of it, such as a StatefulSet's name, may be that of the first pod.
@@ -124,9 +128,21 @@ def _of_operator(
     elif flag.name == "node-rank" and (said := _other_rank(manifest, pod, flag, flags)):
         yield flag.wrong(f"{told} overrides what the training operator sets for each pod{said}")
     elif flag.name == "rdzv-backend" and not _may_be(flag.value, _BACKENDS):
-        yield flag.wrong(f"{told}: torchrun has no such rendezvous", "use c10d")
+        found = f"{told}: torchrun has no such rendezvous"
+        yield replace(flag.wrong(found, "use c10d"), level=of_backend(flag.value))
     elif flag.name in _HOST_FLAGS and (said := other_host(manifest, flag.value)):
         yield flag.wrong(f"{told}: {said}", _MASTER)
+
+
+def of_backend(value: str) -> Level:
+    """Tell how sure it is that torchrun has no rendezvous of this name.
+
+    torch/distributed/elastic/rendezvous/registry.py, _register_out_of_tree_handlers: packages of
+    the image may bring others (torchrun.handlers).
+    """
+    said = value.lower()
+    mistaken = said in _NO_MEETING or get_close_matches(said, _BACKENDS, 1, _CLOSE)
+    return Level.ERROR if mistaken else Level.WARNING
 
 
 def _other_nodes(manifest: Manifest, value: str, nodes: int) -> str | None:

@@ -73,7 +73,11 @@ def _told_nothing(container: Container) -> tuple[str, str, str] | None:
     # A variable or a file may say it as well.
     if _TOLD_OTHERWISE.search(line) or container.variables or container.body.get("envFrom"):
         return None
+    changed = (text(container.body.get("image")) or "").startswith("nvcr.io/nvidia/")
     for program, flags, remedy in _BY_ITSELF:
+        # NVIDIA's images have a TensorBoard of their own (tensorflow/tensorboard, issue 5648).
+        if changed and program == "tensorboard":
+            continue
         match = re.match(
             rf"(?:(?:/\S*/)?(?:ba)?sh -\w*c )?(?:exec )?(?:/\S*/)?({program})(?=\s|$)", line
         )

@@ -12,6 +12,7 @@ from megatron_eks.rules.values import items, mapping, shown, text
 from megatron_eks.rules.workloads import Container, Manifest
 
 _MCA = frozenset({"--mca", "-mca", "--gmca", "-gmca"})
+_OWN_WAYS = frozenset({"cm", "ucx"})
 _HOST_FILES = frozenset({"--hostfile", "-hostfile", "--machinefile", "-machinefile"})
 _IN_V2 = ("launcherCreationPolicy", "mpiImplementation", "runLauncherAsWorker", "sshAuthMountPath")
 _TEST = re.compile(
@@ -38,6 +39,9 @@ def parameters(manifest: Manifest) -> Iterator[Finding]:
             if all(both) and both[1] is not None:
                 found = f"{kind}_if_include beside {kind}_if_exclude: only one can be given"
                 yield Finding(Code.REFUSED_VARIABLE, both[1][0], found, "remove one of the two")
+        # Where the pml has ways of its own, none of these carries a message.
+        if given.get("pml", ((), ""))[1] in _OWN_WAYS:
+            continue
         path, transports = given.get("btl", ((), ""))
         named = transports and not transports.startswith(("^", "$"))
         if named and "self" not in transports.split(",") and "$" not in transports:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.launch_flags import of_backend
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.rank_names import PORT, names_of, places
 from megatron_eks.rules.rendezvous import launcher_flags
@@ -109,7 +110,7 @@ def backends(manifest: Manifest) -> Iterator[Finding]:
         if backend not in _BACKENDS:
             found = f"--rdzv-backend {shown(backend)}: torchrun has no such rendezvous"
             remedy = "use c10d; the backend of the collectives is the program's own"
-            yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
+            yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy, of_backend(backend))
             continue
         told = any(each.name == "PET_RDZV_ENDPOINT" for each in container.variables)
         told = told or bool(container.body.get("envFrom")) or "standalone" in flags

@@ -93,6 +93,9 @@ def test_findings(case):
         'ENV G="-gencode=arch=compute_80,code=sm_86 -gencode=arch=compute_90a,code=compute_90a"',
         "RUN git clone -b v2.27.7-1 https://github.com/NVIDIA/nccl && git clone -b v2.5 /a/nccl",
         "RUN git clone -b core_r0.14.0 https://github.com/NVIDIA/Megatron-LM /m",
+        "RUN git clone -b 23.06 https://github.com/NVIDIA/Megatron-LM /m",
+        "RUN git clone -b v1.0 https://github.com/NVIDIA/Megatron-LM /m",
+        "RUN git clone -b v2.30 https://github.com/NVIDIA/nccl /n",
         "RUN pip install torch --index-url https://download.pytorch.org/whl/nightly/cu128",
         "ARG T\nRUN pip install git+https://github.com/NVIDIA/TransformerEngine.git@${T}",
         (
