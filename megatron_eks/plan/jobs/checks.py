@@ -30,6 +30,8 @@ _TRUE = frozenset(("1", "ON", "TRUE", "YES"))
 
 # Owners on Hugging Face who let people in one by one.
 _GATED = ("meta-llama/", "google/gemma-")
+# Gemma is under the Apache licence from 4 on, as is Gemma Scope.
+_OPEN = ("google/gemma-4-", "google/gemma-scope-")
 
 # Megatron and torch wait 10 minutes by default. Indexing a large corpus takes an hour at most, and
 # people write seconds, as torch does, where minutes are asked for.
@@ -177,7 +179,7 @@ def outside(
 
 def gated(path: "Path", name: str) -> "Iterator[Finding]":
     """Demand a token for what Hugging Face gives to those alone who were let in."""
-    if name.startswith(_GATED):
+    if name.startswith(_GATED) and not name.startswith(_OPEN):
         found = f"{name} is gated, and the job has no token"
         remedy = "name a Kubernetes Secret with a key `token`: token_secret: hugging-face"
         yield Finding(Code.GATED, path, found, remedy)
