@@ -22,6 +22,8 @@ from megatron_eks.rules import (
     job_upkeep,
     known_keys,
     kueue,
+    kustomizations,
+    kustomize_paths,
     launch_flags,
     manifest_values,
     megatron_layouts,
@@ -196,6 +198,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     pod_needs.volume_modes,
     *job_registry.OF_ONE,
     *platform_registry.MANIFEST_RULES,
+    kustomizations.kustomizations,
     fields.kinds,
     fields.fields,
 )
@@ -255,6 +258,8 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     plugin_versions.old_plugins,
     plugin_versions.offered,
     operators.served,
+    kustomize_paths.absent,
+    kustomize_paths.unmet,
     *job_registry.OF_SETS,
     *platform_registry.SET_RULES,
 )
