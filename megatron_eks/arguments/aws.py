@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.arguments.account import kubernetes, on_aws, with_console
-from megatron_eks.arguments.shared import Commands, cluster, command, output, today, yes
+from megatron_eks.arguments.shared import Commands, OrNothing, cluster, command, output, today, yes
 from megatron_eks.plan.images import LEVELS, REPOSITORIES, STRATEGIES
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _build(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser.add_argument(
         "images",
         nargs="*",
-        choices=[*REPOSITORIES, []],
+        choices=OrNothing(REPOSITORIES),
         metavar="IMAGE",
         help=f"{' or '.join(REPOSITORIES)}; default: both",
     )

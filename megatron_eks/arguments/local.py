@@ -2,7 +2,7 @@
 
 import argparse
 
-from megatron_eks.arguments.shared import Commands, cluster, command, output
+from megatron_eks.arguments.shared import Commands, cluster, command, output, today
 
 
 def add(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -40,7 +40,7 @@ def _local(given: argparse.Namespace) -> int:
     # The local cluster's parts, which no other command should wait for.
     from megatron_eks.ops import local  # noqa: PLC0415 -- as above
 
-    wish = local.Wish(given.cluster, given.nodes, empty=given.empty)
+    wish = local.Wish(given.cluster, today(), given.nodes, empty=given.empty)
     return local.run(given.action, wish, given.output)
 
 

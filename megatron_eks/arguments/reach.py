@@ -10,6 +10,7 @@ from megatron_eks.arguments.shared import cluster, today
 from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.kube import access
 from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.kube.jobs import NoJob
 from megatron_eks.project import Project, load_project
 
 
@@ -72,6 +73,8 @@ def on_cluster(given: argparse.Namespace, act: Callable[[Access, Project, Consol
         )
         try:
             return act(found, project, console)
+        except NoJob as error:
+            raise error.beside([job.name for job in project.jobs]) from error
         finally:
             found.client.close()
     except access.ERRORS as error:

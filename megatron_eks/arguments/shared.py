@@ -15,6 +15,17 @@ if TYPE_CHECKING:
 Commands = argparse._SubParsersAction  # noqa: SLF001 -- argparse has no public name for it
 
 
+class OrNothing(list[str]):
+    """Choices of arguments that may be left out altogether.
+
+    Python 3.11 wants the empty list among them, and would name it to who mistypes one.
+    """
+
+    def __contains__(self, value: object) -> bool:
+        """Tell whether it may be given."""
+        return value == [] or super().__contains__(value)
+
+
 def command(
     commands: "Commands[argparse.ArgumentParser]", name: str, text: str, examples: str = ""
 ) -> argparse.ArgumentParser:

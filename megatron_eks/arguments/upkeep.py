@@ -14,6 +14,7 @@ from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import access, holdings, secrets
 from megatron_eks.ops.kube.access import Access
+from megatron_eks.ops.kube.jobs import NoJob
 from megatron_eks.project import Project, load_project
 
 if TYPE_CHECKING:
@@ -96,8 +97,10 @@ def _holdings(
             found.client.close()
     except access.ERRORS as error:
         return None, access.explained(error), False
+    except NoJob as failure:
+        raise failure.beside([job.name for job in project.jobs]) from failure
     except Failure as failure:
-        if failure.finding in {Code.JOB_NOT_FOUND, Code.OTHER_KUBERNETES}:
+        if failure.finding is Code.OTHER_KUBERNETES:
             raise
         return None, failure, False
 

@@ -20,6 +20,7 @@ from megatron_eks.config.load import (
     read_json,
 )
 from megatron_eks.config.scalars import scalar_1_1
+from megatron_eks.ops.kustomized import absent_files, named_kind
 from megatron_eks.ops.output import count, counted, structured
 from megatron_eks.rules.dockerfiles import (
     findings_in_dockerfile,
@@ -36,11 +37,6 @@ _SKIPPED = frozenset({"node_modules"})
 _RENDERED_BY_HELM = frozenset({"files", "templates"})
 # What envsubst, Terraform, Jinja and Helm replace; a text with such marks need not be YAML yet.
 _ENGINE = re.compile(r"\{\{|[%$]\{|\{%|%[A-Z_]+%")
-_KUSTOMIZATIONS = frozenset({"kustomization", "kustomization.yaml", "kustomization.yml"})
-_KUSTOMIZATION: dict[str, Json] = {
-    "apiVersion": "kustomize.config.k8s.io/v1beta1",
-    "kind": "Kustomization",
-}
 _MAX_BYTES = 64 * 1024**2
 
 _DONE, _REFUSED = 0, 2
@@ -116,7 +112,8 @@ class Checked:
             found += findings_in_templates(templates, self._texts.__getitem__)
         values = {each.file: each.value for every in self._templates.values() for each in every}
         pools = node_pools(TemplateSet(values)) if self._manifests else []
-        found += findings_in_manifests(self._manifests, self._texts.__getitem__, pools)
+        absent = absent_files(self._manifests)
+        found += findings_in_manifests(self._manifests, self._texts.__getitem__, pools, absent)
         for file in self.dockerfiles:
             found += findings_in_dockerfile(self._texts[file], file)
         placed = [((finding.file, finding.line), finding) for finding in found]
@@ -155,7 +152,7 @@ class Checked:
         if is_dockerfile(path.name):
             self.dockerfiles.append(str(path))
             return True
-        documents = [_named_kind(each, path) for each in _documents(text, path)]
+        documents = [named_kind(each, path) for each in _documents(text, path)]
         broken = any(document.findings and document.value is None for document in documents)
         if broken and not named and _is_for_an_engine(text, path):
             return False
@@ -253,13 +250,6 @@ def _documents(text: str, path: Path) -> list[Document]:
     if suffix == ".json" or (suffix == ".template" and text.lstrip().startswith("{")):
         return [read_json(text, str(path))]
     return read_documents(text, str(path), scalar_1_1)
-
-
-def _named_kind(document: Document, path: Path) -> Document:
-    """Give a Kustomization, which need not say so, its kind by the name of its file."""
-    if path.name.lower() in _KUSTOMIZATIONS and isinstance(document.value, dict):
-        document.value = {**_KUSTOMIZATION, **document.value}
-    return document
 
 
 def _is_for_an_engine(text: str, path: Path) -> bool:

@@ -28,9 +28,6 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
         if completed is not None:
             # shtab's own way to say it; argparse knows no such attribute.
             action.complete = completed  # type: ignore[attr-defined]
-        if isinstance(action.choices, list):
-            # Python 3.11 wants the empty list among the choices of arguments that may be left out.
-            action.choices = [each for each in action.choices if each]
     return shtab.complete(parser, shell)
 
 

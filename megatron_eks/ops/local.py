@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
+from datetime import date
 from pathlib import Path
 
 from megatron_eks.config.load import Json
@@ -16,6 +17,7 @@ from megatron_eks.local.aws.limits import NOT_CHECKED
 from megatron_eks.local.kubernetes import build, manifests
 from megatron_eks.local.kubernetes.cluster import STATE_FILE, State, read_state
 from megatron_eks.ops.output import structured
+from megatron_eks.project import load_project
 
 _DONE, _FAILED, _NOT_FOUND = 0, 1, 3
 
@@ -32,6 +34,7 @@ class Wish:
     """What a local cluster shall be."""
 
     cluster_file: Path
+    today: date
     nodes: int = 0
     """So many of each pool run their pods as processes; with none, all are simulated."""
     empty: bool = False
@@ -61,6 +64,8 @@ def _up(folder: Path, wish: Wish, output: str) -> int:
     if _is_running(folder):
         _say("a local cluster is running already")
         return _print_places(_wait(folder, None), output)
+    # Building the parts may take minutes; what is wrong with the files is known at once.
+    load_project(wish.cluster_file, wish.today)
     try:
         # Here and not in the background: both report on the terminal, and may take minutes or fail.
         build.programs(os.environ, _say, simulator=not wish.nodes)

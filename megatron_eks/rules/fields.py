@@ -58,6 +58,17 @@ def fields(manifest: Manifest) -> Iterator[Finding]:
             yield finding(manifest, (*path, *misfit.path), misfit)
 
 
+def fields_of_part(manifest: Manifest) -> Iterator[Finding]:
+    """Judge what stands in a patch of Kustomize; whatever it lacks, its object may have.
+
+    Kubernetes, "Update API Objects in Place Using kubectl patch": keys with `$` say how to merge.
+    """
+    for path, misfit in _misfits(manifest):
+        whole = (*path, *misfit.path)
+        if not misfit.missing and not any(str(part).startswith("$") for part in whole):
+            yield finding(manifest, whole, misfit)
+
+
 def _misfits(manifest: Manifest) -> Iterator[tuple[Path, Misfit]]:
     shapes = table(KUBERNETES)
     shape = shapes.get(f"{text(manifest.body.get('apiVersion'))} {manifest.kind}")

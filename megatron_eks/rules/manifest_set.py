@@ -1,9 +1,10 @@
 """Kubernetes objects that are applied together, and what they refer to by name."""
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
@@ -41,8 +42,18 @@ class Reference:
 class ManifestSet:
     """Objects by kind."""
 
-    def __init__(self, objects: Sequence[Manifest], node_pools: Sequence[NodePool] = ()) -> None:
+    def __init__(
+        self,
+        objects: Sequence[Manifest],
+        node_pools: Sequence[NodePool] = (),
+        laid_over: Sequence[Manifest] = (),
+        absent: Mapping[str, frozenset[str]] = MappingProxyType({}),
+    ) -> None:
         self.objects = objects
+        self.laid_over = laid_over
+        """The parts of objects that Kustomize lays over others."""
+        self.absent = absent
+        """By the file of a Kustomization: the paths in it that lead to nothing."""
         self.node_pools = list(node_pools)
         """The node groups of templates that were given with them."""
 

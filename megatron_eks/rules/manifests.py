@@ -1,14 +1,17 @@
 """Judges Kubernetes objects, and says on which line of which file a finding is."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from megatron_eks.config.allowances import apply
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Document, Json, read_documents
+from megatron_eks.rules import fields
 from megatron_eks.rules.allowances import in_annotation
-from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.kustomize_paths import patches
+from megatron_eks.rules.manifest_set import ManifestSet
 from megatron_eks.rules.mounted_scripts import as_run
 from megatron_eks.rules.node_pools import NodePool
 from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
@@ -17,6 +20,7 @@ from megatron_eks.rules.values import mapping, text
 from megatron_eks.rules.workloads import Manifest
 
 _WORKER = "Worker"
+_NOTHING: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
 def check_manifests(objects: "Sequence[Json]") -> Iterator[Finding]:
@@ -27,14 +31,20 @@ def check_manifests(objects: "Sequence[Json]") -> Iterator[Finding]:
 
 
 def _every(
-    manifests: "Sequence[Manifest]", node_pools: "Sequence[NodePool]" = ()
+    manifests: "Sequence[Manifest]",
+    node_pools: "Sequence[NodePool]" = (),
+    absent: Mapping[str, frozenset[str]] = _NOTHING,
 ) -> "list[tuple[int, Finding]]":
     """Return what is found in each object, which is told by its identity."""
-    run = as_run(manifests)
+    over = patches(manifests)
+    parts = [each for each in manifests if id(each) in over]
+    run = as_run([each for each in manifests if id(each) not in over])
     alone = [run.placed(each, finding) for each in run.objects for finding in _by_itself(each)]
-    together = [run.placed(*each) for each in _together(run.objects, node_pools)]
+    together = ManifestSet(run.objects, node_pools, parts, absent)
+    among = [run.placed(*each) for rule in SET_RULES for each in rule(together)]
+    own = [(id(each), finding) for each in parts for finding in fields.fields_of_part(each)]
     # A script that stands in a ConfigMap is judged there, and in each job that starts it.
-    return _once(specific(list(dict.fromkeys([*alone, *together]))))
+    return _once(specific(list(dict.fromkeys([*alone, *among, *own]))))
 
 
 def _once(found: "list[tuple[int, Finding]]") -> "list[tuple[int, Finding]]":
@@ -64,12 +74,6 @@ def _by_itself(manifest: Manifest) -> Iterator[Finding]:
         yield from rule(manifest)
 
 
-def _together(manifests: "Sequence[Manifest]", node_pools: "Sequence[NodePool]") -> Iterator[Found]:
-    together = ManifestSet(manifests, node_pools)
-    for rule in SET_RULES:
-        yield from rule(together)
-
-
 def is_manifest(value: Json) -> bool:
     """Tell a Kubernetes object, also an incomplete one, from other mappings."""
     if not isinstance(value, dict):
@@ -92,11 +96,13 @@ def findings_in_manifests(
     documents: "Sequence[Document]",
     read: Callable[[str], str],
     node_pools: "Sequence[NodePool]" = (),
+    absent: Mapping[str, frozenset[str]] = _NOTHING,
 ) -> list[Finding]:
     """Judge the objects of documents; read a text only to find a line in it.
 
     They are held against the node groups too, where templates were given with them. Documents that
-    were never read (objects still in memory) stand in the order of their file.
+    were never read (objects still in memory) stand in the order of their file. What is absent is
+    told by the file of a Kustomization: the paths in it that lead to nothing.
     """
     placed = [
         _Placed(Manifest(body, document.file), document, path)
@@ -107,7 +113,7 @@ def findings_in_manifests(
     ]
     by_id = {id(each.manifest): each for each in placed}
     manifests = [each.manifest for each in placed]
-    found = _every(manifests, node_pools)
+    found = _every(manifests, node_pools, absent)
     allowances = [
         allowance
         for number, each in by_id.items()

@@ -36,12 +36,12 @@ def files(together: ManifestSet) -> Iterator[Found]:
 def _of_container(
     manifest: Manifest, pod: Pod, container: Container, together: ManifestSet
 ) -> Iterator[Found]:
-    mounts = _mounts(pod, container)
+    mounts = mounts_of(pod, container)
     if mounts is None:
         return
     kept = {place: names for place, source, names in _keyed(manifest, mounts, together) if source}
     for path, written in _paths(container):
-        inside = [place for place, _ in mounts if _is_in(written, place)]
+        inside = [place for place, _ in mounts if is_in(written, place)]
         if not inside:
             secret = next((each for each in _SECRETS if written.startswith(each)), None)
             rest = written.removeprefix(secret or "")
@@ -63,7 +63,7 @@ def _of_container(
             names
             and first
             and first not in names
-            and not any(_is_in(f"/{first}", f"/{n}") or _is_in(f"/{n}", f"/{first}") for n in names)
+            and not any(is_in(f"/{first}", f"/{n}") or is_in(f"/{n}", f"/{first}") for n in names)
         ):
             found = f"{shown(written)}, and the mount has {', '.join(sorted(names))}"
             remedy = "name one of these, or add the key"
@@ -91,7 +91,7 @@ def _paths(container: Container) -> Iterator[tuple[Path, str]]:
             yield (*container.path[1:], "env", each.index), value
 
 
-def _mounts(pod: Pod, container: Container) -> "list[tuple[str, dict[str, object]]] | None":
+def mounts_of(pod: Pod, container: Container) -> "list[tuple[str, dict[str, object]]] | None":
     """Return where volumes are mounted, each with the volume; None where one is not known."""
     volumes, mounts = items(pod.spec.get("volumes")), items(container.body.get("volumeMounts"))
     if volumes is None or mounts is None:
@@ -132,7 +132,8 @@ def _keyed(
             yield place.rstrip("/"), True, {each for part in parts for each in part} or None
 
 
-def _is_in(path: str, place: str) -> bool:
+def is_in(path: str, place: str) -> bool:
+    """Tell whether a path is a place, or lies below it."""
     return f"{path.rstrip('/')}/".startswith(f"{place.rstrip('/')}/")
 
 
@@ -143,7 +144,7 @@ def log_folders(manifest: Manifest) -> Iterator[Finding]:
     """
     for pod in manifest.pods:
         for container in pod.containers:
-            mounts = _mounts(pod, container)
+            mounts = mounts_of(pod, container)
             if not mounts or "tensorboard" not in container.line.split(" --")[0]:
                 continue
             places = [place for place, _ in mounts]
@@ -152,7 +153,7 @@ def log_folders(manifest: Manifest) -> Iterator[Finding]:
                 name, _, value = word.partition("=")
                 if name == "--logdir" and not value and index + 1 < len(words):
                     value = words[index + 1][1]
-                inside = any(_is_in(value, each) or _is_in(each, value) for each in places)
+                inside = any(is_in(value, each) or is_in(each, value) for each in places)
                 if name == "--logdir" and _PATH.fullmatch(value) and not inside:
                     found = f"{shown(value)} is in no mount: TensorBoard shows an empty page"
                     remedy = f"mounted: {', '.join(sorted(places))}"

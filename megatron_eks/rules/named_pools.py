@@ -1,13 +1,13 @@
 """Rules over pods and the pools of nodes that they name: Karpenter's and eksctl's, in one set."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.hardware import TYPE_LABELS, type_names
-from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.manifest_set import Found, ManifestSet, in_one_folder
 from megatron_eks.rules.node_pools import Taint, tolerates, wanted_labels
 from megatron_eks.rules.values import is_absent, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest, Pod
@@ -47,12 +47,24 @@ def other_tolerations(together: ManifestSet) -> Iterator[Found]:
             fitting = named or [pool for pool in pools if type_names(pod) & pool.types]
             kept = [(pool, taint) for pool in fitting if (taint := _keeps_away(pool, pod))]
             if kept and len(kept) == len(fitting):
-                yield from _kept(manifest, pod, *kept[0], named=bool(named))
+                sure = bool(named) or _is_for_nobody(kept[0][0], manifest, pools, together)
+                yield from _kept(manifest, pod, *kept[0], sure=sure)
 
 
-def _kept(
-    manifest: Manifest, pod: Pod, pool: Pool, taint: Taint, *, named: bool
-) -> Iterator[Found]:
+def _is_for_nobody(
+    pool: Pool, manifest: Manifest, pools: Sequence[Pool], together: ManifestSet
+) -> bool:
+    """Tell whether no pod at hand gets into a pool that is chosen by its type alone.
+
+    Nodes of this type may come from elsewhere, so that its own pods have to be at hand too: where
+    some get in, it is theirs. Where another pool does not say its types, that one may be meant.
+    """
+    if not all(each.types and in_one_folder(manifest, each.manifest) for each in pools):
+        return False
+    return all(_keeps_away(pool, pod) for each in together.objects for pod in each.pods)
+
+
+def _kept(manifest: Manifest, pod: Pod, pool: Pool, taint: Taint, *, sure: bool) -> Iterator[Found]:
     path = (*pod.path[1:], "tolerations")
     remedy = f"write operator: Exists for {taint.key}, or value: {shown(taint.value)}"
     device = pod.names(taint.key) and taint.effect == "NoSchedule"
@@ -72,7 +84,7 @@ def _kept(
                 manifest.find(Code.UNTOLERATED, place, found, remedy, Level.WARNING),
             )
             return
-    if named and not device:
+    if sure and not device:
         found = f"{pool.title} has the taint {taint}: {end}"
         remedy = f"tolerate {taint.key} with effect {taint.effect}"
         yield manifest, manifest.find(Code.UNTOLERATED, path, found, remedy, Level.WARNING)

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.values import is_placeholder, mapping, shown
+from megatron_eks.rules.values import is_placeholder, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
 
 # Kubernetes, "Resource Quotas".
@@ -22,6 +22,24 @@ _OTHERS = re.compile(
     r"|.+\.deviceclass\.resource\.k8s\.io/devices"
 )
 _CLOSE = 0.8
+_DEVICE = re.compile(r"requests\.(?!.*(storageclass|deviceclass))[a-z0-9.-]+/[A-Za-z0-9._-]+")
+_WITH_UNIT = re.compile(r"([0-9]+)[KMGTPE]i?")
+
+
+def device_counts(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a number of devices with the unit of memory.
+
+    Kubernetes, pkg/apis/core/validation, ValidateResourceQuotaSpec: any whole number will do, and
+    32Gi is one; no namespace ever asks for as many.
+    """
+    hard = mapping(manifest.spec.get("hard")) or {}
+    for name, value in hard.items() if manifest.kind == "ResourceQuota" else ():
+        met = _WITH_UNIT.fullmatch(text(value) or "") if _DEVICE.fullmatch(name) else None
+        if met:
+            found = f"{shown(value)} is a number of bytes: as a number of devices it bounds nothing"
+            path = ("spec", "hard", name)
+            remedy = f'write "{met[1]}"'
+            yield manifest.find(Code.QUOTA_NAME, path, found, remedy, Level.WARNING)
 
 
 def quota_names(manifest: Manifest) -> Iterator[Finding]:

@@ -78,6 +78,23 @@ def test_a_failed_creation_takes_back_what_it_made(aws, stacks):
         stacks.update("broken", {"First": logs("/broken")})
 
 
+def test_a_rollback_that_fails_goes_on_when_it_is_told_to(aws, stacks):
+    """What the remedy of a failed deployment names is answered here too."""
+    stacks.create("stuck", {"Note": parameter("a")})
+    aws.fail_next("Last", "out of luck")
+    aws.fail_next("Note", "not now", action="ROLLBACK")
+    wanted = {"Note": parameter("b"), "Last": parameter("c", DependsOn="Note")}
+    assert stacks.update("stuck", wanted) == "UPDATE_ROLLBACK_FAILED"
+    stacks.client.continue_update_rollback(StackName="stuck")
+    (stack,) = stacks.client.describe_stacks(StackName="stuck")["Stacks"]
+    assert stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
+    note = stacks.physical("stuck")["Note"]
+    value = aws.client("ssm", REGION).get_parameter(Name=note)["Parameter"]["Value"]
+    assert value == "a"
+    with pytest.raises(ClientError, match="is in UPDATE_ROLLBACK_COMPLETE state"):
+        stacks.client.continue_update_rollback(StackName="stuck")
+
+
 def test_events_are_told_in_their_order(stacks):
     """The latest first, and no two in one millisecond, by which clients sort them."""
     stacks.create("told", {"First": parameter("a"), "Second": parameter("b", DependsOn="First")})

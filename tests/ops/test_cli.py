@@ -4,10 +4,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 
 import pytest
 import yaml
+
+from megatron_eks.config.errors import ConfigError
+from megatron_eks.ops import local
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = (ROOT / "cluster.yaml").read_text()
@@ -245,3 +249,24 @@ def test_the_same_job_named_twice_is_one_job(project):
     """Naming a file twice is no second job."""
     job = str(project / "jobs" / "job.yaml")
     assert meks("validate", job, job, cwd=project).returncode == 0
+
+
+def test_a_local_cluster_is_not_built_for_a_wrong_file(project, tmp_path, monkeypatch):
+    """What the file lacks is said at once, with its place, and nothing is compiled before."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for file, found in (("other.yaml", "MEKS-0001"), ("cluster.yaml", "MEKS-0210")):
+        (project / "cluster.yaml").write_text(
+            CLUSTER.replace("capacity_gib: 1200", "capacity_gib: 7")
+        )
+        wish = local.Wish(project / file, date(2026, 7, 1))
+        with pytest.raises(ConfigError) as raised:
+            local.run("up", wish, "table")
+        assert found in {each.code for each in raised.value.findings}
+
+
+def test_build_names_its_images_alone():
+    """No image is a choice of its own, but it is not one that anybody could type."""
+    done = meks("build", "megatrn")
+    assert done.returncode == 2
+    assert "(choose from" in done.stderr
+    assert "[]" not in done.stderr.rpartition("choose from")[2]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from http import HTTPStatus
 
@@ -127,6 +128,31 @@ def pod_specs(manifest: Object) -> list[tuple[int, Object]]:
     return [(spec.get("parallelism", 1), spec["template"]["spec"])]
 
 
+class NoJob(Failure):
+    """There is no job of a name in the cluster; a job file may have it, or one near it."""
+
+    def __init__(
+        self, namespace: str, name: str, there: Sequence[str], files: Sequence[str] = ()
+    ) -> None:
+        self._namespace, self._name, self._there = namespace, name, there
+        close = get_close_matches(name, [*there, *files], 1)
+        remedy = f"there: {', '.join(there) or 'none'}"
+        if name in files:
+            remedy += f"; start it with: meks submit {name}"
+        elif close and close[0] in there:
+            remedy = f"did you mean {close[0]}? {remedy}"
+        elif close:
+            remedy = f"did you mean {close[0]}? {remedy}; start it with: meks submit {close[0]}"
+        elif files:
+            remedy += f"; job files: {', '.join(files)}"
+        found = f"no job {name!r} in namespace {namespace}"
+        super().__init__(Code.JOB_NOT_FOUND, found, remedy, exit_code=NOT_FOUND)
+
+    def beside(self, files: Sequence[str]) -> "NoJob":
+        """Return it with the names that the project's job files have."""
+        return NoJob(self._namespace, self._name, self._there, files)
+
+
 def find(client: Client, namespace: str, name: str) -> RunningJob | None:
     """Return the job of a name, whichever kind runs it."""
     for kind, (version, _) in KINDS.items():
@@ -140,13 +166,7 @@ def get(client: Client, namespace: str, name: str) -> RunningJob:
     """Return the job of a name; raise Failure if there is none, naming those that there are."""
     found = find(client, namespace, name)
     if found is None:
-        names = ", ".join(each.name for each in everything(client, namespace)) or "none"
-        raise Failure(
-            Code.JOB_NOT_FOUND,
-            f"no job {name!r} in namespace {namespace}",
-            f"there: {names}; start it with: meks submit {name}",
-            exit_code=NOT_FOUND,
-        )
+        raise NoJob(namespace, name, [each.name for each in everything(client, namespace)])
     return found
 
 

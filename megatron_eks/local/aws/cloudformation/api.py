@@ -91,6 +91,13 @@ class CloudFormationApi(BaseResponse):
         )
         return ActionResult({"StackId": stack.id})
 
+    def continue_update_rollback(self) -> EmptyResult:
+        """ContinueUpdateRollback, without ResourcesToSkip."""
+        if self._get("ResourcesToSkip"):
+            raise ValidationError("ResourcesToSkip is not supported here")
+        self._region.continue_rollback(self._get("StackName"))
+        return EmptyResult()
+
     def delete_stack(self) -> EmptyResult:
         """DeleteStack."""
         self._region.delete(self._get("StackName"))

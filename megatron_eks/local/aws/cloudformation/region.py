@@ -188,6 +188,15 @@ class Region:
             self._deploy(stack, target, "UPDATE", {}, rollback=rollback)
             return stack
 
+    def continue_rollback(self, name: str) -> None:
+        """Try again what the rollback of an update could not undo."""
+        with self._lock:
+            stack = self.find(name)
+            if stack.unfinished is None or stack.status != "UPDATE_ROLLBACK_FAILED":
+                raise ValidationError(f"Stack [{stack.name}] is in {stack.status} state")
+            stack.say("UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated")
+            stack.unfinished()
+
     def delete(self, name: str) -> None:
         """Delete a stack; one that is not there is no error."""
         with self._lock:

@@ -1,7 +1,7 @@
 """What is known of a stack: its template, resources, outputs and events."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -62,6 +62,8 @@ class Stack:
     deleted: datetime | None = None
     events: list[Object] = field(default_factory=list)
     id: str = ""
+    unfinished: Callable[[], None] | None = None
+    """Tries again what a rollback could not undo."""
 
     def __post_init__(self) -> None:
         """Give every new stack an id, also one of a name that was there before."""

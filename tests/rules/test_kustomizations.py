@@ -1,0 +1,143 @@
+"""Kustomizations on disk: what kustomize refuses, and what it lays over other objects."""
+
+import pytest
+
+from megatron_eks.ops.check import Checked
+
+_DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: board, namespace: team}
+spec:
+  selector: {matchLabels: {app: board}}
+  template:
+    metadata: {labels: {app: board}}
+    spec:
+      containers: [{name: board, image: "registry.example/board:1.2"}]
+"""
+_PATCH = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: board}
+spec:
+  template:
+    spec: {containers: [{name: board, image: "registry.example/board:1.3"}]}
+"""
+
+
+def _found(folder, kustomization, patch=_PATCH, name="kustomization.yaml"):
+    (folder / "board.yaml").write_text(_DEPLOYMENT)
+    (folder / "patch.yaml").write_text(patch)
+    (folder / "run.sh").write_text("true\n")
+    (folder / "base").mkdir(exist_ok=True)
+    (folder / "base" / "kustomization.yaml").write_text("resources: [https://example.com/a.yaml]\n")
+    (folder / "empty").mkdir(exist_ok=True)
+    (folder / name).write_text(kustomization)
+    checked = Checked()
+    checked.add(folder)
+    return [
+        f"{each.level} {each.code} {'.'.join(map(str, each.path[1:]))}: {each.found} - "
+        f"{each.remedy}"
+        for each in checked.findings()
+    ]
+
+
+def _patch_of(text):
+    """Return the patch if something names it; else it would be an object."""
+    return _PATCH if "patch.yaml" in text else "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ("resource: [board.yaml]", "resource", "did you mean resources?"),
+        ("resources: board.yaml", "resources", "is no list"),
+        ("kind: Kustomisation", "kind", "write Kustomization"),
+        ("apiVersion: v1", "apiVersion", "kustomize.config.k8s.io/v1beta1"),
+        ("kind: Component", "apiVersion", "v1alpha1"),
+        ("resources: [bord.yaml]", "resources.0", "there is no file 'bord.yaml'"),
+        ("resources: [empty]", "resources.0", "without a kustomization.yaml"),
+        ("components: [../parts/gpu]", "components.0", "is not there"),
+        ("configurations: [names.yaml]", "configurations.0", "no file"),
+        ("configMapGenerator: [{name: a, files: [run.py]}]", "files.0", "no file 'run.py'"),
+        ("configMapGenerator: [{name: a, files: [s=../run.sh]}]", "files.0", "no file"),
+        ("configMapGenerator: [{name: a, file: [run.sh]}]", "file", "did you mean files?"),
+        ("resources: [board.yaml]\npatches: [{path: b.yaml}]", "patches.0.path", "no file"),
+        ("patches: [{target: {kind: Deployment}}]", "patches.0", "neither path nor patch"),
+        ("patches: [{path: patch.yaml, patch: 'a: b'}]", "patches.0", "both path and patch"),
+        ("patches: [patch.yaml]", "patches.0", "- path: FILE"),
+        ("patches: [{patch: [{op: remove, path: /a}]}]", "patches.0.patch", "as a text"),
+        ("patches: [{path: patch.yaml, target: {labels: a}}]", "target.labels", "labelSelector"),
+        ("images: [{name: a, newTag: 1.0}]", "images.0.newTag", '"1.0"'),
+        ("images: [{name: a, tag: v1}]", "images.0.tag", "no field"),
+        ("images: [{name: 'a:v0', newTag: v1}]", "images.0.name", "without their tag"),
+        ("replicas: [{name: board, count: two}]", "replicas.0.count", "no number"),
+        ("replicas: [{name: board, count: '2'}]", "replicas.0.count", "no number"),
+        ("namespace: Team_A", "namespace", "no name of a namespace"),
+        ("commonLabels: {version: 1}", "commonLabels.version", "in quotes"),
+        ("commonAnnotations: {a.b/c: true}", "commonAnnotations.a.b/c", "in quotes"),
+        (
+            "resources: [board.yaml]\npatches: [{path: run.sh, target: {kind: Job}}]",
+            "patches.0.target",
+            "nothing is changed",
+        ),
+    ],
+)
+def test_what_kustomize_refuses(tmp_path, text, place, said):
+    """Each mistake is told once, where it stands."""
+    (finding,) = _found(tmp_path, f"{text}\n", _patch_of(text))
+    assert "MEKS-0347" in finding
+    assert f"{place}: " in finding
+    assert said in finding
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "resources: [board.yaml, base, https://example.com/a.yaml, github.com/o/r//p?ref=v1]",
+        "resources: [board.yaml]\npatches: [{path: patch.yaml}]",
+        "resources: [board.yaml]\npatchesStrategicMerge: [patch.yaml]",
+        "resources: [board.yaml]\npatches:\n- target: {kind: Depl.*}\n  path: patch.yaml",
+        "resources: [board.yaml, base]\npatches: [{patch: 'a', target: {kind: Job}}]",
+        "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nreplicas: []",
+        "replicas: [{name: a, count: 2}]",
+        "configMapGenerator: [{name: a, files: [run.sh, other=run.sh], literals: [A=b]}]",
+        "secretGenerator: [{name: a, envs: [.env], type: Opaque}]",
+        "images: [{name: a, newName: b, newTag: '1.0'}]\nnamespace: ${TEAM}",
+        "labels: [{pairs: {a: b}, includeSelectors: true}]\ncommonLabels: {a: b}",
+        "patchesStrategicMerge:\n- |-\n  kind: Deployment\n  metadata: {name: a}",
+        "buildMetadata: [originAnnotations]\nsortOptions: {order: fifo}\nNamePrefix: a-",
+    ],
+)
+def test_what_kustomize_reads(tmp_path, text):
+    """A Kustomization that is right has no finding, nor has the part that it lays over another."""
+    assert _found(tmp_path, f"{text}\n", _patch_of(text)) == []
+
+
+def test_a_patch_is_no_object(tmp_path):
+    """It need not be whole, but what stands in it is judged; alone it must be an object."""
+    kustomization = "resources: [board.yaml]\npatches: [{path: patch.yaml}]\n"
+    wrong = _PATCH.replace("image:", "imagePulPolicy: Always, image:")
+    (finding,) = _found(tmp_path, kustomization, wrong)
+    assert "imagePullPolicy" in finding
+    (finding,) = _found(tmp_path, kustomization, _PATCH.replace("name: board}", "name: bard}", 1))
+    assert "no Deployment/bard among its resources: kustomize refuses the file" in finding
+    assert any("MEKS-0675" in each or "selector" in each for each in _found(tmp_path, "{}\n"))
+
+
+def test_a_file_outside_the_folder(tmp_path):
+    """Kustomize reads no file outside its folder, unless it is told to."""
+    (tmp_path / "run.sh").write_text("true\n")
+    (tmp_path / "one").mkdir()
+    found = _found(tmp_path / "one", "configMapGenerator: [{name: a, files: [../run.sh]}]\n", "[]")
+    assert len(found) == 1
+    assert "warning MEKS-0347 configMapGenerator.0.files.0: '../run.sh' lies outside" in found[0]
+
+
+def test_another_program_has_a_kustomization_too(tmp_path):
+    """That of Flux is an object of the cluster."""
+    flux = (
+        "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n"
+        "metadata: {name: a}\nspec: {path: ./deploy, prune: true}\n"
+    )
+    assert _found(tmp_path, flux, "[]", "flux.yaml") == []
