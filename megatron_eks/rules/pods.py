@@ -139,8 +139,8 @@ def _memory_limit(
         yield Finding(
             Code.TMPFS_ABOVE_MEMORY,
             (*container.path, "resources", "limits", "memory"),
-            f"memory volumes of {_bytes(total)} count against a limit of {shown(written)}: where they "
-            "fill, the container ends",
+            f"memory volumes of {_bytes(total)} count against a limit of {shown(written)}: where "
+            "they fill, the container ends",
             "raise the limit above volumes and program together, or lower sizeLimit",
             Level.WARNING,
         )
