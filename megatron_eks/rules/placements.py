@@ -14,6 +14,8 @@ from megatron_eks.rules.workloads import EFA, GPU, Manifest, Pod
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 _ARCH, _HOST = "kubernetes.io/arch", "kubernetes.io/hostname"
 _COMPUTE = "eks.amazonaws.com/compute-type"
+# Labels by which nobody tells two pools of one type apart.
+_OF_ANY_POOL = frozenset({_ZONE, _ARCH, "kubernetes.io/os", "nvidia.com/gpu.present", *TYPE_LABELS})
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -72,12 +74,36 @@ def spread_ranks(manifest: Manifest) -> Iterator[Finding]:
                 found = f"{what} by zone, and EFA reaches no other zone: ranks cannot meet by it"
                 remedy = "keep all ranks in one zone"
                 yield Finding(Code.NODE_SELECTOR, path, found, remedy, Level.WARNING)
+        zones = _zones(pod) if pod.names(EFA) else set()
+        if len(zones) > 1 and not _kept_together(pod):
+            path = (*pod.path, "affinity" if "affinity" in pod.spec else "nodeSelector")
+            found = f"any of zones {', '.join(sorted(zones))}, and EFA reaches no other zone: "
+            found += "ranks in two of them cannot meet by it"
+            remedy = "name one zone, or require podAffinity by zone"
+            yield Finding(Code.NODE_SELECTOR, path, found, remedy, Level.WARNING)
         for path, term in _terms(pod, "podAffinity"):
             whole = _takes_all(pod)
             mine = chosen(mapping(term.get("labelSelector")) or {}, manifest, pod)
             if term.get("topologyKey") == _HOST and mine and whole and term.get("labelSelector"):
                 found = "beside another rank on one node, and each takes all of its GPUs"
                 yield Finding(Code.NODE_SELECTOR, path, found, "use the zone as topologyKey")
+
+
+def _zones(pod: Pod) -> set[str]:
+    """Return the zones that a pod allows; none where another demand may choose among them."""
+    found: set[str] = set()
+    for term in node_terms(pod):
+        given = [set(values) for key, operator, values in term if (key, operator) == (_ZONE, "In")]
+        if not given or any(key not in _OF_ANY_POOL for key, *_ in term):
+            return set()
+        found |= set.intersection(*given)
+    return set() if any(is_placeholder(each) for each in found) else found
+
+
+def _kept_together(pod: Pod) -> bool:
+    """Tell whether ranks are to be near each other, or a queue sees to that."""
+    by_queue = any("topology" in key for key in pod.annotations)
+    return by_queue or next(_terms(pod, "podAffinity"), None) is not None
 
 
 def _takes_all(pod: Pod) -> bool:

@@ -25,7 +25,8 @@ _NAME = re.compile(r"/[^:@]*[A-Z]|^[^:@/]*[A-Z][^:@/]*([:@]|$)")
 _VARIABLE = re.compile(r"[ -<>-~]+")
 
 _PAGES = ("2Mi", "1Gi")
-_OF_A_CONTAINER = frozenset({"cpu", "ephemeral-storage", "memory"})
+_OF_A_POD = frozenset({"cpu", "memory"})
+_OF_A_CONTAINER = _OF_A_POD | {"ephemeral-storage"}
 # Names that NVIDIA's plugin gives to parts of a GPU.
 _PARTS = ("nvidia.com/gpu.shared", "nvidia.com/mig-")
 _EFA_ELSEWHERE = re.compile(r"[a-z0-9.-]*(amazon|aws)[a-z0-9.-]*/efa")
@@ -151,6 +152,28 @@ def resources(manifest: Manifest) -> Iterator[Finding]:
                 for name, value in container.amounts(kind).items():
                     if not is_absent(value):
                         yield from _resource(container, kind, name)
+
+
+def of_pods(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse devices among the resources of a whole pod.
+
+    Kubernetes, component-helpers, resource/helpers.go, SupportedPodLevelResources: cpu, memory and
+    huge pages; everything else belongs to a container.
+    """
+    for pod in manifest.pods:
+        common = mapping(pod.spec.get("resources")) or {}
+        given = [
+            name
+            for kind in ("limits", "requests")
+            for name, value in (mapping(common.get(kind)) or {}).items()
+            if not is_absent(value) and not is_placeholder(name)
+        ]
+        devices = {each for each in given if each not in _OF_A_POD}
+        devices = {each for each in devices if not each.startswith(HUGEPAGES)}
+        if devices:
+            found = f"{', '.join(sorted(devices))} for the whole pod: the API server refuses it"
+            remedy = "move resources into the container that uses them"
+            yield Finding(Code.UNKNOWN_RESOURCE, (*pod.path, "resources"), found, remedy)
 
 
 def nearly_a_device(name: str) -> list[str]:

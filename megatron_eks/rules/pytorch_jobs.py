@@ -129,7 +129,8 @@ def lifecycle(manifest: Manifest) -> Iterator[Finding]:
     """Warn of pods that outlive their job, and refuse restart policies that no pod has.
 
     kubeflow/trainer v1.9.4, pkg/core/job.go: with the default, None, the pods of a failed job keep
-    their GPUs. Neither field is checked by the CRD.
+    their GPUs. Neither field is checked by the CRD. PastBackoffLimit counts restarts of all pods,
+    those of the init container included that waits some minutes for the master's name.
     """
     types = manifest.pytorch_replicas
     if types is None:
@@ -152,6 +153,13 @@ def lifecycle(manifest: Manifest) -> Iterator[Finding]:
             yield manifest.find(
                 Code.RESTART_POLICY, (*_REPLICAS, name, "restartPolicy"), found, remedy
             )
+    again = [text((mapping(types.get(name)) or {}).get("restartPolicy")) for name in _TYPES]
+    if number((policy or {}).get("backoffLimit")) == 0 and again == ["OnFailure", "OnFailure"]:
+        found = "OnFailure, and no restart is allowed, not even of the container in which a "
+        found += "worker waits for the master"
+        remedy = "allow some for each pod, or write restartPolicy: Never"
+        path = ("spec", "runPolicy", "backoffLimit")
+        yield manifest.find(Code.RESTART_POLICY, path, found, remedy, Level.WARNING)
 
 
 def _held(manifest: Manifest) -> str:

@@ -52,7 +52,8 @@ def _few_ports(
     job: Manifest, way: str, narrow: "list[tuple[Manifest, int, dict[str, Json]]]"
 ) -> Found:
     """Report the ports that alone pass; NCCL and Gloo listen on any that are free."""
-    policy, index, _ = narrow[0]
+    # A policy that names pods was written for them; one with addresses admits them by the way.
+    policy, index, _ = next((each for each in narrow if _names_pods(each[2])), narrow[0])
     passing = [
         _said(mapping(each) or {}) for _, _, rule in narrow for each in items(rule["ports"]) or []
     ]
@@ -61,6 +62,11 @@ def _few_ports(
     remedy = "leave ports out, or admit TCP 1024 to 65535"
     path = ("spec", way.lower(), index, "ports")
     return policy, policy.find(Code.RANKS_CUT_OFF, path, found, remedy, Level.WARNING)
+
+
+def _names_pods(rule: Mapping[str, Json]) -> bool:
+    listed = [*(items(rule.get("from")) or []), *(items(rule.get("to")) or [])]
+    return any({*(mapping(each) or {})} == {"podSelector"} for each in listed)
 
 
 def few_ports(together: ManifestSet) -> Iterator[Found]:
@@ -169,6 +175,10 @@ def _admitting(
 
 def _may_be(peer: Mapping[str, Json], job: Manifest) -> bool:
     selector = mapping(peer.get("podSelector"))
+    spaces = mapping((mapping(peer.get("namespaceSelector")) or {}).get("matchLabels")) or {}
+    space = text(spaces.get("kubernetes.io/metadata.name"))
+    if space is not None and space != job.namespace and not is_placeholder(space):
+        return False
     if "podSelector" not in peer or selector is None:
         return True
     return any(chosen(selector, job, pod) for pod in job.pods)

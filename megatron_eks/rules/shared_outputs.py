@@ -9,14 +9,13 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.directory_owners import handle_of, volume_of
 from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.output_places import CHECKPOINTS, Output, outputs_of, place_of
+from megatron_eks.rules.prepared_data import PREPARES
 from megatron_eks.rules.training_flags import megatron_words, options_of, split_words
 from megatron_eks.rules.values import is_placeholder, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 
 _Where = tuple[str, str]
 _FSDP = re.compile(r"fsdp", re.IGNORECASE)
-# Programs of Megatron-LM and NeMo that tokenize, or join what was tokenized.
-_PREPARES = re.compile(r"\b(preprocess_(mm)?data\w*|merge_datasets)\.py\b")
 
 
 def directories(together: ManifestSet) -> Iterator[Found]:
@@ -78,7 +77,7 @@ def copies(manifest: Manifest) -> Iterator[Finding]:
         return
     for pod in manifest.pods:
         for container in pod.containers:
-            if not _PREPARES.search(container.line):
+            if not PREPARES.search(container.line):
                 continue
             words = [(path, word) for path, line in container.words for word in split_words(line)]
             for path, flag, value in options_of(words):

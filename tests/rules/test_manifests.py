@@ -48,6 +48,7 @@ _RELATION_TABLES = (
     "platform_servers",
     "platform_supplies",
     "platform_upkeep",
+    "prepared_data",
     "ranks_and_names",
     "script_ends",
     "scripts_and_groups",
