@@ -50,6 +50,19 @@ def policies(manifest: Manifest) -> Iterator[Finding]:
         yield wrong(where, f"{found}: the API server refuses the Job", remedy)
 
 
+def selector(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a Job's own selector, unless it says that it means it.
+
+    Kubernetes, pkg/apis/batch/validation, ValidateGeneratedSelector: without manualSelector it must
+    be the one with the Job's uid, which the API server writes.
+    """
+    if (manifest.group, manifest.kind) != ("batch", "Job"):
+        return
+    if mapping(manifest.spec.get("selector")) and manifest.spec.get("manualSelector") is not True:
+        found = "each Job gets a selector with its uid, and the API server refuses another"
+        yield manifest.find(Code.JOB_FIELDS, ("spec", "selector"), found, "remove it")
+
+
 def _rules(manifest: Manifest, listed: "list[Json]") -> "Iterator[tuple[Path, str, str]]":
     per_index = not is_absent(manifest.spec.get("backoffLimitPerIndex"))
     for index, value in enumerate(listed):

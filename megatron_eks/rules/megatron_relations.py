@@ -46,6 +46,9 @@ _NEEDS = (
     ("--hybrid-context-parallel", ("--calculate-per-token-loss",)),
     ("--replication", ("--replication-jump",)),
 )
+# What Megatron asserts of every model that is given on the command line.
+_OF_A_MODEL = frozenset({_LAYERS, "--hidden-size"})
+_REQUIRED = ("--num-attention-heads", "--max-position-embeddings", _SEQUENCE, _MICRO)
 _NOT_BOTH = (
     ("--train-iters", "--train-samples"),
     ("--data-path", "--data-args-path"),
@@ -108,6 +111,12 @@ def together(manifest: Manifest) -> Iterator[Finding]:
                 level = Level.WARNING if ignored else Level.ERROR
                 path, remedy = options[flag][0], f"add {others[0]}, or remove it"
                 yield Finding(Code.TRAINING_FLAG, path, found, remedy, level)
+        given = options.keys() | ({_SEQUENCE} if "--encoder-seq-length" in options else set())
+        lacking = [each for each in _REQUIRED if each not in given]
+        if lacking and options.keys() >= _OF_A_MODEL:
+            found = f"no {' and no '.join(lacking)}: {_STOPS} at once"
+            path, remedy = options[_LAYERS][0], f"add {', '.join(lacking)}"
+            yield Finding(Code.TRAINING_FLAG, path, found, remedy)
         for flag, other in _NOT_BOTH:
             if flag in options and other in options and _differ(options, flag, other):
                 found = f"{flag} beside {other}: {_STOPS}"

@@ -5,13 +5,22 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.output_places import CHECKPOINTS, LOGS, Output, Place, outputs_of, place_of
-from megatron_eks.rules.training_flags import megatron_words
-from megatron_eks.rules.values import items, mapping, shown
+from megatron_eks.rules.output_places import (
+    CHECKPOINTS,
+    LOGS,
+    Output,
+    Place,
+    directory_in,
+    outputs_of,
+    place_of,
+)
+from megatron_eks.rules.training_flags import megatron_flags, megatron_words
+from megatron_eks.rules.values import is_placeholder, items, mapping, shown
 from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 
 _TRAINS = re.compile(r"train|tune|fsdp|sft", re.IGNORECASE)
 _COPIED = re.compile(r"\bs3 (sync|cp|mv)\b|\brclone\b|\bs5cmd\b|\brsync\b|\bazcopy\b|\bgsutil\b")
+_INPUTS = ("--data-path", "--train-data-path", "--valid-data-path")
 _NEVER_WRITTEN = ("configMap", "downwardAPI", "projected", "secret", "image")
 
 
@@ -82,6 +91,37 @@ def unmounted(manifest: Manifest) -> Iterator[Finding]:
                         remedy,
                         Level.WARNING,
                     )
+
+
+def inputs(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of Megatron-LM's data where the container mounts nothing, and a claim elsewhere.
+
+    Kubernetes, "Volumes": a container sees what is mounted, and its image; no image of a program
+    holds a corpus.
+    """
+    for pod in manifest.pods if manifest.is_job else ():
+        for container in pod.containers:
+            if container.is_init or not _has_claim(container, pod):
+                continue
+            for path, flag, named in megatron_flags(container):
+                value = directory_in(container, named)
+                if flag not in _INPUTS or not value.startswith("/") or is_placeholder(value):
+                    continue
+                place = place_of(value, container, pod)
+                if place is not None and not place.mount:
+                    found = f"{flag} {shown(value)}, where nothing is mounted: it is not found"
+                    remedy = f"name a path on a mounted claim; mounted: {_mounted(container)}"
+                    yield Finding(Code.LOST_OUTPUT, path, found, remedy, Level.WARNING)
+
+
+def _has_claim(container: Container, pod: Pod) -> bool:
+    claims = {
+        volume.get("name")
+        for each in items(pod.spec.get("volumes")) or []
+        if "persistentVolumeClaim" in (volume := mapping(each) or {})
+    }
+    mounts = items(container.body.get("volumeMounts")) or []
+    return any((mapping(each) or {}).get("name") in claims for each in mounts)
 
 
 def _mounted(container: Container) -> str:

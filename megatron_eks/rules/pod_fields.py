@@ -99,6 +99,23 @@ def mounts(manifest: Manifest) -> Iterator[Finding]:
                     )
 
 
+def parts_of_volumes(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a part of a volume that is named from the root, or above the volume.
+
+    Kubernetes, pkg/apis/core/validation, validateLocalDescendingPath: subPath and subPathExpr.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            for index, mount in enumerate(items(container.body.get("volumeMounts")) or []):
+                for key in ("subPath", "subPathExpr"):
+                    part = text((mapping(mount) or {}).get(key)) or ""
+                    if part.startswith("/") or ".." in part.split("/"):
+                        path = (*container.path, "volumeMounts", index, key)
+                        found = f"{shown(part)} is no path inside a volume: the API server refuses "
+                        remedy = "write it without the first /, and without .."
+                        yield Finding(Code.REFUSED_IN_POD, path, found + "the pod", remedy)
+
+
 def names(manifest: Manifest) -> Iterator[Finding]:
     """Require names of ports and variables, and images, as the API server accepts them.
 

@@ -15,6 +15,8 @@ from megatron_eks.rules.workloads import Container, Manifest
 PREPARES = re.compile(r"\b(preprocess_(mm)?data\w*|merge_datasets)\.py\b")
 _OF_MEGATRON = re.compile(r"(^|[\s/;&|(])preprocess_data\.py\b")
 _CARRIED = re.compile(r"\bs3 (sync|cp|mv)\b|\b(rclone|s5cmd|rsync|gsutil|scp|cp|mv)\b|boto3")
+# Options that a variable or a template adds.
+_MORE = re.compile(r"\$[{]?[@*]|[{]{2}|\$[{]?\w*(ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
 _ANY_NAMES = re.compile(r"[*?\[]")
 
 
@@ -61,6 +63,31 @@ def patterns(manifest: Manifest) -> Iterator[Finding]:
                     remedy = "join the files into one, or add --partitions 2 or more, which "
                     remedy += "divides --workers"
                     yield Finding(Code.NOT_EXPANDED, path, found, remedy, Level.WARNING)
+
+
+def lacking(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse Megatron-LM's preprocess_data.py without --workers, and warn without --append-eod.
+
+    Megatron-LM, tools/preprocess_data.py, get_args: --workers is required; without --append-eod
+    nothing tells a GPT where one document ends. Sentences for BERT and T5 need none.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            if not _OF_MEGATRON.search(container.line):
+                continue
+            options = {_plain(flag): (path, value) for path, flag, value in _options(container)}
+            whole = {"--input", "--output-prefix", "--tokenizer-type"} <= options.keys()
+            if not whole or _MORE.search(container.line):
+                continue
+            path, kind = options["--tokenizer-type"]
+            if "--workers" not in options:
+                found = "preprocess_data.py without --workers: it stops at once"
+                yield Finding(Code.TRAINING_FLAG, path, found, "add --workers")
+            sentences = "--split-sentences" in options or kind.startswith(("Bert", "$"))
+            if "--append-eod" not in options and not sentences:
+                found = "preprocess_data.py without --append-eod: no token ends a document, and a "
+                found += "GPT learns them as one"
+                yield Finding(Code.TRAINING_FLAG, path, found, "add --append-eod", Level.WARNING)
 
 
 def _options(container: Container) -> Iterator[tuple[Path, str, str]]:

@@ -69,6 +69,10 @@ _FORMS = (
         *(_FSX, "securityGroupIds", re.compile(r"sg-[0-9a-f]+(,\s*sg-[0-9a-f]+)*")),
         "name security groups, sg-..., separated by commas",
     ),
+    *(
+        (_FSX, key, re.compile(r"s3://[^/\s]+(/.*)?"), "write it like s3://BUCKET/PREFIX")
+        for key in ("s3ImportPath", "s3ExportPath")
+    ),
     (_EFS, "fileSystemId", re.compile(r"(arn:.+/)?fs-[0-9a-f]+"), "name it as EFS does, fs-..."),
     (_EFS, "directoryPerms", re.compile(r"[0-7]{3,4}"), 'write it in octal, such as "700"'),
 )
