@@ -15,7 +15,7 @@ from megatron_eks.rules.output_places import (
     place_of,
 )
 from megatron_eks.rules.training_flags import megatron_flags, megatron_words
-from megatron_eks.rules.values import is_placeholder, items, mapping, shown
+from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 
 _TRAINS = re.compile(r"train|tune|fsdp|sft", re.IGNORECASE)
@@ -116,12 +116,12 @@ def inputs(manifest: Manifest) -> Iterator[Finding]:
 
 def _has_claim(container: Container, pod: Pod) -> bool:
     claims = {
-        volume.get("name")
+        text(volume.get("name"))
         for each in items(pod.spec.get("volumes")) or []
         if "persistentVolumeClaim" in (volume := mapping(each) or {})
     }
     mounts = items(container.body.get("volumeMounts")) or []
-    return any((mapping(each) or {}).get("name") in claims for each in mounts)
+    return any(text((mapping(each) or {}).get("name")) in claims - {None} for each in mounts)
 
 
 def _mounted(container: Container) -> str:
