@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.policies import ROLE, of_pods, statements, words
-from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth
+from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth, written
 
 if TYPE_CHECKING:
     from megatron_eks.config.load import Json
@@ -45,6 +45,8 @@ _OF_IAM = {
 _ACCESS_POLICY = re.compile(r'eks::aws:cluster-access-policy/(?P<name>[A-Za-z0-9_.-]+)["\]} ]*')
 # EKS API, CreateAccessEntry.type: those of nodes.
 _OF_NODES = ("_LINUX", "_WINDOWS")
+# The partition may be a part that only CloudFormation knows.
+_OF_A_SESSION = re.compile(r"arn:([a-z-]+|\$\{[^}]*\}):sts:")
 _KEPT_GROUPS = ("system:", "eks:", "aws:", "amazon:", "iam:")
 _POLICY_OF_A_RESOURCE = (
     ("AWS::ECR::Repository", "RepositoryPolicyText"),
@@ -67,8 +69,8 @@ def access_entries(templates: "TemplateSet") -> Iterator[Finding]:
     """
     for entry in templates.resources("AWS::EKS::AccessEntry"):
         yield from _mode(entry, templates)
-        who = text(templates.default(entry.properties.get("PrincipalArn"), entry.file)) or ""
-        if re.match(r"arn:[a-z-]+:sts:", who):
+        who = written(templates.default(entry.properties.get("PrincipalArn"), entry.file)) or ""
+        if _OF_A_SESSION.match(who):
             found = f"{shown(who)} is a session, and EKS refuses the entry"
             remedy = "name the role, arn:aws:iam::ACCOUNT:role/NAME"
             yield entry.find(Code.ACCESS_ENTRY, ("PrincipalArn",), found, remedy)
