@@ -70,8 +70,10 @@ def access_entries(templates: "TemplateSet") -> Iterator[Finding]:
     for entry in templates.resources("AWS::EKS::AccessEntry"):
         yield from _mode(entry, templates)
         who = written(templates.default(entry.properties.get("PrincipalArn"), entry.file)) or ""
-        if _OF_A_SESSION.match(who):
-            found = f"{shown(who)} is a session, and EKS refuses the entry"
+        whole = who.startswith("arn:") and who.endswith(":root")
+        if whole or _OF_A_SESSION.match(who):
+            what = "the account, and an entry is for one role or user"
+            found = f"{shown(who)} is {what if whole else 'a session, and EKS refuses the entry'}"
             remedy = "name the role, arn:aws:iam::ACCOUNT:role/NAME"
             yield entry.find(Code.ACCESS_ENTRY, ("PrincipalArn",), found, remedy)
         kind = text(entry.properties.get("Type")) or "STANDARD"
@@ -93,6 +95,21 @@ def access_entries(templates: "TemplateSet") -> Iterator[Finding]:
                 yield entry.find(Code.ACCESS_ENTRY, path, found, remedy)
         for index, value in enumerate(items(entry.properties.get("AccessPolicies")) or []):
             yield from _access_policy(entry, ("AccessPolicies", index), mapping(value) or {})
+    yield from _closed(templates)
+
+
+def _closed(templates: "TemplateSet") -> Iterator[Finding]:
+    """Find a cluster into which nobody comes: no entries, and none for who makes it."""
+    entries = any(True for _ in templates.resources("AWS::EKS::AccessEntry"))
+    for cluster in templates.resources("AWS::EKS::Cluster") if not entries else ():
+        config = mapping(cluster.properties.get("AccessConfig")) or {}
+        key = "BootstrapClusterCreatorAdminPermissions"
+        if config.get("AuthenticationMode") == "API" and truth(config.get(key)) is False:
+            found = "no entry for who makes the cluster, and no AWS::EKS::AccessEntry beside it: "
+            found += "kubectl is refused to everybody"
+            remedy = "add an AWS::EKS::AccessEntry with AmazonEKSClusterAdminPolicy"
+            path: Path = ("AccessConfig", key)
+            yield cluster.find(Code.ACCESS_ENTRY, path, found, remedy, Level.WARNING)
 
 
 def _of_people(entry: "Resource", who: str) -> Iterator[Finding]:
