@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.policies import ROLE, of_pods, statements, words
-from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth
+from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth, written
 
 if TYPE_CHECKING:
     from megatron_eks.config.load import Json
@@ -45,6 +45,8 @@ _OF_IAM = {
 _ACCESS_POLICY = re.compile(r'eks::aws:cluster-access-policy/(?P<name>[A-Za-z0-9_.-]+)["\]} ]*')
 # EKS API, CreateAccessEntry.type: those of nodes.
 _OF_NODES = ("_LINUX", "_WINDOWS")
+# The partition may be a part that only CloudFormation knows.
+_OF_A_SESSION = re.compile(r"arn:([a-z-]+|\$\{[^}]*\}):sts:")
 _KEPT_GROUPS = ("system:", "eks:", "aws:", "amazon:", "iam:")
 _POLICY_OF_A_RESOURCE = (
     ("AWS::ECR::Repository", "RepositoryPolicyText"),
@@ -67,9 +69,11 @@ def access_entries(templates: "TemplateSet") -> Iterator[Finding]:
     """
     for entry in templates.resources("AWS::EKS::AccessEntry"):
         yield from _mode(entry, templates)
-        who = text(templates.default(entry.properties.get("PrincipalArn"), entry.file)) or ""
-        if re.match(r"arn:[a-z-]+:sts:", who):
-            found = f"{shown(who)} is a session, and EKS refuses the entry"
+        who = written(templates.default(entry.properties.get("PrincipalArn"), entry.file)) or ""
+        whole = who.startswith("arn:") and who.endswith(":root")
+        if whole or _OF_A_SESSION.match(who):
+            what = "the account, and an entry is for one role or user"
+            found = f"{shown(who)} is {what if whole else 'a session, and EKS refuses the entry'}"
             remedy = "name the role, arn:aws:iam::ACCOUNT:role/NAME"
             yield entry.find(Code.ACCESS_ENTRY, ("PrincipalArn",), found, remedy)
         kind = text(entry.properties.get("Type")) or "STANDARD"
@@ -91,6 +95,21 @@ def access_entries(templates: "TemplateSet") -> Iterator[Finding]:
                 yield entry.find(Code.ACCESS_ENTRY, path, found, remedy)
         for index, value in enumerate(items(entry.properties.get("AccessPolicies")) or []):
             yield from _access_policy(entry, ("AccessPolicies", index), mapping(value) or {})
+    yield from _closed(templates)
+
+
+def _closed(templates: "TemplateSet") -> Iterator[Finding]:
+    """Find a cluster into which nobody comes: no entries, and none for who makes it."""
+    entries = any(True for _ in templates.resources("AWS::EKS::AccessEntry"))
+    for cluster in templates.resources("AWS::EKS::Cluster") if not entries else ():
+        config = mapping(cluster.properties.get("AccessConfig")) or {}
+        key = "BootstrapClusterCreatorAdminPermissions"
+        if config.get("AuthenticationMode") == "API" and truth(config.get(key)) is False:
+            found = "no entry for who makes the cluster, and no AWS::EKS::AccessEntry beside it: "
+            found += "kubectl is refused to everybody"
+            remedy = "add an AWS::EKS::AccessEntry with AmazonEKSClusterAdminPolicy"
+            path: Path = ("AccessConfig", key)
+            yield cluster.find(Code.ACCESS_ENTRY, path, found, remedy, Level.WARNING)
 
 
 def _of_people(entry: "Resource", who: str) -> Iterator[Finding]:

@@ -1,10 +1,11 @@
 """Rules over a network's addresses: what VPCs and clusters take, and ranges that must not meet."""
 
+import json
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import launch_template_of, launch_templates
 from megatron_eks.rules.networks import networks_of
@@ -17,6 +18,7 @@ _SERVICE_PREFIXES = range(12, 25)
 _PRIVATE = tuple(IPv4Network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 _OF_KUBERNETES = ("kubernetes.io/role/", "kubernetes.io/cluster/")
 _RESERVED = 5
+_OWN_NETWORKS = "CUSTOM_NETWORK_CFG"
 _REMOTE = (("RemoteNodeNetworks", "nodes elsewhere"), ("RemotePodNetworks", "their pods"))
 
 
@@ -77,21 +79,40 @@ def for_nodes(templates: TemplateSet) -> Iterator[Finding]:
     """Require room in its subnets for as many nodes as a group may have.
 
     VPC User Guide, "Subnet CIDR blocks": five addresses of each are AWS's own. Every interface
-    takes one that is not EFA-only, and a launch without one fails (InsufficientFreeAddresses);
-    pods need further ones.
+    takes one that is not EFA-only, and a launch without one fails (InsufficientFreeAddresses).
+    EKS Best Practices Guide, "Optimizing IP address utilization": each pod takes a further one of
+    the node's subnet, unless they have a network of their own.
     """
+    apart = _pods_apart(templates)
     for group in templates.resources("AWS::EKS::Nodegroup"):
         subnets = templates.targets(items(group.properties.get("Subnets")) or [], group.file)
         sizes = mapping(group.properties.get("ScalingConfig")) or {}
         most, each = number(sizes.get("MaxSize")), _of_a_node(group, templates)
         room = [_room(subnet, templates) for subnet in subnets]
         free = sum(one for one in room if one is not None)
-        if not room or None in room or most is None or each is None or most * each <= free:
+        if not room or None in room or most is None or each is None:
+            continue
+        left = free - most * each
+        if left >= 0:
+            if left < most and not apart:
+                found = f"{free} addresses, of which {most} nodes leave {left} for their pods"
+                remedy = "use a larger subnet, such as a /22, or lower MaxSize"
+                yield group.find(Code.SUBNETS, ("Subnets",), found, remedy, Level.WARNING)
             continue
         several = f" with {each} interfaces each" if each > 1 else ""
         found = f"{free} addresses for nodes, and {most} nodes{several} take {most * each}"
         remedy = "use a larger subnet, such as a /22, or lower MaxSize"
         yield group.find(Code.SUBNETS, ("Subnets",), found, remedy)
+
+
+def _pods_apart(templates: TemplateSet) -> bool:
+    """Tell whether pods take their addresses elsewhere: IPv6, or networks of their own."""
+    addons = templates.resources("AWS::EKS::Addon")
+    own = any(_OWN_NETWORKS in json.dumps(each.properties) for each in addons)
+    return own or any(
+        (mapping(each.properties.get("KubernetesNetworkConfig")) or {}).get("IpFamily") == "ipv6"
+        for each in templates.resources("AWS::EKS::Cluster")
+    )
 
 
 def _room(subnet: Resource | None, templates: TemplateSet) -> int | None:

@@ -13,9 +13,11 @@ from megatron_eks.rules.own_rights import holders_of, statements_of
 from megatron_eks.rules.policies import ROLE, words
 from megatron_eks.rules.role_needs import has_action
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, mapping, shown, written
+from megatron_eks.rules.values import is_absent, mapping, shown, text, written
 
 _PHASES = ("build", "install", "post_build", "pre_build")
+# The AWS CLI 2, which CodeBuild's images have, knows get-login-password alone.
+_FORMER_LOG_IN = re.compile(r"aws (--\S+ \S+ )*ecr get-login(?![-\w])")
 _SPEC: Path = ("Source", "BuildSpec")
 _BUCKET = re.compile(r"arn:[^:]*:s3:::|\.Arn(?=\})")
 
@@ -25,10 +27,17 @@ def phases(templates: TemplateSet) -> Iterator[Finding]:
 
     CodeBuild User Guide, "Build specification reference": install, pre_build, build, post_build;
     another one ends the build with YAML_FILE_ERROR (awslabs/aws-simple-cicd issue 37 writes
-    pre-build).
+    pre-build). AWS CLI User Guide, "Migration guide for the AWS CLI version 2": ecr get-login is
+    gone (aws-samples/cicd-for-ecs-workshop-code issue 5).
     """
     for project in templates.resources("AWS::CodeBuild::Project"):
         script = written((mapping(project.properties.get("Source")) or {}).get("BuildSpec"))
+        image = text((mapping(project.properties.get("Environment")) or {}).get("Image")) or ""
+        if _FORMER_LOG_IN.search(script or "") and image.startswith("aws/codebuild/"):
+            found = "aws ecr get-login, which version 2 of the AWS CLI has no more: the build "
+            found += "pushes nothing"
+            remedy = "write aws ecr get-login-password | docker login --username AWS "
+            yield project.find(Code.BUILD_COMPUTE, _SPEC, found, f"{remedy}--password-stdin HOST")
         for key, value in (_phases_of(script or "") or {}).items():
             if key not in _PHASES and "$" not in key:
                 found = f"CodeBuild has no phase {shown(key)}: the build ends with YAML_FILE_ERROR"

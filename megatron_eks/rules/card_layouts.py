@@ -115,6 +115,14 @@ def slots_written(slots: Slots) -> str:
     return ", ".join(f"device {device} {type_}" for device, type_ in sorted(slots)) or "none"
 
 
+def advice(actual: Slots, expected: Slots) -> str:
+    """Say what a card should have, and where it cannot have what it has."""
+    none = not any(type_ in EFA_TYPES for _, type_ in expected)
+    if none and any(type_ in EFA_TYPES for _, type_ in actual):
+        return f"write {slots_written(expected)} alone: EC2 takes no EFA on this card"
+    return f"EC2 recommends {slots_written(expected)}"
+
+
 def cards_written(cards: list[int]) -> str:
     """Write cards as people count them: `cards 4 to 31`, `cards 2 and 5`, `card 3`."""
     ordered = sorted(cards)

@@ -1,17 +1,30 @@
 """Rules over what expires by itself: objects of buckets, and images of repositories."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.values import (
+    is_absent,
+    is_placeholder,
+    items,
+    mapping,
+    number,
+    shown,
+    text,
+    written,
+)
 
 _NARROW = ("Filter", "ObjectSizeGreaterThan", "ObjectSizeLessThan", "Prefix", "TagFilters")
 _DAYS = ("ExpirationInDays", "ExpirationDate")
+# A push of one more image, or of a cache, expires what the last jobs name.
+_FEW_IMAGES = 2
 _COUNTS = ("imageCountMoreThan", "sinceImagePulled", "sinceImagePushed", "sinceImageTransitioned")
+_LINKED = re.compile(r"s3://\$\{(?P<name>[A-Za-z0-9]+)\}")
 _ACTIONS = ("expire", "transition")
 _OF_RULES = ("action", "description", "rulePriority", "selection")
 _TAGS = ("tagPatternList", "tagPrefixList")
@@ -23,7 +36,13 @@ def objects(templates: TemplateSet) -> Iterator[Finding]:
     """Warn of a kept bucket whose lifecycle deletes every object.
 
     S3 User Guide, "Expiring objects": a rule without a filter covers data and checkpoints alike.
+    What a file system of FSx is linked to is data as well.
     """
+    linked = {
+        templates.target({"Ref": match["name"]}, link.file)
+        for link in templates.resources("AWS::FSx::DataRepositoryAssociation")
+        if (match := _LINKED.match(written(link.properties.get("DataRepositoryPath")) or ""))
+    }
     logs = {
         templates.target(inner.get("DestinationBucketName"), bucket.file)
         for bucket in templates.resources("AWS::S3::Bucket")
@@ -31,7 +50,10 @@ def objects(templates: TemplateSet) -> Iterator[Finding]:
     }
     for bucket in templates.resources("AWS::S3::Bucket"):
         versions = mapping(bucket.properties.get("VersioningConfiguration")) or {}
-        kept = bucket.body.get("DeletionPolicy") == "Retain" and versions.get("Status") == "Enabled"
+        # A bucket whose versions are suspended loses the objects for good.
+        versioned = versions.get("Status") in {"Enabled", "Suspended"}
+        kept = bucket.body.get("DeletionPolicy") == "Retain" and versioned
+        kept = kept or bucket in linked
         if bucket in logs or not kept or text(bucket.properties.get("AccessControl")):
             continue
         lifecycle = mapping(bucket.properties.get("LifecycleConfiguration")) or {}
@@ -53,11 +75,11 @@ def images(templates: TemplateSet) -> Iterator[Finding]:
     """
     for repository in templates.resources("AWS::ECR::Repository"):
         policy = mapping(repository.properties.get("LifecyclePolicy")) or {}
-        written = text(policy.get("LifecyclePolicyText"))
-        if written is None or is_placeholder(written):
+        policy_text = text(policy.get("LifecyclePolicyText"))
+        if policy_text is None or is_placeholder(policy_text):
             continue
         try:
-            body: Any = json.loads(written)
+            body: Any = json.loads(policy_text)
         except ValueError:
             yield _wrong(repository, "the policy is not JSON", "correct it")
             continue
@@ -93,6 +115,13 @@ def _rule(repository: Resource, rule: dict[str, Any]) -> Iterator[Finding]:
         found = f"every image goes after {shown(days)} days, also one that a job still names"
         remedy = "select untagged images, or keep a number by imageCountMoreThan"
         yield _wrong(repository, found, remedy, Level.WARNING)
+    elif state == "any" and count == "imageCountMoreThan":
+        most = number(selection.get("countNumber"))
+        if most is not None and 0 < most <= _FEW_IMAGES:
+            found = f"no more than {most} of all images stay: a push deletes one that a job still "
+            found += "names, and its pods do not start again"
+            remedy = "keep more, such as 50, or select untagged images"
+            yield _wrong(repository, found, remedy, Level.WARNING)
 
 
 def _parts(repository: Resource, rule: dict[str, Any]) -> Iterator[Finding]:

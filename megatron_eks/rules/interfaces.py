@@ -9,6 +9,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.card_layouts import (
     Slots,
+    advice,
     by_card,
     cards_written,
     former_cards,
@@ -256,7 +257,7 @@ def _cards_differ(
         Code.EFA_INTERFACES,
         path,
         f"{cards_written(cards)} of {instance.name} {have} {slots_written(actual)}{each}",
-        f"EC2 recommends {slots_written(expected)}",
+        advice(actual, expected),
         Level.WARNING if extra else Level.ERROR,
     )
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
+from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
@@ -156,6 +157,12 @@ def _type_name(resource: Resource, path: Path, name: str | None) -> Iterator[Fin
     if name is not None and not TYPE_NAME.fullmatch(name):
         found = f"{shown(name)} is no instance type"
         yield resource.find(Code.INSTANCE_TYPE_NAME, path, found, "write it like p4d.24xlarge")
+    elif name is not None and name not in INSTANCES:
+        sizes = [each for each in INSTANCES if each.partition(".")[0] == name.partition(".")[0]]
+        if sizes:
+            found = f"{shown(name)} is no instance type: its family has no such size"
+            remedy = f"write {' or '.join(sizes)}"
+            yield resource.find(Code.INSTANCE_TYPE_NAME, path, found, remedy)
 
 
 def ami_types(templates: TemplateSet) -> Iterator[Finding]:

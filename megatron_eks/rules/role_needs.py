@@ -15,6 +15,7 @@ from megatron_eks.rules.values import is_absent, items, mapping, shown, text, wr
 # pushing and pulling an image; VPC User Guide, "IAM role for publishing flow logs".
 _PUSH = ("CompleteLayerUpload", "InitiateLayerUpload", "PutImage", "UploadLayerPart")
 _IMAGE = "ecr:PutImage"
+_LOG_IN = "ecr:GetAuthorizationToken"
 _PUSHES = re.compile(r"docker (image )?push|buildx build[^\n]* --push")
 _PULL = ("BatchGetImage", "GetDownloadUrlForLayer")
 _WHOLE = (
@@ -93,12 +94,20 @@ def pushes(templates: TemplateSet) -> Iterator[Finding]:
     """Require of the role of a build that pushes an image the right to do so.
 
     ECR User Guide, "IAM permissions for pushing an image": docker answers "denied: ... is not
-    authorized to perform: ecr:InitiateLayerUpload" when the image is built.
+    authorized to perform: ecr:InitiateLayerUpload" when the image is built. The token of the
+    log-in is the registry's: no policy of a repository gives it, and ecr:PutImage alone does not.
     """
+    told: list[Resource] = []
     for project in templates.resources("AWS::CodeBuild::Project"):
         script = text((mapping(project.properties.get("Source")) or {}).get("BuildSpec")) or ""
         role = templates.target(project.properties.get("ServiceRole"), project.file)
         actions = actions_of(role, templates) if role is not None else None
+        puts = has_action(actions or set(), _IMAGE) and not has_action(actions or set(), _LOG_IN)
+        if role is not None and role not in told and puts:
+            told.append(role)
+            found = f"{project.id} pushes an image with this role, which may not {_LOG_IN}: the "
+            found += "log-in to the registry fails"
+            yield role.find(Code.POLICY, (), found, f'allow {_LOG_IN} on Resource: "*"')
         # A repository may let the role in by a policy of its own.
         repositories = templates.resources("AWS::ECR::Repository")
         if any(not is_absent(each.properties.get("RepositoryPolicyText")) for each in repositories):

@@ -27,6 +27,7 @@ _OF_NODEADM = "application/node.eks.aws"
 _SCRIPT = "text/x-shellscript"
 _CONFIG_STARTS = ("---", "apiVersion", "kind", "{")
 # amazon-eks-ami, nodeadm/api/v1alpha1: what a NodeConfig has, and what a node cannot join without.
+_OF_CONFIG = ("apiVersion", "kind", "metadata", "spec")
 _SPEC = ("cluster", "containerd", "featureGates", "instance", "kubelet")
 _OF_CLUSTER = ("name", "apiServerEndpoint", "certificateAuthority", "cidr")
 _SCRIPT_START = re.compile(r"^#!", re.MULTILINE)
@@ -155,6 +156,10 @@ def configs(templates: TemplateSet) -> Iterator[Finding]:
             found = "a NodeConfig that is no YAML: the node does not start"
             yield _wrong(template, found, "correct it: one mapping, with spaces before nested keys")
             continue
+        for key in dict.fromkeys(key for each in read for key in each or {}):
+            if key not in _OF_CONFIG and "${" not in str(key):
+                found = f"a NodeConfig has no {shown(key)}: nodeadm does not read what is in it"
+                yield _wrong(template, found, choices(str(key), _OF_CONFIG))
         specs = [mapping((each or {}).get("spec")) or {} for each in read]
         for spec in specs:
             for found, remedy in faults_of_config(spec):
