@@ -12,6 +12,7 @@ from megatron_eks.rules import (
     image_builds,
     image_commands,
     image_installs,
+    image_needs,
     image_python,
     image_stages,
     image_targets,
@@ -53,6 +54,14 @@ _OF_RUNS = re.compile(
 _BUILDS = re.compile(
     r"(export|pip3?|python3? -m pip|uv|conda|apt|apt-get|yum|dnf|cd|mkdir|rm|cp|mv|ln|echo|printf"
     r"|curl|wget|tar|git|ldconfig|chmod|chown|sed)\b"
+)
+# Names of one host's interfaces (aws/deep-learning-containers, pull request 6469), and loopback.
+_OF_A_HOST = re.compile(r"=?(lo|(ens|eno|enp|bond|ib)\d\w*)")
+# Programs that keep what they are given, or whose words the history keeps.
+_LOGS_IN = re.compile(
+    r"\bwandb\s+login\s+(--\S+\s+)*[0-9a-f]{40}\b"
+    r"|\baws\s+configure\s+set\s+aws_secret_access_key\s+[\"']?[A-Za-z0-9+/]{40}\b"
+    r"|\bdocker\s+login\b[^;&|\n]*\s(-p|--password)[= ]\s*[\"']?[^\s\"'$<]"
 )
 # Fewer than the eight of AWS's training nodes.
 _FEW_GPUS = re.compile(r"\d+(,\d+){0,6}")
@@ -119,7 +128,10 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
         steps = image_builds.of_steps(each.name, each.rest, content)
         for finding in (*_overwritten(each, content), *_lost(each), *_installer(each), *steps):
             yield finding.at(file, each.line)
-    rules = (image_stages, image_python, image_commands, image_targets, image_installs)
+    rules = (
+        *(image_stages, image_python, image_commands, image_targets),
+        *(image_installs, image_needs),
+    )
     for finding, line in (
         *_bases(listed),
         *on_arm(listed, content),
@@ -174,6 +186,8 @@ def _written_token(instruction: Instruction) -> Iterator[Finding]:
         return
     in_variables = any(kind_of_secret(value or "") for _, value in _assignments(instruction))
     kind = None if in_variables else kind_of_secret(instruction.rest)
+    if kind is None and instruction.name == "RUN" and _LOGS_IN.search(instruction.rest):
+        kind = "a key or a password"
     if kind:
         found = f"{kind} stands in this step, and stays in the image's history"
         remedy = "use RUN --mount=type=secret, and make the value that was written here invalid"
@@ -190,6 +204,11 @@ def _judged(path: tuple[str, str], name: str, value: str, *, efa: bool) -> Itera
         found = f"{shown(name)}: every pod of the image has {value} alone, however many GPUs it "
         found += "asks for: invalid device ordinal"
         code, remedy = Code.IMAGE_VARIABLE_ADVISED_AGAINST, "remove it: the device plugin chooses"
+        yield Finding(code, path, found, remedy, Level.WARNING)
+    if name == "NCCL_SOCKET_IFNAME" and _OF_A_HOST.fullmatch(value):
+        found = f"{shown(name)}: {value} is an interface of a host, and a pod has eth0: NCCL ends "
+        found += "with no socket interface found"
+        code, remedy = Code.IMAGE_VARIABLE_ADVISED_AGAINST, "write ^lo,docker,veth, or remove it"
         yield Finding(code, path, found, remedy, Level.WARNING)
     if elsewhere or idle:
         return

@@ -152,6 +152,18 @@ def test_findings(case):
         "ENV CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 NVIDIA_VISIBLE_DEVICES=all",
         "COPY .ssh/id_rsa.pub /root/.ssh/authorized_keys\nCOPY .env.example /a/.env",
         "COPY --from=build /root/.ssh /root/.ssh",
+        "RUN nvidia-smi || true\nRUN which nvidia-smi\nCMD nvidia-smi",
+        "RUN --device=nvidia.com/gpu=all nvidia-smi",
+        "RUN python3 -c 'import torch; print(torch.cuda.is_available())'",
+        "RUN --mount=type=cache,target=/root/.cache pip install einops",
+        "RUN --security=insecure mount -t nfs4 a:/ /mnt && cp -r /mnt/a /a",
+        "RUN systemctl enable ssh && echo 'vm.nr_hugepages=1' > /etc/sysctl.d/a.conf",
+        "RUN systemctl start ssh || true",
+        "RUN ulimit -n 65536 && make -C /a",
+        "RUN <<EOF\nnvidia-smi\nEOF",
+        "COPY --from=build /home/trainer/a /a\nCOPY home/a /home/trainer/a\nVOLUME /data",
+        "ENV NCCL_SOCKET_IFNAME=eth0",
+        "RUN aws configure set region us-east-2\nRUN wandb login $KEY && docker login -p $KEY",
     ],
 )
 def test_correct_lines(lines):
