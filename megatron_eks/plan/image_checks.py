@@ -24,6 +24,9 @@ _SECRET_VALUE = re.compile(
     r"|nvapi-[\w-]{20,}|-----BEGIN"
 )
 
+_NO_EFA = re.compile(
+    r"(docker\.io/)?(pytorch/pytorch|(nvcr\.io/)?nvidia/cuda|(library/)?(python|ubuntu))([:@].*)?"
+)
 
 # The Dockerfile compares what it gets by the one with the other.
 _PAIRS = (
@@ -55,6 +58,7 @@ def check_images(config: "ClusterConfig") -> "Iterator[Finding]":
                 found = f"{value} is another image after each release, under one tag of ours"
                 remedy = "name a release, best with its digest: IMAGE:TAG@sha256:..."
                 yield Finding(Code.BUILD_ARGUMENT, path, found, remedy, Level.WARNING)
+    yield from _without_efa(config)
     given = config.images.megatron.build_args
     for pinned in _PAIRS:
         changed = [name for name, value in pinned.items() if given.get(name, value) != value]
@@ -64,6 +68,23 @@ def check_images(config: "ClusterConfig") -> "Iterator[Finding]":
                 found = f"the build compares it with {other}, which is that of {pinned[name]}"
                 path = ("images", "megatron", "build_args", name)
                 yield Finding(Code.BUILD_ARGUMENT, path, found, f"set {other} too")
+
+
+def _without_efa(config: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield a base of the fsdp image that has no EFA; its Dockerfile installs none.
+
+    EKS User Guide, "Run machine learning training on Amazon EKS with EFA": the image has libfabric
+    and aws-ofi-nccl.
+    """
+    base = config.images.fsdp.build_args.get("BASE_IMAGE", "")
+    if _NO_EFA.fullmatch(base):
+        found = (
+            f"{base} has neither libfabric nor NCCL's plugin for EFA: the build's gate refuses it"
+        )
+        remedy = "use an AWS Deep Learning Container, or an image of yours with EFA's installer run"
+        path: Path = ("images", "fsdp", "build_args", "BASE_IMAGE")
+        # A fork's Dockerfile may install it.
+        yield Finding(Code.BUILD_ARGUMENT, path, found, remedy, Level.WARNING)
 
 
 def _is_floating(image: str) -> bool:

@@ -11,12 +11,14 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules import (
     image_builds,
     image_commands,
+    image_installs,
+    image_needs,
     image_python,
     image_stages,
     image_targets,
 )
 from megatron_eks.rules.image_stages import Instruction
-from megatron_eks.rules.image_tags import missing_tag
+from megatron_eks.rules.image_tags import missing_tag, on_arm
 from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import shown
 from megatron_eks.rules.variables import RENDEZVOUS
@@ -53,6 +55,16 @@ _BUILDS = re.compile(
     r"(export|pip3?|python3? -m pip|uv|conda|apt|apt-get|yum|dnf|cd|mkdir|rm|cp|mv|ln|echo|printf"
     r"|curl|wget|tar|git|ldconfig|chmod|chown|sed)\b"
 )
+# Names of one host's interfaces (aws/deep-learning-containers, pull request 6469), and loopback.
+_OF_A_HOST = re.compile(r"=?(lo|(ens|eno|enp|bond|ib)\d\w*)")
+# Programs that keep what they are given, or whose words the history keeps.
+_LOGS_IN = re.compile(
+    r"\bwandb\s+login\s+(--\S+\s+)*[0-9a-f]{40}\b"
+    r"|\baws\s+configure\s+set\s+aws_secret_access_key\s+[\"']?[A-Za-z0-9+/]{40}\b"
+    r"|\bdocker\s+login\b[^;&|\n]*\s(-p|--password)[= ]\s*[\"']?[^\s\"'$<]"
+)
+# Fewer than the eight of AWS's training nodes.
+_FEW_GPUS = re.compile(r"\d+(,\d+){0,6}")
 # Lists of directories, and the bases that put some there which programs need.
 _BASES_WITH = {
     "LD_LIBRARY_PATH": re.compile(
@@ -111,12 +123,18 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
         for name, value in _assignments(each):
             for finding in _of_variable(each, name, value, efa=efa):
                 yield finding.at(file, each.line)
+        for finding in _written_token(each):
+            yield finding.at(file, each.line)
         steps = image_builds.of_steps(each.name, each.rest, content)
         for finding in (*_overwritten(each, content), *_lost(each), *_installer(each), *steps):
             yield finding.at(file, each.line)
-    rules = (image_stages, image_python, image_commands, image_targets)
+    rules = (
+        *(image_stages, image_python, image_commands, image_targets),
+        *(image_installs, image_needs),
+    )
     for finding, line in (
         *_bases(listed),
+        *on_arm(listed, content),
         *(one for each in rules for one in each.findings(listed)),
     ):
         yield finding.at(file, line)
@@ -162,12 +180,36 @@ def _of_variable(
         yield from _judged(path, name, value, efa=efa)
 
 
+def _written_token(instruction: Instruction) -> Iterator[Finding]:
+    """Yield a token in a command or an address; one that a variable is set to is found there."""
+    if instruction.name in _KEPT_ARGS:
+        return
+    in_variables = any(kind_of_secret(value or "") for _, value in _assignments(instruction))
+    kind = None if in_variables else kind_of_secret(instruction.rest)
+    if kind is None and instruction.name == "RUN" and _LOGS_IN.search(instruction.rest):
+        kind = "a key or a password"
+    if kind:
+        found = f"{kind} stands in this step, and stays in the image's history"
+        remedy = "use RUN --mount=type=secret, and make the value that was written here invalid"
+        yield Finding(Code.IMAGE_SECRET, (instruction.name.rstrip(":"),), found, remedy)
+
+
 def _judged(path: tuple[str, str], name: str, value: str, *, efa: bool) -> Iterator[Finding]:
     elsewhere = RENDEZVOUS.fullmatch(name) or name in _OF_AN_IMAGE or is_secret(name, value or "?")
     # The names of interfaces, and NVLink between hosts, are a matter of the pod and its node.
     of_a_node = name.endswith("_SOCKET_IFNAME") or name.startswith("NCCL_MNNVL_")
     elsewhere = elsewhere or of_a_node or "$" in value
     idle = ABOUT_EFA.fullmatch(name) and not efa
+    if name == "CUDA_VISIBLE_DEVICES" and _FEW_GPUS.fullmatch(value):
+        found = f"{shown(name)}: every pod of the image has {value} alone, however many GPUs it "
+        found += "asks for: invalid device ordinal"
+        code, remedy = Code.IMAGE_VARIABLE_ADVISED_AGAINST, "remove it: the device plugin chooses"
+        yield Finding(code, path, found, remedy, Level.WARNING)
+    if name == "NCCL_SOCKET_IFNAME" and _OF_A_HOST.fullmatch(value):
+        found = f"{shown(name)}: {value} is an interface of a host, and a pod has eth0: NCCL ends "
+        found += "with no socket interface found"
+        code, remedy = Code.IMAGE_VARIABLE_ADVISED_AGAINST, "write ^lo,docker,veth, or remove it"
+        yield Finding(code, path, found, remedy, Level.WARNING)
     if elsewhere or idle:
         return
     policy = judge(name, value, Context())

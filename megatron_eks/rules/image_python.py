@@ -21,11 +21,15 @@ _ENGINE = re.compile(
     r"github\.com[/:]NVIDIA/TransformerEngine(?:\.git)?(?:@(?P<ref>[^\s\"'#]+))?", re.IGNORECASE
 )
 _ENGINE_OF_PYPI = re.compile(r"transformer[-_]engine\[\S*pytorch\S*\](?P<ref>==\S+)?")
+_BARE_ENGINE = re.compile(r"transformer[-_]engine(?P<ref>[=<>~!].*)?")
+_ENGINE_PARTS = re.compile(
+    r"transformer[-_]engine([-_](torch|jax|cu\d+)|\[)|NVTE_FRAMEWORK|TransformerEngine|\bjax\b|paddle"
+)
 _FIRST_ENGINE = re.compile(r"(==|v|release_v)?1\.")
 # Their setup.py asks torch and nvcc; the first ones name no torch among what a build needs.
 _IMPORT_TORCH = ("flash-attn", "grouped-gemm", "apex")
 _COMPILED = (*_IMPORT_TORCH, "mamba-ssm", "causal-conv1d", "transformer-engine[pytorch]")
-_WITHOUT_NVCC = re.compile(
+WITHOUT_NVCC = re.compile(
     r"(docker\.io/)?((nvcr\.io/)?nvidia/cuda:.*-(base|runtime)\b.*|pytorch/pytorch:.*-runtime"
     r"|(library/)?(python|ubuntu|debian):.*)"
 )
@@ -70,6 +74,7 @@ def _of_step(stage: Stage, index: int, rest: str) -> Iterator[tuple[str, str]]:
         yield from _compiled(stage, names, here)
         yield from _other_cuda(stage, names, here)
         yield from _replaced(stage, words, here)
+        yield from _bare_engine(stage, words, f"{before}\n{rest}")
         if "$" not in match["words"]:
             yield from _plain_apex(names, f"{here}{match[0]}")
 
@@ -137,10 +142,15 @@ def _compiled(stage: Stage, names: list[str], before: str) -> Iterator[tuple[str
     'devel' will provide nvcc"; NVIDIA, container images of CUDA: base, runtime and devel.
     """
     own = next((each for each in names if each in _COMPILED), None)
-    skipped = "SKIP_CUDA_BUILD" in before or _BRINGS_NVCC.search(before)
-    if own is not None and _WITHOUT_NVCC.fullmatch(stage.base) and not skipped:
+    skipped = "SKIP_CUDA_BUILD" in before or compiler_may_be_there(before)
+    if own is not None and WITHOUT_NVCC.fullmatch(stage.base) and not skipped:
         found = f"{own} is compiled by nvcc, and {stage.base} has none: the build fails"
         yield found, "build it on the -devel- image, in a stage of its own if it is to be small"
+
+
+def compiler_may_be_there(before: str) -> bool:
+    """Tell whether the steps before may have brought CUDA's compiler."""
+    return _BRINGS_NVCC.search(before) is not None
 
 
 def _other_cuda(stage: Stage, names: list[str], before: str) -> Iterator[tuple[str, str]]:
@@ -171,6 +181,22 @@ def _replaced(stage: Stage, words: list[str], before: str) -> Iterator[tuple[str
             found = f"{word} takes the place of NVIDIA's own PyTorch, for which the Transformer "
             found += "Engine, Apex and flash-attn of this image were compiled"
             yield found, "leave torch out, or take the image that has the version"
+
+
+def _bare_engine(stage: Stage, words: list[str], whole: str) -> Iterator[tuple[str, str]]:
+    """Find a Transformer Engine without the part that is for PyTorch.
+
+    NVIDIA/TransformerEngine, issues 1379 and 1981: the wheel has the core alone, and "module
+    'transformer_engine' has no attribute 'pytorch'"; README, "Installation", pip.
+    """
+    there = _OF_NVIDIA.match(stage.base) and "uninstall" not in whole
+    for word in _requirements(words):
+        match = _BARE_ENGINE.fullmatch(word)
+        if match is None or (there and not match["ref"]) or _ENGINE_PARTS.search(whole):
+            continue
+        found = f"{word} is the core alone: module 'transformer_engine' has no attribute 'pytorch'"
+        ref = match["ref"] or ""
+        yield found, f"write --no-build-isolation 'transformer_engine[pytorch]{ref}'"
 
 
 def _plain_apex(names: list[str], whole: str) -> Iterator[tuple[str, str]]:

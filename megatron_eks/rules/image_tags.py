@@ -1,10 +1,11 @@
-"""Rule over tags of images that their registry does not have."""
+"""Rules over tags that a registry does not have, and over the processors that a tag is for."""
 
 import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.image_stages import Instruction
 from megatron_eks.rules.values import is_placeholder, shown, text
 from megatron_eks.rules.workloads import Manifest
 
@@ -21,6 +22,12 @@ _WITH_V = re.compile(
 _RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 # NVIDIA, README of the CUDA images on Docker Hub and NGC: the "latest" tag is deprecated.
 _CUDA = re.compile(r"(nvcr\.io/|docker\.io/)?nvidia/cuda")
+# AWS's types with ARM processors and NVIDIA's GPUs; what is written for them says so.
+_ON_ARM = re.compile(
+    r"gb200|gb300|gh200|p6e|g5g|grace|sbsa|aarch64|TARGETARCH|linux/amd64", re.IGNORECASE
+)
+_OF_GPUS = re.compile(r"nvidia|cuda|torch|megatron|nemo|deep-learning-containers", re.IGNORECASE)
+_ARM = re.compile(r"--platform=[\"']?linux/(arm64|aarch64)")
 
 
 def of_nvidia(manifest: Manifest) -> Iterator[Finding]:
@@ -50,3 +57,20 @@ def missing_tag(image: str) -> str | None:
     if _WITH_V.fullmatch(name) and _RELEASE.fullmatch(tag):
         return f"v{tag}"
     return "12.8.1-devel-ubuntu24.04" if _CUDA.fullmatch(name) and tag in {"", "latest"} else None
+
+
+def on_arm(listed: list[Instruction], content: str) -> Iterator[tuple[Finding, int]]:
+    """Yield an image for ARM in a file that names no node with such processors.
+
+    Docker, Dockerfile reference, FROM --platform; EC2, "Accelerated computing instances": of the
+    types with NVIDIA's GPUs, G5g and P6e-GB200 alone have ARM processors. On the others each
+    program ends with exec format error.
+    """
+    last = next((each for each in reversed(listed) if each.name == "FROM"), None)
+    if last is None or _ON_ARM.search(content) or not _OF_GPUS.search(last.rest):
+        return
+    if _ARM.search(last.rest):
+        found = "an image for ARM, and of AWS's GPU nodes only g5g and p6e-gb200 have such "
+        found += "processors: on others it ends with exec format error"
+        remedy = "write --platform=linux/amd64, or say in a comment which of the two it is for"
+        yield Finding(Code.IMAGE_BUILD, ("FROM",), found, remedy, Level.WARNING), last.line

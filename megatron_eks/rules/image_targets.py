@@ -49,6 +49,8 @@ _LATEST = re.compile(r"aws-efa-installer-latest")
 _KNOWN_LAYOUT = 47
 _GONE = re.compile(r"/opt/(?:amazon/)?aws-ofi-nccl(?:/install)?/lib\b")
 _PLUGIN = "/opt/amazon/ofi-nccl"
+_SEARCHES = re.compile(r"LD_LIBRARY_PATH|NCCL_NET_PLUGIN=[\"']?/")
+_REMOVED = re.compile(r"\brm\b[^;&|\n]*(ofi-nccl|\s/opt/amazon/?(\*|\s|$))")
 _OF_NVIDIA = re.compile(r"nvcr\.io/nvidia/(?!cuda:)")
 
 
@@ -182,15 +184,15 @@ def _elsewhere(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
     /opt/amazon/aws-ofi-nccl, and NCCL goes over its sockets.
     """
     step, before = stage.steps[index], stage.before(index)
-    if step.name != "ENV" or "LD_LIBRARY_PATH" not in step.rest or _PLUGIN in step.rest:
+    if step.name != "ENV" or not _SEARCHES.search(step.rest) or _PLUGIN in step.rest:
         return
     releases = [int(each) for each in _RELEASE.findall(before)]
     known = (releases and releases[-1] >= _KNOWN_LAYOUT) or _LATEST.search(before)
     match = _GONE.search(step.rest)
-    # NVIDIA's images may have it there themselves.
-    kept = _OF_NVIDIA.match(stage.base) and not re.search(r"\brm\b[^;&|\n]*ofi-nccl", before)
+    # NVIDIA's images may have it in /opt/amazon/aws-ofi-nccl themselves.
+    kept = _OF_NVIDIA.match(stage.base) and not _REMOVED.search(before)
     # Whoever builds, copies or links the plugin there names it, not to remove it.
-    made = re.sub(r"\brm\s[^;&|\n]*", "", before)
+    made = re.sub(r"\brm\s[^;&|\n]*", "", before).replace(_PLUGIN, "")
     if known and match and not kept and _INSTALLS_EFA.search(before) and "ofi-nccl" not in made:
         found = f"{match[0]} is not there: EFA's installer puts NCCL's plugin into {_PLUGIN}/lib"
         yield found, f"write {_PLUGIN}/lib in its place"

@@ -106,6 +106,64 @@ def test_findings(case):
             "RUN git clone https://github.com/NVIDIA/apex && cd apex && APEX_CPP_EXT=1"
             " APEX_CUDA_EXT=1 pip install -v --no-build-isolation ."
         ),
+        "RUN apt-get update && apt-get install -y nvidia-cuda-toolkit libnvidia-ml-dev",
+        "FROM a:2\nRUN apt-get update && apt-get install -y libfabric1 && ./efa_installer.sh -yk",
+        "RUN yes | ./efa_installer.sh -g -k && ./efa_installer.sh --version",
+        (
+            "FROM nvidia/cuda:12.8.1-runtime-ubuntu22.04\n"
+            "COPY --from=build /opt/nccl-tests/build /opt/nccl-tests/build"
+        ),
+        (
+            "RUN git clone https://example.com/a /a\nWORKDIR /a\n"
+            "RUN pip install -r requirements.txt\nCOPY requirements.txt /b/"
+        ),
+        (
+            "RUN --mount=type=bind,source=requirements.txt,target=requirements.txt "
+            "pip install -r requirements.txt\nCOPY requirements.txt ."
+        ),
+        "COPY requirements.txt .\nRUN pip install -r requirements.txt\nCOPY requirements.txt /b/",
+        "RUN curl -fsSo requirements.txt https://a && pip install -r requirements.txt\nCOPY . .",
+        "RUN touch requirements.txt\nRUN pip install -r requirements.txt\nCOPY requirements.txt .",
+        "RUN git clone https://a/b .\nRUN pip install -r requirements.txt\nCOPY requirements.txt c",
+        (
+            "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\nCOPY --from=0 /opt/amazon /opt/amazon\n"
+            "COPY --from=0 /usr/lib/x86_64-linux-gnu/libefa.so.1 /usr/lib/x86_64-linux-gnu/\n"
+            "ENV LD_LIBRARY_PATH=/opt/amazon/efa/lib:$LD_LIBRARY_PATH"
+        ),
+        (
+            "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\nRUN ./efa_installer.sh -y --skip-kmod\n"
+            "ENV LD_LIBRARY_PATH=/opt/amazon/efa/lib:$LD_LIBRARY_PATH"
+        ),
+        (
+            "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\nCOPY --from=0 / /\n"
+            "ENV LD_LIBRARY_PATH=/opt/amazon/efa/lib:$LD_LIBRARY_PATH"
+        ),
+        "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\nENV EFA_HOME=/opt/amazon/efa",
+        "RUN pip install transformer_engine==2.9.0 transformer_engine_torch==2.9.0",
+        "FROM nvcr.io/nvidia/pytorch:26.02-py3\nRUN pip install transformer-engine einops",
+        (
+            "FROM nvcr.io/nvidia/pytorch:26.02-py3\nARG EFA_INSTALLER_VERSION=1.49.0\n"
+            "RUN rm -rf /opt/amazon/openmpi && ./efa_installer.sh -y --skip-kmod\n"
+            "ENV LD_LIBRARY_PATH=/opt/amazon/aws-ofi-nccl/lib:$LD_LIBRARY_PATH"
+        ),
+        "# For p6e-gb200\nFROM --platform=linux/arm64 nvcr.io/nvidia/pytorch:26.02-py3",
+        "FROM --platform=linux/arm64 alpine:3.22",
+        "FROM --platform=$BUILDPLATFORM nvcr.io/nvidia/pytorch:26.02-py3",
+        "ENV CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 NVIDIA_VISIBLE_DEVICES=all",
+        "COPY .ssh/id_rsa.pub /root/.ssh/authorized_keys\nCOPY .env.example /a/.env",
+        "COPY --from=build /root/.ssh /root/.ssh",
+        "RUN nvidia-smi || true\nRUN which nvidia-smi\nCMD nvidia-smi",
+        "RUN --device=nvidia.com/gpu=all nvidia-smi",
+        "RUN python3 -c 'import torch; print(torch.cuda.is_available())'",
+        "RUN --mount=type=cache,target=/root/.cache pip install einops",
+        "RUN --security=insecure mount -t nfs4 a:/ /mnt && cp -r /mnt/a /a",
+        "RUN systemctl enable ssh && echo 'vm.nr_hugepages=1' > /etc/sysctl.d/a.conf",
+        "RUN systemctl start ssh || true",
+        "RUN ulimit -n 65536 && make -C /a",
+        "RUN <<EOF\nnvidia-smi\nEOF",
+        "COPY --from=build /home/trainer/a /a\nCOPY home/a /home/trainer/a\nVOLUME /data",
+        "ENV NCCL_SOCKET_IFNAME=eth0",
+        "RUN aws configure set region us-east-2\nRUN wandb login $KEY && docker login -p $KEY",
     ],
 )
 def test_correct_lines(lines):

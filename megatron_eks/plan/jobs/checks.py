@@ -44,6 +44,8 @@ _OTHER_LAUNCHERS = frozenset(
     ("accelerate", "bash", "deepspeed", "mpirun", "python", "python3", "sh", "srun")
 )
 
+# Where older Deep Learning Containers had their Python.
+_CONDA = "/opt/conda/"
 # What only ranks of a training run make use of.
 _FOR_RANKS = (
     "shm_gib",
@@ -90,14 +92,34 @@ def check_runtime(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
         found = "pods do not run as root, and an added capability reaches no other user"
         remedy = "remove it: the EKS AMI lifts the limit on locked memory for every container"
         yield Finding(Code.POD_SECURITY, ("runtime", "ipc_lock"), found, remedy, Level.WARNING)
-    if PurePosixPath(runtime.torchrun_path).name in _OTHER_LAUNCHERS:
-        found = f"{runtime.torchrun_path} does not start a process for each GPU as torchrun does"
-        remedy = "name a torchrun, such as /opt/venv/bin/torchrun"
-        yield Finding(Code.LAUNCHER, ("runtime", "torchrun_path"), found, remedy)
+    yield from _launcher(job, cluster)
     yield from _priority(runtime.priority_class, cluster.platform.namespace)
     pool = gpu_pool(job, cluster)
     instance = INSTANCES[pool.instance_type] if pool is not None else None
     yield from check_variables(job, cluster, instance)
+
+
+def _launcher(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield a torchrun that is another program, or is not in the image.
+
+    AWS Deep Learning Containers, release notes of PyTorch Training 2.6: Conda is removed. NVIDIA's
+    images have none either.
+    """
+    torchrun, path = job.runtime.torchrun_path, ("runtime", "torchrun_path")
+    ours = job.image in REPOSITORIES
+    if PurePosixPath(torchrun).name in _OTHER_LAUNCHERS:
+        found = f"{torchrun} does not start a process for each GPU as torchrun does"
+        remedy = "name a torchrun, such as /opt/venv/bin/torchrun"
+        yield Finding(Code.LAUNCHER, path, found, remedy)
+    elif torchrun.startswith(_CONDA) and ours and not _has_own_base(job.image, cluster):
+        found = f"the {job.image} image has no Conda, so no rank starts"
+        remedy = "leave it out: the image's own torchrun is found without a path"
+        yield Finding(Code.LAUNCHER, path, found, remedy)
+
+
+def _has_own_base(image: str, cluster: "ClusterConfig") -> bool:
+    images = {"megatron": cluster.images.megatron, "fsdp": cluster.images.fsdp}
+    return image not in images or "BASE_IMAGE" in images[image].build_args
 
 
 def _priority(name: str | None, namespace: str) -> "Iterator[Finding]":
