@@ -28,7 +28,7 @@ from megatron_eks.rules.dockerfiles import (
     is_dockerfile,
 )
 from megatron_eks.rules.manifests import elements, findings_in_manifests, is_manifest
-from megatron_eks.rules.node_pools import node_pools
+from megatron_eks.rules.objects.node_pools import node_pools
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.templates import findings_in_templates, is_template
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from megatron_eks.config.load import Document, Json
-from megatron_eks.rules import kustomizations
-from megatron_eks.rules.kustomize_paths import local_paths
+from megatron_eks.rules.platform import kustomizations
+from megatron_eks.rules.platform.kustomize_paths import local_paths
 from megatron_eks.rules.workloads import Manifest
 
 _KUSTOMIZATION: dict[str, Json] = {

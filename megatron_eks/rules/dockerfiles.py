@@ -8,17 +8,17 @@ from megatron_eks.catalog.environment import NEEDLESS, Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import ABOUT_EFA, Context, judge
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules import (
+from megatron_eks.rules import image_stages
+from megatron_eks.rules.image_stages import Instruction
+from megatron_eks.rules.image_tags import missing_tag, on_arm
+from megatron_eks.rules.images import (
     image_builds,
     image_commands,
     image_installs,
     image_needs,
     image_python,
-    image_stages,
     image_targets,
 )
-from megatron_eks.rules.image_stages import Instruction
-from megatron_eks.rules.image_tags import missing_tag, on_arm
 from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import shown
 from megatron_eks.rules.variables import RENDEZVOUS

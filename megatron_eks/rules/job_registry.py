@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.rules import (
+from megatron_eks.rules import image_tags
+from megatron_eks.rules.jobs import (
     apart_places,
     deepspeed_configs,
     elastic_meeting,
@@ -11,16 +12,12 @@ from megatron_eks.rules import (
     gangs,
     hub_tokens,
     image_contents,
-    image_tags,
     index_caches,
     job_upkeep,
-    kueue,
     launch_places,
     launcher_options,
     lone_ranks,
     megatron_files,
-    mounted_keys,
-    mounted_paths,
     mpi_jobs,
     mpi_settings,
     mpi_users,
@@ -29,9 +26,7 @@ from megatron_eks.rules import (
     option_values,
     other_launchers,
     own_waits,
-    pod_labels,
     precision_flags,
-    pull_secrets,
     rank_meetings,
     rank_names,
     rank_probes,
@@ -46,9 +41,6 @@ from megatron_eks.rules import (
     shell_scripts,
     shell_syntax,
     shell_words,
-    static_claims,
-    subject_names,
-    topology_keys,
     trackers,
     train_jobs,
     train_resources,
@@ -57,7 +49,9 @@ from megatron_eks.rules import (
     variable_names,
     worker_groups,
 )
-from megatron_eks.rules.manifest_set import Found, ManifestSet
+from megatron_eks.rules.objects import mounted_keys, mounted_paths, pod_labels, topology_keys
+from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
+from megatron_eks.rules.platform import kueue, pull_secrets, static_claims, subject_names
 from megatron_eks.rules.workloads import Manifest
 
 OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (

@@ -8,12 +8,12 @@ from megatron_eks.config.allowances import apply
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Document, Json, read_documents
-from megatron_eks.rules import fields
 from megatron_eks.rules.allowances import in_annotation
-from megatron_eks.rules.kustomize_paths import patches
-from megatron_eks.rules.manifest_set import ManifestSet
-from megatron_eks.rules.mounted_scripts import as_run
-from megatron_eks.rules.node_pools import NodePool
+from megatron_eks.rules.objects import fields
+from megatron_eks.rules.objects.manifest_set import ManifestSet
+from megatron_eks.rules.objects.mounted_scripts import as_run
+from megatron_eks.rules.objects.node_pools import NodePool
+from megatron_eks.rules.platform.kustomize_paths import patches
 from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
 from megatron_eks.rules.shapes import specific
 from megatron_eks.rules.values import mapping, text

@@ -3,25 +3,16 @@
 from collections.abc import Callable, Iterator
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.rules import (
+from megatron_eks.rules import driver_rights
+from megatron_eks.rules.jobs import train_jobs, volcano
+from megatron_eks.rules.nodes import (
     autoscaler,
-    bucket_volumes,
-    class_choice,
-    cluster_services,
-    dcgm,
-    device_claims,
-    device_plugins,
-    driver_rights,
     eksctl,
     eksctl_access,
     eksctl_addons,
     eksctl_clusters,
     eksctl_fields,
     eksctl_groups,
-    exporters,
-    expressions,
-    gpu_operator,
-    ingresses,
     karpenter,
     karpenter_classes,
     karpenter_ends,
@@ -29,16 +20,28 @@ from megatron_eks.rules import (
     karpenter_images,
     karpenter_jobs,
     karpenter_labels,
+    node_roles,
+    pool_fits,
+)
+from megatron_eks.rules.objects import manifest_values, mounted_files, object_parts, same_things
+from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
+from megatron_eks.rules.platform import (
+    bucket_volumes,
+    class_choice,
+    cluster_services,
+    dcgm,
+    device_claims,
+    device_plugins,
+    exporters,
+    expressions,
+    gpu_operator,
+    ingresses,
     kueue,
     kueue_flavors,
     kueue_versions,
     loopback,
-    manifest_values,
     monitor_times,
     monitors,
-    mounted_files,
-    node_roles,
-    object_parts,
     open_servers,
     operator_parts,
     plugin_configs,
@@ -46,15 +49,10 @@ from megatron_eks.rules import (
     plugin_settings,
     plugin_versions,
     policy_ports,
-    pool_fits,
-    same_things,
     secret_stores,
     service_ports,
-    train_jobs,
-    volcano,
     volume_zones,
 )
-from megatron_eks.rules.manifest_set import Found, ManifestSet
 from megatron_eks.rules.workloads import Manifest
 
 MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (

@@ -6,8 +6,8 @@ from megatron_eks.config.allowances import apply
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Document, Json, read_documents, read_json
 from megatron_eks.rules.allowances import in_metadata
-from megatron_eks.rules.branches import in_branches
-from megatron_eks.rules.by_defaults import by_defaults
+from megatron_eks.rules.cloudformation.branches import in_branches
+from megatron_eks.rules.cloudformation.by_defaults import by_defaults
 from megatron_eks.rules.shapes import specific
 from megatron_eks.rules.template_registry import RULES_OF_BRANCHES, TEMPLATE_RULES
 from megatron_eks.rules.template_set import TemplateSet

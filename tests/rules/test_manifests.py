@@ -6,13 +6,14 @@ import pytest
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Document, Json
-from megatron_eks.rules import kustomize_paths, relations, same_things, scheduling
-from megatron_eks.rules.manifest_set import ManifestSet
 from megatron_eks.rules.manifests import (
     check_manifests,
     findings_in_manifests,
     is_manifest,
 )
+from megatron_eks.rules.objects import relations, same_things, scheduling
+from megatron_eks.rules.objects.manifest_set import ManifestSet
+from megatron_eks.rules.platform import kustomize_paths
 from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
 from megatron_eks.rules.workloads import Manifest
 from tests.rules import cases

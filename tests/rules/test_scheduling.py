@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from megatron_eks.rules import scheduling
-from megatron_eks.rules.manifest_set import ManifestSet
-from megatron_eks.rules.node_pools import node_pools
+from megatron_eks.rules.objects import scheduling
+from megatron_eks.rules.objects.manifest_set import ManifestSet
+from megatron_eks.rules.objects.node_pools import node_pools
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.workloads import Manifest
 from tests.rules import cases

@@ -1,0 +1,1 @@
+"""Rules over CloudFormation templates, and what they share."""

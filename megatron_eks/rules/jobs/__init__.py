@@ -1,0 +1,1 @@
+"""Rules over training jobs: how ranks start, meet, read, write and end."""

@@ -1,0 +1,181 @@
+"""Rules over directories that training writes: whether that works, and whether it stays."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.jobs.output_places import (
+    CHECKPOINTS,
+    LOGS,
+    Output,
+    Place,
+    directory_in,
+    outputs_of,
+    place_of,
+)
+from megatron_eks.rules.jobs.training_flags import megatron_flags, megatron_words
+from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
+
+_TRAINS = re.compile(r"train|tune|fsdp|sft", re.IGNORECASE)
+_COPIED = re.compile(r"\bs3 (sync|cp|mv)\b|\brclone\b|\bs5cmd\b|\brsync\b|\bazcopy\b|\bgsutil\b")
+_INPUTS = ("--data-path", "--train-data-path", "--valid-data-path")
+_NEVER_WRITTEN = ("configMap", "downwardAPI", "projected", "secret", "image")
+
+
+def checkpoints(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of checkpoints in a directory that goes with the pod, or stays on one node.
+
+    Kubernetes, "Volumes", emptyDir, generic ephemeral and hostPath volumes; of nested mounts the
+    longest path decides. Megatron-LM and torchrun start again from the directory they save to, on
+    whichever node.
+    """
+    for pod in manifest.pods if manifest.is_job else ():
+        # What another container or the script itself carries away is not lost.
+        if any(_COPIED.search(each.line) for each in pod.containers if not each.is_init):
+            continue
+        for container in pod.containers:
+            if container.is_init or not container.names(GPU):
+                continue
+            lost = (
+                (output, said)
+                for output in outputs_of(container)
+                if output.kind in CHECKPOINTS and (said := _lost(output, container, pod))
+            )
+            if (first := next(lost, None)) is not None:
+                output, said = first
+                found = f"{output.flag} {output.value} {said}"
+                path = (*container.path, "volumeMounts")
+                remedy = "mount the shared file system's claim there"
+                yield Finding(Code.CHECKPOINTS_LOST, path, found, remedy, Level.WARNING)
+
+
+def _lost(output: Output, container: Container, pod: Pod) -> str | None:
+    """Say how a directory is lost."""
+    place = place_of(output.value, container, pod)
+    if place is None:
+        return None
+    over = f", mounted over the claim at {place.claim_above}" if place.claim_above else ""
+    if place.goes_with_pod:
+        volume = (
+            f"on {shown(place.name)}{over}, which is made for the pod" if over else "in the pod"
+        )
+        return f"is {volume}, and goes with it"
+    if place.node_disk and (over or (pod.replicas or 1) > 1):
+        return f"is on the node's own {place.node_disk}{over}: a restart elsewhere does not find it"
+    # What Megatron writes where nothing is mounted is found with its other options.
+    bare = not place.mount and output.kind != "--save" and not megatron_words(container)
+    bare = bare and not _has_closed_root(container)  # refused as what cannot be written
+    return "is in the pod, and goes with it" if bare else None
+
+
+def unmounted(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of checkpoints and logs of Megatron-LM where the container mounts nothing.
+
+    Kubernetes, "Volumes": on-disk files in a container are lost with it.
+    """
+    for pod in manifest.pods if manifest.is_job or manifest.kind == "Pod" else ():
+        for container in pod.containers:
+            if container.is_init or not megatron_words(container):
+                continue
+            for output in outputs_of(container):
+                place = place_of(output.value, container, pod)
+                if output.kind in CHECKPOINTS | LOGS and place is not None and not place.mount:
+                    found = f"{output.flag} {shown(output.value)}, where nothing is mounted: it "
+                    remedy = f"write to a mounted claim; mounted: {_mounted(container)}"
+                    yield Finding(
+                        Code.LOST_OUTPUT,
+                        output.path,
+                        found + "goes with the pod",
+                        remedy,
+                        Level.WARNING,
+                    )
+
+
+def inputs(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of Megatron-LM's data where the container mounts nothing, and a claim elsewhere.
+
+    Kubernetes, "Volumes": a container sees what is mounted, and its image; no image of a program
+    holds a corpus.
+    """
+    for pod in manifest.pods if manifest.is_job else ():
+        for container in pod.containers:
+            if container.is_init or not _has_claim(container, pod):
+                continue
+            for path, flag, named in megatron_flags(container):
+                value = directory_in(container, named)
+                if flag not in _INPUTS or not value.startswith("/") or is_placeholder(value):
+                    continue
+                place = place_of(value, container, pod)
+                if place is not None and not place.mount:
+                    found = f"{flag} {shown(value)}, where nothing is mounted: it is not found"
+                    remedy = f"name a path on a mounted claim; mounted: {_mounted(container)}"
+                    yield Finding(Code.LOST_OUTPUT, path, found, remedy, Level.WARNING)
+
+
+def _has_claim(container: Container, pod: Pod) -> bool:
+    claims = {
+        text(volume.get("name"))
+        for each in items(pod.spec.get("volumes")) or []
+        if "persistentVolumeClaim" in (volume := mapping(each) or {})
+    }
+    mounts = items(container.body.get("volumeMounts")) or []
+    return any(text((mapping(each) or {}).get("name")) in claims - {None} for each in mounts)
+
+
+def _mounted(container: Container) -> str:
+    mounts = items(container.body.get("volumeMounts")) or []
+    return (
+        ", ".join(sorted(str((mapping(each) or {}).get("mountPath")) for each in mounts)) or "none"
+    )
+
+
+def read_only(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse that a job writes to what is mounted for reading.
+
+    Kubernetes API reference, VolumeMount.readOnly, PersistentVolumeClaimVolumeSource.readOnly and
+    SecurityContext.readOnlyRootFilesystem: the first checkpoint ends with "Read-only file system",
+    hours after the start.
+    """
+    for pod in manifest.pods if manifest.is_job else ():
+        for container in pod.containers:
+            trains = bool(megatron_words(container)) or _may_train(container)
+            for output in outputs_of(container) if trains else ():
+                place = place_of(output.value, container, pod)
+                if place is None:
+                    continue
+                told = f"{output.flag} {shown(output.value)}"
+                if _is_closed(place):
+                    found = f"{told}, where {shown(place.name)} is mounted for reading"
+                    remedy = "remove readOnly, or write elsewhere"
+                    level = _level(output, container)
+                    yield Finding(Code.LOST_OUTPUT, output.path, found, remedy, level)
+                elif not place.mount and _has_closed_root(container):
+                    found = f"{told} is on the image's own file system, which is closed for writing"
+                    remedy = "mount a claim there; readOnlyRootFilesystem is true"
+                    yield Finding(Code.LOST_OUTPUT, output.path, found, remedy)
+
+
+def _may_train(container: Container) -> bool:
+    return container.names(GPU) and not container.is_init
+
+
+def _level(output: Output, container: Container) -> Level:
+    """Return a warning where a program that does not train may only read its checkpoints."""
+    maybe_read = output.kind.endswith(("checkpoint-dir", "checkpoints-dir", "ckpt-dir"))
+    surely = not maybe_read or _TRAINS.search(container.line) is not None
+    return Level.ERROR if surely else Level.WARNING
+
+
+def _is_closed(place: Place) -> bool:
+    """Tell whether nobody can write there."""
+    sources = [mapping(value) or {} for value in place.volume.values()]
+    closed = any(source.get("readOnly") is True for source in sources)
+    kept = any(key in place.volume for key in _NEVER_WRITTEN)
+    return place.mount.get("readOnly") is True or closed or kept
+
+
+def _has_closed_root(container: Container) -> bool:
+    security = mapping(container.body.get("securityContext")) or {}
+    return security.get("readOnlyRootFilesystem") is True

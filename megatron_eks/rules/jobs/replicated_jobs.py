@@ -1,0 +1,220 @@
+"""Rules over the jobs inside a JobSet or a training runtime: their names, and what Jobs need."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.load import Json
+from megatron_eks.rules.jobs import job_launches, job_meeting, job_policies
+from megatron_eks.rules.objects import fields, pod_runtime
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
+from megatron_eks.rules.workloads import Manifest
+
+_HOLDERS: dict[tuple[str, str], Path] = {
+    ("jobset.x-k8s.io", "JobSet"): ("spec",),
+    ("trainer.kubeflow.org", "TrainingRuntime"): ("spec", "template", "spec"),
+    ("trainer.kubeflow.org", "ClusterTrainingRuntime"): ("spec", "template", "spec"),
+}
+_OF_A_POD = ("spec", "template", "spec")
+_STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
+_STEPS = ("dataset-initializer", "model-initializer", "trainer")
+_SOURCES = frozenset({"flux", "jax", "mpi", "torch", "xgboost"})
+_MAIN = "node"
+
+
+@dataclass(frozen=True)
+class ReplicatedJob:
+    """One of the jobs of a set."""
+
+    path: Path
+    """From the object's root."""
+    name: str | None
+    replicas: int | None
+    template: Mapping[str, Json]
+    body: Mapping[str, Json]
+
+    @property
+    def spec(self) -> "Mapping[str, Json]":
+        """The spec of its Jobs."""
+        return mapping(self.template.get("spec")) or {}
+
+
+def set_of(manifest: Manifest) -> "tuple[Path, Mapping[str, Json]] | None":
+    """Return a JobSet's spec with its place, also the one inside a runtime."""
+    place = _HOLDERS.get((manifest.group, manifest.kind))
+    if place is None:
+        return None
+    value: Json = dict(manifest.body)
+    for key in place:
+        value = (mapping(value) or {}).get(str(key))
+    return place, mapping(value) or {}
+
+
+def replicated_jobs(manifest: Manifest) -> list[ReplicatedJob]:
+    """Return the jobs of a set; none for other kinds."""
+    place, spec = set_of(manifest) or ((), {})
+    found = []
+    for index, value in enumerate(items(spec.get("replicatedJobs")) or []):
+        body = mapping(value) or {}
+        given = body.get("replicas")
+        replicas = 1 if is_absent(given) else number(given)
+        path = (*place, "replicatedJobs", index)
+        template = mapping(body.get("template")) or {}
+        found.append(ReplicatedJob(path, text(body.get("name")), replicas, template, body))
+    return found
+
+
+def names(manifest: Manifest) -> Iterator[Finding]:
+    """Require of names inside a set that one of its jobs bears them.
+
+    kubernetes-sigs/jobset v1alpha2, pkg/webhooks/jobset_webhook.go: targets of the policies, the
+    coordinator and dependsOn must be replicated jobs, or the set is refused.
+    """
+    place, spec = set_of(manifest) or ((), {})
+    jobs = replicated_jobs(manifest)
+    known = {each.name for each in jobs}
+    if not jobs or None in known or any(is_placeholder(each or "") for each in known):
+        return
+    there = ", ".join(sorted(filter(None, known)))
+    for path, name in _named(place, spec, jobs):
+        if name not in known and not is_placeholder(name):
+            found = f"no replicated job {shown(name)}: the webhook refuses the set"
+            yield manifest.find(Code.REPLICATED_JOBS, path, found, f"there: {there}")
+    coordinator = mapping(spec.get("coordinator")) or {}
+    job = next((each for each in jobs if each.name == coordinator.get("replicatedJob")), None)
+    if job is not None:
+        pods = number(job.spec.get("completions", job.spec.get("parallelism")))
+        for key, count in (("jobIndex", job.replicas), ("podIndex", pods)):
+            index = number(coordinator.get(key))
+            if index is not None and count is not None and index >= count:
+                found = f"{index} of {count}, which are counted from 0: the webhook refuses the set"
+                path = (*place, "coordinator", key)
+                remedy = f"use 0 to {count - 1}"
+                yield manifest.find(Code.REPLICATED_JOBS, path, found, remedy)
+
+
+def _named(
+    place: Path, spec: "Mapping[str, Json]", jobs: list[ReplicatedJob]
+) -> Iterator[tuple[Path, str]]:
+    holders: list[tuple[Path, Mapping[str, Json]]] = [
+        ((*place, "successPolicy"), mapping(spec.get("successPolicy")) or {})
+    ]
+    failure = mapping(spec.get("failurePolicy")) or {}
+    for index, value in enumerate(items(failure.get("rules")) or []):
+        holders.append(((*place, "failurePolicy", "rules", index), mapping(value) or {}))
+    for path, holder in holders:
+        for index, value in enumerate(items(holder.get("targetReplicatedJobs")) or []):
+            if (name := text(value)) is not None:
+                yield (*path, "targetReplicatedJobs", index), name
+    coordinator = mapping(spec.get("coordinator")) or {}
+    if (name := text(coordinator.get("replicatedJob"))) is not None:
+        yield (*place, "coordinator", "replicatedJob"), name
+    for job in jobs:
+        for index, value in enumerate(items(job.body.get("dependsOn")) or []):
+            if (name := text((mapping(value) or {}).get("name"))) is not None:
+                yield (*job.path, "dependsOn", index, "name"), name
+
+
+def jobs_inside(manifest: Manifest) -> Iterator[Finding]:
+    """Require of the jobs of a set what is required of a Job.
+
+    kubernetes-sigs/jobset v1alpha2, api: each makes Jobs of batch/v1, Indexed unless it says
+    otherwise, whose pods are restarted on failure where nothing is said.
+    """
+    jobs = replicated_jobs(manifest)
+    _, of_set = set_of(manifest) or ((), {})
+    for job in jobs:
+        own = Manifest(_as_job(manifest, job, of_set))
+        rules: list[Callable[[Manifest], Iterator[Finding]]] = [
+            *(job_meeting.meeting, job_launches.completion_index),
+            *(pod_runtime.job_fields, job_policies.policies),
+        ]
+        # Ranks in several jobs of one set belong together, and no single one tells how many.
+        if len(jobs) == 1 and manifest.kind == "JobSet":
+            rules.append(job_launches.nodes_of_a_job)
+        for rule in rules:
+            # A set gives its pods a subdomain, and addresses are judged by that one.
+            yield from (
+                _moved(manifest, job, each)
+                for each in rule(own)
+                if "so DNS has no such name" not in each.found
+            )
+        for each in fields.fields(Manifest(_as_written(job))):
+            # Its pods are judged with those of all other kinds.
+            if each.path[1:4] != _OF_A_POD and not each.found.startswith("Kubernetes needs"):
+                yield _moved(manifest, job, each)
+
+
+def _as_written(job: ReplicatedJob) -> "dict[str, Json]":
+    return {"apiVersion": "batch/v1", "kind": "Job", "spec": dict(job.spec)}
+
+
+def _as_job(
+    manifest: Manifest, job: ReplicatedJob, of_set: "Mapping[str, Json]"
+) -> "dict[str, Json]":
+    """Return a Job as the controller makes it: with its defaults, and the set's name and DNS."""
+    spec = {"completionMode": "Indexed", **job.spec}
+    pods = number(spec.get("parallelism", 1))
+    if pods is not None and job.replicas is not None:
+        spec["parallelism"] = pods * job.replicas
+    if is_absent(spec.get("completions")) or pods == number(spec.get("completions")):
+        spec["completions"] = spec.get("parallelism")
+    template = dict(mapping(spec.get("template")) or {})
+    network = mapping(of_set.get("network")) or {}
+    subdomain = network.get("subdomain", manifest.name)
+    known = manifest.kind == "JobSet" and network.get("enableDNSHostnames", True) is not False
+    defaults: dict[str, Json] = {"restartPolicy": "OnFailure"}
+    if known and isinstance(subdomain, str):
+        defaults["subdomain"] = subdomain
+    template["spec"] = {**defaults, **(mapping(template.get("spec")) or {})}
+    spec["template"] = template
+    name = f"{manifest.name}-{job.name}-0" if manifest.kind == "JobSet" else None
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+def _moved(manifest: Manifest, job: ReplicatedJob, finding: Finding) -> Finding:
+    return replace(finding, path=(manifest.title, *job.path, "template", *finding.path[1:]))
+
+
+def runtimes(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a training runtime the marks by which a TrainJob finds its job and container.
+
+    Kubeflow Trainer, "Job Template", ancestor labels; pkg/constants (container "node"), and
+    pkg/webhooks (replicas: 1): without them the TrainJob's image, command and nodes do nothing.
+    """
+    jobs = replicated_jobs(manifest)
+    if manifest.group != "trainer.kubeflow.org" or not jobs:
+        return
+    sources = sorted(_SOURCES & (mapping(manifest.spec.get("mlPolicy")) or {}).keys())
+    if len(sources) > 1:
+        found = f"{' and '.join(sources)} together: the API server refuses the runtime"
+        path: Path = ("spec", "mlPolicy")
+        yield manifest.find(Code.REPLICATED_JOBS, path, found, "keep one of them")
+    marked = {}
+    for job in jobs:
+        labels = mapping((mapping(job.template.get("metadata")) or {}).get("labels")) or {}
+        step = text(labels.get(_STEP))
+        marked[step] = job
+        path = (*job.path, "template", "metadata", "labels", _STEP)
+        if step is not None and step not in _STEPS and not is_placeholder(step):
+            found = f"{shown(step)} is no step of a TrainJob, so nothing is put into this job"
+            yield manifest.find(Code.REPLICATED_JOBS, path, found, f"use {', '.join(_STEPS)}")
+        if job.replicas not in {None, 1}:
+            found = f"replicas {job.replicas}: the webhook refuses the runtime"
+            remedy = "write 1, and the nodes as mlPolicy.numNodes"
+            yield manifest.find(Code.REPLICATED_JOBS, (*job.path, "replicas"), found, remedy)
+    trainer = marked.get("trainer")
+    if trainer is None:
+        found = "no job has the step 'trainer': image, command and nodes of a TrainJob do nothing"
+        path = (*(jobs[0].path[:-1]), len(jobs) - 1, "template", "metadata", "labels")
+        remedy = f"add {_STEP}: trainer to the job that trains"
+        yield manifest.find(Code.REPLICATED_JOBS, path, found, remedy)
+        return
+    for pod in manifest.pods:
+        own = pod.path[1 : 1 + len(trainer.path)] == trainer.path
+        ordinary = [each.name for each in pod.containers if not each.is_init]
+        if own and _MAIN not in ordinary and None not in ordinary:
+            found = f"no container {_MAIN!r} in the job that trains: a TrainJob changes none"
+            path = (*pod.path[1:], "containers")
+            yield manifest.find(Code.REPLICATED_JOBS, path, found, f"call it {_MAIN}")

@@ -1,0 +1,74 @@
+"""Rules over ranks for GPUs that their container does not ask for."""
+
+import re
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.hardware import instance_types
+from megatron_eks.rules.jobs.rendezvous import launcher_flags
+from megatron_eks.rules.values import items, number
+from megatron_eks.rules.workloads import EFA, GPU, Container, Manifest
+
+_VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+# What only looks at them.
+_WATCHES = re.compile(r"dcgm|exporter|nvidia-smi|nvtop")
+_NO_GPUS = ("gloo", "mpi", "--no_cuda", "--use_cpu", "--cpu")
+
+
+def gpus(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of several ranks on a node with GPUs, in a container that asks for none.
+
+    Kubernetes, "Schedule GPUs": the device plugin gives a container the devices of its limit; one
+    that sees all by NVIDIA_VISIBLE_DEVICES takes those of others (NVIDIA/k8s-device-plugin).
+    """
+    for pod in manifest.pods:
+        claimed = bool(items(pod.spec.get("resourceClaims")))
+        if claimed or all(_asks(each) for each in pod.containers):
+            continue
+        meant = any(each.gpus for each in instance_types(pod)) or pod.names(EFA)
+        for container in pod.containers:
+            if container.is_init or _asks(container):
+                continue
+            seen = any(each.name == _VISIBLE for each in container.variables)
+            several = _several(container) and not any(each in container.line for each in _NO_GPUS)
+            if not several or not (meant or seen):
+                continue
+            found = f"several ranks and no {GPU}: the container is given no GPU"
+            if seen:
+                found = f"several ranks and no {GPU}: they take GPUs that others were given"
+            path = (*container.path, "resources", "limits", GPU)
+            remedy = "ask for as many as there are ranks"
+            yield Finding(Code.EXTENDED_RESOURCES, path, found, remedy, Level.WARNING)
+
+
+def seen(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a container of a job that sees every GPU of its node, and asks for none.
+
+    NVIDIA/k8s-device-plugin, README, NVIDIA_VISIBLE_DEVICES: all is what images of CUDA bring, and
+    in a pod it shows GPUs that others were given.
+    """
+    for pod in manifest.pods if manifest.is_job or manifest.group == "ray.io" else ():
+        for container in pod.containers:
+            shows = [
+                each
+                for each in container.variables
+                if each.name == _VISIBLE and each.value == "all"
+            ]
+            watches = _WATCHES.search(f"{container.body.get('image')} {container.line}")
+            if not shows or _asks(container) or watches or _several(container):
+                continue
+            found = "all GPUs of the node, and none asked for: it takes those of others"
+            path = (*container.path, "env", shows[0].index)
+            remedy = 'ask for nvidia.com/gpu, or write "void"'
+            yield Finding(Code.EXTENDED_RESOURCES, path, found, remedy, Level.WARNING)
+
+
+def _several(container: Container) -> bool:
+    counts = [number(v) for _, name, v in launcher_flags(container) if name == "nproc-per-node"]
+    return container.has_launcher and any(each is not None and each > 1 for each in counts)
+
+
+def _asks(container: Container) -> bool:
+    names = [*container.amounts("limits"), *container.amounts("requests")]
+    return any(each.startswith("nvidia.com/") for each in names)

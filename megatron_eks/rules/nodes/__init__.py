@@ -1,0 +1,1 @@
+"""Rules over what makes nodes: eksctl, Karpenter and the autoscaler."""

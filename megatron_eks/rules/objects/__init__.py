@@ -1,0 +1,1 @@
+"""Rules over any Kubernetes object: fields, relations, pods and where they run."""

@@ -1,0 +1,292 @@
+"""Rules over objects that refer to each other: names, keys, claims and volumes."""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Level, Path
+from megatron_eks.quantity import quantity
+from megatron_eks.rules.objects.manifest_set import (
+    Found,
+    ManifestSet,
+    Reference,
+    in_one_folder,
+    references,
+)
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.workloads import Manifest
+
+_CLOSE = 0.8
+# Whoever makes one of these for a set of jobs makes all that they name; of others there are more.
+_MADE_TOGETHER = ("PersistentVolumeClaim", "PodGroup", "PriorityClass", "WorkloadPriorityClass")
+# One of these that nobody names was made for whoever names another.
+_FOR_ONE = ("ClusterQueue", "PersistentVolume", "Role")
+_FSX = "fsx.csi.aws.com"
+_DRIVERS = (_FSX, "ebs.csi.aws.com", "efs.csi.aws.com", "fsx.openzfs.csi.aws.com", "s3.csi.aws.com")
+_FOR_MANY = (_FSX, "efs.csi.aws.com", "fsx.openzfs.csi.aws.com")
+# A folder of the file system may follow (aws-fsx-csi-driver, issue 247).
+_MOUNT = re.compile(r"([A-Za-z0-9]{1,8}|preview)(/[^/]+)*")
+_OF_NFS = frozenset(
+    {"hard", "nfsvers", "noresvport", "proto", "retrans", "rsize", "soft", "timeo", "tls", "vers"}
+    | {"wsize"}
+)
+_FILE_SYSTEM = re.compile(r"fs-[0-9a-f]{8,17}")
+# KubeVirt's importer and Fluid make a claim of their own name.
+_MAKE_CLAIMS = ("DataVolume", "Dataset")
+
+
+def named_objects(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a name that only objects beside it nearly bear, and refuse a key that is missing.
+
+    Kubernetes, "Configure a Pod to Use a ConfigMap": the pod waits for what is not there. What a
+    set does not hold may be in the cluster already, so silence is the rule: a finding needs the
+    name in another namespace, a name much like it, a namespace that the set itself makes, or others
+    of a kind that is made with its jobs: claims in that namespace, priority classes anywhere.
+    """
+    for manifest in together.objects:
+        for reference in references(manifest):
+            target = together.named(manifest, reference.kind, reference.name)
+            if target is None:
+                yield from _missing(manifest, reference, together)
+            else:
+                yield from _missing_keys(manifest, reference, target)
+
+
+# Who finds an object of a kind, if not pods: all of its own namespace.
+_WHO = {
+    "Role": "bindings of that namespace",
+    "LocalQueue": "jobs of that namespace",
+}
+
+
+def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) -> Iterator[Found]:
+    elsewhere = [
+        each
+        for each in together.of(reference.kind)
+        if each.name == reference.name and in_one_folder(manifest, each)
+    ]
+    beside = [each.name for each in together.beside(manifest, reference.kind) if each.name]
+    close = get_close_matches(reference.name, beside, 1, _CLOSE)
+    # An account is made with its namespace; of other kinds there may be some already.
+    made_here = together.makes_namespace(manifest.namespace) and (
+        bool(beside) or reference.kind == "ServiceAccount"
+    )
+    made_here = made_here or (
+        reference.kind in _MADE_TOGETHER
+        and any(
+            _surely_beside(manifest, each) for each in together.beside(manifest, reference.kind)
+        )
+    )
+    lone = together.unnamed(manifest, reference.kind) if reference.kind in _FOR_ONE else []
+    if not elsewhere and _is_made_by(manifest, reference, together):
+        return
+    kind, name = reference.kind, shown(reference.name)
+    if elsewhere:
+        space = shown(elsewhere[0].namespace)
+        who = _WHO.get(reference.kind, "its own pods")
+        found = f"{kind} {name} is in namespace {space}, and only {who} reach it"
+        remedy = "put both into one namespace"
+        if manifest.kind.endswith("RoleBinding") and kind == "ServiceAccount":
+            found = f"{kind} {name} is in namespace {space}, and the binding looks in its own"
+            remedy = f"write namespace: {elsewhere[0].namespace} in the subject"
+    elif close or made_here or lone:
+        found = f"no {kind} {name} among these objects"
+        there = f"there: {', '.join(sorted(beside))}" if beside else "add it beside the namespace"
+        there = f"there: {lone[0]}, which nobody names" if lone else there
+        remedy = f"did you mean {close[0]}?" if close else there
+    else:
+        return
+    finding = manifest.find(Code.MISSING_OBJECT, reference.path, found, remedy, Level.WARNING)
+    yield manifest, finding
+
+
+def _is_made_by(manifest: Manifest, reference: Reference, together: ManifestSet) -> bool:
+    """Tell whether another object makes the claim: TEMPLATE-STATEFULSET-NUMBER, or of its name."""
+    if reference.kind != "PersistentVolumeClaim":
+        return False
+    for each in together.beside(manifest, "StatefulSet"):
+        for value in items(each.spec.get("volumeClaimTemplates")) or []:
+            metadata = mapping((mapping(value) or {}).get("metadata")) or {}
+            if reference.name.startswith(f"{text(metadata.get('name'))}-{each.name}-"):
+                return True
+    makers = [one for kind in _MAKE_CLAIMS for one in together.beside(manifest, kind)]
+    return any(one.name == reference.name for one in makers)
+
+
+def _surely_beside(manifest: Manifest, other: Manifest) -> bool:
+    """Tell whether two objects are of one namespace, or of one file where none is named.
+
+    A PersistentVolumeClaim without a name is made for something else.
+    """
+    if other.name is None or is_placeholder(other.name):
+        return False
+    if other.kind == "PersistentVolumeClaim" and manifest.namespace is None:
+        return other.file == manifest.file
+    return True
+
+
+def _missing_keys(manifest: Manifest, reference: Reference, target: Manifest) -> Iterator[Found]:
+    parts = [mapping(target.body.get(key)) for key in ("data", "binaryData", "stringData")]
+    known = {key for part in parts for key in part or {}}
+    for key in reference.keys:
+        # A Secret without any data is filled later, by a person or an operator.
+        if key not in known and known and None not in parts:
+            found = f"{target.title} has no key {shown(key)}: the pod does not start"
+            remedy = f"there: {', '.join(sorted(known))}"
+            yield manifest, manifest.find(Code.MISSING_OBJECT, reference.path, found, remedy)
+
+
+def claims(together: ManifestSet) -> Iterator[Found]:
+    """Require of a claim what the volume that it names offers, and the other way round.
+
+    Kubernetes, "Persistent Volumes", binding: otherwise the claim stays Pending.
+    """
+    for claim in together.of("PersistentVolumeClaim"):
+        name = text(claim.spec.get("volumeName"))
+        volume = together.named(claim, "PersistentVolume", name) if name else None
+        if volume is not None:
+            yield from _classes(claim, volume)
+            yield from _amounts(claim, volume)
+            yield from _claim_of(claim, volume)
+
+
+def _wrong(claim: Manifest, path: Path, found: str, remedy: str) -> Found:
+    return claim, claim.find(Code.CLAIM_AND_VOLUME, path, found, remedy)
+
+
+def _classes(claim: Manifest, volume: Manifest) -> Iterator[Found]:
+    wanted, offered = (each.spec.get("storageClassName") for each in (claim, volume))
+    class_of = text(offered) or ""
+    path = ("spec", "storageClassName")
+    if is_absent(wanted):
+        found = f"no storage class, so the cluster's default, and {volume.title} has "
+        found += shown(class_of) if class_of else "none"
+        finding = claim.find(
+            Code.CLAIM_AND_VOLUME,
+            path,
+            found,
+            f'write storageClassName: "{class_of}"',
+            Level.ERROR if class_of else Level.WARNING,
+        )
+        yield claim, finding
+    elif isinstance(wanted, str) and wanted != class_of and not is_placeholder(wanted):
+        found = f"storage class {shown(wanted)}, and {volume.title} has {shown(class_of)}"
+        yield _wrong(claim, path, found, "write the same in both, or leave both empty")
+
+
+def _amounts(claim: Manifest, volume: Manifest) -> Iterator[Found]:
+    modes = [text(each) for each in items(volume.spec.get("accessModes")) or []]
+    for index, each in enumerate(items(claim.spec.get("accessModes")) or []):
+        mode = text(each)
+        if mode is not None and modes and mode not in modes:
+            found = f"{mode}, which {volume.title} does not offer"
+            remedy = f"use {', '.join(sorted(filter(None, modes)))}"
+            many = mode == "ReadWriteMany"
+            if many and (mapping(volume.spec.get("csi")) or {}).get("driver") in _FOR_MANY:
+                remedy = f"write {mode} there: its file system takes many nodes"
+            yield _wrong(claim, ("spec", "accessModes", index), found, remedy)
+    resources = mapping(claim.spec.get("resources")) or {}
+    written = (mapping(resources.get("requests")) or {}).get("storage")
+    capacity = (mapping(volume.spec.get("capacity")) or {}).get("storage")
+    wanted, offered = quantity(written), quantity(capacity)
+    if wanted is not None and offered is not None and wanted > offered:
+        found = f"{shown(written)} wanted, and {volume.title} has {shown(capacity)}"
+        path = ("spec", "resources", "requests", "storage")
+        yield _wrong(claim, path, found, "ask for no more than the volume has")
+
+
+def _claim_of(claim: Manifest, volume: Manifest) -> Iterator[Found]:
+    kept_for = mapping(volume.spec.get("claimRef")) or {}
+    name, space = text(kept_for.get("name")), text(kept_for.get("namespace"))
+    other_name = name is not None and name != claim.name
+    other_space = space is not None and claim.namespace is not None and space != claim.namespace
+    if other_name or other_space:
+        found = f"{volume.title} is kept for {space or '?'}/{name or '?'}"
+        yield _wrong(claim, ("spec", "volumeName"), found, "name this claim in its claimRef")
+
+
+def lustre_volumes(together: ManifestSet) -> Iterator[Found]:
+    """Require of a volume on FSx for Lustre what its driver reads.
+
+    aws-fsx-csi-driver v1, examples/kubernetes/static_provisioning: the id, dnsname and mountname.
+    """
+    for volume in together.of("PersistentVolume"):
+        csi = mapping(volume.spec.get("csi")) or {}
+        driver = text(csi.get("driver"))
+        path = ("spec", "csi")
+        close = get_close_matches(driver or "", _DRIVERS, 1, _CLOSE)
+        if driver is not None and driver not in _DRIVERS and close:
+            found = f"unknown driver {shown(driver)}"
+            yield _of_lustre(volume, (*path, "driver"), found, f"did you mean {close[0]}?")
+        if driver != _FSX:
+            yield from _lustre_elsewhere(volume, driver)
+            continue
+        handle = text(csi.get("volumeHandle"))
+        attributes = mapping(csi.get("volumeAttributes"))
+        for key in ("dnsname", "mountname"):
+            if attributes is not None and is_absent(attributes.get(key)):
+                found = f"no {key}, which the driver mounts by"
+                place = (*path, "volumeAttributes", key)
+                other = next((each for each in attributes if each.lower() == key), None)
+                remedy = f"write {key}, not {other}" if other else "take it from the file system"
+                yield _of_lustre(volume, place, found, remedy)
+        yield from _mounts(volume, text((attributes or {}).get("mountname")))
+        address = text((attributes or {}).get("dnsname"))
+        named = address is not None and _FILE_SYSTEM.match(address)
+        known = handle is not None and _FILE_SYSTEM.match(handle)
+        if named and known and named[0] != known[0]:
+            found = f"the address of {named[0]}, and the volume is {shown(handle)}"
+            place = (*path, "volumeAttributes", "dnsname")
+            yield _of_lustre(volume, place, found, "name one file system in both places")
+
+
+def _mounts(volume: Manifest, name: str | None) -> Iterator[Found]:
+    """Find a name or options that no Lustre client takes."""
+    if name is not None and not _MOUNT.fullmatch(name) and not is_placeholder(name):
+        found, place = f"{shown(name)} is no mount name", ("spec", "csi", "volumeAttributes")
+        remedy = "write it as FSx gives it, without a slash before it"
+        yield _of_lustre(volume, (*place, "mountname"), found, remedy)
+    for index, value in enumerate(items(volume.spec.get("mountOptions")) or []):
+        option = (text(value) or "").partition("=")[0]
+        if option in _OF_NFS:
+            found = f"{shown(value)} is an option of NFS: the mount fails"
+            yield _of_lustre(volume, ("spec", "mountOptions", index), found, "remove it")
+
+
+def _lustre_elsewhere(volume: Manifest, driver: str | None) -> Iterator[Found]:
+    """Refuse what only the driver for Lustre reads (aws-efs-csi-driver reads no address)."""
+    csi = mapping(volume.spec.get("csi")) or {}
+    attributes = mapping(csi.get("volumeAttributes")) or {}
+    for key in ("dnsname", "mountname") if driver == "efs.csi.aws.com" else ():
+        if key in attributes:
+            found = f"{key} of a Lustre file system, and the driver is that of EFS"
+            path = ("spec", "csi", "volumeAttributes", key)
+            yield _of_lustre(volume, path, found, f"use the driver {_FSX}, or remove it")
+
+
+def _of_lustre(volume: Manifest, path: Path, found: str, remedy: str) -> Found:
+    return volume, volume.find(Code.CLAIM_AND_VOLUME, path, found, remedy)
+
+
+def twice(together: ManifestSet) -> Iterator[Found]:
+    """Refuse two objects of one kind and name: the second overwrites the first.
+
+    Kubernetes, "Object Names and IDs". Judged within a file only: overlays repeat names.
+    """
+    seen: set[tuple[str, str, str | None, str]] = set()
+    for manifest in together.objects:
+        if manifest.name is None or not manifest.file or is_placeholder(manifest.name):
+            continue
+        key = (
+            manifest.file,
+            f"{manifest.group}/{manifest.kind}",
+            manifest.namespace,
+            manifest.name,
+        )
+        if key in seen:
+            found = f"a second {manifest.title} in this file overwrites the first"
+            path = ("metadata", "name")
+            remedy = "remove it, or give it another name"
+            yield manifest, manifest.find(Code.DUPLICATE_OBJECT, path, found, remedy)
+        seen.add(key)

@@ -1,0 +1,115 @@
+"""Rule over webhooks: the service that the API server calls."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
+from megatron_eks.rules.workloads import Manifest
+
+KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+_EVERY_POD = frozenset({"*", "*/*", "pods"})
+_HTTPS = 443
+_LONGEST = 30
+_CLOSE = 0.8
+
+
+def services(together: ManifestSet) -> Iterator[Found]:
+    """Require of a webhook's service that it is there and has the port.
+
+    Kubernetes, "Dynamic Admission Control": with failurePolicy Fail no object is taken any more.
+    """
+    for manifest in together.of(*KINDS):
+        for index, value in enumerate(items(manifest.body.get("webhooks")) or []):
+            hook = mapping(value) or {}
+            client = mapping(hook.get("clientConfig")) or {}
+            service = mapping(client.get("service")) or {}
+            name, space = text(service.get("name")), text(service.get("namespace"))
+            path = ("webhooks", index, "clientConfig", "service")
+            beside = [each for each in together.of("Service") if each.namespace == space]
+            target = next((each for each in beside if each.name == name), None)
+            # Kubebuilder writes "system", and its Kustomization the namespace.
+            if name is None or space is None or space == "system":
+                continue
+            if target is None:
+                same = [each for each in together.of("Service") if each.name == name]
+                close = get_close_matches(name, [each.name or "" for each in beside], 1, _CLOSE)
+                own = any(each.file == manifest.file for each in beside) and bool(manifest.file)
+                known = same or close or (beside and together.makes_namespace(space))
+                if known or own:
+                    found = f"no Service {shown(name)} in namespace {shown(space)}"
+                    there = ", ".join(f"{each.namespace}/{each.name}" for each in same or beside)
+                    # Only a name that is elsewhere, or nearly there, says that it is a slip.
+                    level = Level.ERROR if known else Level.WARNING
+                    finding = manifest.find(Code.WEBHOOK, path, found, f"there: {there}", level)
+                    yield manifest, finding
+                continue
+            port = number(service.get("port")) or _HTTPS
+            listed = [mapping(each) or {} for each in items(target.spec.get("ports")) or []]
+            ports = [number(each.get("port")) for each in listed]
+            if ports and port not in ports:
+                found = f"port {port}, and {target.title} has {', '.join(map(str, ports))}"
+                remedy = "write a port of the Service, not of the pod"
+                finding = manifest.find(Code.WEBHOOK, (*path, "port"), found, remedy)
+                yield manifest, finding
+
+
+def settings(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a webhook what the API server takes, and warn where it may shut itself out.
+
+    Kubernetes, "Dynamic Admission Control", timeouts and "Avoiding deadlocks in self-hosted
+    webhooks".
+    """
+    for index, value in enumerate(items(manifest.body.get("webhooks")) or []):
+        hook, path = mapping(value) or {}, ("webhooks", index)
+        # An older version has other defaults.
+        version = text(manifest.body.get("apiVersion")) or ""
+        if manifest.kind not in KINDS or not hook or not version.endswith("/v1"):
+            continue
+        seconds = number(hook.get("timeoutSeconds"))
+        if seconds is not None and not 1 <= seconds <= _LONGEST:
+            found = f"{seconds} seconds: the API server refuses it"
+            remedy = f"write 1 to {_LONGEST}"
+            yield manifest.find(Code.WEBHOOK, (*path, "timeoutSeconds"), found, remedy)
+        if is_absent(hook.get("sideEffects")) or hook.get("sideEffects") in ("Some", "Unknown"):
+            found = "the API server wants to know that it has no side effects"
+            yield manifest.find(
+                Code.WEBHOOK, (*path, "sideEffects"), found, "write sideEffects: None"
+            )
+        if is_absent(hook.get("admissionReviewVersions")):
+            found = "no version of the question: the API server refuses it"
+            place = (*path, "admissionReviewVersions")
+            yield manifest.find(Code.WEBHOOK, place, found, "write admissionReviewVersions: [v1]")
+        service = mapping((mapping(hook.get("clientConfig")) or {}).get("service")) or {}
+        where = text(service.get("path"))
+        if where and not where.startswith("/") and not is_placeholder(where):
+            found = f"{shown(where)} does not start with /: the API server refuses it"
+            inside = (*path, "clientConfig", "service", "path")
+            yield manifest.find(Code.WEBHOOK, inside, found, f"write /{where}")
+        every = any(
+            not _EVERY_POD.isdisjoint(map(str, items(rule.get("resources")) or []))
+            for rule in [mapping(each) or {} for each in items(hook.get("rules")) or []]
+        )
+        narrow = not all(
+            is_absent(hook.get(key))
+            for key in ("matchConditions", "namespaceSelector", "objectSelector")
+        )
+        if every and not narrow and hook.get("failurePolicy", "Fail") == "Fail":
+            found = "no pod starts anywhere while it does not answer, its own and DNS included"
+            remedy = "leave kube-system and its own namespace out by a namespaceSelector"
+            place = (*path, "failurePolicy")
+            yield manifest.find(Code.WEBHOOK, place, found, remedy, Level.WARNING)
+
+
+def actions(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a policy's binding what is to happen to what the policy refuses.
+
+    Kubernetes, "Validating Admission Policy", validation actions: at least one is required.
+    """
+    given = manifest.spec.get("validationActions")
+    if manifest.kind == "ValidatingAdmissionPolicyBinding" and (is_absent(given) or given == []):
+        found = "no action: the API server refuses the binding"
+        place = ("spec", "validationActions")
+        yield manifest.find(Code.MISSING_FIELD, place, found, "write validationActions: [Deny]")
