@@ -179,15 +179,20 @@ def losses(out: str) -> dict[int, float]:
     return found
 
 
+def printed(out: str) -> list[tuple[int, float]]:
+    """Return iteration and loss of each line of a log that tells them."""
+    return [(int(iteration), float(loss)) for iteration, loss in _LOSS.findall(out)]
+
+
 def starts(out: str) -> list[dict[int, float]]:
-    """Return the same for each start that wrote into a log."""
+    """Return the losses of each start that wrote into a log."""
     found: list[dict[int, float]] = []
     last = 0
-    for iteration, loss in _LOSS.findall(out):
-        if not found or int(iteration) <= last:
+    for iteration, loss in printed(out):
+        if not found or iteration <= last:
             found.append({})
-        last = int(iteration)
-        found[-1][last] = float(loss)
+        last = iteration
+        found[-1][last] = loss
     return found
 
 

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from megatron_eks.kubernetes.client import Object, wait_for
@@ -146,16 +146,11 @@ class Story:
     def train(self) -> None:
         """Start both jobs, and lose a rank of Megatron's in mid-run."""
         self._megatron, self._fsdp = self._submit(jobs.MEGATRON), self._submit(jobs.FSDP)
-        self._wait_between_saves()
-        newest = self._saved()
         worker = f"{jobs.MEGATRON}-worker-0"
-        # The rank, and the processes that load its data.
-        rank, *others = self.place.processes(worker, "pretrain_gpt.py")
+        rank, *others = self._stop_between_saves(worker)
+        newest, reached = self._saved(), max(self._starts()[0])
         killed = time.monotonic()
-        for process in (rank, *others):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        reached = max(self._starts()[0])
+        _signal((rank, *others), signal.SIGKILL)
         self._say(f"checkpoint of iteration {newest} is saved, iteration {reached} is done")
         self._say(f"kill -9 {rank}, the rank in pod {worker}")
         wait_for("the gang's restart", lambda: len(self._starts()) > 1, _RESUME_SECONDS)
@@ -221,15 +216,28 @@ class Story:
             found = self.place.client.apply(manifest)
         return found
 
-    def _wait_between_saves(self) -> None:
-        def there() -> bool:
+    def _stop_between_saves(self, pod: str) -> list[int]:
+        """Stop a pod's rank some steps after a checkpoint; return it and its data's loaders."""
+
+        def between() -> bool:
             if not self._saved():
                 return False
             (first,) = self._starts()
-            # Not so late that the next checkpoint could be there when the kill comes.
             return 2 <= max(first) - self._saved() <= jobs.INTERVAL - 3  # noqa: PLR2004 -- steps
 
-        wait_for("some iterations after a checkpoint", there, _SECONDS)
+        def stopped() -> list[int]:
+            if not between():
+                return []
+            found = self.place.processes(pod, "pretrain_gpt.py")
+            # Looked at once more where it stands: it might have saved again meanwhile, and have
+            # computed nothing since that is computed twice.
+            _signal(found, signal.SIGSTOP)
+            if between():
+                return found
+            _signal(found, signal.SIGCONT)
+            return []
+
+        return wait_for("some iterations after a checkpoint", stopped, _SECONDS)
 
     def _wait_for_success(self, job: Object) -> None:
         metadata = job["metadata"]
@@ -258,6 +266,12 @@ class Story:
 
     def _folder(self, kind: str, job: str) -> Path:
         return self.place.shared() / kind / job
+
+
+def _signal(processes: Iterable[int], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, number)
 
 
 def _iterations(listed: Object) -> str:

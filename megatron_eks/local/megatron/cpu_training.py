@@ -30,6 +30,9 @@ def run() -> None:
     # Every rank calls it, not the first of a tensor parallel group alone.
     data_sets.is_distributed = True
     training.pretrain(configuration, data_sets, ModelType.encoder_or_decoder, _forward)
+    # Gloo's threads may outlive Python otherwise: then they end a rank that is done by SIGABRT, and
+    # its gang begins again.
+    torch.distributed.destroy_process_group()
 
 
 def _data_sets(samples: Sequence[int], **_: object) -> Any:
