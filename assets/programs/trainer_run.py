@@ -2,6 +2,7 @@
 
 import argparse
 import faulthandler
+import gc
 import json
 import os
 import signal
@@ -67,6 +68,10 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
     if os.environ["LOCAL_RANK"] == "0":
         report.write_findings()
     code = _Rank(program, config, model, options).train(decoder, layout)
+    # Groups that live on in the model's tensors go with Python itself otherwise: a thread of theirs
+    # that then wants Python ends a rank that is done by SIGABRT, and its gang begins again.
+    del decoder
+    gc.collect()
     if copies is not None and code == 0:
         copies.finish()
     return code

@@ -34,7 +34,7 @@ print(sum(entry.numel() * 4 for entry in state.values()))
 """
 
 LOAD = """
-import json, sys
+import gc, json, sys
 from pathlib import Path
 import torch
 import torch.distributed as dist
@@ -71,8 +71,11 @@ every = [None] * dist.get_world_size()
 dist.all_gather_object(every, grown[0])
 if dist.get_rank() == 0:
     print(json.dumps({"right": right, "grown": every, "drawn": drawn}))
-# Its threads may outlive Python otherwise, and then they end the process by SIGABRT.
+# Groups that live on in the model's tensors go with Python itself otherwise: a thread of theirs
+# that then wants Python is ended in a way that ends the process by SIGABRT.
 dist.destroy_process_group()
+del model, entry
+gc.collect()
 """
 
 

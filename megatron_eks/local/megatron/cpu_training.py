@@ -1,5 +1,6 @@
 """What Megatron's loop asks of a program: its data sets, its batches and its loss."""
 
+import gc
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -30,9 +31,11 @@ def run() -> None:
     # Every rank calls it, not the first of a tensor parallel group alone.
     data_sets.is_distributed = True
     training.pretrain(configuration, data_sets, ModelType.encoder_or_decoder, _forward)
-    # Gloo's threads may outlive Python otherwise: then they end a rank that is done by SIGABRT, and
-    # its gang begins again.
+    # Gloo's groups go with Python itself otherwise: a thread of theirs that then wants Python ends
+    # a rank that is done by SIGABRT, and its gang begins again.
+    mpu.destroy_model_parallel()
     torch.distributed.destroy_process_group()
+    gc.collect()
 
 
 def _data_sets(samples: Sequence[int], **_: object) -> Any:
