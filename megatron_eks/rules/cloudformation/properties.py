@@ -108,16 +108,7 @@ def _single(resource: Resource, misfit: Misfit) -> Finding:
 
 
 def _of_a_section(file: str, misfit: Misfit) -> Finding:
-    key = str(misfit.path[-1]) if misfit.path else ""
-    if misfit.missing:
-        found, remedy = f"CloudFormation needs {key} here", f"add {key}"
-    elif misfit.known:
-        close = get_close_matches(key, misfit.known, 1, _CLOSE)
-        found = f"CloudFormation knows no {shown(key)} here"
-        remedy = f"did you mean {close[0]}?" if close else f"known: {', '.join(misfit.known)}"
-    else:
-        found = f"{shown(misfit.value)} is not what CloudFormation takes here"
-        remedy = f"write {misfit.expected}"
+    found, remedy = _told(misfit, "CloudFormation", "knows")
     return Finding(Code.PROPERTY, misfit.path, found, remedy, file=file)
 
 
@@ -150,17 +141,20 @@ def _attributes(resource: Resource) -> Iterator[Finding]:
 
 
 def _finding(resource: Resource, misfit: Misfit) -> Finding:
+    found, remedy = _told(misfit, resource.type, "has")
+    return resource.find(Code.PROPERTY, misfit.path, found, remedy)
+
+
+def _told(misfit: Misfit, who: str, knows: str) -> tuple[str, str]:
+    """Return what is wrong for whom, and its remedy."""
     key = str(misfit.path[-1]) if misfit.path else ""
     if misfit.missing:
-        found, remedy = f"{resource.type} needs {key} here", f"add {key}"
-    elif misfit.known:
+        return f"{who} needs {key} here", f"add {key}"
+    if misfit.known:
         close = get_close_matches(key, misfit.known, 1, _CLOSE)
-        found = f"{resource.type} has no {shown(key)} here"
         remedy = f"did you mean {close[0]}?" if close else f"known: {', '.join(misfit.known)}"
-    else:
-        found = f"{shown(misfit.value)} is not what {resource.type} takes here"
-        remedy = f"write {misfit.expected}"
-    return resource.find(Code.PROPERTY, misfit.path, found, remedy)
+        return f"{who} {knows} no {shown(key)} here", remedy
+    return f"{shown(misfit.value)} is not what {who} takes here", f"write {misfit.expected}"
 
 
 def references(templates: TemplateSet) -> Iterator[Finding]:
