@@ -1,5 +1,6 @@
 """Reads values of unknown shape: what is absent, what only AWS or a template engine can know."""
 
+import ipaddress
 import json
 import re
 from typing import TYPE_CHECKING
@@ -117,3 +118,12 @@ def shown(value: "Json") -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     written = ascii(value[: _SHOWN + 1]) if isinstance(value, str) else json.dumps(value)
     return written if len(written) <= _SHOWN else f"{written[:_SHOWN]}..."
+
+
+def is_range(value: str) -> bool:
+    """Tell whether a text is a range of addresses, such as 10.0.0.0/16."""
+    try:
+        ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        return False
+    return "/" in value

@@ -1,6 +1,5 @@
 """Rules over how a network is put together: ranges, names, routes, and the rules of groups."""
 
-import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from megatron_eks.rules.values import (
     is_given,
     is_intrinsic,
     is_placeholder,
+    is_range,
     items,
     mapping,
     number,
@@ -77,7 +77,7 @@ def ranges(templates: TemplateSet) -> Iterator[Finding]:
     """
     for resource in templates.everything():
         for path, value in _ranges(dict(resource.properties), ()):
-            if not _is_range(value) and not is_placeholder(value):
+            if not is_range(value) and not is_placeholder(value):
                 found = f"{shown(value)} is no range of addresses"
                 yield resource.find(Code.RANGE, path, found, "write it as 10.0.0.0/16")
 
@@ -93,14 +93,6 @@ def _ranges(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
             yield (*path, key), each
         elif isinstance(each, dict | list) and not is_intrinsic(each):
             yield from _ranges(each, (*path, key))
-
-
-def _is_range(value: str) -> bool:
-    try:
-        ipaddress.ip_network(value, strict=False)
-    except ValueError:
-        return False
-    return "/" in value
 
 
 def zones(templates: TemplateSet) -> Iterator[Finding]:

@@ -1,6 +1,5 @@
 """Rules over what the API server's own code checks, and no schema says."""
 
-import ipaddress
 import re
 from collections.abc import Iterator
 
@@ -8,7 +7,15 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.shapes import KUBERNETES, table
-from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.values import (
+    is_absent,
+    is_placeholder,
+    is_range,
+    items,
+    mapping,
+    shown,
+    text,
+)
 from megatron_eks.rules.workloads import Manifest
 
 _FIELDS = re.compile(
@@ -113,7 +120,7 @@ def networks(manifest: Manifest) -> Iterator[Finding]:
     """
     if manifest.kind == "NetworkPolicy":
         for path, value in _blocks(dict(manifest.spec), ("spec",)):
-            if not _is_range(value):
+            if not is_range(value):
                 found = f"{shown(value)} is no range of addresses"
                 yield manifest.find(Code.WRONG_VALUE, path, found, "write it as 10.0.0.0/16")
     if manifest.kind == "Service" and not manifest.group and manifest.spec:
@@ -135,14 +142,6 @@ def _blocks(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
                         yield (*path, key, name), one
         else:
             yield from _blocks(each, (*path, key))
-
-
-def _is_range(value: str) -> bool:
-    try:
-        ipaddress.ip_network(value, strict=False)
-    except ValueError:
-        return False
-    return "/" in value
 
 
 def names(manifest: Manifest) -> Iterator[Finding]:
