@@ -104,7 +104,11 @@ MISTAKES = {
     ),
     "an instance type that EC2 does not know": (
         *launched(InstanceType="p5.24xlarge"),
-        "Value 'p5.24xlarge' at 'LaunchTemplateData.InstanceType' failed to satisfy constraint",
+        "MEKS-0515: 'p5.24xlarge' is no instance type",
+    ),
+    "an instance type of a family that only EC2 could know": (
+        *launched(InstanceType="m99.large"),
+        "Value 'm99.large' at 'LaunchTemplateData.InstanceType' failed to satisfy constraint",
     ),
     "a throughput that FSx does not sell": (
         *lustre(PerUnitStorageThroughput=200),
