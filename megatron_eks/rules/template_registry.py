@@ -221,6 +221,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     refused_pairs.of_groups,
     refused_pairs.of_gateways,
     refused_pairs.of_zones,
+    refused_pairs.of_tags,
     refused_pairs.of_clusters,
     refused_pairs.of_buckets,
     lifetimes.keys,

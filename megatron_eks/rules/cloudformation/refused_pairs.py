@@ -28,6 +28,22 @@ _TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _MOST_DAYS = 90
 _FEWEST_DAYS_OF_IA = 30
 _INFREQUENT = frozenset({"STANDARD_IA", "ONEZONE_IA"})
+_LAUNCHED = ("instance", "volume", "network-interface", "spot-instances-request")
+# Where tags are: what may have them there, and what is to be said of anything else.
+_TAGGED: tuple[tuple[Path, tuple[str, ...], str, str], ...] = (
+    (
+        (),
+        ("launch-template",),
+        "only the launch template itself is tagged here",
+        f"write launch-template, or move tags of instances into {DATA}",
+    ),
+    (
+        (DATA,),
+        (*_LAUNCHED, "elastic-gpu"),
+        "only what is launched is tagged here",
+        f"write {' or '.join(_LAUNCHED)}, or move tags of the template out of {DATA}",
+    ),
+)
 
 
 def of_lustre(templates: TemplateSet) -> Iterator[Finding]:
@@ -139,6 +155,24 @@ def of_zones(templates: TemplateSet) -> Iterator[Finding]:
                 yield template.resource.find(Code.PLACEMENT, path, found, "remove it")
 
 
+def of_tags(templates: TemplateSet) -> Iterator[Finding]:
+    """Require tags of a launch template itself outside its data, and of what it launches in them.
+
+    CloudFormation Template Reference, AWS::EC2::LaunchTemplate TagSpecification and
+    LaunchTemplateTagSpecification, ResourceType:
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-properties-ec2-launchtemplate-tagspecification.html
+    """
+    for template in launch_templates(templates):
+        bodies = (template.resource.properties, template.data)
+        for (place, allowed, why, remedy), body in zip(_TAGGED, bodies, strict=True):
+            for index, value in enumerate(items(body.get("TagSpecifications")) or []):
+                kind = text((mapping(value) or {}).get("ResourceType"))
+                if kind is not None and kind not in allowed:
+                    found = f"{shown(kind)}: {why}, and EC2 refuses the rest"
+                    path = (*place, "TagSpecifications", index, "ResourceType")
+                    yield template.resource.find(Code.UNKNOWN_VALUE, path, found, remedy)
+
+
 def of_clusters(templates: TemplateSet) -> Iterator[Finding]:
     """Require of clusters and add-ons settings that EKS can read, and takes together.
 
@@ -180,8 +214,8 @@ def _is_readable(written: str) -> bool:
 def of_buckets(templates: TemplateSet) -> Iterator[Finding]:
     """Require of buckets what S3 takes together.
 
-    S3 API, PutBucketEncryption and PutBucketLifecycleConfiguration; S3 User Guide, "Transitioning
-    objects using Amazon S3 Lifecycle".
+    S3 API, PutBucketEncryption, PutBucketLifecycleConfiguration and DefaultRetention; S3 User
+    Guide, "Transitioning objects using Amazon S3 Lifecycle".
     """
     for bucket in templates.resources("AWS::S3::Bucket"):
         encryption = mapping(bucket.properties.get("BucketEncryption")) or {}
@@ -194,6 +228,12 @@ def of_buckets(templates: TemplateSet) -> Iterator[Finding]:
                 place = ("BucketEncryption", "ServerSideEncryptionConfiguration", index)
                 remedy = "write SSEAlgorithm: aws:kms"
                 yield bucket.find(Code.ENCRYPTION, place, found, remedy)
+        lock = mapping(bucket.properties.get("ObjectLockConfiguration")) or {}
+        kept = mapping((mapping(lock.get("Rule")) or {}).get("DefaultRetention")) or {}
+        if is_given(kept.get("Days")) and is_given(kept.get("Years")):
+            found = "Days beside Years: S3 refuses the bucket"
+            path = ("ObjectLockConfiguration", "Rule", "DefaultRetention", "Years")
+            yield bucket.find(Code.EXPIRES, path, found, "remove one of the two")
         cycle = mapping(bucket.properties.get("LifecycleConfiguration")) or {}
         for index, value in enumerate(items(cycle.get("Rules")) or []):
             rule = mapping(value) or {}
