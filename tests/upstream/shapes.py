@@ -2,7 +2,8 @@
 
 `make generate` runs it. CloudFormation's come from AWS's registry by way of cfn-lint, Kubernetes'
 from its OpenAPI description by way of kubernetes-validate, a PyTorchJob's from our own definition,
-IAM's actions from AWS's list by way of cfn-lint, and how they are written from botocore.
+IAM's actions from AWS's list by way of cfn-lint, and how they are written, and what the registry
+leaves open, from botocore.
 """
 
 import json
@@ -19,6 +20,7 @@ from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 from charts.platform.crd import read_definition
 from megatron_eks.entry import prepare
 from megatron_eks.rules.shapes import CLOUDFORMATION, KUBERNETES, RESOURCES
+from tests.upstream import api_values
 from tests.upstream.checked import CHECKED
 
 # A JSON schema or a shape made of one, which have no narrower type.
@@ -95,13 +97,6 @@ _SETTLED: dict[tuple[str, ...], Json] = {
     },
     ("AWS::EKS::Nodegroup", "Labels"): {"*": "text"},
     ("AWS::EKS::Nodegroup", "Tags"): {"*": "text"},
-    ("AWS::FSx::FileSystem", "FileSystemType!"): {"=": ["LUSTRE", "ONTAP", "OPENZFS", "WINDOWS"]},
-    ("AWS::FSx::FileSystem", "LustreConfiguration", "MetadataConfiguration", "Mode!"): {
-        "=": ["AUTOMATIC", "USER_PROVISIONED"]
-    },
-    ("AWS::CodeBuild::Project", "Artifacts!", "Type!"): {
-        "=": ["CODEPIPELINE", "NO_ARTIFACTS", "S3"]
-    },
 }
 
 _TYPED = {"IntOrString": "port", "Quantity": "quantity"}
@@ -122,7 +117,8 @@ def cloudformation() -> dict[str, Json]:
                 for key, each in schema["properties"].items()
                 if f"/properties/{key}" not in written_by_aws
             }
-            shapes[kind] = _inlined({**schema, "properties": given}, schema.get("definitions", {}))
+            shape = _inlined({**schema, "properties": given}, schema.get("definitions", {}))
+            shapes[kind] = api_values.settle(kind, shape)
             _settle(kind, shapes[kind])
             shapes[f"@{kind}"] = {"=": sorted(registered.get_atts)}
     return shapes
