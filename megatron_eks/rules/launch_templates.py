@@ -137,6 +137,13 @@ def instance_type_of(group: Resource) -> str | None:
     return text(types[0]) if len(types) == 1 else None
 
 
+def type_launched_by(group: Resource, templates: TemplateSet) -> str | None:
+    """Return the one type of a node group's instances, named by itself or by its template."""
+    used = launch_template_of(group, templates)
+    data = mapping(used.properties.get(DATA)) if used is not None else None
+    return instance_type_of(group) or text((data or {}).get("InstanceType"))
+
+
 def has_gpus(instance_type: str) -> bool:
     """Tell whether instances of a type have NVIDIA GPUs."""
     return instance_type in INSTANCES or _GPU_FAMILY.match(instance_type) is not None

@@ -37,9 +37,12 @@ def truth(value: "Json") -> bool | None:
 
 
 def is_absent(value: "Json") -> bool:
-    """Tell whether a property is not there: no key, null, or CloudFormation's word for it."""
+    """Tell whether a property is not there: no key, null, CloudFormation's word for it.
+
+    An empty list says as little: CloudFormation and the API server take it for none.
+    """
     if not isinstance(value, dict):
-        return value is None
+        return value is None or value == []
     return len(value) == 1 and value.get("Ref") == "AWS::NoValue"
 
 

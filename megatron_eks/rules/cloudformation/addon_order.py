@@ -9,7 +9,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.cloudformation.properties import after
-from megatron_eks.rules.launch_templates import has_gpus, instance_type_of, launch_template_of
+from megatron_eks.rules.launch_templates import has_gpus, type_launched_by
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, truth
 
@@ -122,7 +122,9 @@ def places(templates: TemplateSet) -> Iterator[Finding]:
         kept_off = [_keeps_off(each, tolerated) for each in groups]
         if None in kept_off:
             continue
-        plain = [each for each in groups if not _has_gpus(each, templates)] or groups
+        plain = [
+            each for each in groups if not has_gpus(type_launched_by(each, templates) or "")
+        ] or groups
         taint = next(t for g, t in zip(groups, kept_off, strict=True) if g is plain[0])
         found = f"every node group has a taint that CoreDNS does not tolerate, here {shown(taint)}:"
         found += " its pods stay Pending, and no name resolves"
@@ -179,13 +181,6 @@ def _tolerates(toleration: "dict[str, Json]", key: str, value: Json) -> bool:
     named = text(toleration.get("key"))
     exists = toleration.get("operator") == "Exists"
     return named in {None, key} and (exists or toleration.get("value") == value)
-
-
-def _has_gpus(group: Resource, templates: TemplateSet) -> bool:
-    name = instance_type_of(group)
-    used = launch_template_of(group, templates)
-    data = mapping(used.properties.get("LaunchTemplateData")) if used is not None else None
-    return has_gpus(name or text((data or {}).get("InstanceType")) or "")
 
 
 def agent(templates: TemplateSet) -> Iterator[Finding]:

@@ -33,6 +33,8 @@ _TYPES = {
 }
 _HARD_DISKS = frozenset({"sc1", "st1"})
 _ROOTS = ("/dev/xvda", "/dev/sda1")
+# EC2 API, LaunchTemplateBlockDeviceMappingRequest.
+_MAPPED = ("Ebs", "NoDevice", "VirtualName")
 _GP3_THROUGHPUTS = range(125, 2_001)
 # One MiB/s takes four Iops.
 _IOPS_OF_A_MIB = 4
@@ -58,6 +60,7 @@ def limits(templates: TemplateSet) -> Iterator[Finding]:
                 remedy = "put both into one mapping, or name another device"
                 yield template.find(Code.DISK, place, found, remedy)
             names.append(name)
+            yield from _nameless(template, index, device)
             disk = mapping(device.get("Ebs"))
             path: Path = (DATA, "BlockDeviceMappings", index, "Ebs")
             if disk:
@@ -72,6 +75,18 @@ def limits(templates: TemplateSet) -> Iterator[Finding]:
         if all(is_absent(volume.properties.get(key)) for key in given):
             found = "neither a size nor a snapshot: EC2 refuses the volume"
             yield volume.find(Code.DISK, ("Size",), found, "add Size, in GiB")
+
+
+def _nameless(template: Resource, index: int, device: dict[str, Json]) -> Iterator[Finding]:
+    """Refuse a mapping of no device, and one that maps nothing to it."""
+    path: Path = (DATA, "BlockDeviceMappings", index)
+    if device and is_absent(device.get("DeviceName")):
+        found = "a disk without a device: EC2 refuses the launch"
+        yield template.find(Code.DISK, (*path, "DeviceName"), found, "add DeviceName: /dev/xvda")
+    elif device and all(is_absent(device.get(key)) for key in _MAPPED):
+        found = f"nothing is mapped to {shown(device['DeviceName'])}"
+        remedy = "add Ebs with VolumeSize, or remove the mapping"
+        yield template.find(Code.DISK, path, found, remedy)
 
 
 def _disk(

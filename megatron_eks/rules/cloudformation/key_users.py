@@ -30,7 +30,9 @@ def log_groups(templates: TemplateSet) -> Iterator[Finding]:
         key = templates.target(group.properties.get("KmsKeyId"), group.file)
         if key is None or key.type != "AWS::KMS::Key":
             continue
-        listed = statements(key.properties.get("KeyPolicy"))
+        # KMS Developer Guide, "Default key policy": it is for the account, and for no service.
+        none = is_absent(key.properties.get("KeyPolicy"))
+        listed = [] if none else statements(key.properties.get("KeyPolicy"))
         if listed is None or any(_is_open(each) for each in listed):
             continue
         for_logs = [each for each in listed if _names_logs(each.get("Principal"))]

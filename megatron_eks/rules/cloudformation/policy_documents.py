@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
+from fnmatch import filter as fnfilter
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
@@ -26,6 +27,8 @@ _DOCUMENTS = frozenset({"AssumeRolePolicyDocument", "KeyPolicy", "PolicyDocument
 # IAM User Guide, "IAM JSON policy elements: Sid"; other services take spaces too.
 _SID = re.compile(r"[A-Za-z0-9]*")
 _CLOSE = 0.88
+# A pattern is shorter than the actions that it is for.
+_CLOSE_PATTERN = 0.6
 _TRUST = "AssumeRolePolicyDocument"
 _KEYS = frozenset(
     {
@@ -59,6 +62,7 @@ _OPERATOR = re.compile(
     r"|Bool|BinaryEquals|(Not)?IpAddress|Arn(Not)?(Equals|Like)|Null)(IfExists)?"
 )
 OF_OBJECTS = re.compile(r"s3:(Get|Put|Delete|Restore)Object|s3:AbortMultipartUpload")
+_AN_ARN = "write an ARN, such as arn:aws:s3:::BUCKET/*"
 # A bucket's own ARN, as a text or as the attribute of a resource.
 _PART = r"\$\{[^}]*\}"
 _BUCKET = re.compile(
@@ -192,10 +196,19 @@ def _known(resource: Resource, path: Path, action: str) -> Iterator[Finding]:
     """Find an action that is nearly one of its service; new ones come every month."""
     service, _, name = action.partition(":")
     by_kinds = table(RESOURCES).get(service.lower())
-    if not isinstance(by_kinds, dict) or "*" in name or "?" in name:
+    if not isinstance(by_kinds, dict):
         return
     # IAM compares them in small letters; what is to be written is as AWS writes it.
     known = {str(each).lower(): str(each) for listed in by_kinds.values() for each in listed}
+    if "*" in name or "?" in name:
+        if not fnfilter(known, name.lower()):
+            close = get_close_matches(name.strip("*").lower(), known, 1, _CLOSE_PATTERN)
+            meant = (
+                f"did you mean {service}:{known[close[0]]}*?" if close else "correct or remove it"
+            )
+            found = f"no action of {service} is like {shown(name)}, so this allows nothing"
+            yield _wrong(resource, path, found, meant)
+        return
     if name.lower() in known:
         return
     close = get_close_matches(name.lower(), known, 1, _CLOSE)
@@ -208,10 +221,11 @@ def _known(resource: Resource, path: Path, action: str) -> Iterator[Finding]:
 
 def _resources(resource: Resource, path: Path, body: dict[str, Json]) -> Iterator[Finding]:
     listed, names = _strings(body.get("Resource")), _strings(body.get("Action"))
+    if {} in (items(body.get("Resource")) or [body.get("Resource")]):
+        yield _wrong(resource, path, "an empty mapping is no ARN", _AN_ARN)
     for each in listed:
         if not each.startswith("arn:") and each != "*" and not is_placeholder(each):
-            remedy = "write an ARN, such as arn:aws:s3:::BUCKET/*"
-            yield _wrong(resource, path, f"{shown(each)} is no ARN", remedy)
+            yield _wrong(resource, path, f"{shown(each)} is no ARN", _AN_ARN)
     of_objects = [each for each in names if OF_OBJECTS.fullmatch(each)]
     every = _arns(body.get("Resource"))
     if of_objects and every and all(_BUCKET.fullmatch(each or "") for each in every):

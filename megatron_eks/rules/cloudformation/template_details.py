@@ -37,8 +37,14 @@ _DOCKER = re.compile(r"\b(docker|buildx|dockerd|podman|kaniko)\s+(build|push|run
 _WITHOUT_DOCKER = re.compile(r"\b(buildah|buildpacks|crane|jib|kaniko|ko|oras|pack|skopeo)\b")
 _WINDOW = re.compile(r"[1-7]:([01][0-9]|2[0-3]):[0-5][0-9]")
 _ADDON_VERSION = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+(-[a-z0-9.-]+)*-eksbuild\.[0-9]+")
+# AWS's own, whose versions are those of EKS's builds (EKS User Guide, "AWS add-ons", and
+# metrics-server of "Community add-ons").
 _ADDONS = frozenset(
-    {"aws-ebs-csi-driver", "aws-efs-csi-driver", "coredns", "kube-proxy", "vpc-cni"}
+    {
+        *("aws-ebs-csi-driver", "aws-efs-csi-driver", "aws-fsx-csi-driver", "coredns"),
+        *("aws-mountpoint-s3-csi-driver", "eks-node-monitoring-agent", "eks-pod-identity-agent"),
+        *("kube-proxy", "metrics-server", "vpc-cni"),
+    }
 )
 
 

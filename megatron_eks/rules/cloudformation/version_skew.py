@@ -10,9 +10,11 @@ from megatron_eks.rules.cloudformation.own_nodes import scaled
 from megatron_eks.rules.clusters import OLDEST_MINOR
 from megatron_eks.rules.launch_templates import launch_template_of
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, mapping, shown, text, written
+from megatron_eks.rules.values import is_absent, is_placeholder, mapping, shown, text, written
 
 _MINOR = re.compile(r"v?1\.([0-9]{1,2})(?:[.-].*)?")
+_RELEASE = re.compile(r"1\.[0-9]{2}\.[0-9]{1,2}-20[0-9]{6}")
+_OF_AMAZON_LINUX = ("AL2_", "AL2023_")
 _OLDER = 3
 _MOVING = ("$Default", "$Latest")
 _OF_MANAGED: Path = ("LaunchTemplate", "Version")
@@ -34,14 +36,45 @@ def versions(templates: TemplateSet) -> Iterator[Finding]:
     for group in templates.resources("AWS::EKS::Nodegroup"):
         own = _minor(templates.default(group.properties.get("Version"), group.file))
         yield from _fits(templates, group, "Version", "nodes")
-        release = _minor(group.properties.get("ReleaseVersion"))
+        of_its_own = (text(group.properties.get("AmiType")) or "").startswith("BOTTLEROCKET_")
+        # Bottlerocket counts its releases by itself: 1.48.0-1c0ba4e2.
+        release = None if of_its_own else _minor(group.properties.get("ReleaseVersion"))
+        yield from _form(group)
         if release is not None and own is not None and release != own:
             found = f"{shown(group.properties['ReleaseVersion'])}, and Version is 1.{own}"
             remedy = f"name a release of 1.{own}, or none"
             yield group.find(Code.VERSION_SKEW, ("ReleaseVersion",), found, remedy)
-        elif own is None:
+        elif own is None and release is not None:
             yield from _fits(templates, group, "ReleaseVersion", "nodes")
             yield from _release(templates, group, release)
+
+
+def unpinned(templates: TemplateSet) -> Iterator[Finding]:
+    """Warn of a cluster without a version whose nodes have one.
+
+    EKS API, CreateCluster.version: without it the cluster has EKS's default of that day.
+    """
+    for group in templates.resources("AWS::EKS::Nodegroup"):
+        cluster = templates.target(group.properties.get("ClusterName"), group.file)
+        own = _minor(group.properties.get("Version"))
+        if own is not None and cluster is not None and is_absent(cluster.properties.get("Version")):
+            found = f"no version, so EKS's default of that day, and {group.id} has nodes of 1.{own}"
+            remedy = f'write Version: "1.{own}"'
+            yield cluster.find(Code.VERSION_SKEW, ("Version",), found, remedy, Level.WARNING)
+            return
+
+
+def _form(group: Resource) -> Iterator[Finding]:
+    """Refuse a release that is not written as those of the group's AMI are.
+
+    EKS User Guide, "Retrieve Amazon Linux AMI version information": 1.35.8-20260930.
+    """
+    given = text(group.properties.get("ReleaseVersion"))
+    amazon = (text(group.properties.get("AmiType")) or "").startswith(_OF_AMAZON_LINUX)
+    if given and amazon and not is_placeholder(given) and not _RELEASE.fullmatch(given):
+        found = f"{shown(given)} is no release of an Amazon Linux AMI: EKS refuses the node group"
+        remedy = "write it as VERSION-DATE, such as 1.35.8-20260930, or leave it out"
+        yield group.find(Code.VERSION_SKEW, ("ReleaseVersion",), found, remedy)
 
 
 def _release(templates: TemplateSet, group: Resource, release: int | None) -> Iterator[Finding]:

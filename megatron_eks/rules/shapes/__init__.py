@@ -139,6 +139,8 @@ class _Judge:
         """Tell whether nothing can be said: absent, or known to somebody else only."""
         if isinstance(value, str):
             return is_placeholder(value)
+        if isinstance(value, list):
+            return False
         return is_absent(value) or (self.loose and is_intrinsic(value))
 
     def _list(self, value: Json, shape: Shape, path: Path) -> Iterator[Misfit]:
@@ -171,7 +173,10 @@ class _Judge:
             return
         for name in shape:
             key = name.removesuffix("!")
-            if name != key and is_absent(value.get(key)):
+            given = value.get(key)
+            # An empty list in the place of something else is a misfit already.
+            lacking = isinstance(shape[name], list) if given == [] else is_absent(given)
+            if name != key and lacking:
                 yield Misfit((*path, key), None, missing=True)
 
     def _holds(self, shape: Mapping[str, Shape], name: str, key: str) -> bool:
