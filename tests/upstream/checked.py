@@ -15,7 +15,7 @@ CHECKED: dict[tuple[str, str], Json] = {
     ("v1 PersistentVolume", "spec!"): None,
     ("v1 PersistentVolumeClaim", "spec!"): None,
     ("PodTemplateSpec", "spec!"): None,
-    ("PersistentVolumeSpec", "capacity!"): None,
+    ("PersistentVolumeSpec", "capacity!"): {"storage!": "quantity"},
     ("PersistentVolumeClaimSpec", "resources!"): {
         "requests!": {"storage!": "quantity"},
         "limits": {"*": "quantity"},
@@ -81,4 +81,66 @@ CHECKED: dict[tuple[str, str], Json] = {
     ("TopologySpreadConstraint", "whenUnsatisfiable!"): {"=": ["DoNotSchedule", "ScheduleAnyway"]},
     ("VolumeMount", "mountPropagation"): {"=": ["Bidirectional", "HostToContainer", "None"]},
     ("WeightedPodAffinityTerm", "weight!"): "whole 1 100",
+    ("AppArmorProfile", "type!"): {"=": ["Localhost", "RuntimeDefault", "Unconfined"]},
+    ("CSIDriverSpec", "volumeLifecycleModes"): [{"=": ["Ephemeral", "Persistent"]}],
+    ("Container", "terminationMessagePolicy"): {"=": ["FallbackToLogsOnError", "File"]},
+    ("ContainerResizePolicy", "restartPolicy!"): {"=": ["NotRequired", "RestartContainer"]},
+    ("HTTPGetAction", "scheme"): {"=": ["HTTP", "HTTPS"]},
+    ("HostPathVolumeSource", "type"): {
+        "=": [
+            "",
+            "BlockDevice",
+            "CharDevice",
+            "Directory",
+            "DirectoryOrCreate",
+            "File",
+            "FileOrCreate",
+            "Socket",
+        ]
+    },
+    ("JobSpec", "podReplacementPolicy"): {"=": ["Failed", "TerminatingOrFailed"]},
+    ("LimitRangeItem", "type!"): {"=": ["Container", "PersistentVolumeClaim", "Pod"]},
+    ("PodDisruptionBudgetSpec", "unhealthyPodEvictionPolicy"): {
+        "=": ["AlwaysAllow", "IfHealthyBudget"]
+    },
+    ("PodFailurePolicyOnExitCodesRequirement", "operator!"): {"=": ["In", "NotIn"]},
+    ("PodFailurePolicyOnPodConditionsPattern", "status"): {"=": ["False", "True", "Unknown"]},
+    ("PodOS", "name!"): {"=": ["linux", "windows"]},
+    ("PodSecurityContext", "fsGroupChangePolicy"): {"=": ["Always", "OnRootMismatch"]},
+    ("PodSecurityContext", "supplementalGroupsPolicy"): {"=": ["Merge", "Strict"]},
+    ("scheduling.k8s.io/v1 PriorityClass", "preemptionPolicy"): {
+        "=": ["Never", "PreemptLowerPriority"]
+    },
+    ("ResourceQuotaSpec", "scopes"): [
+        {
+            "=": [
+                "BestEffort",
+                "CrossNamespacePodAffinity",
+                "NotBestEffort",
+                "NotTerminating",
+                "PriorityClass",
+                "Terminating",
+                "VolumeAttributesClass",
+            ]
+        }
+    ],
+    ("SecurityContext", "procMount"): {"=": ["Default", "Unmasked"]},
+    ("ServiceSpec", "externalTrafficPolicy"): {"=": ["Cluster", "Local"]},
+    ("ServiceSpec", "internalTrafficPolicy"): {"=": ["Cluster", "Local"]},
+    ("ServiceSpec", "ipFamilies"): [{"=": ["IPv4", "IPv6"]}],
+    ("ServiceSpec", "ipFamilyPolicy"): {
+        "=": ["PreferDualStack", "RequireDualStack", "SingleStack"]
+    },
+    ("ServiceSpec", "sessionAffinity"): {"=": ["ClientIP", "None"]},
+    ("StatefulSetPersistentVolumeClaimRetentionPolicy", "whenDeleted"): {"=": ["Delete", "Retain"]},
+    ("StatefulSetPersistentVolumeClaimRetentionPolicy", "whenScaled"): {"=": ["Delete", "Retain"]},
+    ("StatefulSetSpec", "podManagementPolicy"): {"=": ["OrderedReady", "Parallel"]},
+    ("StatefulSetUpdateStrategy", "type"): {"=": ["OnDelete", "RollingUpdate"]},
+    ("storage.k8s.io/v1 StorageClass", "reclaimPolicy"): {"=": ["Delete", "Recycle", "Retain"]},
+    ("storage.k8s.io/v1 StorageClass", "volumeBindingMode"): {
+        "=": ["Immediate", "WaitForFirstConsumer"]
+    },
+    ("TopologySpreadConstraint", "nodeAffinityPolicy"): {"=": ["Honor", "Ignore"]},
+    ("TopologySpreadConstraint", "nodeTaintsPolicy"): {"=": ["Honor", "Ignore"]},
+    ("VolumeMount", "recursiveReadOnly"): {"=": ["Disabled", "Enabled", "IfPossible"]},
 }
