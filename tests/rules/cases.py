@@ -66,7 +66,9 @@ def job_of(case: dict[str, Any]) -> dict[str, Any]:
         if job["kind"] in {"Job", "CronJob", "Pod"}:
             pod["restartPolicy"] = "Never"
         if job["apiVersion"] == "apps/v1" and "spec" not in case["as"]:
-            job["spec"]["selector"] = {}
+            labels = {"app": "own"}
+            job["spec"]["selector"] = {"matchLabels": labels}
+            job["spec"]["template"]["metadata"] = {"labels": labels}
         if job["kind"] == "Pod":
             job["spec"] = pod
     change_object(job, case)

@@ -20,6 +20,7 @@ CHECKED: dict[tuple[str, str], Json] = {
         "requests!": {"storage!": "quantity"},
         "limits": {"*": "quantity"},
     },
+    ("RoleRef", "apiGroup"): {"=": ["", "rbac.authorization.k8s.io"]},
     ("RoleRef", "kind!"): {"=": ["ClusterRole", "Role"]},
     ("Subject", "kind!"): {"=": ["Group", "ServiceAccount", "User"]},
     ("PodFailurePolicyRule", "action!"): {"=": ["Count", "FailIndex", "FailJob", "Ignore"]},

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.quantity import quantity
-from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
+from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, may_share
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, Manifest
 
@@ -105,14 +105,15 @@ def names_by_udp(together: ManifestSet) -> Iterator[Found]:
     Kubernetes, "DNS for Services and Pods": resolvers ask by UDP first; protocol is TCP where a
     policy's port names none.
     """
-    for policy in together.of("NetworkPolicy"):
+    policies = together.of("NetworkPolicy")
+    for policy in policies:
+        elsewhere = any(_has_udp(each) for each in policies if may_share(policy, each))
         for index, value in enumerate(items(policy.spec.get("egress")) or []):
             ports = [
                 mapping(each) or {} for each in items((mapping(value) or {}).get("ports")) or []
             ]
             of_dns = [each for each in ports if number(each.get("port")) == _DNS]
             protocols = {text(each.get("protocol")) or "TCP" for each in of_dns}
-            elsewhere = any(_has_udp(each) for each in together.of("NetworkPolicy"))
             if of_dns and "UDP" not in protocols and not elsewhere:
                 found = "port 53 by TCP alone, and names are asked for by UDP: none is found"
                 path = ("spec", "egress", index, "ports")

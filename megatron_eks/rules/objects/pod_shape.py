@@ -135,6 +135,9 @@ def selectors(manifest: Manifest) -> Iterator[Finding]:
     whole = containers and all(not is_absent(each.body.get("image")) for each in containers)
     if is_absent(manifest.spec.get("selector")) and whole:
         yield manifest.find(Code.SELECTOR, ("spec", "selector"), "no selector", "add matchLabels")
+    elif whole and not labels and is_absent(selector.get("matchExpressions")):
+        found = "an empty selector: the API server refuses the object"
+        yield manifest.find(Code.SELECTOR, ("spec", "selector"), found, "add matchLabels")
     for key, value in labels.items() if whole else ():
         given = manifest.pods[0].labels.get(key)
         if given != value and not _waits(value) and not _waits(given):

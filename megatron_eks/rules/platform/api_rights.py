@@ -38,6 +38,8 @@ _RESOURCES: dict[str, frozenset[str]] = {
         " volumeattachments volumeattributesclasses",
     }.items()
 }
+GROUPS = frozenset(_RESOURCES)
+"""The API groups whose resources are known."""
 _VERBS = frozenset(
     {
         *("approve", "attest", "bind", "create", "delete", "deletecollection", "escalate", "get"),

@@ -17,7 +17,8 @@ _DENIES = re.compile(r"(^|[-_.])(deny|block|isolate|isolation|lock-?down|no)([-_
 _AGENT, _AGENT_V6, _AGENT_PORT = "169.254.170.23", "fd00:ec2::23", 80
 _ECS, _METADATA = "169.254.170.2", ("169.254.169.254", "fd00:ec2::254")
 # A resolver on the node may have another address of 169.254.0.0/16.
-_LINK_LOCAL = ipaddress.ip_network("169.254.168.0/22")
+_LINK_LOCAL = ipaddress.IPv4Network("169.254.168.0/22")
+_WHOLE = ipaddress.IPv4Network("169.254.0.0/16")
 _EC2_V6 = ipaddress.ip_network("fd00:ec2::/32")
 _ANSWER = frozenset(
     {
@@ -152,12 +153,12 @@ def link_local(manifest: Manifest) -> Iterator[Finding]:
             mapping((mapping(each) or {}).get("ipBlock")) or {}
             for each in items(rule.get("to")) or []
         ]
-        addresses = [_single(each) for each in blocks]
+        mine = _OF_ROLES.search(manifest.name or "") is not None
+        addresses = [_single(each, _WHOLE if mine else _LINK_LOCAL) for each in blocks]
         for place, address in enumerate(addresses):
             path = ("spec", "egress", index, "to", place, "ipBlock", "cidr")
             if address is None:
                 continue
-            mine = _OF_ROLES.search(manifest.name or "") is not None
             if address == _ECS or address not in _ANSWER:
                 found = f"{address} is Amazon ECS'" if address == _ECS else f"{address}"
                 found += ": nothing answers there on a node of EKS"
@@ -172,13 +173,13 @@ def link_local(manifest: Manifest) -> Iterator[Finding]:
                 yield _warn(manifest, ports, found, f"admit TCP {_AGENT_PORT}")
 
 
-def _single(block: "Mapping[str, Json]") -> str | None:
+def _single(block: "Mapping[str, Json]", own_v4: ipaddress.IPv4Network) -> str | None:
     """Return the one address of a block, if it is one of the node's own."""
     try:
         network = ipaddress.ip_network(text(block.get("cidr")) or "", strict=False)
     except ValueError:
         return None
-    own = _LINK_LOCAL if network.version == _LINK_LOCAL.version else _EC2_V6
+    own = own_v4 if network.version == own_v4.version else _EC2_V6
     inside = network.network_address in own and network.num_addresses == 1
     return str(network.network_address) if inside else None
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.values import is_placeholder, mapping, shown, text
-from megatron_eks.rules.workloads import Manifest
+from megatron_eks.rules.workloads import EFA, GPU, Manifest
 
 # Kubernetes, "Resource Quotas".
 _NAMES = (
@@ -22,6 +22,8 @@ _OTHERS = re.compile(
     r"|.+\.deviceclass\.resource\.k8s\.io/devices"
 )
 _CLOSE = 0.8
+_DEVICES = (GPU, EFA, "nvidia.com/gpu.shared", "aws.amazon.com/neuron")
+_NEARLY = 0.92
 _DEVICE = re.compile(r"requests\.(?!.*(storageclass|deviceclass))[a-z0-9.-]+/[A-Za-z0-9._-]+")
 _WITH_UNIT = re.compile(r"([0-9]+)[KMGTPE]i?")
 
@@ -51,6 +53,13 @@ def quota_names(manifest: Manifest) -> Iterator[Finding]:
     if manifest.kind != "ResourceQuota" or manifest.group:
         return
     for name in mapping(manifest.spec.get("hard")) or {}:
+        device = name.partition(".")[2] if name.startswith("requests.") else ""
+        nearly = get_close_matches(device, _DEVICES, 1, _NEARLY)
+        if device and nearly and device not in _DEVICES:
+            found = f"no node has {shown(device)}, so this counts nothing"
+            remedy = f"did you mean requests.{nearly[0]}?"
+            path = ("spec", "hard", name)
+            yield manifest.find(Code.QUOTA_NAME, path, found, remedy, Level.WARNING)
         if name in _NAMES or _OTHERS.fullmatch(name) or is_placeholder(name):
             continue
         device = name.partition(".")[2] if "/" in name else ""

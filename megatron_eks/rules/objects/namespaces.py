@@ -1,0 +1,108 @@
+"""Rules over the namespaces of objects that belong together."""
+
+import posixpath
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Level
+from megatron_eks.rules.objects.manifest_set import (
+    Found,
+    ManifestSet,
+    in_one_folder,
+    references,
+)
+from megatron_eks.rules.values import is_absent, mapping, shown
+from megatron_eks.rules.workloads import Manifest
+
+_CLOSE = 0.92
+_PLACE = ("metadata", "namespace")
+# Kubernetes API reference, of those that training needs: objects of a namespace.
+_NAMESPACED = frozenset(
+    {
+        *("ConfigMap", "CronJob", "DaemonSet", "Deployment", "Job", "LimitRange", "LocalQueue"),
+        *("MPIJob", "NetworkPolicy", "PersistentVolumeClaim", "Pod", "PodDisruptionBudget"),
+        *("PyTorchJob", "ResourceQuota", "Role", "RoleBinding", "Secret", "Service"),
+        *("ServiceAccount", "StatefulSet", "TrainJob"),
+    }
+)
+# So many beside it make a rule of what one leaves out.
+_OTHERS = 3
+
+
+def slips(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a namespace that is nearly one which these objects make, or that every cluster has.
+
+    Kubernetes, "Namespaces": the API server refuses an object of a namespace that is not there.
+    """
+    made = {each.name for each in together.of("Namespace") if each.name}
+    known = [*made, "kube-system"]
+    for manifest in together.objects:
+        name = manifest.namespace
+        close = get_close_matches(name, known, 1, _CLOSE) if name and name not in known else []
+        if name and close and _letters(name) != _letters(close[0]):
+            found = f"no namespace {shown(name)} among these objects"
+            remedy = f"did you mean {close[0]}?"
+            yield manifest, manifest.find(Code.MISSING_OBJECT, _PLACE, found, remedy, Level.WARNING)
+
+
+def _letters(name: str) -> str:
+    """Return a name without digits: team-1 and team-2 are two names, and no slip."""
+    return "".join(each for each in name if not each.isdigit())
+
+
+def unsaid(together: ManifestSet) -> Iterator[Found]:
+    """Warn of an object without a namespace that needs, or is needed by, objects of one.
+
+    kubectl, "kubectl apply": without --namespace it goes into that of the current context, often
+    `default`; a Kustomization says it elsewhere.
+    """
+    if together.of("Kustomization"):
+        return
+    told: dict[int, tuple[Manifest, str, str]] = {}
+    for manifest in together.objects:
+        for reference in references(manifest):
+            there = [each for each in together.of(reference.kind) if each.name == reference.name]
+            spaces = {each.namespace for each in there}
+            pair = (manifest, there[0]) if len(spaces) == 1 else None
+            if manifest.namespace is not None:
+                silent = [each for each in there if _says_nothing(each)]
+                found = len(silent) == 1 and manifest.namespace not in spaces
+                pair = (silent[0], manifest) if found else None
+            if pair is not None and _says_nothing(pair[0]) and _is_near(*pair, together):
+                one, other = pair
+                told.setdefault(id(one), (one, other.title, other.namespace or ""))
+    for one, other in _alone(together):
+        told.setdefault(id(one), (one, other.title, other.namespace or ""))
+    for manifest, title, space in told.values():
+        found = f"no namespace, so that of kubectl's context, and {title} is in {shown(space)}"
+        remedy = f"write namespace: {space}"
+        yield manifest, manifest.find(Code.MISSING_OBJECT, _PLACE, found, remedy, Level.WARNING)
+
+
+def _is_near(silent: Manifest, other: Manifest, together: ManifestSet) -> bool:
+    """Tell whether two objects are of one set of files, and not of two examples."""
+    if other.namespace in (None, "default"):
+        return False
+    parents = {posixpath.dirname(posixpath.dirname(each.file)) for each in (silent, other)}
+    siblings = len(parents) == 1 and together.makes_namespace(other.namespace)
+    return siblings or in_one_folder(silent, other)
+
+
+def _alone(together: ManifestSet) -> Iterator[tuple[Manifest, Manifest]]:
+    """Return the one object of a file that names no namespace, where all others name the same."""
+    files: dict[str, list[Manifest]] = {}
+    for each in together.objects:
+        if each.kind in _NAMESPACED:
+            files.setdefault(each.file, []).append(each)
+    for objects in files.values():
+        silent = [each for each in objects if _says_nothing(each)]
+        others = [each for each in objects if each.namespace]
+        one_space = len({each.namespace for each in others}) == 1
+        if len(silent) == 1 and len(others) >= _OTHERS and one_space:
+            yield silent[0], others[0]
+
+
+def _says_nothing(manifest: Manifest) -> bool:
+    given = (mapping(manifest.body.get("metadata")) or {}).get("namespace")
+    return manifest.kind in _NAMESPACED and is_absent(given)
