@@ -49,7 +49,7 @@ def half_covered(templates: TemplateSet) -> Iterator[Finding]:
             every = [written(each) for each in (value if isinstance(value, list) else [value])]
             said = [each for each in every if each]
             every_action = {each.lower() for each in words(body.get("Action"))} & {"*", "s3:*"}
-            if body.get("Effect") != "Deny" or not every_action or len(said) != len(every):
+            if body.get("Effect") != "Deny" or not every_action or not 0 < len(said) == len(every):
                 continue
             asked = {
                 key.lower()

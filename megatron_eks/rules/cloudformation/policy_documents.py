@@ -201,13 +201,7 @@ def _known(resource: Resource, path: Path, action: str) -> Iterator[Finding]:
     # IAM compares them in small letters; what is to be written is as AWS writes it.
     known = {str(each).lower(): str(each) for listed in by_kinds.values() for each in listed}
     if "*" in name or "?" in name:
-        if not fnfilter(known, name.lower()):
-            close = get_close_matches(name.strip("*").lower(), known, 1, _CLOSE_PATTERN)
-            meant = (
-                f"did you mean {service}:{known[close[0]]}*?" if close else "correct or remove it"
-            )
-            found = f"no action of {service} is like {shown(name)}, so this allows nothing"
-            yield _wrong(resource, path, found, meant)
+        yield from _pattern(resource, path, action, known)
         return
     if name.lower() in known:
         return
@@ -217,6 +211,18 @@ def _known(resource: Resource, path: Path, action: str) -> Iterator[Finding]:
     if meant:
         found = f"{service} has no action {shown(name)}, so this allows nothing"
         yield _wrong(resource, path, found, f"did you mean {service}:{meant}?")
+
+
+def _pattern(
+    resource: Resource, path: Path, action: str, known: dict[str, str]
+) -> Iterator[Finding]:
+    """Find a pattern that no action of its service is like."""
+    service, _, name = action.partition(":")
+    if not fnfilter(known, name.lower()):
+        close = get_close_matches(name.strip("*").lower(), known, 1, _CLOSE_PATTERN)
+        found = f"no action of {service} is like {shown(name)}, so this allows nothing"
+        remedy = f"did you mean {service}:{known[close[0]]}*?" if close else "correct or remove it"
+        yield _wrong(resource, path, found, remedy)
 
 
 def _resources(resource: Resource, path: Path, body: dict[str, Json]) -> Iterator[Finding]:

@@ -67,8 +67,8 @@ def unsaid(together: ManifestSet) -> Iterator[Found]:
             pair = (manifest, there[0]) if len(spaces) == 1 else None
             if manifest.namespace is not None:
                 silent = [each for each in there if _says_nothing(each)]
-                found = len(silent) == 1 and manifest.namespace not in spaces
-                pair = (silent[0], manifest) if found else None
+                only = len(silent) == 1 and manifest.namespace not in spaces
+                pair = (silent[0], manifest) if only else None
             if pair is not None and _says_nothing(pair[0]) and _is_near(*pair, together):
                 one, other = pair
                 told.setdefault(id(one), (one, other.title, other.namespace or ""))
