@@ -5,15 +5,18 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from megatron_eks import entry
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import read_documents
 from megatron_eks.project import Project
-from megatron_eks.rules.manifests import findings_in_manifests
 
 entry.prepare()
+# Two hundred modules of rules load while the next import waits for Node to start.
+JUDGE = ThreadPoolExecutor(max_workers=1)
+JUDGE.submit(import_module, "megatron_eks.rules.manifests")
 
 # ruff: noqa: E402 -- jsii starts Node on import, so the lines above come first
 import cdk8s
@@ -35,16 +38,15 @@ def render(project: Project) -> Iterable[Finding]:
     findings = []
     # The thread that talks to Node would wait for the other one's turn to end, 5 ms by default.
     sys.setswitchinterval(0.0002)
-    with ThreadPoolExecutor(max_workers=1) as judge:
-        for name, build in _batches(project):
-            folder = outdir / name
-            folder.mkdir(parents=True, exist_ok=True)  # a clearer error than Node's
-            files_per_chart = cdk8s.YamlOutputType.FILE_PER_CHART
-            app = cdk8s.App(outdir=str(folder), yaml_output_type=files_per_chart)
-            files = [folder / f"{chart}.k8s.yaml" for chart in build(app)]
-            app.synth()
-            findings.append(judge.submit(_judge, files))
-            stale.difference_update(files)
+    for name, build in _batches(project):
+        folder = outdir / name
+        folder.mkdir(parents=True, exist_ok=True)  # a clearer error than Node's
+        files_per_chart = cdk8s.YamlOutputType.FILE_PER_CHART
+        app = cdk8s.App(outdir=str(folder), yaml_output_type=files_per_chart)
+        files = [folder / f"{chart}.k8s.yaml" for chart in build(app)]
+        app.synth()
+        findings.append(JUDGE.submit(_judge, files))
+        stale.difference_update(files)
     for file in stale:
         file.unlink()
     return (*project.preview, *(each for found in findings for each in found.result()))
@@ -60,6 +62,8 @@ def _batches(project: Project) -> Iterator[tuple[str, Build]]:
 
 
 def _judge(files: Sequence[Path]) -> list[Finding]:
+    from megatron_eks.rules.manifests import findings_in_manifests  # noqa: PLC0415 -- see JUDGE
+
     texts = {str(file): file.read_text(encoding="utf-8") for file in files}
     documents = [each for file, text in texts.items() for each in read_documents(text, file)]
     return findings_in_manifests(documents, texts.__getitem__)
