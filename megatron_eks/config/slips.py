@@ -31,21 +31,6 @@ _CAPACITIES = {
     **dict.fromkeys(("od", "demand"), "on_demand"),
 }
 
-# Git's marks of a conflict (git-merge(1), "How conflicts are presented").
-_CONFLICT = re.compile(r"(<{7}|>{7})( |$)")
-_DASH = re.compile(r"\s*-([A-Za-z_]\w*):(\s|$)")
-_COLON = re.compile(r"\s*([A-Za-z_]\w*):([^\s/:].*)")
-_ABOVE = 5
-"""So many lines below its cause a parser may still go on before it notices."""
-_SYNTAX = (
-    (
-        "mapping values are not allowed",
-        "correct the indentation here, or put a text that holds ': ' in quotes",
-    ),
-    ("cannot start any token", "put the value in quotes"),
-    ("expected alphabetic or numeric", "put a value that starts with * or & in quotes"),
-)
-
 
 def of_text(text: str) -> str | None:
     """Say what to do about a sign that looks like another one, or a place that nobody filled in."""
@@ -173,23 +158,3 @@ def of_no_value(key: str) -> str | None:
     if key.isdecimal():
         return f"write numbers with a point: the comma before {key} ends the entry before it"
     return None
-
-
-def of_syntax(text: str, line: int, problem: str) -> tuple[int, str, str]:
-    """Return line, problem and remedy of a text that is not YAML, its likely cause if known."""
-    lines = text.splitlines()
-    for number, each in enumerate(lines, start=1):
-        if _CONFLICT.match(each):
-            return number, "a conflict of a merge is left", "keep one of its two sides"
-    for number in range(min(line, len(lines)), max(line - _ABOVE, 0), -1):
-        if found := _DASH.match(lines[number - 1]):
-            return number, "no blank after the dash", f"write - {found[1]}:"
-        if (found := _COLON.fullmatch(lines[number - 1])) and ": " not in lines[number - 1]:
-            value = found[2].partition(" #")[0]
-            return number, "no blank after the colon", f"write {found[1]}: {value}"
-    if "\t" in (lines[line - 1] if line <= len(lines) else ""):
-        return line, problem, "indent with spaces: YAML takes no tab there"
-    for words, remedy in _SYNTAX:
-        if words in problem:
-            return line, problem, remedy
-    return line, problem, "correct the syntax at this line"
