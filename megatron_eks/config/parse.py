@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from megatron_eks.config import slips, spellings
-from megatron_eks.config.blocks import data_path, elsewhere, fields_at, other_types
+from megatron_eks.config import shapes, slips, spellings
+from megatron_eks.config.blocks import (
+    block_at,
+    data_path,
+    elsewhere,
+    fields_at,
+    other_types,
+    pattern_at,
+)
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Path, choices
@@ -128,7 +135,7 @@ def _translate(
     path = data_path(detail["loc"], document.value)
     if detail["type"] == "extra_forbidden":
         return _unknown_key(path, document, model)
-    finding = _wrong_value(path, detail, document.places.get(path))
+    finding = _wrong_value(path, detail, document.places.get(path), model)
     slip = slips.of_text(detail["input"]) if isinstance(detail["input"], str) else None
     return replace(finding, remedy=slip) if slip else finding
 
@@ -155,7 +162,9 @@ def _other_kinds(path: Path, model: type[BaseModel] | None) -> str | None:
     return f"remove it: it belongs to kind {', '.join(kinds)}"
 
 
-def _wrong_value(path: Path, detail: "ErrorDetails", place: "Place | None") -> Finding:
+def _wrong_value(
+    path: Path, detail: "ErrorDetails", place: "Place | None", model: type[BaseModel] | None
+) -> Finding:
     kind, context = detail["type"], detail.get("ctx", {})
     shown = _shown(detail["input"])
     if kind in _PRESENCE:
@@ -172,34 +181,33 @@ def _wrong_value(path: Path, detail: "ErrorDetails", place: "Place | None") -> F
         unit = slips.of_range(str(path[-1]), detail["input"], context[key])
         remedy = f"use {word} {context[key]}{unit}"
         return Finding(Code.OUT_OF_RANGE, path, f"{shown} is out of range", remedy)
-    return _wrong_type(path, detail, place)
+    return _wrong_type(path, detail, place, model)
 
 
-def _wrong_type(path: Path, detail: "ErrorDetails", place: "Place | None") -> Finding:
+def _wrong_type(
+    path: Path, detail: "ErrorDetails", place: "Place | None", model: type[BaseModel] | None
+) -> Finding:
     kind, value = detail["type"], detail["input"]
     if value is None and kind in _TYPES:
         remedy = slips.of_no_value(str(path[-1])) or "give it one, or remove the key"
         return Finding(Code.WRONG_TYPE, path, "no value", remedy)
-    if kind == "string_type" and place and place.raw:
+    if kind == "string_type" and place and place.raw and not isinstance(value, dict | list):
         found = f"{place.raw} without quotes is not a text"
-        return Finding(Code.UNQUOTED, path, found, f'write "{place.raw}" in quotes')
+        # With quotes it would be one, and as wrong.
+        pattern = pattern_at(model, path)
+        quoted = pattern is None or (re.search(pattern, place.raw) and value is not True)
+        remedy = f'write "{place.raw}" in quotes' if quoted else FORMATS[str(pattern)]
+        return Finding(Code.UNQUOTED, path, found, remedy)
     remedy = _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
-    remedy = (kind == "dict_type" and slips.of_pairs(value)) or remedy
+    remedy = shapes.of_shape(kind, value, path, block_at(model, path)) or remedy
     if path[:2] == ("data", "blend") and len(path) <= len(("data", "blend", 0)):
         remedy = "write - {weight: 0.7, prefix: /shared/...} for each corpus"
-    elif path and path[-1] in _TAGGED and isinstance(value, str):
-        remedy = f"write {path[-1]}: {{type: {value}}}"
     elif isinstance(value, str):
         remedy = _meant(kind, value, str(path[-1])) or remedy
     elif path[:-1] == ("overrides",):
         remedy = slips.of_nested(str(path[-1]), value) or "write one value, and not several"
-    elif kind == "string_type" and isinstance(value, list) and value:
-        remedy = "write one of them" if value[1:] else f"write {value[0]}, without brackets"
     elif kind == "int_type" and isinstance(value, float):
         remedy = f"write {value:.0f}" if value.is_integer() else slips.of_part(str(path[-1]))
-    elif kind == "tuple_type" and isinstance(value, dict):
-        dashed = (f"write a blank after each dash: - {key[1:]}:" for key in value if key[:1] == "-")
-        remedy = next(dashed, remedy)
     return Finding(Code.WRONG_TYPE, path, f"{_shown(value)} has the wrong type", remedy)
 
 
@@ -221,7 +229,8 @@ def _missing(path: Path, _context: "Mapping[str, Any]", value: object) -> Findin
 
 def _missing_tag(path: Path, context: "Mapping[str, Any]", value: object) -> Finding:
     name = str(context["discriminator"]).strip("'")
-    return _missing((*path, name), context, value)
+    missing = _missing((*path, name), context, value)
+    return replace(missing, remedy=shapes.of_missing_type(value) or missing.remedy)
 
 
 def _unknown_tag(path: Path, context: "Mapping[str, Any]", _value: object) -> Finding:
@@ -241,8 +250,6 @@ def _not_a_choice(path: Path, context: "Mapping[str, Any]", value: object) -> Fi
     return Finding(Code.NOT_ALLOWED, path, f"{_shown(value)} is not allowed", remedy)
 
 
-# Keys whose kind is named by a `type` below them.
-_TAGGED = frozenset({"capacity", "source"})
 _YAML_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 _PRESENCE: "dict[str, Callable[[Path, Mapping[str, Any], object], Finding]]" = {
@@ -273,6 +280,7 @@ _TYPES = {
     "tuple_type": "write a list: [a, b], or lines that start with '- '",
     "datetime_from_date_parsing": "write a time with its zone: 2026-12-01T11:30:00Z",
     "datetime_parsing": "write a time with its zone: 2026-12-01T11:30:00Z",
+    "datetime_type": "write a time with its zone: 2026-12-01T11:30:00Z",
 }
 
 

@@ -26,7 +26,7 @@ _UNITS = {"days": "days", "gib": "GiB", "minutes": "minutes"}
 _WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 _CAPACITIES = {
-    **dict.fromkeys(("odcr", "cr", "reserved", "capacityreservation"), "reservation"),
+    **dict.fromkeys(("odcr", "cr", "reserved", "capacityreservation", "targeted"), "reservation"),
     **dict.fromkeys(("cb", "cbml", "block", "mlcapacityblock"), "capacity_block"),
     **dict.fromkeys(("od", "demand"), "on_demand"),
 }
@@ -62,8 +62,13 @@ def of_key(key: str, known: "Iterable[str]") -> str | None:
 
 def of_tag(text: str, known: "Iterable[str]") -> str | None:
     """Say what a kind of capacity is called here, by what AWS's pages call it."""
-    meant = _CAPACITIES.get(re.sub(r"[-_ ]", "", text).lower())
+    meant = of_kind(text)
     return f"write {meant}" if meant in set(known) else None
+
+
+def of_kind(text: str) -> str | None:
+    """Return the kind of capacity that a word of AWS's pages means."""
+    return _CAPACITIES.get(re.sub(r"[-_ ]", "", text).lower())
 
 
 def of_entry(text: str, pattern: str) -> str | None:
@@ -75,13 +80,19 @@ def of_entry(text: str, pattern: str) -> str | None:
 
 
 def of_pairs(value: object) -> str | None:
-    """Say what to write in place of Kubernetes' list of names and values, such as a pod's env."""
+    """Say what to write in place of a list of names and values: a pod's env, AWS's tags."""
     if not isinstance(value, list) or not value:
         return None
-    pairs = [each for each in value if isinstance(each, dict) and {*each} == {"name", "value"}]
+    pairs = [each for each in value if isinstance(each, dict) and _is_pair(each)]
     if len(pairs) < len(value):
         return None
-    return f"write NAME: value lines below it, without dashes: {value[0]['name']}: ..."
+    (name,) = (each for key, each in pairs[0].items() if key.lower() != "value")
+    return f"write NAME: value lines below it, without dashes: {name}: ..."
+
+
+def _is_pair(entry: "dict[str, object]") -> bool:
+    """Recognize a name and its value: `name` and `value`, or AWS's `Key` and `Value` of tags."""
+    return {key.lower() for key in entry} in ({"name", "value"}, {"key", "value"})
 
 
 def of_place(text: str, key: str) -> str | None:
