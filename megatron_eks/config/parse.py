@@ -18,27 +18,23 @@ from megatron_eks.config.blocks import (
 )
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import TOKEN, Finding, Path, choices
+from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.foreign_keys import of_other_tool
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
 from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
+from megatron_eks.config.whole_file import Kind, another_file, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pydantic_core import ErrorDetails
 
-    from megatron_eks.config.load import Document, Json, Place
+    from megatron_eks.config.load import Document, Place
 
 M = TypeVar("M", bound=BaseModel)
 
-_FOREIGN = {
-    "apiVersion": "Kubernetes and eksctl",
-    "AWSTemplateFormatVersion": "CloudFormation",
-    "Resources": "CloudFormation",
-}
 _PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
 
 _KINDS: dict[str, type[AnyJob]] = {
@@ -56,7 +52,7 @@ def parse_job(document: "Document") -> tuple[AnyJob | None, list[Finding]]:
     if not isinstance(document.value, dict):
         return None, document.findings
     kind = document.value.get("kind")
-    if foreign := _foreign(document.value):
+    if foreign := another_file(document.value, "job"):
         return None, [*document.findings, *document.locate([foreign])]
     if isinstance(kind, str) and kind in _KINDS:
         return _parse(document, _KINDS[kind], job_unsupported)
@@ -81,13 +77,14 @@ def _parse(
     findings = list(document.findings)
     if not isinstance(document.value, dict):
         return None, findings
-    if foreign := _foreign(document.value):
+    whole: Kind = "cluster" if model is ClusterConfig else "job"
+    if foreign := another_file(document.value, whole):
         return None, [*findings, *document.locate([foreign])]
-    tokens = list(_tokens(document.value))
+    found_tokens = list(tokens(document.value))
     # What YAML could not read is no wrong value as well.
     unread = {each.path for each in findings if each.code is Code.YAML_SYNTAX}
-    findings += document.locate(tokens)
-    places = unread | {finding.path for finding in tokens}
+    findings += document.locate(found_tokens)
+    places = unread | {finding.path for finding in found_tokens}
     try:
         # JSON mode: a list may become a tuple and a string a date, and nothing else is coerced.
         parsed = model.model_validate_json(json.dumps(document.value))
@@ -101,31 +98,6 @@ def _parse(
         # Each kind that a value may have refuses it for the same reason.
         return None, [*findings, *document.locate(dict.fromkeys(others))]
     return parsed, [*findings, *document.locate(refused(parsed))]
-
-
-def _foreign(value: "Mapping[str, Json]") -> Finding | None:
-    """Name a file that another program reads, instead of each of its keys."""
-    for key, program in _FOREIGN.items():
-        if key in value:
-            found = f"{key!r} is a key of {program}, and of no file of this project"
-            remedy = "write the keys of docs/configuration.md; `meks check` reads the other file"
-            return Finding(Code.UNKNOWN_KEY, (key,), found, remedy)
-    return None
-
-
-def _tokens(value: "Json", path: Path = ()) -> "Iterator[Finding]":
-    """Yield where a token itself stands, instead of the name of the Secret that holds it."""
-    key = str(path[-1]) if path else ""
-    if TOKEN.search(key) or (isinstance(value, str) and TOKEN.search(value)):
-        found = "a token of Hugging Face stands in this file: hf_…"
-        remedy = "revoke it, put a new one into a Kubernetes Secret, and name that in token_secret"
-        yield Finding(Code.TOKEN_IN_FILE, path, found, remedy)
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from _tokens(item, (*path, name))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _tokens(item, (*path, index))
 
 
 def _translate(
