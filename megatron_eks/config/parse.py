@@ -218,7 +218,7 @@ def _not_a_choice(path: Path, context: "Mapping[str, Any]", value: object) -> Fi
     if isinstance(value, str) and value in words:
         remedy = f"write {value} without quotes"
     else:
-        remedy = choices(str(value), words)
+        remedy = spellings.of_choice(str(path[-1]), value) or choices(str(value), words)
     return Finding(Code.NOT_ALLOWED, path, f"{_shown(value)} is not allowed", remedy)
 
 

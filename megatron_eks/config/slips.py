@@ -57,7 +57,20 @@ def of_key(key: str, known: "Iterable[str]") -> str | None:
         return f"write a blank after the colon: {name}: {rest}"
     if key.startswith("-") and key[1:] in names:
         return f"write a blank after the dash: - {key[1:]}:"
-    return of_text(key)
+    return of_text(key) or _lookalike(key, names)
+
+
+def _lookalike(key: str, names: "set[str]") -> str | None:
+    """Name the letter of another alphabet in what looks like a key."""
+    others = [sign for sign in key if not sign.isascii() and sign.isalpha()]
+    for name in names if others else ():
+        same = len(name) == len(key) and all(
+            sign == each or each in others for sign, each in zip(name, key, strict=True)
+        )
+        if same:
+            code = f"U+{ord(others[0]):04X}"
+            return f"write {name}: its {others[0]} is a letter of another alphabet ({code})"
+    return None
 
 
 def of_tag(text: str, known: "Iterable[str]") -> str | None:
