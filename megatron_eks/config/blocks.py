@@ -43,7 +43,7 @@ def fields_at(model: Any, path: "Path", value: "Json") -> set[str]:  # noqa: ANN
     Of members that a `type` tells apart, those of the one that the value names.
     """
     members = list(_members(model, path))
-    named = [each for each in members if _type(_at(value, path)) in _types(each)]
+    named = [each for each in members if _type(value_at(value, path)) in _types(each)]
     return {name for each in named or members for name in each.model_fields}
 
 
@@ -85,7 +85,7 @@ def other_types(model: Any, path: "Path", value: "Json") -> str | None:  # noqa:
         if str(name) in member.model_fields
         for each in _types(member)
     ]
-    if not types or _type(_at(value, tuple(block))) is None:
+    if not types or _type(value_at(value, tuple(block))) is None:
         return None
     word = "has" if len(types) == 1 else "have"
     return f"only {' and '.join(f'type: {each}' for each in types)} {word} it"
@@ -104,7 +104,8 @@ def _members(model: Any, path: "Path") -> "Iterator[type[BaseModel]]":  # noqa: 
         yield from _members(option, inner)
 
 
-def _at(value: "Json", path: "Path") -> "Json":
+def value_at(value: "Json", path: "Path") -> "Json":
+    """Return what stands at a path of a file's value."""
     for part in path:
         if isinstance(value, list) and isinstance(part, int) and part < len(value):
             value = value[part]

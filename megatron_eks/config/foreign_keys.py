@@ -56,6 +56,10 @@ _OF_CLUSTERS: dict[str, dict[str, str]] = {
             "remove it: a node has all EFA interfaces of its instance type",
             "efa efaenabled enableefa enableefasupport",
         ),
+        **same(
+            "use platform.dcgm_exporter: metrics for a Prometheus of yours",
+            "monitoring prometheus grafana metrics",
+        ),
         **same("remove it: job files stand in jobs/ beside this one", "jobs trainingjobs"),
         **same("use access.admin_role_arns: ARNs of IAM roles", "accessentries awsauth maproles"),
         **same("use platform.namespace", "namespaces"),
@@ -154,6 +158,14 @@ _OF_CLUSTERS: dict[str, dict[str, str]] = {
         **same("use mirror", "registry ecrregistry pullthroughcache registrymirror"),
         **same("use source: {type: github, ...}", "github git repository"),
     },
+    "alarm_email": same(
+        "use platform.dcgm_exporter: metrics for a Prometheus of yours",
+        "prometheus grafana dcgm amp metrics",
+    ),
+    "type": same(
+        "remove it: spot costs the price of the moment, at most that on demand",
+        "maxprice spotmaxprice spotprice bid",
+    ),
     "lustre_gib_month": {
         **same("remove it: all prices are in USD", "currency"),
         **same("use control_plane_hour", "eks ekshour cluster controlplane"),

@@ -15,6 +15,7 @@ from megatron_eks.config.blocks import (
     fields_at,
     other_types,
     pattern_at,
+    value_at,
 )
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
@@ -115,8 +116,10 @@ def _translate(
 def _unknown_key(path: Path, document: "Document", model: type[BaseModel] | None) -> Finding:
     name = str(path[-1])
     known = fields_at(model, path[:-1], document.value)
+    block = value_at(document.value, path[:-1])
     remedy = (
         slips.of_key(name, known)
+        or shapes.of_name_as_key(name, block, known)
         or of_other_tool(name, known)
         or other_types(model, path, document.value)
         or elsewhere(model, path)
@@ -161,7 +164,10 @@ def _wrong_type(
 ) -> Finding:
     kind, value = detail["type"], detail["input"]
     if value is None and kind in _TYPES:
-        remedy = slips.of_no_value(str(path[-1])) or "give it one, or remove the key"
+        entry = isinstance(path[-1], int)
+        remedy = "write the entry behind its dash, or remove the dash"
+        if not entry:
+            remedy = slips.of_no_value(str(path[-1])) or "give it one, or remove the key"
         return Finding(Code.WRONG_TYPE, path, "no value", remedy)
     if kind == "string_type" and place and place.raw and not isinstance(value, dict | list):
         found = f"{place.raw} without quotes is not a text"
@@ -209,6 +215,8 @@ def _unknown_tag(path: Path, context: "Mapping[str, Any]", _value: object) -> Fi
     name, tag = str(context["discriminator"]).strip("'"), str(context["tag"])
     allowed = [option.strip("' ") for option in str(context["expected_tags"]).split(",")]
     known = slips.of_tag(tag, allowed) or choices(tag, allowed)
+    if tag.startswith("["):
+        known = f"write one of {', '.join(allowed)}, and a block of its own for another"
     return Finding(Code.NOT_ALLOWED, (*path, name), f"unknown {name} {tag!r}", known)
 
 

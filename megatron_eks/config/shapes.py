@@ -7,7 +7,7 @@ from megatron_eks.config import slips
 from megatron_eks.config.model import RESERVATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from megatron_eks.config.errors import Path
 
@@ -42,6 +42,13 @@ def of_missing_type(value: object) -> str | None:
     """Say where a kind belongs that stands as the key itself: {reservation: cr-...}."""
     kinds = [key for key in value if key in _TYPES] if isinstance(value, dict) else []
     return f"write type: {kinds[0]}, and its other keys beside it" if kinds else None
+
+
+def of_name_as_key(key: str, block: object, known: "Collection[str]") -> str | None:
+    """Say where a name belongs that stands as a key of its own: `- p4d:`."""
+    if "name" not in known or not isinstance(block, dict) or "name" in block:
+        return None
+    return f"write name: {key}" if block.get(key, key) is None else None
 
 
 def _kind(text: str, name: str) -> str:
@@ -95,7 +102,9 @@ def _entries(value: object, _path: "Path", keys: Keys) -> str | None:
     """Write what stands alone, or below names, as the entries of a list."""
     if isinstance(value, dict) and value:
         return _entries_of_mapping(value, keys)
-    if not isinstance(value, str) or keys:
+    if keys:
+        return f"write a list, with - {_example(keys)} for each entry"
+    if not isinstance(value, str):
         return None
     parts = [part.strip() for part in re.split("[,;]", value) if part.strip()]
     return f"write {_list(parts)}" if parts else None

@@ -53,6 +53,8 @@ def of_key(key: str, known: "Iterable[str]") -> str | None:
     """Say what to do about a key that is a known one but for a blank that is missing."""
     names = set(known)
     name, colon, rest = key.partition(":")
+    if colon and name in names and not rest.strip(":"):
+        return f"write {name}: with one colon"
     if colon and name in names:
         return f"write a blank after the colon: {name}: {rest}"
     if key.startswith("-") and key[1:] in names:
@@ -86,6 +88,9 @@ def of_kind(text: str) -> str | None:
 
 def of_entry(text: str, pattern: str) -> str | None:
     """Say what to do about several entries of a list that no comma divides."""
+    deeper = re.split(r"\s+-\s+", text)
+    if len(deeper) > 1 and all(re.search(pattern, part) for part in deeper):
+        return "indent all dashes of the list alike: a deeper one goes on with the text above"
     parts = re.split(r"[\s,;]+", text)
     if len(parts) > 1 and all(re.search(pattern, part) for part in parts):
         return f"write a comma after each entry: [{', '.join(parts)}]"
@@ -125,6 +130,8 @@ def of_number(text: str, key: str) -> str | None:
     """Say what to do about a number that more stands beside than its digits."""
     if _NUMBER.fullmatch(text):
         return None
+    if _NUMBER.fullmatch(text.rstrip(",;")):
+        return f"write {text.rstrip(',;')}, without the {text[-1]} at its end"
     if "#" in text:
         return "write a blank before the #: only after one it starts a comment"
     if _GROUPED.fullmatch(text):

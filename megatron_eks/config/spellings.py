@@ -81,6 +81,10 @@ def _signs(text: str, pattern: str) -> "Iterator[tuple[str, str]]":
     """
     if text.strip() != text:
         yield text.strip(), ", without the blanks around it"
+    if text[-1:] in {",", ";"}:
+        yield text.rstrip(",;"), f", without the {text[-1]} at its end"
+    if text[:1] in {"'", '"'} and text[-1] == text[0]:
+        yield text.strip(text[0]), ", in one pair of quotes"
     if pattern in _LOWERCASE and text != text.lower():
         yield text.lower(), ", in lowercase"
     if pattern in _MADE_HERE:
@@ -217,6 +221,7 @@ _CHOICES = {
         **_same("write true or auto: the plan makes a cluster placement group", "cluster"),
         **_same("write auto or false: EFA gains nothing from other strategies", "spread partition"),
     },
+    "tag_strategy": _same("write auto: no tag beside the hash of the content", "none off false"),
     "test_level": _same("write quick, the least that an image must pass", "none off false smoke"),
     "throughput_mbps_per_tib": _same(
         "that is a rate of PERSISTENT_1, and persistent_2 has 125, 250, 500 and 1000",

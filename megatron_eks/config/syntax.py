@@ -195,6 +195,8 @@ def _layout(lines: "Sequence[str]", place: _Place) -> Mistake | None:
     if before:
         closing = before[-1]
         remedy = "put the whole value in quotes"
+        if line[place.column :].strip() in {",", ";"}:
+            remedy = "remove the comma or semicolon: lines of YAML end without"
         if closing == "'":
             remedy = "write '' for each ' of the text, or use double quotes"
         return Mistake(place.line, f"something follows the closing {closing}", remedy)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.plan.egress import has_no_way_out
 from megatron_eks.plan.network import makes_vpc
 from megatron_eks.plan.storage import (
     EFS_MOUNT_PATH,
@@ -144,6 +145,13 @@ def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
 
 
 def _efa_clients(config: "ClusterConfig") -> "Iterator[Finding]":
+    if has_no_way_out(config) and config.existing_cluster is None:
+        found = (
+            "nodes have no way to AWS's set-up of the client (docs.aws.amazon.com), and mount over "
+            "TCP without it"
+        )
+        remedy = "set network.proxy, use a NAT gateway, or set efa: false"
+        yield Finding(Code.LUSTRE_EFA, (*_LUSTRE, "efa"), found, remedy, Level.WARNING)
     for index, pool in enumerate(config.gpu_pools):
         if pool.instance_type in INSTANCES and not reaches_lustre_over_efa(pool.instance_type):
             found = f"{pool.instance_type} reaches Lustre over TCP alone, so its EFA is paid unused"
