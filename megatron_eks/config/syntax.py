@@ -42,6 +42,8 @@ _SECTION = re.compile(r"\s*\[[A-Za-z][\w. \"-]*\]\s*")
 _OPENED = re.compile(r"""(?:^|[:,\[{-]\s+|[\[{])(["'])""")
 # YAML 1.2, section 5.1: what no YAML file may hold.
 _CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Where libyaml counts a line: fewer signs than str.splitlines() knows.
+_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _ABOVE = 5
 """So many lines below its cause a parser may still go on before it notices."""
 
@@ -56,6 +58,10 @@ _WORDS = (
     ("escape c", r"use single quotes, in which \ is a sign like others, or write \\"),
     ("node content", "write a value here; one that starts with , ] or } needs quotes"),
     ("comment or line break", "write | or > alone behind the key, and the text indented below"),
+    ("mapping keys are not", "put a value that starts with ? in quotes"),
+    ("directive", "put a line that starts with % in quotes, or remove it"),
+    ("version number", "remove the line, which only %YAML 1.2 may start"),
+    ("whitespace or line break", "write a blank between the tag and its value"),
     ("unexpected ':'", "write a blank after the colon, or put the value in quotes"),
     ("tag", "put a value that starts with ! in quotes"),
 )
@@ -63,7 +69,7 @@ _WORDS = (
 
 def mistake(text: str, error: "yaml.YAMLError") -> Mistake:
     """Return the likely cause of an error, or what libyaml says of it."""
-    lines = text.splitlines()
+    lines = _BREAK.split(text)
     place = _place(error)
     for find in (_conflict, _control, _missing_blank, _tab, _quote, _flow, _colon, _layout):
         if found := find(lines, place):
@@ -131,6 +137,8 @@ def _quote(lines: "Sequence[str]", place: _Place) -> Mistake | None:
         ):
             remedy = f"close it on its line with the same sign: {found[1]}"
             return Mistake(number, f"a quote {found[1]} opens here, and nothing closes it", remedy)
+    if "end of stream" in place.problem:
+        return Mistake(place.start, "what begins here has no end", "close it: a quote or a bracket")
     return None
 
 

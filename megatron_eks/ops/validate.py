@@ -10,7 +10,7 @@ from megatron_eks.config.job import Job
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.whole_file import wrapping_key
 from megatron_eks.ops.output import counted, structured
-from megatron_eks.project import check_files, job_files
+from megatron_eks.project import DEFAULT_CLUSTER, check_files, job_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,5 +50,5 @@ def _is_cluster(path: Path) -> bool:
         value = None
     if not isinstance(value, dict):
         return path.parent.name != "jobs"
-    cluster = any(key in _CLUSTER_KEYS for key in value) or wrapping_key(value) is not None
-    return "kind" not in value and cluster
+    told = any(key in _CLUSTER_KEYS for key in value) or wrapping_key(value) is not None
+    return "kind" not in value and (told or path.name == DEFAULT_CLUSTER)
