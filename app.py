@@ -20,6 +20,7 @@ entry.prepare()
 import aws_cdk as cdk
 
 from stacks.compose import build
+from stacks.report import refused_by_schema
 
 
 def render(project: Project) -> Iterable[Finding]:
@@ -32,7 +33,13 @@ def render(project: Project) -> Iterable[Finding]:
         for image in project.cluster.images
     }
     build(app, project.cluster, contexts)
-    app.synth()
+    try:
+        app.synth()
+    except RuntimeError as error:
+        # jsii has one class for all errors of JavaScript. The templates are written by then.
+        if "ValidationFailed" not in str(error):
+            raise
+        return refused_by_schema(outdir)
     templates = remove_stale(outdir)
     return findings_for_templates({str(path): path.read_text() for path in templates})
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 from pydantic import BaseModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from megatron_eks.config.errors import Path
     from megatron_eks.config.load import Json
@@ -43,8 +43,37 @@ def fields_at(model: Any, path: "Path", value: "Json") -> set[str]:  # noqa: ANN
     Of members that a `type` tells apart, those of the one that the value names.
     """
     members = list(_members(model, path))
-    named = [each for each in members if _type(_at(value, path)) in _types(each)]
+    named = [each for each in members if _type(value_at(value, path)) in _types(each)]
     return {name for each in named or members for name in each.model_fields}
+
+
+def block_at(model: Any, path: "Path") -> dict[str, bool]:  # noqa: ANN401 -- an annotation of any shape
+    """List the keys of the block that belongs at a path, and whether each must be given.
+
+    Of a list the keys of its entries; none where kinds of blocks differ, or a text belongs.
+    """
+    members = list(_members(model, path))
+    if len(members) != 1:
+        return {}
+    return {name: field.is_required() for name, field in members[0].model_fields.items()}
+
+
+def pattern_at(model: Any, path: "Path") -> str | None:  # noqa: ANN401 -- an annotation of any shape
+    """Return the pattern that a text at a path must have."""
+    *block, name = path
+    if isinstance(name, int):
+        *block, name = block
+    for member in _members(model, tuple(block)):
+        if field := member.model_fields.get(str(name)):
+            return next(_patterns((*field.metadata, field.annotation)), None)
+    return None
+
+
+def _patterns(parts: "Iterable[Any]") -> "Iterator[str]":
+    for part in parts:
+        if isinstance(pattern := getattr(part, "pattern", None), str):
+            yield pattern
+        yield from _patterns((*getattr(part, "metadata", ()), *get_args(part)))
 
 
 def other_types(model: Any, path: "Path", value: "Json") -> str | None:  # noqa: ANN401 -- an annotation of any shape
@@ -56,7 +85,7 @@ def other_types(model: Any, path: "Path", value: "Json") -> str | None:  # noqa:
         if str(name) in member.model_fields
         for each in _types(member)
     ]
-    if not types or _type(_at(value, tuple(block))) is None:
+    if not types or _type(value_at(value, tuple(block))) is None:
         return None
     word = "has" if len(types) == 1 else "have"
     return f"only {' and '.join(f'type: {each}' for each in types)} {word} it"
@@ -75,7 +104,8 @@ def _members(model: Any, path: "Path") -> "Iterator[type[BaseModel]]":  # noqa: 
         yield from _members(option, inner)
 
 
-def _at(value: "Json", path: "Path") -> "Json":
+def value_at(value: "Json", path: "Path") -> "Json":
+    """Return what stands at a path of a file's value."""
     for part in path:
         if isinstance(value, list) and isinstance(part, int) and part < len(value):
             value = value[part]

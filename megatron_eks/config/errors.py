@@ -13,8 +13,12 @@ if TYPE_CHECKING:
 
 Path = tuple[str | int, ...]
 
-TOKEN = re.compile(r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}")
-"""A token of Hugging Face; theirs have 34 letters and digits."""
+TOKEN = re.compile(
+    r"(?<![A-Za-z0-9])(?:(?P<hugging_face>hf_)[A-Za-z0-9]{30,}"
+    r"|(?P<github>gh[pousr]_|github_pat_)[A-Za-z0-9_]{36,}"
+    r"|(?P<aws>AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])|(?P<nvidia>nvapi-)[A-Za-z0-9_-]{40,})"
+)
+"""A token or key of a known service, by its form: Hugging Face's have 34 letters and digits."""
 
 _NUMBER = re.compile(r"\d+(\.\d+)*")
 
@@ -44,9 +48,9 @@ class Finding:
 
     def __post_init__(self) -> None:
         """Keep tokens out of every message: findings end in logs and reviews."""
-        if "hf_" in f"{self.found}{self.remedy}":
-            object.__setattr__(self, "found", TOKEN.sub("hf_…", self.found))
-            object.__setattr__(self, "remedy", TOKEN.sub("hf_…", self.remedy))
+        if TOKEN.search(f"{self.found} {self.remedy}"):
+            object.__setattr__(self, "found", without_tokens(self.found))
+            object.__setattr__(self, "remedy", without_tokens(self.remedy))
 
     def at(self, file: str, line: int) -> "Finding":
         """Return the same finding placed in a file."""
@@ -83,7 +87,12 @@ class ConfigError(Exception):
 def dotted(path: Path) -> str:
     """Write a path as users read it: `gpu_pools[0].instance_type`; a dot for the whole file."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return TOKEN.sub("hf_…", text).removeprefix(".") or "."
+    return without_tokens(text).removeprefix(".") or "."
+
+
+def without_tokens(text: str) -> str:
+    """Leave only the beginning of each token, which says whose it is."""
+    return TOKEN.sub(lambda found: f"{found[str(found.lastgroup)]}…", text)
 
 
 def has_errors(findings: "Iterable[Finding]") -> bool:

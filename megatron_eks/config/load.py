@@ -9,7 +9,7 @@ import yaml
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.scalars import scalar
-from megatron_eks.config.slips import of_syntax
+from megatron_eks.config.syntax import mistake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -32,6 +32,14 @@ _YAML_TAGS = "tag:yaml.org,2002:"
 _STRING = f"{_YAML_TAGS}str"
 _KNOWN_TAGS = {f"{_YAML_TAGS}{name}" for name in ("bool", "float", "int", "map", "null", "seq")}
 _UNFILLED = "{{ }}"
+_KINDS_OF_VALUES = {
+    type(None): "an empty file",
+    bool: "one word, and no key",
+    float: "one number, and no key",
+    int: "one number, and no key",
+    list: "a list",
+    str: "one text, and no key",
+}
 _LONG_FORM = {"!Ref": "Ref", "!Condition": "Condition"}
 
 
@@ -85,9 +93,7 @@ def read_documents(
         finally:
             parser.dispose()
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-        line, cause, remedy = of_syntax(text, mark.line + 1 if mark else 1, problem)
+        line, cause, remedy = mistake(text, error)
         broken = Finding(Code.YAML_SYNTAX, (), f"not valid YAML: {cause}", remedy).at(file, line)
         return [Document(file, findings=[broken])]
     except _TooLargeError as error:
@@ -107,7 +113,7 @@ def read_mapping(text: str, file: str) -> Document:
         return Document(file, findings=[extra.at(file, documents[1].line(()))])
     document = documents[0] if documents else Document(file)
     if not document.findings and not isinstance(document.value, dict):
-        found = "an empty file" if document.value is None else f"a {type(document.value).__name__}"
+        found = _KINDS_OF_VALUES[type(document.value)]
         wrong = Finding(
             Code.NOT_A_MAPPING, (), found, "write `key: value` lines, as in the examples"
         )

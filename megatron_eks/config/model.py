@@ -19,9 +19,9 @@ class Model(BaseModel):
     )
 
 
-_DNS_LABEL = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+DNS_LABEL = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 _DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-_REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]$"
+REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]$"
 ZONE = r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$"
 ROLE_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+$"
 _POLICY_ARN = r"^arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/[A-Za-z0-9_+=,.@/-]+$"
@@ -41,7 +41,7 @@ _CONNECTION_ARN = (
 )
 _PROXY = r"^https?://[^\s/@]+(:[0-9]+)?/?$"
 _REGISTRY = r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
-_REPOSITORY_PREFIX = r"^([a-z0-9]+([._/-][a-z0-9]+)*[._/-])?$"
+REPOSITORY_PREFIX = r"^([a-z0-9]+([._/-][a-z0-9]+)*[._/-])?$"
 RESERVATION = r"^cr-[0-9a-f]{8}([0-9a-f]{9})?$"
 KUBERNETES = r"^1\.[0-9]{2}$"
 # No segment may be . or .., which would lead out of the mounted file system.
@@ -54,9 +54,9 @@ _EMAIL = r"^[^@\s]+@[^@\s]+\.[^@\s]+$"
 
 # What each pattern means in words; the loader prints these as the remedy.
 FORMATS: dict[str, str] = {
-    _DNS_LABEL: "use lowercase letters, digits and '-', starting with a letter (a DNS label)",
+    DNS_LABEL: "use lowercase letters, digits and '-', starting with a letter (a DNS label)",
     _DNS_NAME: "use lowercase letters, digits, '-' and '.', as Kubernetes names its objects",
-    _REGION: "use a region name such as us-east-2",
+    REGION: "use a region name such as us-east-2",
     ZONE: (
         "use a zone's name: its region and a letter, such as us-east-2b; ids (use2-az2) are "
         "something else, and Local Zones have neither EKS nor these types"
@@ -78,7 +78,7 @@ FORMATS: dict[str, str] = {
     ),
     _PROXY: "use http://HOST:PORT, without user and password",
     _REGISTRY: "use a registry and path, such as ACCOUNT.dkr.ecr.REGION.amazonaws.com/mirror",
-    _REPOSITORY_PREFIX: "use lowercase letters and digits that end with '-', '_', '.' or '/'",
+    REPOSITORY_PREFIX: "use lowercase letters and digits that end with '-', '_', '.' or '/'",
     RESERVATION: "use a capacity reservation id: cr- and 17 hexadecimal digits",
     KUBERNETES: 'use a quoted minor version such as "1.35"',
     ABSOLUTE_PATH: (
@@ -110,9 +110,9 @@ def _whole_one(value: object) -> object:
 
 SchemaVersion = Annotated[Literal[1], BeforeValidator(_whole_one)]
 NatGateways = Annotated[Literal[0, 1, "per_zone"], BeforeValidator(_no_switch)]
-DnsLabel = Annotated[str, Field(pattern=_DNS_LABEL)]
+DnsLabel = Annotated[str, Field(pattern=DNS_LABEL)]
 DnsName = Annotated[str, Field(pattern=_DNS_NAME)]
-Region = Annotated[str, Field(pattern=_REGION)]
+Region = Annotated[str, Field(pattern=REGION)]
 Zone = Annotated[str, Field(pattern=ZONE)]
 RoleArn = Annotated[str, Field(pattern=ROLE_ARN)]
 PolicyArn = Annotated[str, Field(pattern=_POLICY_ARN)]
@@ -129,7 +129,7 @@ Branch = Annotated[str, Field(pattern=_BRANCH)]
 ConnectionArn = Annotated[str, Field(pattern=_CONNECTION_ARN)]
 ProxyUrl = Annotated[str, Field(pattern=_PROXY)]
 Registry = Annotated[str, Field(pattern=_REGISTRY)]
-RepositoryPrefix = Annotated[str, Field(pattern=_REPOSITORY_PREFIX, max_length=100)]
+RepositoryPrefix = Annotated[str, Field(pattern=REPOSITORY_PREFIX, max_length=100)]
 ReservationId = Annotated[str, Field(pattern=RESERVATION)]
 KubernetesVersion = Annotated[str, Field(pattern=KUBERNETES)]
 RepositoryPath = Annotated[str, Field(pattern=_REPOSITORY_PATH)]

@@ -7,31 +7,35 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from megatron_eks.config import slips, spellings
-from megatron_eks.config.blocks import data_path, elsewhere, fields_at, other_types
+from megatron_eks.config import shapes, slips, spellings
+from megatron_eks.config.blocks import (
+    block_at,
+    data_path,
+    elsewhere,
+    fields_at,
+    other_types,
+    pattern_at,
+    value_at,
+)
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import TOKEN, Finding, Path, choices
+from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.foreign_keys import of_other_tool
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
 from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
+from megatron_eks.config.whole_file import Kind, another_file, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pydantic_core import ErrorDetails
 
-    from megatron_eks.config.load import Document, Json, Place
+    from megatron_eks.config.load import Document, Place
 
 M = TypeVar("M", bound=BaseModel)
 
-_FOREIGN = {
-    "apiVersion": "Kubernetes and eksctl",
-    "AWSTemplateFormatVersion": "CloudFormation",
-    "Resources": "CloudFormation",
-}
 _PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
 
 _KINDS: dict[str, type[AnyJob]] = {
@@ -49,7 +53,7 @@ def parse_job(document: "Document") -> tuple[AnyJob | None, list[Finding]]:
     if not isinstance(document.value, dict):
         return None, document.findings
     kind = document.value.get("kind")
-    if foreign := _foreign(document.value):
+    if foreign := another_file(document.value, "job"):
         return None, [*document.findings, *document.locate([foreign])]
     if isinstance(kind, str) and kind in _KINDS:
         return _parse(document, _KINDS[kind], job_unsupported)
@@ -74,13 +78,14 @@ def _parse(
     findings = list(document.findings)
     if not isinstance(document.value, dict):
         return None, findings
-    if foreign := _foreign(document.value):
+    whole: Kind = "cluster" if model is ClusterConfig else "job"
+    if foreign := another_file(document.value, whole):
         return None, [*findings, *document.locate([foreign])]
-    tokens = list(_tokens(document.value))
+    found_tokens = list(tokens(document.value))
     # What YAML could not read is no wrong value as well.
     unread = {each.path for each in findings if each.code is Code.YAML_SYNTAX}
-    findings += document.locate(tokens)
-    places = unread | {finding.path for finding in tokens}
+    findings += document.locate(found_tokens)
+    places = unread | {finding.path for finding in found_tokens}
     try:
         # JSON mode: a list may become a tuple and a string a date, and nothing else is coerced.
         parsed = model.model_validate_json(json.dumps(document.value))
@@ -96,31 +101,6 @@ def _parse(
     return parsed, [*findings, *document.locate(refused(parsed))]
 
 
-def _foreign(value: "Mapping[str, Json]") -> Finding | None:
-    """Name a file that another program reads, instead of each of its keys."""
-    for key, program in _FOREIGN.items():
-        if key in value:
-            found = f"{key!r} is a key of {program}, and of no file of this project"
-            remedy = "write the keys of docs/configuration.md; `meks check` reads the other file"
-            return Finding(Code.UNKNOWN_KEY, (key,), found, remedy)
-    return None
-
-
-def _tokens(value: "Json", path: Path = ()) -> "Iterator[Finding]":
-    """Yield where a token itself stands, instead of the name of the Secret that holds it."""
-    key = str(path[-1]) if path else ""
-    if TOKEN.search(key) or (isinstance(value, str) and TOKEN.search(value)):
-        found = "a token of Hugging Face stands in this file: hf_…"
-        remedy = "revoke it, put a new one into a Kubernetes Secret, and name that in token_secret"
-        yield Finding(Code.TOKEN_IN_FILE, path, found, remedy)
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from _tokens(item, (*path, name))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _tokens(item, (*path, index))
-
-
 def _translate(
     detail: "ErrorDetails", document: "Document", model: type[BaseModel] | None
 ) -> Finding:
@@ -128,7 +108,7 @@ def _translate(
     path = data_path(detail["loc"], document.value)
     if detail["type"] == "extra_forbidden":
         return _unknown_key(path, document, model)
-    finding = _wrong_value(path, detail, document.places.get(path))
+    finding = _wrong_value(path, detail, document.places.get(path), model)
     slip = slips.of_text(detail["input"]) if isinstance(detail["input"], str) else None
     return replace(finding, remedy=slip) if slip else finding
 
@@ -136,8 +116,10 @@ def _translate(
 def _unknown_key(path: Path, document: "Document", model: type[BaseModel] | None) -> Finding:
     name = str(path[-1])
     known = fields_at(model, path[:-1], document.value)
+    block = value_at(document.value, path[:-1])
     remedy = (
         slips.of_key(name, known)
+        or shapes.of_name_as_key(name, block, known)
         or of_other_tool(name, known)
         or other_types(model, path, document.value)
         or elsewhere(model, path)
@@ -155,7 +137,9 @@ def _other_kinds(path: Path, model: type[BaseModel] | None) -> str | None:
     return f"remove it: it belongs to kind {', '.join(kinds)}"
 
 
-def _wrong_value(path: Path, detail: "ErrorDetails", place: "Place | None") -> Finding:
+def _wrong_value(
+    path: Path, detail: "ErrorDetails", place: "Place | None", model: type[BaseModel] | None
+) -> Finding:
     kind, context = detail["type"], detail.get("ctx", {})
     shown = _shown(detail["input"])
     if kind in _PRESENCE:
@@ -172,34 +156,36 @@ def _wrong_value(path: Path, detail: "ErrorDetails", place: "Place | None") -> F
         unit = slips.of_range(str(path[-1]), detail["input"], context[key])
         remedy = f"use {word} {context[key]}{unit}"
         return Finding(Code.OUT_OF_RANGE, path, f"{shown} is out of range", remedy)
-    return _wrong_type(path, detail, place)
+    return _wrong_type(path, detail, place, model)
 
 
-def _wrong_type(path: Path, detail: "ErrorDetails", place: "Place | None") -> Finding:
+def _wrong_type(
+    path: Path, detail: "ErrorDetails", place: "Place | None", model: type[BaseModel] | None
+) -> Finding:
     kind, value = detail["type"], detail["input"]
     if value is None and kind in _TYPES:
-        remedy = slips.of_no_value(str(path[-1])) or "give it one, or remove the key"
+        entry = isinstance(path[-1], int)
+        remedy = "write the entry behind its dash, or remove the dash"
+        if not entry:
+            remedy = slips.of_no_value(str(path[-1])) or "give it one, or remove the key"
         return Finding(Code.WRONG_TYPE, path, "no value", remedy)
-    if kind == "string_type" and place and place.raw:
+    if kind == "string_type" and place and place.raw and not isinstance(value, dict | list):
         found = f"{place.raw} without quotes is not a text"
-        return Finding(Code.UNQUOTED, path, found, f'write "{place.raw}" in quotes')
+        # With quotes it would be one, and as wrong.
+        pattern = pattern_at(model, path)
+        quoted = pattern is None or (re.search(pattern, place.raw) and value is not True)
+        remedy = f'write "{place.raw}" in quotes' if quoted else FORMATS[str(pattern)]
+        return Finding(Code.UNQUOTED, path, found, remedy)
     remedy = _TYPES.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
-    remedy = (kind == "dict_type" and slips.of_pairs(value)) or remedy
+    remedy = shapes.of_shape(kind, value, path, block_at(model, path)) or remedy
     if path[:2] == ("data", "blend") and len(path) <= len(("data", "blend", 0)):
         remedy = "write - {weight: 0.7, prefix: /shared/...} for each corpus"
-    elif path and path[-1] in _TAGGED and isinstance(value, str):
-        remedy = f"write {path[-1]}: {{type: {value}}}"
     elif isinstance(value, str):
         remedy = _meant(kind, value, str(path[-1])) or remedy
     elif path[:-1] == ("overrides",):
         remedy = slips.of_nested(str(path[-1]), value) or "write one value, and not several"
-    elif kind == "string_type" and isinstance(value, list) and value:
-        remedy = "write one of them" if value[1:] else f"write {value[0]}, without brackets"
     elif kind == "int_type" and isinstance(value, float):
         remedy = f"write {value:.0f}" if value.is_integer() else slips.of_part(str(path[-1]))
-    elif kind == "tuple_type" and isinstance(value, dict):
-        dashed = (f"write a blank after each dash: - {key[1:]}:" for key in value if key[:1] == "-")
-        remedy = next(dashed, remedy)
     return Finding(Code.WRONG_TYPE, path, f"{_shown(value)} has the wrong type", remedy)
 
 
@@ -221,13 +207,16 @@ def _missing(path: Path, _context: "Mapping[str, Any]", value: object) -> Findin
 
 def _missing_tag(path: Path, context: "Mapping[str, Any]", value: object) -> Finding:
     name = str(context["discriminator"]).strip("'")
-    return _missing((*path, name), context, value)
+    missing = _missing((*path, name), context, value)
+    return replace(missing, remedy=shapes.of_missing_type(value) or missing.remedy)
 
 
 def _unknown_tag(path: Path, context: "Mapping[str, Any]", _value: object) -> Finding:
     name, tag = str(context["discriminator"]).strip("'"), str(context["tag"])
     allowed = [option.strip("' ") for option in str(context["expected_tags"]).split(",")]
     known = slips.of_tag(tag, allowed) or choices(tag, allowed)
+    if tag.startswith("["):
+        known = f"write one of {', '.join(allowed)}, and a block of its own for another"
     return Finding(Code.NOT_ALLOWED, (*path, name), f"unknown {name} {tag!r}", known)
 
 
@@ -237,12 +226,10 @@ def _not_a_choice(path: Path, context: "Mapping[str, Any]", value: object) -> Fi
     if isinstance(value, str) and value in words:
         remedy = f"write {value} without quotes"
     else:
-        remedy = choices(str(value), words)
+        remedy = spellings.of_choice(str(path[-1]), value) or choices(str(value), words)
     return Finding(Code.NOT_ALLOWED, path, f"{_shown(value)} is not allowed", remedy)
 
 
-# Keys whose kind is named by a `type` below them.
-_TAGGED = frozenset({"capacity", "source"})
 _YAML_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 _PRESENCE: "dict[str, Callable[[Path, Mapping[str, Any], object], Finding]]" = {
@@ -273,6 +260,7 @@ _TYPES = {
     "tuple_type": "write a list: [a, b], or lines that start with '- '",
     "datetime_from_date_parsing": "write a time with its zone: 2026-12-01T11:30:00Z",
     "datetime_parsing": "write a time with its zone: 2026-12-01T11:30:00Z",
+    "datetime_type": "write a time with its zone: 2026-12-01T11:30:00Z",
 }
 
 

@@ -26,25 +26,10 @@ _UNITS = {"days": "days", "gib": "GiB", "minutes": "minutes"}
 _WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 _CAPACITIES = {
-    **dict.fromkeys(("odcr", "cr", "reserved", "capacityreservation"), "reservation"),
+    **dict.fromkeys(("odcr", "cr", "reserved", "capacityreservation", "targeted"), "reservation"),
     **dict.fromkeys(("cb", "cbml", "block", "mlcapacityblock"), "capacity_block"),
     **dict.fromkeys(("od", "demand"), "on_demand"),
 }
-
-# Git's marks of a conflict (git-merge(1), "How conflicts are presented").
-_CONFLICT = re.compile(r"(<{7}|>{7})( |$)")
-_DASH = re.compile(r"\s*-([A-Za-z_]\w*):(\s|$)")
-_COLON = re.compile(r"\s*([A-Za-z_]\w*):([^\s/:].*)")
-_ABOVE = 5
-"""So many lines below its cause a parser may still go on before it notices."""
-_SYNTAX = (
-    (
-        "mapping values are not allowed",
-        "correct the indentation here, or put a text that holds ': ' in quotes",
-    ),
-    ("cannot start any token", "put the value in quotes"),
-    ("expected alphabetic or numeric", "put a value that starts with * or & in quotes"),
-)
 
 
 def of_text(text: str) -> str | None:
@@ -68,21 +53,44 @@ def of_key(key: str, known: "Iterable[str]") -> str | None:
     """Say what to do about a key that is a known one but for a blank that is missing."""
     names = set(known)
     name, colon, rest = key.partition(":")
+    if colon and name in names and not rest.strip(":"):
+        return f"write {name}: with one colon"
     if colon and name in names:
         return f"write a blank after the colon: {name}: {rest}"
     if key.startswith("-") and key[1:] in names:
         return f"write a blank after the dash: - {key[1:]}:"
-    return of_text(key)
+    return of_text(key) or _lookalike(key, names)
+
+
+def _lookalike(key: str, names: "set[str]") -> str | None:
+    """Name the letter of another alphabet in what looks like a key."""
+    others = [sign for sign in key if not sign.isascii() and sign.isalpha()]
+    for name in names if others else ():
+        same = len(name) == len(key) and all(
+            sign == each or each in others for sign, each in zip(name, key, strict=True)
+        )
+        if same:
+            code = f"U+{ord(others[0]):04X}"
+            return f"write {name}: its {others[0]} is a letter of another alphabet ({code})"
+    return None
 
 
 def of_tag(text: str, known: "Iterable[str]") -> str | None:
     """Say what a kind of capacity is called here, by what AWS's pages call it."""
-    meant = _CAPACITIES.get(re.sub(r"[-_ ]", "", text).lower())
+    meant = of_kind(text)
     return f"write {meant}" if meant in set(known) else None
+
+
+def of_kind(text: str) -> str | None:
+    """Return the kind of capacity that a word of AWS's pages means."""
+    return _CAPACITIES.get(re.sub(r"[-_ ]", "", text).lower())
 
 
 def of_entry(text: str, pattern: str) -> str | None:
     """Say what to do about several entries of a list that no comma divides."""
+    deeper = re.split(r"\s+-\s+", text)
+    if len(deeper) > 1 and all(re.search(pattern, part) for part in deeper):
+        return "indent all dashes of the list alike: a deeper one goes on with the text above"
     parts = re.split(r"[\s,;]+", text)
     if len(parts) > 1 and all(re.search(pattern, part) for part in parts):
         return f"write a comma after each entry: [{', '.join(parts)}]"
@@ -90,13 +98,19 @@ def of_entry(text: str, pattern: str) -> str | None:
 
 
 def of_pairs(value: object) -> str | None:
-    """Say what to write in place of Kubernetes' list of names and values, such as a pod's env."""
+    """Say what to write in place of a list of names and values: a pod's env, AWS's tags."""
     if not isinstance(value, list) or not value:
         return None
-    pairs = [each for each in value if isinstance(each, dict) and {*each} == {"name", "value"}]
+    pairs = [each for each in value if isinstance(each, dict) and _is_pair(each)]
     if len(pairs) < len(value):
         return None
-    return f"write NAME: value lines below it, without dashes: {value[0]['name']}: ..."
+    (name,) = (each for key, each in pairs[0].items() if key.lower() != "value")
+    return f"write NAME: value lines below it, without dashes: {name}: ..."
+
+
+def _is_pair(entry: "dict[str, object]") -> bool:
+    """Recognize a name and its value: `name` and `value`, or AWS's `Key` and `Value` of tags."""
+    return {key.lower() for key in entry} in ({"name", "value"}, {"key", "value"})
 
 
 def of_place(text: str, key: str) -> str | None:
@@ -116,6 +130,8 @@ def of_number(text: str, key: str) -> str | None:
     """Say what to do about a number that more stands beside than its digits."""
     if _NUMBER.fullmatch(text):
         return None
+    if _NUMBER.fullmatch(text.rstrip(",;")):
+        return f"write {text.rstrip(',;')}, without the {text[-1]} at its end"
     if "#" in text:
         return "write a blank before the #: only after one it starts a comment"
     if _GROUPED.fullmatch(text):
@@ -173,23 +189,3 @@ def of_no_value(key: str) -> str | None:
     if key.isdecimal():
         return f"write numbers with a point: the comma before {key} ends the entry before it"
     return None
-
-
-def of_syntax(text: str, line: int, problem: str) -> tuple[int, str, str]:
-    """Return line, problem and remedy of a text that is not YAML, its likely cause if known."""
-    lines = text.splitlines()
-    for number, each in enumerate(lines, start=1):
-        if _CONFLICT.match(each):
-            return number, "a conflict of a merge is left", "keep one of its two sides"
-    for number in range(min(line, len(lines)), max(line - _ABOVE, 0), -1):
-        if found := _DASH.match(lines[number - 1]):
-            return number, "no blank after the dash", f"write - {found[1]}:"
-        if (found := _COLON.fullmatch(lines[number - 1])) and ": " not in lines[number - 1]:
-            value = found[2].partition(" #")[0]
-            return number, "no blank after the colon", f"write {found[1]}: {value}"
-    if "\t" in (lines[line - 1] if line <= len(lines) else ""):
-        return line, problem, "indent with spaces: YAML takes no tab there"
-    for words, remedy in _SYNTAX:
-        if words in problem:
-            return line, problem, remedy
-    return line, problem, "correct the syntax at this line"

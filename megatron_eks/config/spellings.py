@@ -3,7 +3,16 @@
 import re
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.model import KMS_ARN, KUBERNETES, RESERVATION, ROLE_ARN, ZONE
+from megatron_eks.config.model import (
+    DNS_LABEL,
+    KMS_ARN,
+    KUBERNETES,
+    REGION,
+    REPOSITORY_PREFIX,
+    RESERVATION,
+    ROLE_ARN,
+    ZONE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,14 +39,69 @@ _BUCKET_URL = re.compile(
 
 _HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]+:[0-9]+")
 _RELEASE = re.compile(r"v?(1\.[0-9]{2})(\.[0-9]+|-eks.*)?", re.IGNORECASE)
+_RATE = re.compile(r"(125|250|500|1000) ?M[iI]?[bB].*")
+_NOTHING = frozenset({"none", "nil", "null", "n/a"})
+_LOWERCASE = frozenset({DNS_LABEL, REGION, REPOSITORY_PREFIX, RESERVATION, ZONE})
+_MADE_HERE = frozenset({DNS_LABEL, REPOSITORY_PREFIX})
+_SPELLED_REGION = re.compile(r"([a-z]{2})[-_ ]?((?:gov|iso)[-_ ]?)?([a-z]+)[-_ ]?([0-9])")
+# AWS General Reference, "Regional endpoints": what the console calls regions.
+_PLACES = {
+    "virginia": "us-east-1",
+    "ohio": "us-east-2",
+    "california": "us-west-1",
+    "oregon": "us-west-2",
+    "canada": "ca-central-1",
+    "ireland": "eu-west-1",
+    "london": "eu-west-2",
+    "paris": "eu-west-3",
+    "frankfurt": "eu-central-1",
+    "stockholm": "eu-north-1",
+    "tokyo": "ap-northeast-1",
+    "seoul": "ap-northeast-2",
+    "singapore": "ap-southeast-1",
+    "sydney": "ap-southeast-2",
+    "mumbai": "ap-south-1",
+}
 _ZONE_NAME = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
 
 
 def of_value(text: str, pattern: str) -> str | None:
     """Say what to write in place of a text that is another name of what is meant."""
     known = _FINDERS[pattern](text) if pattern in _FINDERS else None
-    others = (f"write {value}{why}" for value, why in _others(text) if re.search(pattern, value))
-    return known or next(others, None)
+    written = (*_signs(text, pattern), *_others(text))
+    others = (f"write {value}{why}" for value, why in written if re.search(pattern, value))
+    nothing = "leave it out, or write null" if text.lower() in _NOTHING else None
+    return known or next(others, None) or nothing
+
+
+def _signs(text: str, pattern: str) -> "Iterator[tuple[str, str]]":
+    """Yield a name in the signs that its form has: capitals and blanks are often slips.
+
+    Only names that are made here may change: a bucket or branch of that name exists elsewhere.
+    """
+    if text.strip() != text:
+        yield text.strip(), ", without the blanks around it"
+    if text[-1:] in {",", ";"}:
+        yield text.rstrip(",;"), f", without the {text[-1]} at its end"
+    if text[:1] in {"'", '"'} and text[-1] == text[0]:
+        yield text.strip(text[0]), ", in one pair of quotes"
+    if pattern in _LOWERCASE and text != text.lower():
+        yield text.lower(), ", in lowercase"
+    if pattern in _MADE_HERE:
+        yield re.sub("[_ ]+", "-", text.strip().lower()).strip("-"), ""
+        yield f"{re.sub('[_ ]+', '-', text.strip('-_ ').lower())}-", ""
+
+
+def of_choice(key: str, value: object) -> str | None:
+    """Say which of a key's values is meant by a word or number that others have for it."""
+    if isinstance(value, int) and not isinstance(value, bool) and key == "nat_gateways":
+        return "write per_zone, one in each zone, or 1 for all of them" if value > 1 else None
+    if key == "placement_group" and str(value).startswith("pg-"):
+        return "write true or auto: the plan makes a group, and takes no other"
+    if (found := _RATE.fullmatch(str(value))) and key == "throughput_mbps_per_tib":
+        return f"write {found[1]}, without its unit"
+    word = re.sub(r"[-_ ]", "", str(value)).lower()
+    return _CHOICES.get(key, {}).get(word)
 
 
 def _role(text: str) -> str | None:
@@ -74,6 +138,15 @@ def _zone(text: str) -> str | None:
         return None
     command = f"`aws ec2 describe-availability-zones --zone-ids {text}`"
     return f"use the zone's name, which {command} prints: it differs between accounts"
+
+
+def _region(text: str) -> str | None:
+    """Write the code of a region that a place names, or that lacks its hyphens."""
+    words = re.findall("[a-z]+", text.lower())
+    place = next((_PLACES[word] for word in words if word in _PLACES), None)
+    found = _SPELLED_REGION.fullmatch(text.strip().lower())
+    written = found and "-".join(part.strip("-_ ") for part in found.groups() if part)
+    return f"write {place or written}" if place or written else None
 
 
 def _version(text: str) -> str | None:
@@ -115,9 +188,51 @@ def _addresses(text: str) -> "Iterator[tuple[str, str]]":
             yield text.removeprefix(start).removesuffix(".git"), ""
 
 
+def _same(remedy: str, words: str) -> dict[str, str]:
+    return dict.fromkeys(words.split(), remedy)
+
+
+# eksctl's ClusterConfig schema (vpc.nat.gateway), terraform-aws-modules/vpc, FSx API
+# (LustreDeploymentType), Kubernetes' levels of Pod Security, EC2 API (PlacementStrategy).
+_CHOICES = {
+    "nat_gateways": {
+        **_same("write per_zone", "highlyavailable oneperaz onenatgatewayperaz peraz multi all"),
+        **_same("write 1, one for all zones, or per_zone", "single one true yes on enabled"),
+        **_same(
+            "write 0: no way out but endpoints and a proxy", "disable disabled none false no off"
+        ),
+    },
+    "private_route": {
+        **_same("write vpn, ssm_bastion or cloudshell: the way that people take", "true yes on"),
+        **_same("remove it, or write null", "false no off none"),
+        **_same(
+            "write vpn, for any network that is joined to the VPC", "directconnect peering tgw"
+        ),
+        **_same("write ssm_bastion", "ssm bastion sessionmanager"),
+    },
+    "pod_security": _same("write restricted, which jobs keep, or privileged", "baseline"),
+    "deployment": {
+        **_same("write persistent_2, which took its place", "persistent1 persistent"),
+        **_same("write scratch_2, which took its place", "scratch1"),
+        **_same("write persistent_2", "persistent2 ssd"),
+        **_same("write scratch_2", "scratch2 scratch"),
+    },
+    "placement_group": {
+        **_same("write true or auto: the plan makes a cluster placement group", "cluster"),
+        **_same("write auto or false: EFA gains nothing from other strategies", "spread partition"),
+    },
+    "tag_strategy": _same("write auto: no tag beside the hash of the content", "none off false"),
+    "test_level": _same("write quick, the least that an image must pass", "none off false smoke"),
+    "throughput_mbps_per_tib": _same(
+        "that is a rate of PERSISTENT_1, and persistent_2 has 125, 250, 500 and 1000",
+        "12 40 50 100 200",
+    ),
+}
+
 _FINDERS: "dict[str, Callable[[str], str | None]]" = {
     KMS_ARN: _key,
     KUBERNETES: _version,
+    REGION: _region,
     RESERVATION: _reservation,
     ROLE_ARN: _role,
     ZONE: _zone,

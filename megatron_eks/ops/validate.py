@@ -8,8 +8,9 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Finding, has_errors
 from megatron_eks.config.job import Job
 from megatron_eks.config.load import read_mapping
+from megatron_eks.config.whole_file import wrapping_key
 from megatron_eks.ops.output import counted, structured
-from megatron_eks.project import check_files, job_files
+from megatron_eks.project import DEFAULT_CLUSTER, check_files, job_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,7 @@ _CLUSTER_KEYS = set(ClusterConfig.model_fields) - set(Job.model_fields)
 
 def run(files: "Sequence[Path]", cluster: Path, output: str, today: "date") -> int:
     """Check the named files, or a whole project; return 2 if anything is an error."""
-    clusters = [path for path in files if _is_cluster(path)]
+    clusters = [path for path in files if path == cluster or _is_cluster(path)]
     jobs = [path for path in files if path not in clusters]
     # Job files are checked against their cluster, so its own mistakes are shown with them.
     first, *others = clusters or [cluster]
@@ -49,4 +50,5 @@ def _is_cluster(path: Path) -> bool:
         value = None
     if not isinstance(value, dict):
         return path.parent.name != "jobs"
-    return "kind" not in value and any(key in _CLUSTER_KEYS for key in value)
+    told = any(key in _CLUSTER_KEYS for key in value) or wrapping_key(value) is not None
+    return "kind" not in value and (told or path.name == DEFAULT_CLUSTER)

@@ -196,11 +196,17 @@ def _tags(config: "ClusterConfig") -> "Iterator[Finding]":
         elif key.lower() == "name" or key.startswith("kubernetes.io/"):
             found = f"{key!r} is set by this project on each resource"
             yield Finding(Code.TAG, ("tags", key), found, "use another key")
-        elif not _TAG_TEXT.fullmatch(key) or not _TAG_TEXT.fullmatch(value or "-"):
+        elif not key or not value:
+            # CloudFormation's schemas of AWS::ECR::Repository, AWS::EKS::Addon and others: at least
+            # one character, unlike the services themselves.
+            found = "a tag without a value" if key else "a tag without a key"
+            remedy = f"give it a {'value' if key else 'key'}, or remove it"
+            yield Finding(Code.TAG, ("tags", key), found, remedy)
+        elif not _TAG_TEXT.fullmatch(key) or not _TAG_TEXT.fullmatch(value):
             found = "a key or value with signs that AWS does not take"
             remedy = "use letters, digits, spaces and _ . : / = + - @"
             yield Finding(Code.TAG, ("tags", key), found, remedy)
-        elif not key or len(key) > _TAG_KEY_LENGTH or len(value) > _TAG_VALUE_LENGTH:
+        elif len(key) > _TAG_KEY_LENGTH or len(value) > _TAG_VALUE_LENGTH:
             found = f"a key of {len(key)} and a value of {len(value)} characters"
             yield Finding(
                 Code.TAG, ("tags", key), found, "use at most 128 for the key and 256 for the value"

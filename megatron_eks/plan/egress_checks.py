@@ -31,6 +31,8 @@ _PUBLIC = re.compile(
     r"|[a-z0-9]+\.azurecr\.io)(/.*)?"
 )
 
+_HOST = re.compile(r"[^/]*[.:]|localhost(/|$)")
+
 _OF_ITSELF = re.compile(r"//(localhost|127\.[0-9.]+|0\.0\.0\.0)(:|/|$)")
 
 
@@ -57,6 +59,11 @@ def check_egress(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
 def _without_nat(config: "ClusterConfig") -> "Iterator[Finding]":
     network, mirror = config.network, config.images.mirror
     elsewhere = mirror and ".dkr.ecr." in mirror and f".dkr.ecr.{config.region}." not in mirror
+    if mirror and not _HOST.match(mirror):
+        # distribution/reference, "Grammar": of a host there is a dot or a port in it.
+        found = f"{mirror} names no host, so docker takes it for a name on Docker Hub"
+        remedy = "write the registry before it: ACCOUNT.dkr.ecr.REGION.amazonaws.com/mirror"
+        yield Finding(Code.BAD_FORMAT, ("images", "mirror"), found, remedy)
     nat = network.nat_gateways != 0 or config.existing_cluster is not None
     if elsewhere and (nat or network.proxy is not None):
         found = f"{mirror} is not in {config.region}: every pull crosses regions, and is billed"

@@ -51,6 +51,8 @@ def _subnets(config: "ClusterConfig") -> "Iterator[Finding]":
         if zone not in config.availability_zones:
             found = f"{zone!r} is not one of the cluster's zones"
             remedy = f"{choices(zone, config.availability_zones)}; or add it to availability_zones"
+            if f"{config.region}{zone}" in config.availability_zones:
+                remedy = f"write {config.region}{zone}"
             yield Finding(Code.ZONE_NOT_LISTED, (*path, zone), found, remedy)
         if subnet in seen:
             found = f"{subnet} stands for {seen[subnet]} too, and a subnet is in one zone"
@@ -102,6 +104,14 @@ def _cluster(config: "ClusterConfig") -> "Iterator[Finding]":
         found = "the cluster exists, and its network is left alone"
         place: Path = ("network", "interface_endpoints")
         yield Finding(Code.EXISTING_CLUSTER, place, found, "leave it out")
+    for index, pool in enumerate(config.gpu_pools):
+        for key in ("ami_release", "placement_group", "root_volume_gib"):
+            default = type(pool).model_fields[key].default
+            if getattr(pool, key) != default:
+                found = "the nodes exist, and keep what they have"
+                place = ("gpu_pools", index, key)
+                remedy = "leave it out: their node group decides it"
+                yield Finding(Code.EXISTING_CLUSTER, place, found, remedy, Level.WARNING)
     if config.access.private_route == "ssm_bastion":
         found = "a bastion comes with a cluster that is made"
         place = ("access", "private_route")

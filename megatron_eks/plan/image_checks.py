@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from megatron_eks.catalog import pins
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.plan.base_images import check_base
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -23,6 +24,20 @@ _SECRET_VALUE = re.compile(
     r"hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|AKIA[A-Z0-9]{16}"
     r"|nvapi-[\w-]{20,}|-----BEGIN"
 )
+
+# What the Dockerfile compares as a whole: sha256sum's line, and `git rev-parse HEAD`.
+_FORMS = {
+    "EFA_INSTALLER_SHA256": (
+        re.compile("[0-9a-f]{64}"),
+        "the archive's SHA-256",
+        "all 64 hexadecimal digits, in lowercase",
+    ),
+    "MEGATRON_LM_COMMIT": (
+        re.compile("[0-9a-f]{40}"),
+        "the tag's commit",
+        "all 40 hexadecimal digits, as `git rev-parse` prints them",
+    ),
+}
 
 _NO_EFA = re.compile(
     r"(docker\.io/)?(pytorch/pytorch|(nvcr\.io/)?nvidia/cuda|(library/)?(python|ubuntu))([:@].*)?"
@@ -54,10 +69,11 @@ def check_images(config: "ClusterConfig") -> "Iterator[Finding]":
                 found = f"{name} looks like a secret, and everybody with the image can read it"
                 remedy = "remove and replace it; jobs take tokens from a Secret: token_secret"
                 yield Finding(Code.BUILD_ARGUMENT, path, found, remedy)
-            elif name == "BASE_IMAGE" and _is_floating(value):
-                found = f"{value} is another image after each release, under one tag of ours"
-                remedy = "name a release, best with its digest: IMAGE:TAG@sha256:..."
-                yield Finding(Code.BUILD_ARGUMENT, path, found, remedy, Level.WARNING)
+            elif name == "BASE_IMAGE":
+                yield from check_base(path, value, config)
+            elif (form := _FORMS.get(name)) and not form[0].fullmatch(value):
+                found = f"the build compares it with {form[1]}, and this is none"
+                yield Finding(Code.BUILD_ARGUMENT, path, found, f"write {form[2]}")
     yield from _without_efa(config)
     given = config.images.megatron.build_args
     for pinned in _PAIRS:
@@ -85,12 +101,6 @@ def _without_efa(config: "ClusterConfig") -> "Iterator[Finding]":
         path: Path = ("images", "fsdp", "build_args", "BASE_IMAGE")
         # A fork's Dockerfile may install it.
         yield Finding(Code.BUILD_ARGUMENT, path, found, remedy, Level.WARNING)
-
-
-def _is_floating(image: str) -> bool:
-    """Tell whether an image is named without a release: no tag, or the one that moves."""
-    name, _, tag = image.rpartition("/")[2].partition(":")
-    return "@" not in image and "$" not in image and bool(name) and tag in {"", "latest"}
 
 
 def check_arguments(

@@ -38,6 +38,13 @@ INTERFACE_ENDPOINTS = (
     ),
     *("fsx", "kms", "logs", "monitoring", "secretsmanager", "ssm", "ssmmessages", "sts"),
 )
+# What people call them, or expect beside them.
+_OTHER_ENDPOINTS = {
+    "cloudwatch": "use logs and monitoring",
+    "ecr": "use ecr.api and ecr.dkr, which go together",
+    "elb": "use elasticloadbalancing",
+    "s3": "remove it: a gateway endpoint for S3 is always there, and costs nothing",
+}
 # AWS accepts /16 to /28 (VPC User Guide, "VPC CIDR blocks"); below /22 no subnet holds a cluster.
 _VPC_PREFIXES = range(16, 23)
 _EXISTING_VPC_PREFIXES = range(16, 29)
@@ -50,6 +57,8 @@ _WIDEST_PREFIX = 8
 _OFFICE_PREFIX = 16
 # Amazon EKS endpoints and quotas, "Public endpoint access CIDR ranges per cluster".
 _MOST_RANGES = 40
+
+_USUAL_PREFIX = 16
 
 # Docker's bridge, which Cloud9 and SageMaker notebooks keep (EKS User Guide, "View Amazon EKS
 # networking requirements for VPC and subnets").
@@ -135,6 +144,9 @@ def _network_of(path: "Path", cidr: str) -> tuple[IPv4Network, Finding | None]:
             found, remedy = f"{cidr!r} is not IPv4", "use an IPv4 range"
         elif str(network).split("/")[0] != cidr.split("/", maxsplit=1)[0]:
             found, remedy = f"{cidr!r} has bits set behind its prefix", f"use {network}"
+        elif "/" not in cidr and "public_cidrs" not in path:
+            found = f"{cidr} is one address, without a prefix"
+            remedy = f"use {ip_network(f'{cidr}/{_USUAL_PREFIX}', strict=False)}"
         else:
             found, remedy = f"{cidr!r} is not the form that AWS reads", f"use {network}"
     return _NOWHERE, Finding(Code.CIDR, path, found, remedy)
@@ -146,15 +158,7 @@ def check_network(config: "ClusterConfig") -> "Iterator[Finding]":
     vpc, vpc_problem = _network_of(("network", "vpc_cidr"), network.vpc_cidr)
     service, service_problem = _network_of(("network", "service_cidr"), network.service_cidr)
     yield from (problem for problem in (vpc_problem, service_problem) if problem)
-    for index, name in enumerate(network.interface_endpoints):
-        if name not in INTERFACE_ENDPOINTS:
-            path: Path = ("network", "interface_endpoints", index)
-            short = name.removeprefix(f"com.amazonaws.{config.region}.")
-            remedy = choices(short, INTERFACE_ENDPOINTS)
-            if short == "s3":
-                remedy = "remove it: a gateway endpoint for S3 is always there, and costs nothing"
-            yield Finding(Code.NOT_ALLOWED, path, f"unknown endpoint {name!r}", remedy)
-    yield from _twice(("network", "interface_endpoints"), network.interface_endpoints)
+    yield from _endpoints(config)
     if vpc_problem or service_problem:
         return
     known = makes_vpc(config) or "vpc_cidr" in network.model_fields_set
@@ -178,6 +182,17 @@ def check_network(config: "ClusterConfig") -> "Iterator[Finding]":
         yield Finding(Code.CIDR_OVERLAP, ("network", "service_cidr"), found, remedy)
     if makes_vpc(config):
         yield from _address_budget(config)
+
+
+def _endpoints(config: "ClusterConfig") -> "Iterator[Finding]":
+    names = config.network.interface_endpoints
+    for index, name in enumerate(names):
+        if name not in INTERFACE_ENDPOINTS:
+            path: Path = ("network", "interface_endpoints", index)
+            short = name.removeprefix(f"com.amazonaws.{config.region}.")
+            remedy = _OTHER_ENDPOINTS.get(short) or choices(short, INTERFACE_ENDPOINTS)
+            yield Finding(Code.NOT_ALLOWED, path, f"unknown endpoint {name!r}", remedy)
+    yield from _twice(("network", "interface_endpoints"), names)
 
 
 def _vpc_range(vpc: IPv4Network, *, made: bool) -> Finding | None:

@@ -108,13 +108,16 @@ def _no_system_type(path: "Path", name: str) -> Finding:
 
 
 def _unknown_instance(path: "Path", name: str) -> Finding:
-    plain = name.removeprefix("ml.")
+    plain = name.strip().lower().removeprefix("ml.")
     family = plain.split(".")[0]
     if family in REFUSED_FAMILIES:
         reason, instead = REFUSED_FAMILIES[family]
         found = f"{plain} is not supported: {reason}"
         return Finding(Code.REFUSED_INSTANCE_TYPE, path, found, f"use {instead}")
-    if plain != name and plain in INSTANCES:
+    if plain in INSTANCES and not name.lower().startswith("ml."):
+        found = f"{name!r} is not how EC2 writes it"
+        return Finding(Code.UNKNOWN_INSTANCE_TYPE, path, found, f"use {plain}")
+    if plain in INSTANCES:
         found = f"{name!r} is SageMaker's name"
         return Finding(
             Code.UNKNOWN_INSTANCE_TYPE, path, found, f"use EC2's, without 'ml.': {plain}"
@@ -122,8 +125,19 @@ def _unknown_instance(path: "Path", name: str) -> Finding:
     sizes = [known for known in INSTANCES if known.split(".")[0] == family]
     families = {known.split(".")[0] for known in INSTANCES}
     remedy = choices(plain, sizes) if sizes else f"families are {', '.join(sorted(families))}"
+    # p4d24xlarge, p5-48xlarge; or the GPU in place of the instance.
+    letters = re.sub("[^a-z0-9]", "", plain)
+    same = [known for known in INSTANCES if re.sub("[^a-z0-9]", "", known) == letters]
+    gpu = [known for known, each in INSTANCES.items() if _model(each.gpu.name) == letters]
+    if same or gpu:
+        remedy = f"use {' or '.join(same or gpu)}"
     found = f"{name} has no GPU" if _NO_GPU.match(name) else f"unknown instance type {name!r}"
     return Finding(Code.UNKNOWN_INSTANCE_TYPE, path, found, remedy)
+
+
+def _model(gpu: str) -> str:
+    """Return what people call a GPU: a100 of A100-SXM4-40GB."""
+    return re.split("[- ]", gpu)[0].lower()
 
 
 def _unknown_facts(path: "Path", pool: "GpuPool") -> "Iterator[Finding]":

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.plan.egress import has_no_way_out
+from megatron_eks.plan.network import makes_vpc
 from megatron_eks.plan.storage import (
     EFS_MOUNT_PATH,
     SCRATCH_MBPS_PER_TIB,
@@ -51,6 +53,16 @@ def check_lustre(config: "ClusterConfig") -> "Iterator[Finding]":
     yield from _repositories(lustre)
     if lustre.existing is not None:
         yield from _existing(lustre.existing, config.region)
+        if makes_vpc(config):
+            found = (
+                "the file system is in a VPC that exists, and nodes get a new one, without a way"
+            )
+            remedy = (
+                "set network.vpc_id and private_subnets to its VPC; or peer the two, and open TCP "
+                "988 and 1018 to 1023"
+            )
+            path = (*_LUSTRE, "existing")
+            yield Finding(Code.LUSTRE_EXISTING, path, found, remedy, Level.WARNING)
 
 
 def _capacity(lustre: "Lustre") -> "Iterator[Finding]":
@@ -103,6 +115,15 @@ def check_mount_path(config: "ClusterConfig") -> "Iterator[Finding]":
         yield Finding(Code.MOUNT_PATH, path, found, "use a path such as /shared")
 
 
+def not_shared(place: str, *, efs: bool) -> str:
+    """Say why a path outside the file system is no place for what all nodes of a job read."""
+    if not place.startswith(f"{EFS_MOUNT_PATH}/"):
+        return f"{place} is not on the shared file system, so other nodes do not see it"
+    if efs:
+        return f"{place} is on EFS, which is for code and homes: a run is planned for Lustre"
+    return f"{place} is nowhere: storage.efs is false, and EFS is for code and homes"
+
+
 def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
     lustre = config.storage.lustre
     zones = file_system_zones(config)
@@ -115,7 +136,8 @@ def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
         place: Path = (*_LUSTRE, "availability_zone")
         yield Finding(Code.LUSTRE_PER_ZONE, place, found, remedy)
     for index, pool in enumerate(config.gpu_pools):
-        if pool.availability_zone not in zones:
+        # Where the file system's own zone is wrong, that is the finding.
+        if pool.availability_zone not in zones and zones[0] in config.availability_zones:
             found = f"the file system is in {zones[0]}; traffic between zones is slow and billed"
             remedy = f"use {zones[0]}, where the file system is, or storage.lustre.per_zone: true"
             place = ("gpu_pools", index, "availability_zone")
@@ -123,6 +145,13 @@ def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
 
 
 def _efa_clients(config: "ClusterConfig") -> "Iterator[Finding]":
+    if has_no_way_out(config) and config.existing_cluster is None:
+        found = (
+            "nodes have no way to AWS's set-up of the client (docs.aws.amazon.com), and mount over "
+            "TCP without it"
+        )
+        remedy = "set network.proxy, use a NAT gateway, or set efa: false"
+        yield Finding(Code.LUSTRE_EFA, (*_LUSTRE, "efa"), found, remedy, Level.WARNING)
     for index, pool in enumerate(config.gpu_pools):
         if pool.instance_type in INSTANCES and not reaches_lustre_over_efa(pool.instance_type):
             found = f"{pool.instance_type} reaches Lustre over TCP alone, so its EFA is paid unused"
@@ -157,9 +186,10 @@ def _repositories(lustre: "Lustre") -> "Iterator[Finding]":
             found = f"{repository.s3_uri} is a pattern, and FSx shows a whole prefix"
             place, remedy = (*path, index, "s3_uri"), "name the prefix alone"
             yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy)
-        if repository.path.startswith(f"{lustre.mount_path}/"):
+        if f"{repository.path}/".startswith(f"{lustre.mount_path}/"):
             found = f"jobs would see it at {lustre.mount_path}{repository.path}"
-            remedy = f"leave out the mount: {repository.path.removeprefix(lustre.mount_path)}"
+            below = repository.path.removeprefix(lustre.mount_path) or "/data, for example"
+            remedy = f"leave out the mount: {below}"
             place = (*path, index, "path")
             yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy, Level.WARNING)
         if repository.export_changes and lustre.per_zone:

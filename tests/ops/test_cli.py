@@ -270,3 +270,11 @@ def test_build_names_its_images_alone():
     assert done.returncode == 2
     assert "(choose from" in done.stderr
     assert "[]" not in done.stderr.rpartition("choose from")[2]
+
+
+def test_a_file_of_the_usual_name_is_a_cluster_file(tmp_path):
+    """However few of its keys are right: it is not told that a job's kind is missing."""
+    (tmp_path / "cluster.yaml").write_text("nmae: demo\n")
+    done = meks("validate", str(tmp_path / "cluster.yaml"))
+    assert "unknown key 'nmae' - did you mean 'name'?" in done.stdout
+    assert "kind" not in done.stdout

@@ -13,7 +13,7 @@ from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.jobs.environment_checks import check_variables
 from megatron_eks.plan.quotas import PRIORITY_CLASSES, SYSTEM_PRIORITIES
 from megatron_eks.plan.resources import memory_limit_mib
-from megatron_eks.plan.storage_checks import check_mount_path
+from megatron_eks.plan.storage_checks import check_mount_path, not_shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -195,7 +195,7 @@ def outside(
             remedy = f"use a folder of its own below it: {mount_path}/NAME"
             yield Finding(Code.SHARED_PATH, path, found, remedy)
         elif place is not None and not place.startswith(f"{mount_path}/"):
-            found = f"{place} is not on the shared file system, so other nodes do not see it"
+            found = not_shared(place, efs=cluster.storage.efs)
             yield Finding(Code.SHARED_PATH, path, found, f"use a path below {mount_path}/")
 
 

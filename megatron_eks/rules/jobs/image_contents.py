@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from megatron_eks.catalog.cuda import FIRST_CUDA, is_older
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.hardware import instance_types
@@ -15,12 +16,6 @@ _WITHOUT_EFA = re.compile(
     r"|nvcr\.io/nvidia/cuda|tensorflow/tensorflow|python|ubuntu)"
 )
 _BRINGS_EFA = re.compile(r"(?<![a-z])efa|libfabric|ofi-nccl|install|\.sh\b", re.IGNORECASE)
-_CUDA = re.compile(r"(?<![a-z])(cu|cuda-?)(?P<major>1[1-9])\.?(?P<minor>[0-9])(?![0-9]*[a-z])")
-# NVIDIA, release notes of the containers: 25.01 is the first one with CUDA 12.8, 22.09 with 11.8.
-_MONTHLY = re.compile(r"nvcr\.io/nvidia/(pytorch|nemo):(?P<year>[0-9]{2})\.(?P<month>[0-9]{2})\b.*")
-_MONTHS = {(12, 8): (25, 1), (11, 8): (22, 9)}
-# CUDA Toolkit release notes: the first version whose compiler has the architecture.
-_FIRST = {8: (11, 0), 9: (11, 8), 10: (12, 8), 12: (12, 8)}
 
 
 def without_efa(manifest: Manifest) -> Iterator[Finding]:
@@ -65,23 +60,13 @@ def too_old(manifest: Manifest) -> Iterator[Finding]:
             image = text(container.body.get("image")) or ""
             if is_placeholder(image) or not container.names(GPU):
                 continue
-            missing = [each for each in types if _is_older(image, _FIRST[each.gpu.cuda_major])]
+            missing = [each for each in types if is_older(image, FIRST_CUDA[each.gpu.cuda_major])]
             if missing:
                 gpu = missing[0].gpu
-                first = ".".join(str(each) for each in _FIRST[gpu.cuda_major])
+                first = ".".join(str(each) for each in FIRST_CUDA[gpu.cuda_major])
                 found = f"{shown(image)} is of a CUDA before {first}, the first one for {gpu.name}"
                 found += ": no kernel image is available"
                 level = Level.ERROR if len(missing) == len(types) else Level.WARNING
                 path = (*container.path, "image")
                 remedy = f"take an image with CUDA {first} or later"
                 yield Finding(Code.IMAGE_CONTENTS, path, found, remedy, level)
-
-
-def _is_older(image: str, first: tuple[int, int]) -> bool:
-    monthly = _MONTHLY.fullmatch(image)
-    if monthly is not None:
-        least = _MONTHS.get(first)
-        return least is not None and (int(monthly["year"]), int(monthly["month"])) < least
-    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
-    match = _CUDA.search(tag)
-    return match is not None and (int(match["major"]), int(match["minor"])) < first

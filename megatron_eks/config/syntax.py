@@ -1,0 +1,254 @@
+"""Which line of a text that is not YAML a person has to mend, and how.
+
+libyaml names the place where it noticed, which is often below the cause; its sources are the list
+of what it can say: scanner.c and parser.c of yaml/libyaml 0.2.5. What was meant is told from the
+lines, and only of a text that is broken anyway.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import yaml
+
+
+class Mistake(NamedTuple):
+    """The line to mend, what is wrong there, and what to write."""
+
+    line: int
+    cause: str
+    remedy: str
+
+
+class _Place(NamedTuple):
+    """What libyaml says: the problem and where, and what it was reading, and since where."""
+
+    problem: str
+    line: int
+    column: int
+    context: str
+    start: int
+
+
+# Git's marks of a conflict (git-merge(1), "How conflicts are presented").
+_CONFLICT = re.compile(r"(<{7}|>{7})( |$)")
+_DASH = re.compile(r"\s*-([A-Za-z_]\w*):(\s|$)")
+_COLON = re.compile(r"\s*([A-Za-z_]\w*):([^\s/:].*)")
+_ASSIGNED = re.compile(r"\s*([A-Za-z_][\w-]*) ?= ?\S.*")
+_OTHER_COLON = re.compile("[\uff1a\ufe55\ua789\u2236]")
+_SECTION = re.compile(r"\s*\[[A-Za-z][\w. \"-]*\]\s*")
+_OPENED = re.compile(r"""(?:^|[:,\[{-]\s+|[\[{])(["'])""")
+# YAML 1.2, section 5.1: what no YAML file may hold.
+_CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Where libyaml counts a line: fewer signs than str.splitlines() knows.
+_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+_ABOVE = 5
+"""So many lines below its cause a parser may still go on before it notices."""
+
+_WORDS = (
+    (
+        "mapping values are not allowed",
+        "correct the indentation here, or put a text that holds ': ' in quotes",
+    ),
+    ("cannot start any token", "put the value in quotes"),
+    ("expected alphabetic or numeric", "put a value that starts with * or & in quotes"),
+    ("block sequence entries", "start the list on the line below its key, or write [a, b]"),
+    ("escape c", r"use single quotes, in which \ is a sign like others, or write \\"),
+    ("node content", "write a value here; one that starts with , ] or } needs quotes"),
+    ("comment or line break", "write | or > alone behind the key, and the text indented below"),
+    ("mapping keys are not", "put a value that starts with ? in quotes"),
+    ("directive", "put a line that starts with % in quotes, or remove it"),
+    ("version number", "remove the line, which only %YAML 1.2 may start"),
+    ("whitespace or line break", "write a blank between the tag and its value"),
+    ("unexpected ':'", "write a blank after the colon, or put the value in quotes"),
+    ("tag", "put a value that starts with ! in quotes"),
+)
+
+
+def mistake(text: str, error: "yaml.YAMLError") -> Mistake:
+    """Return the likely cause of an error, or what libyaml says of it."""
+    lines = _BREAK.split(text)
+    place = _place(error)
+    for find in (_conflict, _control, _missing_blank, _tab, _quote, _flow, _colon, _layout):
+        if found := find(lines, place):
+            return found
+    remedies = (remedy for words, remedy in _WORDS if words in place.problem)
+    return Mistake(place.line, place.problem, next(remedies, "correct the syntax at this line"))
+
+
+def _place(error: "yaml.YAMLError") -> _Place:
+    fields: Any = error
+    mark = getattr(fields, "problem_mark", None)
+    start = getattr(fields, "context_mark", None)
+    problem = getattr(fields, "problem", None) or getattr(fields, "reason", None) or str(error)
+    line = mark.line + 1 if mark else 1
+    column = mark.column if mark else 0
+    context = getattr(fields, "context", None) or ""
+    return _Place(problem, line, column, context, start.line + 1 if start else line)
+
+
+def _conflict(lines: "Sequence[str]", _place: _Place) -> Mistake | None:
+    for number, each in enumerate(lines, start=1):
+        if _CONFLICT.match(each):
+            return Mistake(number, "a conflict of a merge is left", "keep one of its two sides")
+    return None
+
+
+def _control(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+    """Find the sign that no YAML may hold: libyaml gives it no line."""
+    if "control characters" not in place.problem:
+        return None
+    for number, each in enumerate(lines, start=1):
+        if found := _CONTROL.search(each):
+            code = f"U+{ord(found.group()):04X}"
+            return Mistake(number, f"the control character {code}", "remove it, or retype the line")
+    return None
+
+
+def _missing_blank(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+    for number in range(min(place.line, len(lines)), max(place.line - _ABOVE, 0), -1):
+        line = lines[number - 1]
+        if found := _DASH.match(line):
+            return Mistake(number, "no blank after the dash", f"write - {found[1]}:")
+        if (found := _COLON.fullmatch(line)) and ": " not in line:
+            value = found[2].partition(" #")[0]
+            return Mistake(number, "no blank after the colon", f"write {found[1]}: {value}")
+    return None
+
+
+def _tab(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+    if "\t" not in (lines[place.line - 1] if place.line <= len(lines) else ""):
+        return None
+    remedy = "indent with spaces: YAML takes no tab there"
+    return Mistake(place.line, place.problem, remedy)
+
+
+def _quote(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+    """Find the quote that nothing closes on its line, where the rest of the file is its text."""
+    for number, each in enumerate(lines[: place.line], start=1):
+        found = _OPENED.search(each)
+        if found is None or each.lstrip().startswith("#") or _closed(each[found.end() :], found[1]):
+            continue
+        line_of_problem = lines[place.line - 1] if place.line <= len(lines) else ""
+        if "end of stream" in place.problem or (
+            number < place.line and found[1] in line_of_problem
+        ):
+            remedy = f"close it on its line with the same sign: {found[1]}"
+            return Mistake(number, f"a quote {found[1]} opens here, and nothing closes it", remedy)
+    if "end of stream" in place.problem:
+        return Mistake(place.start, "what begins here has no end", "close it: a quote or a bracket")
+    return None
+
+
+def _closed(rest: str, quote: str) -> bool:
+    if quote == "'":
+        return rest.replace("''", "").count("'") > 0
+    return re.search(r'(?<!\\)(\\\\)*"', rest) is not None
+
+
+def _flow(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+    """Find the bracket that opens what does not end, or the comma that is missing in it."""
+    if "flow" not in place.context or "',' or" not in place.problem:
+        return None
+    end = place.problem.rpartition("or ")[2].strip("'")
+    begin = {"]": "[", "}": "{"}[end]
+    if place.start == place.line:
+        remedy = (
+            f"write a comma between entries, {end} at the end, and texts with {begin} in quotes"
+        )
+        return Mistake(place.line, place.problem, remedy)
+    for number in range(place.start, min(place.line, len(lines)) + 1):
+        if lines[number - 1].lstrip().startswith(("//", "/*")):
+            cause = f"{lines[number - 1].strip()[:2]} begins no comment in YAML"
+            return Mistake(number, cause, "write # in its place, or remove the line")
+    opening = lines[place.start - 1]
+    if end in opening.partition(" #")[2]:
+        cause = f"the comment hides the {end} that closes the {begin} of this line"
+        return Mistake(place.start, cause, f"write {end} before the #")
+    if opening.strip() == begin and len(lines) > place.line:  # a whole file in JSON
+        cause = f"no comma or {end} before this line, inside the {begin} of line {place.start}"
+        return Mistake(place.line, cause, "write a comma after the entry above")
+    cause = f"the {begin} of this line is not closed before line {place.line}"
+    return Mistake(place.start, cause, f"write {end} where it ends, and commas between entries")
+
+
+def _colon(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+    """Find the line that has no colon between key and value."""
+    if "could not find expected ':'" in place.problem:
+        number = place.start
+    elif "mapping values are not allowed" in place.problem:
+        number = place.line - 1
+    else:
+        return None
+    line = lines[number - 1] if 0 < number <= len(lines) else ""
+    if found := _OTHER_COLON.search(line):
+        code = f"U+{ord(found.group()):04X}"
+        return Mistake(number, f"no colon, but {code}", "write : and a blank in its place")
+    if ": " not in line and (found := _ASSIGNED.fullmatch(line)):
+        return Mistake(number, "= after the key", f"write {found[1]}: and a blank in its place")
+    if number == place.start and "expected ':'" in place.problem:
+        remedy = "write KEY: VALUE, or put the value on the line of its key"
+        return Mistake(number, "a line without a colon, and so without a key", remedy)
+    return None
+
+
+def _layout(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+    """Explain what stands at a wrong depth, or behind a complete value."""
+    if place.line > len(lines) or not re.search("expected (key|'-'|<doc)", place.problem):
+        return None
+    line = lines[place.line - 1]
+    before = line[: place.column].rstrip()
+    if before:
+        closing = before[-1]
+        remedy = "put the whole value in quotes"
+        if line[place.column :].strip() in {",", ";"}:
+            remedy = "remove the comma or semicolon: lines of YAML end without"
+        if closing == "'":
+            remedy = "write '' for each ' of the text, or use double quotes"
+        return Mistake(place.line, f"something follows the closing {closing}", remedy)
+    if "<doc" in place.problem:
+        above = [each for each in lines[: place.line] if _SECTION.fullmatch(each)]
+        cause = "a section in brackets, as in TOML" if above else "a second value without a key"
+        return Mistake(place.line, cause, "write the whole file as `key: value` lines")
+    return _depth(lines, place, line)
+
+
+def _depth(lines: "Sequence[str]", place: _Place, line: str) -> Mistake:
+    depth = _indent(line)
+    levels = _levels(lines[: place.line - 1])
+    shown = ", ".join(map(str, levels))
+    if depth not in levels:
+        near = min(levels, key=lambda level: (abs(level - depth), -level), default=0)
+        cause = f"indented by {depth}, and the lines above by {shown}"
+        return Mistake(place.line, cause, f"indent it by {near}, or as the block it belongs to")
+    if line.lstrip().startswith("-"):
+        cause = f"a dash where a key is expected, indented by {depth}"
+        return Mistake(place.line, cause, "remove the dash, or give the list a key above it")
+    deeper = [level for level in levels if level > depth]
+    cause = f"a key among the entries of a list, indented by {depth} as their dashes"
+    below = f"indent it by {deeper[0]}" if deeper else "indent it as the keys of the entry above"
+    return Mistake(place.line, cause, f"{below}, or begin it with a dash")
+
+
+def _levels(lines: "Sequence[str]") -> list[int]:
+    """Return the depths that are open after these lines; behind a dash is one more."""
+    levels: list[int] = []
+    for line in lines:
+        if line.strip() and not line.lstrip().startswith("#"):
+            depths = list(_depths(line))
+            levels = [level for level in levels if level < depths[0]] + depths
+    return levels
+
+
+def _depths(line: str) -> "Iterator[int]":
+    depth = _indent(line)
+    yield depth
+    while re.match(r"-\s+\S", rest := line[depth:]):
+        depth += len(rest) - len(rest[1:].lstrip())
+        yield depth
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))

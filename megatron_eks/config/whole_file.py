@@ -1,0 +1,81 @@
+"""What is to be said of a file before its keys: it is another one, or it holds a token."""
+
+from typing import TYPE_CHECKING, Literal
+
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import TOKEN, Finding, Path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from megatron_eks.config.load import Json
+
+_FOREIGN = {
+    "apiVersion": "Kubernetes and eksctl",
+    "AWSTemplateFormatVersion": "CloudFormation",
+    "Resources": "CloudFormation",
+}
+
+_OF_SERVICES = {
+    "aws": ("an access key of AWS", "deactivate it: nodes and pods act by roles, and need none"),
+    "github": (
+        "a token of GitHub",
+        "revoke it; images.source.connection_arn names a connection, which needs none",
+    ),
+    "hugging_face": (
+        "a token of Hugging Face",
+        "revoke it, put a new one into a Kubernetes Secret, and name that in token_secret",
+    ),
+    "nvidia": ("a key of NVIDIA", "revoke it, and keep a new one out of files: in a Secret"),
+}
+
+_CLUSTER_KEYS = frozenset(ClusterConfig.model_fields)
+_RECOGNIZED = 3
+"""So many keys of a cluster file are no accident."""
+
+
+Kind = Literal["cluster", "job"]
+
+
+def another_file(value: "Mapping[str, Json]", expected: Kind) -> Finding | None:
+    """Name a file that another program reads, or that is the other one here, as a whole."""
+    for key, program in _FOREIGN.items():
+        if key in value:
+            found = f"{key!r} is a key of {program}, and of no file of this project"
+            remedy = "write the keys of docs/configuration.md; `meks check` reads the other file"
+            return Finding(Code.UNKNOWN_KEY, (key,), found, remedy)
+    if expected == "cluster" and (above := wrapping_key(value)):
+        found = f"the keys of a cluster file stand below {above!r}, and belong to the top"
+        remedy = f"remove the line {above}:, and the indentation of what stands below it"
+        return Finding(Code.UNKNOWN_KEY, (above,), found, remedy)
+    if expected == "job" and "kind" not in value and {"gpu_pools", "access"} <= value.keys():
+        remedy = "move it out of jobs/, and name it by CLUSTER_CONFIG or --cluster"
+        found = "a cluster file, and no job file: it has no kind"
+        return Finding(Code.MISSING_KEY, ("kind",), found, remedy)
+    return None
+
+
+def wrapping_key(value: "Mapping[str, Json]") -> str | None:
+    """Return the one key below which a whole cluster file stands, as other tools have it."""
+    for key, inner in value.items():
+        inside = isinstance(inner, dict) and len(_CLUSTER_KEYS & inner.keys()) >= _RECOGNIZED
+        if inside and key not in _CLUSTER_KEYS and not _CLUSTER_KEYS & value.keys():
+            return key
+    return None
+
+
+def tokens(value: "Json", path: Path = ()) -> "Iterator[Finding]":
+    """Yield where a token itself stands, instead of the name of the Secret that holds it."""
+    key = str(path[-1]) if path else ""
+    if token := TOKEN.search(key) or (isinstance(value, str) and TOKEN.search(value)):
+        service = str(token.lastgroup)
+        whose, remedy = _OF_SERVICES[service]
+        found = f"{whose} stands in this file: {token[service]}…"
+        yield Finding(Code.TOKEN_IN_FILE, path, found, remedy)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from tokens(item, (*path, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from tokens(item, (*path, index))
