@@ -174,6 +174,10 @@ POLICIES: dict[str, Policy] = {
         "the old name of TORCH_NCCL_ASYNC_ERROR_HANDLING, on by default",
         REMOVE,
     ),
+    **dict.fromkeys(
+        ("PYTORCH_PRETRAINED_BERT_CACHE", "PYTORCH_TRANSFORMERS_CACHE", "TRANSFORMERS_CACHE"),
+        Policy(Verdict.ADVISED_AGAINST, "transformers 5 no longer reads it", "use HF_HOME"),
+    ),
     "TORCH_DISTRIBUTED_DEBUG": Policy(
         Verdict.ADVISED_AGAINST,
         "DETAIL checks every collective against all other ranks first",

@@ -64,7 +64,7 @@ def refused_variables(manifest: Manifest) -> Iterator[Finding]:
                 if manifest.kind == "MPIJob" and not container.is_init:
                     yield from _handed_on(container, manifest)
                 continue
-            listed = [Set(*each) for each in (*_listed(container), *_on_the_line(container))]
+            listed = [Set(*each) for each in variables_of(container)]
             yield from of_container(manifest, pod, container, listed)
 
 
@@ -90,6 +90,12 @@ class Set:
     path: Path
     name: str
     value: str | None
+
+
+def variables_of(container: Container) -> Iterator[tuple[Path, str, str | None]]:
+    """Return what a container's programs get: by its list, a shell, env or mpirun."""
+    yield from _listed(container)
+    yield from _on_the_line(container)
 
 
 def _listed(container: Container) -> Iterator[tuple[Path, str, str | None]]:

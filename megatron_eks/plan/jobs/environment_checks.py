@@ -37,10 +37,6 @@ _REGIONS = frozenset(("AWS_REGION", "AWS_DEFAULT_REGION"))
 _PROXIES = frozenset(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"))
 # What people set who read older documentation, by the library that took it out.
 _OUT_OF_USE = {
-    **dict.fromkeys(
-        ("PYTORCH_PRETRAINED_BERT_CACHE", "PYTORCH_TRANSFORMERS_CACHE", "TRANSFORMERS_CACHE"),
-        ("transformers 5 no longer reads it", "use HF_HOME"),
-    ),
     "HF_HUB_ENABLE_HF_TRANSFER": (
         "huggingface_hub 1 no longer reads it",
         "use HF_XET_HIGH_PERFORMANCE: '1'",

@@ -118,6 +118,7 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
             instance,
             ("training",),
             partial(_smaller, smallest, model, instance, memory),
+            elastic,
         )
         yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
         yield from check_replicas_saving(job, model, pool, cluster)
@@ -248,7 +249,9 @@ def _smaller(
         return f"use kind: fsdp ({(needed - option) / GIB:.1f} less)"
     more = job.model_copy(update={"nodes": 2 * job.nodes})
     saved = (needed - memory(more, model, instance).per_gpu_bytes) / GIB
-    return f"use {2 * job.nodes} nodes ({saved:.1f} less), or a larger type"
+    elastic = job.runtime.elastic
+    nodes = f"runtime.elastic.min_nodes: {more.nodes}" if elastic else f"{more.nodes} nodes"
+    return f"use {nodes} ({saved:.1f} less), or a larger type"
 
 
 def _changed(job: "TorchRun", change: "dict[str, object]") -> "TorchRun":
