@@ -78,7 +78,13 @@ def _provider(value: str) -> Policy | None:
 
 
 def _plugin(value: str) -> Policy | None:
-    return _refused("without the EFA plugin NCCL uses TCP") if value == "none" else None
+    """Judge a plugin by its name or path (NCCL user guide, "NCCL_NET_PLUGIN")."""
+    if value == "none":
+        return _refused("without the EFA plugin NCCL uses TCP")
+    if value.startswith("/") and ".so" not in value and "$" not in value:
+        reason = "NCCL opens it as a library, and it is none: NCCL uses TCP"
+        return _refused(reason, f"write {value.rstrip('/')}/libnccl-net-ofi.so")
+    return None
 
 
 def _net(value: str) -> Policy | None:

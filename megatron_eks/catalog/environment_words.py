@@ -213,7 +213,7 @@ _OWN: dict[str, Callable[[str], Policy | None]] = {
     **dict.fromkeys(_ENGINE_NUMBERS, _engine_number),
     **dict.fromkeys(_HUB_NUMBERS, _hub_number),
     "CUBLAS_WORKSPACE_CONFIG": _workspace,
-    "HF_ENDPOINT": _endpoint,
+    **dict.fromkeys(("HF_ENDPOINT", "WANDB_BASE_URL"), _endpoint),
     "NCCL_DEBUG_SUBSYS": subsystem,
     "NCCL_NTHREADS": _block,
 }

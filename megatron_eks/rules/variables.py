@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from megatron_eks.catalog.environment import NEEDLESS, POLICIES, Verdict, is_secret
+from megatron_eks.catalog.environment_values import by_value
 from megatron_eks.catalog.environment_verdicts import (
     ABOUT_EFA,
     DEPENDS_ON_VALUE,
@@ -174,8 +175,8 @@ def _is_harmless(name: str, value: str | None, container: Container, pod: Pod) -
         # NCCL user guide, "NCCL_MNNVL_ENABLE"; what a claim brings may be such a domain of NVLink.
         return _spans_hosts(pod)
     if name == "NCCL_NET_PLUGIN":
-        # Only our own images name it already; `none` leaves NCCL with TCP.
-        return value != "none"
+        # Only our own images name it already; what is wrong by its value leaves NCCL with TCP.
+        return value is None or by_value(name, value) is None
     if name.startswith("PET_"):
         return not RENDEZVOUS.fullmatch(name)
     # Secrets are the business of `secrets`, for every container.

@@ -80,6 +80,12 @@ _BY_SCRIPT = frozenset(
 def check_fsdp(job: "FsdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     """Yield everything wrong with a job of FSDP."""
     yield from _check(job, cluster, fsdp_memory)
+    pool = gpu_pool(job, cluster)
+    alone = pool is not None and gpus_per_node(job, INSTANCES[pool.instance_type]) == 1
+    if job.training.sharding == "hybrid" and alone and job.nodes > 1:
+        found = "hybrid shards inside a node, and one GPU there keeps everything, as with ddp"
+        path: Path = ("training", "sharding")
+        yield Finding(Code.NO_MEANING, path, found, "use full", Level.WARNING)
 
 
 def check_ddp(job: "DdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
@@ -172,6 +178,10 @@ def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
         found = f"{job.data.dataset!r} is a file, not a prefix"
         remedy = f"write {job.data.dataset[:-4]}"
         yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
+    elif job.data.dataset.startswith("/") and any(sign in job.data.dataset for sign in "*?["):
+        found = f"{job.data.dataset} is a pattern, and one file, prefix or data set is read"
+        remedy = "prepare the files by a job of kind data_prep, which takes patterns"
+        yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
     elif job.data.dataset.startswith("/") and job.data.dataset.endswith(OTHER_FORMS):
         found = f"{job.data.dataset} does not hold a JSON object on each line"
         yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, "write it as JSONL first")
@@ -247,10 +257,14 @@ def _smaller(
     option = fsdp_memory(job, model, instance).per_gpu_bytes
     if job.kind == "ddp":
         return f"use kind: fsdp ({(needed - option) / GIB:.1f} less)"
+    # A replica inside a node takes as much on any number of nodes.
+    hybrid = job.training.sharding == "hybrid"
     more = job.model_copy(update={"nodes": 2 * job.nodes})
+    more = _changed(more, {"sharding": "full"}) if hybrid else more
     saved = (needed - memory(more, model, instance).per_gpu_bytes) / GIB
     elastic = job.runtime.elastic
     nodes = f"runtime.elastic.min_nodes: {more.nodes}" if elastic else f"{more.nodes} nodes"
+    nodes = f"training.sharding: full and {nodes}" if hybrid else nodes
     return f"use {nodes} ({saved:.1f} less), or a larger type"
 
 
