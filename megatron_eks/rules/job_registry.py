@@ -78,6 +78,8 @@ OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     variables_beside.attention,
     variables_beside.devices,
     variables_beside.threads,
+    variables_beside.folders,
+    variables_beside.log_files,
     unset_values.values,
     hub_tokens.gated,
     pod_labels.products,

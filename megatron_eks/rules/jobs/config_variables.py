@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from megatron_eks.config.load import Json
-from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
+from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, in_one_folder
 from megatron_eks.rules.values import items, mapping, text
 from megatron_eks.rules.variables import Set, of_container
 from megatron_eks.rules.workloads import GPU, Container, Manifest
@@ -15,7 +15,7 @@ def from_config_maps(together: ManifestSet) -> Iterator[Found]:
     Kubernetes, "Configure a Pod to Use a ConfigMap": by valueFrom one key, by envFrom all that are
     names of variables; what `env` gives counts before what `envFrom` gives.
     """
-    for manifest in together.objects if together.of("ConfigMap") else ():
+    for manifest in together.objects if together.of("ConfigMap", "Kustomization") else ():
         operator = manifest.pytorch_replicas is not None
         for pod in manifest.pods:
             for container in pod.containers:
@@ -52,7 +52,9 @@ def _whole(
             _target(source.get("name"), manifest, together),
             text(entry.get("prefix")) or "",
         )
-        if target is not None:
+        if target is None:
+            yield from _generated(text(source.get("name")), prefix, own, manifest, together)
+        else:
             yield (
                 target,
                 [
@@ -61,6 +63,24 @@ def _whole(
                     if f"{prefix}{key}" not in own and (value := text(given)) is not None
                 ],
             )
+
+
+def _generated(
+    name: str | None, prefix: str, own: set[str], manifest: Manifest, together: ManifestSet
+) -> Iterator[tuple[Manifest, list[Set]]]:
+    """Return the literals of a ConfigMap that Kustomize makes (reference, configMapGenerator)."""
+    for each in together.of("Kustomization") if name else ():
+        for index, value in enumerate(items(each.body.get("configMapGenerator")) or []):
+            entry = mapping(value) or {}
+            if entry.get("name") != name or not in_one_folder(each, manifest):
+                continue
+            listed = []
+            for place, literal in enumerate(items(entry.get("literals")) or []):
+                key, sign, given = (text(literal) or "").partition("=")
+                if sign and f"{prefix}{key}" not in own:
+                    path = (each.title, "configMapGenerator", index, "literals", place)
+                    listed.append(Set(path, f"{prefix}{key}", given.strip("\"'")))
+            yield each, listed
 
 
 def _target(name: Json, manifest: Manifest, together: ManifestSet) -> Manifest | None:

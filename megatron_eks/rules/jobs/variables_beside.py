@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 
+from megatron_eks.catalog.environment_folders import FOLDERS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.hardware import instance_types
 from megatron_eks.rules.jobs.job_launches import processes
 from megatron_eks.rules.jobs.training_flags import PROGRAM, megatron_flags, megatron_words
-from megatron_eks.rules.values import is_placeholder, shown
+from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.variables import variables_of
-from megatron_eks.rules.workloads import GPU, Manifest
+from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 
 _SWITCHES = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
 _BACKENDS = {
@@ -94,3 +95,74 @@ def threads(manifest: Manifest) -> Iterator[Finding]:
                     remedy = f"use at most {max(1, most.vcpus // ranks)}"
                     code = Code.VARIABLE_ADVISED_AGAINST
                     yield Finding(code, path, found, remedy, Level.WARNING)
+
+
+def folders(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse folders of caches in which a container may not write.
+
+    Kubernetes, "Configure a Security Context": with readOnlyRootFilesystem it writes to its mounts
+    alone; and /root of an image belongs to root.
+    """
+    for pod in manifest.pods if manifest.is_job else ():
+        for container in pod.containers:
+            context = mapping(container.body.get("securityContext")) or {}
+            sealed = context.get("readOnlyRootFilesystem") is True
+            stranger = (pod.user_of(container) or 0) > 0
+            for path, name, value in variables_of(container):
+                if name not in FOLDERS or value is None or is_placeholder(value):
+                    continue
+                mounted = any(f"{value}/".startswith(f"{each}/") for each in _mounts(container))
+                if mounted or not value.startswith("/") or "$" in value:
+                    continue
+                if sealed or (stranger and f"{value}/".startswith("/root/")):
+                    why = "its root file system is read-only" if sealed else "/root belongs to root"
+                    found = f"{name}: the container may not write to {value}: {why}"
+                    remedy = "name a folder of a mount, such as an emptyDir"
+                    yield Finding(Code.REFUSED_VARIABLE, path, found, remedy)
+
+
+def log_files(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of one file for the logs of several ranks.
+
+    NCCL user guide, "NCCL_DEBUG_FILE": %h is the host and %p the process; each opens it anew. In
+    containers processes of different pods have the same numbers.
+    """
+    for pod in manifest.pods if manifest.is_job else ():
+        for container in pod.containers:
+            ranks = processes(manifest, container) or 1
+            alone = len(manifest.pods) == 1 and pod.replicas in {None, 1}
+            for path, name, value in variables_of(container):
+                if name != "NCCL_DEBUG_FILE" or not value or not value.startswith("/"):
+                    continue
+                shared = not alone and any(
+                    value.startswith(f"{each}/") for each in _claims(pod, container)
+                )
+                missing = [
+                    sign
+                    for sign, needed in (("%h", shared), ("%p", ranks > 1))
+                    if needed and sign not in value
+                ]
+                if missing and "$" not in value and not value.startswith("/dev/"):
+                    found = (
+                        f"{name}: {value} is one file for several ranks, and each begins it anew"
+                    )
+                    remedy = f"add {' and '.join(missing)} to its name"
+                    code = Code.VARIABLE_ADVISED_AGAINST
+                    yield Finding(code, path, found, remedy, Level.WARNING)
+
+
+def _mounts(container: Container) -> list[str]:
+    places = [mapping(each) or {} for each in items(container.body.get("volumeMounts")) or []]
+    return [(text(each.get("mountPath")) or "").rstrip("/") for each in places]
+
+
+def _claims(pod: Pod, container: Container) -> list[str]:
+    """Return where a container sees claims, which other pods see too."""
+    volumes = [mapping(each) or {} for each in items(pod.spec.get("volumes")) or []]
+    named = {text(each.get("name")) for each in volumes if "persistentVolumeClaim" in each}
+    places = [mapping(each) or {} for each in items(container.body.get("volumeMounts")) or []]
+    return [
+        (text(each.get("mountPath")) or "").rstrip("/")
+        for each in places
+        if text(each.get("name")) in named
+    ]
