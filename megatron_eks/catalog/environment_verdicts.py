@@ -267,6 +267,14 @@ def _connections(_name: str, value: str, context: Context) -> Policy | None:
 
 
 def _socket_interface(name: str, value: str, context: Context) -> Policy:
+    names = [each.removeprefix("=") for each in value.split(",")]
+    if context.host_network and all(each.startswith("en") for each in names):
+        # Predictable names, as AL2023 and Bottlerocket give them: ens5 here, enp71s0 there.
+        if name.startswith("NCCL") and "en" in names and not value.startswith("="):
+            return _allowed("every interface of a node begins so")
+        instead = "use ^lo,docker,veth,pod-id-link" if name.startswith("NCCL") else REMOVE
+        reason = f"{value!r} may be there: the names of a node's interfaces differ between types"
+        return Policy(Verdict.ADVISED_AGAINST, reason, instead)
     reason, instead = interfaces_fault(name, value, host_network=context.host_network)
     refused = Policy(Verdict.REFUSED, reason, instead, ends=True)
     return refused if reason else _allowed("it leaves the right interface")

@@ -151,12 +151,27 @@ def _judge(name: str, value: str, context: Context) -> Policy:
     if name in IMAGE_VARIABLES:
         return Policy(Verdict.REFUSED, IMAGE_VARIABLES[name], "remove it")
     policy = _of_job(name, value) or judge(name, value, context)
+    if name == "NCCL_SOCKET_IFNAME" and context.host_network and policy.verdict is Verdict.ALLOWED:
+        policy = _left_in(value) or policy
     if name in _KNOWN or policy.verdict is not Verdict.ALLOWED:
         return policy
     right = meant(name, _KNOWN)
     if right is None:
         return policy
     return Policy(Verdict.ADVISED_AGAINST, "no library reads this name", f"did you mean {right}?")
+
+
+def _left_in(value: str) -> Policy | None:
+    """Judge a list that leaves in the interface of the Pod Identity agent, which our clusters run.
+
+    aws-samples/aws-do-eks, pull request 54: NCCL took pod-id-link0, 169.254.170.23 on every node,
+    and waited for the others there.
+    """
+    names = [each.removeprefix("=") for each in value.removeprefix("^").split(",")]
+    if not value.startswith("^") or any("pod-id-link0".startswith(each) for each in names if each):
+        return None
+    reason = f"{value!r} leaves in pod-id-link0, whose address is the same on every node"
+    return Policy(Verdict.ADVISED_AGAINST, reason, f"write {value},pod-id-link")
 
 
 def _of_job(name: str, value: str) -> Policy | None:
