@@ -28,6 +28,8 @@ class Policy:
     verdict: Verdict
     reason: str
     instead: str
+    ends: bool = False
+    """Whether the program cannot run with it, whatever it is meant for."""
 
 
 REMOVE = "remove it"
@@ -96,7 +98,9 @@ POLICIES: dict[str, Policy] = {
         Verdict.REFUSED, "the plugin sets it where the hardware can", REMOVE
     ),
     "FI_EFA_FORK_SAFE": Policy(Verdict.REFUSED, "the plugin manages it", REMOVE),
-    "RDMAV_FORK_SAFE": Policy(Verdict.REFUSED, "the plugin manages it", REMOVE),
+    "RDMAV_FORK_SAFE": Policy(
+        Verdict.REFUSED, "it breaks programs on newer kernels, and the plugin sees to forks", REMOVE
+    ),
     "FI_EFA_ENABLE_SHM_TRANSFER": Policy(Verdict.REFUSED, "the plugin sets it", REMOVE),
     # fi_efa(7): names of devices; all others are hidden from the program.
     "FI_EFA_IFACE": Policy(
@@ -123,7 +127,6 @@ POLICIES: dict[str, Policy] = {
             "ROLE_NAME",
             "ROLE_RANK",
             "ROLE_WORLD_SIZE",
-            "TORCHELASTIC_ERROR_FILE",
             "TORCHELASTIC_MAX_RESTARTS",
             "TORCHELASTIC_RESTART_COUNT",
             "TORCHELASTIC_RUN_ID",
@@ -171,6 +174,10 @@ POLICIES: dict[str, Policy] = {
         "the old name of TORCH_NCCL_ASYNC_ERROR_HANDLING, on by default",
         REMOVE,
     ),
+    **dict.fromkeys(
+        ("PYTORCH_PRETRAINED_BERT_CACHE", "PYTORCH_TRANSFORMERS_CACHE", "TRANSFORMERS_CACHE"),
+        Policy(Verdict.ADVISED_AGAINST, "transformers 5 no longer reads it", "use HF_HOME"),
+    ),
     "TORCH_DISTRIBUTED_DEBUG": Policy(
         Verdict.ADVISED_AGAINST,
         "DETAIL checks every collective against all other ranks first",
@@ -178,7 +185,7 @@ POLICIES: dict[str, Policy] = {
     ),
     "FI_EFA_USE_HUGE_PAGE": Policy(
         Verdict.ADVISED_AGAINST,
-        "0 costs performance; pods here request huge pages",
+        "0 costs performance, and helps only where a fork fails for want of memory",
         "remove it unless fork fails",
     ),
     "NCCL_BUFFSIZE": Policy(
@@ -210,6 +217,12 @@ POLICIES: dict[str, Policy] = {
         Verdict.ADVISED_AGAINST, "NCCL pairs the network cards by the plugin's topology", REMOVE
     ),
     # Allowed
+    # PyTorch, "Error Propagation": torchrun's own errors go there; each rank gets another.
+    "TORCHELASTIC_ERROR_FILE": Policy(
+        Verdict.ALLOWED,
+        "torchrun's own errors go there, and each rank gets a file of its own",
+        REMOVE,
+    ),
     "FI_PROVIDER": Policy(Verdict.ALLOWED, "efa is what the plugin selects anyway", REMOVE),
     "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": Policy(
         Verdict.ALLOWED, "how long the watchdog waits before it ends a stuck process", REMOVE
@@ -245,6 +258,11 @@ PREFIXES: dict[str, Policy] = {
     "SHARP_": Policy(
         Verdict.NO_EFFECT, "it is about InfiniBand switches that add up, and EFA has none", REMOVE
     ),
+    "RDMAV_": Policy(
+        Verdict.ADVISED_AGAINST,
+        "it is for rdma-core, and the EFA plugin is made without it",
+        REMOVE,
+    ),
     "PET_": Policy(Verdict.REFUSED, "the training operator sets torchrun's variables", REMOVE),
     "OFI_NCCL_": Policy(
         Verdict.ADVISED_AGAINST, "the plugin sets its parameters for each platform", REMOVE
@@ -260,40 +278,6 @@ _SECRET_NAME = re.compile(
 _NO_SECRET_VALUE = re.compile(
     r"|true|false|[0-9]{1,5}|none|null|empty|dummy|fake|unused|x+|-", re.IGNORECASE
 )
-
-
-# What a job file may not take from our images or from the device plugin; other people's manifests
-# may have good reasons.
-IMAGE_VARIABLES: dict[str, str] = {
-    **dict.fromkeys(("PATH", "LD_PRELOAD", "PYTHONPATH", "HOME"), "the image sets it"),
-    "LD_LIBRARY_PATH": (
-        "the image sets it, and another one hides libfabric and the EFA plugin: NCCL uses TCP"
-    ),
-    **dict.fromkeys(
-        ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
-        "the device plugin decides which GPUs a pod sees, and every rank needs its own",
-    ),
-    **dict.fromkeys(
-        ("MEGATRON_LM", "NVIDIA_DRIVER_CAPABILITIES", "PYTHONHOME"), "the image sets it"
-    ),
-    "PYTHONOPTIMIZE": "Megatron checks itself by assert, which this switches off",
-    **dict.fromkeys(
-        ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN"),
-        "Megatron sets it by --attention-backend, and stops where it says something else",
-    ),
-    **dict.fromkeys(
-        (
-            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-            "AWS_ROLE_ARN",
-            "AWS_WEB_IDENTITY_TOKEN_FILE",
-        ),
-        "a pod's role comes by EKS Pod Identity",
-    ),
-    "AWS_PROFILE": "a pod has no profiles; its role comes by EKS Pod Identity",
-    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "without it a lost rank leaves all others waiting",
-    **dict.fromkeys(("NODE_RANK", "NNODES", "NPROC_PER_NODE"), "torchrun reads PET_ names only"),
-}
 
 
 def is_secret(name: str, value: str) -> bool:

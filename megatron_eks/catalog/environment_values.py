@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from megatron_eks.catalog.allocator import ALLOCATOR, malformed, misspelt_option
 from megatron_eks.catalog.environment import REMOVE, Policy, Verdict
+from megatron_eks.catalog.environment_words import of_words
 
 _SHORT_HEARTBEAT, _LONG_HEARTBEAT = 60, 2 * 3600
 _WHOLE = re.compile(r"\s*[-+]?(0[xX][0-9a-fA-F]+|\d+)")
@@ -38,7 +39,8 @@ def by_value(name: str, value: str) -> Policy | None:
     if name.endswith("NCCL_ASYNC_ERROR_HANDLING") and value == "0":
         return _refused("a lost rank leaves all others waiting")
     own = BY_NAME.get(name)
-    return own(value) if own is not None else None
+    by_own = own(value) if own is not None else None
+    return by_own or of_words(name, value)
 
 
 def _whole(value: str) -> Policy | None:
@@ -65,11 +67,24 @@ def _switch(value: str) -> Policy | None:
 
 
 def _provider(value: str) -> Policy | None:
-    return _refused(f"{value!r} keeps NCCL off EFA") if value != "efa" else None
+    """Judge a list of providers, which libfabric compares without case: src/fabric.c, filters."""
+    names = value.removeprefix("^").split(",")
+    if ("efa" in (each.lower() for each in names)) is value.startswith("^"):
+        return _refused(f"{value!r} keeps NCCL off EFA")
+    if value.startswith("^") or "efa" in names:
+        return None
+    reason = f"libfabric passes over the case of {value!r}, and what else reads it may not"
+    return Policy(Verdict.ADVISED_AGAINST, reason, "write efa")
 
 
 def _plugin(value: str) -> Policy | None:
-    return _refused("without the EFA plugin NCCL uses TCP") if value == "none" else None
+    """Judge a plugin by its name or path (NCCL user guide, "NCCL_NET_PLUGIN")."""
+    if value == "none":
+        return _refused("without the EFA plugin NCCL uses TCP")
+    if value.startswith("/") and ".so" not in value and "$" not in value:
+        reason = "NCCL opens it as a library, and it is none: NCCL uses TCP"
+        return _refused(reason, f"write {value.rstrip('/')}/libnccl-net-ofi.so")
+    return None
 
 
 def _net(value: str) -> Policy | None:
@@ -95,13 +110,34 @@ def _threads(value: str) -> Policy | None:
 
 
 def _family(value: str) -> Policy | None:
-    ours = value != "AF_INET6"
-    return None if ours else _refused("pods and nodes of these clusters have IPv4 addresses")
+    """Judge a family of addresses (NCCL, src/misc/socket.cc: AF_INET and AF_INET6, as written)."""
+    if value == "AF_INET6":
+        return _refused("pods and nodes of these clusters have IPv4 addresses")
+    if value == "AF_INET" or not value or "$" in value or "{" in value:
+        return None
+    reason = f"{value!r} is neither AF_INET nor AF_INET6, and NCCL passes over it"
+    return Policy(Verdict.ADVISED_AGAINST, reason, "use AF_INET, or remove it")
 
 
 def _talk(value: str) -> Policy | None:
     quiet = value.lower() not in {"debug", "trace", "info"}
     return None if quiet else _advised_against("every rank writes lines for each message")
+
+
+def _debug(value: str) -> Policy | None:
+    if value.strip().upper() in {"INFO", "OFF"}:
+        return Policy(Verdict.ALLOWED, "it costs next to nothing", REMOVE)
+    return None
+
+
+def _async_errors(value: str) -> Policy | None:
+    """Judge what torch does about a lost rank: 3, by default, ends the process, and 1 too.
+
+    torch 2.15, ProcessGroupNCCL.hpp, ErrorHandlingMode.
+    """
+    if value in {"1", "3"}:
+        return Policy(Verdict.ALLOWED, "torch ends the process where a rank is lost", REMOVE)
+    return None
 
 
 def _heartbeat(value: str) -> Policy | None:
@@ -119,7 +155,8 @@ def _allocator(value: str) -> Policy | None:
         wrong, right = slip
         return _refused(f"torch has no option {wrong!r}", f"did you mean {right}?")
     problem = malformed(value)
-    return _refused(f"{problem}, and torch ends the program at it") if problem else None
+    reason = f"{problem}, and torch ends the program at it"
+    return Policy(Verdict.REFUSED, reason, REMOVE, ends=True) if problem else None
 
 
 def _refused(reason: str, instead: str = REMOVE) -> Policy:
@@ -134,6 +171,8 @@ BY_NAME: dict[str, Callable[[str], Policy | None]] = {
     **dict.fromkeys(_NUMBERS, _whole),
     **dict.fromkeys(_SWITCHES, _switch),
     "FI_LOG_LEVEL": _talk,
+    "TORCH_DISTRIBUTED_DEBUG": _debug,
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": _async_errors,
     "FI_PROVIDER": _provider,
     "NCCL_NET": _net,
     "NCCL_NET_PLUGIN": _plugin,

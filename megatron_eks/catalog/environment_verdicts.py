@@ -43,7 +43,7 @@ _BY_DEFAULT: dict[str, frozenset[str]] = {
     "TORCH_DISTRIBUTED_DEBUG": frozenset(("INFO", "OFF", "")),
 }
 ABOUT_EFA = re.compile(
-    r"FI_.*|RDMAV_FORK_SAFE|NCCL_(PROTO|ALGO|NET|NET_PLUGIN|TUNER_PLUGIN|TOPO_FILE|CROSS_NIC)"
+    r"FI_.*|RDMAV_.*|NCCL_(PROTO|ALGO|NET|NET_PLUGIN|TUNER_PLUGIN|TOPO_FILE|CROSS_NIC)"
     r"|NCCL_(BUFFSIZE|P2P_NET_CHUNKSIZE|MIN_NCHANNELS|IB_\w+|NET_GDR_\w+|SOCKET_NTHREADS"
     r"|NSOCKS_PERTHREAD)|OFI_NCCL_.*"
 )
@@ -58,6 +58,9 @@ DEPENDS_ON_VALUE = frozenset(
 """What nothing can be said of while nobody knows the value."""
 _CACHES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR"})
 _TRUE = frozenset({"1", "on", "true", "yes"})
+# CUDA C++ Programming Guide, "CUDA Environment Variables", CUDA_DEVICE_MAX_CONNECTIONS.
+_QUEUES = re.compile(r"[1-9]|[12]\d|3[0-2]")
+_WRITTEN = re.compile(r"[^${]+$")
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,8 @@ def _device_rdma(_name: str, value: str, context: Context) -> Policy | None:
         return _no_effect(f"{instance.name} has no EFA, so NCCL uses TCP")
     on = value.lower() in _TRUE
     if on and not instance.gpu_direct_rdma:
-        return _refused(f"EFA of {instance.name} has no RDMA, and libfabric ends the program")
+        reason = f"EFA of {instance.name} has no RDMA, and libfabric ends the program"
+        return Policy(Verdict.REFUSED, reason, REMOVE, ends=True)
     if not on and instance.gpu_direct_rdma:
         return _refused("it keeps EFA from reading and writing the GPUs' memory")
     return None
@@ -239,6 +243,8 @@ def _cards(_name: str, _value: str, context: Context) -> Policy | None:
 
 def _connections(_name: str, value: str, context: Context) -> Policy | None:
     """Judge the number of queues between program and GPU (Megatron-LM, validate_args)."""
+    if context.splits_layers is not True and not _QUEUES.fullmatch(value) and _WRITTEN.match(value):
+        return _advised_against(f"CUDA takes 1 to 32 queues, and no {value!r}")
     if context.fsdp:
         return (
             _refused("FSDP gathers weights while kernels run, and one queue puts them in a row")
@@ -261,8 +267,17 @@ def _connections(_name: str, value: str, context: Context) -> Policy | None:
 
 
 def _socket_interface(name: str, value: str, context: Context) -> Policy:
+    names = [each.removeprefix("=") for each in value.split(",")]
+    if context.host_network and all(each.startswith("en") for each in names):
+        # Predictable names, as AL2023 and Bottlerocket give them: ens5 here, enp71s0 there.
+        if name.startswith("NCCL") and "en" in names and not value.startswith("="):
+            return _allowed("every interface of a node begins so")
+        instead = "use ^lo,docker,veth,pod-id-link" if name.startswith("NCCL") else REMOVE
+        reason = f"{value!r} may be there: the names of a node's interfaces differ between types"
+        return Policy(Verdict.ADVISED_AGAINST, reason, instead)
     reason, instead = interfaces_fault(name, value, host_network=context.host_network)
-    return _refused(reason, instead) if reason else _allowed("it leaves the right interface")
+    refused = Policy(Verdict.REFUSED, reason, instead, ends=True)
+    return refused if reason else _allowed("it leaves the right interface")
 
 
 BY_NAME: dict[str, Callable[[str, str, Context], Policy | None]] = {
@@ -278,4 +293,5 @@ BY_NAME: dict[str, Callable[[str, str, Context], Policy | None]] = {
     "NCCL_P2P_DISABLE": _peer_to_peer,
     "NCCL_SHM_DISABLE": _peer_to_peer,
     "NCCL_SOCKET_IFNAME": _socket_interface,
+    "TP_SOCKET_IFNAME": _socket_interface,
 }

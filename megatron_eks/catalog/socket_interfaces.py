@@ -1,4 +1,4 @@
-"""What is wrong with a list of interfaces for NCCL's or Gloo's sockets."""
+"""What is wrong with a list of interfaces for NCCL's, Gloo's or TensorPipe's sockets."""
 
 _REMOVE = "remove it"
 
@@ -8,10 +8,10 @@ def interfaces_fault(name: str, value: str, *, host_network: bool) -> tuple[str,
 
     A pod has eth0 alone, a node has many with other names. NCCL takes prefixes, exact names after
     `=`, and `^` for all but these (NCCL user guide, "NCCL_SOCKET_IFNAME"); Gloo takes exact names
-    only (torch, ProcessGroupGloo: "Unable to find address for: ^lo").
+    only (torch, ProcessGroupGloo: "Unable to find address for: ^lo"), and TensorPipe one of them.
     """
-    if name.startswith("GLOO"):
-        return _gloo(value, host_network=host_network)
+    if name.startswith(("GLOO", "TP_")):
+        return _exact(name.partition("_")[0], value, host_network=host_network)
     excludes = value.startswith("^")
     names = value.removeprefix("^").split(",")
     exact = names[0].startswith("=")
@@ -25,11 +25,12 @@ def interfaces_fault(name: str, value: str, *, host_network: bool) -> tuple[str,
     return _missing(value, host_network=host_network), remedy
 
 
-def _gloo(value: str, *, host_network: bool) -> tuple[str, str]:
+def _exact(library: str, value: str, *, host_network: bool) -> tuple[str, str]:
     first, *others = value.split(",")
     remedy = _REMOVE if host_network else "write eth0, or remove it"
     if first.startswith("^"):
-        reason = f"Gloo takes names alone, and looks for an interface called {first!r}"
+        reader = "Gloo" if library == "GLOO" else "TensorPipe"
+        reason = f"{reader} takes names alone, and looks for an interface called {first!r}"
         return reason, remedy
     if not host_network and "eth0" in {first, *others}:
         return "", ""

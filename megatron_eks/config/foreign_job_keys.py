@@ -249,6 +249,8 @@ OF_JOBS: dict[str, dict[str, str]] = {
         **same("use output_prefix", "output outputdir outputpath"),
         **same("use json_keys: [text]", "jsonkey textcolumn textkey"),
         **same("use tokenizer: a folder with a Hugging Face tokenizer", _TOKENIZERS),
-        **same("use shards: pods that share the work", "workers numworkers partitions"),
+        **same(
+            "use shards: pods that share the work", "workers numworkers partitions nodes numnodes"
+        ),
     },
 }

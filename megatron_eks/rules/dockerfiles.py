@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator
 
 from megatron_eks.catalog.environment import NEEDLESS, Verdict, is_secret
+from megatron_eks.catalog.environment_names import meant_by_a_library
 from megatron_eks.catalog.environment_verdicts import ABOUT_EFA, Context, judge
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -16,6 +17,7 @@ from megatron_eks.rules.images import (
     image_commands,
     image_installs,
     image_needs,
+    image_plugins,
     image_python,
     image_targets,
 )
@@ -130,7 +132,7 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
             yield finding.at(file, each.line)
     rules = (
         *(image_stages, image_python, image_commands, image_targets),
-        *(image_installs, image_needs),
+        *(image_installs, image_needs, image_plugins),
     )
     for finding, line in (
         *_bases(listed),
@@ -211,6 +213,12 @@ def _judged(path: tuple[str, str], name: str, value: str, *, efa: bool) -> Itera
         code, remedy = Code.IMAGE_VARIABLE_ADVISED_AGAINST, "write ^lo,docker,veth, or remove it"
         yield Finding(code, path, found, remedy, Level.WARNING)
     if elsewhere or idle:
+        return
+    right = meant_by_a_library(name) if path[0] == "ENV" else None
+    if right is not None:
+        found = f"{shown(name)}: no library reads this name"
+        code = Code.IMAGE_VARIABLE_ADVISED_AGAINST
+        yield Finding(code, path, found, f"did you mean {right}?", Level.WARNING)
         return
     policy = judge(name, value, Context())
     found = f"{shown(name)}: {policy.reason}"

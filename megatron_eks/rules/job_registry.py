@@ -47,6 +47,7 @@ from megatron_eks.rules.jobs import (
     unasked_gpus,
     unset_values,
     variable_names,
+    variables_beside,
     worker_groups,
 )
 from megatron_eks.rules.objects import mounted_keys, mounted_paths, pod_labels, topology_keys
@@ -74,6 +75,11 @@ OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     shell_syntax.launchers,
     mounted_paths.mounts,
     variable_names.names,
+    variables_beside.attention,
+    variables_beside.devices,
+    variables_beside.threads,
+    variables_beside.folders,
+    variables_beside.log_files,
     unset_values.values,
     hub_tokens.gated,
     pod_labels.products,

@@ -6,6 +6,7 @@ from megatron_eks.config.errors import Finding
 from megatron_eks.rules import job_registry, megatron_runs, platform_registry, variables
 from megatron_eks.rules.jobs import (
     checkpoint_flags,
+    config_variables,
     endings,
     idle_settings,
     image_paths,
@@ -264,6 +265,7 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     kueue_integrations.watched,
     mounted_files.files,
     unmounted_scripts.unmounted,
+    config_variables.from_config_maps,
     same_things.handles,
     same_things.over_files,
     plugin_settings.infiniband,

@@ -1,10 +1,11 @@
 """Rules over environment variables and secrets of containers."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from megatron_eks.catalog.environment import NEEDLESS, POLICIES, Verdict, is_secret
+from megatron_eks.catalog.environment_values import by_value
 from megatron_eks.catalog.environment_verdicts import (
     ABOUT_EFA,
     DEPENDS_ON_VALUE,
@@ -23,16 +24,26 @@ from megatron_eks.rules.workloads import EFA, GPU, Container, Manifest, Pod, Var
 RENDEZVOUS = re.compile(
     r"MASTER_(ADDR|PORT)|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME"
     r"|PET_(NNODES|NPROC_PER_NODE|NODE_RANK|MASTER_ADDR|MASTER_PORT|MAX_RESTARTS|STANDALONE|RDZV_.*)"
-    r"|TORCHELASTIC_(ERROR_FILE|MAX_RESTARTS|RESTART_COUNT|RUN_ID|USE_AGENT_STORE)"
+    r"|TORCHELASTIC_(MAX_RESTARTS|RESTART_COUNT|RUN_ID|USE_AGENT_STORE)"
 )
 
 # These are wrong because of NVLink, which GPUs of the G families lack.
 _ABOUT_NVLINK = frozenset({"NCCL_P2P_DISABLE", "NCCL_NVLS_ENABLE"})
 _FEWEST_EFA_WITH_NVLINK = 4
 
-_EXPORTED = re.compile(
-    r"(?:\bexport|(?<!\S)-x)\s+(?P<name>[A-Za-z_]\w*)=(?P<value>\"[^\"]*\"|'[^']*'|[^\s\"';&|]*)"
+_VALUE = r"(?:\"[^\"]*\"|'[^']*'|[^\s\"';&|]*)"
+_SPACE = r"(?:[ \t]|\\\n)+"
+_LIST = rf"(?P<list>(?:[A-Za-z_]\w*={_VALUE}{_SPACE})*[A-Za-z_]\w*={_VALUE})"
+# What a shell exports, what mpirun hands on by -x, and what is set for one command that starts
+# ranks; an assignment that stands alone reaches no program.
+_EXPORTED = re.compile(rf"(?:\b(?:export|(?:declare|typeset)\s+-x)|(?<!\S)-x)\s+{_LIST}")
+_BEFORE = re.compile(
+    rf"(?:^|[\n;&|(]|\b(?:exec|env|then|do|else|nohup|time)\b)[ \t]*{_LIST}{_SPACE}"
+    r"(?:exec[ \t]+)?(?:[\w./-]*/)?(?:torchrun|python3?|accelerate|deepspeed|mpirun)(?![\w.-])"
 )
+_ASSIGNED = re.compile(rf"(?P<name>[A-Za-z_]\w*)=(?P<value>{_VALUE})")
+_COMMENTED = re.compile(r"(?m)^[ \t]*#[^\n]*")
+_ENV = re.compile(r"(\S*/)?env")
 
 _TOKEN_FLAG = re.compile(
     r"(?<![\w-])(?P<flag>--(?:hf|hugging[_-]?face|hub|api)[_-](?:token|key))"
@@ -47,8 +58,6 @@ def refused_variables(manifest: Manifest) -> Iterator[Finding]:
     megatron_eks.catalog.environment cites the source of each verdict.
     """
     operator = manifest.pytorch_replicas is not None
-    # What serves instead of training may have reasons of its own, such as another EFA library.
-    level = Level.ERROR if manifest.is_job or manifest.kind == "Pod" else Level.WARNING
     for pod in manifest.pods:
         for container in pod.containers:
             if container.is_init or not (operator or container.names(GPU)):
@@ -56,22 +65,38 @@ def refused_variables(manifest: Manifest) -> Iterator[Finding]:
                 if manifest.kind == "MPIJob" and not container.is_init:
                     yield from _handed_on(container, manifest)
                 continue
-            contexts = _contexts(container, pod)
-            for path, name, value in (*_listed(container), *_on_the_line(container)):
-                rendezvous = RENDEZVOUS.fullmatch(name) is not None
-                lone = len(manifest.pods) == 1 and (pod.replicas or 1) == 1
-                local = lone and value == "lo"
-                if (operator or not rendezvous) and not local:
-                    yield from _judged(_Set(path, name, value), container, pod, contexts, level)
+            listed = [Set(*each) for each in variables_of(container)]
+            yield from of_container(manifest, pod, container, listed)
+
+
+def of_container(
+    manifest: Manifest, pod: Pod, container: Container, listed: "Iterable[Set]"
+) -> Iterator[Finding]:
+    """Judge variables that a container with GPUs gets, wherever they are set."""
+    operator = manifest.pytorch_replicas is not None
+    # What serves instead of training may have reasons of its own, such as another EFA library.
+    level = Level.ERROR if manifest.is_job or manifest.kind == "Pod" else Level.WARNING
+    contexts = _contexts(container, pod)
+    lone = len(manifest.pods) == 1 and (pod.replicas or 1) == 1
+    for each in listed:
+        rendezvous = RENDEZVOUS.fullmatch(each.name) is not None
+        if (operator or not rendezvous) and not (lone and each.value == "lo"):
+            yield from _judged(each, container, pod, contexts, level)
 
 
 @dataclass(frozen=True)
-class _Set:
+class Set:
     """A variable, where it is set, and to what; None for what comes from elsewhere."""
 
     path: Path
     name: str
     value: str | None
+
+
+def variables_of(container: Container) -> Iterator[tuple[Path, str, str | None]]:
+    """Return what a container's programs get: by its list, a shell, env or mpirun."""
+    yield from _listed(container)
+    yield from _on_the_line(container)
 
 
 def _listed(container: Container) -> Iterator[tuple[Path, str, str | None]]:
@@ -81,13 +106,28 @@ def _listed(container: Container) -> Iterator[tuple[Path, str, str | None]]:
 
 def _on_the_line(container: Container) -> Iterator[tuple[Path, str, str | None]]:
     """Return what a shell exports, and what mpirun hands on (its option -x)."""
-    words = container.words
+    words, in_env = container.words, False
     for (path, word), (_, before) in zip(words, [((), ""), *words], strict=False):
+        alone = _ASSIGNED.fullmatch(word)
+        # env(1): options, then NAME=VALUE, then the command.
+        starts = _ENV.fullmatch(word) is not None
+        in_env = starts or (in_env and (alone is not None or word.startswith("-")))
         if before == "-x" and "=" in word:
             name, _, value = word.partition("=")
             yield path, name, value
-        for match in _EXPORTED.finditer(word) if "=" in word else ():
-            yield path, match["name"], match["value"].strip("\"'")
+        elif in_env and alone:
+            yield path, alone["name"], alone["value"]
+        if "=" in word and any(char.isspace() for char in word):
+            yield from ((path, *each) for each in in_script(word))
+
+
+def in_script(script: str) -> Iterator[tuple[str, str]]:
+    """Return what a shell's script sets for the programs that it starts, each place once."""
+    script = _COMMENTED.sub("", script)
+    lists = [match.span("list") for kind in (_EXPORTED, _BEFORE) for match in kind.finditer(script)]
+    for start, end in dict.fromkeys(lists):
+        for match in _ASSIGNED.finditer(script, start, end):
+            yield match["name"], match["value"].strip("\"'")
 
 
 def _handed_on(launcher: Container, manifest: Manifest) -> Iterator[Finding]:
@@ -96,12 +136,11 @@ def _handed_on(launcher: Container, manifest: Manifest) -> Iterator[Finding]:
         if workers and not RENDEZVOUS.fullmatch(name):
             # Benchmarks try things out by this option.
             contexts = _contexts(*workers[0])
-            variable = _Set(path, name, value)
-            yield from _judged(variable, *workers[0], contexts, Level.WARNING)
+            yield from _judged(Set(path, name, value), *workers[0], contexts, Level.WARNING)
 
 
 def _judged(
-    variable: _Set, container: Container, pod: Pod, contexts: list[Context], level: Level
+    variable: Set, container: Container, pod: Pod, contexts: list[Context], level: Level
 ) -> Iterator[Finding]:
     name, value = variable.name, variable.value
     if _is_harmless(name, value, container, pod):
@@ -110,7 +149,10 @@ def _judged(
     if policy.verdict in {Verdict.REFUSED, Verdict.NO_EFFECT}:
         found = f"{shown(name)}: {policy.reason}"
         here_alone = policy.verdict is Verdict.NO_EFFECT and policy is not POLICIES.get(name)
-        weight = Level.WARNING if name in NEEDLESS or here_alone else level
+        needless = name in NEEDLESS and policy is POLICIES.get(name)
+        weight = Level.WARNING if needless or here_alone else level
+        of_ranks = policy.ends and "mpiReplicaSpecs" in variable.path
+        weight = Level.ERROR if of_ranks else weight
         yield Finding(Code.REFUSED_VARIABLE, variable.path, found, policy.instead, weight)
     elif policy.verdict is Verdict.ADVISED_AGAINST:
         found, code = f"{shown(name)}: {policy.reason}", Code.VARIABLE_ADVISED_AGAINST
@@ -133,8 +175,8 @@ def _is_harmless(name: str, value: str | None, container: Container, pod: Pod) -
         # NCCL user guide, "NCCL_MNNVL_ENABLE"; what a claim brings may be such a domain of NVLink.
         return _spans_hosts(pod)
     if name == "NCCL_NET_PLUGIN":
-        # Only our own images name it already; `none` leaves NCCL with TCP.
-        return value != "none"
+        # Only our own images name it already; what is wrong by its value leaves NCCL with TCP.
+        return value is None or by_value(name, value) is None
     if name.startswith("PET_"):
         return not RENDEZVOUS.fullmatch(name)
     # Secrets are the business of `secrets`, for every container.
@@ -191,6 +233,12 @@ def secrets(manifest: Manifest) -> Iterator[Finding]:
                     yield Finding(Code.SECRET_IN_MANIFEST, path, found, _MOUNT_IT)
             words = container.words
             following = [word for _, word in words[1:]]
+            for path, name, value in _on_the_line(container):
+                literal = is_secret(name, value or "") and not is_placeholder(value or "")
+                known = kind_of_secret(value or "") is not None
+                if literal and not known and not (value or "").startswith(("/", "$", "<")):
+                    found = f"{shown(name)} holds a secret, in the command line"
+                    yield Finding(Code.SECRET_IN_MANIFEST, path, found, _MOUNT_IT)
             for (path, word), next_word in zip(words, [*following, ""], strict=False):
                 kind = _secret_in_word(word, next_word)
                 if kind:

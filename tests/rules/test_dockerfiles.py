@@ -9,6 +9,7 @@ from tests.rules import cases
 from tests.rules.test_check import check
 
 IMAGES = Path(__file__).parents[2] / "assets" / "images"
+PLUGIN = "RUN cd aws-ofi-nccl && ./configure --with-libfabric=/opt/amazon/efa --prefix="
 EFA = "FROM a:1\nRUN ./efa_installer.sh -y --skip-kmod\n"
 
 
@@ -38,6 +39,10 @@ def test_findings(case):
         "ARG TAG=26.06-py3\nFROM nvcr.io/nvidia/pytorch:${TAG} AS base\nFROM base\nFROM scratch",
         "RUN <<EOF\nENV NCCL_PROTO=simple\nEOF",
         "ENV MASTER_PORT=29500 CUDA_LAUNCH_BLOCKING=0",
+        "ENV NCCL_VERSION=2.27.7-1 NCCL_HOME=/usr NCCL_DEBUG_DIR=/tmp NCCL_IB_DISABLE=0",
+        'ENTRYPOINT ["torchrun"]\nENTRYPOINT exec torchrun /train.py',
+        f"{PLUGIN}/opt/ofi\nENV LD_LIBRARY_PATH=/opt/ofi/lib:/opt/amazon/ofi-nccl/lib",
+        f"{PLUGIN}/o/ofi-nccl/a && ln -s a /o/ofi-nccl/lib\nENV LD_LIBRARY_PATH=/o/ofi-nccl/lib",
         "ENV LD_LIBRARY_PATH=/opt/amazon/efa/lib",
         "ENV PATH=/opt/amazon/efa/bin:$PATH LD_LIBRARY_PATH=/a:${LD_LIBRARY_PATH:-}",
         "RUN export NCCL_TESTS_VERSION=2.18.3 && curl -O https://example.com/n.tar.gz",

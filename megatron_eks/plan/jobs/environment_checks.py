@@ -1,13 +1,16 @@
 """The verdict on every variable that a job file sets."""
 
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.allocator import ALLOCATOR, options
-from megatron_eks.catalog.environment import IMAGE_VARIABLES, POLICIES, REMOVE, Policy, Verdict
+from megatron_eks.catalog.environment import POLICIES, REMOVE, Policy, Verdict
+from megatron_eks.catalog.environment_names import meant
 from megatron_eks.catalog.environment_values import BY_NAME as BY_VALUE
 from megatron_eks.catalog.environment_verdicts import BY_NAME, Context, judge
+from megatron_eks.catalog.environment_words import NAMES as OF_WORDS
+from megatron_eks.catalog.environment_words import is_subsystem
+from megatron_eks.catalog.image_variables import IMAGE_VARIABLES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.job import FsdpJob, GpuJob, MegatronRun, NcclTestJob
@@ -22,8 +25,6 @@ if TYPE_CHECKING:
     from megatron_eks.config.errors import Path
     from megatron_eks.config.job import Job
 
-# Names that differ by a slip, not by a meaning.
-_CLOSE = 0.9
 # MAX_ARG_STRLEN of Linux, less the sign between name and value and the final zero: execve(2).
 _LONGEST = 131072 - 2
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -36,10 +37,6 @@ _REGIONS = frozenset(("AWS_REGION", "AWS_DEFAULT_REGION"))
 _PROXIES = frozenset(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"))
 # What people set who read older documentation, by the library that took it out.
 _OUT_OF_USE = {
-    **dict.fromkeys(
-        ("PYTORCH_PRETRAINED_BERT_CACHE", "PYTORCH_TRANSFORMERS_CACHE", "TRANSFORMERS_CACHE"),
-        ("transformers 5 no longer reads it", "use HF_HOME"),
-    ),
     "HF_HUB_ENABLE_HF_TRANSFER": (
         "huggingface_hub 1 no longer reads it",
         "use HF_XET_HIGH_PERFORMANCE: '1'",
@@ -51,11 +48,11 @@ _OUT_OF_USE = {
 }
 
 # Names that a slip leads away from; those with a verdict by value or place are such names as well.
-# The last three, of NCCL, torch and CUDA, are others and look like a slip of one.
+# The last one, of CUDA, is another and looks like a slip of one.
 _KNOWN = frozenset(
     {
         *(*POLICIES, *IMAGE_VARIABLES, *BY_VALUE, *BY_NAME, *_THREADS, *_REGIONS, *_OUT_OF_USE),
-        *("NCCL_NVB_DISABLE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"),
+        *OF_WORDS,
         "CUDA_DEVICE_MAX_COPY_CONNECTIONS",
     }
 )
@@ -103,8 +100,10 @@ def check_variables(
         if name in _REGIONS and value != cluster.region:
             reason = f"{value!r}, and the cluster is in {cluster.region}: S3 and ECR ask there"
             policy = Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)
-        if policy.verdict is Verdict.SET:
-            policy = _beside_plan(job, name, value, instance) or policy
+        if name in POLICIES and POLICIES[name].verdict is Verdict.SET:
+            beside = _beside_plan(job, name, value, instance)
+            if policy.verdict is Verdict.SET or (beside and beside.verdict is Verdict.REFUSED):
+                policy = beside or policy
         if policy.verdict is Verdict.ALLOWED:
             before = {each for each in (*job.runtime.env, *_PLANNED) if each < name}
             policy = unfilled(value, before) or policy
@@ -152,13 +151,27 @@ def _judge(name: str, value: str, context: Context) -> Policy:
     if name in IMAGE_VARIABLES:
         return Policy(Verdict.REFUSED, IMAGE_VARIABLES[name], "remove it")
     policy = _of_job(name, value) or judge(name, value, context)
+    if name == "NCCL_SOCKET_IFNAME" and context.host_network and policy.verdict is Verdict.ALLOWED:
+        policy = _left_in(value) or policy
     if name in _KNOWN or policy.verdict is not Verdict.ALLOWED:
         return policy
-    upper = name.upper()
-    close = [upper] if upper in _KNOWN else get_close_matches(upper, _KNOWN, 1, _CLOSE)
-    remedy = f"did you mean {close[0]}?" if close else ""
-    wrong = Policy(Verdict.ADVISED_AGAINST, "no library reads this name", remedy)
-    return wrong if close else policy
+    right = meant(name, _KNOWN)
+    if right is None:
+        return policy
+    return Policy(Verdict.ADVISED_AGAINST, "no library reads this name", f"did you mean {right}?")
+
+
+def _left_in(value: str) -> Policy | None:
+    """Judge a list that leaves in the interface of the Pod Identity agent, which our clusters run.
+
+    aws-samples/aws-do-eks, pull request 54: NCCL took pod-id-link0, 169.254.170.23 on every node,
+    and waited for the others there.
+    """
+    names = [each.removeprefix("=") for each in value.removeprefix("^").split(",")]
+    if not value.startswith("^") or any("pod-id-link0".startswith(each) for each in names if each):
+        return None
+    reason = f"{value!r} leaves in pod-id-link0, whose address is the same on every node"
+    return Policy(Verdict.ADVISED_AGAINST, reason, f"write {value},pod-id-link")
 
 
 def _of_job(name: str, value: str) -> Policy | None:
@@ -224,12 +237,12 @@ def _log_level(job: GpuJob, value: str, instance: "InstanceType | None") -> Poli
     """
     if value.upper() in _TALKATIVE:
         return _harmless("INFO says all that the start-up guard reads")
-    if value.upper() not in _QUIET:
-        return None
+    known = value.upper() in _QUIET
     if _is_guarded(job, instance):
-        reason = f"at {value} NCCL does not say that it uses EFA, and the start-up guard ends ranks"
-        return Policy(Verdict.REFUSED, reason, REMOVE)
-    return _harmless(f"at {value} NCCL's log does not say which network it uses")
+        says = f"at {value} NCCL does not say that it uses EFA"
+        says = says if known else f"NCCL knows no level {value!r}, and then logs nothing"
+        return Policy(Verdict.REFUSED, f"{says}, and the start-up guard ends ranks", REMOVE)
+    return _harmless(f"at {value} NCCL's log does not say which network it uses") if known else None
 
 
 def _subsystems(job: GpuJob, value: str, instance: "InstanceType | None") -> Policy | None:
@@ -254,8 +267,9 @@ def _subsystems(job: GpuJob, value: str, instance: "InstanceType | None") -> Pol
 
 def _with_read(value: str) -> str:
     """Add what the guard reads to a list of subsystems."""
-    others = [each for name in value.split(",") if (each := name.strip()).upper() not in _READ]
-    return ",".join((*sorted(_READ), *filter(None, others)))
+    names = [name.strip() for name in value.split(",")]
+    others = [each for each in names if each.upper() not in _READ and is_subsystem(each)]
+    return ",".join((*sorted(_READ), *others))
 
 
 def _is_guarded(job: GpuJob, instance: "InstanceType | None") -> bool:

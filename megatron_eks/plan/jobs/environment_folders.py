@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.environment import Policy, Verdict
+from megatron_eks.catalog.environment_folders import FOLDERS
 from megatron_eks.plan.storage import EFS_MOUNT_PATH
 
 if TYPE_CHECKING:
@@ -16,19 +17,6 @@ if TYPE_CHECKING:
 
     from megatron_eks.config.cluster import ClusterConfig
 
-# Folders that programs make, or files that they write.
-FOLDERS = frozenset(
-    {
-        *("CUDA_CACHE_PATH", "HF_ASSETS_CACHE", "HF_DATASETS_CACHE", "HF_HOME", "HF_HUB_CACHE"),
-        *("HF_MODULES_CACHE", "HF_XET_CACHE", "HUGGINGFACE_HUB_CACHE", "MPLCONFIGDIR"),
-        *("NCCL_GRAPH_DUMP_FILE", "NCCL_TOPO_DUMP_FILE", "NUMBA_CACHE_DIR", "PYTHONPYCACHEPREFIX"),
-        *("TEMP", "TIKTOKEN_CACHE_DIR", "TMP", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR"),
-        *("TORCH_COMPILE_DEBUG_DIR", "TORCH_EXTENSIONS_DIR", "TORCH_HOME", "TORCH_TRACE"),
-        *("TRITON_CACHE_DIR", "TRITON_DUMP_DIR", "TRITON_HOME", "WANDB_ARTIFACT_DIR"),
-        *("WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR", "WANDB_DIR", "XDG_CACHE_HOME"),
-        *("XDG_CONFIG_HOME", "XDG_DATA_HOME"),
-    }
-)
 # Whose library puts the home directory, /tmp in our images, in the place of `~`.
 _FILL_IN_HOME = frozenset({"HF_ASSETS_CACHE", "HF_HOME", "HF_HUB_CACHE"})
 _WRITABLE = ("/tmp", "/dev/shm")  # noqa: S108 -- mounts of every pod

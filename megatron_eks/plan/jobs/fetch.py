@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.errors import Path
     from megatron_eks.config.job import FetchJob
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.job import JobPlan
@@ -40,7 +41,8 @@ def check(job: "FetchJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     if len(given) != 1:
         found = f"{' and '.join(given)} are given" if given else "no source is given"
         remedy = f"give one of {', '.join(_SOURCES)}"
-        yield Finding(Code.FETCH_SOURCE, (), found, remedy)
+        path: Path = (given[-1],) if given else ()
+        yield Finding(Code.FETCH_SOURCE, path, found, remedy)
     for name in ("model", "tokenizer"):
         value = getattr(job, name)
         if value is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from megatron_eks.catalog.models import ModelShape
     from megatron_eks.config.cluster import ClusterConfig
     from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import MegatronRun, TrainingJob
+    from megatron_eks.config.job import Elastic, MegatronRun, TrainingJob
     from megatron_eks.predict.memory import MemoryEstimate
 
 # Above this share of a GPU's memory, fragmentation decides whether a run survives.
@@ -37,16 +37,21 @@ def check_memory(
     smallest = job.model_copy(update={"nodes": elastic.min_nodes}) if elastic else job
     memory = _memory(smallest, model, instance)
     remedy = partial(_smaller, smallest, instance, model)
-    yield from verdict(memory, instance, ("parallelism",), remedy)
+    yield from verdict(memory, instance, ("parallelism",), remedy, elastic)
     yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
 
 
 def verdict(
-    memory: "MemoryEstimate", instance: "InstanceType", path: "Path", remedy: "Callable[[], str]"
+    memory: "MemoryEstimate",
+    instance: "InstanceType",
+    path: "Path",
+    remedy: "Callable[[], str]",
+    elastic: "Elastic | None" = None,
 ) -> "Iterator[Finding]":
     """Compare what a rank takes with what its GPU has; a remedy is looked for if one is needed."""
+    where = f" at runtime.elastic.min_nodes {elastic.min_nodes}" if elastic else ""
     found = (
-        f"{_gib(memory.per_gpu_bytes)} GiB a GPU, and {instance.gpu.name} has "
+        f"{_gib(memory.per_gpu_bytes)} GiB a GPU{where}, and {instance.gpu.name} has "
         f"{_gib(memory.capacity_bytes)} for tensors"
     )
     share = memory.per_gpu_bytes / memory.capacity_bytes

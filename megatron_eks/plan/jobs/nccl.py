@@ -45,7 +45,10 @@ def check(job: "NcclTestJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
             found = f"no published all-reduce of {pool.instance_type} to take a pass mark from"
             remedy = "give one of your own, or the test passes whatever it measures"
             yield Finding(Code.UNKNOWN_FACT, ("pass_busbw_gb_s",), found, remedy, Level.WARNING)
-        if job.nodes == 1 and job.pass_busbw_gb_s is None:
+        if job.nodes == 1 and gpus_per_node(job, INSTANCES[pool.instance_type]) == 1:
+            found = "one GPU has no other to reduce with, and nothing is measured"
+            yield Finding(Code.MESSAGE_SIZES, ("nodes",), found, "use two nodes or more")
+        elif job.nodes == 1 and job.pass_busbw_gb_s is None:
             found = "one node measures NVLink alone, without EFA and without a mark"
             remedy = "use nodes: 2, or give pass_busbw_gb_s: it passes whatever it measures"
             yield Finding(Code.UNKNOWN_FACT, ("nodes",), found, remedy, Level.WARNING)

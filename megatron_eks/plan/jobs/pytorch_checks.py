@@ -80,6 +80,12 @@ _BY_SCRIPT = frozenset(
 def check_fsdp(job: "FsdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     """Yield everything wrong with a job of FSDP."""
     yield from _check(job, cluster, fsdp_memory)
+    pool = gpu_pool(job, cluster)
+    alone = pool is not None and gpus_per_node(job, INSTANCES[pool.instance_type]) == 1
+    if job.training.sharding == "hybrid" and alone and job.nodes > 1:
+        found = "hybrid shards inside a node, and one GPU there keeps everything, as with ddp"
+        path: Path = ("training", "sharding")
+        yield Finding(Code.NO_MEANING, path, found, "use full", Level.WARNING)
 
 
 def check_ddp(job: "DdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
@@ -118,6 +124,7 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
             instance,
             ("training",),
             partial(_smaller, smallest, model, instance, memory),
+            elastic,
         )
         yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
         yield from check_replicas_saving(job, model, pool, cluster)
@@ -170,6 +177,10 @@ def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
     if job.data.dataset.endswith((".bin", ".idx")):
         found = f"{job.data.dataset!r} is a file, not a prefix"
         remedy = f"write {job.data.dataset[:-4]}"
+        yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
+    elif job.data.dataset.startswith("/") and any(sign in job.data.dataset for sign in "*?["):
+        found = f"{job.data.dataset} is a pattern, and one file, prefix or data set is read"
+        remedy = "prepare the files by a job of kind data_prep, which takes patterns"
         yield Finding(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
     elif job.data.dataset.startswith("/") and job.data.dataset.endswith(OTHER_FORMS):
         found = f"{job.data.dataset} does not hold a JSON object on each line"
@@ -246,9 +257,15 @@ def _smaller(
     option = fsdp_memory(job, model, instance).per_gpu_bytes
     if job.kind == "ddp":
         return f"use kind: fsdp ({(needed - option) / GIB:.1f} less)"
+    # A replica inside a node takes as much on any number of nodes.
+    hybrid = job.training.sharding == "hybrid"
     more = job.model_copy(update={"nodes": 2 * job.nodes})
+    more = _changed(more, {"sharding": "full"}) if hybrid else more
     saved = (needed - memory(more, model, instance).per_gpu_bytes) / GIB
-    return f"use {2 * job.nodes} nodes ({saved:.1f} less), or a larger type"
+    elastic = job.runtime.elastic
+    nodes = f"runtime.elastic.min_nodes: {more.nodes}" if elastic else f"{more.nodes} nodes"
+    nodes = f"training.sharding: full and {nodes}" if hybrid else nodes
+    return f"use {nodes} ({saved:.1f} less), or a larger type"
 
 
 def _changed(job: "TorchRun", change: "dict[str, object]") -> "TorchRun":

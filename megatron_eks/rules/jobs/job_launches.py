@@ -154,7 +154,7 @@ def visible_devices(manifest: Manifest) -> Iterator[Finding]:
                 seen = len({part for part in devices if _DEVICE.fullmatch(part)})
                 if is_placeholder(each.value) or gpus is None or seen >= gpus:
                     continue
-                started = _processes(manifest, container)
+                started = processes(manifest, container)
                 found = f"CUDA_VISIBLE_DEVICES shows {seen} of {gpus} GPUs"
                 idle = started is None or started <= seen
                 found += (
@@ -169,7 +169,8 @@ def visible_devices(manifest: Manifest) -> Iterator[Finding]:
                 yield Finding(code, path, found, remedy, level)
 
 
-def _processes(manifest: Manifest, container: Container) -> int | None:
+def processes(manifest: Manifest, container: Container) -> int | None:
+    """Return how many ranks a launcher starts in a container, if it says so."""
     if not container.has_launcher:
         return None
     flags = _single_flags(container)

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 from megatron_eks.catalog.environment import POLICIES
+from megatron_eks.catalog.environment_names import READ, meant_by_a_library
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.values import shown
+from megatron_eks.rules.variables import variables_of
 from megatron_eks.rules.workloads import Manifest
 
 _MORE = (
@@ -23,12 +25,12 @@ def _bare(name: str) -> str:
     return name.upper().replace("_", "").replace("-", "").rstrip("S")
 
 
-_KNOWN = frozenset({*POLICIES, *_MORE})
+_KNOWN = frozenset({*POLICIES, *READ, *_MORE})
 _BY_BARE = {_bare(name): name for name in sorted(_KNOWN) if len(name) >= _LEAST}
 
 
 def names(manifest: Manifest) -> Iterator[Finding]:
-    """Warn of a variable whose name differs from a known one by underscores, case or plural.
+    """Warn of a variable whose name differs from a known one by underscores, case or letters.
 
     NCCL user guide, "Environment Variables", libfabric, fi_efa(7), and PyTorch, "CUDA Environment
     Variables": what is called otherwise is read by nobody.
@@ -36,14 +38,14 @@ def names(manifest: Manifest) -> Iterator[Finding]:
     for pod in manifest.pods if manifest.is_job else ():
         for container in pod.containers:
             # Where both are set the program may well read its own.
-            given = {each.name for each in container.variables}
-            for each in container.variables:
-                meant = _BY_BARE.get(_bare(each.name))
-                if each.name in _KNOWN or meant is None or meant in given:
+            listed = [(path, name) for path, name, _ in variables_of(container)]
+            given = {name for _, name in listed}
+            for path, name in listed:
+                meant = _BY_BARE.get(_bare(name)) or meant_by_a_library(name)
+                if name in _KNOWN or meant is None or meant in given:
                     continue
                 # What is written in small letters is a program's own.
-                if each.name.islower():
+                if name.islower():
                     continue
-                found = f"nobody reads {shown(each.name)}"
-                path, remedy = (*container.path, "env", each.index), f"did you mean {meant}?"
+                found, remedy = f"nobody reads {shown(name)}", f"did you mean {meant}?"
                 yield Finding(Code.VARIABLE_ADVISED_AGAINST, path, found, remedy, Level.WARNING)
