@@ -27,6 +27,8 @@ _ON_EVERYTHING = re.compile(
     r"|autoscaling:describe[a-z]+|kms:(listkeys|listaliases|createkey)|sts:getcalleridentity"
     r"|pricing:getproducts"
 )
+_LISTS_PARAMETERS = "ssm:DescribeParameters"
+_READS_PARAMETERS = {f"ssm:GetParameter{end}" for end in ("", "s", "History")}
 _NAME = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)\.Arn\}")
 _PART = re.compile(r"\$\{[^}]*\}")
 # What the attribute Arn of a resource is, behind partition, region and account.
@@ -66,6 +68,7 @@ def actions(templates: TemplateSet) -> Iterator[Finding]:
                 for action in words(body.get("Action") if given else None)
                 if _is_denied(action, given or [])
                 and not _is_said(action, resource, given or [])
+                and not _of_the_cdk(action, body)
                 # Another statement may allow the same where it works.
                 and not any(_may_allow(action, *each[1:]) for each in judged)
             ]
@@ -105,6 +108,14 @@ def _is_said(action: str, resource: Resource, resources: list[str]) -> bool:
     """Tell what the rules over buckets say already, and say better."""
     of_objects = OF_OBJECTS.fullmatch(action) is not None and all(map(_is_bucket, resources))
     return of_objects or (action in OF_BUCKETS and resource.type in HOLDERS)
+
+
+def _of_the_cdk(action: str, body: "dict[str, Json]") -> bool:
+    """Tell what the CDK puts beside the actions that count, and nobody can take from there.
+
+    aws/aws-cdk, packages/aws-cdk-lib/aws-ssm/lib/parameter.ts, grantRead.
+    """
+    return action == _LISTS_PARAMETERS and set(words(body.get("Action"))) >= _READS_PARAMETERS
 
 
 def _may_allow(action: str, body: "dict[str, Json]", resources: list[str] | None) -> bool:

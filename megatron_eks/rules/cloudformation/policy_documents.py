@@ -64,13 +64,16 @@ _PART = r"\$\{[^}]*\}"
 _BUCKET = re.compile(
     rf"arn:(?:[a-z-]+|{_PART}):s3:::([a-z0-9.-]|{_PART})+|\$\{{[A-Za-z0-9]+\.Arn\}}"
 )
-# What stands for amazonaws.com in other partitions (botocore, partitions.json).
+# What stands for amazonaws.com in other partitions (botocore, partitions.json), and what
+# aws/aws-parallelcluster, tests/iam_policies/cluster-roles.cfn.yaml, has for China and GovCloud.
 ELSEWHERE = (
+    *("amazonaws.cn", "amazonaws-us-gov.com"),
     *("amazonaws.com.cn", "amazonaws.eu", "c2s.ic.gov", "cloud.adc-e.uk", "csp.hci.ic.gov"),
     "sc2s.sgov.gov",
 )
 _DOMAINS = "|".join(re.escape(each) for each in ELSEWHERE)
 _SERVICE = re.compile(rf"[a-z0-9.-]+\.(amazonaws\.com|aws\.internal|aws|{_DOMAINS})")
+_WORD = re.compile(r"[a-z][a-z0-9-]+")
 
 
 def documents(templates: TemplateSet) -> Iterator[Finding]:
@@ -243,4 +246,10 @@ def _principals(resource: Resource, path: Path, body: dict[str, Json]) -> Iterat
         for each in [value] if isinstance(value, str) else items(value) or []:
             if isinstance(each, str) and not _SERVICE.fullmatch(each) and not is_placeholder(each):
                 found = f"{shown(each)} is no service of AWS"
-                yield _wrong(resource, (*path, key), found, "write it as eks.amazonaws.com")
+                yield _wrong(resource, (*path, key), found, f"write it as {_meant(each)}")
+
+
+def _meant(service: str) -> str:
+    """Return a name of a service in the form that AWS's have, by its own first word."""
+    first = service.partition(".")[0]
+    return f"{first if _WORD.fullmatch(first) else 'eks'}.amazonaws.com"
