@@ -171,6 +171,22 @@ def test_correct_lines(lines):
     assert found(f"{EFA}{lines}\n") == []
 
 
+def test_directories_of_the_stage_that_is_made():
+    """What another stage is made from names no directories in this one."""
+    stages = "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04 AS one\nFROM a:1 AS two\n"
+    step = "ENV LD_LIBRARY_PATH=/opt/lib\n"
+    assert found(f"{stages}{step}") == []
+    (line,) = found(f"{stages}FROM one\n{step}")
+    assert line.startswith("warning MEKS-0701 D:4 ENV.LD_LIBRARY_PATH: ")
+
+
+def test_a_base_that_is_not_filled_in():
+    """What stands for the name of an image is no name yet."""
+    assert found("FROM {core image}\nRUN true\n") == []
+    (line,) = found("FROM core\nRUN true\n")
+    assert line.startswith("warning MEKS-0703 D:1 FROM: ")
+
+
 def test_arguments_of_before_from():
     """A stage has an argument from before FROM when it takes it, or its base sets the name."""
     outer = "ARG TORCH=2.5.1\nARG CUDA_VERSION=12.4\nFROM a:${CUDA_VERSION} AS one\n"

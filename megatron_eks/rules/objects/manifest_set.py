@@ -111,6 +111,34 @@ def in_one_folder(one: Manifest, other: Manifest) -> bool:
     return posixpath.dirname(one.file) == posixpath.dirname(other.file)
 
 
+def built_by_kustomize(manifest: Manifest, together: ManifestSet) -> list[Manifest]:
+    """Return the Kustomizations of an object's folder that name its file."""
+    return [
+        each
+        for each in together.of("Kustomization", "Component")
+        if in_one_folder(manifest, each)
+        and any(
+            posixpath.normpath(text(name) or "") == posixpath.basename(manifest.file)
+            for name in items(each.body.get("resources")) or []
+        )
+    ]
+
+
+def renamed_by_kustomize(reference: Reference, together: ManifestSet) -> bool:
+    """Tell whether Kustomize may give an object this name (Kustomize, "namePrefix")."""
+    ends = [
+        (text(each.body.get("namePrefix")) or "", text(each.body.get("nameSuffix")) or "")
+        for each in together.of("Kustomization", "Component")
+    ]
+    names = {each.name for each in together.of(reference.kind)}
+    return any(
+        f"{before}{name}{behind}" == reference.name
+        for before, behind in ends
+        if before or behind
+        for name in names
+    )
+
+
 def references(manifest: Manifest) -> Iterator[Reference]:
     """Return every name by which an object needs another one."""
     for pod in manifest.pods:

@@ -13,6 +13,7 @@ from megatron_eks.rules.objects.manifest_set import (
     Reference,
     in_one_folder,
     references,
+    renamed_by_kustomize,
 )
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
@@ -79,7 +80,9 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
         )
     )
     lone = together.unnamed(manifest, reference.kind) if reference.kind in _FOR_ONE else []
-    if not elsewhere and _is_made_by(manifest, reference, together):
+    if not elsewhere and (
+        _is_made_by(manifest, reference, together) or renamed_by_kustomize(reference, together)
+    ):
         return
     kind, name = reference.kind, shown(reference.name)
     if elsewhere:

@@ -64,7 +64,9 @@ def over_files(together: ManifestSet) -> Iterator[Found]:
         folder = posixpath.dirname(manifest.file)
         if not manifest.name or not manifest.file or is_placeholder(manifest.name):
             continue
-        if folder in overlays:
+        # Patches lie over others, wherever their Kustomization is; eksctl takes one file a cluster.
+        laid_over = folder in overlays or posixpath.basename(folder) == "patches"
+        if laid_over or manifest.group == "eksctl.io":
             continue
         key = (folder, manifest.group, manifest.kind, manifest.namespace, manifest.name)
         first = seen.setdefault(key, manifest)
