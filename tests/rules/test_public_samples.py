@@ -71,3 +71,26 @@ def test_a_kustomization_is_known_by_its_file(tmp_path):
         f"resources: [job.yaml]\nimages: [{{name: {short}, newTag: v1}}]\n"
     )
     assert not [each for each in _check(tmp_path) if "0609" in each]
+
+
+def test_queues_of_one_name_in_several_files(tmp_path):
+    """An example has the queue of its own file, and nobody knows which one of two others."""
+    queue = (
+        "apiVersion: kueue.x-k8s.io/v1beta1\nkind: LocalQueue\nmetadata: {name: l, namespace: n}\n"
+        "spec: {clusterQueue: %s}\n---\napiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\n"
+        "metadata: {name: %s}\nspec: {namespaceSelector: {}, resourceGroups: [{coveredResources: "
+        "[memory], flavors: [{name: f, resources: [{name: memory, nominalQuota: 9Gi}]}]}]}\n"
+    )
+    job = (
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j, namespace: n, labels: "
+        "{kueue.x-k8s.io/queue-name: l}}\nspec: {suspend: true, template: {spec: {restartPolicy: "
+        "Never, containers: [{name: c, image: 'a:1', resources: {requests: {cpu: 1}}}]}}}\n"
+    )
+    (tmp_path / "job.yaml").write_text(job)
+    (tmp_path / "one.yaml").write_text(queue % ("one", "one"))
+    wrong = "MEKS-0711 ClusterQueue/one.spec.resourceGroups"
+    assert wrong in _check(tmp_path)
+    (tmp_path / "two.yaml").write_text(queue % ("two", "two"))
+    assert not [each for each in _check(tmp_path) if "0711" in each and "resource" in each]
+    (tmp_path / "one.yaml").write_text(queue % ("one", "one") + "---\n" + job)
+    assert [each for each in _check(tmp_path) if "0711" in each and "resource" in each]

@@ -9,7 +9,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
 from megatron_eks.rules.cloudformation.listing import OF_BUCKETS
-from megatron_eks.rules.cloudformation.policy_documents import OF_OBJECTS, documents_of
+from megatron_eks.rules.cloudformation.policy_documents import OF_A_PATH, OF_OBJECTS, documents_of
 from megatron_eks.rules.policies import HOLDERS, parsed, statements, words
 from megatron_eks.rules.shapes import RESOURCES, table
 from megatron_eks.rules.template_set import Resource, TemplateSet
@@ -151,6 +151,8 @@ def _known(value: Json, user: Resource, templates: TemplateSet) -> str | None:
     said = written(value)
     if said is None or said == "*":
         return said
+    if OF_A_PATH.search(said):
+        return None
     match = _NAME.match(said)
     if match is not None:
         target = templates.target({"Ref": match["name"]}, user.file)

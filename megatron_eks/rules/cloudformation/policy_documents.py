@@ -64,6 +64,10 @@ _PART = r"\$\{[^}]*\}"
 _BUCKET = re.compile(
     rf"arn:(?:[a-z-]+|{_PART}):s3:::([a-z0-9.-]|{_PART})+|\$\{{[A-Za-z0-9]+\.Arn\}}"
 )
+# What a parameter of such a name holds may be a bucket's name with an object's behind it.
+OF_A_PATH = re.compile(
+    r":s3:::[^/]*\$\{[^}]*(path|key|prefix|object|ur[il]|file|location)s?\}$", re.IGNORECASE
+)
 # What stands for amazonaws.com in other partitions (botocore, partitions.json), and what
 # aws/aws-parallelcluster, tests/iam_policies/cluster-roles.cfn.yaml, has for China and GovCloud.
 ELSEWHERE = (
@@ -217,7 +221,8 @@ def _resources(resource: Resource, path: Path, body: dict[str, Json]) -> Iterato
             yield _wrong(resource, path, f"{shown(each)} is no ARN", remedy)
     of_objects = [each for each in names if OF_OBJECTS.fullmatch(each)]
     every = _arns(body.get("Resource"))
-    if of_objects and every and all(_BUCKET.fullmatch(each or "") for each in every):
+    paths = any(OF_A_PATH.search(each or "") for each in every)
+    if of_objects and not paths and every and all(_BUCKET.fullmatch(e or "") for e in every):
         found = f"{of_objects[0]} on buckets, and it works on objects"
         yield _wrong(resource, path, found, f"add {every[0]}/*")
 

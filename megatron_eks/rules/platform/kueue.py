@@ -27,7 +27,12 @@ def admitted(together: ManifestSet) -> Iterator[Found]:
     """
     for job in together.objects:
         name = text(job.labels.get(_QUEUE))
+        # Beside several of one name in other files nobody can tell which one is meant.
+        named = [each for each in together.of("LocalQueue") if each.name == name]
+        many = len({each.file for each in named}) > 1
         local = together.named(job, "LocalQueue", name) if name else None
+        if local is not None and many and local.file != job.file:
+            continue
         queue_name = text(local.spec.get("clusterQueue")) if local is not None else None
         queue = together.named(job, "ClusterQueue", queue_name) if queue_name else None
         if queue is None or not job.pods:
