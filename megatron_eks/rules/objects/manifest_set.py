@@ -79,7 +79,11 @@ class ManifestSet:
         Files of one folder may be examples of which somebody takes one.
         """
         found = [each for each in self.beside(manifest, kind) if each.name == name]
-        return min(found, key=lambda each: each.file != manifest.file, default=None)
+        return min(
+            found,
+            key=lambda each: (each.file != manifest.file, not in_one_folder(each, manifest)),
+            default=None,
+        )
 
     def unnamed(self, manifest: Manifest, kind: str) -> list[str]:
         """Return the name of the one object of a kind in this file that no other names."""

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level, Path
 from megatron_eks.quantity import quantity
+from megatron_eks.rules.objects.made_secrets import secrets_made
 from megatron_eks.rules.objects.manifest_set import (
     Found,
     ManifestSet,
@@ -106,6 +107,8 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
 
 def _is_made_by(manifest: Manifest, reference: Reference, together: ManifestSet) -> bool:
     """Tell whether another object makes the claim: TEMPLATE-STATEFULSET-NUMBER, or of its name."""
+    if reference.kind == "Secret":
+        return reference.name in secrets_made(together)
     if reference.kind != "PersistentVolumeClaim":
         return False
     for each in together.beside(manifest, "StatefulSet"):
