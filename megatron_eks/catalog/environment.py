@@ -185,7 +185,7 @@ POLICIES: dict[str, Policy] = {
     ),
     "FI_EFA_USE_HUGE_PAGE": Policy(
         Verdict.ADVISED_AGAINST,
-        "0 costs performance, and helps only where a fork fails for want of memory",
+        "0 costs performance, where pods request huge pages as they should",
         "remove it unless fork fails",
     ),
     "NCCL_BUFFSIZE": Policy(

@@ -99,7 +99,8 @@ class Checked:
             for name in sorted(files):
                 file = Path(folder, name)
                 wanted = file.suffix.lower() in _SUFFIXES or is_dockerfile(name)
-                if wanted and file.is_file():
+                # Hidden files, as hidden folders, are those of other programs.
+                if wanted and name[0] != "." and file.is_file():
                     found = self._add_file(file, named=False) or found
         if not found and len(self._findings) == before:
             self._report(Code.NOTHING_TO_CHECK, path, "no template and no manifest in it")

@@ -68,6 +68,8 @@ _LOGS_IN = re.compile(
 # Fewer than the eight of AWS's training nodes.
 _FEW_GPUS = re.compile(r"\d+(,\d+){0,6}")
 # Lists of directories, and the bases that put some there which programs need.
+# What stands there for a template engine to fill is no image's name yet.
+_IMAGE = re.compile(r"\w[\w./:@+-]*")
 _BASES_WITH = {
     "LD_LIBRARY_PATH": re.compile(
         r"nvcr\.io/nvidia/|\bnvidia/cuda:|/deep-learning-containers/|763104351884\.dkr\.ecr\."
@@ -128,8 +130,12 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
         for finding in _written_token(each):
             yield finding.at(file, each.line)
         steps = image_builds.of_steps(each.name, each.rest, content)
-        for finding in (*_overwritten(each, content), *_lost(each), *_installer(each), *steps):
+        for finding in (*_lost(each), *_installer(each), *steps):
             yield finding.at(file, each.line)
+    for stage in image_stages.stages(listed):
+        for each in stage.steps[stage.own :]:
+            for finding in _overwritten(each, stage.base):
+                yield finding.at(file, each.line)
     rules = (
         *(image_stages, image_python, image_commands, image_targets),
         *(image_installs, image_needs, image_plugins),
@@ -230,14 +236,14 @@ def _judged(path: tuple[str, str], name: str, value: str, *, efa: bool) -> Itera
         yield Finding(code, path, found, policy.instead, Level.WARNING)
 
 
-def _overwritten(instruction: Instruction, content: str) -> Iterator[Finding]:
+def _overwritten(instruction: Instruction, image: str) -> Iterator[Finding]:
     """Yield a list of directories that leaves out what the base image has in it."""
     if instruction.name != "ENV":
         return
     for name, value in _assignments(instruction):
-        base = _BASES_WITH.get(name)
+        base = _BASES_WITH.get(name)  # What the stage is made from has it, not what is copied.
         own = re.search(rf"\$\{{?{re.escape(name)}\b", value or "") or "/usr/bin" in (value or "")
-        if base and value and not own and base.search(content):
+        if base and value and not own and base.search(image):
             found = f"{shown(name)}: it drops the directories that the base image names there"
             remedy = f"write {name}={value}:${{{name}}}"
             code = Code.IMAGE_VARIABLE_ADVISED_AGAINST
@@ -286,7 +292,7 @@ def _bases(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
         image = _REFERENCE.sub(lambda match: arguments.get(match[1], ""), words[0]) if words else ""
         tag = image.rpartition("/")[2].partition(":")[2]
         moves = tag in {"", "latest"} and "@" not in image
-        known = bool(image) and not image.endswith((":", "/"))
+        known = _IMAGE.fullmatch(image) is not None and not image.endswith((":", "/"))
         example = missing_tag(image) if tag and not moves else None
         if known and example is not None:
             found = f"{shown(image)}: its registry has no such tag, and the build ends at once"

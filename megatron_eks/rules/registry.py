@@ -271,6 +271,8 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     plugin_settings.infiniband,
     plugin_settings.kept_to_types,
     webhook_reach.reached,
+    webhooks.stops_pods,
+    object_parts.subject_namespaces,
     pod_needs.names_by_udp,
     object_parts.block_claims,
     object_parts.one_claim,

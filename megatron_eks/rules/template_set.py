@@ -41,6 +41,9 @@ class Resource:
         return Finding(code, ("Resources", self.id, *path), found, remedy, level, self.file)
 
 
+_MACRO_TYPES = "AWS::Serverless::"
+
+
 @dataclass(frozen=True)
 class Names:
     """What the references of a template may name."""
@@ -135,10 +138,18 @@ class TemplateSet:
 
         Those of AWS take resources as they are described, and types of their own.
         """
+        names = self._transforms(file)
+        return any(not (isinstance(each, str) and each.startswith("AWS::")) for each in names)
+
+    def has_transform(self, file: str, prefix: str) -> bool:
+        """Tell whether a transform whose name begins so rewrites the template."""
+        names = self._transforms(file)
+        return any(isinstance(each, str) and each.startswith(prefix) for each in names)
+
+    def _transforms(self, file: str) -> list[Json]:
         value = self._parts.get(file, {}).get("Transform")
         listed = value if isinstance(value, list) else [] if is_absent(value) else [value]
-        names = [each.get("Name") if isinstance(each, dict) else each for each in listed]
-        return any(not (isinstance(each, str) and each.startswith("AWS::")) for each in names)
+        return [each.get("Name") if isinstance(each, dict) else each for each in listed]
 
     def target(self, value: Json, file: str) -> Resource | None:
         """Return the resource that a reference in a template points to, if it is at hand."""
@@ -187,6 +198,8 @@ class TemplateSet:
         resources = mapping(template.get("Resources"))
         parameters = mapping(template.get("Parameters"))
         known = resources is not None and parameters is not None and "Transform" not in template
+        # Types of a macro come with resources that it makes, though a program may name the macro.
+        known = known and not any(map(_is_of_a_macro, (resources or {}).values()))
         whole = bool(parameters) or "AWSTemplateFormatVersion" in template
         names = Names(frozenset({**(resources or {}), **(parameters or {})}), whole)
         self._names[file] = names if known else None
@@ -210,6 +223,10 @@ class TemplateSet:
                     rest = said.removeprefix(_STACK_NAME)
                     twice = rest in self._of_stacks
                     self._of_stacks[rest] = None if twice else (file, output.get("Value"))
+
+
+def _is_of_a_macro(body: Json) -> bool:
+    return isinstance(body, dict) and (text(body.get("Type")) or "").startswith(_MACRO_TYPES)
 
 
 def _logical_id(reference: Json) -> str:

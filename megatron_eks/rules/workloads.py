@@ -179,8 +179,9 @@ class Manifest:
 
     @property
     def title(self) -> str:
-        """How findings call it: `Kind/name`."""
-        return f"{self.kind or '?'}/{self.name or '?'}"
+        """How findings call it: `Kind/name`, or what its name begins with."""
+        metadata = mapping(self.body.get("metadata")) or {}
+        return f"{self.kind or '?'}/{self.name or text(metadata.get('generateName')) or '?'}"
 
     @cached_property
     def spec(self) -> "Mapping[str, Json]":

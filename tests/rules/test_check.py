@@ -122,6 +122,7 @@ def test_a_directory_with_nothing_to_check_fails(tmp_path):
 
 def test_hidden_and_installed_folders_are_skipped(tmp_path):
     """Below a directory, dependencies and hidden folders belong to somebody else."""
+    (tmp_path / ".eslintrc.json").write_text("// of another program\n{}")
     for name in ("node_modules", ".venv", "charts"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "pod.yaml").write_text(BAD_POD)

@@ -176,6 +176,39 @@ def test_correct_lines(lines):
     assert found(f"{EFA}{lines}\n") == []
 
 
+def test_directories_of_the_stage_that_is_made():
+    """What another stage is made from names no directories in this one."""
+    stages = "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04 AS one\nFROM a:1 AS two\n"
+    step = "ENV LD_LIBRARY_PATH=/opt/lib\n"
+    assert found(f"{stages}{step}") == []
+    (line,) = found(f"{stages}FROM one\n{step}")
+    assert line.startswith("warning MEKS-0701 D:4 ENV.LD_LIBRARY_PATH: ")
+
+
+def test_a_base_that_is_not_filled_in():
+    """What stands for the name of an image is no name yet."""
+    assert found("FROM {core image}\nRUN true\n") == []
+    (line,) = found("FROM core\nRUN true\n")
+    assert line.startswith("warning MEKS-0703 D:1 FROM: ")
+
+
+def test_a_heredoc_that_docker_does_not_see():
+    """All its lines are one mistake, and the next one is told again."""
+    script = "RUN cat > /a << 'EOF'\n#!/bin/sh\necho one\ncd /b\nEOF\n"
+    first, second = found(f"FROM a:1\n{script}RUN true\npip install b\n")
+    assert first.startswith("warning MEKS-0587 D:4 RUN: echo begins a line")
+    assert first.endswith("write <<EOF without a space, or docker does not see the heredoc")
+    assert second.startswith("warning MEKS-0587 D:8 RUN: pip begins a line")
+    assert second.endswith("end the line before it with \\, or write RUN before it")
+
+
+def test_a_file_that_is_written_in_the_dockerfile():
+    """What stands in a heredoc is copied from nowhere."""
+    assert found("FROM a:1\nCOPY <<EOF /a\nKUBECONFIG=/tmp/kubeconfig b\nEOF\n") == []
+    (line,) = found("FROM a:1\nCOPY kubeconfig /a\n")
+    assert line.startswith("warning MEKS-0702 D:2 COPY: ")
+
+
 def test_arguments_of_before_from():
     """A stage has an argument from before FROM when it takes it, or its base sets the name."""
     outer = "ARG TORCH=2.5.1\nARG CUDA_VERSION=12.4\nFROM a:${CUDA_VERSION} AS one\n"

@@ -141,3 +141,76 @@ def test_another_program_has_a_kustomization_too(tmp_path):
         "metadata: {name: a}\nspec: {path: ./deploy, prune: true}\n"
     )
     assert _found(tmp_path, flux, "[]", "flux.yaml") == []
+
+
+_ROLES = """\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: metrics-reader}
+rules: [{nonResourceURLs: [/metrics], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: metrics-reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: metrics-reader}
+subjects: [{kind: ServiceAccount, name: reader}]
+"""
+_BINDING = """\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: prometheus}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: ops-metrics-reader}
+subjects: [{kind: ServiceAccount, name: prometheus, namespace: monitoring}]
+"""
+_HOOK = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: hook}
+webhooks:
+- name: pod.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  clientConfig: {service: {name: hook, namespace: system, path: /validate}}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+"""
+_SELECTOR = (
+    "- {op: add, path: /webhooks/0/namespaceSelector, value: {matchExpressions: "
+    "[{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]}}\n"
+)
+
+
+def _codes(folder, **files):
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    checked = Checked()
+    checked.add(folder)
+    return sorted(finding.code for finding in checked.findings())
+
+
+def test_what_kustomize_adds_is_not_missing(tmp_path):
+    """A prefix of names, a namespace, and a selector in a patch come when it builds the files."""
+    files = {"roles": _ROLES, "binding": _BINDING, "hook": _HOOK, "selector": _SELECTOR}
+    assert _codes(tmp_path, **files) == ["MEKS-0654", "MEKS-0671", "MEKS-0693"]
+    patches = "patches: [{path: selector.yaml, target: {kind: ValidatingWebhookConfiguration}}]"
+    whole = (
+        "namePrefix: ops-\nnamespace: monitoring\n"
+        f"resources: [roles.yaml, binding.yaml, hook.yaml]\n{patches}\n"
+    )
+    assert _codes(tmp_path, kustomization=whole) == []
+    other = whole.replace("Validating", "Mutating").replace("ops-", "op-")
+    other = other.replace("namespace: monitoring\n", "")
+    found = _codes(tmp_path, kustomization=other)
+    assert {"MEKS-0654", "MEKS-0671", "MEKS-0693"} <= set(found)
+
+
+def test_patches_and_clusters_in_one_folder_are_no_duplicates(tmp_path):
+    """Patches wait for a Kustomization elsewhere; eksctl takes one file at a time."""
+    (tmp_path / "patches").mkdir()
+    for number in (1, 2):
+        part = f"kind: Service\nmetadata: {{name: a}}\nspec: {{sessionAffinityConfig: {number}}}\n"
+        cluster = (
+            "apiVersion: eksctl.io/v1alpha5\nkind: ClusterConfig\nmetadata: {name: a, region: "
+        )
+        (tmp_path / "patches" / f"{number}.yaml").write_text(f"apiVersion: v1\n{part}")
+        (tmp_path / f"{number}.yaml").write_text(f"{cluster}us-east-{number}}}\n")
+    assert "MEKS-0665" not in _codes(tmp_path)

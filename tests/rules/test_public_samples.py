@@ -71,3 +71,61 @@ def test_a_kustomization_is_known_by_its_file(tmp_path):
         f"resources: [job.yaml]\nimages: [{{name: {short}, newTag: v1}}]\n"
     )
     assert not [each for each in _check(tmp_path) if "0609" in each]
+
+
+def test_queues_of_one_name_in_several_files(tmp_path):
+    """An example has the queue of its own file, and nobody knows which one of two others."""
+    queue = (
+        "apiVersion: kueue.x-k8s.io/v1beta1\nkind: LocalQueue\nmetadata: {name: l, namespace: n}\n"
+        "spec: {clusterQueue: %s}\n---\napiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\n"
+        "metadata: {name: %s}\nspec: {namespaceSelector: {}, resourceGroups: [{coveredResources: "
+        "[memory], flavors: [{name: f, resources: [{name: memory, nominalQuota: 9Gi}]}]}]}\n"
+    )
+    job = (
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j, namespace: n, labels: "
+        "{kueue.x-k8s.io/queue-name: l}}\nspec: {suspend: true, template: {spec: {restartPolicy: "
+        "Never, containers: [{name: c, image: 'a:1', resources: {requests: {cpu: 1}}}]}}}\n"
+    )
+    (tmp_path / "job.yaml").write_text(job)
+    (tmp_path / "one.yaml").write_text(queue % ("one", "one"))
+    wrong = "MEKS-0711 ClusterQueue/one.spec.resourceGroups"
+    assert wrong in _check(tmp_path)
+    (tmp_path / "two.yaml").write_text(queue % ("two", "two"))
+    assert not [each for each in _check(tmp_path) if "0711" in each and "resource" in each]
+    (tmp_path / "one.yaml").write_text(queue % ("one", "one") + "---\n" + job)
+    assert [each for each in _check(tmp_path) if "0711" in each and "resource" in each]
+
+
+def test_a_secret_of_the_same_folder_is_meant(tmp_path):
+    """Of two with one name and namespace, that of the own folder is meant."""
+    keys = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: n}\nstringData: {%s: x}\n"
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: n}\nspec: {containers: "
+        "[{name: c, image: 'a:1', env: [{name: A, valueFrom: {secretKeyRef: "
+        "{name: s, key: two}}}]}]}\n"
+    )
+    for folder, key in (("a", "one"), ("b", "two")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "secret.yaml").write_text(keys % key)
+    (tmp_path / "b" / "pod.yaml").write_text(pod)
+    assert not [each for each in _check(tmp_path) if "0654" in each]
+    (tmp_path / "b" / "secret.yaml").write_text(keys % "three")
+    assert [each for each in _check(tmp_path) if "0654" in each]
+
+
+def test_two_releases_in_one_folder_are_one_finding(tmp_path):
+    """Files that have most objects in common are told once, with how many they are."""
+    objects = "".join(
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: n}}\n"
+        "data: {a: %s}\n---\n"
+        for name in ("a", "b", "c")
+    )
+    (tmp_path / "one.yaml").write_text(objects.replace("%s", "one"))
+    (tmp_path / "two.yaml").write_text(objects.replace("%s", "two"))
+    checked = Checked()
+    checked.add(tmp_path)
+    (finding,) = checked.findings()
+    assert finding.found == (
+        "one.yaml has another ConfigMap/a and 2 more of what this file has: "
+        "the last one that is applied stands"
+    )

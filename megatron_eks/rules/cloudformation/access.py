@@ -58,6 +58,7 @@ _TOO_WIDE = {
     "PowerUserAccess": "nearly the whole account",
     "AmazonS3FullAccess": "every bucket of the account",
 }
+_OF_THE_CDK = "Custom::AWSCDK-EKS-Cluster"
 _KEPT_NAMES = ("system:", "eks:", "aws:", "amazon:", "iam:")
 _AGENT = "eks-pod-identity-agent"
 
@@ -145,8 +146,16 @@ def _of_nodes(entry: "Resource", kind: str, templates: "TemplateSet") -> Iterato
 def _mode(entry: "Resource", templates: "TemplateSet") -> Iterator[Finding]:
     """Find an entry in a cluster that takes none."""
     cluster = templates.target(entry.properties.get("ClusterName"), entry.file)
-    config = mapping(cluster.properties.get("AccessConfig")) if cluster is not None else None
+    properties = cluster.properties if cluster is not None else {}
+    config = mapping(properties.get("AccessConfig"))
     mode = (config or {}).get("AuthenticationMode")
+    if cluster is not None and cluster.type == _OF_THE_CDK:
+        # Its custom resource takes the request of the API, in the API's own spelling.
+        request = mapping(properties.get("Config")) or {}
+        config = mapping(request.get("accessConfig"))
+        mode = (config or {}).get("authenticationMode")
+    elif cluster is not None and cluster.type != "AWS::EKS::Cluster":
+        return
     if cluster is not None and config is not None and (is_absent(mode) or mode == "CONFIG_MAP"):
         found = f"{cluster.id} takes rights from aws-auth alone: EKS refuses the entry"
         remedy = f"set AuthenticationMode of {cluster.id} to API"

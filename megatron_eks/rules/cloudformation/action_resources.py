@@ -9,7 +9,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Json
 from megatron_eks.rules.cloudformation.listing import OF_BUCKETS
-from megatron_eks.rules.cloudformation.policy_documents import OF_OBJECTS, documents_of
+from megatron_eks.rules.cloudformation.policy_documents import OF_A_PATH, OF_OBJECTS, documents_of
 from megatron_eks.rules.policies import HOLDERS, parsed, statements, words
 from megatron_eks.rules.shapes import RESOURCES, table
 from megatron_eks.rules.template_set import Resource, TemplateSet
@@ -27,6 +27,8 @@ _ON_EVERYTHING = re.compile(
     r"|autoscaling:describe[a-z]+|kms:(listkeys|listaliases|createkey)|sts:getcalleridentity"
     r"|pricing:getproducts"
 )
+_LISTS_PARAMETERS = "ssm:DescribeParameters"
+_READS_PARAMETERS = {f"ssm:GetParameter{end}" for end in ("", "s", "History")}
 _NAME = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)\.Arn\}")
 _PART = re.compile(r"\$\{[^}]*\}")
 # What the attribute Arn of a resource is, behind partition, region and account.
@@ -66,6 +68,7 @@ def actions(templates: TemplateSet) -> Iterator[Finding]:
                 for action in words(body.get("Action") if given else None)
                 if _is_denied(action, given or [])
                 and not _is_said(action, resource, given or [])
+                and not _of_the_cdk(action, body)
                 # Another statement may allow the same where it works.
                 and not any(_may_allow(action, *each[1:]) for each in judged)
             ]
@@ -107,6 +110,14 @@ def _is_said(action: str, resource: Resource, resources: list[str]) -> bool:
     return of_objects or (action in OF_BUCKETS and resource.type in HOLDERS)
 
 
+def _of_the_cdk(action: str, body: "dict[str, Json]") -> bool:
+    """Tell what the CDK puts beside the actions that count, and nobody can take from there.
+
+    aws/aws-cdk, packages/aws-cdk-lib/aws-ssm/lib/parameter.ts, grantRead.
+    """
+    return action == _LISTS_PARAMETERS and set(words(body.get("Action"))) >= _READS_PARAMETERS
+
+
 def _may_allow(action: str, body: "dict[str, Json]", resources: list[str] | None) -> bool:
     given = {each.lower() for each in words(body.get("Action"))}
     named = not given or any(fnmatchcase(action.lower(), each) for each in given)
@@ -140,6 +151,8 @@ def _known(value: Json, user: Resource, templates: TemplateSet) -> str | None:
     said = written(value)
     if said is None or said == "*":
         return said
+    if OF_A_PATH.search(said):
+        return None
     match = _NAME.match(said)
     if match is not None:
         target = templates.target({"Ref": match["name"]}, user.file)

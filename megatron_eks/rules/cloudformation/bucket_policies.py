@@ -63,7 +63,8 @@ def half_covered(templates: TemplateSet) -> Iterator[Finding]:
             if any(not each.endswith("/*") for each in objects):
                 continue
             path = ("PolicyDocument", "Statement", index, "Resource")
-            whole = objects[0].removesuffix("*").removesuffix("/") if objects else said[0]
+            # Below the bucket there may be a prefix: its own ARN ends before that.
+            whole = objects[0].partition("/")[0] if objects else said[0]
             found = "the bucket alone: its objects are read and written without TLS all the same"
             remedy = "add its ARN with /* behind it" if "${}" in whole else f"add {whole}/*"
             if objects:

@@ -126,7 +126,15 @@ def regions(templates: TemplateSet) -> Iterator[Finding]:
             and (zone := _ZONE.fullmatch(text(subnet.properties.get("AvailabilityZone")) or ""))
         }
         own = next(iter(zones)) if len(zones) == 1 else None
-        others = {other for each, other in named if each.file == endpoint.file}
+        # The CDK writes ${AWS::Region} for every gateway, and for interfaces what their stack names
+        # (aws-cdk-lib, aws-ec2/lib/vpc-endpoint.ts); services of others are where they are.
+        others = {
+            other
+            for each, other in named
+            if each.file == endpoint.file
+            and (_is_gateway(endpoint) or not _is_gateway(each))
+            and ".vpce-svc-" not in (written(endpoint.properties.get("ServiceName")) or "")
+        }
         mixed = _OWN_REGION in others and region != _OWN_REGION and own is None
         elsewhere = own is not None and region not in {own, _OWN_REGION}
         if mixed or elsewhere:
@@ -135,6 +143,10 @@ def regions(templates: TemplateSet) -> Iterator[Finding]:
             remedy = f"write {own or _OWN_REGION} in its name"
             path = ("ServiceName",)
             yield endpoint.find(Code.ENDPOINT_UNUSED, path, found, remedy, Level.WARNING)
+
+
+def _is_gateway(endpoint: Resource) -> bool:
+    return text(endpoint.properties.get("VpcEndpointType")) in {None, "Gateway"}
 
 
 def zones(templates: TemplateSet) -> Iterator[Finding]:

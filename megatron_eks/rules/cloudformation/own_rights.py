@@ -24,9 +24,13 @@ _PASSED_FOR = {
     "ec2:createfleet": "ec2.amazonaws.com",
     "eks:createnodegroup": "ec2.amazonaws.com",
     "eks:createcluster": "eks.amazonaws.com",
+    "eks:createfargateprofile": "eks-fargate-pods.amazonaws.com",
     "codebuild:createproject": "codebuild.amazonaws.com",
     "lambda:createfunction": "lambda.amazonaws.com",
 }
+# OpenSearch Service Guide, "Configuring Amazon Cognito authentication for OpenSearch Dashboards":
+# the role that OpenSearch takes is passed to Cognito.
+_HANDING_ON = re.compile(r"cognito-identity(-us-gov)?\.amazonaws\.com")
 _PASSING = "iam:PassRole"
 _PASSED_TO = "iam:passedtoservice"
 _SUFFIX = "${AWS::URLSuffix}"
@@ -201,6 +205,10 @@ def passed(templates: TemplateSet) -> Iterator[Finding]:
             trusts = [_trusted(each) if each is not None else None for each in roles]
             if not services or not roles or None in trusts:
                 continue
+            if not said and any(_may_be_for_more(given, each or set()) for each in trusts):
+                continue
+            if any(_HANDING_ON.fullmatch(each) for each in said):
+                continue
             if not any(_takes(service, each) for each in trusts if each for service in services):
                 names = ", ".join(each.id for each in roles if each is not None)
                 trusted = ", ".join(sorted({name for each in trusts if each for name in each}))
@@ -211,6 +219,13 @@ def passed(templates: TemplateSet) -> Iterator[Finding]:
                 if said:
                     remedy += f", or write {trusted} under iam:PassedToService"
                 yield holder.find(Code.POLICY, (), found, remedy)
+
+
+def _may_be_for_more(given: set[str], trusted: set[str]) -> bool:
+    """Tell whether something else that is allowed may take a role to who it trusts."""
+    known = set(_PASSED_FOR.values())
+    for_it = [action for action, service in _PASSED_FOR.items() if service in trusted]
+    return not trusted <= known or any(has_action(given, each) for each in for_it)
 
 
 def _role(value: Json, holder: Resource, templates: TemplateSet) -> Resource | None:

@@ -68,13 +68,20 @@ _PART = r"\$\{[^}]*\}"
 _BUCKET = re.compile(
     rf"arn:(?:[a-z-]+|{_PART}):s3:::([a-z0-9.-]|{_PART})+|\$\{{[A-Za-z0-9]+\.Arn\}}"
 )
-# What stands for amazonaws.com in other partitions (botocore, partitions.json).
+# What a parameter of such a name holds may be a bucket's name with an object's behind it.
+OF_A_PATH = re.compile(
+    r":s3:::[^/]*\$\{[^}]*(path|key|prefix|object|ur[il]|file|location)s?\}$", re.IGNORECASE
+)
+# What stands for amazonaws.com in other partitions (botocore, partitions.json), and what
+# aws/aws-parallelcluster, tests/iam_policies/cluster-roles.cfn.yaml, has for China and GovCloud.
 ELSEWHERE = (
+    *("amazonaws.cn", "amazonaws-us-gov.com"),
     *("amazonaws.com.cn", "amazonaws.eu", "c2s.ic.gov", "cloud.adc-e.uk", "csp.hci.ic.gov"),
     "sc2s.sgov.gov",
 )
 _DOMAINS = "|".join(re.escape(each) for each in ELSEWHERE)
 _SERVICE = re.compile(rf"[a-z0-9.-]+\.(amazonaws\.com|aws\.internal|aws|{_DOMAINS})")
+_WORD = re.compile(r"[a-z][a-z0-9-]+")
 
 
 def documents(templates: TemplateSet) -> Iterator[Finding]:
@@ -234,7 +241,8 @@ def _resources(resource: Resource, path: Path, body: dict[str, Json]) -> Iterato
             yield _wrong(resource, path, f"{shown(each)} is no ARN", _AN_ARN)
     of_objects = [each for each in names if OF_OBJECTS.fullmatch(each)]
     every = _arns(body.get("Resource"))
-    if of_objects and every and all(_BUCKET.fullmatch(each or "") for each in every):
+    paths = any(OF_A_PATH.search(each or "") for each in every)
+    if of_objects and not paths and every and all(_BUCKET.fullmatch(e or "") for e in every):
         found = f"{of_objects[0]} on buckets, and it works on objects"
         yield _wrong(resource, path, found, f"add {every[0]}/*")
 
@@ -263,4 +271,10 @@ def _principals(resource: Resource, path: Path, body: dict[str, Json]) -> Iterat
         for each in [value] if isinstance(value, str) else items(value) or []:
             if isinstance(each, str) and not _SERVICE.fullmatch(each) and not is_placeholder(each):
                 found = f"{shown(each)} is no service of AWS"
-                yield _wrong(resource, (*path, key), found, "write it as eks.amazonaws.com")
+                yield _wrong(resource, (*path, key), found, f"write it as {_meant(each)}")
+
+
+def _meant(service: str) -> str:
+    """Return a name of a service in the form that AWS's have, by its own first word."""
+    first = service.partition(".")[0]
+    return f"{first if _WORD.fullmatch(first) else 'eks'}.amazonaws.com"

@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
@@ -20,6 +20,8 @@ _ATTRIBUTES = (
     *("Condition", "CreationPolicy", "DeletionPolicy", "DependsOn", "Description", "Metadata"),
     *("Properties", "Type", "UpdatePolicy", "UpdateReplacePolicy"),
 )
+# SAM Developer Guide, "Embedded connectors": AWS SAM takes these at any resource.
+_SAM, _OF_SAM = "AWS::Serverless", ("Connectors", "IgnoreGlobals")
 _POLICIES = {
     "DeletionPolicy": ("Delete", "Retain", "RetainExceptOnCreate", "Snapshot"),
     "UpdateReplacePolicy": ("Delete", "Retain", "Snapshot"),
@@ -80,7 +82,8 @@ def shapes(templates: TemplateSet) -> Iterator[Finding]:
             # A macro may take any key and value.
             yield from _type(resource, known) if shape is None else ()
             continue
-        yield from _attributes(resource)
+        of_sam = templates.has_transform(resource.file, _SAM)
+        yield from _attributes(resource, _OF_SAM if of_sam else ())
         names = templates.names(resource.file)
         for misfit in misfits(dict(resource.properties), shape, known, loose=True):
             if is_reference(misfit.value):
@@ -122,14 +125,14 @@ def _type(resource: Resource, known: "Mapping[str, object]") -> Iterator[Finding
         yield resource.find(Code.PROPERTY, ("Type",), found, f"did you mean {close[0]}?")
 
 
-def _attributes(resource: Resource) -> Iterator[Finding]:
+def _attributes(resource: Resource, known: Sequence[str]) -> Iterator[Finding]:
     after = resource.body.get("DependsOn")
     listed = after if isinstance(after, list) else [after]
     if not is_absent(after) and not all(isinstance(each, str) for each in listed):
         found, remedy = "DependsOn of something else than names", "write the names of resources"
         yield resource.find(Code.PROPERTY, ("DependsOn",), found, remedy)
     for key in resource.body:
-        if key not in _ATTRIBUTES and not key.startswith("Fn::"):
+        if key not in (*_ATTRIBUTES, *known) and not key.startswith("Fn::"):
             close = get_close_matches(key, _ATTRIBUTES, 1, _CLOSE)
             remedy = f"did you mean {close[0]}?" if close else "put it under Properties"
             found = f"a resource has no attribute {shown(key)}"

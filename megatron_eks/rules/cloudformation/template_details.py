@@ -85,7 +85,10 @@ def endpoints(templates: TemplateSet) -> Iterator[Finding]:
             found, remedy = f"no service {shown(name)}: EC2 refuses it", f"write {_MADE_UP[name]}"
             yield endpoint.find(Code.ENDPOINT_NAME, ("ServiceName",), found, remedy)
         kind = text(endpoint.properties.get("VpcEndpointType"))
-        if kind == "Interface" and truth(endpoint.properties.get("PrivateDnsEnabled")) is False:
+        # A service of somebody else's has a name that is made for the endpoint alone.
+        of_others = ".vpce-svc-" in (written(endpoint.properties.get("ServiceName")) or "")
+        named = of_others or truth(endpoint.properties.get("PrivateDnsEnabled")) is not False
+        if kind == "Interface" and not named:
             found = "the service's usual name does not lead here, so nothing uses the endpoint"
             path = ("PrivateDnsEnabled",)
             yield endpoint.find(Code.ENDPOINT_NAME, path, found, "set it to true", Level.WARNING)

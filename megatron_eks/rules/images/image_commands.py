@@ -53,12 +53,22 @@ _ACTIVATES = re.compile(r"(?:source|\.)\s+\S+/activate|conda activate\s+\S+")
 _USES = re.compile(r"(?:^|[;&\s])(?:pip3?|python3?|torchrun)\s")
 
 
+# moby/buildkit, frontend/dockerfile/parser, ParseHeredoc: the word begins right behind <<.
+_OPEN = re.compile(r"<<-?\s+[\"']?\w+[\"']?\s*$")
+
+
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     """Judge each step; a finding comes with its line."""
-    for each in listed:
-        said = _unknown(each) or _quoted(each) or _outside(each)
+    begun = False
+    for before, each in zip([None, *listed], listed, strict=False):
+        strange = each.name not in _INSTRUCTIONS
+        # All lines of one text that docker takes for instructions are one mistake.
+        said = None if strange and begun else _unknown(each) or _quoted(each) or _outside(each)
+        if said is not None and strange and before is not None and _OPEN.search(before.rest):
+            said = said[0], "write <<EOF without a space, or docker does not see the heredoc"
         if said is not None:
             yield _finding(each, *said)
+        begun = strange and (begun or said is not None)
     for stage in stages(listed):
         yield from _of_stage(stage)
     yield from _stages_copied(listed)

@@ -68,7 +68,9 @@ def _credentials(step: Instruction) -> Iterator[Finding]:
 
     Docker, "Build secrets": a mount is there for its step alone, and a copy stays in its layer.
     """
-    words = [each.strip("[]\"',") for each in step.rest.split()]
+    # What stands in a heredoc is written here, and copied from nowhere.
+    line = step.rest.partition("\n")[0]
+    words = [each.strip("[]\"',") for each in line.split() if not each.startswith("<<")]
     if step.name not in {"COPY", "ADD"} or any(each.startswith("--from") for each in words):
         return
     for source in [each for each in words if not each.startswith("--")][:-1]:

@@ -147,15 +147,19 @@ def served(together: ManifestSet) -> Iterator[Found]:
 
     Kubernetes, "Versions in CustomResourceDefinitions": kubectl finds no kind of another version.
     """
-    for definition in together.of(_DEFINITION):
+    definitions = together.of(_DEFINITION)
+    for definition in definitions:
         spec = definition.spec
         group, kind = text(spec.get("group")), text((mapping(spec.get("names")) or {}).get("kind"))
+        # Beside examples of several releases there may be a definition of each.
         versions = {
-            text(body.get("name")): body.get("served")
-            for each in items(spec.get("versions")) or []
-            if (body := mapping(each))
+            text(body.get("name")): True
+            for other in definitions
+            if other.name == definition.name
+            for each in items(other.spec.get("versions")) or []
+            if (body := mapping(each)) and body.get("served") is True
         }
-        if not group or not kind or not versions:
+        if not items(spec.get("versions")) or not group or not kind:
             continue
         for each in together.of(kind):
             version = (text(each.body.get("apiVersion")) or "").rpartition("/")[2]

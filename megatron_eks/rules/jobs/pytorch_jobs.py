@@ -137,7 +137,11 @@ def lifecycle(manifest: Manifest) -> Iterator[Finding]:
         return
     policy = mapping(manifest.spec.get("runPolicy"))
     clean = (policy or {}).get("cleanPodPolicy")
-    if policy is not None and clean not in ("Running", "All"):
+    # A single pod that is never started again ends with its job.
+    alone = len(manifest.pods) == 1 and manifest.pods[0].replicas in (None, 1)
+    policies = [text((mapping(value) or {}).get("restartPolicy")) for value in types.values()]
+    ends = alone and policies == ["Never"] and clean in (None, "None")
+    if policy is not None and clean not in ("Running", "All") and not ends:
         found = (
             f"unknown cleanPodPolicy {shown(clean)}"
             if not is_absent(clean) and clean != "None"

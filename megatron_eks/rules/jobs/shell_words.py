@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.values import is_absent, is_placeholder, items, shown
+from megatron_eks.rules.values import is_absent, is_placeholder, items, shown, text
 from megatron_eks.rules.workloads import Container, Manifest, Variable
 
 _SHELL = re.compile(r"(\S*/)?(ba|da|k|z|a)?sh")
@@ -96,13 +96,22 @@ def for_shells(manifest: Manifest) -> Iterator[Finding]:
                 remedy = "start it by a shell: [bash, -c, ...]"
                 yield Finding(Code.NOT_EXPANDED, path, found, remedy)
                 break
-            if free and " " in word and _TWO.fullmatch(word):
+            if free and " " in word and _TWO.fullmatch(word) and not _splits_words(container):
                 found = f"{shown(word)} is one word, and no option has that name"
                 yield Finding(Code.NOT_EXPANDED, path, found, "write each word for itself")
             elif word.endswith(("'", '"')) and _QUOTED.fullmatch(word):
                 found = f"{shown(word)}: no shell takes the quotes away, and they are in the value"
                 yield Finding(Code.NOT_EXPANDED, path, found, "remove them", Level.WARNING)
             before = word
+
+
+def _splits_words(container: Container) -> bool:
+    """Tell a program that reads an option and its value from one word.
+
+    Envoy's TCLAP does (knative-extensions/net-kourier, config/300-gateway.yaml: --base-id 1).
+    """
+    first = next((word for _, word in container.words), "")
+    return "envoy" in first or "envoy" in (text(container.body.get("image")) or "")
 
 
 def _runs_alone(container: Container) -> bool:

@@ -41,6 +41,8 @@ _WELL_KNOWN = (
     *("kubernetes.io/os", "topology.k8s.aws/zone-id"),
 )
 _CLOSE = 0.9
+# kubernetes-sigs/karpenter, pkg/apis/v1/labels.go, LabelDomainExceptions.
+_FREE = "node.kubernetes.io/"
 _OWN, _ALLOWED = "karpenter.sh/", ("karpenter.sh/capacity-type",)
 
 
@@ -78,9 +80,15 @@ def node_marks(manifest: Manifest) -> Iterator[Finding]:
                 found = f"no effect {shown(effect)}: Karpenter's API refuses it"
                 place = (*path, part, index, "effect")
                 yield manifest.find(Code.KARPENTER, place, found, f"use {', '.join(_EFFECTS)}")
+    own = (mapping((mapping(template.get("metadata")) or {}).get("labels")) or {}).keys()
     for place, key in _keys(template, spec):
         meant = _misplaced(key)
-        if meant is not None:
+        if meant is not None and key.startswith(_FREE):
+            # Its API takes any label of this domain, which is then one of the pool's own.
+            if key not in own:
+                found = f"no instance type has a label {shown(key)}: the pool starts no node"
+                yield manifest.find(Code.KARPENTER, place, found, f"write {meant}")
+        elif meant is not None:
             found = f"Karpenter has no label {shown(key)}: its API refuses it"
             yield manifest.find(Code.KARPENTER, place, found, f"write {meant}")
         if key in _RESTRICTED or (key.startswith(_OWN) and key not in _ALLOWED):

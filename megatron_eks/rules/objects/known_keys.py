@@ -142,6 +142,8 @@ _KNOWN["nvidia.com"] = (
     *("vgpu.host-driver-version", "vgpu.present", "vgpu.config", "vgpu.config.state"),
     *("gpu.engines.copy", "gpu.engines.decoder", "gpu.engines.encoder", "gpu.multiprocessors"),
     *("gpu.slices.ci", "gpu.slices.gi", "gpu-driver-upgrade-enabled", "dra-kubelet-plugin"),
+    # Project-HAMi/HAMi, docs/config.md.
+    *("use-gpuuuid", "nouse-gpuuuid", "use-gputype", "nouse-gputype", "vgpu-mode"),
 )
 
 

@@ -79,7 +79,11 @@ class ManifestSet:
         Files of one folder may be examples of which somebody takes one.
         """
         found = [each for each in self.beside(manifest, kind) if each.name == name]
-        return min(found, key=lambda each: each.file != manifest.file, default=None)
+        return min(
+            found,
+            key=lambda each: (each.file != manifest.file, not in_one_folder(each, manifest)),
+            default=None,
+        )
 
     def unnamed(self, manifest: Manifest, kind: str) -> list[str]:
         """Return the name of the one object of a kind in this file that no other names."""
@@ -109,6 +113,34 @@ def may_share(one: Manifest, other: Manifest) -> bool:
 def in_one_folder(one: Manifest, other: Manifest) -> bool:
     """Tell whether two objects stand in one folder; another one may be another example."""
     return posixpath.dirname(one.file) == posixpath.dirname(other.file)
+
+
+def built_by_kustomize(manifest: Manifest, together: ManifestSet) -> list[Manifest]:
+    """Return the Kustomizations of an object's folder that name its file."""
+    return [
+        each
+        for each in together.of("Kustomization", "Component")
+        if in_one_folder(manifest, each)
+        and any(
+            posixpath.normpath(text(name) or "") == posixpath.basename(manifest.file)
+            for name in items(each.body.get("resources")) or []
+        )
+    ]
+
+
+def renamed_by_kustomize(reference: Reference, together: ManifestSet) -> bool:
+    """Tell whether Kustomize may give an object this name (Kustomize, "namePrefix")."""
+    ends = [
+        (text(each.body.get("namePrefix")) or "", text(each.body.get("nameSuffix")) or "")
+        for each in together.of("Kustomization", "Component")
+    ]
+    names = {each.name for each in together.of(reference.kind)}
+    return any(
+        f"{before}{name}{behind}" == reference.name
+        for before, behind in ends
+        if before or behind
+        for name in names
+    )
 
 
 def references(manifest: Manifest) -> Iterator[Reference]:

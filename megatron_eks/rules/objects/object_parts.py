@@ -8,7 +8,12 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
-from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, in_one_folder
+from megatron_eks.rules.objects.manifest_set import (
+    Found,
+    ManifestSet,
+    built_by_kustomize,
+    in_one_folder,
+)
 from megatron_eks.rules.objects.mounted_scripts import started
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest, Pod
@@ -58,8 +63,28 @@ def secrets(manifest: Manifest) -> Iterator[Finding]:
         yield manifest.find(Code.MISSING_FIELD, path, f"{found}: the API server refuses it", remedy)
 
 
+def subject_namespaces(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a service account without a namespace in a binding for the whole cluster.
+
+    Kubernetes 1.35, pkg/apis/rbac/validation/validation.go, ValidateRoleBindingSubject. Kustomize
+    writes it where it writes one for everything; an overlay that does so may be anywhere.
+    """
+    written = any(text(each.body.get("namespace")) for each in together.of("Kustomization"))
+    for manifest in together.of("ClusterRoleBinding"):
+        if written and built_by_kustomize(manifest, together):
+            continue
+        for index, value in enumerate(items(manifest.body.get("subjects")) or []):
+            subject = mapping(value) or {}
+            if subject.get("kind") == "ServiceAccount" and is_absent(subject.get("namespace")):
+                found = "a service account without a namespace: the API server refuses the binding"
+                remedy = "add its namespace, if Kustomize does not"
+                place = ("subjects", index, "namespace")
+                finding = manifest.find(Code.MISSING_FIELD, place, found, remedy, Level.WARNING)
+                yield manifest, finding
+
+
 def subjects(manifest: Manifest) -> Iterator[Finding]:
-    """Require of a binding's service accounts a namespace, and no API group.
+    """Refuse an API group of a binding's service accounts.
 
     Kubernetes 1.35, pkg/apis/rbac/validation/validation.go, ValidateRoleBindingSubject.
     """
@@ -69,11 +94,6 @@ def subjects(manifest: Manifest) -> Iterator[Finding]:
         subject, path = mapping(value) or {}, ("subjects", index)
         if subject.get("kind") != "ServiceAccount":
             continue
-        wide = manifest.kind == "ClusterRoleBinding"
-        if wide and is_absent(subject.get("namespace")):
-            found = "a service account without a namespace: the API server refuses the binding"
-            remedy, place = "add its namespace, if Kustomize does not", (*path, "namespace")
-            yield manifest.find(Code.MISSING_FIELD, place, found, remedy, Level.WARNING)
         if text(subject.get("apiGroup")):
             found = f"{shown(subject['apiGroup'])}: service accounts are in the core group"
             remedy = 'remove it, or write ""'

@@ -193,6 +193,12 @@ def of_pods(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(Code.UNKNOWN_RESOURCE, (*pod.path, "resources"), found, remedy)
 
 
+# Project-HAMi/HAMi, docs/config.md: by these its own plugin shares a GPU.
+_OF_HAMI = frozenset(
+    f"nvidia.com/{each}" for each in ("gpucores", "gpumem", "gpumem-percentage", "priority")
+)
+
+
 def nearly_a_device(name: str) -> list[str]:
     """Return the device that a resource's name nearly is, if any."""
     if _EFA_ELSEWHERE.fullmatch(name.lower()):
@@ -217,7 +223,7 @@ def _resource(container: Container, kind: str, name: str) -> Iterator[Finding]:
     if "/" not in name:
         found = f"Kubernetes has no resource {shown(name)} of a container, and refuses the pod"
         yield Finding(Code.UNKNOWN_RESOURCE, path, found, did_you_mean)
-    elif close:
+    elif close and name not in _OF_HAMI:
         found = f"{shown(name)}, which no plugin of NVIDIA or AWS offers, leaves the pod Pending"
         yield Finding(Code.UNKNOWN_RESOURCE, path, found, did_you_mean, Level.WARNING)
 

@@ -7,12 +7,14 @@ from difflib import get_close_matches
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level, Path
 from megatron_eks.quantity import quantity
+from megatron_eks.rules.objects.made_secrets import secrets_made
 from megatron_eks.rules.objects.manifest_set import (
     Found,
     ManifestSet,
     Reference,
     in_one_folder,
     references,
+    renamed_by_kustomize,
 )
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
@@ -79,7 +81,9 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
         )
     )
     lone = together.unnamed(manifest, reference.kind) if reference.kind in _FOR_ONE else []
-    if not elsewhere and _is_made_by(manifest, reference, together):
+    if not elsewhere and (
+        _is_made_by(manifest, reference, together) or renamed_by_kustomize(reference, together)
+    ):
         return
     kind, name = reference.kind, shown(reference.name)
     if elsewhere:
@@ -103,6 +107,8 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
 
 def _is_made_by(manifest: Manifest, reference: Reference, together: ManifestSet) -> bool:
     """Tell whether another object makes the claim: TEMPLATE-STATEFULSET-NUMBER, or of its name."""
+    if reference.kind == "Secret":
+        return reference.name in secrets_made(together)
     if reference.kind != "PersistentVolumeClaim":
         return False
     for each in together.beside(manifest, "StatefulSet"):

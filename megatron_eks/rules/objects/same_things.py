@@ -60,19 +60,26 @@ def over_files(together: ManifestSet) -> Iterator[Found]:
     """
     overlays = {posixpath.dirname(each.file) for each in together.of("Kustomization", "Component")}
     seen: dict[tuple[str, str, str, str | None, str], Manifest] = {}
+    twice: dict[tuple[str, str], list[Manifest]] = {}
     for manifest in together.objects:
         folder = posixpath.dirname(manifest.file)
         if not manifest.name or not manifest.file or is_placeholder(manifest.name):
             continue
-        if folder in overlays:
+        # Patches lie over others, wherever their Kustomization is; eksctl takes one file a cluster.
+        laid_over = folder in overlays or posixpath.basename(folder) == "patches"
+        if laid_over or manifest.group == "eksctl.io":
             continue
         key = (folder, manifest.group, manifest.kind, manifest.namespace, manifest.name)
         first = seen.setdefault(key, manifest)
         other_file = first.file != manifest.file
         if other_file and dict(first.body) != dict(manifest.body):
-            name = posixpath.basename(first.file)
-            found = f"{name} has another {manifest.title}: the last one that is applied stands"
-            path = ("metadata", "name")
-            remedy = "keep one of them, or give it another name"
-            finding = manifest.find(Code.DUPLICATE_OBJECT, path, found, remedy, Level.WARNING)
-            yield manifest, finding
+            twice.setdefault((first.file, manifest.file), []).append(manifest)
+    # Two releases of one thing have most of their objects in common: that is one finding.
+    for (file, _), (manifest, *others) in twice.items():
+        more = f" and {len(others)} more of what this file has" if others else ""
+        found = f"{posixpath.basename(file)} has another {manifest.title}{more}: "
+        found += "the last one that is applied stands"
+        path = ("metadata", "name")
+        remedy = "keep one of them, or give it another name"
+        finding = manifest.find(Code.DUPLICATE_OBJECT, path, found, remedy, Level.WARNING)
+        yield manifest, finding

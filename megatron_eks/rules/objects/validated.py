@@ -158,6 +158,13 @@ def names(manifest: Manifest) -> Iterator[Finding]:
     known = f"{text(manifest.body.get('apiVersion'))} {manifest.kind}" in table(KUBERNETES)
     if not known or metadata is None:
         return
-    if is_absent(metadata.get("name")) and is_absent(metadata.get("generateName")):
+    # Spark names the pods that it makes of a template (Spark, "Running on Kubernetes").
+    of_spark = any(
+        (container.name or "").startswith("spark-kubernetes-")
+        for pod in manifest.pods
+        for container in pod.containers
+    )
+    unnamed = is_absent(metadata.get("name")) and is_absent(metadata.get("generateName"))
+    if unnamed and not (of_spark and manifest.kind == "Pod"):
         found, remedy = "no name: the API server refuses the object", "add metadata.name"
         yield manifest.find(Code.MISSING_FIELD, ("metadata", "name"), found, remedy)

@@ -72,8 +72,10 @@ def tokens(manifest: Manifest) -> Iterator[Finding]:
         for name, value in (mapping(manifest.body.get(key)) or {}).items():
             written = text(value) or ""
             if manifest.kind == "Secret" and key == "data" and not is_placeholder(written):
+                # Go's decoder, which the API server uses, passes over the ends of lines.
+                whole = written.replace("\r", "").replace("\n", "")
                 try:
-                    written = base64.b64decode(written, validate=True).decode(errors="replace")
+                    written = base64.b64decode(whole, validate=True).decode(errors="replace")
                 except (binascii.Error, ValueError):
                     found = "not base64, which the API server demands under data"
                     remedy = "write it under stringData, or encode it"

@@ -16,6 +16,7 @@ _TOPOLOGIES = frozenset(
     f"kueue.x-k8s.io/podset-{each}-topology" for each in ("preferred", "required", "unconstrained")
 )
 _PODS = "pods"
+_FEWEST = "kueue.x-k8s.io/job-min-parallelism"
 
 
 def admitted(together: ManifestSet) -> Iterator[Found]:
@@ -26,7 +27,12 @@ def admitted(together: ManifestSet) -> Iterator[Found]:
     """
     for job in together.objects:
         name = text(job.labels.get(_QUEUE))
+        # Beside several of one name in other files nobody can tell which one is meant.
+        named = [each for each in together.of("LocalQueue") if each.name == name]
+        many = len({each.file for each in named}) > 1
         local = together.named(job, "LocalQueue", name) if name else None
+        if local is not None and many and local.file != job.file:
+            continue
         queue_name = text(local.spec.get("clusterQueue")) if local is not None else None
         queue = together.named(job, "ClusterQueue", queue_name) if queue_name else None
         if queue is None or not job.pods:
@@ -34,7 +40,10 @@ def admitted(together: ManifestSet) -> Iterator[Found]:
         quotas = _quotas(queue)
         if not quotas:
             continue
-        for resource, asked in sorted(_asked(job).items()):
+        everything = _asked(job)
+        for resource, asked in sorted(everything.items()):
+            if resource not in quotas and _may_be_counted(resource, quotas, everything):
+                continue
             if resource not in quotas:
                 found = f"{queue.title} does not cover {resource}: the job stays suspended"
                 path = ("spec", "resourceGroups")
@@ -45,12 +54,34 @@ def admitted(together: ManifestSet) -> Iterator[Found]:
                         Code.QUEUE, path, f"{job.title} asks for {resource}, and " + found, remedy
                     ),
                 )
-            elif quotas[resource] is not None and asked > (quotas[resource] or 0):
+            elif quotas[resource] is not None and asked * _least(job) > (quotas[resource] or 0):
                 most = _shown(quotas[resource] or Fraction(0))
                 found = f"{_shown(asked)} of {resource}, and {queue.title} has {most}: "
                 found += "it is never admitted"
                 remedy = "raise nominalQuota, or ask for less"
                 yield job, job.find(Code.QUEUE, ("metadata", "labels", _QUEUE), found, remedy)
+
+
+def _may_be_counted(
+    resource: str, quotas: Mapping[str, Fraction | None], asked: Mapping[str, Fraction]
+) -> bool:
+    """Tell whether Kueue may count a resource under another name, which the queue covers.
+
+    Kueue, "Administer Cluster Quotas", resources.transformations of its own configuration.
+    """
+    domain = resource.partition("/")[0]
+    others = [each for each in quotas if each not in asked and each.partition("/")[0] == domain]
+    return "/" in resource and bool(others)
+
+
+def _least(job: Manifest) -> Fraction:
+    """Return the share of its pods with which a job may be admitted.
+
+    Kueue, "Run A Kubernetes Job", partial admission.
+    """
+    notes = mapping((mapping(job.body.get("metadata")) or {}).get("annotations")) or {}
+    fewest, most = quantity(notes.get(_FEWEST)), quantity(job.spec.get("parallelism"))
+    return fewest / most if fewest and most and fewest < most else Fraction(1)
 
 
 def _shown(amount: Fraction) -> str:

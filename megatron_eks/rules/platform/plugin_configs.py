@@ -29,7 +29,9 @@ _WORDS = {
     "deviceIDStrategy": ("uuid", "index"),
 }
 _FEWEST = 2
-_PROFILE = re.compile(r"([1-7])g\.([0-9]+)gb(\+.+)?")
+# NVIDIA/mig-parted, examples/config.yaml: what a profile has beside it stands behind a +, and what
+# it is without behind a -, as in 1g.24gb-me.
+_PROFILE = re.compile(r"(?P<plain>[1-7]g\.[0-9]+gb)([+-].+)?")
 # NVIDIA, MIG User Guide, "Supported MIG Profiles": the profiles of each GPU, with the eighths of
 # memory that one takes; its sevenths of the processors are in the name.
 _GPUS = {
@@ -187,22 +189,27 @@ def _divided(
         return f"{shown(odd)} is no profile", "write it like 1g.10gb"
     if amounts and body.get("mig-enabled") is False:
         return "profiles, and mig-enabled: false", "write mig-enabled: true"
-    plain = {each.partition("+")[0] for each in amounts}
+    plain = {_plain(each) for each in amounts}
     known = {name for profiles in _GPUS.values() for name in profiles}
-    if not plain or not plain <= known or None in amounts.values():
+    # A filter names its GPU by the number of its device, which may be one of those to come.
+    filtered = not is_absent(body.get("device-filter"))
+    if not plain or not plain <= known or None in amounts.values() or filtered:
         return None
     fitting = [gpu for gpu, profiles in _GPUS.items() if plain <= profiles.keys()]
     if not fitting:
         return f"no GPU has {' and '.join(sorted(plain))}", "use profiles of one GPU"
     for gpu in fitting:
         compute = sum(int(each[0]) * (many or 0) for each, many in amounts.items())
-        memory = sum(
-            _GPUS[gpu][each.partition("+")[0]] * (many or 0) for each, many in amounts.items()
-        )
+        memory = sum(_GPUS[gpu][_plain(each)] * (many or 0) for each, many in amounts.items())
         if compute <= _SEVENTHS and memory <= _EIGHTHS:
             return None
     listed = ", ".join(f"{many} of {each}" for each, many in amounts.items())
     return f"{listed} do not fit on one {fitting[-1]}", "ask for fewer, or for smaller ones"
+
+
+def _plain(profile: str) -> str:
+    match = _PROFILE.fullmatch(profile)
+    return match["plain"] if match else profile
 
 
 def of_the_type(manifest: Manifest) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
+from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, built_by_kustomize
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Manifest
 
@@ -57,10 +57,9 @@ def services(together: ManifestSet) -> Iterator[Found]:
 
 
 def settings(manifest: Manifest) -> Iterator[Finding]:
-    """Require of a webhook what the API server takes, and warn where it may shut itself out.
+    """Require of a webhook what the API server takes.
 
-    Kubernetes, "Dynamic Admission Control", timeouts and "Avoiding deadlocks in self-hosted
-    webhooks".
+    Kubernetes, "Dynamic Admission Control", timeouts.
     """
     for index, value in enumerate(items(manifest.body.get("webhooks")) or []):
         hook, path = mapping(value) or {}, ("webhooks", index)
@@ -88,19 +87,48 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
             found = f"{shown(where)} does not start with /: the API server refuses it"
             inside = (*path, "clientConfig", "service", "path")
             yield manifest.find(Code.WEBHOOK, inside, found, f"write /{where}")
-        every = any(
-            not _EVERY_POD.isdisjoint(map(str, items(rule.get("resources")) or []))
-            for rule in [mapping(each) or {} for each in items(hook.get("rules")) or []]
-        )
-        narrow = not all(
-            is_absent(hook.get(key))
-            for key in ("matchConditions", "namespaceSelector", "objectSelector")
-        )
-        if every and not narrow and hook.get("failurePolicy", "Fail") == "Fail":
-            found = "no pod starts anywhere while it does not answer, its own and DNS included"
-            remedy = "leave kube-system and its own namespace out by a namespaceSelector"
-            place = (*path, "failurePolicy")
-            yield manifest.find(Code.WEBHOOK, place, found, remedy, Level.WARNING)
+
+
+def stops_pods(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a webhook that every pod waits for, also its own.
+
+    Kubernetes, "Dynamic Admission Control", "Avoiding deadlocks in self-hosted webhooks". What a
+    Kustomization patches may have a selector in the end.
+    """
+    for manifest in together.of(*KINDS):
+        patched = any(_is_patched(manifest, e) for e in built_by_kustomize(manifest, together))
+        # An older version has other defaults.
+        if patched or not (text(manifest.body.get("apiVersion")) or "").endswith("/v1"):
+            continue
+        for index, value in enumerate(items(manifest.body.get("webhooks")) or []):
+            hook = mapping(value) or {}
+            every = any(
+                not _EVERY_POD.isdisjoint(map(str, items(rule.get("resources")) or []))
+                for rule in [mapping(each) or {} for each in items(hook.get("rules")) or []]
+            )
+            narrow = not all(
+                is_absent(hook.get(key))
+                for key in ("matchConditions", "namespaceSelector", "objectSelector")
+            )
+            if every and not narrow and hook.get("failurePolicy", "Fail") == "Fail":
+                found = "no pod starts anywhere while it does not answer, its own and DNS included"
+                remedy = "leave kube-system and its own namespace out by a namespaceSelector"
+                place = ("webhooks", index, "failurePolicy")
+                yield manifest, manifest.find(Code.WEBHOOK, place, found, remedy, Level.WARNING)
+
+
+def _is_patched(manifest: Manifest, kustomization: Manifest) -> bool:
+    """Tell whether a Kustomization lays something over an object of this kind."""
+    targets = [
+        (mapping(value) or {}).get("target")
+        for key in ("patches", "patchesJson6902")
+        for value in items(kustomization.body.get(key)) or []
+    ]
+    kinds = {text((mapping(each) or {}).get("kind")) for each in targets}
+    # Without a target the patch itself says what it is for.
+    return bool(kinds & {None, manifest.kind}) or not is_absent(
+        kustomization.body.get("patchesStrategicMerge")
+    )
 
 
 def actions(manifest: Manifest) -> Iterator[Finding]:
