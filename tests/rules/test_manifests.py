@@ -19,7 +19,7 @@ from megatron_eks.rules.workloads import Manifest
 from tests.rules import cases
 
 _POD_TABLES = ("pods", "pod_fields", "pod_shape", "training", "variables")
-_START_TABLES = ("launches", "starts", "layouts")
+_START_TABLES = ("launches", "starts", "layouts", "written_by_hand")
 CASES = [
     case for table in (*_POD_TABLES, *_START_TABLES) for case in cases.read(f"tables/{table}.yaml")
 ]
@@ -62,6 +62,7 @@ _RELATION_TABLES = (
     "train_resources",
     "unmet_labels",
     "untold_ranks",
+    "written_by_hand_sets",
 )
 _SET_TABLES = (*_VALUE_TABLES, *_MINED_TABLES, *_RELATION_TABLES)
 SETS = [case for table in _SET_TABLES for case in cases.read(f"tables/{table}.yaml")]

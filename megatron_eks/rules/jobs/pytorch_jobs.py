@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from itertools import zip_longest
 
 from megatron_eks.config.codes import Code
@@ -57,7 +58,8 @@ def replicas(manifest: Manifest) -> Iterator[Finding]:
     unless their own command names where they meet: every worker has a Service too.
     """
     types = manifest.pytorch_replicas
-    if types is None:
+    # Under a name that is nearly this one they are found as an unknown key.
+    if types is None or (not types and get_close_matches(_REPLICAS[-1], manifest.spec, 1)):
         return
 
     def found(path: Path, problem: str, remedy: str) -> Finding:
@@ -243,6 +245,10 @@ def _difference(ours: Json, theirs: Json, path: Path, depth: int) -> tuple[Path,
 
 
 def _said(value: Json) -> str:
+    body = mapping(value) or {}
+    name, place = text(body.get("name")), text(body.get("mountPath"))
+    if name is not None:
+        return f"{shown(name)} at {place}" if place else shown(name)
     return "nothing" if _is_empty(value) else shown(value)
 
 
