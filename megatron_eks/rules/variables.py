@@ -29,6 +29,7 @@ RENDEZVOUS = re.compile(
 # These are wrong because of NVLink, which GPUs of the G families lack.
 _ABOUT_NVLINK = frozenset({"NCCL_P2P_DISABLE", "NCCL_NVLS_ENABLE"})
 _FEWEST_EFA_WITH_NVLINK = 4
+_CHOICES = frozenset({"NCCL_ALGO", "NCCL_PROTO"})
 
 _EXPORTED = re.compile(
     r"(?:\bexport|(?<!\S)-x)\s+(?P<name>[A-Za-z_]\w*)=(?P<value>\"[^\"]*\"|'[^']*'|[^\s\"';&|]*)"
@@ -110,7 +111,9 @@ def _judged(
     if policy.verdict in {Verdict.REFUSED, Verdict.NO_EFFECT}:
         found = f"{shown(name)}: {policy.reason}"
         here_alone = policy.verdict is Verdict.NO_EFFECT and policy is not POLICIES.get(name)
-        weight = Level.WARNING if name in NEEDLESS or here_alone else level
+        # What NCCL itself would choose otherwise, and somebody may choose knowingly.
+        chosen = name in _CHOICES and policy is POLICIES.get(name)
+        weight = Level.WARNING if name in NEEDLESS or here_alone or chosen else level
         yield Finding(Code.REFUSED_VARIABLE, variable.path, found, policy.instead, weight)
     elif policy.verdict is Verdict.ADVISED_AGAINST:
         found, code = f"{shown(name)}: {policy.reason}", Code.VARIABLE_ADVISED_AGAINST

@@ -11,7 +11,7 @@ from megatron_eks.rules.manifests import (
     findings_in_manifests,
     is_manifest,
 )
-from megatron_eks.rules.objects import relations, same_things, scheduling
+from megatron_eks.rules.objects import like_others, relations, same_things, scheduling
 from megatron_eks.rules.objects.manifest_set import ManifestSet
 from megatron_eks.rules.platform import kustomize_paths
 from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
@@ -69,7 +69,7 @@ SETS = [case for table in _SET_TABLES for case in cases.read(f"tables/{table}.ya
 
 # Two objects of one name need files, which the tables do not have.
 _OF_FILES = (
-    *(relations.twice, same_things.over_files),
+    *(relations.twice, same_things.over_files, like_others.namespaces),
     *(kustomize_paths.absent, kustomize_paths.unmet),
 )
 _MASTER = "PyTorchJob/train.spec.pytorchReplicaSpecs.Master.template.spec"
@@ -136,6 +136,32 @@ def test_findings_in_sets(case):
     """Objects that do not fit each other give exactly these findings, correct ones none."""
     found = [str(each).replace("  ", " ", 1) for each in check_manifests(case["objects"])]
     assert found == case["expect"]
+
+
+def test_a_namespace_that_none_of_the_others_has():
+    """One object of a folder is in a namespace that nothing makes, and that is nearly theirs."""
+    space: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml-jobs"}}
+    names = ("ml-jobs", "ml-jobs", "ml-jobs", "ml-training")
+    containers: Json = [{"name": "c", "image": "a:1"}]
+    pods: list[dict[str, Json]] = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p{index}", "namespace": name},
+            "spec": {"containers": containers},
+        }
+        for index, name in enumerate(names)
+    ]
+    objects = [Manifest(each, f"jobs/{index}.yaml") for index, each in enumerate(pods)]
+    assert list(like_others.namespaces(ManifestSet(objects))) == []
+    assert isinstance(space, dict)
+    whole = ManifestSet([Manifest(space, "platform/spaces.yaml"), *objects])
+    expected = (
+        "Pod/p3.metadata.namespace: nothing here makes namespace 'ml-training', and the objects "
+        "beside it are in ml-jobs - write ml-jobs, or make the namespace"
+    )
+    (found,) = like_others.namespaces(whole)
+    assert str(found[1]).endswith(expected)
 
 
 def test_another_folder_is_another_example():

@@ -44,8 +44,12 @@ def nodes_of_a_job(manifest: Manifest) -> Iterator[Finding]:
         nodes = number(flags["nnodes"][1]) if "nnodes" in flags else None
         rank = flags.get("node-rank")
         if nodes is not None and nodes > 1 and nodes != together:
-            elsewhere = total == 1 and not flags.keys().isdisjoint(
-                ("node-rank", "rdzv-endpoint", "master-addr")
+            # The one index of such a Job is 0, and no other Job has the others.
+            of_index = rank is not None and _INDEX in rank[1]
+            elsewhere = (
+                total == 1
+                and not of_index
+                and not flags.keys().isdisjoint(("node-rank", "rdzv-endpoint", "master-addr"))
             )
             if not elsewhere:
                 yield _other_nodes(flags["nnodes"][0], nodes, together)

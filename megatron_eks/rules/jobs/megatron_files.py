@@ -16,6 +16,9 @@ _NO_INDEX = frozenset({"--sft", "--mock-data", "--fim-data", "--use-energon-data
 _INDEXED = re.compile(r"(?P<prefix>.+)\.(bin|idx)")
 _TEXTS = re.compile(r".+\.(jsonl?|txt|parquet|arrow)(\.gz|\.zst)?")
 _WEIGHT = re.compile(r"[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?")
+# pretrain_gpt.py gives its parser args_defaults={'tokenizer_type': 'GPT2BPETokenizer'}.
+_OF_GPT = re.compile(r"\bpretrain_gpt\.py\b")
+_OF_A_RUN = frozenset({"--data-path", "--lr", "--num-layers", "--train-iters"})
 _MODELS = frozenset(
     {
         *("HuggingFaceTokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer"),
@@ -99,6 +102,10 @@ def _tokenizer(container: Container) -> Iterator[Finding]:
     if not options or not options.keys().isdisjoint(ELSEWHERE):
         return
     path, kind = options.get("--tokenizer-type", ((), ""))
+    whole = options.keys() >= _OF_A_RUN and _OF_GPT.search(container.line) is not None
+    default = not kind and whole
+    if default:
+        path, kind = options["--num-layers"][0], "GPT2BPETokenizer"
     needs: tuple[str, ...] = ()
     if kind in _MODELS:
         needs = ("--tokenizer-model",)
@@ -110,9 +117,12 @@ def _tokenizer(container: Container) -> Iterator[Finding]:
         needs = ("--vocab-size",)
     lacks = [each for each in needs if each not in options]
     if lacks:
-        found = f"--tokenizer-type {kind} without {' and '.join(lacks)}: Megatron stops"
+        found = f"no --tokenizer-type, so {kind}," if default else f"--tokenizer-type {kind}"
+        found += f" without {' and '.join(lacks)}: Megatron stops"
         # Later releases fetch the files of GPT-2 and BERT where they may.
         fetched = "--vocab-file" in needs
         found += ", or fetches one from the internet" if fetched else ""
         level = Level.WARNING if fetched else Level.ERROR
-        yield Finding(Code.TRAINING_FLAG, path, found, f"add {' and '.join(lacks)}", level)
+        remedy = f"add {' and '.join(lacks)}"
+        remedy = "add --tokenizer-type and --tokenizer-model" if default else remedy
+        yield Finding(Code.TRAINING_FLAG, path, found, remedy, level)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.load import Json
 from megatron_eks.rules.jobs.shell_scripts import commands_of, scripts_of
 from megatron_eks.rules.jobs.shell_words import IN_PODS
 from megatron_eks.rules.values import is_placeholder, items, shown, text
@@ -155,7 +156,7 @@ def _containers(manifest: Manifest) -> Iterator[Container]:
         yield from pod.containers
 
 
-def _listed(container: Container, key: str) -> "list[object]":
+def _listed(container: Container, key: str) -> "list[Json]":
     return list(items(container.body.get(key)) or [])
 
 

@@ -13,6 +13,7 @@ from megatron_eks.rules.workloads import EFA, GPU, Container, Manifest
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 # What only looks at them.
 _WATCHES = re.compile(r"dcgm|exporter|nvidia-smi|nvtop")
+_NCCL_TEST = re.compile(r"\b(all_reduce|all_gather|alltoall|reduce_scatter|sendrecv)_perf\b")
 _NO_GPUS = ("gloo", "mpi", "--no_cuda", "--use_cpu", "--cpu")
 
 
@@ -39,6 +40,26 @@ def gpus(manifest: Manifest) -> Iterator[Finding]:
                 found = f"several ranks and no {GPU}: they take GPUs that others were given"
             path = (*container.path, "resources", "limits", GPU)
             remedy = "ask for as many as there are ranks"
+            yield Finding(Code.EXTENDED_RESOURCES, path, found, remedy, Level.WARNING)
+
+
+def of_mpi(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of NCCL's tests on workers that ask for no GPU.
+
+    NVIDIA/nccl-tests, README: each rank takes a GPU of its node; kubeflow/mpi-operator: ranks run
+    in the workers.
+    """
+    launchers = [pod for pod in manifest.pods if "Launcher" in pod.path]
+    tests = any(_NCCL_TEST.search(each.line) for pod in launchers for each in pod.containers)
+    if manifest.kind != "MPIJob" or not tests or any(pod.names(GPU) for pod in manifest.pods):
+        return
+    for pod in manifest.pods:
+        asks = any(_asks(each) for each in pod.containers) or pod.spec.get("resourceClaims")
+        meant = any(each.gpus for each in instance_types(pod)) or pod.names(EFA)
+        for container in pod.containers[:1] if "Worker" in pod.path and meant and not asks else ():
+            found = f"ranks of NCCL's tests and no {GPU}: the container is given no GPU"
+            path = (*container.path, "resources", "limits", GPU)
+            remedy = "ask for as many as there are slots"
             yield Finding(Code.EXTENDED_RESOURCES, path, found, remedy, Level.WARNING)
 
 

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, dotted
-from megatron_eks.rules.shapes import KUBERNETES, Misfit, misfits, table
+from megatron_eks.rules.shapes import KUBERNETES, OPERATORS, Misfit, misfits, table
 from megatron_eks.rules.values import is_absent, shown, text
 from megatron_eks.rules.workloads import Manifest
 
@@ -28,6 +28,10 @@ _OF_CONTAINERS = frozenset(
 )
 # Words that mean something else at each place.
 _EVERYWHERE = frozenset({"apiVersion", "kind", "metadata", "name", "spec", "status", "type"})
+# Older versions of operators' kinds, which their CRDs still serve, or which others judge.
+_STILL_SERVED = frozenset(
+    {"jobset.x-k8s.io/v1alpha1", "kubeflow.org/v1", "kubeflow.org/v1alpha2", "ray.io/v1alpha1"}
+)
 _OTHERS = frozenset({"ControllerRevision", "Endpoints", "Event", "List", "Node", "PodTemplate"})
 # Versions of these are judged by pod_shape.api_versions, or are the affair of others.
 _GROUPS = frozenset(
@@ -48,6 +52,15 @@ def kinds(manifest: Manifest) -> Iterator[Finding]:
     if not kind or [version, kind] in pairs or kind in _OTHERS:
         return
     versions = [each for each, name in pairs if name == kind]
+    served = [
+        each
+        for each, name in (entry.split(" ") for entry in table(OPERATORS) if " " in entry)
+        if name == kind and each.partition("/")[0] == version.partition("/")[0]
+    ]
+    if served and version not in served and version not in _STILL_SERVED:
+        found = f"no API {shown(version)} has a kind {kind}"
+        yield manifest.find(Code.API_VERSION, ("apiVersion",), found, f"use {served[0]}")
+        return
     names = [name for each, name in pairs if each == version]
     close = get_close_matches(version, versions, 1, _CLOSE)
     nearly = get_close_matches(kind, names, 1, _NEARLY)
