@@ -115,7 +115,9 @@ def together(manifest: Manifest) -> Iterator[Finding]:
                 path, remedy = options[flag][0], f"add {others[0]}, or remove it"
                 yield Finding(Code.TRAINING_FLAG, path, found, remedy, level)
         given = options.keys() | ({_SEQUENCE} if "--encoder-seq-length" in options else set())
-        lacking = [each for each in _REQUIRED if each not in given]
+        # With underscores it is found as what nobody reads.
+        written = {each.replace("_", "-") for each in given}
+        lacking = [each for each in _REQUIRED if each not in written]
         if lacking and options.keys() >= _OF_A_MODEL:
             found = f"no {' and no '.join(lacking)}: {_STOPS} at once"
             path, remedy = options[_LAYERS][0], f"add {', '.join(lacking)}"

@@ -98,7 +98,7 @@ def place_of(directory: str, container: Container, pod: Pod) -> Place | None:
     for each in mounts:
         mount = mapping(each) or {}
         where = text(mount.get("mountPath"))
-        if where is None or is_placeholder(where):
+        if where is None or is_placeholder(where) or not where.startswith("/"):
             return None
         if _inside(directory, where):
             around.append((where.rstrip("/"), mount))

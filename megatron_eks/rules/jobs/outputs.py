@@ -81,6 +81,23 @@ def _lost(output: Output, container: Container, pod: Pod) -> str | None:
     return "is in the pod, and goes with it" if bare else None
 
 
+def in_s3(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse checkpoints of Megatron-LM at an address of S3.
+
+    Megatron-LM, megatron/training/checkpointing.py: apart from msc://, which the Multi-Storage
+    Client reads, os.makedirs makes a directory of that very name in the container.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            for path, flag, named in megatron_flags(container):
+                value = directory_in(container, named)
+                if flag in {"--load", "--save"} and value.startswith("s3://"):
+                    found = f"{flag} {shown(value)}: Megatron takes it for a directory in the "
+                    found += "container, which goes with the pod"
+                    remedy = "save to a mounted claim, and copy from there to S3"
+                    yield Finding(Code.LOST_OUTPUT, path, found, remedy)
+
+
 def unmounted(manifest: Manifest) -> Iterator[Finding]:
     """Warn of checkpoints and logs of Megatron-LM where the container mounts nothing.
 

@@ -26,6 +26,9 @@ _OF_CONTAINERS = frozenset(
         "workingDir",
     }
 )
+_OF_ONE_CONTAINER = frozenset(
+    {"allowPrivilegeEscalation", "capabilities", "privileged", "readOnlyRootFilesystem"}
+)
 # Words that mean something else at each place.
 _EVERYWHERE = frozenset({"apiVersion", "kind", "metadata", "name", "spec", "status", "type"})
 # Older versions of operators' kinds, which their CRDs still serve, or which others judge.
@@ -146,6 +149,8 @@ def finding(manifest: Manifest, path: Path, misfit: Misfit) -> Finding:
         remedy = f"write {misfit.expected}"
         if misfit.expected == _WHOLE and isinstance(value, str) and value.isdecimal():
             remedy = f"write {value}, without quotes"
+        if misfit.expected == "a mapping" and "imagePullSecrets" in path:
+            remedy = f"write {{name: {value}}}"
         if key in _MODES and _OCTAL.fullmatch(str(value)):
             # 755 without a 0 is 01363 in octal.
             remedy = f"write 0{value}: without the 0 it is no octal number"
@@ -159,6 +164,8 @@ def _home(path: Path, misfit: Misfit) -> str:
         return "write it under limits and requests"
     if key in _OF_CONTAINERS and "containers" in misfit.known:
         return f"move it to a container, under {_place((*path[:-1], 'containers'))}"
+    if around == "securityContext" and key in _OF_ONE_CONTAINER:
+        return "move it to the securityContext of a container"
     if key == "name" and _NAMES.get(around) in misfit.known:
         return f"write {_NAMES[around]}"
     if misfit.above is not None and key not in _EVERYWHERE:

@@ -39,6 +39,19 @@ def contradictions(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(Code.NODE_SELECTOR, path, found, "run it on a node group")
 
 
+def schedulers(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse the name of the program in the place of its profile.
+
+    Kubernetes, "Configure Multiple Schedulers": the one of the cluster answers to
+    default-scheduler, and a pod for another one that is not there stays Pending.
+    """
+    for pod in manifest.pods:
+        if pod.spec.get("schedulerName") in {"default", "kube-scheduler"}:
+            found = f"no scheduler answers to {pod.spec['schedulerName']!r}: the pod stays Pending"
+            path = (*pod.path, "schedulerName")
+            yield Finding(Code.NODE_SELECTOR, path, found, "write default-scheduler, or remove it")
+
+
 def _impossible(term: "list[tuple[str, str, list[str]]]") -> str | None:
     """Say which two demands of one list exclude each other."""
     wanted: dict[str, set[str]] = {}

@@ -158,7 +158,8 @@ def networks(manifest: Manifest) -> Iterator[Finding]:
                 found = f"{shown(value)} is no range of addresses"
                 yield manifest.find(Code.WRONG_VALUE, path, found, "write it as 10.0.0.0/16")
     if manifest.kind == "Service" and not manifest.group and manifest.spec:
-        headless = manifest.spec.get("clusterIP") == "None"
+        # With another letter it is refused, and found as that.
+        headless = (text(manifest.spec.get("clusterIP")) or "").lower() == "none"
         named = manifest.spec.get("type") == "ExternalName"
         if items(manifest.spec.get("ports")) == [] and not headless and not named:
             found, remedy = "no port: the API server refuses the Service", "add one"
