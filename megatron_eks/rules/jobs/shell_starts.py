@@ -9,11 +9,11 @@ from megatron_eks.config.load import Json
 from megatron_eks.rules.jobs.shell_scripts import commands_of, scripts_of
 from megatron_eks.rules.jobs.shell_words import IN_PODS
 from megatron_eks.rules.values import is_placeholder, items, shown, text
-from megatron_eks.rules.workloads import Container, Manifest
+from megatron_eks.rules.workloads import GPU, Container, Manifest
 
 _SHELL = re.compile(r"(\S*/)?(ba|da|k|z|a)?sh")
 # A script follows, or is read from elsewhere.
-_TAKES = re.compile(r"-[a-zA-Z]*[cs]|--(rcfile|init-file|version|help)")
+_TAKES = re.compile(r"-[a-zA-Z]*[cs][a-zA-Z]*|--(rcfile|init-file|version|help)")
 _PROGRAMS = frozenset(
     {
         *("accelerate", "aws", "cd", "deepspeed", "echo", "export", "mpirun", "nvidia-smi", "pip"),
@@ -138,7 +138,9 @@ def of_bash(manifest: Manifest) -> Iterator[Finding]:
     for container in _containers(manifest):
         if not container.words or not _PLAIN_SHELL.fullmatch(container.words[0][1]):
             continue
-        if _OTHER_SH.search(text(container.body.get("image")) or ""):
+        # Whoever trains has an image of Ubuntu, and others may have BusyBox.
+        trains = container.has_launcher or container.names(GPU)
+        if not trains or _OTHER_SH.search(text(container.body.get("image")) or ""):
             continue
         for path, script in scripts_of(container):
             if "<<" in script or "{{" in script or re.search(r"\bbash\b", script):

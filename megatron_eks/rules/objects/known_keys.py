@@ -144,6 +144,9 @@ _KNOWN["nvidia.com"] = (
     *("gpu.slices.ci", "gpu.slices.gi", "gpu-driver-upgrade-enabled", "dra-kubelet-plugin"),
 )
 
+KNOWN_DOMAINS = frozenset(_KNOWN)
+"""Domains of keys that are judged here."""
+
 
 def keys(manifest: Manifest) -> Iterator[Finding]:
     """Warn of a key that is a slip of one that EKS, Kubernetes, Kueue or NVIDIA's parts read.

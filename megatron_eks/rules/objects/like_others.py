@@ -1,20 +1,21 @@
 """Rules over the one object of a set that is not like the others: label, toleration, namespace."""
 
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Iterator
-from difflib import SequenceMatcher
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level
 from megatron_eks.config.load import Json
+from megatron_eks.rules.objects.known_keys import KNOWN_DOMAINS
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest, Pod
 
 _OTHERS = 3
 """How many others make a custom."""
-_ALIKE = 0.9
+_FLAGS = ("", "false", "true")
 _SYSTEM = ("default", "kube-")
 
 
@@ -40,7 +41,8 @@ def selectors(together: ManifestSet) -> Iterator[Found]:
                     for (other, given), count in users.items()
                     if other != key and given == said and count >= _OTHERS and _alike(key, other)
                 ]
-                if near and not is_placeholder(key):
+                ours = key.partition("/")[0] not in KNOWN_DOMAINS
+                if near and ours and said not in _FLAGS and not is_placeholder(key):
                     other, count = near[0]
                     found = f"{key} is the label of no other selector, and {count} objects have "
                     found += f"{other}: {said}"
@@ -119,4 +121,14 @@ def _keys(pod: Pod) -> set[str]:
 
 
 def _alike(one: str, other: str) -> bool:
-    return SequenceMatcher(None, one, other).ratio() >= _ALIKE
+    """Tell whether two keys are one but for a letter too many, for two in turn, or for dashes.
+
+    Another letter in the place of one may well tell two pools apart.
+    """
+    plain, known = (re.sub(r"[-_.]", "", each).lower() for each in (one, other))
+    short, long = sorted((plain, known), key=len)
+    missing = len(long) - len(short) == 1 and any(
+        long[:index] + long[index + 1 :] == short for index in range(len(long))
+    )
+    turned = len(plain) == len(known) and sorted(plain) == sorted(known)
+    return plain == known or missing or turned
