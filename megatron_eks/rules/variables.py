@@ -36,7 +36,7 @@ _EXPORTED = re.compile(
 )
 
 _TOKEN_FLAG = re.compile(
-    r"(?<![\w-])(?P<flag>--(?:hf|hugging[_-]?face|hub|api)[_-](?:token|key))"
+    r"(?<![\w-])(?P<flag>--(?:hf|hugging[_-]?face|hub|(?:wandb[_-])?api|wandb)[_-](?:token|key))"
     r"(?:(?:=|[ \t]+)(?P<value>\S+)|$)"
 )
 _MOUNT_IT = "mount a Kubernetes Secret as a file, and make the value that was written here invalid"

@@ -1,11 +1,13 @@
 """Every mistake in a manifest gives one exact finding; the correct variations give none."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Document, Json
+from megatron_eks.rules.jobs import own_programs
 from megatron_eks.rules.manifests import (
     check_manifests,
     findings_in_manifests,
@@ -136,6 +138,37 @@ def test_findings_in_sets(case):
     """Objects that do not fit each other give exactly these findings, correct ones none."""
     found = [str(each).replace("  ", " ", 1) for each in check_manifests(case["objects"])]
     assert found == case["expect"]
+
+
+def test_the_programs_of_the_images_are_known():
+    """Every program that can be started is one that a manifest may name, and no other."""
+    folder = Path(__file__).parents[2] / "assets" / "programs"
+    started = {each.name for each in folder.glob("*.py") if "__main__" in each.read_text()}
+    assert started == own_programs.PROGRAMS
+
+
+def test_an_object_without_the_namespace_of_the_others():
+    """One object of a folder leaves out what all others say; in default it says nothing."""
+    for space, count in (("ml-jobs", 1), ("default", 0)):
+        metadata: list[dict[str, Json]] = [{"name": f"p{each}"} for each in range(4)]
+        for each in metadata[:3]:
+            each["namespace"] = space
+        containers: Json = [{"name": "c", "image": "a:1"}]
+        objects = [
+            Manifest(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": each,
+                    "spec": {"containers": containers},
+                },
+                f"jobs/{index}.yaml",
+            )
+            for index, each in enumerate(metadata)
+        ]
+        found = [str(each) for _, each in like_others.namespaces(ManifestSet(objects))]
+        assert len(found) == count
+        assert all(each.endswith("- write namespace: ml-jobs") for each in found)
 
 
 def test_a_namespace_that_none_of_the_others_has():

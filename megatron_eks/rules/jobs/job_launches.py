@@ -53,6 +53,11 @@ def nodes_of_a_job(manifest: Manifest) -> Iterator[Finding]:
             )
             if not elsewhere:
                 yield _other_nodes(flags["nnodes"][0], nodes, together)
+        elif nodes is not None and 1 < nodes < total and rank is not None and _INDEX in rank[1]:
+            found = f"--nnodes {nodes}, and {total} indices: the others start when these have "
+            found += "ended, as ranks that there are not"
+            remedy = f"set completions to {nodes}, or parallelism and --nnodes to {total}"
+            yield Finding(Code.RENDEZVOUS_FLAG, flags["nnodes"][0], found, remedy)
         if rank is not None and number(rank[1]) is not None and total > 1 and nodes != 1:
             found = f"--node-rank {shown(rank[1])} in each of {total} pods: none is another rank"
             remedy = f"use completionMode: Indexed and --node-rank=$({_INDEX})"

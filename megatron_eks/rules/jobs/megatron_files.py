@@ -46,6 +46,7 @@ def prefixes(manifest: Manifest) -> Iterator[Finding]:
                 found, remedy = said
                 yield Finding(Code.TRAINING_FLAG, path, f"{flag} {found}", remedy)
         yield from _tokenizer(container)
+        yield from _split(written)
 
 
 def _programs(manifest: Manifest) -> Iterator[tuple[Container, list[tuple[Path, str]]]]:
@@ -91,6 +92,22 @@ def _uneven(values: list[str]) -> tuple[str, str] | None:
     weight = values[weights.index(True)]
     found += f": Megatron takes {shown(weight)} for a prefix, and finds no such file"
     return found, "write WEIGHT PREFIX for each, or no weight at all"
+
+
+def _split(words: list[tuple[Path, str]]) -> Iterator[Finding]:
+    """Refuse a split that leaves nothing to train on.
+
+    Megatron-LM, megatron/core/datasets/blended_megatron_dataset_config.py,
+    parse_and_normalize_split: parts of training, validation and test, in this order.
+    """
+    flags = {word.partition("=")[0] for _, word in words}
+    for (path, word), (_, after) in zip(words, [*words[1:], ((), "")], strict=True):
+        flag, _, value = word.partition("=")
+        parts = re.findall(r"[.0-9]+", value or after) if flag == "--split" else []
+        if parts and not float(parts[0]) and "--skip-train" not in flags:
+            found = f"--split {shown(value or after)} leaves no data for training"
+            remedy = "write the part of training first, as 98,2,0"
+            yield Finding(Code.TRAINING_FLAG, path, found, remedy)
 
 
 def _tokenizer(container: Container) -> Iterator[Finding]:

@@ -22,6 +22,13 @@ from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 _TRAINS = re.compile(r"train|tune|fsdp|sft", re.IGNORECASE)
 _COPIED = re.compile(r"\bs3 (sync|cp|mv)\b|\brclone\b|\bs5cmd\b|\brsync\b|\bazcopy\b|\bgsutil\b")
 _INPUTS = ("--data-path", "--train-data-path", "--valid-data-path")
+_WRITTEN_VARIABLES = frozenset(
+    {
+        *("HF_HOME", "HF_DATASETS_CACHE", "MPLCONFIGDIR", "NCCL_DEBUG_FILE", "TMPDIR"),
+        *("TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"),
+        *("TRANSFORMERS_CACHE", "TRITON_CACHE_DIR", "WANDB_DIR", "XDG_CACHE_HOME"),
+    }
+)
 _PERHAPS_IN_IMAGE = frozenset(
     {
         *("--load", "--merge-file", "--pretrained-checkpoint", "--tokenizer-model"),
@@ -186,6 +193,27 @@ def read_only(manifest: Manifest) -> Iterator[Finding]:
                     remedy = "mount a claim there, or write to one that is mounted: "
                     remedy += f"{mounted(container)}; readOnlyRootFilesystem is true"
                     yield Finding(Code.LOST_OUTPUT, output.path, found, remedy)
+
+
+def variables(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a variable that names a place to write on a root that is closed for writing.
+
+    Kubernetes API reference, SecurityContext.readOnlyRootFilesystem; NCCL user guide,
+    "NCCL_DEBUG_FILE"; Triton, TRITON_CACHE_DIR; Hugging Face Hub, HF_HOME.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            for each in container.variables if _has_closed_root(container) else ():
+                value = each.value or ""
+                if each.name not in _WRITTEN_VARIABLES or not value.startswith("/"):
+                    continue
+                place = place_of(value, container, pod) if not is_placeholder(value) else None
+                if place is not None and not place.mount:
+                    found = f"{each.name} is on the image's own file system, which is closed for "
+                    found += "writing"
+                    path = (*container.path, "env", each.index, "value")
+                    remedy = f"name a path on a mount: {mounted(container)}"
+                    yield Finding(Code.LOST_OUTPUT, path, found, remedy)
 
 
 def _may_train(container: Container) -> bool:

@@ -1,17 +1,31 @@
 """Rules over the programs of this project's images: their directories, and what they expect."""
 
+import json
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import PurePosixPath
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.rules.jobs.output_places import mounted, place_of
 from megatron_eks.rules.jobs.training_flags import options_of
-from megatron_eks.rules.values import is_placeholder, number, shown
-from megatron_eks.rules.workloads import EFA, Container, Manifest
+from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
+from megatron_eks.rules.values import is_placeholder, mapping, number, shown, text
+from megatron_eks.rules.workloads import EFA, Container, Manifest, Pod
 
 _PROGRAM = re.compile(r"/opt/megatron-eks/programs/\w+\.py")
+PROGRAMS = frozenset(
+    {
+        *("allreduce_bench.py", "checkpoint_sync.py", "convert_checkpoint.py", "efa_check.py"),
+        *("fetch.py", "job_logs.py", "log_copy.py", "megatron_process.py", "prepare_data.py"),
+        *("retention.py", "storage_bench.py", "train_bridge.py", "train_ddp.py", "train_fsdp.py"),
+        *("train_megatron.py", "upload.py", "watch.py"),
+    }
+)
+"""What has a main in assets/programs."""
+
+_DIRECTIONS = ("import", "export")
 _READ = {
     "convert_checkpoint.py": frozenset({"--hf-config", "--source"}),
     "prepare_data.py": frozenset({"--input", "--tokenizer"}),
@@ -63,6 +77,78 @@ def devices(manifest: Manifest) -> Iterator[Finding]:
                     found += "program stops at its start"
                     remedy = f"write {asked} here, or ask for {wanted}"
                     yield Finding(Code.EXTENDED_RESOURCES, path, found, remedy)
+
+
+def words(manifest: Manifest) -> Iterator[Finding]:
+    """Require a program of this project that there is, and words that its parser takes.
+
+    assets/programs: what has a main, choices and pairs of its options, and that Megatron's own
+    arguments follow two dashes.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            own = [(path, word) for path, word in container.words if _PROGRAM.fullmatch(word)]
+            for path, word in own:
+                name = PurePosixPath(word).name
+                if name not in PROGRAMS:
+                    close = get_close_matches(name, sorted(PROGRAMS), 1)
+                    found = f"the images have no program {shown(name)}"
+                    remedy = f"did you mean {close[0]}?" if close else "name one of theirs"
+                    yield Finding(Code.REFUSED_IN_POD, path, found, remedy)
+            options = {flag: (path, value) for path, flag, value, _ in _options(container)}
+            if "--num-layers" in options and "--log-dir" in options:
+                path = options["--num-layers"][0]
+                found = "Megatron's arguments without two dashes before them: the program does not "
+                found += "know them, and stops"
+                yield Finding(Code.TRAINING_FLAG, path, found, 'write "--" before the first')
+            path, given = options.get("--direction", ((), ""))
+            if given and given not in _DIRECTIONS:
+                found = f"--direction {shown(given)}: the program stops"
+                yield Finding(Code.TRAINING_FLAG, path, found, f"use {' or '.join(_DIRECTIONS)}")
+            path, most = options.get("--max-bytes", ((), ""))
+            least = number(options.get("--min-bytes", ((), ""))[1])
+            if least is not None and least > (number(most) or least):
+                found = f"--max-bytes {most} below --min-bytes {least}: no size is measured"
+                yield Finding(Code.TRAINING_FLAG, path, found, f"use {least} or more")
+
+
+def configurations(together: ManifestSet) -> Iterator[Found]:
+    """Refuse directories in a configuration of this project's programs that are on no mount.
+
+    assets/programs/trainer_config.py: checkpoint.directory is written, and data are read.
+    """
+    for manifest in together.objects:
+        for pod in manifest.pods:
+            for container in pod.containers:
+                for _, flag, value, _ in _options(container):
+                    if flag == "--config":
+                        yield from _configured(together, manifest, pod, container, value)
+
+
+def _configured(
+    together: ManifestSet,
+    manifest: Manifest,
+    pod: Pod,
+    container: Container,
+    file: str,
+) -> Iterator[Found]:
+    place = place_of(file, container, pod)
+    source = mapping(place.volume.get("configMap")) if place is not None else None
+    name = text((source or {}).get("name"))
+    kept = together.named(manifest, "ConfigMap", name) if name else None
+    data = mapping(kept.body.get("data")) if kept is not None else None
+    try:
+        body = json.loads(text((data or {}).get(PurePosixPath(file).name)) or "")
+    except ValueError:
+        return
+    for part, key in (("checkpoint", "directory"), ("data", "dataset"), ("data", "tokenizer")):
+        given = text((mapping((mapping(body) or {}).get(part)) or {}).get(key)) or ""
+        where = place_of(given, container, pod) if given.startswith("/") else None
+        if kept is not None and where is not None and not where.mount:
+            found = f"{part}.{key} is {shown(given)}, where {manifest.title} mounts nothing"
+            remedy = f"name a path on a mounted claim; mounted: {mounted(container)}"
+            place_in = ("data", PurePosixPath(file).name)
+            yield kept, kept.find(Code.LOST_OUTPUT, place_in, found, remedy)
 
 
 def _options(container: Container) -> Iterator[tuple[Path, str, str, str]]:

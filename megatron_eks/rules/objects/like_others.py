@@ -95,6 +95,7 @@ def namespaces(together: ManifestSet) -> Iterator[Found]:
         if each.namespace is not None:
             used.setdefault(each.namespace, set()).add(each.file)
             files.setdefault(posixpath.dirname(each.file), set()).add(each.namespace)
+    yield from _without(together)
     for manifest in together.objects:
         space = manifest.namespace
         if space is None or space in made or space.startswith(_SYSTEM) or not manifest.pods:
@@ -106,6 +107,29 @@ def namespaces(together: ManifestSet) -> Iterator[Found]:
             found = f"nothing here makes namespace {shown(space)}, and the objects beside it are "
             found += f"in {own[0]}"
             path, remedy = ("metadata", "namespace"), f"write {own[0]}, or make the namespace"
+            finding = manifest.find(Code.MISSING_OBJECT, path, found, remedy, Level.WARNING)
+            yield manifest, finding
+
+
+def _without(together: ManifestSet) -> Iterator[Found]:
+    """Find the one object of a folder that does not say the namespace of all others."""
+    folders: dict[str, list[Manifest]] = {}
+    for each in together.objects:
+        if each.pods and each.file:
+            folders.setdefault(posixpath.dirname(each.file), []).append(each)
+    for same in folders.values():
+        spaces = {each.namespace for each in same} - {None}
+        lacking = [each for each in same if each.namespace is None and each.group != "ray.io"]
+        if (
+            len(spaces - {"default"}) == 1 == len(spaces)
+            and len(lacking) == 1
+            and len(same) > _OTHERS
+        ):
+            (space,) = spaces
+            manifest = lacking[0]
+            found = f"no namespace, so that of the command, and the {len(same) - 1} objects beside "
+            found += f"it are in {space}"
+            path, remedy = ("metadata", "namespace"), f"write namespace: {space}"
             finding = manifest.find(Code.MISSING_OBJECT, path, found, remedy, Level.WARNING)
             yield manifest, finding
 
