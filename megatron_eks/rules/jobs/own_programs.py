@@ -75,7 +75,7 @@ def devices(manifest: Manifest) -> Iterator[Finding]:
                 if wanted is not None and wanted != asked and not pod.spec.get("resourceClaims"):
                     found = f"{flag} {wanted}, and the container asks for {asked} of {EFA}: the "
                     found += "program stops at its start"
-                    remedy = f"write {asked} here, or ask for {wanted}"
+                    remedy = f"ask for {wanted}, or write {asked} here"
                     yield Finding(Code.EXTENDED_RESOURCES, path, found, remedy)
 
 

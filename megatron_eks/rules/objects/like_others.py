@@ -67,12 +67,14 @@ def tolerations(together: ManifestSet) -> Iterator[Found]:
                 groups.setdefault(tuple(chosen), []).append((manifest, pod))
     for same in groups.values():
         owners = len({id(manifest) for manifest, _ in same})
-        for manifest, pod in same if owners > _OTHERS else ():
-            others = [_keys(each) for other, each in same if other is not manifest]
-            exact = [each for each in others if "" not in each]
-            custom = (set.intersection(*exact) if exact else set()) - _keys(pod)
-            for key in sorted(custom):
-                if "" in _keys(pod) or pod.names(key) or key.startswith("node.kubernetes.io/"):
+        kept = [(manifest, pod, _keys(pod)) for manifest, pod in same if owners > _OTHERS]
+        known = Counter(key for *_, keys in kept for key in keys)
+        for manifest, pod, keys in kept:
+            # An empty key stands for all of them, in this pod or in another one.
+            custom = [key for key in known if known[key] == len(kept) - 1 - known[""]]
+            lacking = [key for key in custom if key not in keys and "" not in keys]
+            for key in sorted(lacking) if len(kept) - known[""] > 1 else ():
+                if pod.names(key) or key.startswith("node.kubernetes.io/"):
                     continue
                 found = f"no toleration of {key}, which the {owners - 1} other objects have that "
                 found += "select these nodes: it stays Pending where they have this taint"
