@@ -30,6 +30,7 @@ RENDEZVOUS = re.compile(
 # These are wrong because of NVLink, which GPUs of the G families lack.
 _ABOUT_NVLINK = frozenset({"NCCL_P2P_DISABLE", "NCCL_NVLS_ENABLE"})
 _FEWEST_EFA_WITH_NVLINK = 4
+_CHOICES = frozenset({"NCCL_ALGO", "NCCL_PROTO"})
 
 _VALUE = r"(?:\"[^\"]*\"|'[^']*'|[^\s\"';&|]*)"
 _SPACE = r"(?:[ \t]|\\\n)+"
@@ -46,7 +47,7 @@ _COMMENTED = re.compile(r"(?m)^[ \t]*#[^\n]*")
 _ENV = re.compile(r"(\S*/)?env")
 
 _TOKEN_FLAG = re.compile(
-    r"(?<![\w-])(?P<flag>--(?:hf|hugging[_-]?face|hub|api)[_-](?:token|key))"
+    r"(?<![\w-])(?P<flag>--(?:hf|hugging[_-]?face|hub|(?:wandb[_-])?api|wandb)[_-](?:token|key))"
     r"(?:(?:=|[ \t]+)(?P<value>\S+)|$)"
 )
 _MOUNT_IT = "mount a Kubernetes Secret as a file, and make the value that was written here invalid"
@@ -149,7 +150,8 @@ def _judged(
     if policy.verdict in {Verdict.REFUSED, Verdict.NO_EFFECT}:
         found = f"{shown(name)}: {policy.reason}"
         here_alone = policy.verdict is Verdict.NO_EFFECT and policy is not POLICIES.get(name)
-        needless = name in NEEDLESS and policy is POLICIES.get(name)
+        # What NCCL itself would choose otherwise, and somebody may choose knowingly.
+        needless = name in NEEDLESS | _CHOICES and policy is POLICIES.get(name)
         weight = Level.WARNING if needless or here_alone else level
         of_ranks = policy.ends and "mpiReplicaSpecs" in variable.path
         weight = Level.ERROR if of_ranks else weight

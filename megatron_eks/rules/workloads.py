@@ -50,7 +50,12 @@ class Container:
     def variables(self) -> list[Variable]:
         """Its variables, in order."""
         found = []
-        for index, entry in enumerate(items(self.body.get("env")) or []):
+        given = self.body.get("env")
+        if isinstance(given, dict):
+            # No list, which is found elsewhere; what is meant is plain all the same.
+            names = enumerate(given.items())
+            return [Variable(index, name, text(value)) for index, (name, value) in names]
+        for index, entry in enumerate(items(given) or []):
             body = mapping(entry) or {}
             name = text(body.get("name"))
             if name is not None:

@@ -1,17 +1,19 @@
 """Every mistake in a manifest gives one exact finding; the correct variations give none."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Document, Json
+from megatron_eks.rules.jobs import own_programs
 from megatron_eks.rules.manifests import (
     check_manifests,
     findings_in_manifests,
     is_manifest,
 )
-from megatron_eks.rules.objects import relations, same_things, scheduling
+from megatron_eks.rules.objects import like_others, relations, same_things, scheduling
 from megatron_eks.rules.objects.manifest_set import ManifestSet
 from megatron_eks.rules.platform import kustomize_paths
 from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
@@ -19,7 +21,7 @@ from megatron_eks.rules.workloads import Manifest
 from tests.rules import cases
 
 _POD_TABLES = ("pods", "pod_fields", "pod_shape", "training", "variables")
-_START_TABLES = ("launches", "starts", "layouts")
+_START_TABLES = ("launches", "starts", "layouts", "written_by_hand")
 CASES = [
     case for table in (*_POD_TABLES, *_START_TABLES) for case in cases.read(f"tables/{table}.yaml")
 ]
@@ -63,13 +65,14 @@ _RELATION_TABLES = (
     "train_resources",
     "unmet_labels",
     "untold_ranks",
+    "written_by_hand_sets",
 )
 _SET_TABLES = (*_VALUE_TABLES, *_MINED_TABLES, *_RELATION_TABLES)
 SETS = [case for table in _SET_TABLES for case in cases.read(f"tables/{table}.yaml")]
 
 # Two objects of one name need files, which the tables do not have.
 _OF_FILES = (
-    *(relations.twice, same_things.over_files),
+    *(relations.twice, same_things.over_files, like_others.namespaces),
     *(kustomize_paths.absent, kustomize_paths.unmet),
 )
 _MASTER = "PyTorchJob/train.spec.pytorchReplicaSpecs.Master.template.spec"
@@ -136,6 +139,63 @@ def test_findings_in_sets(case):
     """Objects that do not fit each other give exactly these findings, correct ones none."""
     found = [str(each).replace("  ", " ", 1) for each in check_manifests(case["objects"])]
     assert found == case["expect"]
+
+
+def test_the_programs_of_the_images_are_known():
+    """Every program that can be started is one that a manifest may name, and no other."""
+    folder = Path(__file__).parents[2] / "assets" / "programs"
+    started = {each.name for each in folder.glob("*.py") if "__main__" in each.read_text()}
+    assert started == own_programs.PROGRAMS
+
+
+def test_an_object_without_the_namespace_of_the_others():
+    """One object of a folder leaves out what all others say; in default it says nothing."""
+    for space, count in (("ml-jobs", 1), ("default", 0)):
+        metadata: list[dict[str, Json]] = [{"name": f"p{each}"} for each in range(4)]
+        for each in metadata[:3]:
+            each["namespace"] = space
+        containers: Json = [{"name": "c", "image": "a:1"}]
+        objects = [
+            Manifest(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": each,
+                    "spec": {"containers": containers},
+                },
+                f"jobs/{index}.yaml",
+            )
+            for index, each in enumerate(metadata)
+        ]
+        found = [str(each) for _, each in like_others.namespaces(ManifestSet(objects))]
+        assert len(found) == count
+        assert all(each.endswith("- write namespace: ml-jobs") for each in found)
+
+
+def test_a_namespace_that_none_of_the_others_has():
+    """One object of a folder is in a namespace that nothing makes, and that is nearly theirs."""
+    space: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml-jobs"}}
+    names = ("ml-jobs", "ml-jobs", "ml-jobs", "ml-training")
+    containers: Json = [{"name": "c", "image": "a:1"}]
+    pods: list[dict[str, Json]] = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p{index}", "namespace": name},
+            "spec": {"containers": containers},
+        }
+        for index, name in enumerate(names)
+    ]
+    objects = [Manifest(each, f"jobs/{index}.yaml") for index, each in enumerate(pods)]
+    assert list(like_others.namespaces(ManifestSet(objects))) == []
+    assert isinstance(space, dict)
+    whole = ManifestSet([Manifest(space, "platform/spaces.yaml"), *objects])
+    expected = (
+        "Pod/p3.metadata.namespace: nothing here makes namespace 'ml-training', and the objects "
+        "beside it are in ml-jobs - write ml-jobs, or make the namespace"
+    )
+    (found,) = like_others.namespaces(whole)
+    assert str(found[1]).endswith(expected)
 
 
 def test_another_folder_is_another_example():

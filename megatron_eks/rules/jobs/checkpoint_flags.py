@@ -14,7 +14,7 @@ from megatron_eks.rules.workloads import Container, Manifest
 _FROM_ELSEWHERE = frozenset(
     {"--finetune", "--no-load-optim", "--ckpt-step", "--pretrained-checkpoint", "--skip-train"}
 )
-_LOADS_SO = frozenset({"--pretrained-checkpoint", "--config-file", "--yaml-cfg"})
+_LOADS_SO = frozenset({"--config-file", "--yaml-cfg"})
 _NEARLY = 0.9
 
 
@@ -60,6 +60,8 @@ def _never(container: Container) -> Iterator[Finding]:
     options = known_options(container) or {}
     if options and options.keys().isdisjoint(_LOADS_SO):
         path, value = options["--save"]
-        found = f"saves to {shown(value)} and loads nothing: each restart begins anew"
+        # load_checkpoint takes these wherever --load has none.
+        what = "the first weights alone" if "--pretrained-checkpoint" in options else "nothing"
+        found = f"saves to {shown(value)} and loads {what}: each restart begins anew"
         remedy = f"add --load {value}"
         yield Finding(Code.CHECKPOINTS_LOST, path, found, remedy, Level.WARNING)

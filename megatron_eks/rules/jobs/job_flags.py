@@ -55,6 +55,28 @@ def numbers(manifest: Manifest) -> Iterator[Finding]:
                 found = "--save without --save-interval: Megatron stops at once"
                 path = options["--save"][0]
                 yield Finding(Code.TRAINING_FLAG, path, found, "add --save-interval")
+            unsaved = "--save-interval" in options and "--save" not in options
+            if unsaved and known_options(container) and "--config-file" not in options:
+                found = "--save-interval without --save: no checkpoint is ever written"
+                path = options["--save-interval"][0]
+                remedy = "add --save with a directory on the shared file system"
+                yield Finding(Code.TRAINING_FLAG, path, found, remedy, Level.WARNING)
+            yield from _rates(options)
+
+
+def _rates(options: Options) -> Iterator[Finding]:
+    """Require a learning rate that falls.
+
+    Megatron-LM, megatron/core/optimizer_param_scheduler.py: assert self.max_lr >= self.min_lr.
+    """
+    try:
+        most, least = (float(options[each][1]) for each in ("--lr", "--min-lr"))
+    except (KeyError, ValueError):
+        return
+    if least > most:
+        found = f"--min-lr {options['--min-lr'][1]} above --lr {options['--lr'][1]}: Megatron stops"
+        path, remedy = options["--min-lr"][0], f"use {options['--lr'][1]} or less"
+        yield Finding(Code.TRAINING_FLAG, path, found, remedy)
 
 
 def _warm_up(options: Options) -> Iterator[Finding]:

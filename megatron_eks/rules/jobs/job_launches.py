@@ -44,11 +44,20 @@ def nodes_of_a_job(manifest: Manifest) -> Iterator[Finding]:
         nodes = number(flags["nnodes"][1]) if "nnodes" in flags else None
         rank = flags.get("node-rank")
         if nodes is not None and nodes > 1 and nodes != together:
-            elsewhere = total == 1 and not flags.keys().isdisjoint(
-                ("node-rank", "rdzv-endpoint", "master-addr")
+            # The one index of such a Job is 0, and no other Job has the others.
+            of_index = rank is not None and _INDEX in rank[1]
+            elsewhere = (
+                total == 1
+                and not of_index
+                and not flags.keys().isdisjoint(("node-rank", "rdzv-endpoint", "master-addr"))
             )
             if not elsewhere:
                 yield _other_nodes(flags["nnodes"][0], nodes, together)
+        elif nodes is not None and 1 < nodes < total and rank is not None and _INDEX in rank[1]:
+            found = f"--nnodes {nodes}, and {total} indices: the others start when these have "
+            found += "ended, as ranks that there are not"
+            remedy = f"set completions to {nodes}, or parallelism and --nnodes to {total}"
+            yield Finding(Code.RENDEZVOUS_FLAG, flags["nnodes"][0], found, remedy)
         if rank is not None and number(rank[1]) is not None and total > 1 and nodes != 1:
             found = f"--node-rank {shown(rank[1])} in each of {total} pods: none is another rank"
             remedy = f"use completionMode: Indexed and --node-rank=$({_INDEX})"

@@ -15,6 +15,8 @@ _SHELL = re.compile(r"(\S*/)?(ba|da|k|z|a)?sh")
 _OF_AN_INDEX = re.compile(
     r"(?P<job>[a-z0-9][a-z0-9-]*)-(?P<index>[0-9]+)\.(?P<service>[a-z0-9-]+)(\..+)?"
 )
+_PORT = re.compile(r":[0-9]+$")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def meeting(manifest: Manifest) -> Iterator[Finding]:
@@ -55,6 +57,28 @@ def meeting(manifest: Manifest) -> Iterator[Finding]:
                     yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
 
 
+def variables(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a variable that names a pod of another Job, where all ranks are in this one.
+
+    As `meeting`: an Indexed Job's pods are JOB-INDEX.SUBDOMAIN.
+    """
+    together = number(manifest.spec.get("parallelism"))
+    job = (manifest.group, manifest.kind) == ("batch", "Job") and manifest.name is not None
+    for pod in (
+        manifest.pods if job and together and not is_placeholder(manifest.name or "") else ()
+    ):
+        for container in pod.containers:
+            nodes = [number(v) for _, flag, v in launcher_flags(container) if flag == "nnodes"]
+            for each in container.variables if nodes == [together] and together != 1 else ():
+                match = _OF_AN_INDEX.fullmatch(_PORT.sub("", each.value or ""))
+                if each.name == "MASTER_ADDR" and match and match["job"] != manifest.name:
+                    other = f"{match['job']}-{match['index']}"
+                    found = f"{shown(each.value)}: {other} is no pod of this Job"
+                    path: Path = (*container.path, "env", each.index, "value")
+                    remedy = f"write {manifest.name}-0.{match['service']}"
+                    yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
+
+
 def _elsewhere(job: str | None, subdomain: str | None, host: str) -> str | None:
     match = _OF_AN_INDEX.fullmatch(host)
     if match is None or job is None or is_placeholder(job):
@@ -77,7 +101,8 @@ def _remedy(manifest: Manifest, subdomain: str | None, value: str) -> str:
         there = f"write {manifest.name}-0.{subdomain or service}"
         return there if subdomain else f"{there}, and subdomain: {service} in the pods"
     there = f"write subdomain: {service} in the pods, which is to be a headless Service"
-    return f"{there}, or {manifest.name}-0.{subdomain}" if subdomain else there
+    usable = subdomain is not None and _LABEL.fullmatch(subdomain) is not None
+    return f"{there}, or {manifest.name}-0.{subdomain}" if usable else there
 
 
 def _unset(container: Container, flags: "dict[str, tuple[Path, str]]") -> Iterator[Finding]:

@@ -21,7 +21,8 @@ def policies(manifest: Manifest) -> Iterator[Finding]:
     """Require of a Job's policies what the API server demands of them.
 
     Kubernetes, pkg/apis/batch/validation: podFailurePolicy needs restartPolicy Never and one
-    requirement a rule; successPolicy, backoffLimitPerIndex and FailIndex need Indexed.
+    requirement a rule, and backoffLimitPerIndex that policy of pods too;
+    successPolicy, backoffLimitPerIndex and FailIndex need Indexed.
     """
     if (manifest.group, manifest.kind) != ("batch", "Job"):
         return
@@ -31,15 +32,16 @@ def policies(manifest: Manifest) -> Iterator[Finding]:
         return manifest.find(Code.JOB_FIELDS, ("spec", *path), found, remedy)
 
     policy = mapping(spec.get("podFailurePolicy")) or {}
+    per_index = not is_absent(spec.get("backoffLimitPerIndex"))
+    once = "a podFailurePolicy" if policy else "backoffLimitPerIndex" if per_index else None
     for pod in manifest.pods:
-        if policy and pod.spec.get("restartPolicy") == "OnFailure":
-            found = "OnFailure beside a podFailurePolicy: the API server refuses the Job"
+        if once and pod.spec.get("restartPolicy") == "OnFailure":
+            found = f"OnFailure beside {once}: the API server refuses the Job"
             yield wrong((*pod.path[2:], "restartPolicy"), found, "use Never")
     for key in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
         if not is_absent(spec.get(key)) and not indexed:
             found = f"{key} without completionMode Indexed: the API server refuses the Job"
             yield wrong((key,), found, "set completionMode: Indexed, or remove it")
-    per_index = not is_absent(spec.get("backoffLimitPerIndex"))
     if not is_absent(spec.get("maxFailedIndexes")) and not per_index:
         found = "maxFailedIndexes without backoffLimitPerIndex: the API server refuses the Job"
         yield wrong(("maxFailedIndexes",), found, "add backoffLimitPerIndex, or remove it")

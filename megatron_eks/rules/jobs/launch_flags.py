@@ -12,6 +12,7 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping,
 from megatron_eks.rules.workloads import Container, Manifest, Pod
 
 _HOST_FLAGS = ("rdzv-endpoint", "master-addr")
+_LAST_PORT = 65535
 _BACKENDS = ("c10d", "etcd", "etcd-v2", "static")
 # What carries the collectives, or begins the address of a store.
 _NO_MEETING = frozenset({"env", "file", "gloo", "mpi", "nccl", "tcp", "torch", "ucc", "xccl"})
@@ -130,6 +131,8 @@ def _of_operator(
     elif flag.name == "rdzv-backend" and not _may_be(flag.value, _BACKENDS):
         found = f"{told}: torchrun has no such rendezvous"
         yield replace(flag.wrong(found, "use c10d"), level=of_backend(flag.value))
+    elif flag.name == "master-port" and not 0 < (number(flag.value) or 1) <= _LAST_PORT:
+        yield flag.wrong(f"{told}: no port has this number", "remove it: the operator sets one")
     elif flag.name in _HOST_FLAGS and (said := other_host(manifest, flag.value)):
         yield flag.wrong(f"{told}: {said}", _MASTER)
 
@@ -154,7 +157,7 @@ def _other_nodes(manifest: Manifest, value: str, nodes: int) -> str | None:
     # An autoscaler may make any number of them.
     scaled = bool(items(policy.get("metrics"))) and (number(policy.get("maxReplicas")) or 0)
     pods = f"{nodes} pod{'' if nodes == 1 else 's'}"
-    if least is None or most is None or least <= nodes <= most or least <= scaled:
+    if least is None or most is None or least <= nodes <= most or least <= scaled or not nodes:
         return None
     if elastic and least <= nodes:
         return f"the job has {pods}, and the others wait"

@@ -16,6 +16,9 @@ _NO_INDEX = frozenset({"--sft", "--mock-data", "--fim-data", "--use-energon-data
 _INDEXED = re.compile(r"(?P<prefix>.+)\.(bin|idx)")
 _TEXTS = re.compile(r".+\.(jsonl?|txt|parquet|arrow)(\.gz|\.zst)?")
 _WEIGHT = re.compile(r"[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?")
+# pretrain_gpt.py gives its parser args_defaults={'tokenizer_type': 'GPT2BPETokenizer'}.
+_OF_GPT = re.compile(r"\bpretrain_gpt\.py\b")
+_OF_A_RUN = frozenset({"--data-path", "--lr", "--num-layers", "--train-iters"})
 _MODELS = frozenset(
     {
         *("HuggingFaceTokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer"),
@@ -43,6 +46,7 @@ def prefixes(manifest: Manifest) -> Iterator[Finding]:
                 found, remedy = said
                 yield Finding(Code.TRAINING_FLAG, path, f"{flag} {found}", remedy)
         yield from _tokenizer(container)
+        yield from _split(written)
 
 
 def _programs(manifest: Manifest) -> Iterator[tuple[Container, list[tuple[Path, str]]]]:
@@ -90,6 +94,22 @@ def _uneven(values: list[str]) -> tuple[str, str] | None:
     return found, "write WEIGHT PREFIX for each, or no weight at all"
 
 
+def _split(words: list[tuple[Path, str]]) -> Iterator[Finding]:
+    """Refuse a split that leaves nothing to train on.
+
+    Megatron-LM, megatron/core/datasets/blended_megatron_dataset_config.py,
+    parse_and_normalize_split: parts of training, validation and test, in this order.
+    """
+    flags = {word.partition("=")[0] for _, word in words}
+    for (path, word), (_, after) in zip(words, [*words[1:], ((), "")], strict=True):
+        flag, _, value = word.partition("=")
+        parts = re.findall(r"[.0-9]+", value or after) if flag == "--split" else []
+        if parts and not float(parts[0]) and "--skip-train" not in flags:
+            found = f"--split {shown(value or after)} leaves no data for training"
+            remedy = "write the part of training first, as 98,2,0"
+            yield Finding(Code.TRAINING_FLAG, path, found, remedy)
+
+
 def _tokenizer(container: Container) -> Iterator[Finding]:
     """Require the files that a tokenizer is made of.
 
@@ -99,6 +119,10 @@ def _tokenizer(container: Container) -> Iterator[Finding]:
     if not options or not options.keys().isdisjoint(ELSEWHERE):
         return
     path, kind = options.get("--tokenizer-type", ((), ""))
+    whole = options.keys() >= _OF_A_RUN and _OF_GPT.search(container.line) is not None
+    default = not kind and whole
+    if default:
+        path, kind = options["--num-layers"][0], "GPT2BPETokenizer"
     needs: tuple[str, ...] = ()
     if kind in _MODELS:
         needs = ("--tokenizer-model",)
@@ -110,9 +134,12 @@ def _tokenizer(container: Container) -> Iterator[Finding]:
         needs = ("--vocab-size",)
     lacks = [each for each in needs if each not in options]
     if lacks:
-        found = f"--tokenizer-type {kind} without {' and '.join(lacks)}: Megatron stops"
+        found = f"no --tokenizer-type, so {kind}," if default else f"--tokenizer-type {kind}"
+        found += f" without {' and '.join(lacks)}: Megatron stops"
         # Later releases fetch the files of GPT-2 and BERT where they may.
         fetched = "--vocab-file" in needs
         found += ", or fetches one from the internet" if fetched else ""
         level = Level.WARNING if fetched else Level.ERROR
-        yield Finding(Code.TRAINING_FLAG, path, found, f"add {' and '.join(lacks)}", level)
+        remedy = f"add {' and '.join(lacks)}"
+        remedy = "add --tokenizer-type and --tokenizer-model" if default else remedy
+        yield Finding(Code.TRAINING_FLAG, path, found, remedy, level)

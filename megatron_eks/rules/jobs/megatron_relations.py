@@ -49,6 +49,9 @@ _NEEDS = (
 # What Megatron asserts of every model that is given on the command line.
 _OF_A_MODEL = frozenset({_LAYERS, "--hidden-size"})
 _REQUIRED = ("--num-attention-heads", "--max-position-embeddings", _SEQUENCE, _MICRO)
+# megatron/training/training.py, get_optimizer_param_scheduler: "either train-iters or train-samples
+# should be provided"; nothing is trained, or the options come from elsewhere.
+_LENGTHS = frozenset({"--perform-rl-step", "--skip-train", "--train-iters", "--train-samples"})
 _NOT_BOTH = (
     ("--train-iters", "--train-samples"),
     ("--data-path", "--data-args-path"),
@@ -112,10 +115,17 @@ def together(manifest: Manifest) -> Iterator[Finding]:
                 path, remedy = options[flag][0], f"add {others[0]}, or remove it"
                 yield Finding(Code.TRAINING_FLAG, path, found, remedy, level)
         given = options.keys() | ({_SEQUENCE} if "--encoder-seq-length" in options else set())
-        lacking = [each for each in _REQUIRED if each not in given]
+        # With underscores it is found as what nobody reads.
+        written = {each.replace("_", "-") for each in given}
+        lacking = [each for each in _REQUIRED if each not in written]
         if lacking and options.keys() >= _OF_A_MODEL:
             found = f"no {' and no '.join(lacking)}: {_STOPS} at once"
             path, remedy = options[_LAYERS][0], f"add {', '.join(lacking)}"
+            yield Finding(Code.TRAINING_FLAG, path, found, remedy)
+        trained = options.keys() >= _OF_A_MODEL | {"--data-path", "--lr"}
+        if trained and options.keys().isdisjoint(_LENGTHS):
+            found = f"no --train-iters and no --train-samples: {_STOPS}"
+            path, remedy = options[_LAYERS][0], "add --train-iters"
             yield Finding(Code.TRAINING_FLAG, path, found, remedy)
         for flag, other in _NOT_BOTH:
             if flag in options and other in options and _differ(options, flag, other):

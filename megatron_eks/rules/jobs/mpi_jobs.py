@@ -7,7 +7,7 @@ from itertools import pairwise
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.jobs.training_flags import split_words
-from megatron_eks.rules.values import is_absent, items, mapping, number
+from megatron_eks.rules.values import is_absent, items, mapping, number, shown
 from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 
 _MPIRUN = re.compile(r"(^|/)(mpirun|mpiexec|mpiexec\.hydra)$")
@@ -28,6 +28,7 @@ _ONE_VALUE = frozenset(
 ) - {"--oversubscribe", "-oversubscribe"}
 _IDLES = re.compile(r"^(?!.*\bsshd\b)\s*(\S*/)?(sleep|tail|torchrun|python[0-9.]*)\b", re.DOTALL)
 _TEST = re.compile(r"(^|/)\w+_perf$")
+_REPLICA_TYPES = ("Launcher", "Worker")
 _TWO_VALUES = frozenset({"--mca", "-mca", "--gmca", "-gmca"})
 
 
@@ -96,13 +97,22 @@ def _asked(container: Container, worker: Pod, each: int, workers: int) -> Iterat
             found += "mpirun ends at once"
             remedy = room or f"write {total}, or add workers"
             yield Finding(Code.PROCESSES_PER_NODE, path, found, remedy)
-        elif word in _ALL and asked < total and worker.names(GPU):
+        elif word in _ALL and asked * _held(container) < total and worker.names(GPU):
             found = f"{asked} processes on {total} slots: the other GPUs idle"
             remedy = f"write {total}, unless it is meant"
             yield Finding(Code.PROCESSES_PER_NODE, path, found, remedy, Level.WARNING)
         elif word in _EACH and asked > each:
             found = f"{asked} processes on each worker, and it has {slots}"
             yield Finding(Code.PROCESSES_PER_NODE, path, found, room or f"write {each}")
+
+
+def _held(container: Container) -> int:
+    """Return how many GPUs each process of NCCL's tests takes (README, -g and -t)."""
+    words = [word for _, each in container.words for word in split_words(each)]
+    start = next((n for n, word in enumerate(words) if _TEST.search(word)), len(words))
+    given = {word: number(value) or 1 for word, value in pairwise(words[start:])}
+    each = given.get("-g", given.get("--ngpus", 1))
+    return each * given.get("-t", given.get("--nthreads", 1))
 
 
 def arguments(container: Container) -> list[tuple[Path, str]]:
@@ -125,6 +135,11 @@ def _types(manifest: Manifest, by_name: "dict[str, Pod]") -> Iterator[Finding]:
     if specs and "Launcher" not in specs:
         found = "no Launcher: nothing starts mpirun"
         yield manifest.find(Code.MASTER_REPLICAS, path, found, "add one with replicas: 1")
+    for name in specs:
+        if name not in _REPLICA_TYPES:
+            found = f"unknown replica type {shown(name)}: the operator makes none of its pods"
+            where = (*path, name)
+            yield manifest.find(Code.MASTER_REPLICAS, where, found, "use Launcher and Worker")
     launcher = by_name.get("Launcher")
     if launcher is not None and launcher.replicas not in {None, 1}:
         found = f"{launcher.replicas} launchers: the API server refuses the job"

@@ -9,7 +9,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.jobs.mpi_jobs import arguments
 from megatron_eks.rules.jobs.training_flags import split_words
 from megatron_eks.rules.values import items, mapping, shown, text
-from megatron_eks.rules.workloads import Container, Manifest
+from megatron_eks.rules.workloads import GPU, Container, Manifest
 
 _MCA = frozenset({"--mca", "-mca", "--gmca", "-gmca"})
 _OWN_WAYS = frozenset({"cm", "ucx"})
@@ -73,6 +73,24 @@ def host_files(manifest: Manifest) -> Iterator[Finding]:
                 found = f"{shown(value)} is in no mount, and the operator's is /etc/mpi/hostfile"
                 remedy = f"remove {word}: mpirun reads that one by itself"
                 yield Finding(Code.FILE_NOT_MOUNTED, path, found, remedy, Level.WARNING)
+
+
+def hosts(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse ranks that are all started in a launcher, which has no GPUs.
+
+    Open MPI, mpirun(1), --host: it takes the place of the host file, which the operator names and
+    which lists the workers.
+    """
+    if manifest.kind != "MPIJob" or manifest.spec.get("runLauncherAsWorker") is True:
+        return
+    for _, container in _launchers(manifest):
+        for (_, word), (path, value) in pairwise(arguments(container)):
+            local = re.fullmatch(r"(localhost|127\.0\.0\.1)(:[0-9]+)?", value)
+            if word in {"-H", "-host", "--host"} and local and not container.names(GPU):
+                found = f"{word} {shown(value)}: every rank starts in the launcher, which has no "
+                found += "GPU, and the workers idle"
+                remedy = f"remove {word}: mpirun reads the operator's host file by itself"
+                yield Finding(Code.PROCESSES_PER_NODE, path, found, remedy)
 
 
 def versions(manifest: Manifest) -> Iterator[Finding]:

@@ -25,6 +25,8 @@ _ELSEWHERE = {
     ("workerGroupSpecs", "nodeSelector"): "it under template.spec",
     ("workerGroupSpecs", "tolerations"): "it under template.spec",
     ("workerGroupSpecs", "resources"): "it at a container under template.spec",
+    ("leaderWorkerTemplate", "groupSize"): "size",
+    ("leaderWorkerTemplate", "workers"): "size",
     ("tasks", "minReplicas"): "minAvailable",
     ("tasks", "restartPolicy"): "it under template.spec",
 }

@@ -98,7 +98,7 @@ def place_of(directory: str, container: Container, pod: Pod) -> Place | None:
     for each in mounts:
         mount = mapping(each) or {}
         where = text(mount.get("mountPath"))
-        if where is None or is_placeholder(where):
+        if where is None or is_placeholder(where) or not where.startswith("/"):
             return None
         if _inside(directory, where):
             around.append((where.rstrip("/"), mount))
@@ -154,3 +154,10 @@ def _hydra(words: list[tuple[Path, str]]) -> Iterator[Output]:
         kind = _WORDS.get(key.lstrip("+"))
         if kind is not None and value.startswith("/") and not is_placeholder(value):
             yield Output(path, key, kind, value)
+
+
+def mounted(container: Container) -> str:
+    """Name the directories on which something is mounted."""
+    mounts = items(container.body.get("volumeMounts")) or []
+    paths = sorted(str((mapping(each) or {}).get("mountPath")) for each in mounts)
+    return ", ".join(paths) or "none"

@@ -11,6 +11,7 @@ from megatron_eks.rules.jobs.output_places import (
     Output,
     Place,
     directory_in,
+    mounted,
     outputs_of,
     place_of,
 )
@@ -21,6 +22,23 @@ from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 _TRAINS = re.compile(r"train|tune|fsdp|sft", re.IGNORECASE)
 _COPIED = re.compile(r"\bs3 (sync|cp|mv)\b|\brclone\b|\bs5cmd\b|\brsync\b|\bazcopy\b|\bgsutil\b")
 _INPUTS = ("--data-path", "--train-data-path", "--valid-data-path")
+_WRITTEN_VARIABLES = frozenset(
+    {
+        *("HF_HOME", "HF_DATASETS_CACHE", "MPLCONFIGDIR", "NCCL_DEBUG_FILE", "TMPDIR"),
+        *("TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"),
+        *("TRANSFORMERS_CACHE", "TRITON_CACHE_DIR", "WANDB_DIR", "XDG_CACHE_HOME"),
+    }
+)
+_PERHAPS_IN_IMAGE = frozenset(
+    {
+        *("--load", "--merge-file", "--pretrained-checkpoint", "--tokenizer-model"),
+        "--vocab-file",
+    }
+)
+# Where images have their own files.
+_OF_IMAGES = re.compile(
+    r"/(app|code|etc|home|megatron|opt|root|src|srv|usr|workspace)\b", re.IGNORECASE
+)
 _NEVER_WRITTEN = ("configMap", "downwardAPI", "projected", "secret", "image")
 
 
@@ -70,6 +88,23 @@ def _lost(output: Output, container: Container, pod: Pod) -> str | None:
     return "is in the pod, and goes with it" if bare else None
 
 
+def in_s3(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse checkpoints of Megatron-LM at an address of S3.
+
+    Megatron-LM, megatron/training/checkpointing.py: apart from msc://, which the Multi-Storage
+    Client reads, os.makedirs makes a directory of that very name in the container.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            for path, flag, named in megatron_flags(container):
+                value = directory_in(container, named)
+                if flag in {"--load", "--save"} and value.startswith("s3://"):
+                    found = f"{flag} {shown(value)}: Megatron takes it for a directory in the "
+                    found += "container, which goes with the pod"
+                    remedy = "save to a mounted claim, and copy from there to S3"
+                    yield Finding(Code.LOST_OUTPUT, path, found, remedy)
+
+
 def unmounted(manifest: Manifest) -> Iterator[Finding]:
     """Warn of checkpoints and logs of Megatron-LM where the container mounts nothing.
 
@@ -81,9 +116,12 @@ def unmounted(manifest: Manifest) -> Iterator[Finding]:
                 continue
             for output in outputs_of(container):
                 place = place_of(output.value, container, pod)
-                if output.kind in CHECKPOINTS | LOGS and place is not None and not place.mount:
+                # A root that is closed for writing is refused with it.
+                closed = manifest.is_job and _has_closed_root(container)
+                lost = output.kind in CHECKPOINTS | LOGS and not closed
+                if lost and place is not None and not place.mount:
                     found = f"{output.flag} {shown(output.value)}, where nothing is mounted: it "
-                    remedy = f"write to a mounted claim; mounted: {_mounted(container)}"
+                    remedy = f"write to a mounted claim; mounted: {mounted(container)}"
                     yield Finding(
                         Code.LOST_OUTPUT,
                         output.path,
@@ -103,14 +141,20 @@ def inputs(manifest: Manifest) -> Iterator[Finding]:
         for container in pod.containers:
             if container.is_init or not _has_claim(container, pod):
                 continue
+            saved = {each.value for each in outputs_of(container)}
             for path, flag, named in megatron_flags(container):
                 value = directory_in(container, named)
-                if flag not in _INPUTS or not value.startswith("/") or is_placeholder(value):
+                in_image = flag in _PERHAPS_IN_IMAGE
+                judged = flag in _INPUTS or (in_image and not _OF_IMAGES.match(value))
+                if not judged or not value.startswith("/") or is_placeholder(value):
                     continue
                 place = place_of(value, container, pod)
-                if place is not None and not place.mount:
+                # What is saved to the same place has a finding already.
+                if place is not None and not place.mount and value not in saved:
                     found = f"{flag} {shown(value)}, where nothing is mounted: it is not found"
-                    remedy = f"name a path on a mounted claim; mounted: {_mounted(container)}"
+                    remedy = f"name a path on a mounted claim; mounted: {mounted(container)}"
+                    if in_image:
+                        remedy += "; unless the image has it"
                     yield Finding(Code.LOST_OUTPUT, path, found, remedy, Level.WARNING)
 
 
@@ -122,13 +166,6 @@ def _has_claim(container: Container, pod: Pod) -> bool:
     }
     mounts = items(container.body.get("volumeMounts")) or []
     return any(text((mapping(each) or {}).get("name")) in claims - {None} for each in mounts)
-
-
-def _mounted(container: Container) -> str:
-    mounts = items(container.body.get("volumeMounts")) or []
-    return (
-        ", ".join(sorted(str((mapping(each) or {}).get("mountPath")) for each in mounts)) or "none"
-    )
 
 
 def read_only(manifest: Manifest) -> Iterator[Finding]:
@@ -153,8 +190,30 @@ def read_only(manifest: Manifest) -> Iterator[Finding]:
                     yield Finding(Code.LOST_OUTPUT, output.path, found, remedy, level)
                 elif not place.mount and _has_closed_root(container):
                     found = f"{told} is on the image's own file system, which is closed for writing"
-                    remedy = "mount a claim there; readOnlyRootFilesystem is true"
+                    remedy = "mount a claim there, or write to one that is mounted: "
+                    remedy += f"{mounted(container)}; readOnlyRootFilesystem is true"
                     yield Finding(Code.LOST_OUTPUT, output.path, found, remedy)
+
+
+def variables(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a variable that names a place to write on a root that is closed for writing.
+
+    Kubernetes API reference, SecurityContext.readOnlyRootFilesystem; NCCL user guide,
+    "NCCL_DEBUG_FILE"; Triton, TRITON_CACHE_DIR; Hugging Face Hub, HF_HOME.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            for each in container.variables if _has_closed_root(container) else ():
+                value = each.value or ""
+                if each.name not in _WRITTEN_VARIABLES or not value.startswith("/"):
+                    continue
+                place = place_of(value, container, pod) if not is_placeholder(value) else None
+                if place is not None and not place.mount:
+                    found = f"{each.name} is on the image's own file system, which is closed for "
+                    found += "writing"
+                    path = (*container.path, "env", each.index, "value")
+                    remedy = f"name a path on a mount: {mounted(container)}"
+                    yield Finding(Code.LOST_OUTPUT, path, found, remedy)
 
 
 def _may_train(container: Container) -> bool:

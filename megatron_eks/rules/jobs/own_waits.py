@@ -1,15 +1,18 @@
-"""Rule over init containers that wait for a port of their own pod."""
+"""Rules over init containers that wait for their own pod, or for one of another job."""
 
 import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.jobs.launch_flags import other_host
 from megatron_eks.rules.values import is_placeholder
 from megatron_eks.rules.workloads import Container, Manifest, Pod
 
 _LOOP = re.compile(r"\b(until|while)\b")
 _PORT = re.compile(r"\b(nc|ncat|netcat|curl|wget|telnet)\b|/dev/tcp/")
+_LOOKS = re.compile(r"\b(nslookup|getent|dig|host|ping|nc)\b")
+_POD = re.compile(r"(?<![\w.$-])[a-z][a-z0-9-]*-(master|worker)-[0-9]+\b")
 # What ends the wait, or leaves the first pod out of it.
 _ENDS = re.compile(r"\b(if|case|break|timeout|seq|test|HOSTNAME|hostname)\b|\[ |INDEX|RANK|POD_")
 
@@ -32,6 +35,28 @@ def own_ports(manifest: Manifest) -> Iterator[Finding]:
                 found = f"{name[0] if name else ''} is this pod, and nothing listens in it before "
                 found += "its init containers end: it never starts"
                 yield Finding(Code.RANKS_WAIT, container.path, found, remedy)
+
+
+def names_of_others(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of an init container that waits for a pod that this job does not have.
+
+    kubeflow/trainer v1.9.4: pods are JOB-master-0 and JOB-worker-INDEX, and so are their Services.
+    """
+    if manifest.pytorch_replicas is None:
+        return
+    for pod in manifest.pods:
+        for container in pod.containers:
+            line = container.line
+            waits = container.is_init and _LOOP.search(line) and _LOOKS.search(line)
+            for match in _POD.finditer(line) if waits else ():
+                said = other_host(manifest, match[0])
+                if said is not None:
+                    found = f"waits for {match[0]}: {said}"
+                    remedy = f"write {manifest.name}-master-0, or remove it: the operator's own "
+                    remedy += "init container waits"
+                    path = container.path
+                    yield Finding(Code.RANKS_WAIT, path, found, remedy, Level.WARNING)
+                    break
 
 
 def _first(manifest: Manifest, pod: Pod) -> "tuple[re.Pattern[str] | None, str]":

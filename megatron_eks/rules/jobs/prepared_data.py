@@ -30,7 +30,9 @@ def prepared(manifest: Manifest) -> Iterator[Finding]:
         for container in pod.containers:
             # What a first container prepares, others of the pod may read.
             alone = not container.is_init and PREPARES.search(container.line)
-            if not alone or any(_CARRIED.search(each.line) for each in pod.containers):
+            # What a first container copies comes in, and what another one copies goes out.
+            others = [each for each in pod.containers if not _comes_first(each)]
+            if not alone or any(_CARRIED.search(each.line) for each in others):
                 continue
             for path, flag, given in _options(container):
                 value = directory_in(container, given)
@@ -88,6 +90,10 @@ def lacking(manifest: Manifest) -> Iterator[Finding]:
                 found = "preprocess_data.py without --append-eod: no token ends a document, and a "
                 found += "GPT learns them as one"
                 yield Finding(Code.TRAINING_FLAG, path, found, "add --append-eod", Level.WARNING)
+
+
+def _comes_first(container: Container) -> bool:
+    return container.is_init and container.body.get("restartPolicy") != "Always"
 
 
 def _options(container: Container) -> Iterator[tuple[Path, str, str]]:

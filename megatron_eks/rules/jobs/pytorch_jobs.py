@@ -1,7 +1,8 @@
 """Rules over PyTorchJobs: what the training operator's webhook refuses, and what it overlooks."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from itertools import zip_longest
 
 from megatron_eks.config.codes import Code
@@ -57,15 +58,22 @@ def replicas(manifest: Manifest) -> Iterator[Finding]:
     unless their own command names where they meet: every worker has a Service too.
     """
     types = manifest.pytorch_replicas
-    if types is None:
+    # Under a name that is nearly this one they are found as an unknown key.
+    if types is None or (not types and get_close_matches(_REPLICAS[-1], manifest.spec, 1)):
         return
+    unknown = [name for name in types if name not in _TYPES]
+    for name in unknown:
+        path, said = (*_REPLICAS, name), f"unknown replica type {shown(name)}"
+        yield manifest.find(Code.MASTER_REPLICAS, path, said, "use Master and Worker")
+    # Master or Worker in other letters is what is meant.
+    if not any(name.capitalize() in _TYPES for name in unknown):
+        yield from _counts(manifest, types)
 
+
+def _counts(manifest: Manifest, types: "Mapping[str, Json]") -> Iterator[Finding]:
     def found(path: Path, problem: str, remedy: str) -> Finding:
         return manifest.find(Code.MASTER_REPLICAS, (*_REPLICAS, *path), problem, remedy)
 
-    for name in types:
-        if name not in _TYPES:
-            yield found((name,), f"unknown replica type {shown(name)}", "use Master and Worker")
     elastic = not is_absent(manifest.spec.get("elasticPolicy"))
     master, worker = (types.get(name) for name in _TYPES)
     if is_absent(master) and not elastic and not _meets_by_itself(manifest):
@@ -121,7 +129,9 @@ def same_pods(manifest: Manifest) -> Iterator[Finding]:
             remedy = "use one pod template for all ranks"
             # Without torchrun the master may be a server that only its own program knows.
             launched = any(container.has_launcher for container in pods[0].containers)
-            level = Level.ERROR if launched else Level.WARNING
+            # Nodes of one kind may be told apart by a label on purpose.
+            chosen = path[0] == "nodeSelector"
+            level = Level.ERROR if launched and not chosen else Level.WARNING
             yield Finding(Code.REPLICAS_DIFFER, (*pod.path, *path), found, remedy, level)
 
 
@@ -141,7 +151,9 @@ def lifecycle(manifest: Manifest) -> Iterator[Finding]:
     alone = len(manifest.pods) == 1 and manifest.pods[0].replicas in (None, 1)
     policies = [text((mapping(value) or {}).get("restartPolicy")) for value in types.values()]
     ends = alone and policies == ["Never"] and clean in (None, "None")
-    if policy is not None and clean not in ("Running", "All") and not ends:
+    # At the wrong place it is found as that.
+    known = "cleanPodPolicy" in manifest.spec or clean in ("Running", "All")
+    if policy is not None and not known and not ends:
         found = (
             f"unknown cleanPodPolicy {shown(clean)}"
             if not is_absent(clean) and clean != "None"
@@ -157,6 +169,7 @@ def lifecycle(manifest: Manifest) -> Iterator[Finding]:
             yield manifest.find(
                 Code.RESTART_POLICY, (*_REPLICAS, name, "restartPolicy"), found, remedy
             )
+    yield from _overwritten(manifest, types)
     again = [text((mapping(types.get(name)) or {}).get("restartPolicy")) for name in _TYPES]
     if number((policy or {}).get("backoffLimit")) == 0 and again == ["OnFailure", "OnFailure"]:
         found = "OnFailure, and no restart is allowed, not even of the container in which a "
@@ -164,6 +177,19 @@ def lifecycle(manifest: Manifest) -> Iterator[Finding]:
         remedy = "allow some for each pod, or write restartPolicy: Never"
         path = ("spec", "runPolicy", "backoffLimit")
         yield manifest.find(Code.RESTART_POLICY, path, found, remedy, Level.WARNING)
+
+
+def _overwritten(manifest: Manifest, types: "Mapping[str, Json]") -> Iterator[Finding]:
+    """Warn of a pod's own policy, in the place of which the operator puts the replica's."""
+    for pod in manifest.pods:
+        given = text((mapping(types.get(str(pod.path[3]))) or {}).get("restartPolicy"))
+        own, policy = text(pod.spec.get("restartPolicy")), given or "OnFailure"
+        if own is not None and own != policy and not is_placeholder(f"{own}{policy}"):
+            said = "" if given else ", its default"
+            found = f"{own}, and the operator overwrites it with the replica's {policy}{said}"
+            remedy = f"write restartPolicy: {own} beside replicas, or remove it"
+            path = (*pod.path, "restartPolicy")
+            yield Finding(Code.RESTART_POLICY, path, found, remedy, Level.WARNING)
 
 
 def _held(manifest: Manifest) -> str:
@@ -247,6 +273,10 @@ def _difference(ours: Json, theirs: Json, path: Path, depth: int) -> tuple[Path,
 
 
 def _said(value: Json) -> str:
+    body = mapping(value) or {}
+    name, place = text(body.get("name")), text(body.get("mountPath"))
+    if name is not None:
+        return f"{shown(name)} at {place}" if place else shown(name)
     return "nothing" if _is_empty(value) else shown(value)
 
 

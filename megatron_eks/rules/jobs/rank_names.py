@@ -20,6 +20,7 @@ _WHOLE_NAME = re.compile(r"\$[({]?(HOSTNAME|POD_NAME)[)}]?|\$\(hostname\)")
 _RENAMED = re.compile(
     r"\bNODE_RANK=[\"']?(\$\{?(HOSTNAME|POD_NAME)\}?|\$\(hostname\))[\"']?(\s|;|$)"
 )
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _MOST = 999
 PORT = re.compile(r":[0-9$({][^:]*$")
 _WAITS_FOR_NAMES = re.compile(r"\b(nslookup|getent\s+(ahosts|hosts)|dig|host|ping|nc)\b")
@@ -100,6 +101,8 @@ def names_of(manifest: Manifest) -> Names | None:
             pods = number(job.spec.get("completions", job.spec.get("parallelism", 1)))
             groups, inner = _indices(job.replicas), _indices(pods)
             hosts += [f"{name}-{job.name}-{index}-{each}" for index in groups for each in inner]
+        if not all(_LABEL.fullmatch(each) for each in hosts):
+            return None
         network = mapping((set_of(manifest) or ((), {}))[1].get("network")) or {}
         given = network.get("subdomain")
         known = _known(hosts, name if is_absent(given) else text(given), name)

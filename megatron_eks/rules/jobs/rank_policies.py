@@ -8,7 +8,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
 from megatron_eks.rules.objects.workload_set import chosen
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, text
-from megatron_eks.rules.workloads import GPU, Manifest
+from megatron_eks.rules.workloads import GPU, Manifest, Pod
 
 # What operators label the pods of a job with, and nobody else's.
 _OF_RANKS = ("training.kubeflow.org/", "jobset.sigs.k8s.io/", "leaderworkerset.sigs.k8s.io/")
@@ -38,7 +38,47 @@ def ranks_cut_off(together: ManifestSet) -> Iterator[Found]:
                 for index, rule in _admitting(each, way, peers, job)
             ]
             if applied and not any(_is_for_all_ports(rule) for _, _, rule in narrow):
-                yield _few_ports(job, way, narrow) if narrow else _cut_off(job, way, applied)
+                # What goes to addresses alone was not written for the ranks.
+                meant = any(_names_pods(rule) or not _peers(rule) for _, _, rule in narrow)
+                yield _few_ports(job, way, narrow) if meant else _cut_off(job, way, applied)
+            elif applied:
+                yield from _some_cut_off(job, way, peers, perhaps)
+
+
+def _some_cut_off(job: Manifest, way: str, peers: str, policies: list[Manifest]) -> Iterator[Found]:
+    """Find ranks of one kind that no policy admits to the others, or the others to them."""
+    for pod in job.pods:
+        others = [each for each in job.pods if each is not pod]
+        mine = [each for each in policies if _takes(each, job, pod)]
+        admitted = any(
+            not _peers(rule) or any(_may_be(peer, job, others) for peer in _peers(rule))
+            for each in mine
+            for rule in map(_body, items(each.spec.get(way.lower())) or [])
+        )
+        helped = [each.title for each in policies if each not in mine and _has_rules(each, way)]
+        if others and not admitted and helped:
+            direction = "from" if peers == "from" else "to"
+            found = f"no {way.lower()} {direction} the other ranks: {helped[0]} selects those alone"
+            path = (*pod.path[1:-1], "metadata", "labels")
+            remedy = "give all ranks the labels that it selects"
+            yield job, job.find(Code.RANKS_CUT_OFF, path, found, remedy, Level.WARNING)
+
+
+def _takes(policy: Manifest, job: Manifest, pod: Pod) -> bool:
+    selector = mapping(policy.spec.get("podSelector"))
+    return selector is None or chosen(selector, job, pod)
+
+
+def _has_rules(policy: Manifest, way: str) -> bool:
+    return bool(items(policy.spec.get(way.lower())))
+
+
+def _body(value: Json) -> "dict[str, Json]":
+    return mapping(value) or {}
+
+
+def _peers(rule: Mapping[str, Json]) -> "list[dict[str, Json]]":
+    return [_body(each) for key in ("from", "to") for each in items(rule.get(key)) or []]
 
 
 def _cut_off(job: Manifest, way: str, applied: list[Manifest]) -> Found:
@@ -169,11 +209,11 @@ def _admitting(
     for index, value in enumerate(items(policy.spec.get(way.lower())) or []):
         rule = mapping(value) or {}
         listed = [mapping(each) or {} for each in items(rule.get(peers)) or []]
-        if not listed or any(_may_be(peer, job) for peer in listed):
+        if not listed or any(_may_be(peer, job, job.pods) for peer in listed):
             yield index, rule
 
 
-def _may_be(peer: Mapping[str, Json], job: Manifest) -> bool:
+def _may_be(peer: Mapping[str, Json], job: Manifest, pods: list[Pod]) -> bool:
     selector = mapping(peer.get("podSelector"))
     spaces = mapping((mapping(peer.get("namespaceSelector")) or {}).get("matchLabels")) or {}
     space = text(spaces.get("kubernetes.io/metadata.name"))
@@ -181,7 +221,7 @@ def _may_be(peer: Mapping[str, Json], job: Manifest) -> bool:
         return False
     if "podSelector" not in peer or selector is None:
         return True
-    return any(chosen(selector, job, pod) for pod in job.pods)
+    return any(chosen(selector, job, pod) for pod in pods)
 
 
 def _is_for_all_ports(rule: Mapping[str, Json]) -> bool:

@@ -17,6 +17,8 @@ _DASHES = re.compile(
 _QUOTES = re.compile(r"=[\u2018\u2019\u201c\u201d]|[\s]--?[\w-]+[ =][\u2018\u2019\u201c\u201d]")
 _PROSE = re.compile(r"(?m)(^|(?<=[;&|\s]))[ \t]*(#|(echo|printf)[ \t])[^\n]*")
 _LAUNCHER = re.compile(r"(\S*/)?torchrun|torch\.distributed\.(run|launch)")
+_PYTHON_ALONE = re.compile(r"(\S*/)?python[0-9.]*")
+_BY_PYTHON = re.compile(r"(^|[\s;&|/])python[0-9.]*[ \t]+(-u[ \t]+)?torchrun\s")
 _MODULE = frozenset({"-m", "--module"})
 _ENDS = frozenset({"&&", "||", ";", "|", "&"})
 _LAST_RUN = re.compile(r"\s*(?P<exec>exec\s+)?([A-Z_]+=\S*\s+)*(\S*/)?(torchrun|python[0-9.]*)\s")
@@ -70,6 +72,27 @@ def modules(manifest: Manifest) -> Iterator[Finding]:
                     break
                 # Behind the program it is an option of its own.
                 launched = launched and not word.endswith(".py")
+
+
+def by_python(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a launcher that Python looks for as a file.
+
+    Python, "Command line and environment": the first argument is a file in the working directory,
+    and torchrun is one of PATH.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            for path, line in container.words if "torchrun" in container.line else ():
+                if _BY_PYTHON.search(line):
+                    found = "python looks for a file torchrun in the working directory"
+                    remedy = "write torchrun, or python -m torch.distributed.run"
+                    yield Finding(Code.REFUSED_IN_POD, path, found, remedy)
+            words = [word for _, word in container.words]
+            first = container.words[0][0] if words else ()
+            if words[1:2] == ["torchrun"] and _PYTHON_ALONE.fullmatch(words[0]):
+                found = "python looks for a file torchrun in the working directory"
+                remedy = "write torchrun, or python -m torch.distributed.run"
+                yield Finding(Code.REFUSED_IN_POD, first, found, remedy)
 
 
 def signals(manifest: Manifest) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """Rules over the jobs inside a JobSet or a training runtime: their names, and what Jobs need."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ _HOLDERS: dict[tuple[str, str], Path] = {
     ("trainer.kubeflow.org", "ClusterTrainingRuntime"): ("spec", "template", "spec"),
 }
 _OF_A_POD = ("spec", "template", "spec")
+_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 _STEPS = ("dataset-initializer", "model-initializer", "trainer")
 _SOURCES = frozenset({"flux", "jax", "mpi", "torch", "xgboost"})
@@ -76,6 +78,11 @@ def names(manifest: Manifest) -> Iterator[Finding]:
     known = {each.name for each in jobs}
     if not jobs or None in known or any(is_placeholder(each or "") for each in known):
         return
+    for each in jobs:
+        if each.name and not _LABEL.fullmatch(each.name):
+            found = f"{shown(each.name)} is no DNS label: the webhook refuses the set"
+            remedy = "use lower-case letters, digits and dashes, a letter first"
+            yield manifest.find(Code.REPLICATED_JOBS, (*each.path, "name"), found, remedy)
     there = ", ".join(sorted(filter(None, known)))
     for path, name in _named(place, spec, jobs):
         if name not in known and not is_placeholder(name):

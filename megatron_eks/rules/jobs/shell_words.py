@@ -27,6 +27,7 @@ _OF_THE_CONTAINER = frozenset({"HOSTNAME", "LOCAL_RANK", "NODE_RANK"})
 _NAMES = frozenset({"-", "--", "_", "bash", "sh"})
 _OPERATORS = frozenset({"&&", "||", "|", ">", ">>", "2>&1", "<", "&"})
 _TWO = re.compile(r"--?[A-Za-z][\w-]*[ \t]+[^\s-]\S*")
+_SEVERAL = re.compile(r"--[A-Za-z][\w-]*=[^\s-]\S*([ \t]+--[A-Za-z][\w-]*=[^\s-]\S*)+")
 _QUOTED = re.compile(r"--[\w-]+=(?P<mark>[\"'])[^\"'{}\[\]]*(?P=mark)")
 _READS_WORDS = re.compile(r"\$[{]?[@*#0-9]|\bshift\b|\bgetopts\b")
 
@@ -96,7 +97,8 @@ def for_shells(manifest: Manifest) -> Iterator[Finding]:
                 remedy = "start it by a shell: [bash, -c, ...]"
                 yield Finding(Code.NOT_EXPANDED, path, found, remedy)
                 break
-            if free and " " in word and _TWO.fullmatch(word) and not _splits_words(container):
+            several = _TWO.fullmatch(word) or _SEVERAL.fullmatch(word)
+            if free and " " in word and several and not _splits_words(container):
                 found = f"{shown(word)} is one word, and no option has that name"
                 yield Finding(Code.NOT_EXPANDED, path, found, "write each word for itself")
             elif word.endswith(("'", '"')) and _QUOTED.fullmatch(word):

@@ -13,7 +13,12 @@ from megatron_eks.rules.workloads import Container, Manifest, Pod
 
 _NAMED = re.compile(r"\$(?:(?P<name>[A-Z][A-Z0-9_]*)|\{(?P<braced>[A-Z][A-Z0-9_]*)\})")
 _SOURCED = re.compile(r"(^|[\s;&])(source|\.|eval)\s|\bread\b|<<")
-_OF_RANKS = frozenset({"nnodes", "nproc-per-node", "node-rank", "master-addr", "rdzv-endpoint"})
+_OF_RANKS = frozenset(
+    {
+        *("master-addr", "master-port", "nnodes", "node-rank", "nproc-per-node", "rdzv-endpoint"),
+        "rdzv-id",
+    }
+)
 _PLACES = frozenset({"--data-cache-path", "--data-path", "--load", "--save", "--tokenizer-model"})
 # What images of schedulers bring, or a rule of its own judges.
 _ELSEWHERE = re.compile(

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
-from megatron_eks.rules.shapes import KUBERNETES, Misfit, misfits, table
+from megatron_eks.config.errors import Finding, Path, dotted
+from megatron_eks.rules.shapes import KUBERNETES, OPERATORS, Misfit, misfits, table
 from megatron_eks.rules.values import is_absent, shown, text
 from megatron_eks.rules.workloads import Manifest
 
@@ -15,6 +15,26 @@ _NEARLY = 0.85
 _MODES = frozenset({"defaultMode", "mode"})
 _OCTAL = re.compile(r"[0-7]{3}")
 _OF_OWNERS = re.compile(r"7[0-7]{2}")
+_WHOLE = "a whole number"
+# What people write under resources itself, and how kinds of volumes call the name of their object.
+_AMOUNTS = frozenset({"cpu", "ephemeral-storage", "hugepages-1Gi", "hugepages-2Mi", "memory"})
+_NAMES = {"persistentVolumeClaim": "claimName", "secret": "secretName"}
+_OF_CONTAINERS = frozenset(
+    {
+        *("args", "command", "env", "envFrom", "image", "imagePullPolicy", "lifecycle"),
+        *("livenessProbe", "ports", "readinessProbe", "startupProbe", "volumeMounts"),
+        "workingDir",
+    }
+)
+_OF_ONE_CONTAINER = frozenset(
+    {"allowPrivilegeEscalation", "capabilities", "privileged", "readOnlyRootFilesystem"}
+)
+# Words that mean something else at each place.
+_EVERYWHERE = frozenset({"apiVersion", "kind", "metadata", "name", "spec", "status", "type"})
+# Older versions of operators' kinds, which their CRDs still serve, or which others judge.
+_STILL_SERVED = frozenset(
+    {"jobset.x-k8s.io/v1alpha1", "kubeflow.org/v1", "kubeflow.org/v1alpha2", "ray.io/v1alpha1"}
+)
 _OTHERS = frozenset({"ControllerRevision", "Endpoints", "Event", "List", "Node", "PodTemplate"})
 # Versions of these are judged by pod_shape.api_versions, or are the affair of others.
 _GROUPS = frozenset(
@@ -35,6 +55,15 @@ def kinds(manifest: Manifest) -> Iterator[Finding]:
     if not kind or [version, kind] in pairs or kind in _OTHERS:
         return
     versions = [each for each, name in pairs if name == kind]
+    served = [
+        each
+        for each, name in (entry.split(" ") for entry in table(OPERATORS) if " " in entry)
+        if name == kind and each.partition("/")[0] == version.partition("/")[0]
+    ]
+    if served and version not in served and version not in _STILL_SERVED:
+        found = f"no API {shown(version)} has a kind {kind}"
+        yield manifest.find(Code.API_VERSION, ("apiVersion",), found, f"use {served[0]}")
+        return
     names = [name for each, name in pairs if each == version]
     close = get_close_matches(version, versions, 1, _CLOSE)
     nearly = get_close_matches(kind, names, 1, _NEARLY)
@@ -100,12 +129,10 @@ def finding(manifest: Manifest, path: Path, misfit: Misfit) -> Finding:
         same = [each for each in misfit.known if each.lower() == key.lower()]
         close = same or get_close_matches(key, misfit.known, 1, _CLOSE)
         code, found = Code.UNKNOWN_POD_KEY, f"Kubernetes knows no {shown(key)} here"
-        remedy = "remove it, or move it to where it belongs"
+        remedy = f"did you mean {close[0]}?" if close else _home(path, misfit)
         # One of this very name, a level below, is more likely than another that is like it.
         if len(misfit.below) == 1 and not same:
-            remedy = f"move it under {'.'.join(map(str, (*path[:-1], misfit.below[0])))}"
-        elif close:
-            remedy = f"did you mean {close[0]}?"
+            remedy = f"move it under {_place((*path[:-1], misfit.below[0]))}"
     elif misfit.expected == "a text" and isinstance(value, bool | int | float):
         code = Code.NOT_A_TEXT
         found = f"{shown(value)} is no text: the API server refuses the object"
@@ -120,7 +147,33 @@ def finding(manifest: Manifest, path: Path, misfit: Misfit) -> Finding:
     else:
         code, found = Code.WRONG_VALUE, f"{shown(value)} is not what Kubernetes takes here"
         remedy = f"write {misfit.expected}"
+        if misfit.expected == _WHOLE and isinstance(value, str) and value.isdecimal():
+            remedy = f"write {value}, without quotes"
+        if misfit.expected == "a mapping" and "imagePullSecrets" in path:
+            remedy = f"write {{name: {value}}}"
         if key in _MODES and _OCTAL.fullmatch(str(value)):
             # 755 without a 0 is 01363 in octal.
             remedy = f"write 0{value}: without the 0 it is no octal number"
     return manifest.find(code, path, found, remedy)
+
+
+def _home(path: Path, misfit: Misfit) -> str:
+    """Say where a key belongs that is unknown at its place."""
+    key, around = str(path[-1]), str(path[-2]) if len(path) > 1 else ""
+    if ("/" in key or key in _AMOUNTS) and {"limits", "requests"} <= {*misfit.known}:
+        return "write it under limits and requests"
+    if key in _OF_CONTAINERS and "containers" in misfit.known:
+        return f"move it to a container, under {_place((*path[:-1], 'containers'))}"
+    if around == "securityContext" and key in _OF_ONE_CONTAINER:
+        return "move it to the securityContext of a container"
+    if key == "name" and _NAMES.get(around) in misfit.known:
+        return f"write {_NAMES[around]}"
+    if misfit.above is not None and key not in _EVERYWHERE:
+        return f"move it to {_place((*path[: len(path) - len(misfit.path)], *misfit.above, key))}"
+    return "remove it, or move it to where it belongs"
+
+
+def _place(path: Path) -> str:
+    """Name a place; inside a pod by its template, as it is the same for every kind of replica."""
+    inside = [index for index, part in enumerate(path) if part == "template"]
+    return dotted(path[inside[-1] :] if inside else path)

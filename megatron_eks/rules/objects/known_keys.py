@@ -146,6 +146,9 @@ _KNOWN["nvidia.com"] = (
     *("use-gpuuuid", "nouse-gpuuuid", "use-gputype", "nouse-gputype", "vgpu-mode"),
 )
 
+KNOWN_DOMAINS = frozenset(_KNOWN)
+"""Domains of keys that are judged here."""
+
 
 def keys(manifest: Manifest) -> Iterator[Finding]:
     """Warn of a key that is a slip of one that EKS, Kubernetes, Kueue or NVIDIA's parts read.

@@ -45,6 +45,7 @@ _LAST = {
     "capacity-type": "karpenter.sh/capacity-type",
     "capacityType": "eks.amazonaws.com/capacityType",
 }
+_BARE = ("instance-type", "instanceType")
 _OLD = ("beta.kubernetes.io/", "failure-domain.beta.kubernetes.io/", "alpha.eksctl.io/")
 # Nobody but Kubernetes sets labels of nodes in these.
 _RESERVED = re.compile(
@@ -74,6 +75,10 @@ def node_labels(manifest: Manifest) -> Iterator[Finding]:
                 found, level = f"{shown(value)} is {what}", Level.WARNING if free else Level.ERROR
                 yield Finding(Code.WRONG_VALUE, path, found, remedy, level)
             meant = meant_label(key)
+            if meant is None and key in _BARE and all(each in INSTANCES for each in values):
+                found = f"no node has the label {shown(key)}, unless its group gives it one"
+                remedy = f"write {TYPE_LABELS[0]}"
+                yield Finding(Code.WRONG_VALUE, path, found, remedy, Level.WARNING)
             if meant is not None:
                 free = key.startswith(OPEN)
                 found = f"no node has the label {shown(key)}"

@@ -39,6 +39,35 @@ def contradictions(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(Code.NODE_SELECTOR, path, found, "run it on a node group")
 
 
+def nodes_by_name(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of several pods with GPUs that are all put on one node, past the scheduler.
+
+    Kubernetes, "Assign Pods to Nodes", nodeName: the kubelet refuses what it has no room for
+    (OutOfnvidia.com/gpu), and nothing waits for it.
+    """
+    for pod in manifest.pods:
+        name, count = text(pod.spec.get("nodeName")), pod.replicas or 1
+        if name and count > 1 and pod.names(GPU) and not is_placeholder(name):
+            found = f"{count} pods on this one node, past the scheduler: the kubelet refuses those "
+            found += "for which it has no GPU"
+            path = (*pod.path, "nodeName")
+            remedy = "remove it, and choose nodes by nodeSelector"
+            yield Finding(Code.NODE_SELECTOR, path, found, remedy, Level.WARNING)
+
+
+def schedulers(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse the name of the program in the place of its profile.
+
+    Kubernetes, "Configure Multiple Schedulers": the one of the cluster answers to
+    default-scheduler, and a pod for another one that is not there stays Pending.
+    """
+    for pod in manifest.pods:
+        if pod.spec.get("schedulerName") in {"default", "kube-scheduler"}:
+            found = f"no scheduler answers to {pod.spec['schedulerName']!r}: the pod stays Pending"
+            path = (*pod.path, "schedulerName")
+            yield Finding(Code.NODE_SELECTOR, path, found, "write default-scheduler, or remove it")
+
+
 def _impossible(term: "list[tuple[str, str, list[str]]]") -> str | None:
     """Say which two demands of one list exclude each other."""
     wanted: dict[str, set[str]] = {}

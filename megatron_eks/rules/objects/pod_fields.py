@@ -24,6 +24,7 @@ _PORT_NAME = re.compile(r"(?=[-0-9]*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(r"/[^:@]*[A-Z]|^[^:@/]*[A-Z][^:@/]*([:@]|$)")
 _VARIABLE = re.compile(r"[ -<>-~]+")
 
+_NAMED = re.compile(r"\$\([A-Za-z_]\w*\)")
 _PAGES = ("2Mi", "1Gi")
 _OF_A_POD = frozenset({"cpu", "memory"})
 _OF_A_CONTAINER = _OF_A_POD | {"ephemeral-storage"}
@@ -88,6 +89,9 @@ def mounts(manifest: Manifest) -> Iterator[Finding]:
         known |= _OF_THE_MPI_OPERATOR if manifest.kind == "MPIJob" else set()
         known |= _OF_KUBERAY if manifest.group == "ray.io" else set()
         for container in pod.containers:
+            # What stands a level too deep is found there.
+            if "volumes" in container.body:
+                continue
             for index, mount in enumerate(items(container.body.get("volumeMounts")) or []):
                 name = text((mapping(mount) or {}).get("name"))
                 if name is not None and name not in known and not is_placeholder(name):
@@ -107,6 +111,15 @@ def parts_of_volumes(manifest: Manifest) -> Iterator[Finding]:
     for pod in manifest.pods:
         for container in pod.containers:
             for index, mount in enumerate(items(container.body.get("volumeMounts")) or []):
+                plain = text((mapping(mount) or {}).get("subPath")) or ""
+                if _NAMED.search(plain):
+                    found = f"{shown(plain)} is taken as it is written: no variable is put in"
+                    path = (*container.path, "volumeMounts", index, "subPath")
+                    yield Finding(Code.REFUSED_IN_POD, path, found, "write it as subPathExpr")
+                if text((mapping(mount) or {}).get("mountPath")) == "/":
+                    found = "a volume over the whole image: nothing is left to start"
+                    path = (*container.path, "volumeMounts", index, "mountPath")
+                    yield Finding(Code.REFUSED_IN_POD, path, found, "mount it below, as at /data")
                 for key in ("subPath", "subPathExpr"):
                     part = text((mapping(mount) or {}).get(key)) or ""
                     if part.startswith("/") or ".." in part.split("/"):

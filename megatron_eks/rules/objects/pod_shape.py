@@ -181,6 +181,11 @@ def _toleration(path: Path, body: "Mapping[str, Json]") -> Iterator[Finding]:
         yield wrong("value", "a value beside Exists", "remove it, or use Equal")
     if operator in {None, "", "Equal"} and is_absent(body.get("key")):
         yield wrong("key", "no key, which only Exists takes", "name the key, or use Exists")
+    timed = not is_absent(body.get("tolerationSeconds"))
+    if timed and effect in {None, "", "NoSchedule", "PreferNoSchedule"}:
+        given = effect or "every effect"
+        found = f"tolerationSeconds with {given}: the API server refuses the pod"
+        yield wrong("tolerationSeconds", found, "write effect: NoExecute, or remove it")
     if effect and effect not in {"NoSchedule", "PreferNoSchedule", "NoExecute"}:
         remedy = "use NoSchedule, PreferNoSchedule or NoExecute"
         yield wrong("effect", f"unknown effect {shown(effect)}", remedy)

@@ -104,11 +104,15 @@ def _directories_on_disk(pod: Pod) -> set[str]:
 
 
 def container_names(manifest: Manifest) -> Iterator[Finding]:
-    """Require a DNS label as the name of each container.
+    """Require a DNS label as the name of each container, and of the pod's host and subdomain.
 
     Kubernetes 1.35, pkg/apis/core/validation/validation.go, ValidateDNS1123Label.
     """
     for pod in manifest.pods:
+        for key in ("hostname", "subdomain"):
+            if _is_wrong(text(pod.spec.get(key))):
+                found = f"{shown(pod.spec[key])} is no DNS label: the API server refuses the pod"
+                yield Finding(Code.REFUSED_IN_POD, (*pod.path, key), found, _LABEL_FORM)
         for container in pod.containers:
             if _is_wrong(container.name):
                 found = f"{shown(container.name)} is no DNS label: the API server refuses the pod"

@@ -17,6 +17,7 @@ from megatron_eks.rules.workloads import EFA, GPU, HUGEPAGES, Container, Manifes
 
 # What does not go through NCCL, by the usual flag of a training program.
 _OTHER_BACKEND = re.compile(r"--(?:dist[-_])?backend[= ]+(?:gloo|mpi)\b")
+_LAUNCHES = re.compile(r"torchrun|torch\.distributed|deepspeed|accelerate|mpirun|MASTER_ADDR|rdzv")
 # Less is a slip of the unit, and another finding.
 _LEAST_LIMIT = 2**20
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
@@ -202,9 +203,13 @@ def host_network_dns(manifest: Manifest) -> Iterator[Finding]:
     """
     for pod in manifest.pods:
         policy = pod.spec.get("dnsPolicy")
+        operator = manifest.kind in {"PyTorchJob", "MPIJob"}
+        if policy == "Default" and not pod.host_network and operator:
+            found = "Default: the node's DNS servers do not know the job's Services"
+            path = (*pod.path, "dnsPolicy")
+            yield Finding(Code.HOST_NETWORK_DNS, path, found, "remove it, or write ClusterFirst")
         if not pod.host_network or policy == "ClusterFirstWithHostNet":
             continue
-        operator = manifest.kind in {"PyTorchJob", "MPIJob"}
         # Servers of one's own may know the cluster's names.
         if policy != "None" and (operator or (manifest.is_job and pod.names(GPU))):
             yield Finding(
@@ -223,6 +228,8 @@ def efa_requested(manifest: Manifest) -> Iterator[Finding]:
     NCCL falls back to TCP, without an error.
     """
     indexed = manifest.kind == "Job" and manifest.spec.get("completionMode") == "Indexed"
+    # Each index of a Job may well work for itself.
+    indexed = indexed and any(_meets(each) for each in _containers(manifest))
     if not (indexed or manifest.kind in _OVER_NODES or manifest.group == "batch.volcano.sh"):
         return
     pods = [pod for pod in manifest.pods if pod.names(GPU)]
@@ -250,6 +257,12 @@ def efa_requested(manifest: Manifest) -> Iterator[Finding]:
             if cards and cards[0] and len(set(cards)) == 1:
                 remedy = f"add {EFA}: {cards[0]} to the container's requests and limits"
             yield Finding(Code.EFA_NOT_REQUESTED, pod.path, found, remedy, Level.WARNING)
+
+
+def _meets(container: Container) -> bool:
+    """Tell whether a container's ranks look for others: by a launcher, or by an address."""
+    told = any(each.name.startswith(("MASTER_", "PET_")) for each in container.variables)
+    return told or not container.words or _LAUNCHES.search(container.line) is not None
 
 
 def _containers(manifest: Manifest) -> Iterator[Container]:

@@ -21,7 +21,10 @@ from megatron_eks.rules.workloads import Manifest
 
 _CLOSE = 0.8
 # Whoever makes one of these for a set of jobs makes all that they name; of others there are more.
-_MADE_TOGETHER = ("PersistentVolumeClaim", "PodGroup", "PriorityClass", "WorkloadPriorityClass")
+_MADE_TOGETHER = (
+    *("LocalQueue", "PersistentVolumeClaim", "PodGroup", "PriorityClass"),
+    "WorkloadPriorityClass",
+)
 # One of these that nobody names was made for whoever names another.
 _FOR_ONE = ("ClusterQueue", "PersistentVolume", "Role")
 _FSX = "fsx.csi.aws.com"

@@ -202,6 +202,8 @@ def _left(pod: Pod, instance: InstanceType) -> str:
         "memory": f"about {memory}Gi",
     }
     had = _amount(_had(instance)[name], name)
+    if name not in left and _had(instance)[name] == 0:
+        return "remove it, or select a type that has it"
     return f"ask for less: {left[name]} is left to pods" if name in left else f"ask for {had}"
 
 

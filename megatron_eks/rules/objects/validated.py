@@ -26,6 +26,12 @@ _HANDLERS = frozenset({"exec", "grpc", "httpGet", "tcpSocket"})
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _POD_SECURITY = "pod-security.kubernetes.io/"
 _MODES = frozenset({"audit", "enforce", "warn"})
+_VOLUMES = frozenset(
+    {
+        *("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "hostPath", "image", "nfs"),
+        *("persistentVolumeClaim", "projected", "secret"),
+    }
+)
 _NOT_SOURCES = frozenset(
     {
         *(
@@ -67,6 +73,34 @@ def volumes(manifest: Manifest) -> Iterator[Finding]:
     ):
         found, remedy = "no source: the API server refuses the volume", "say what it is: csi: ..."
         yield manifest.find(Code.MISSING_FIELD, ("spec",), found, remedy)
+
+
+def sources(manifest: Manifest) -> Iterator[Finding]:
+    """Require one source of a variable, and one of a volume.
+
+    Kubernetes 1.35, pkg/apis/core/validation/validation.go, validateEnvVarValueFrom ("may not be
+    specified when `value` is not empty") and validateVolumeSource ("may not specify more than 1
+    volume type").
+    """
+    for pod in manifest.pods:
+        for index, value in enumerate(items(pod.spec.get("volumes")) or []):
+            given = [key for key, each in (mapping(value) or {}).items() if not is_absent(each)]
+            kinds = [key for key in given if key in _VOLUMES]
+            if len(kinds) > 1:
+                found = f"{' and '.join(kinds)} in one volume: the API server refuses the pod"
+                remedy = "keep one of them"
+                yield Finding(Code.UNKNOWN_VOLUME, (*pod.path, "volumes", index), found, remedy)
+        for container in pod.containers:
+            for index, value in enumerate(items(container.body.get("env")) or []):
+                variable = mapping(value) or {}
+                source = mapping(variable.get("valueFrom")) or {}
+                path = (*container.path, "env", index, "valueFrom")
+                if source and text(variable.get("value")):
+                    found = "value beside valueFrom: the API server refuses the pod"
+                    yield Finding(Code.WRONG_VALUE, path, found, "keep one of the two")
+                elif len(source) > 1:
+                    found = f"{' and '.join(source)} together: the API server refuses the pod"
+                    yield Finding(Code.WRONG_VALUE, path, found, "keep one of them")
 
 
 def probes(manifest: Manifest) -> Iterator[Finding]:
@@ -129,7 +163,8 @@ def networks(manifest: Manifest) -> Iterator[Finding]:
                 found = f"{shown(value)} is no range of addresses"
                 yield manifest.find(Code.WRONG_VALUE, path, found, "write it as 10.0.0.0/16")
     if manifest.kind == "Service" and not manifest.group and manifest.spec:
-        headless = manifest.spec.get("clusterIP") == "None"
+        # With another letter it is refused, and found as that.
+        headless = (text(manifest.spec.get("clusterIP")) or "").lower() == "none"
         named = manifest.spec.get("type") == "ExternalName"
         if items(manifest.spec.get("ports")) == [] and not headless and not named:
             found, remedy = "no port: the API server refuses the Service", "add one"

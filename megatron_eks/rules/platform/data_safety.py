@@ -119,7 +119,7 @@ def elastic_bounds(manifest: Manifest) -> Iterator[Finding]:
         found, remedy = f"minReplicas {least} above maxReplicas {most}", "let the first be less"
         yield manifest.find(Code.ELASTIC_BOUNDS, path, found, remedy)
     # The operator makes one of the two of the other, and only an autoscaler changes the pods.
-    elif isinstance(least, int) and manifest.pods and least > pods and not scaled:
+    elif isinstance(least, int) and manifest.pods and least > pods > 0 and not scaled:
         found = f"minReplicas {least}, and the job has {pods}: torchrun waits for more"
         remedy = f"write {pods} or less, or more replicas"
         yield manifest.find(Code.ELASTIC_BOUNDS, (*path, "minReplicas"), found, remedy)

@@ -93,6 +93,8 @@ class Misfit:
     """For an unknown key, the keys that are known there."""
     below: tuple[str, ...] = ()
     """For an unknown key, which of those hold a key of this name."""
+    above: Path | None = None
+    """For an unknown key, the nearest mapping around it that knows a key of this name."""
 
 
 @cache
@@ -108,7 +110,11 @@ def misfits(value: Json, shape: Shape, shapes: Shapes, *, loose: bool) -> Iterat
     `loose` lets texts stand for numbers and the other way round, as CloudFormation does, and names
     each reference in the place of a list.
     """
-    yield from _Judge(shapes, loose=loose).of(value, shape, ())
+    yield from _Judge(shapes, loose=loose).of(value, shape, (), ())
+
+
+# The mappings around a place, the outermost first, with what each of them knows.
+_Around: TypeAlias = "tuple[tuple[Path, Mapping[str, Shape]], ...]"
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ class _Judge:
     shapes: Shapes
     loose: bool
 
-    def of(self, value: Json, shape: Shape, path: Path) -> Iterator[Misfit]:
+    def of(self, value: Json, shape: Shape, path: Path, around: _Around) -> Iterator[Misfit]:
         if isinstance(shape, str) and shape.startswith("#"):
             shape = self.shapes[shape]
         # Whether a reference is one value or a list is seen by who knows what it names.
@@ -125,13 +131,13 @@ class _Judge:
         if self._unknown(value) or len(path) > _MAX_DEPTH:
             return
         if isinstance(shape, list):
-            yield from self._list(value, shape[0], path)
+            yield from self._list(value, shape[0], path, around)
         elif isinstance(shape, str):
             yield from self._scalar(value, shape, path)
         elif "=" in shape:
             yield from self._choice(value, list(shape["="]), path)
         elif isinstance(value, dict):
-            yield from self._mapping(value, shape, path)
+            yield from self._mapping(value, shape, path, around)
         else:
             yield Misfit(path, value, _SAID["mapping"])
 
@@ -143,31 +149,34 @@ class _Judge:
             return False
         return is_absent(value) or (self.loose and is_intrinsic(value))
 
-    def _list(self, value: Json, shape: Shape, path: Path) -> Iterator[Misfit]:
+    def _list(self, value: Json, shape: Shape, path: Path, around: _Around) -> Iterator[Misfit]:
         if isinstance(value, list):
             for index, each in enumerate(value):
-                yield from self.of(each, shape, (*path, index))
+                yield from self.of(each, shape, (*path, index), around)
         # CloudFormation takes a single mapping for a list of one.
         elif self.loose and isinstance(value, dict) and not isinstance(shape, str):
-            yield from self.of(value, shape, path)
+            yield from self.of(value, shape, path, around)
         else:
             yield Misfit(path, value, _SAID["list"])
 
     def _mapping(
-        self, value: Mapping[str, Json], shape: Mapping[str, Shape], path: Path
+        self, value: Mapping[str, Json], shape: Mapping[str, Shape], path: Path, around: _Around
     ) -> Iterator[Misfit]:
         if "*" in shape:
             for key, each in value.items():
-                yield from self.of(each, shape["*"], (*path, key))
+                yield from self.of(each, shape["*"], (*path, key), around)
             return
+        inside = (*around, (path, shape))
         for key, each in value.items():
             inner = shape.get(key, shape.get(f"{key}!"))
             if inner is not None:
-                yield from self.of(each, inner, (*path, key))
+                yield from self.of(each, inner, (*path, key), inside)
             elif not is_placeholder(key) and not key.startswith(("x-", "$", "Fn::")):
                 known = tuple(sorted(name.removesuffix("!") for name in shape))
                 below = tuple(name for name in known if self._holds(shape, name, key))
-                yield Misfit((*path, key), each, known=known, below=below)
+                wider = (place for place, keys in reversed(around) if {key, f"{key}!"} & {*keys})
+                above = next(wider, None)
+                yield Misfit((*path, key), each, known=known, below=below, above=above)
         # A loop or a macro may bring what is missing.
         if any(key.startswith(("Fn::", "$")) for key in value):
             return
