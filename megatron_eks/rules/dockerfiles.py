@@ -27,6 +27,9 @@ _NAME = re.compile(r"(docker|container)file([.-].*)?|.*\.(docker|container)file"
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)
 _HEREDOC = re.compile(r"<<-?[\"']?(\w+)[\"']?")
 _ESCAPE = re.compile(r"\\[ \t]*$")
+# Docker, Dockerfile reference, "Parser directives": they stand before everything else.
+_DIRECTIVE = re.compile(r"#\s*(?P<name>\w+)\s*=\s*(?P<value>\S+)\s*")
+_OTHER_ESCAPE = re.compile(r"`[ \t]*$")
 # EFA is in an image that installs it, whose base brings it (AWS's own, NVIDIA's PyTorch and NeMo),
 # or that sets its variables.
 _EFA = re.compile(
@@ -83,6 +86,7 @@ def is_dockerfile(name: str) -> bool:
 def instructions(content: str) -> Iterator[Instruction]:
     """Read a Dockerfile as docker does; heredocs belong to their instruction."""
     logical, start, until = "", 0, ""
+    escape = _escape(content)
     for number, line in enumerate(content.splitlines(), 1):
         if until:
             logical += f"\n{line}"
@@ -91,8 +95,8 @@ def instructions(content: str) -> Iterator[Instruction]:
             continue
         else:
             start = start or number
-            logical += _ESCAPE.sub(" ", line)
-            if _ESCAPE.search(line):
+            logical += escape.sub(" ", line)
+            if escape.search(line):
                 continue
             heredoc = _HEREDOC.search(logical)
             until = heredoc[1] if heredoc else ""
@@ -101,6 +105,16 @@ def instructions(content: str) -> Iterator[Instruction]:
             logical, start = "", 0
     if logical:
         yield from _instruction(start, logical)
+
+
+def _escape(content: str) -> re.Pattern[str]:
+    for line in content.splitlines():
+        met = _DIRECTIVE.fullmatch(line)
+        if met is None:
+            break
+        if met["name"].lower() == "escape" and met["value"] == "`":
+            return _OTHER_ESCAPE
+    return _ESCAPE
 
 
 def _instruction(line: int, logical: str) -> Iterator[Instruction]:

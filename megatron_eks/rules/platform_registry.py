@@ -45,6 +45,7 @@ from megatron_eks.rules.platform import (
     open_servers,
     operator_parts,
     plugin_configs,
+    plugin_containers,
     plugin_files,
     plugin_settings,
     plugin_versions,
@@ -116,6 +117,8 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     class_choice.bound_at_once,
     mounted_files.log_folders,
     plugin_files.efa_everywhere,
+    plugin_containers.sockets,
+    plugin_containers.drivers,
     operator_parts.memory,
     operator_parts.schemes,
     operator_parts.stores,
@@ -171,4 +174,6 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     bucket_volumes.users_of_buckets,
     plugin_files.unread,
     plugin_files.other_name,
+    plugin_files.defaults,
+    dcgm.profiled,
 )

@@ -151,6 +151,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     pod_starts.priorities,
     validated.volumes,
     validated.probes,
+    validated.escalation,
     node_labels.node_labels,
     validated.namespaces,
     validated.networks,

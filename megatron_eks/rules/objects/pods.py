@@ -223,6 +223,8 @@ def efa_requested(manifest: Manifest) -> Iterator[Finding]:
     NCCL falls back to TCP, without an error.
     """
     indexed = manifest.kind == "Job" and manifest.spec.get("completionMode") == "Indexed"
+    # Where each index fails for itself, none waits for another.
+    indexed = indexed and is_absent(manifest.spec.get("backoffLimitPerIndex"))
     if not (indexed or manifest.kind in _OVER_NODES or manifest.group == "batch.volcano.sh"):
         return
     pods = [pod for pod in manifest.pods if pod.names(GPU)]

@@ -18,6 +18,9 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping,
 from megatron_eks.rules.workloads import Manifest
 
 _CLOSE = 0.8
+# Kubernetes, "Using RBAC Authorization", user-facing roles: they are in every cluster, as system:
+# is what else it brings.
+_EVERYWHERE = frozenset({"admin", "cluster-admin", "edit", "view"})
 # Whoever makes one of these for a set of jobs makes all that they name; of others there are more.
 _MADE_TOGETHER = ("PersistentVolumeClaim", "PodGroup", "PriorityClass", "WorkloadPriorityClass")
 # One of these that nobody names was made for whoever names another.
@@ -47,9 +50,12 @@ def named_objects(together: ManifestSet) -> Iterator[Found]:
     for manifest in together.objects:
         for reference in references(manifest):
             target = together.named(manifest, reference.kind, reference.name)
-            if target is None:
+            given = reference.kind == "ClusterRole" and (
+                reference.name in _EVERYWHERE or reference.name.startswith("system:")
+            )
+            if target is None and not given:
                 yield from _missing(manifest, reference, together)
-            else:
+            elif target is not None:
                 yield from _missing_keys(manifest, reference, target)
 
 
@@ -79,7 +85,9 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
         )
     )
     lone = together.unnamed(manifest, reference.kind) if reference.kind in _FOR_ONE else []
-    if not elsewhere and _is_made_by(manifest, reference, together):
+    # A class whose name the API server refuses is a finding of its own.
+    refused = reference.kind == "PriorityClass" and f"system-{reference.name}" in beside
+    if refused or (not elsewhere and _is_made_by(manifest, reference, together)):
         return
     kind, name = reference.kind, shown(reference.name)
     if elsewhere:

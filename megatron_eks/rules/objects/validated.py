@@ -98,6 +98,23 @@ def probes(manifest: Manifest) -> Iterator[Finding]:
                     yield Finding(Code.WRONG_VALUE, path, found, remedy)
 
 
+def escalation(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a container that is to have every right, and to gain none.
+
+    Kubernetes 1.35, pkg/apis/core/validation, ValidateSecurityContext.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            context = mapping(container.body.get("securityContext")) or {}
+            if context.get("allowPrivilegeEscalation") is not False:
+                continue
+            if context.get("privileged") is True:
+                found = "false beside privileged: true: the API server refuses the pod"
+                path = (*container.path, "securityContext", "allowPrivilegeEscalation")
+                remedy = "remove one of the two"
+                yield Finding(Code.WRONG_VALUE, path, found, remedy)
+
+
 def namespaces(manifest: Manifest) -> Iterator[Finding]:
     """Require labels of Pod Security that have an effect.
 

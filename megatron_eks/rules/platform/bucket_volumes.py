@@ -30,8 +30,11 @@ _NEARLY = 0.8
 _PREFIX = re.compile(r"-{0,2}prefix[ =](?P<value>\S+)")
 _FOR_ONE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
 _WHOSE = ("driver", "pod")
-# An ID that somebody will put there, as fs-xxx, is one too.
-_EFS_HANDLE = re.compile(r"(fs-\w+|[A-Z_ -]+)(:[^:]*(:(fsap-\w+)?)?)?")
+# An ID that somebody will put there, as fs-xxx or [FileSystemId], is one too. The driver's newer
+# releases say before it which of their two services is meant.
+_EFS_HANDLE = re.compile(
+    r"((efs|s3files):)?(fs-\w+|[A-Z_ -]+|\[[^\]]+\])(:[^:]*(:(fsap-\w+|\[[^\]]+\])?)?)?"
+)
 _URI = re.compile(r"s3://(?P<bucket>[^/]+)/?(?P<prefix>.*)")
 # Options that a class and a volume by hand are wont to share, and that mean nothing to a mount.
 _NO_MATTER = frozenset({"defaults", "rw"})
@@ -114,7 +117,8 @@ def handles_of_efs(manifest: Manifest) -> Iterator[Finding]:
     """Require of a volume on EFS a handle that its driver can read.
 
     kubernetes-sigs/aws-efs-csi-driver, docs/README.md, "Static Provisioning":
-    FileSystemId:Path:AccessPointId, of which the first one alone is needed.
+    FileSystemId:Path:AccessPointId, of which the first one alone is needed; efs: or s3files: may
+    stand before it.
     """
     csi = mapping(manifest.spec.get("csi")) or {}
     handle = text(csi.get("volumeHandle"))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.platform.dcgm import nearest
 from megatron_eks.rules.values import is_placeholder, items, mapping, text
 from megatron_eks.rules.workloads import Manifest
 
@@ -24,6 +25,7 @@ _GAUGES = re.compile(
     r"|DCGM_FI_PROF_(GR_ENGINE|SM|PIPE_TENSOR|DRAM)_ACTIVE"
 )
 _XID = "DCGM_FI_DEV_XID_ERRORS"
+_FIELD = re.compile(r"\bDCGM_FI_[A-Z0-9_]+\b")
 
 
 def expressions(manifest: Manifest) -> Iterator[Finding]:
@@ -55,6 +57,11 @@ def _problems(written: str) -> Iterator[tuple[str, str, Level]]:
             Level.ERROR,
         )
         return
+    for name in sorted({*_FIELD.findall(plain)}):
+        near = nearest(name)
+        if near is not None:
+            found = f"DCGM has no field {name}: the expression finds nothing"
+            yield found, f"did you mean {near}?", Level.WARNING
     for match in _OF_A_RANGE.finditer(plain):
         function, metric = match["function"], match["metric"]
         if match["range"] == ")":
