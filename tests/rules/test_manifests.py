@@ -71,6 +71,7 @@ SETS = [case for table in _SET_TABLES for case in cases.read(f"tables/{table}.ya
 _OF_FILES = (
     *(relations.twice, same_things.over_files),
     *(kustomize_paths.absent, kustomize_paths.unmet),
+    *(kustomize_paths.generated, kustomize_paths.images),
 )
 _MASTER = "PyTorchJob/train.spec.pytorchReplicaSpecs.Master.template.spec"
 

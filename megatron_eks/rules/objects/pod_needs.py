@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.quantity import quantity
-from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
+from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, may_share
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, Manifest
 
@@ -112,7 +112,9 @@ def names_by_udp(together: ManifestSet) -> Iterator[Found]:
             ]
             of_dns = [each for each in ports if number(each.get("port")) == _DNS]
             protocols = {text(each.get("protocol")) or "TCP" for each in of_dns}
-            elsewhere = any(_has_udp(each) for each in together.of("NetworkPolicy"))
+            elsewhere = any(
+                _has_udp(each) and may_share(policy, each) for each in together.of("NetworkPolicy")
+            )
             if of_dns and "UDP" not in protocols and not elsewhere:
                 found = "port 53 by TCP alone, and names are asked for by UDP: none is found"
                 path = ("spec", "egress", index, "ports")

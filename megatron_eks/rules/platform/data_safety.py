@@ -38,13 +38,20 @@ def reclaiming(manifest: Manifest) -> Iterator[Finding]:
     if manifest.kind == "PersistentVolume" and driver == _FSX and deletes:
         found = "the file system and all checkpoints on it are deleted with the claim"
         yield _lost(manifest, ("spec", "persistentVolumeReclaimPolicy"), found)
+    recycles = manifest.spec.get("persistentVolumeReclaimPolicy") == "Recycle"
+    if manifest.kind == "PersistentVolume" and driver and recycles:
+        found = "Recycle, which volumes of a CSI driver do not have: given back, it ends as Failed"
+        path = ("spec", "persistentVolumeReclaimPolicy")
+        yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, "write Retain", Level.WARNING)
     if manifest.kind == "StorageClass":
         yield from _class(manifest)
 
 
 def _class(manifest: Manifest) -> Iterator[Finding]:
     provisioner = text(manifest.body.get("provisioner")) or ""
-    close = get_close_matches(provisioner, _PROVISIONERS, 1, _CLOSE)
+    close = get_close_matches(provisioner, _PROVISIONERS, 2, _CLOSE)
+    # The other driver of that name is there in Auto Mode alone.
+    close.sort(key=lambda each: not each.endswith(".csi.aws.com"))
     if close and provisioner not in _PROVISIONERS:
         found, remedy = f"unknown driver {shown(provisioner)}", f"did you mean {close[0]}?"
         yield manifest.find(Code.CLAIM_AND_VOLUME, ("provisioner",), found, remedy)

@@ -139,6 +139,8 @@ def _inside(manifest: Manifest) -> _Wrong:
                 yield from _texts((key, index, "pairs"), body.get("pairs"))
             elif key == "replicas":
                 yield from _count((key, index), body)
+            elif key in {"configMapGenerator", "secretGenerator"}:
+                yield from _literals((key, index), body)
 
 
 def _unknown(path: Path, body: Mapping[str, Json], fields: frozenset[str]) -> _Wrong:
@@ -174,6 +176,19 @@ def _image(path: Path, body: dict[str, Json]) -> _Wrong:
     if ("@" in name or ":" in name.rpartition("/")[2]) and not is_placeholder(name):
         found = f"{shown(name)} matches no image: names stand here without their tag"
         yield (*path, "name"), found, "remove the tag or digest"
+
+
+def _literals(path: Path, body: dict[str, Json]) -> _Wrong:
+    for place, each in enumerate(items(body.get("literals")) or []):
+        if isinstance(each, dict) and len(each) == 1:
+            name, value = next(iter(each.items()))
+            found = f"a mapping, where kustomize takes NAME=VALUE: {REFUSED}"
+            plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+            remedy = f"write {name}={value}" if plain else f"write {name}=VALUE"
+            yield (*path, "literals", place), found, remedy
+        elif isinstance(each, str) and "=" not in each and not is_placeholder(each):
+            found = f"{shown(each)} has no =: {REFUSED}"
+            yield (*path, "literals", place), found, "write NAME=VALUE"
 
 
 def _count(path: Path, body: dict[str, Json]) -> _Wrong:
