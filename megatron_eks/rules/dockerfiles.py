@@ -14,6 +14,7 @@ from megatron_eks.rules.image_tags import missing_tag, on_arm
 from megatron_eks.rules.images import (
     image_builds,
     image_commands,
+    image_forms,
     image_installs,
     image_needs,
     image_python,
@@ -25,7 +26,8 @@ from megatron_eks.rules.variables import RENDEZVOUS
 
 _NAME = re.compile(r"(docker|container)file([.-].*)?|.*\.(docker|container)file", re.IGNORECASE)
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)
-_HEREDOC = re.compile(r"<<-?[\"']?(\w+)[\"']?")
+# Of a shell's word as BuildKit reads it: no here-string, and no shift in $((1<<20)).
+_HEREDOC = re.compile(r"(?:^|\s)[0-9]?<<-?[\"']?([A-Za-z_]\w*)[\"']?")
 _ESCAPE = re.compile(r"\\[ \t]*$")
 # Docker, Dockerfile reference, "Parser directives": they stand before everything else.
 _DIRECTIVE = re.compile(r"#\s*(?P<name>\w+)\s*=\s*(?P<value>\S+)\s*")
@@ -75,6 +77,7 @@ _BASES_WITH = {
     ),
     "PATH": re.compile(""),
 }
+_UNENDED = "<<"
 _KEPT_ARGS = frozenset({"ARG", "ENV"})
 
 
@@ -105,6 +108,8 @@ def instructions(content: str) -> Iterator[Instruction]:
             logical, start = "", 0
     if logical:
         yield from _instruction(start, logical)
+    if until:
+        yield Instruction(start, _UNENDED, until)
 
 
 def _escape(content: str) -> re.Pattern[str]:
@@ -133,6 +138,11 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
     """
     efa = _EFA.search(content) is not None
     listed = list(instructions(content))
+    for each in (one for one in listed if one.name == _UNENDED):
+        found = f"no line {each.rest} ends what <<{each.rest} begins: the build stops here"
+        remedy = f"write {each.rest} on a line of its own after it"
+        yield Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, Level.WARNING).at(file, each.line)
+    listed = [one for one in listed if one.name != _UNENDED]
     for each in listed:
         for name, value in _assignments(each):
             for finding in _of_variable(each, name, value, efa=efa):
@@ -144,7 +154,7 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
             yield finding.at(file, each.line)
     rules = (
         *(image_stages, image_python, image_commands, image_targets),
-        *(image_installs, image_needs),
+        *(image_installs, image_needs, image_forms),
     )
     for finding, line in (
         *_bases(listed),

@@ -114,8 +114,10 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     monitor_times.durations,
     certificates.times,
     certificates.versions,
+    certificates.contents,
     secret_stores.fields,
     expressions.expressions,
+    expressions.texts,
     device_claims.claims,
     device_claims.requests,
     plugin_settings.types_without,
@@ -141,6 +143,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     monitors.endpoints,
     registries.names,
     role_groups.groups,
+    role_groups.addresses,
     kueue_flavors.priorities,
     json_patches.inside,
 )

@@ -86,6 +86,8 @@ def _patch_of(text):
             "patches.0.patch",
             "write /a/nvidia.com~1gpu",
         ),
+        ("resources: [board.yaml, board.yaml]", "resources.1", "listed twice"),
+        ("patchesJson6902: [{path: patch.yaml}]", "patchesJson6902.0.target", "add target"),
         ("namespace: Team_A", "namespace", "no name of a namespace"),
         ("commonLabels: {version: 1}", "commonLabels.version", "in quotes"),
         ("commonAnnotations: {a.b/c: true}", "commonAnnotations.a.b/c", "in quotes"),

@@ -35,6 +35,7 @@ _RELATION_TABLES = (
     "gpu_configs",
     "held_out_objects",
     "held_out_pools",
+    "kinds_of_others",
     "parts_of_others",
     "mpi_settings",
     "names_and_owners",

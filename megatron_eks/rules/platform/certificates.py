@@ -17,6 +17,11 @@ _GROUP = "cert-manager.io"
 _OWN = ("Certificate", "CertificateRequest", "ClusterIssuer", "Issuer")
 _GONE = ("v1alpha2", "v1alpha3", "v1beta1")
 _ISSUERS = ("Issuer", "ClusterIssuer")
+_WAYS = ("acme", "ca", "selfSigned", "vault", "venafi")
+_NAMES = (
+    *("commonName", "dnsNames", "emailAddresses", "ipAddresses", "literalSubject", "otherNames"),
+    "uris",
+)
 _INJECTS = f"{_GROUP}/inject-ca-from"
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 _PART = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<unit>ns|us|µs|ms|s|m|h)")
@@ -68,6 +73,26 @@ def times(manifest: Manifest) -> Iterator[Finding]:
         found += "refuses it"
         remedy = "write less than its duration"
         yield manifest.find(Code.WRONG_VALUE, ("spec", "renewBefore"), found, remedy)
+
+
+def contents(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a certificate a name, and of an issuer one of the ways that cert-manager has.
+
+    cert-manager, internal/apis/certmanager/validation: "at least one of commonName (from the
+    commonName field or from a literalSubject), dnsNames, ..." and "at least one issuer must be
+    configured".
+    """
+    if manifest.group != _GROUP or not manifest.spec:
+        return
+    if manifest.kind == "Certificate" and all(is_absent(manifest.spec.get(key)) for key in _NAMES):
+        found = "no name that it is for: the webhook of cert-manager refuses it"
+        yield manifest.find(Code.MISSING_FIELD, ("spec", "dnsNames"), found, "add dnsNames")
+    if manifest.kind in _ISSUERS and not {*_WAYS} & {*manifest.spec}:
+        given = next(iter(manifest.spec))
+        close = get_close_matches(given, _WAYS, 1, _CLOSE)
+        found = f"cert-manager knows no {given}: it issues nothing"
+        remedy = f"did you mean {close[0]}?" if close else f"use one of {', '.join(_WAYS)}"
+        yield manifest.find(Code.MANIFEST_VALUE, ("spec", given), found, remedy)
 
 
 def versions(manifest: Manifest) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ _TYPES = ("counter", "gauge", "histogram", "label", "summary")
 _FOURTH = re.compile(r"(^|/)dcgm-exporter:4\.")
 _LEAST = "512Mi"
 _FIELD = re.compile(r"\s*(DCGM_(FI|EXP)_\w+)\s*,(.*)")
+_BARE = re.compile(r"\s*(DCGM_(?:FI|EXP)_[A-Z0-9_]+)\s+\S")
 _LISTEN, _OF_PODS = "DCGM_EXPORTER_LISTEN", "DCGM_EXPORTER_KUBERNETES"
 _CLOSE = 0.85
 _RIGHT = "SYS_ADMIN"
@@ -200,6 +201,10 @@ def fields(manifest: Manifest) -> Iterator[Finding]:
         return
     for key, value in (mapping(manifest.body.get("data")) or {}).items():
         for line in (text(value) or "").splitlines():
+            bare = _BARE.match(line)
+            if bare and "," not in line:
+                found = f"{bare[1]} without a comma: the exporter stops"
+                yield manifest.find(Code.MONITOR, ("data", key), found, "write FIELD, TYPE, TEXT")
             met = _FIELD.fullmatch(line)
             if met is None:
                 continue

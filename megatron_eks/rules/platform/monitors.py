@@ -32,6 +32,10 @@ def endpoints(manifest: Manifest) -> Iterator[Finding]:
     if other in manifest.spec:
         found = f"a {manifest.kind} has no {other}: nothing is scraped"
         yield manifest.find(Code.MONITOR, ("spec", other), found, f"write {key}")
+    elif manifest.spec and is_absent(manifest.spec.get(key)) and "selector" in manifest.spec:
+        found = f"no {key}: nothing is scraped"
+        remedy = f"add {key} with the name of a port"
+        yield manifest.find(Code.MONITOR, ("spec", key), found, remedy, Level.WARNING)
     for index, value in enumerate(items(manifest.spec.get(key)) or []):
         for part in ("relabelings", "metricRelabelings"):
             for place, each in enumerate(items((mapping(value) or {}).get(part)) or []):

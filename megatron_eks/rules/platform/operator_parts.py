@@ -32,6 +32,12 @@ _FLAGS = (
     *("zap-stacktrace-level", "zap-time-encoding"),
 )
 _NEARLY = 0.85
+_NUMBERS = frozenset(
+    {
+        *("controller-threads", "kube-api-burst", "kube-api-qps", "webhook-server-port"),
+        "pytorch-init-container-max-tries",
+    }
+)
 _SCHEME = re.compile(r"--?enable-scheme(?:=(?P<value>.*))?")
 _ETCD = re.compile(r"(^|/)etcd:v?3\.(?P<minor>[0-9]+)")
 _LAST_OF_V2 = 5
@@ -106,6 +112,10 @@ def flags(manifest: Manifest) -> Iterator[Finding]:
             for path, word in container.words:
                 name = word.partition("=")[0].lstrip("-")
                 close = get_close_matches(name, _FLAGS, 1, _NEARLY)
+                value = word.partition("=")[2]
+                if name in _NUMBERS and value and not value.isdigit() and "$" not in value:
+                    found = f"{shown(value)} is no number: the operator ends, and no job is made"
+                    yield Finding(Code.MANIFEST_VALUE, path, found, "write a whole number")
                 if word.startswith("-") and name not in _FLAGS and close:
                     found = f"no flag --{name}: the operator ends, and no job is made"
                     remedy = f"did you mean --{close[0]}?"

@@ -138,6 +138,9 @@ def of_the_plugin(manifest: Manifest) -> Iterator[Finding]:
             continue
         if is_absent(body.get("version")):
             yield _of_plugin(manifest, path, "no version: the plugin stops", "add version: v1")
+        elif text(body.get("version")) not in {"v1", None}:
+            found = f"version {shown(body['version'])}, at which the plugin stops"
+            yield _of_plugin(manifest, path, found, "write version: v1")
         yield from _misplaced(manifest, path, body, "")
         yield from _shared(manifest, path, sharing, text(flags.get("migStrategy")))
 
@@ -178,6 +181,10 @@ def _shared(
         yield _of_plugin(manifest, path, found, "write migStrategy: none, or share by timeSlicing")
     for how, part in parts.items():
         for value in items(part.get("resources")) or []:
+            name = text((mapping(value) or {}).get("name"))
+            if name and not name.startswith("nvidia.com/") and not is_placeholder(name):
+                found = f"{how} of {shown(name)}, which is no resource of the plugin: it stops"
+                yield _of_plugin(manifest, path, found, f"write {GPU}")
             replicas = number((mapping(value) or {}).get("replicas"))
             if replicas is not None and replicas < _FEWEST:
                 found = f"{how} with replicas: {replicas}, at which the plugin stops"

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.platform.device_plugins import KUBELET, plugins
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.platform.device_plugins import KUBELET, Plugin, plugins
+from megatron_eks.rules.platform.plugin_configs import MIG_STRATEGIES
 from megatron_eks.rules.values import items, mapping, shown, text
 from megatron_eks.rules.workloads import GPU, Manifest
 
@@ -51,6 +52,10 @@ def drivers(manifest: Manifest) -> Iterator[Finding]:
     and the driver's libnvidia-ml comes with the capability utility alone.
     """
     for plugin in plugins(manifest):
+        for where, said in _strategies(plugin):
+            found = f"{shown(said)} is no strategy: the plugin stops"
+            remedy = f"use {', '.join(MIG_STRATEGIES)}"
+            yield manifest.find(Code.DEVICE_PLUGIN, where, found, remedy)
         for each in plugin.container.variables if plugin.device == GPU else ():
             path = (*plugin.container.path[1:], "env", each.index, "value")
             value = each.value
@@ -65,3 +70,15 @@ def drivers(manifest: Manifest) -> Iterator[Finding]:
                 found += "and the node offers none"
                 remedy = f"write {_CAPABILITIES}: compute,utility"
                 yield manifest.find(Code.DEVICE_PLUGIN, path, found, remedy, Level.WARNING)
+
+
+def _strategies(plugin: Plugin) -> Iterator[tuple[Path, str]]:
+    """Return what flags tell a plugin of divided GPUs, where it is no word that it knows."""
+    given: list[tuple[Path, str]] = [
+        (path[1:], word.partition("=")[2])
+        for path, word in plugin.container.words
+        if word.startswith("--mig-strategy=")
+    ]
+    for path, said in given if plugin.device == GPU else []:
+        if said and said not in MIG_STRATEGIES and "$" not in said and "{{" not in said:
+            yield path, said

@@ -17,6 +17,18 @@ _GROUPS = {
 }
 
 
+def addresses(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse addresses of the API server in a role of one namespace.
+
+    Kubernetes, pkg/apis/rbac/validation: namespaced rules cannot apply to non-resource URLs.
+    """
+    for index, value in enumerate(items(manifest.body.get("rules")) or []):
+        if manifest.kind == "Role" and items((mapping(value) or {}).get("nonResourceURLs")):
+            found = "a Role has no nonResourceURLs: the API server refuses it"
+            path: Path = ("rules", index, "nonResourceURLs")
+            yield manifest.find(Code.RIGHTS, path, found, "write a ClusterRole for them")
+
+
 def groups(manifest: Manifest) -> Iterator[Finding]:
     """Refuse a rule whose groups do not hold the resource that it names.
 
