@@ -29,6 +29,7 @@ from megatron_eks.rules.dockerfiles import (
 )
 from megatron_eks.rules.manifests import elements, findings_in_manifests, is_manifest
 from megatron_eks.rules.objects.node_pools import node_pools
+from megatron_eks.rules.platform.json_patches import is_patch, of_file
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.templates import findings_in_templates, is_template
 
@@ -78,6 +79,7 @@ class Checked:
     """By directory: those of one directory are deployed together."""
     _manifests: list[Document] = field(default_factory=list)
     _findings: list[Finding] = field(default_factory=list)
+    _patches: list[Document] = field(default_factory=list)
 
     def counted(self) -> str:
         """Say how much was judged."""
@@ -115,6 +117,8 @@ class Checked:
         pools = node_pools(TemplateSet(values)) if self._manifests else []
         absent = absent_files(self._manifests)
         found += findings_in_manifests(self._manifests, self._texts.__getitem__, pools, absent)
+        for patch in self._patches:
+            found += of_file(patch)
         for file in self.dockerfiles:
             found += findings_in_dockerfile(self._texts[file], file)
         placed = [((finding.file, finding.line), finding) for finding in found]
@@ -182,6 +186,9 @@ class Checked:
         elif manifest:
             self._manifests.append(document)
             self.objects += 1
+        elif is_patch(document.value):
+            self._patches.append(document)
+            return True
         return template or manifest
 
     def _read(self, path: Path) -> str | None:

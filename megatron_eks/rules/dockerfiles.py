@@ -15,6 +15,7 @@ from megatron_eks.rules.image_tags import missing_tag, on_arm
 from megatron_eks.rules.images import (
     image_builds,
     image_commands,
+    image_forms,
     image_installs,
     image_needs,
     image_plugins,
@@ -27,8 +28,12 @@ from megatron_eks.rules.variables import RENDEZVOUS
 
 _NAME = re.compile(r"(docker|container)file([.-].*)?|.*\.(docker|container)file", re.IGNORECASE)
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)
-_HEREDOC = re.compile(r"<<-?[\"']?(\w+)[\"']?")
+# Of a shell's word as BuildKit reads it: no here-string, and no shift in $((1<<20)).
+_HEREDOC = re.compile(r"(?:^|\s)[0-9]?<<-?[\"']?([A-Za-z_]\w*)[\"']?")
 _ESCAPE = re.compile(r"\\[ \t]*$")
+# Docker, Dockerfile reference, "Parser directives": they stand before everything else.
+_DIRECTIVE = re.compile(r"#\s*(?P<name>\w+)\s*=\s*(?P<value>\S+)\s*")
+_OTHER_ESCAPE = re.compile(r"`[ \t]*$")
 # EFA is in an image that installs it, whose base brings it (AWS's own, NVIDIA's PyTorch and NeMo),
 # or that sets its variables.
 _EFA = re.compile(
@@ -76,6 +81,7 @@ _BASES_WITH = {
     ),
     "PATH": re.compile(""),
 }
+_UNENDED = "<<"
 _KEPT_ARGS = frozenset({"ARG", "ENV"})
 
 
@@ -87,6 +93,7 @@ def is_dockerfile(name: str) -> bool:
 def instructions(content: str) -> Iterator[Instruction]:
     """Read a Dockerfile as docker does; heredocs belong to their instruction."""
     logical, start, until = "", 0, ""
+    escape = _escape(content)
     for number, line in enumerate(content.splitlines(), 1):
         if until:
             logical += f"\n{line}"
@@ -95,8 +102,8 @@ def instructions(content: str) -> Iterator[Instruction]:
             continue
         else:
             start = start or number
-            logical += _ESCAPE.sub(" ", line)
-            if _ESCAPE.search(line):
+            logical += escape.sub(" ", line)
+            if escape.search(line):
                 continue
             heredoc = _HEREDOC.search(logical)
             until = heredoc[1] if heredoc else ""
@@ -105,6 +112,18 @@ def instructions(content: str) -> Iterator[Instruction]:
             logical, start = "", 0
     if logical:
         yield from _instruction(start, logical)
+    if until:
+        yield Instruction(start, _UNENDED, until)
+
+
+def _escape(content: str) -> re.Pattern[str]:
+    for line in content.splitlines():
+        met = _DIRECTIVE.fullmatch(line)
+        if met is None:
+            break
+        if met["name"].lower() == "escape" and met["value"] == "`":
+            return _OTHER_ESCAPE
+    return _ESCAPE
 
 
 def _instruction(line: int, logical: str) -> Iterator[Instruction]:
@@ -123,6 +142,8 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
     """
     efa = _EFA.search(content) is not None
     listed = list(instructions(content))
+    yield from (finding.at(file, line) for finding, line in _unended(listed))
+    listed = [one for one in listed if one.name != _UNENDED]
     for each in listed:
         for name, value in _assignments(each):
             for finding in _of_variable(each, name, value, efa=efa):
@@ -138,7 +159,7 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
                 yield finding.at(file, each.line)
     rules = (
         *(image_stages, image_python, image_commands, image_targets),
-        *(image_installs, image_needs, image_plugins),
+        *(image_installs, image_needs, image_plugins, image_forms),
     )
     for finding, line in (
         *_bases(listed),
@@ -146,6 +167,13 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
         *(one for each in rules for one in each.findings(listed)),
     ):
         yield finding.at(file, line)
+
+
+def _unended(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
+    for each in (one for one in listed if one.name == _UNENDED):
+        found = f"no line {each.rest} ends what <<{each.rest} begins: the build stops here"
+        remedy = f"write {each.rest} on a line of its own after it"
+        yield Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, Level.WARNING), each.line
 
 
 def _assignments(instruction: Instruction) -> Iterator[tuple[str, str | None]]:

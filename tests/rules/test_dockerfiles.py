@@ -35,6 +35,16 @@ def test_findings(case):
     [
         "RUN export NCCL_PROTO=simple && ./all_reduce_perf",
         "ENV NCCL_NET_PLUGIN=ofi NCCL_DEBUG=INFO FI_PROVIDER=efa",
+        "RUN make -C nccl-tests MPI=1 MPI_HOME=/usr/local/mpi",
+        "ENV A=b C= D=\\ e\nENV KEY value = other",
+        'CMD ["torchrun", "train.py"]\nENTRYPOINT ["tini"]\nCMD ["a"]',
+        "FROM --platform=linux/amd64 ubuntu:24.04 AS build",
+        "ARG TOOL_VERSION=1\nRUN for TOOL_VERSIONS in 1; do echo '$TOOL_VERSIO'; done",
+        "ARG OFI=v1.16.3\nRUN curl https://github.com/aws/aws-ofi-nccl/releases/download/${OFI}/a",
+        "RUN useradd -u 1000 trainer\nUSER 1000\nUSER trainer:trainer\nUSER nobody",
+        "RUN echo $((1<<20)) && cat <<< word\nRUN true",
+        "RUN a\n{{ steps }}\nINCLUDE other\n{% if b %}",
+        "COPY <<EOF /entrypoint.sh\nKUBECONFIG=/tmp/kubeconfig\ncat /tmp/.env\nEOF",
         "ENV NCCL_SOCKET_IFNAME=^lo,docker NCCL_MNNVL_ENABLE=1 HF_TOKEN_PATH=/run/secrets/token",
         "ARG TAG=26.06-py3\nFROM nvcr.io/nvidia/pytorch:${TAG} AS base\nFROM base\nFROM scratch",
         "RUN <<EOF\nENV NCCL_PROTO=simple\nEOF",
@@ -259,3 +269,10 @@ def test_names():
 def test_a_file_that_ends_in_the_middle():
     """A continued last line still belongs to its instruction."""
     assert [each.rest for each in instructions("FROM a:1\nRUN b \\")] == ["a:1", "b"]
+
+
+def test_another_sign_that_continues_a_line():
+    """The directive `escape` is read where Docker reads it, before everything else."""
+    lines = "FROM a:1\nRUN cd /a && `\n    apt-get update\n"
+    assert found(f"# escape=`\n# syntax\n{lines}") == []
+    assert "apt-get begins a line" in found(f"FROM b:1\n# escape=`\n{lines}")[0]

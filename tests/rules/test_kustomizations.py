@@ -3,6 +3,7 @@
 import pytest
 
 from megatron_eks.ops.check import Checked
+from megatron_eks.rules.platform.kustomizations import REFUSED
 
 _DEPLOYMENT = """\
 apiVersion: apps/v1
@@ -73,6 +74,20 @@ def _patch_of(text):
         ("images: [{name: 'a:v0', newTag: v1}]", "images.0.name", "without their tag"),
         ("replicas: [{name: board, count: two}]", "replicas.0.count", "no number"),
         ("replicas: [{name: board, count: '2'}]", "replicas.0.count", "no number"),
+        ("configMapGenerator: [{name: a, literals: [{A: b}]}]", "literals.0", "write A=b"),
+        ("secretGenerator: [{name: a, literals: [A]}]", "literals.0", "write NAME=VALUE"),
+        (
+            "resources: [board.yaml]\nimages: [{name: registry.example/bord, newTag: v1}]",
+            "images.0.name",
+            "there: registry.example/board",
+        ),
+        (
+            "patches: [{target: {kind: Job}, patch: '[{op: add, path: /a/nvidia.com/gpu}]'}]",
+            "patches.0.patch",
+            "write /a/nvidia.com~1gpu",
+        ),
+        ("resources: [board.yaml, board.yaml]", "resources.1", "listed twice"),
+        ("patchesJson6902: [{path: patch.yaml}]", "patchesJson6902.0.target", "add target"),
         ("namespace: Team_A", "namespace", "no name of a namespace"),
         ("commonLabels: {version: 1}", "commonLabels.version", "in quotes"),
         ("commonAnnotations: {a.b/c: true}", "commonAnnotations.a.b/c", "in quotes"),
@@ -101,6 +116,11 @@ def test_what_kustomize_refuses(tmp_path, text, place, said):
         "resources: [board.yaml, base]\npatches: [{patch: 'a', target: {kind: Job}}]",
         "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nreplicas: []",
         "replicas: [{name: a, count: 2}]",
+        "resources: [board.yaml]\nimages: [{name: registry.example/board, newTag: v1}]",
+        "resources: [board.yaml, base]\nimages: [{name: other, newTag: v1}]",
+        "patches: [{target: {kind: Job}, patch: '[{op: add, path: /a/nvidia.com~1gpu}]'}]",
+        "resources: [base]\nsecretGenerator: [{name: a}]\npatches: [{target: {kind: A}, patch: a}]",
+        "resources: [board.yaml]\nsecretGenerator: [{name: a}]\npatches: [{target: {}, patch: a}]",
         "configMapGenerator: [{name: a, files: [run.sh, other=run.sh], literals: [A=b]}]",
         "secretGenerator: [{name: a, envs: [.env], type: Opaque}]",
         "images: [{name: a, newName: b, newTag: '1.0'}]\nnamespace: ${TEAM}",
@@ -123,6 +143,40 @@ def test_a_patch_is_no_object(tmp_path):
     (finding,) = _found(tmp_path, kustomization, _PATCH.replace("name: board}", "name: bard}", 1))
     assert "no Deployment/bard among its resources: kustomize refuses the file" in finding
     assert any("MEKS-0675" in each or "selector" in each for each in _found(tmp_path, "{}\n"))
+
+
+def test_a_name_that_is_nearly_generated(tmp_path):
+    """A pod waits for a ConfigMap that the Kustomization makes by another name."""
+    text = "resources: [pod.yaml]\nconfigMapGenerator: [{name: settings, literals: [A=b]}]\n"
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  restartPolicy: Never\n"
+        "  containers: [{name: a, image: 'a/b:1', envFrom: [{configMapRef: {name: NAME}}]}]\n"
+    )
+    (tmp_path / "kustomization.yaml").write_text(text)
+    for name, said in (("settings", []), ("setting", ["write settings"]), ("other", [])):
+        (tmp_path / "pod.yaml").write_text(pod.replace("NAME", name))
+        checked = Checked()
+        checked.add(tmp_path)
+        assert [each.remedy for each in checked.findings()] == said
+
+
+def test_a_file_of_operations(tmp_path):
+    """A JSON patch is judged where it stands, whoever names it."""
+    file = tmp_path / "gpus.yaml"
+    file.write_text(
+        "- {op: replace, path: /spec/replicas, value: 2}\n"
+        "- {op: repalce, path: /a, value: 2}\n"
+        "- {op: add, path: spec.replicas, value: 2}\n"
+        "- op: add\n  path: /limits/nvidia.com/gpu\n  value: 8\n"
+    )
+    checked = Checked()
+    checked.add(file)
+    two, odd = "the key nvidia.com/gpu is taken for two", "does not begin with a slash"
+    assert [str(each).partition(file.name)[2] for each in checked.findings()] == [
+        f":2 [1].op: 'repalce' is no operation: {REFUSED} - did you mean replace?",
+        f":3 [2].path: 'spec.replicas' {odd}: {REFUSED} - write /spec/replicas",
+        f":5 [3].path: '/limits/nvidia.com/gpu': {two} - write /limits/nvidia.com~1gpu",
+    ]
 
 
 def test_a_file_outside_the_folder(tmp_path):

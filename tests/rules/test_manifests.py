@@ -38,6 +38,8 @@ _RELATION_TABLES = (
     "held_out_objects",
     "held_out_pools",
     "lacking_objects",
+    "kinds_of_others",
+    "parts_of_others",
     "mpi_settings",
     "names_and_owners",
     "node_sources",
@@ -74,6 +76,7 @@ SETS = [case for table in _SET_TABLES for case in cases.read(f"tables/{table}.ya
 _OF_FILES = (
     *(relations.twice, same_things.over_files, like_others.namespaces),
     *(kustomize_paths.absent, kustomize_paths.unmet),
+    *(kustomize_paths.generated, kustomize_paths.images),
 )
 _MASTER = "PyTorchJob/train.spec.pytorchReplicaSpecs.Master.template.spec"
 

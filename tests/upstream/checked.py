@@ -39,11 +39,20 @@ CHECKED: dict[tuple[str, str], Json] = {
     ("ContainerPort", "containerPort!"): _PORT,
     ("ContainerPort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
     ("CronJobSpec", "concurrencyPolicy"): {"=": ["Allow", "Forbid", "Replace"]},
+    ("CronJobSpec", "failedJobsHistoryLimit"): "whole 0 -",
+    ("CronJobSpec", "successfulJobsHistoryLimit"): "whole 0 -",
     ("DaemonSetUpdateStrategy", "type"): {"=": ["OnDelete", "RollingUpdate"]},
     ("DeploymentSpec", "replicas"): "whole 0 -",
     ("DeploymentStrategy", "type"): {"=": ["Recreate", "RollingUpdate"]},
     ("EmptyDirVolumeSource", "medium"): {
         "=": ["", "HugePages", "HugePages-1Gi", "HugePages-2Mi", "Memory"]
+    },
+    ("HTTPIngressPath", "pathType!"): {"=": ["Exact", "ImplementationSpecific", "Prefix"]},
+    ("HostPathVolumeSource", "type"): {
+        "=": [
+            *("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File"),
+            *("FileOrCreate", "Socket"),
+        ]
     },
     ("JobSpec", "activeDeadlineSeconds"): "whole 0 -",
     ("JobSpec", "backoffLimit"): "whole 0 -",
@@ -53,6 +62,9 @@ CHECKED: dict[tuple[str, str], Json] = {
     ("JobSpec", "ttlSecondsAfterFinished"): "whole 0 -",
     ("KeyToPath", "mode"): _MODE_OF_FILES,
     ("LabelSelectorRequirement", "operator!"): _OPERATORS,
+    ("MutatingWebhook", "failurePolicy"): {"=": ["Fail", "Ignore"]},
+    ("MutatingWebhook", "matchPolicy"): {"=": ["Equivalent", "Exact"]},
+    ("MutatingWebhook", "reinvocationPolicy"): {"=": ["IfNeeded", "Never"]},
     ("NetworkPolicyPort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
     ("NetworkPolicySpec", "policyTypes"): [{"=": ["Egress", "Ingress"]}],
     ("NodeSelectorRequirement", "operator!"): {"=": [*_OPERATORS["="], "Gt", "Lt"]},
@@ -73,13 +85,20 @@ CHECKED: dict[tuple[str, str], Json] = {
     ("Probe", "successThreshold"): "whole 1 -",
     ("Probe", "timeoutSeconds"): "whole 1 -",
     ("ProjectedVolumeSource", "defaultMode"): _MODE_OF_FILES,
+    ("RuleWithOperations", "operations"): [{"=": ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]}],
+    ("RuleWithOperations", "scope"): {"=": ["*", "Cluster", "Namespaced"]},
     ("SeccompProfile", "type!"): {"=": ["Localhost", "RuntimeDefault", "Unconfined"]},
     ("SecretVolumeSource", "defaultMode"): _MODE_OF_FILES,
     ("ServicePort", "port!"): _PORT,
     ("ServicePort", "protocol"): {"=": ["SCTP", "TCP", "UDP"]},
     ("ServiceSpec", "type"): {"=": ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]},
+    ("StatefulSetSpec", "podManagementPolicy"): {"=": ["OrderedReady", "Parallel"]},
+    ("StatefulSetSpec", "replicas"): "whole 0 -",
+    ("StatefulSetUpdateStrategy", "type"): {"=": ["OnDelete", "RollingUpdate"]},
     ("TopologySpreadConstraint", "maxSkew!"): "whole 1 -",
     ("TopologySpreadConstraint", "whenUnsatisfiable!"): {"=": ["DoNotSchedule", "ScheduleAnyway"]},
+    ("ValidatingWebhook", "failurePolicy"): {"=": ["Fail", "Ignore"]},
+    ("ValidatingWebhook", "matchPolicy"): {"=": ["Equivalent", "Exact"]},
     ("VolumeMount", "mountPropagation"): {"=": ["Bidirectional", "HostToContainer", "None"]},
     ("WeightedPodAffinityTerm", "weight!"): "whole 1 100",
     ("AppArmorProfile", "type!"): {"=": ["Localhost", "RuntimeDefault", "Unconfined"]},
@@ -87,18 +106,6 @@ CHECKED: dict[tuple[str, str], Json] = {
     ("Container", "terminationMessagePolicy"): {"=": ["FallbackToLogsOnError", "File"]},
     ("ContainerResizePolicy", "restartPolicy!"): {"=": ["NotRequired", "RestartContainer"]},
     ("HTTPGetAction", "scheme"): {"=": ["HTTP", "HTTPS"]},
-    ("HostPathVolumeSource", "type"): {
-        "=": [
-            "",
-            "BlockDevice",
-            "CharDevice",
-            "Directory",
-            "DirectoryOrCreate",
-            "File",
-            "FileOrCreate",
-            "Socket",
-        ]
-    },
     ("JobSpec", "podReplacementPolicy"): {"=": ["Failed", "TerminatingOrFailed"]},
     ("LimitRangeItem", "type!"): {"=": ["Container", "PersistentVolumeClaim", "Pod"]},
     ("PodDisruptionBudgetSpec", "unhealthyPodEvictionPolicy"): {
@@ -135,8 +142,6 @@ CHECKED: dict[tuple[str, str], Json] = {
     ("ServiceSpec", "sessionAffinity"): {"=": ["ClientIP", "None"]},
     ("StatefulSetPersistentVolumeClaimRetentionPolicy", "whenDeleted"): {"=": ["Delete", "Retain"]},
     ("StatefulSetPersistentVolumeClaimRetentionPolicy", "whenScaled"): {"=": ["Delete", "Retain"]},
-    ("StatefulSetSpec", "podManagementPolicy"): {"=": ["OrderedReady", "Parallel"]},
-    ("StatefulSetUpdateStrategy", "type"): {"=": ["OnDelete", "RollingUpdate"]},
     ("storage.k8s.io/v1 StorageClass", "reclaimPolicy"): {"=": ["Delete", "Recycle", "Retain"]},
     ("storage.k8s.io/v1 StorageClass", "volumeBindingMode"): {
         "=": ["Immediate", "WaitForFirstConsumer"]

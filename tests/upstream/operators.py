@@ -2,9 +2,11 @@
 
     python -m tests.upstream.operators FILE...
 
-The files are the definitions (CRDs) of JobSet, Kubeflow Trainer, KubeRay, Volcano, mpi-operator and
-LeaderWorkerSet, from their repositories. Pod templates and Jobs inside are `any`: they are judged
-as pods and Jobs. No other target runs it, as the definitions are in none of our packages.
+The files are the definitions (CRDs) of JobSet, Kubeflow Trainer, KubeRay, Volcano, mpi-operator,
+LeaderWorkerSet, Kueue, Prometheus' operator, cert-manager and External Secrets, from their
+repositories; kinds of others stay in the table as they are. Pod templates and
+Jobs inside are `any`: they are judged as pods and Jobs. No other target runs it, as the definitions
+are in none of our packages.
 """
 
 import json
@@ -29,6 +31,11 @@ VERSIONS = {
     "Job": "v1alpha1",
     "MPIJob": "v2beta1",
     "LeaderWorkerSet": "v1",
+    **dict.fromkeys(("ClusterQueue", "LocalQueue", "ResourceFlavor"), "v1beta1 v1beta2"),
+    **dict.fromkeys(("Cohort", "Topology", "WorkloadPriorityClass"), "v1beta1 v1beta2"),
+    **dict.fromkeys(("PodMonitor", "PrometheusRule", "ServiceMonitor"), "v1"),
+    "Certificate": "v1",
+    "ExternalSecret": "v1 v1beta1",
 }
 _ANYTHING = ("int-or-string", "preserve-unknown-fields")
 _NARROW = {"string": "text", "integer": "whole", "boolean": "truth", "number": "number"}
@@ -66,18 +73,20 @@ def operators(files: list[Path]) -> dict[str, Json]:
     for file in files:
         for document in yaml.safe_load_all(file.read_text()):
             names, group = document["spec"]["names"], document["spec"]["group"]
-            wanted = VERSIONS[names["kind"]]
-            (version,) = (each for each in document["spec"]["versions"] if each["name"] == wanted)
-            shape = shape_of(version["schema"]["openAPIV3Schema"])
-            shape.pop("status", None)
-            found[f"{group}/{wanted} {names['kind']}"] = shape | {"metadata": "any"}
+            for version in document["spec"]["versions"]:
+                if version["name"] in VERSIONS[names["kind"]].split():
+                    shape = shape_of(version["schema"]["openAPIV3Schema"])
+                    shape.pop("status", None)
+                    name = f"{group}/{version['name']} {names['kind']}"
+                    found[name] = shape | {"metadata": "any"}
     return dict(sorted(found.items()))
 
 
 def main() -> None:
     """Write the table."""
     made = operators([Path(each) for each in sys.argv[1:]])
-    lines = [f"{json.dumps(name)}: {json.dumps(shape)}" for name, shape in made.items()]
+    every = sorted({**json.loads(OPERATORS.read_text()), **made}.items())
+    lines = [f"{json.dumps(name)}: {json.dumps(shape)}" for name, shape in every]
     OPERATORS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

@@ -76,7 +76,12 @@ KINDS = {
     ),
     "apps/v1": ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
     "batch/v1": ("CronJob", "Job"),
-    "networking.k8s.io/v1": ("NetworkPolicy",),
+    "admissionregistration.k8s.io/v1": (
+        *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
+    ),
+    "autoscaling/v2": ("HorizontalPodAutoscaler",),
+    "networking.k8s.io/v1": ("Ingress", "IngressClass", "NetworkPolicy"),
+    "node.k8s.io/v1": ("RuntimeClass",),
     "policy/v1": ("PodDisruptionBudget",),
     "rbac.authorization.k8s.io/v1": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
     "scheduling.k8s.io/v1": ("PriorityClass",),
@@ -204,7 +209,7 @@ def kubernetes() -> dict[str, Json]:
     for version, kinds in KINDS.items():
         for kind in kinds:
             group = version.rpartition("/")[0].split(".")[0]
-            parts = [kind.lower(), *([group] if group else []), "v1"]
+            parts = [kind.lower(), *([group] if group else []), version.rpartition("/")[2]]
             schema = json.loads((folder / f"{'-'.join(parts)}.json").read_text())
             shapes[f"{version} {kind}"] = _without(kind, _shape(schema, named))
     job = read_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

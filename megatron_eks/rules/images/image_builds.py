@@ -10,6 +10,9 @@ _INSTALLER = re.compile(r"(?:^|[\s/])efa_installer\.sh\b(?P<options>[^&;|\n]*)")
 _WITHOUT_MODULE = re.compile(r"(^|\s)(--skip-kmod|-[a-z]*k[a-z]*|--help|--uninstall|-u)(\s|$)|\$")
 _CONFIGURE = re.compile(r"(?:^|[;&|\s])\./configure\b")
 _LIBFABRIC = re.compile(r"--with-libfabric|PKG_CONFIG_PATH|C_INCLUDE_PATH|CPATH|CPPFLAGS|CFLAGS")
+_WRONG_LIBFABRIC = re.compile(
+    r"--with-libfabric[= ](?P<place>/opt/amazon/(?!efa/?(?:\s|$))[\w/-]+)"
+)
 _TESTS = "nccl-tests"
 _MAKES = re.compile(r"(?:^|[;&|\s])make\b(?P<words>[^;&|\n]*)")
 _WITH_MPI = re.compile(r"\bMPI\s*=\s*[\"']?1|\$|-f\s|MPI_HOME")
@@ -50,6 +53,16 @@ def _plugin(rest: str, content: str) -> Iterator[Finding]:
     """
     match = _CONFIGURE.search(rest)
     there = _LIBFABRIC.search(content)
+    wrong = _WRONG_LIBFABRIC.search(rest) if "aws-ofi-nccl" in rest and match else None
+    if wrong and "efa_installer" in content and content.count(wrong["place"]) == 1:
+        found = f"{wrong['place']}, where the EFA installer puts no libfabric: configure ends"
+        yield Finding(
+            Code.IMAGE_BUILD,
+            ("RUN",),
+            found,
+            "write --with-libfabric=/opt/amazon/efa",
+            Level.WARNING,
+        )
     if "aws-ofi-nccl" in rest and match and "efa_installer" in content and not there:
         found = "configure does not find libfabric, which the EFA installer puts into "
         found += "/opt/amazon/efa"

@@ -19,6 +19,10 @@ _OF_SHELLS = frozenset(
     }
 )
 _CLOSE = 0.75
+# A word of a command, such as a package or an option; a template's own words are none.
+_GOES_ON = re.compile(r"-{0,2}[A-Z0-9][A-Z0-9_.+:=/-]*")
+_GENERATED = re.compile(r"\{\{|\{%|@@|<%|^\(")
+_OWN_WORDS = frozenset({"INCLUDE", "IF", "ELSE", "ENDIF", "FOR", "END", "INCLUDE+"})
 _LIKE_A_STAGE = 0.7
 _FORMS = frozenset({"CMD", "ENTRYPOINT", "SHELL"})
 # Debian's and Ubuntu's /bin/sh is dash; NVIDIA's and PyTorch's images are built on them.
@@ -29,6 +33,7 @@ _DEBIAN = re.compile(
 _BARE = re.compile(
     r"(docker\.io/)?((library/)?(ubuntu|debian):.*|(nvcr\.io/)?nvidia/cuda:.*-ubuntu.*)"
 )
+_OF_NVIDIA = re.compile(r"nvcr\.io/nvidia/(pytorch|nemo):.*")
 _MANAGED = re.compile(
     r"(docker\.io/)?((library/)?(ubuntu:(24|25|26).*|ubuntu:(noble|plucky).*)"
     r"|(nvcr\.io/)?nvidia/cuda:.*-ubuntu(24|25|26).*)"
@@ -45,7 +50,8 @@ _ANSWERED = re.compile(r"\s(-[a-zA-Z]*y[a-zA-Z]*|-qq|--yes|--assume-yes)\b|\$|--
 _LACKING = re.compile(r"(?:^|[;&|(])\s*(git clone|curl -|curl http|wget -|wget http)")
 # What brings others along, at which apt-get asks; for one package alone it does not.
 _WITH_OTHERS = re.compile(
-    r"\s(git|build-essential|openssh-server|python3\S*|cmake|curl|wget|openmpi-bin|libopenmpi-dev)\b"
+    r"\s(git|build-essential|openssh-server|python3\S*|cmake|curl|wget|openmpi-bin|libopenmpi-dev"
+    r"|autoconf|automake|libtool)\b"
 )
 _SUDO = re.compile(r"\bsudo\b")
 _SOURCE = re.compile(r"(?:^|&&|;|\|\|)\s*source\s+(\S+)")
@@ -63,7 +69,8 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     for before, each in zip([None, *listed], listed, strict=False):
         strange = each.name not in _INSTRUCTIONS
         # All lines of one text that docker takes for instructions are one mistake.
-        said = None if strange and begun else _unknown(each) or _quoted(each) or _outside(each)
+        known = strange and begun
+        said = None if known else _unknown(before, each) or _quoted(each) or _outside(each)
         if said is not None and strange and before is not None and _OPEN.search(before.rest):
             said = said[0], "write <<EOF without a space, or docker does not see the heredoc"
         if said is not None:
@@ -79,7 +86,7 @@ def _finding(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
     return Finding(Code.IMAGE_BUILD, (name,), found, remedy, Level.WARNING), step.line
 
 
-def _unknown(step: Instruction) -> tuple[str, str] | None:
+def _unknown(before: Instruction | None, step: Instruction) -> tuple[str, str] | None:
     """Find what is no instruction: a slip, or the rest of a step whose line was not continued.
 
     Docker, Dockerfile reference, "Format" and "escape": the build ends with unknown instruction.
@@ -92,6 +99,15 @@ def _unknown(step: Instruction) -> tuple[str, str] | None:
     close = get_close_matches(step.name, _INSTRUCTIONS, 1, _CLOSE)
     if close and step.name.isalpha():
         return f"{step.name} is no instruction: the build stops here", f"did you mean {close[0]}?"
+    follows = before is not None and before.name in {"ENV", "LABEL", "RUN"}
+    if (
+        follows
+        and _GOES_ON.fullmatch(step.name)
+        and step.name not in _OWN_WORDS
+        and not _GENERATED.search(step.rest)
+    ):
+        found = f"{step.name.lower()} begins a line, and is no instruction: the build stops here"
+        return found, "end the line before it with \\, where it belongs to that one"
     return None
 
 
@@ -200,7 +216,7 @@ def _unanswered(stage: Stage, index: int) -> tuple[str, str] | None:
         _WITH_OTHERS.search(each["words"]) and not _ANSWERED.search(each["words"])
         for each in _ASKS.finditer(rest)
     )
-    if told or not asks or not _BARE.fullmatch(stage.base):
+    if told or not asks or not (_BARE.fullmatch(stage.base) or _OF_NVIDIA.fullmatch(stage.base)):
         return None
     return "apt-get install asks whether to go on, and nobody answers: it aborts", "add -y"
 

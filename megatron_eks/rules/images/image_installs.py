@@ -34,6 +34,9 @@ _WITHOUT_EFA = re.compile(
 _OF_EFA = re.compile(r"/opt/amazon(?:/(?:efa|ofi-nccl))?\b")
 _LIBRARIES = re.compile(r"libefa|ibverbs|rdma|/usr/lib|efa_installer|\.sh\b")
 
+_MPI_HOME = re.compile(r"\bMPI_HOME=(?P<place>/[\w./-]+)")
+_OF_MPI = ("/opt/amazon/openmpi", "/opt/amazon/openmpi5")
+
 # Files with keys and tokens, by the names that their programs give them; *.pub is for all.
 _CREDENTIALS = re.compile(
     r"(^|/)(\.aws(/(credentials|\*)?)?|\.ssh/?|id_(rsa|ed25519|ecdsa)|\.netrc|\.git-credentials"
@@ -56,6 +59,7 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
                     *_other_libfabric(stage, index),
                     *_asks(step),
                     *_without_compiler(stage, index),
+                    *_without_mpi(stage, index),
                     *_not_yet_copied(stage, index),
                 ]
             for found, remedy in said:
@@ -126,6 +130,23 @@ def _asks(step: Instruction) -> Iterator[tuple[str, str]]:
             and not piped
         ):
             yield "efa_installer.sh asks whether to go on, and nobody answers", "add -y"
+
+
+def _without_mpi(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
+    """Find NCCL's tests that look for MPI where neither the base nor a step puts it.
+
+    NVIDIA/nccl-tests, README, "Build", MPI_HOME; awslabs/awsome-distributed-training, issue 74:
+    "mpi.h: No such file or directory".
+    """
+    rest = stage.steps[index].rest
+    match = _MPI_HOME.search(rest)
+    ready = _STARTS_EFA.search(stage.before(index)) and _WITHOUT_EFA.fullmatch(stage.base)
+    if not match or not ready or "nccl-tests" not in rest:
+        return
+    place = match["place"].rstrip("/")
+    if place not in _OF_MPI and place not in stage.before(index):
+        found = f"MPI_HOME is {place}, and EFA's installer puts Open MPI into {_OF_MPI[0]}: no "
+        yield f"{found}mpi.h is found", f"write MPI_HOME={_OF_MPI[0]}"
 
 
 def _without_compiler(stage: Stage, index: int) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,6 @@
-"""Rule over the fields of JobSet, Kubeflow Trainer, KubeRay, Volcano and LeaderWorkerSet."""
+"""Rule over the fields of kinds that operators bring: jobs, queues, monitors, certificates."""
 
+import posixpath
 from collections.abc import Iterator
 from difflib import get_close_matches
 
@@ -36,12 +37,17 @@ _DEFAULTED = frozenset({"name"})
 def fields(manifest: Manifest) -> Iterator[Finding]:
     """Require of fields of these operators the names and kinds of values in their definitions.
 
-    kubernetes-sigs/jobset and lws, kubeflow/trainer and mpi-operator, ray-project/kuberay, volcano:
-    the CRDs of their releases. A key that is nearly none of these may be another release's.
+    kubernetes-sigs/jobset, kueue and lws, kubeflow/trainer and mpi-operator, ray-project/kuberay,
+    volcano, prometheus-operator, cert-manager, external-secrets: the CRDs of their releases. A key
+    that is nearly none of these may be another release's.
     """
     shapes = table(OPERATORS)
     shape = shapes.get(f"{text(manifest.body.get('apiVersion'))} {manifest.kind}")
+    # A patch is whole only with what it is laid over.
+    is_patch = "patch" in posixpath.basename(manifest.file)
     for misfit in misfits(dict(manifest.body), shape, shapes, loose=False) if shape else ():
+        if misfit.missing and is_patch:
+            continue
         place = tuple(key for key in misfit.path if isinstance(key, str))[-2:]
         if not misfit.missing and place in _ELSEWHERE and _is_of_another_release(misfit):
             found = f"the operator knows no {shown(place[-1])} here: it does nothing"

@@ -20,6 +20,7 @@ _NODE = "system:node:{{EC2PrivateDNSName}}"
 _TEMPLATES = ("AccessKeyID", "AccountID", "EC2PrivateDNSName", "SessionName", "SessionNameRaw")
 _USERNAME = re.compile(r"username:.*?\{\{(\w+)\}\}")
 _CLOSE = 0.7
+_KEYS = ("mapAccounts", "mapRoles", "mapUsers")
 _PARTS = {"mapRoles": "rolearn", "mapUsers": "userarn"}
 
 
@@ -34,6 +35,7 @@ def maps(manifest: Manifest) -> Iterator[Finding]:
     if manifest.namespace not in {None, "kube-system"}:
         found = f"namespace {shown(manifest.namespace)}, and EKS reads it in kube-system"
         yield _found(manifest, ("metadata", "namespace"), found, "write kube-system")
+    yield from _unread(manifest)
     for part, key in _PARTS.items():
         value = (mapping(manifest.body.get("data")) or {}).get(part)
         path: Path = ("data", part)
@@ -60,6 +62,14 @@ def maps(manifest: Manifest) -> Iterator[Finding]:
             for index, each in enumerate(entries):
                 yield from _entry(manifest, path, index, each, key)
             yield from _without_nodes(manifest, path, entries, key)
+
+
+def _unread(manifest: Manifest) -> Iterator[Finding]:
+    for name in mapping(manifest.body.get("data")) or {}:
+        close = get_close_matches(name, _KEYS, 1, _CLOSE)
+        if name not in _KEYS and close:
+            found = f"EKS reads no {name}: nobody it names gets in, and no node joins by it"
+            yield _found(manifest, ("data", name), found, f"did you mean {close[0]}?")
 
 
 def _without_nodes(

@@ -39,7 +39,8 @@ _OTHERS = frozenset({"ControllerRevision", "Endpoints", "Event", "List", "Node",
 # Versions of these are judged by pod_shape.api_versions, or are the affair of others.
 _GROUPS = frozenset(
     {
-        *("apps", "batch", "extensions", "kubeflow.org", "networking.k8s.io", "policy"),
+        *("apps", "autoscaling", "batch", "extensions", "kubeflow.org", "networking.k8s.io"),
+        "policy",
         *("rbac.authorization.k8s.io", "scheduling.k8s.io", "storage.k8s.io"),
     }
 )

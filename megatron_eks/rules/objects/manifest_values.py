@@ -91,6 +91,10 @@ _CLUSTER_QUEUE = (
         ("spec", "flavorFungibility", "whenCanPreempt"),
         one_of("MayStopSearch", "Preempt", "TryNextFlavor"),
     ),
+    *(
+        Field(("spec", "resourceGroups", ANY, "flavors", ANY, "resources", ANY, key), whole(0))
+        for key in ("borrowingLimit", "lendingLimit", "nominalQuota")
+    ),
 )
 _MODES = [
     ("metadata", "labels", f"pod-security.kubernetes.io/{each}")
@@ -106,6 +110,27 @@ _OBJECTS: dict[str, tuple[Field, ...]] = {
     "StorageClass": (
         Field(("reclaimPolicy",), one_of("Delete", "Retain")),
         Field(("volumeBindingMode",), one_of("Immediate", "WaitForFirstConsumer")),
+    ),
+    "LimitRange": (
+        Field(
+            ("spec", "limits", ANY, "type"),
+            formed(
+                r"Container|PersistentVolumeClaim|Pod|.+/.+",
+                "write Container, Pod or PersistentVolumeClaim",
+            ),
+        ),
+    ),
+    "PodDisruptionBudget": tuple(
+        Field(
+            ("spec", key),
+            formed(r"([0-9]{1,2}|100)%|[0-9]*", "write a number, or at most 100%"),
+        )
+        for key in ("maxUnavailable", "minAvailable")
+    ),
+    # Kueue, API reference, ResourceFlavorSpec and ResourceQuota.
+    "ResourceFlavor": tuple(
+        Field(("spec", key, ANY, "effect"), one_of("NoExecute", "NoSchedule", "PreferNoSchedule"))
+        for key in ("nodeTaints", "tolerations")
     ),
     "PriorityClass": (Field(("preemptionPolicy",), one_of("Never", "PreemptLowerPriority")),),
     "NetworkPolicy": (Field(("spec", "policyTypes", ANY), one_of("Egress", "Ingress")),),

@@ -15,6 +15,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 # A letter somewhere, and no two dashes in a row.
 _PORT_NAME = re.compile(r"(?=[-0-9]*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LABEL_FORM = f"use up to {_LABEL_LENGTH} lower-case letters, digits and '-'"
+_OWN_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 _MOST_PRIORITY = 1_000_000_000
 _EXPANDED = re.compile(r"\$\([A-Z_][A-Z0-9_]*\)")
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 -- inside a container
@@ -149,12 +150,19 @@ def _is_wrong(name: str | None) -> bool:
 
 
 def priorities(manifest: Manifest) -> Iterator[Finding]:
-    """Require a priority that is not kept for the system.
+    """Require a priority, and a name, that are not kept for the system.
 
-    Kubernetes, "Pod Priority and Preemption": larger numbers are those of its own two classes.
+    Kubernetes, "Pod Priority and Preemption": larger numbers are those of its own two classes, and
+    the name of no other begins with system-.
     """
-    if manifest.kind != "PriorityClass" or (manifest.name or "").startswith("system-"):
+    name = manifest.name or ""
+    if manifest.kind != "PriorityClass" or name in _OWN_CLASSES:
         return
+    if name.startswith("system-"):
+        found = f"{shown(name)}: names with system- are kept for the system, and the API server "
+        found += "refuses the class"
+        remedy = f"write {name.removeprefix('system-') or 'another name'}"
+        yield manifest.find(Code.WRONG_VALUE, ("metadata", "name"), found, remedy)
     value = manifest.body.get("value")
     if isinstance(value, int) and not isinstance(value, bool) and value > _MOST_PRIORITY:
         found = f"{value} is kept for the system: the API server refuses the class"

@@ -228,8 +228,9 @@ def efa_requested(manifest: Manifest) -> Iterator[Finding]:
     NCCL falls back to TCP, without an error.
     """
     indexed = manifest.kind == "Job" and manifest.spec.get("completionMode") == "Indexed"
-    # Each index of a Job may well work for itself.
+    # Each index of a Job may well work for itself, and where each fails for itself, none waits.
     indexed = indexed and any(_meets(each) for each in _containers(manifest))
+    indexed = indexed and is_absent(manifest.spec.get("backoffLimitPerIndex"))
     if not (indexed or manifest.kind in _OVER_NODES or manifest.group == "batch.volcano.sh"):
         return
     pods = [pod for pod in manifest.pods if pod.names(GPU)]

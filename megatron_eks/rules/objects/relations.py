@@ -1,6 +1,5 @@
 """Rules over objects that refer to each other: names, keys, claims and volumes."""
 
-import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
@@ -20,6 +19,9 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping,
 from megatron_eks.rules.workloads import Manifest
 
 _CLOSE = 0.8
+# Kubernetes, "Using RBAC Authorization", user-facing roles: they are in every cluster, as system:
+# is what else it brings.
+_EVERYWHERE = frozenset({"admin", "cluster-admin", "edit", "view"})
 # Whoever makes one of these for a set of jobs makes all that they name; of others there are more.
 _MADE_TOGETHER = (
     *("LocalQueue", "PersistentVolumeClaim", "PodGroup", "PriorityClass"),
@@ -28,15 +30,7 @@ _MADE_TOGETHER = (
 # One of these that nobody names was made for whoever names another.
 _FOR_ONE = ("ClusterQueue", "PersistentVolume", "Role")
 _FSX = "fsx.csi.aws.com"
-_DRIVERS = (_FSX, "ebs.csi.aws.com", "efs.csi.aws.com", "fsx.openzfs.csi.aws.com", "s3.csi.aws.com")
 _FOR_MANY = (_FSX, "efs.csi.aws.com", "fsx.openzfs.csi.aws.com")
-# A folder of the file system may follow (aws-fsx-csi-driver, issue 247).
-_MOUNT = re.compile(r"([A-Za-z0-9]{1,8}|preview)(/[^/]+)*")
-_OF_NFS = frozenset(
-    {"hard", "nfsvers", "noresvport", "proto", "retrans", "rsize", "soft", "timeo", "tls", "vers"}
-    | {"wsize"}
-)
-_FILE_SYSTEM = re.compile(r"fs-[0-9a-f]{8,17}")
 # KubeVirt's importer and Fluid make a claim of their own name.
 _MAKE_CLAIMS = ("DataVolume", "Dataset")
 
@@ -52,9 +46,12 @@ def named_objects(together: ManifestSet) -> Iterator[Found]:
     for manifest in together.objects:
         for reference in references(manifest):
             target = together.named(manifest, reference.kind, reference.name)
-            if target is None:
+            given = reference.kind == "ClusterRole" and (
+                reference.name in _EVERYWHERE or reference.name.startswith("system:")
+            )
+            if target is None and not given:
                 yield from _missing(manifest, reference, together)
-            else:
+            elif target is not None:
                 yield from _missing_keys(manifest, reference, target)
 
 
@@ -84,9 +81,14 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
         )
     )
     lone = together.unnamed(manifest, reference.kind) if reference.kind in _FOR_ONE else []
-    if not elsewhere and (
-        _is_made_by(manifest, reference, together) or renamed_by_kustomize(reference, together)
-    ):
+    if reference.kind == "ConfigMap":
+        # Of these there are more; one that is called by a part of the name is meant.
+        others = together.unnamed(manifest, reference.kind)
+        lone = [each for each in others if each in reference.name or reference.name in each]
+    # A class whose name the API server refuses is a finding of its own.
+    refused = reference.kind == "PriorityClass" and f"system-{reference.name}" in beside
+    made = _is_made_by(manifest, reference, together) or renamed_by_kustomize(reference, together)
+    if refused or (not elsewhere and made):
         return
     kind, name = reference.kind, shown(reference.name)
     if elsewhere:
@@ -213,69 +215,6 @@ def _claim_of(claim: Manifest, volume: Manifest) -> Iterator[Found]:
     if other_name or other_space:
         found = f"{volume.title} is kept for {space or '?'}/{name or '?'}"
         yield _wrong(claim, ("spec", "volumeName"), found, "name this claim in its claimRef")
-
-
-def lustre_volumes(together: ManifestSet) -> Iterator[Found]:
-    """Require of a volume on FSx for Lustre what its driver reads.
-
-    aws-fsx-csi-driver v1, examples/kubernetes/static_provisioning: the id, dnsname and mountname.
-    """
-    for volume in together.of("PersistentVolume"):
-        csi = mapping(volume.spec.get("csi")) or {}
-        driver = text(csi.get("driver"))
-        path = ("spec", "csi")
-        close = get_close_matches(driver or "", _DRIVERS, 1, _CLOSE)
-        if driver is not None and driver not in _DRIVERS and close:
-            found = f"unknown driver {shown(driver)}"
-            yield _of_lustre(volume, (*path, "driver"), found, f"did you mean {close[0]}?")
-        if driver != _FSX:
-            yield from _lustre_elsewhere(volume, driver)
-            continue
-        handle = text(csi.get("volumeHandle"))
-        attributes = mapping(csi.get("volumeAttributes"))
-        for key in ("dnsname", "mountname"):
-            if attributes is not None and is_absent(attributes.get(key)):
-                found = f"no {key}, which the driver mounts by"
-                place = (*path, "volumeAttributes", key)
-                other = next((each for each in attributes if each.lower() == key), None)
-                remedy = f"write {key}, not {other}" if other else "take it from the file system"
-                yield _of_lustre(volume, place, found, remedy)
-        yield from _mounts(volume, text((attributes or {}).get("mountname")))
-        address = text((attributes or {}).get("dnsname"))
-        named = address is not None and _FILE_SYSTEM.match(address)
-        known = handle is not None and _FILE_SYSTEM.match(handle)
-        if named and known and named[0] != known[0]:
-            found = f"the address of {named[0]}, and the volume is {shown(handle)}"
-            place = (*path, "volumeAttributes", "dnsname")
-            yield _of_lustre(volume, place, found, "name one file system in both places")
-
-
-def _mounts(volume: Manifest, name: str | None) -> Iterator[Found]:
-    """Find a name or options that no Lustre client takes."""
-    if name is not None and not _MOUNT.fullmatch(name) and not is_placeholder(name):
-        found, place = f"{shown(name)} is no mount name", ("spec", "csi", "volumeAttributes")
-        remedy = "write it as FSx gives it, without a slash before it"
-        yield _of_lustre(volume, (*place, "mountname"), found, remedy)
-    for index, value in enumerate(items(volume.spec.get("mountOptions")) or []):
-        option = (text(value) or "").partition("=")[0]
-        if option in _OF_NFS:
-            found = f"{shown(value)} is an option of NFS: the mount fails"
-            yield _of_lustre(volume, ("spec", "mountOptions", index), found, "remove it")
-
-
-def _lustre_elsewhere(volume: Manifest, driver: str | None) -> Iterator[Found]:
-    """Refuse what only the driver for Lustre reads (aws-efs-csi-driver reads no address)."""
-    csi = mapping(volume.spec.get("csi")) or {}
-    attributes = mapping(csi.get("volumeAttributes")) or {}
-    for key in ("dnsname", "mountname") if driver == "efs.csi.aws.com" else ():
-        if key in attributes:
-            found = f"{key} of a Lustre file system, and the driver is that of EFS"
-            path = ("spec", "csi", "volumeAttributes", key)
-            yield _of_lustre(volume, path, found, f"use the driver {_FSX}, or remove it")
-
-
-def _of_lustre(volume: Manifest, path: Path, found: str, remedy: str) -> Found:
-    return volume, volume.find(Code.CLAIM_AND_VOLUME, path, found, remedy)
 
 
 def twice(together: ManifestSet) -> Iterator[Found]:

@@ -13,6 +13,7 @@ from megatron_eks.rules.values import (
     is_range,
     items,
     mapping,
+    number,
     shown,
     text,
 )
@@ -22,6 +23,8 @@ _FIELDS = re.compile(
     r"metadata\.(name|namespace|uid|(labels|annotations)(\[.+\])?)"
     r"|spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?)"
 )
+_HOST = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_BARE = re.compile(r"^(?:[a-z]+://)?(?P<host>[a-z0-9*][-a-z0-9.]*[a-z0-9])(?:[:/]|$)")
 _HANDLERS = frozenset({"exec", "grpc", "httpGet", "tcpSocket"})
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _POD_SECURITY = "pod-security.kubernetes.io/"
@@ -137,6 +140,23 @@ def probes(manifest: Manifest) -> Iterator[Finding]:
                     yield Finding(Code.WRONG_VALUE, path, found, remedy)
 
 
+def escalation(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a container that is to have every right, and to gain none.
+
+    Kubernetes 1.35, pkg/apis/core/validation, ValidateSecurityContext.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            context = mapping(container.body.get("securityContext")) or {}
+            if context.get("allowPrivilegeEscalation") is not False:
+                continue
+            if context.get("privileged") is True:
+                found = "false beside privileged: true: the API server refuses the pod"
+                path = (*container.path, "securityContext", "allowPrivilegeEscalation")
+                remedy = "remove one of the two"
+                yield Finding(Code.WRONG_VALUE, path, found, remedy)
+
+
 def namespaces(manifest: Manifest) -> Iterator[Finding]:
     """Require labels of Pod Security that have an effect.
 
@@ -169,6 +189,58 @@ def networks(manifest: Manifest) -> Iterator[Finding]:
         if items(manifest.spec.get("ports")) == [] and not headless and not named:
             found, remedy = "no port: the API server refuses the Service", "add one"
             yield manifest.find(Code.MISSING_FIELD, ("spec", "ports"), found, remedy)
+        listed = [mapping(each) or {} for each in items(manifest.spec.get("ports")) or []]
+        for index, each in enumerate(listed if len(listed) > 1 else ()):
+            if is_absent(each.get("name")):
+                found = (
+                    "several ports, and this one has no name: the API server refuses the Service"
+                )
+                path = ("spec", "ports", index, "name")
+                yield manifest.find(Code.MISSING_FIELD, path, found, "add a name to each")
+
+
+def ends_of_ports(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a range of ports in a network policy that it ends after its beginning.
+
+    Kubernetes API reference, NetworkPolicyPort, endPort: a number, beside a port that is one.
+    """
+    for side in ("ingress", "egress") if manifest.kind == "NetworkPolicy" else ():
+        for index, value in enumerate(items(manifest.spec.get(side)) or []):
+            for place, each in enumerate(items((mapping(value) or {}).get("ports")) or []):
+                body = mapping(each) or {}
+                first, last = body.get("port"), number(body.get("endPort"))
+                low = number(first)
+                if last is None or (low is not None and low <= last):
+                    continue
+                found = f"ends at {last}, and begins at {shown(first)}: the API server refuses it"
+                path = ("spec", side, index, "ports", place, "endPort")
+                yield manifest.find(
+                    Code.WRONG_VALUE, path, found, "write port, then a larger endPort"
+                )
+
+
+def hosts(manifest: Manifest) -> Iterator[Finding]:
+    """Require of an Ingress the name of a host alone, and paths from the root.
+
+    Kubernetes, pkg/apis/networking/validation, validateIngressRules and validateHTTPIngressPath.
+    """
+    rules = items(manifest.spec.get("rules")) if manifest.kind == "Ingress" else []
+    for index, value in enumerate(rules or []):
+        rule = mapping(value) or {}
+        host = text(rule.get("host"))
+        place: Path = ("spec", "rules", index)
+        if host and not is_placeholder(host) and not _HOST.fullmatch(host):
+            met = _BARE.search(host)
+            found = f"{shown(host)} is no name of a host: the API server refuses the Ingress"
+            remedy = f"write {met['host']}" if met else "write it like train.example.com"
+            yield manifest.find(Code.WRONG_VALUE, (*place, "host"), found, remedy)
+        paths = items((mapping(rule.get("http")) or {}).get("paths")) or []
+        for number_, each in enumerate(paths):
+            said = text((mapping(each) or {}).get("path"))
+            if said and not said.startswith("/") and not is_placeholder(said):
+                found = f"{shown(said)} does not begin with /: the API server refuses the Ingress"
+                path = (*place, "http", "paths", number_, "path")
+                yield manifest.find(Code.WRONG_VALUE, path, found, f"write /{said}")
 
 
 def _blocks(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
@@ -203,3 +275,10 @@ def names(manifest: Manifest) -> Iterator[Finding]:
     if unnamed and not (of_spark and manifest.kind == "Pod"):
         found, remedy = "no name: the API server refuses the object", "add metadata.name"
         yield manifest.find(Code.MISSING_FIELD, ("metadata", "name"), found, remedy)
+    name = text(metadata.get("name"))
+    # RBAC's may be nearly anything, and pods' names are judged with their jobs.
+    free = manifest.group == "rbac.authorization.k8s.io" or manifest.pods
+    if name and not free and not is_placeholder(name) and name != name.lower():
+        found = f"{shown(name)} has capitals: the API server refuses the object"
+        path = ("metadata", "name")
+        yield manifest.find(Code.WRONG_VALUE, path, found, f"write {name.lower()}")

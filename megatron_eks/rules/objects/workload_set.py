@@ -39,14 +39,22 @@ def services(together: ManifestSet) -> Iterator[Found]:
     """
     for service in together.of("Service"):
         selector = mapping(service.spec.get("selector")) or {}
-        # What EKS installs there is in no file.
-        if not selector or service.namespace == "kube-system":
+        if not selector:
             continue
         pods = pods_beside(service, together)
         chosen = [pod for manifest, pod in pods if may_select(selector, manifest, pod)]
         if chosen:
             yield from _named_ports(service, chosen)
             continue
+        if service.namespace == "kube-system":
+            # What EKS installs there is in no file; a workload of its own name is what it is for.
+            pods = [
+                (each, pod)
+                for each, pod in pods
+                if (each.name, each.file) == (service.name, service.file)
+            ]
+            if not pods:
+                continue
         if _of_an_operator(selector, together):
             continue
         every = [labels_of(m, pod) if m.file == service.file else pod.labels for m, pod in pods]

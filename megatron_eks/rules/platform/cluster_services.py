@@ -15,7 +15,13 @@ _FORWARD = re.compile(r"^\s*forward\s+\.\s+(.+)$", re.MULTILINE)
 _ENVIRONMENT = re.compile(r"\{\$\w+\}|\{%\w+%\}")
 # EKS User Guide, KubernetesNetworkConfigRequest: the two ranges of Services, with DNS at their .10.
 _DNS = ("10.100.0.10", "172.20.0.10")
+# CoreDNS, notes of 1.5.0 and 1.7.0: plugins that were taken out.
+_GONE = {
+    "federation": "remove its line",
+    "proxy": "write forward . /etc/resolv.conf",
+}
 _ZONE = "topology.kubernetes.io/zone"
+_SUBNET, _GROUP = re.compile(r"subnet-[0-9a-zA-Z]+"), re.compile(r"sg-[0-9a-zA-Z]+")
 _OF_ZONES = (_ZONE, "failure-domain.beta.kubernetes.io/zone")
 
 
@@ -62,6 +68,10 @@ def core_files(manifest: Manifest) -> Iterator[Finding]:
         return
     path: Path = ("data", "Corefile")
     lines = [line.partition("#")[0].split() for line in written.splitlines()]
+    gone = next((line[0] for line in lines if line and line[0] in _GONE), None)
+    if gone is not None:
+        found = f"CoreDNS has no plugin {gone} any more: it does not start with it"
+        yield manifest.find(Code.MANIFEST_VALUE, path, found, _GONE[gone])
     depth, least = 0, 0
     for word in (word for line in lines for word in line):
         depth += (word == "{") - (word == "}")
@@ -74,6 +84,28 @@ def core_files(manifest: Manifest) -> Iterator[Finding]:
         found = "no plugin kubernetes: no name of a Service or a pod is found"
         remedy = "add kubernetes cluster.local in-addr.arpa ip6.arpa { ... }"
         yield manifest.find(Code.MANIFEST_VALUE, path, found, remedy)
+
+
+def own_networks(manifest: Manifest) -> Iterator[Finding]:
+    """Require of an ENIConfig the IDs of a subnet and of security groups.
+
+    aws/amazon-vpc-cni-k8s, README, AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG: with others EC2 makes no
+    interface, and pods get no address.
+    """
+    if manifest.kind != "ENIConfig" or manifest.group != "crd.k8s.amazonaws.com":
+        return
+    groups = items(manifest.spec.get("securityGroups")) or []
+    given: list[tuple[Path, str | None, re.Pattern[str], str]] = [
+        (("spec", "subnet"), text(manifest.spec.get("subnet")), _SUBNET, "subnet-..."),
+        *(
+            (("spec", "securityGroups", index), text(each), _GROUP, "sg-...")
+            for index, each in enumerate(groups)
+        ),
+    ]
+    for path, said, form, shape in given:
+        if said is not None and not form.fullmatch(said) and not is_placeholder(said):
+            found = f"{shown(said)} is no ID that EC2 takes here: pods get no address"
+            yield manifest.find(Code.MANIFEST_VALUE, path, found, f"write {shape}")
 
 
 def networks_of_pods(together: ManifestSet) -> Iterator[Found]:

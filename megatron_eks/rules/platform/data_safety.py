@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
@@ -31,20 +31,27 @@ def reclaiming(manifest: Manifest) -> Iterator[Finding]:
         whole = not is_absent(manifest.spec.get("accessModes"))  # and no part of one, for Kustomize
         if whole and requests is not None and is_absent(requests.get("storage")):
             found = "no size, which the API server demands of every claim"
-            path = ("spec", "resources", "requests", "storage")
+            path: Path = ("spec", "resources", "requests", "storage")
             yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, "write it, such as 1200Gi")
     driver = text((mapping(manifest.spec.get("csi")) or {}).get("driver"))
     deletes = manifest.spec.get("persistentVolumeReclaimPolicy") == "Delete"
     if manifest.kind == "PersistentVolume" and driver == _FSX and deletes:
         found = "the file system and all checkpoints on it are deleted with the claim"
         yield _lost(manifest, ("spec", "persistentVolumeReclaimPolicy"), found)
+    recycles = manifest.spec.get("persistentVolumeReclaimPolicy") == "Recycle"
+    if manifest.kind == "PersistentVolume" and driver and recycles:
+        found = "Recycle, which volumes of a CSI driver do not have: given back, it ends as Failed"
+        path = ("spec", "persistentVolumeReclaimPolicy")
+        yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, "write Retain", Level.WARNING)
     if manifest.kind == "StorageClass":
         yield from _class(manifest)
 
 
 def _class(manifest: Manifest) -> Iterator[Finding]:
     provisioner = text(manifest.body.get("provisioner")) or ""
-    close = get_close_matches(provisioner, _PROVISIONERS, 1, _CLOSE)
+    close = get_close_matches(provisioner, _PROVISIONERS, 2, _CLOSE)
+    # The other driver of that name is there in Auto Mode alone.
+    close.sort(key=lambda each: not each.endswith(".csi.aws.com"))
     if close and provisioner not in _PROVISIONERS:
         found, remedy = f"unknown driver {shown(provisioner)}", f"did you mean {close[0]}?"
         yield manifest.find(Code.CLAIM_AND_VOLUME, ("provisioner",), found, remedy)

@@ -2,12 +2,16 @@
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import cache
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.quantity import quantity
-from megatron_eks.rules.values import items, mapping, number, shown, text
-from megatron_eks.rules.workloads import Container, Manifest
+from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
+from megatron_eks.rules.shapes import DCGM, table
+from megatron_eks.rules.values import items, mapping, number, shown, text, truth
+from megatron_eks.rules.workloads import Container, Manifest, Pod
 
 _EXPORTER = re.compile(r"(^|/)dcgm-exporter([:@]|$)")
 _SOCKETS = "/var/lib/kubelet/pod-resources"
@@ -16,6 +20,12 @@ _TYPES = ("counter", "gauge", "histogram", "label", "summary")
 _FOURTH = re.compile(r"(^|/)dcgm-exporter:4\.")
 _LEAST = "512Mi"
 _FIELD = re.compile(r"\s*(DCGM_(FI|EXP)_\w+)\s*,(.*)")
+_BARE = re.compile(r"\s*(DCGM_(?:FI|EXP)_[A-Z0-9_]+)\s+\S")
+_LISTEN, _OF_PODS = "DCGM_EXPORTER_LISTEN", "DCGM_EXPORTER_KUBERNETES"
+_CLOSE = 0.85
+_RIGHT = "SYS_ADMIN"
+# The fields are read by another program, with its own rights.
+_ELSEWHERE = ("-r", "--remote-hostengine-info", "DCGM_REMOTE_HOSTENGINE_INFO")
 
 
 def ports(manifest: Manifest) -> Iterator[Finding]:
@@ -33,7 +43,19 @@ def ports(manifest: Manifest) -> Iterator[Finding]:
                 for each in items(container.body.get("ports")) or []
                 if (port := number((mapping(each) or {}).get("containerPort"))) is not None
             ]
-            opened = _opened(container)
+            said = _said(container)
+            if said and said.isdigit():
+                found = f"{shown(said)} is no address to listen on: the exporter stops"
+                path = next(
+                    (
+                        (*container.path[1:], "env", each.index, "value")
+                        for each in container.variables
+                        if each.name == _LISTEN and each.value == said
+                    ),
+                    container.path[1:],
+                )
+                yield manifest.find(Code.MONITOR, path, found, f'write ":{said}"')
+            opened = _opened(said)
             if opened is not None and listed and opened not in listed:
                 found = f"listens on {opened}, and lists {', '.join(map(str, listed))}"
                 path = (*container.path[1:], "ports")
@@ -56,7 +78,22 @@ def sockets(manifest: Manifest) -> Iterator[Finding]:
         for container in pod.containers:
             if not _EXPORTER.search(text(container.body.get("image")) or ""):
                 continue
-            for index, value in enumerate(items(container.body.get("volumeMounts")) or []):
+            mounts = items(container.body.get("volumeMounts"))
+            named = [(text((mapping(each) or {}).get("mountPath")) or "") for each in mounts or []]
+            asked = any(
+                each.name == _OF_PODS and truth(each.value) is True for each in container.variables
+            )
+            # A directory above it holds it too.
+            if (
+                asked
+                and mounts is not None
+                and not any(f"{_SOCKETS}/".startswith(f"{each.rstrip('/')}/") for each in named)
+            ):
+                found = f"{_OF_PODS}, and no {_SOCKETS} of the node: metrics name no pod"
+                path = (*container.path[1:], "volumeMounts")
+                remedy = f"mount hostPath {_SOCKETS} there"
+                yield manifest.find(Code.MONITOR, path, found, remedy, Level.WARNING)
+            for index, value in enumerate(mounts or []):
                 body = mapping(value) or {}
                 host = given.get(text(body.get("name")))
                 inside = (text(body.get("mountPath")) or "").rstrip("/")
@@ -85,29 +122,97 @@ def memory(manifest: Manifest) -> Iterator[Finding]:
                 yield manifest.find(Code.PLATFORM_PART, path, found, remedy, Level.WARNING)
 
 
-def _opened(container: Container) -> int | None:
+def _said(container: Container) -> str | None:
     words = [word for _, word in container.words]
-    said = [each.value or "" for each in container.variables if each.name == "DCGM_EXPORTER_LISTEN"]
+    said = [each.value or "" for each in container.variables if each.name == _LISTEN]
     for index, word in enumerate(words):
         name, _, value = word.partition("=")
         if name in {"-a", "--address"}:
             said = [value or (words[index + 1] if index + 1 < len(words) else "")]
-    met = _PORT.fullmatch(said[-1]) if said else None
+    return said[-1] if said else None
+
+
+def _opened(said: str | None) -> int | None:
+    met = _PORT.fullmatch(said or "")
     return int(met[1]) if met else None
 
 
-def fields(manifest: Manifest) -> Iterator[Finding]:
-    """Require of a list of DCGM's fields three parts, and a type that Prometheus has.
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(
+        f"{prefix}{each}" for prefix, listed in table(DCGM).items() for each in str(listed).split()
+    )
 
-    NVIDIA/dcgm-exporter, etc/default-counters.csv: the exporter stops at a line it cannot read.
+
+def nearest(name: str) -> str | None:
+    """Return the field that a name which DCGM does not have nearly is."""
+    close = [] if name in _names() else get_close_matches(name, sorted(_names()), 5, _CLOSE)
+    inside = [each for each in close if name.startswith(each) or each.startswith(name)]
+    return next(iter(inside or close), None)
+
+
+def profiled(together: ManifestSet) -> Iterator[Found]:
+    """Warn of fields of profiling in a list that an exporter mounts, and may not read.
+
+    NVIDIA/dcgm-exporter, docker/Dockerfile and deployment: DCGM_FI_PROF_ needs SYS_ADMIN.
+    """
+    for manifest in together.objects:
+        for pod in manifest.pods:
+            for container in pod.containers:
+                context = mapping(container.body.get("securityContext"))
+                if not _EXPORTER.search(text(container.body.get("image")) or "") or not context:
+                    continue
+                added = items((mapping(context.get("capabilities")) or {}).get("add")) or []
+                words = {word.partition("=")[0] for _, word in container.words}
+                words |= {each.name for each in container.variables}
+                may = any(each in ("ALL", _RIGHT) for each in added)
+                if may or context.get("privileged") is True or not words.isdisjoint(_ELSEWHERE):
+                    continue
+                name = _profiles(manifest, pod, together)
+                if name is not None:
+                    found = f"ConfigMap/{name} has fields of profiling, and the exporter no "
+                    found += f"{_RIGHT}: they are missing"
+                    path = (*container.path[1:], "securityContext", "capabilities")
+                    remedy = f"add {_RIGHT} to capabilities.add, or take out DCGM_FI_PROF_..."
+                    finding = manifest.find(Code.MONITOR, path, found, remedy, Level.WARNING)
+                    yield manifest, finding
+
+
+def _profiles(manifest: Manifest, pod: Pod, together: ManifestSet) -> str | None:
+    """Return the name of a ConfigMap of the pod that lists a field of profiling."""
+    for value in items(pod.spec.get("volumes")) or []:
+        source = mapping((mapping(value) or {}).get("configMap")) or {}
+        name = text(source.get("name"))
+        config = together.named(manifest, "ConfigMap", name) if name else None
+        for written in (mapping(config.body.get("data")) or {}).values() if config else ():
+            listed = [_FIELD.fullmatch(line) for line in (text(written) or "").splitlines()]
+            if any(met and met[1].startswith("DCGM_FI_PROF_") for met in listed):
+                return name
+    return None
+
+
+def fields(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a list of DCGM's fields three parts, a field there is, and a type of Prometheus.
+
+    NVIDIA/dcgm-exporter, etc/default-counters.csv, and internal/pkg/counters: the exporter stops at
+    a line that it cannot read, and at a field that NVIDIA/go-dcgm does not know.
     """
     if manifest.kind != "ConfigMap":
         return
     for key, value in (mapping(manifest.body.get("data")) or {}).items():
         for line in (text(value) or "").splitlines():
+            bare = _BARE.match(line)
+            if bare and "," not in line:
+                found = f"{bare[1]} without a comma: the exporter stops"
+                yield manifest.find(Code.MONITOR, ("data", key), found, "write FIELD, TYPE, TEXT")
             met = _FIELD.fullmatch(line)
             if met is None:
                 continue
+            near = nearest(met[1]) if met[2] == "FI" else None
+            if near is not None:
+                found = f"DCGM has no field {met[1]}: the exporter stops"
+                remedy = f"did you mean {near}?"
+                yield manifest.find(Code.MONITOR, ("data", key), found, remedy)
             parts = [each.strip() for each in met[3].split(",", 1)]
             if parts[0] not in _TYPES:
                 found = f"{met[1]} has the type {shown(parts[0])}: the exporter stops"

@@ -14,13 +14,14 @@ from megatron_eks.rules.objects.pod_shape import NO_DEVICES
 from megatron_eks.rules.values import items, mapping, shown, text
 from megatron_eks.rules.workloads import EFA, GPU, Container, Manifest, Pod
 
-_PLUGINS = "/var/lib/kubelet/device-plugins"
+KUBELET = "/var/lib/kubelet/device-plugins"
+"""Where device plugins register with the kubelet."""
 # NVIDIA/k8s-device-plugin and aws-samples/aws-efa-eks: the image, its device, what it reads; the
 # second reads /dev/infiniband since v0.5.
 _KNOWN = (
-    (re.compile(r"(^|/)(nvidia-)?k8s-device-plugin([:@]|$)"), GPU, (_PLUGINS,)),
-    (re.compile(r"(^|/)aws-efa-k8s-device-plugin:v0\.[5-9]"), EFA, (_PLUGINS, "/dev/infiniband")),
-    (re.compile(r"(^|/)aws-efa-k8s-device-plugin(?!:v0\.[5-9])([:@]|$)"), EFA, (_PLUGINS,)),
+    (re.compile(r"(^|/)(nvidia-)?k8s-device-plugin([:@]|$)"), GPU, (KUBELET,)),
+    (re.compile(r"(^|/)aws-efa-k8s-device-plugin:v0\.[5-9]"), EFA, (KUBELET, "/dev/infiniband")),
+    (re.compile(r"(^|/)aws-efa-k8s-device-plugin(?!:v0\.[5-9])([:@]|$)"), EFA, (KUBELET,)),
 )
 _PROGRAM = "device-plugin"
 # What watches or prepares a node, and does not compute on it.

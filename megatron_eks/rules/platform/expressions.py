@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.values import is_placeholder, items, mapping, text
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.platform.dcgm import nearest
+from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
 
 _STRING = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`[^`]*`")
@@ -24,6 +25,8 @@ _GAUGES = re.compile(
     r"|DCGM_FI_PROF_(GR_ENGINE|SM|PIPE_TENSOR|DRAM)_ACTIVE"
 )
 _XID = "DCGM_FI_DEV_XID_ERRORS"
+_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_FIELD = re.compile(r"\bDCGM_FI_[A-Z0-9_]+\b")
 
 
 def expressions(manifest: Manifest) -> Iterator[Finding]:
@@ -45,6 +48,39 @@ def expressions(manifest: Manifest) -> Iterator[Finding]:
                 yield manifest.find(Code.MONITOR, path, found, remedy, level)
 
 
+def texts(manifest: Manifest) -> Iterator[Finding]:
+    """Require names and templates that Prometheus can read, and each group once.
+
+    Prometheus, pkg/rulefmt: it refuses the file at a name of a record that is none, at a template
+    that it cannot parse, and at a second group of one name.
+    """
+    if (manifest.group, manifest.kind) != ("monitoring.coreos.com", "PrometheusRule"):
+        return
+    seen: set[str] = set()
+    for index, value in enumerate(items(manifest.spec.get("groups")) or []):
+        group, place = mapping(value) or {}, ("spec", "groups", index)
+        name = text(group.get("name"))
+        if name is not None and name in seen:
+            found = f"a second group {shown(name)}: Prometheus loads none of this object's rules"
+            path: Path = (*place, "name")
+            yield manifest.find(Code.MONITOR, path, found, "give it another name")
+        seen.add(name or "")
+        for number, each in enumerate(items(group.get("rules")) or []):
+            rule, inside = mapping(each) or {}, (*place, "rules", number)
+            record = text(rule.get("record"))
+            if record and not _METRIC.fullmatch(record) and not is_placeholder(record):
+                found = f"{shown(record)} is no name of a metric: Prometheus loads no rule"
+                remedy = f"write {re.sub(r'[^a-zA-Z0-9_:]', '_', record)}"
+                yield manifest.find(Code.MONITOR, (*inside, "record"), found, remedy)
+            for key in ("annotations", "labels"):
+                for label, said in (mapping(rule.get(key)) or {}).items():
+                    plain = _STRING.sub('""', said) if isinstance(said, str) else ""
+                    if plain.count("{{") != plain.count("}}"):
+                        found = "a {{ without its }}: Prometheus loads no rule of this group"
+                        path = (*inside, key, label)
+                        yield manifest.find(Code.MONITOR, path, found, "close each {{ with }}")
+
+
 def _problems(written: str) -> Iterator[tuple[str, str, Level]]:
     plain = _COMMENT.sub("", _STRING.sub('""', written))
     odd = _unpaired(plain)
@@ -55,6 +91,11 @@ def _problems(written: str) -> Iterator[tuple[str, str, Level]]:
             Level.ERROR,
         )
         return
+    for name in sorted({*_FIELD.findall(plain)}):
+        near = nearest(name)
+        if near is not None:
+            found = f"DCGM has no field {name}: the expression finds nothing"
+            yield found, f"did you mean {near}?", Level.WARNING
     for match in _OF_A_RANGE.finditer(plain):
         function, metric = match["function"], match["metric"]
         if match["range"] == ")":

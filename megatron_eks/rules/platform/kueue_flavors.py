@@ -43,6 +43,19 @@ def contradicted(together: ManifestSet) -> Iterator[Found]:
                 break
 
 
+def priorities(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a priority of Kueue's own a number.
+
+    Kueue, API reference, WorkloadPriorityClass: value is an int32.
+    """
+    value = manifest.body.get("value")
+    if manifest.kind != "WorkloadPriorityClass" or isinstance(value, int | float):
+        return
+    if isinstance(value, str) and not is_placeholder(value):
+        found = f"{shown(value)} is no number: the API server refuses the class"
+        yield manifest.find(Code.MANIFEST_VALUE, ("value",), found, "write it without quotes")
+
+
 def fields(manifest: Manifest) -> Iterator[Finding]:
     """Refuse in a flavor the fields that say the same of a pod or of a node.
 

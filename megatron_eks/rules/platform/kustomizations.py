@@ -55,6 +55,8 @@ _FIELDS = frozenset(
         *(*_TEXTS, *TEXTS_BY_NAME, *LISTS_OF_TEXTS, *_ELEMENTS),
     }
 )
+# Objects of one name may be added only once.
+_ONCE = frozenset({"bases", "resources"})
 _NEARLY = 0.6
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 REFUSED = "kustomize refuses the file"
@@ -107,6 +109,9 @@ def _top(manifest: Manifest) -> _Wrong:
         if value is not None and not isinstance(value, list):
             yield (key,), f"{shown(value)} is no list: {REFUSED}", "write a list of paths"
         for index, each in enumerate(items(value) or []):
+            if key in _ONCE and isinstance(each, str) and each in (items(value) or [])[:index]:
+                found = f"{shown(each)} is listed twice: {REFUSED}"
+                yield (key, index), found, "remove it"
             if not isinstance(each, str):
                 remedy = "use `patches` with path and target" if "patch" in key else "write a path"
                 yield (key, index), f"{shown(each)} is no text: {REFUSED}", remedy
@@ -139,6 +144,8 @@ def _inside(manifest: Manifest) -> _Wrong:
                 yield from _texts((key, index, "pairs"), body.get("pairs"))
             elif key == "replicas":
                 yield from _count((key, index), body)
+            elif key in {"configMapGenerator", "secretGenerator"}:
+                yield from _literals((key, index), body)
 
 
 def _unknown(path: Path, body: Mapping[str, Json], fields: frozenset[str]) -> _Wrong:
@@ -155,6 +162,9 @@ def _patch(path: Path, body: dict[str, Json]) -> _Wrong:
     given = [bool((text(body.get(key)) or "").strip()) for key in ("path", "patch")]
     target = mapping(body.get("target")) or {}
     yield from _unknown((*path, "target"), target, _TARGET)
+    if path[0] != "patches" and not target:
+        found = f"a JSON patch without target: {REFUSED}"
+        yield (*path, "target"), found, "add target with kind and name"
     if all(given):
         yield path, f"both path and patch: {REFUSED}", "keep one of them"
     elif not any(given) and not isinstance(body.get("patch"), list | dict):
@@ -174,6 +184,19 @@ def _image(path: Path, body: dict[str, Json]) -> _Wrong:
     if ("@" in name or ":" in name.rpartition("/")[2]) and not is_placeholder(name):
         found = f"{shown(name)} matches no image: names stand here without their tag"
         yield (*path, "name"), found, "remove the tag or digest"
+
+
+def _literals(path: Path, body: dict[str, Json]) -> _Wrong:
+    for place, each in enumerate(items(body.get("literals")) or []):
+        if isinstance(each, dict) and len(each) == 1:
+            name, value = next(iter(each.items()))
+            found = f"a mapping, where kustomize takes NAME=VALUE: {REFUSED}"
+            plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+            remedy = f"write {name}={value}" if plain else f"write {name}=VALUE"
+            yield (*path, "literals", place), found, remedy
+        elif isinstance(each, str) and "=" not in each and not is_placeholder(each):
+            found = f"{shown(each)} has no =: {REFUSED}"
+            yield (*path, "literals", place), found, "write NAME=VALUE"
 
 
 def _count(path: Path, body: dict[str, Json]) -> _Wrong:

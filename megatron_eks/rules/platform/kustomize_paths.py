@@ -3,11 +3,12 @@
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
+from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, references
 from megatron_eks.rules.platform.kustomizations import (
     LISTS_OF_TEXTS,
     REFUSED,
@@ -18,6 +19,8 @@ from megatron_eks.rules.values import is_placeholder, items, mapping, shown, tex
 from megatron_eks.rules.workloads import Manifest
 
 _NO_PATH = re.compile(r"\s|://|//|[?@:]|^/|^[^./][^/]*\.[^/]*/")
+_GENERATORS = {"configMapGenerator": "ConfigMap", "secretGenerator": "Secret"}
+_CLOSE = 0.8
 _IS_FILE = re.compile(r"\.(ya?ml|json)$")
 
 
@@ -102,7 +105,10 @@ def unmet(together: ManifestSet) -> Iterator[Found]:
             else:
                 own = [one for one in together.laid_over if file and _is_file(one, each, file)]
                 wanted = [(re.escape(one.kind), re.escape(one.name or "")) for one in own]
+            generated = {kind for key, kind in _GENERATORS.items() if each.body.get(key)}
             for kind, name in wanted:
+                if generated and (kind is None or kind in generated):
+                    continue
                 if not any(_fits(one, kind, name) for one in there or ()):
                     said = "/".join((part or "*").replace("\\", "") for part in (kind, name))
                     level = Level.WARNING if target else Level.ERROR
@@ -115,10 +121,73 @@ def unmet(together: ManifestSet) -> Iterator[Found]:
                     yield each, each.find(Code.KUSTOMIZATION, path, found, remedy, level)
 
 
+def generated(together: ManifestSet) -> Iterator[Found]:
+    """Warn of nearly the name of a ConfigMap or Secret that the Kustomization makes.
+
+    Kustomize, configMapGenerator: it adds a hash to the name, and writes it into what refers to it
+    by its plain name; another name stays as it is, and the pod waits for it.
+    """
+    for each in together.objects:
+        made = {
+            kind: [
+                name
+                for value in items(each.body.get(key)) or []
+                if (name := text((mapping(value) or {}).get("name")))
+            ]
+            for key, kind in _GENERATORS.items()
+        }
+        there = (_resources(each, together) or []) if is_one(each) and any(made.values()) else []
+        for one in there:
+            for reference in references(one):
+                names = made.get(reference.kind, [])
+                close = get_close_matches(reference.name, names, 1, _CLOSE)
+                known = together.named(one, reference.kind, reference.name)
+                if close and reference.name not in names and known is None:
+                    found = (
+                        f"no {reference.kind} {shown(reference.name)}, and the Kustomization makes "
+                    )
+                    found += close[0]
+                    finding = one.find(
+                        Code.MISSING_OBJECT,
+                        reference.path,
+                        found,
+                        f"write {close[0]}",
+                        Level.WARNING,
+                    )
+                    yield one, finding
+
+
+def images(together: ManifestSet) -> Iterator[Found]:
+    """Warn of an image that no container of the resources has, so that none is replaced.
+
+    Kustomize, images: `name` is that of the containers' image, without its tag.
+    """
+    for each in together.objects:
+        listed = items(each.body.get("images")) or []
+        there = _resources(each, together) if is_one(each) and listed else None
+        used = {
+            re.split(r"[@]|:(?=[^/]*$)", image)[0]
+            for one in there or ()
+            for pod in one.pods
+            for container in pod.containers
+            if (image := text(container.body.get("image")))
+        }
+        # Of custom resources only a part is known to hold pods.
+        for index, value in enumerate(listed if used else ()):
+            name = text((mapping(value) or {}).get("name"))
+            if name is None or name in used or is_placeholder(name) or "*" in name:
+                continue
+            found = f"no container has the image {shown(name)}: nothing is replaced"
+            path: Path = ("images", index, "name")
+            remedy = f"there: {', '.join(sorted(used))}"
+            yield each, each.find(Code.KUSTOMIZATION, path, found, remedy, Level.WARNING)
+
+
 def _resources(manifest: Manifest, together: ManifestSet) -> list[Manifest] | None:
     """Return the objects of a Kustomization, or None where not all of them are at hand."""
     known = {"apiVersion", "kind", "metadata", "resources", "patches", "images", "replicas"}
     known |= {"labels", "namePrefix", "nameSuffix", "namespace", *TEXTS_BY_NAME}
+    known |= {*_GENERATORS, "generatorOptions"}
     listed = items(manifest.body.get("resources")) or []
     paths = [name for path, name in local_paths(manifest.body) if path[0] == "resources"]
     if not listed or {*manifest.body} - known or len(paths) != len(listed):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Level, Path
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, in_one_folder
 from megatron_eks.rules.objects.pod_selection import labels_of
@@ -12,8 +12,40 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping,
 from megatron_eks.rules.workloads import Manifest
 
 _ENDPOINTS = {"ServiceMonitor": "endpoints", "PodMonitor": "podMetricsEndpoints"}
+_ACTIONS = (
+    *("drop", "dropequal", "hashmod", "keep", "keepequal", "labeldrop", "labelkeep", "labelmap"),
+    *("lowercase", "replace", "uppercase"),
+)
 _Target = tuple[Manifest, Mapping[str, Json], frozenset[str]]
 """A Service, or the owner of pods, with the labels and the names of its ports."""
+
+
+def endpoints(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse endpoints under the name that the other kind of monitor has for them.
+
+    Prometheus operator, API reference, PodMonitorSpec and ServiceMonitorSpec.
+    """
+    key = _ENDPOINTS.get(manifest.kind)
+    if key is None or manifest.group != "monitoring.coreos.com":
+        return
+    other = next(each for each in _ENDPOINTS.values() if each != key)
+    if other in manifest.spec:
+        found = f"a {manifest.kind} has no {other}: nothing is scraped"
+        yield manifest.find(Code.MONITOR, ("spec", other), found, f"write {key}")
+    elif manifest.spec and is_absent(manifest.spec.get(key)) and "selector" in manifest.spec:
+        found = f"no {key}: nothing is scraped"
+        remedy = f"add {key} with the name of a port"
+        yield manifest.find(Code.MONITOR, ("spec", key), found, remedy, Level.WARNING)
+    for index, value in enumerate(items(manifest.spec.get(key)) or []):
+        for part in ("relabelings", "metricRelabelings"):
+            for place, each in enumerate(items((mapping(value) or {}).get(part)) or []):
+                action = text((mapping(each) or {}).get("action"))
+                # The definition takes each word in small letters, and with its first one large.
+                if action and action.lower() not in _ACTIONS and not is_placeholder(action):
+                    path: Path = ("spec", key, index, part, place, "action")
+                    found = f"{shown(action)} is no action: the API server refuses the monitor"
+                    remedy = f"use {', '.join(_ACTIONS)}"
+                    yield manifest.find(Code.MONITOR, path, found, remedy)
 
 
 def monitors(together: ManifestSet) -> Iterator[Found]:

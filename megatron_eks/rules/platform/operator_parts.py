@@ -22,6 +22,22 @@ from megatron_eks.rules.workloads import Manifest
 _OPERATOR = re.compile(r"(^|/)training-operator([:@]|$)")
 # kubeflow/trainer v1, pkg/controller.v1/register_controller.go, and older releases of it.
 _SCHEMES = ("jaxjob", "mpijob", "mxjob", "paddlejob", "pytorchjob", "tfjob", "xgboostjob")
+_FLAGS = (
+    *("controller-threads", "enable-scheme", "gang-scheduler-name", "health-probe-bind-address"),
+    *("kube-api-burst", "kube-api-qps", "kubeconfig", "leader-elect", "leader-election-id"),
+    *("metrics-bind-address", "mpi-kubectl-delivery-image", "namespace"),
+    *("pytorch-init-container-image", "pytorch-init-container-max-tries"),
+    *("pytorch-init-container-template-file", "webhook-secret-name", "webhook-server-port"),
+    *("webhook-service-name", "zap-devel", "zap-encoder", "zap-log-level"),
+    *("zap-stacktrace-level", "zap-time-encoding"),
+)
+_NEARLY = 0.85
+_NUMBERS = frozenset(
+    {
+        *("controller-threads", "kube-api-burst", "kube-api-qps", "webhook-server-port"),
+        "pytorch-init-container-max-tries",
+    }
+)
 _SCHEME = re.compile(r"--?enable-scheme(?:=(?P<value>.*))?")
 _ETCD = re.compile(r"(^|/)etcd:v?3\.(?P<minor>[0-9]+)")
 _LAST_OF_V2 = 5
@@ -82,6 +98,28 @@ def schemes(manifest: Manifest) -> Iterator[Finding]:
                     remedy = "write the flag once for each of them"
                 found = f"no scheme {shown(value)}: the operator ends, and no job is made"
                 yield Finding(Code.MANIFEST_VALUE, path, found, remedy)
+
+
+def flags(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a flag that a training operator nearly has: it ends at one that it does not know.
+
+    kubeflow/trainer v1.9.4, cmd/training-operator.v1/main.go.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            if not _OPERATOR.search(text(container.body.get("image")) or ""):
+                continue
+            for path, word in container.words:
+                name = word.partition("=")[0].lstrip("-")
+                close = get_close_matches(name, _FLAGS, 1, _NEARLY)
+                value = word.partition("=")[2]
+                if name in _NUMBERS and value and not value.isdigit() and "$" not in value:
+                    found = f"{shown(value)} is no number: the operator ends, and no job is made"
+                    yield Finding(Code.MANIFEST_VALUE, path, found, "write a whole number")
+                if word.startswith("-") and name not in _FLAGS and close:
+                    found = f"no flag --{name}: the operator ends, and no job is made"
+                    remedy = f"did you mean --{close[0]}?"
+                    yield Finding(Code.MANIFEST_VALUE, path, found, remedy)
 
 
 def stores(manifest: Manifest) -> Iterator[Finding]:

@@ -7,7 +7,15 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json, read_documents
 from megatron_eks.rules.hardware import instance_types
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
+from megatron_eks.rules.values import (
+    is_absent,
+    is_placeholder,
+    items,
+    mapping,
+    number,
+    shown,
+    text,
+)
 from megatron_eks.rules.workloads import GPU, Manifest
 
 MIG_STRATEGIES = ("mixed", "none", "single")
@@ -59,6 +67,22 @@ _GPUS = {
         "4g.71gb": 4,
         "7g.141gb": 8,
     },
+    "GB300 288GB": {
+        "1g.35gb": 1,
+        "1g.70gb": 2,
+        "2g.70gb": 2,
+        "3g.139gb": 4,
+        "4g.139gb": 4,
+        "7g.278gb": 8,
+    },
+    "B300 288GB": {
+        "1g.34gb": 1,
+        "1g.67gb": 2,
+        "2g.67gb": 2,
+        "3g.135gb": 4,
+        "4g.135gb": 4,
+        "7g.269gb": 8,
+    },
     "B200 180GB": {
         "1g.23gb": 1,
         "1g.45gb": 2,
@@ -68,6 +92,15 @@ _GPUS = {
         "7g.180gb": 8,
     },
 }
+# NVIDIA/mig-parted, config.yaml: what others are divided into; how many of each is not told here.
+_OTHERS = (
+    "1g.6gb 1g.12gb 2g.12gb 4g.24gb",
+    "1g.12gb 1g.24gb 2g.24gb 3g.47gb 4g.47gb 7g.94gb",
+    "1g.12gb 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb",
+    "1g.18gb 1g.36gb 2g.36gb 3g.72gb 4g.72gb 7g.144gb",
+    "1g.23gb 1g.24gb 1g.47gb 2g.47gb 3g.93gb 3g.95gb 4g.93gb 4g.95gb 7g.186gb 7g.189gb",
+    "1g.12gb 1g.16gb 1g.24gb 2g.24gb 2g.32gb 2g.48gb 4g.48gb 4g.96gb",
+)
 _SEVENTHS, _EIGHTHS = 7, 8
 _SLICE = "nvidia.com/mig-"
 # What the GPUs of instance types are called there; those without MIG have none.
@@ -107,6 +140,9 @@ def of_the_plugin(manifest: Manifest) -> Iterator[Finding]:
             continue
         if is_absent(body.get("version")):
             yield _of_plugin(manifest, path, "no version: the plugin stops", "add version: v1")
+        elif text(body.get("version")) not in {"v1", None}:
+            found = f"version {shown(body['version'])}, at which the plugin stops"
+            yield _of_plugin(manifest, path, found, "write version: v1")
         yield from _misplaced(manifest, path, body, "")
         yield from _shared(manifest, path, sharing, text(flags.get("migStrategy")))
 
@@ -147,6 +183,10 @@ def _shared(
         yield _of_plugin(manifest, path, found, "write migStrategy: none, or share by timeSlicing")
     for how, part in parts.items():
         for value in items(part.get("resources")) or []:
+            name = text((mapping(value) or {}).get("name"))
+            if name and not name.startswith("nvidia.com/") and not is_placeholder(name):
+                found = f"{how} of {shown(name)}, which is no resource of the plugin: it stops"
+                yield _of_plugin(manifest, path, found, f"write {GPU}")
             replicas = number((mapping(value) or {}).get("replicas"))
             if replicas is not None and replicas < _FEWEST:
                 found = f"{how} with replicas: {replicas}, at which the plugin stops"
@@ -189,11 +229,19 @@ def _divided(
         return f"{shown(odd)} is no profile", "write it like 1g.10gb"
     if amounts and body.get("mig-enabled") is False:
         return "profiles, and mig-enabled: false", "write mig-enabled: true"
+    enabled = body.get("mig-enabled")
+    if isinstance(enabled, str) and not is_placeholder(enabled):
+        found = f"mig-enabled: {shown(enabled)} is a text, and the manager takes no file with it"
+        return found, "write true or false without quotes"
+    # A filter names its GPU by the number of its device, which may be one of those to come.
+    return _of_no_gpu(amounts) if is_absent(body.get("device-filter")) else None
+
+
+def _of_no_gpu(amounts: "Mapping[str, int | None]") -> tuple[str, str] | None:
     plain = {_plain(each) for each in amounts}
     known = {name for profiles in _GPUS.values() for name in profiles}
-    # A filter names its GPU by the number of its device, which may be one of those to come.
-    filtered = not is_absent(body.get("device-filter"))
-    if not plain or not plain <= known or None in amounts.values() or filtered:
+    others = any(plain <= {*listed.split()} for listed in _OTHERS)
+    if not plain & known or None in amounts.values() or others:
         return None
     fitting = [gpu for gpu, profiles in _GPUS.items() if plain <= profiles.keys()]
     if not fitting:

@@ -8,9 +8,10 @@ from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
 from megatron_eks.rules.platform.device_plugins import Plugin, is_near, plugins
 from megatron_eks.rules.platform.plugin_configs import embedded
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
-from megatron_eks.rules.workloads import EFA, GPU, Manifest
+from megatron_eks.rules.workloads import EFA, GPU, Container, Manifest, Pod
 
 _FLAG, _VARIABLE = "--config-file", "CONFIG_FILE"
+_DEFAULT, _FOLDER = "DEFAULT_CONFIG", "CONFIG_FILE_SRCDIR"
 _OF_PLUGINS = frozenset({"flags", "sharing"})
 
 
@@ -81,6 +82,46 @@ def other_name(together: ManifestSet) -> Iterator[Found]:
         path: Path = ("spec", "devicePlugin", "config", "name")
         remedy = f"write {near[0]}, which is there"
         yield policy, policy.find(Code.PLUGIN_CONFIG, path, found, remedy, Level.WARNING)
+
+
+def defaults(together: ManifestSet) -> Iterator[Found]:
+    """Refuse a default configuration of the device plugin that its ConfigMap does not have.
+
+    NVIDIA/k8s-device-plugin, README, "Multiple Config File Example", and its config-manager: on a
+    node without the label nvidia.com/device-plugin.config it takes the one of DEFAULT_CONFIG.
+    """
+    for manifest in together.of("DaemonSet"):
+        for pod in manifest.pods:
+            for container in pod.containers:
+                given = {each.name: each for each in container.variables}
+                if not {_DEFAULT, _FOLDER} <= given.keys() or not given[_DEFAULT].value:
+                    continue
+                wanted = given[_DEFAULT].value or ""
+                folder = (given[_FOLDER].value or "").rstrip("/")
+                name = _config_at(pod, container, folder)
+                config = together.named(manifest, "ConfigMap", name) if name else None
+                data = mapping(config.body.get("data")) if config is not None else None
+                if data and wanted not in data and not is_placeholder(wanted):
+                    found = f"ConfigMap/{name} has no entry {shown(wanted)}: the plugin does not "
+                    found += "start on nodes that name no other"
+                    path: Path = (*container.path[1:], "env", given[_DEFAULT].index, "value")
+                    remedy = f"there: {', '.join(sorted(data))}"
+                    yield manifest, manifest.find(Code.PLUGIN_CONFIG, path, found, remedy)
+
+
+def _config_at(pod: Pod, container: Container, folder: str) -> str | None:
+    """Return the name of the ConfigMap that a container has in a directory."""
+    mounted = {
+        (text(body.get("mountPath")) or "").rstrip("/"): text(body.get("name"))
+        for each in items(container.body.get("volumeMounts")) or []
+        if (body := mapping(each) or {})
+    }
+    for value in items(pod.spec.get("volumes")) or []:
+        body = mapping(value) or {}
+        if folder in mounted and text(body.get("name")) == mounted[folder]:
+            source = mapping(body.get("configMap")) or {}
+            return text(source.get("name")) if "items" not in source else None
+    return None
 
 
 def efa_everywhere(manifest: Manifest) -> Iterator[Finding]:

@@ -21,6 +21,13 @@ _OTHERS = re.compile(
     r"|requests\.[a-z0-9.-]+/[A-Za-z0-9._-]+|.+\.storageclass\.storage\.k8s\.io/[a-z.]+"
     r"|.+\.deviceclass\.resource\.k8s\.io/devices"
 )
+_OF_GROUPS = {
+    **dict.fromkeys(("cronjobs", "jobs"), "batch"),
+    **dict.fromkeys(("daemonsets", "deployments", "replicasets", "statefulsets"), "apps"),
+    **dict.fromkeys(("mpijobs", "pytorchjobs"), "kubeflow.org"),
+    "jobsets": "jobset.x-k8s.io",
+    "trainjobs": "trainer.kubeflow.org",
+}
 _CLOSE = 0.8
 _DEVICES = (GPU, EFA, "nvidia.com/gpu.shared", "aws.amazon.com/neuron")
 _NEARLY = 0.92
@@ -55,16 +62,22 @@ def quota_names(manifest: Manifest) -> Iterator[Finding]:
     for name in mapping(manifest.spec.get("hard")) or {}:
         device = name.partition(".")[2] if name.startswith("requests.") else ""
         nearly = get_close_matches(device, _DEVICES, 1, _NEARLY)
+        path = ("spec", "hard", name)
         if device and nearly and device not in _DEVICES:
             found = f"no node has {shown(device)}, so this counts nothing"
             remedy = f"did you mean requests.{nearly[0]}?"
-            path = ("spec", "hard", name)
+            yield manifest.find(Code.QUOTA_NAME, path, found, remedy, Level.WARNING)
+        plural = name.removeprefix("count/")
+        if plural != name and plural in _OF_GROUPS:
+            found = f"{shown(name)} counts nothing: it names no group"
+            remedy = f"write {name}.{_OF_GROUPS[plural]}"
             yield manifest.find(Code.QUOTA_NAME, path, found, remedy, Level.WARNING)
         if name in _NAMES or _OTHERS.fullmatch(name) or is_placeholder(name):
             continue
         device = name.partition(".")[2] if "/" in name else ""
         close = get_close_matches(name, _NAMES, 1, _CLOSE)
-        remedy = f"did you mean {close[0]}?" if close else "write it as requests.nvidia.com/gpu"
+        plain = f"write requests.{name}" if "/" in name else "write it as requests.nvidia.com/gpu"
+        remedy = f"did you mean {close[0]}?" if close else plain
         if device and name.split(".", 1)[0] in {"limit", "limits", "request"}:
             remedy = f"write requests.{device}"
         found = f"{shown(name)} counts nothing"

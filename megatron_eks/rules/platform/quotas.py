@@ -1,9 +1,11 @@
 """Rules over quotas and limits of a namespace, and the workloads in it."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from fractions import Fraction
 
 from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Level
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, may_share
@@ -11,6 +13,7 @@ from megatron_eks.rules.values import is_absent, items, mapping, shown, text
 from megatron_eks.rules.workloads import Container, Manifest, Pod
 
 _PLAIN = ("cpu", "memory")
+_CLOSE = 0.85
 
 
 def quotas(together: ManifestSet) -> Iterator[Found]:
@@ -26,8 +29,7 @@ def quotas(together: ManifestSet) -> Iterator[Found]:
             pods = [pod for pod in manifest.pods if _counts(quota, pod)]
             if not pods:
                 continue
-            if not _limited(quota, together):
-                yield from _unnamed(quota, manifest, pods)
+            yield from _unnamed(quota, manifest, pods, together)
             for name, written in hard.items():
                 most, wanted = quantity(written), _wanted(pods, name)
                 if most is not None and wanted is not None and wanted > most:
@@ -56,16 +58,40 @@ def _counts(quota: Manifest, pod: Pod) -> bool:
     return True
 
 
-def _limited(quota: Manifest, together: ManifestSet) -> bool:
-    """Tell whether a LimitRange of the namespace fills in what pods do not say."""
-    return any(may_share(quota, each) for each in together.of("LimitRange"))
+# Kubernetes, plugin/pkg/admission/limitranger, and "Limit Ranges": what stands for each other.
+_FILLED_BY = {
+    "limits": ("default", "max"),
+    "requests": ("default", "defaultRequest", "max", "min"),
+}
 
 
-def _unnamed(quota: Manifest, manifest: Manifest, pods: list[Pod]) -> Iterator[Found]:
+def _is_filled(quota: Manifest, together: ManifestSet, kind: str, resource: str) -> bool:
+    """Tell whether a LimitRange of the namespace fills in what containers do not say."""
+    for each in together.of("LimitRange"):
+        bounds = items(each.spec.get("limits"))
+        if not may_share(quota, each):
+            continue
+        if bounds is None:
+            return True
+        for value in bounds:
+            bound = mapping(value) or {}
+            given = [mapping(bound.get(key)) for key in _FILLED_BY[kind]]
+            if bound.get("type") == "Container" and any(
+                one is None or resource in one for one in given
+            ):
+                return True
+    return False
+
+
+def _unnamed(
+    quota: Manifest, manifest: Manifest, pods: list[Pod], together: ManifestSet
+) -> Iterator[Found]:
     """Find containers that do not say how much of something they take that a quota counts."""
     for name in mapping(quota.spec.get("hard")) or {}:
         kind, _, resource = (f"requests.{name}" if name in _PLAIN else name).partition(".")
         if resource not in _PLAIN or kind not in {"limits", "requests"}:
+            continue
+        if _is_filled(quota, together, kind, resource):
             continue
         for pod in pods:
             for container in pod.containers:
@@ -98,6 +124,29 @@ def _wanted(pods: list[Pod], name: str) -> Fraction | None:
         of_one = sum((quantity(each) or Fraction(0) for each in written), Fraction(0))
         total += of_one * (1 if pod.replicas is None else pod.replicas)
     return total
+
+
+def scopes(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a quota for a priority class that only nearly is the name of one beside it.
+
+    Kubernetes, "Resource Quotas", quota scopes: a class of another name is never counted by it.
+    """
+    classes = [each.name or "" for each in together.of("PriorityClass")]
+    for quota in together.of("ResourceQuota"):
+        selector = mapping(quota.spec.get("scopeSelector")) or {}
+        for index, value in enumerate(items(selector.get("matchExpressions")) or []):
+            body = mapping(value) or {}
+            if body.get("scopeName") != "PriorityClass":
+                continue
+            for place, each in enumerate(items(body.get("values")) or []):
+                name = text(each) or ""
+                close = get_close_matches(name, classes, 1, _CLOSE)
+                if close and name not in classes and not name.startswith("system-"):
+                    found = f"no PriorityClass {shown(name)} among these: it counts no pod of it"
+                    path = ("spec", "scopeSelector", "matchExpressions", index, "values", place)
+                    remedy = f"did you mean {close[0]}?"
+                    finding = quota.find(Code.MISSING_OBJECT, path, found, remedy, Level.WARNING)
+                    yield quota, finding
 
 
 def limit_ranges(together: ManifestSet) -> Iterator[Found]:

@@ -23,10 +23,14 @@ _OFTEN = 10
 # No zone of the IANA database is written so, but those of Etc; Go's tz data has it alone.
 _OFFSET = re.compile(r"(UTC|GMT|Z)?[+-][0-9]{1,2}(:?[0-9]{2})?", re.IGNORECASE)
 _NO_OFFSET = frozenset({"GMT+0", "GMT-0"})
-_ABBREVIATED = frozenset(
+# IANA, Time Zone Database: the names without a place; Go reads no other abbreviation.
+_OF_ONE_WORD = frozenset(
     {
-        *("AEST", "AKST", "BST", "CDT", "CEST", "CST", "EDT", "IST", "JST", "KST", "MDT", "MSK"),
-        *("PDT", "PST", "SGT", "local", "Local"),
+        *("CET", "CST6CDT", "Cuba", "EET", "EST", "EST5EDT", "Egypt", "Eire", "Factory", "GB"),
+        *("GB-Eire", "GMT+0", "GMT-0", "GMT0", "Greenwich", "HST", "Hongkong", "Iceland", "Iran"),
+        *("Israel", "Jamaica", "Japan", "Kwajalein", "Libya", "MET", "MST", "MST7MDT", "NZ"),
+        *("NZ-CHAT", "Navajo", "PRC", "PST8PDT", "Poland", "Portugal", "ROC", "ROK", "Singapore"),
+        *("Turkey", "UCT", "W-SU", "WET"),
     }
 )
 _SPELLINGS = frozenset({"UTC", "GMT", "Zulu", "Universal"})
@@ -61,7 +65,8 @@ def _is_no_zone(zone: str) -> bool:
     """Tell what is surely none: an offset, an abbreviation, another case, or a space."""
     offset = _OFFSET.fullmatch(zone) is not None and zone not in _NO_OFFSET
     case = zone not in _SPELLINGS and any(zone.lower() == each.lower() for each in _SPELLINGS)
-    return offset or case or zone in _ABBREVIATED or " " in zone or zone.startswith("/")
+    bare = "/" not in zone and zone not in {*_OF_ONE_WORD, *_SPELLINGS}
+    return offset or case or bare or " " in zone or zone.startswith("/")
 
 
 def _problem(written: str) -> tuple[str, str] | None:

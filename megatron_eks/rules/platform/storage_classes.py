@@ -64,6 +64,14 @@ _WORDS = {
     (_EBS, "type"): (*("io1", "io2", "gp2", "gp3", "sc1", "st1", "standard", "sbp1", "sbg1"),),
 }
 _FORMS = (
+    (
+        *(_FSX, "weeklyMaintenanceStartTime", re.compile(r"[1-7]:([01]\d|2[0-3]):[0-5]\d")),
+        'write "7:09:00": the day of the week from 1 to 7, hour and minute',
+    ),
+    (
+        *(_FSX, "dailyAutomaticBackupStartTime", re.compile(r"([01]\d|2[0-3]):[0-5]\d")),
+        'write hour and minute: "05:00"',
+    ),
     (_FSX, "subnetId", re.compile(r"subnet-[0-9a-f]+"), "name one subnet, subnet-..."),
     (
         *(_FSX, "securityGroupIds", re.compile(r"sg-[0-9a-f]+(,\s*sg-[0-9a-f]+)*")),

@@ -12,6 +12,7 @@ from megatron_eks.rules.workloads import Manifest
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _EVERY_POD = frozenset({"*", "*/*", "pods"})
 _HTTPS = 443
+_OF_JOBS = frozenset({"jobset.x-k8s.io", "kubeflow.org", "kueue.x-k8s.io", "trainer.kubeflow.org"})
 _LONGEST = 30
 _CLOSE = 0.8
 
@@ -129,6 +130,41 @@ def _is_patched(manifest: Manifest, kustomization: Manifest) -> bool:
     return bool(kinds & {None, manifest.kind}) or not is_absent(
         kustomization.body.get("patchesStrategicMerge")
     )
+
+
+def paths(manifest: Manifest) -> Iterator[Finding]:
+    """Require of a webhook of an operator its path by the kind, for resources in the plural.
+
+    kubernetes-sigs/controller-runtime, pkg/builder/webhook.go, generateValidatePath: GROUP, VERSION
+    and the kind in small letters; Kubernetes, "Dynamic Admission Control", rules: a resource is
+    what its address says, and another one matches nothing.
+    """
+    for index, value in enumerate(items(manifest.body.get("webhooks")) or []):
+        hook = mapping(value) or {}
+        service = mapping((mapping(hook.get("clientConfig")) or {}).get("service")) or {}
+        where = text(service.get("path")) or ""
+        for number_, each in enumerate(items(hook.get("rules")) or []):
+            rule = mapping(each) or {}
+            groups, versions, names = (
+                [text(one) or "" for one in items(rule.get(key)) or []]
+                for key in ("apiGroups", "apiVersions", "resources")
+            )
+            if not len(groups) == len(versions) == len(names) == 1 or groups[0] not in _OF_JOBS:
+                continue
+            middle = f"-{groups[0].replace('.', '-')}-{versions[0]}-"
+            kind = where.rpartition(middle)[2] if middle in where else ""
+            if not kind or kind != names[0]:
+                continue
+            if kind.endswith("s"):
+                found = (
+                    f"{shown(where)}, where nobody answers: its path has the kind, not the plural"
+                )
+                place = ("webhooks", index, "clientConfig", "service", "path")
+                yield manifest.find(Code.WEBHOOK, place, found, f"write {where[:-1]}")
+            else:
+                found = f"{shown(names[0])} is no resource: the webhook is asked about nothing"
+                inside = ("webhooks", index, "rules", number_, "resources", 0)
+                yield manifest.find(Code.WEBHOOK, inside, found, f"write {names[0]}s")
 
 
 def actions(manifest: Manifest) -> Iterator[Finding]:

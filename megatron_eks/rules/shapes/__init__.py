@@ -6,7 +6,8 @@ after it, or with `#` another entry; `[shape]` is a list, `{"=": [...]}` one of 
 `{"*": shape}` a mapping with keys of one's own, and any other mapping has these keys, which `!`
 marks as needed. An entry with `@` holds the attributes of a resource type. Beside them is a list of
 IAM's actions for each service, and what kinds of resources each works on. The ones of other
-operators' kinds and of eksctl's files are written by tests/upstream/operators.py and eksctl.py.
+operators' kinds and of eksctl's files are written by tests/upstream/operators.py and eksctl.py, and
+the names of DCGM's fields by dcgm_fields.py.
 """
 
 import json
@@ -27,6 +28,7 @@ KUBERNETES = File(__file__).with_name("kubernetes.json")
 RESOURCES = File(__file__).with_name("resources.json")
 OPERATORS = File(__file__).with_name("operators.json")
 EKSCTL = File(__file__).with_name("eksctl.json")
+DCGM = File(__file__).with_name("dcgm.json")
 
 Shape: TypeAlias = "str | list[Shape] | dict[str, Shape]"
 Shapes = Mapping[str, Shape]

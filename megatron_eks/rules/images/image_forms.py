@@ -1,0 +1,150 @@
+"""Rules over the form of a Dockerfile's instructions: what Docker reads otherwise than meant."""
+
+import json
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.image_stages import Instruction, Stage, stages
+
+_FORMS = ("CMD", "ENTRYPOINT", "SHELL")
+_SPACED = re.compile(r"(?P<name>[A-Za-z_]\w*)\s+=\s*(?P<value>\S.*)")
+_NAMED = re.compile(r"(?:^|[;&|\s])(?:useradd|adduser)\b(?P<words>[^;&|\n]*)")
+_CLONE = re.compile(r"\bgit\s+clone\b[^;&|\n]*?\s(?P<word>cd|make|pip3?)\s+(?P<next>\S+)")
+_DECLARED = re.compile(r"(?:^|\s)([A-Za-z_]\w*)(?==|$|\s)")
+_USED = re.compile(r"(?<![\\$])\$(?:\{([A-Z][A-Z0-9_]*)\}|([A-Z][A-Z0-9_]*))")
+_SINGLE = re.compile(r"'[^']*'")
+# Repositories whose tags begin with v.
+_OF_TAGS = re.compile(
+    r"github\.com/(?P<repository>aws/aws-ofi-nccl|ofiwg/libfabric|NVIDIA/(?:gdrcopy|nccl|nccl-tests))"
+    r"/(?:releases/download|archive/refs/tags)/(?P<tag>\$\{?(?P<name>\w+)\}?|[0-9][\w.-]*)"
+)
+_LIKE, _MEANT = 0.9, 0.75
+
+
+def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
+    """Judge each instruction, and each stage; a finding comes with its line."""
+    for step in listed:
+        said = _spaced(step) or _no_list(step) or _base(step) or _run_on(step)
+        if said is not None:
+            yield _finding(step, *said)
+    for stage in stages(listed):
+        yield from _of_stage(stage)
+
+
+def _finding(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
+    return Finding(Code.IMAGE_BUILD, (step.name,), found, remedy, Level.WARNING), step.line
+
+
+def _spaced(step: Instruction) -> tuple[str, str] | None:
+    """Find a variable with spaces around its equals sign.
+
+    Docker, Dockerfile reference, ENV: in `ENV KEY VALUE` all after the first space is the value.
+    """
+    met = _SPACED.fullmatch(step.rest) if step.name == "ENV" else None
+    if met is None:
+        return None
+    found = f"{met['name']} becomes a text that begins with =: without = in the first word, all "
+    return f"{found}after it is the value", f"write ENV {met['name']}={met['value']}"
+
+
+def _no_list(step: Instruction) -> tuple[str, str] | None:
+    """Find a list that is nearly JSON, which Docker gives to the shell as it stands.
+
+    Docker, Dockerfile reference, "Exec form": it is parsed as JSON.
+    """
+    written = step.rest.strip()
+    if step.name not in _FORMS or not re.fullmatch(r"\[.*\"\s*,?\s*\]", written, re.DOTALL):
+        return None
+    try:
+        json.loads(written)
+    except ValueError:
+        found = "this list is no JSON: the shell looks for a program called ["
+        return found, 'write ["PROGRAM", "ARGUMENT"], without a comma at its end'
+    return None
+
+
+def _base(step: Instruction) -> tuple[str, str] | None:
+    """Find the name of a stage without AS.
+
+    Docker, Dockerfile reference, FROM: "FROM requires either one or three arguments".
+    """
+    words = [each for each in step.rest.split() if not each.startswith(("--", "#"))]
+    if step.name != "FROM" or len(words) != 2 or "{{" in step.rest:  # noqa: PLR2004 -- an image and a name
+        return None
+    if words[1].lower() == "as":
+        return "AS without a name: the build stops here", "write AS NAME"
+    found = f"{words[1]} stands after the image without AS: the build stops here"
+    return found, f"write FROM {words[0]} AS {words[1]}"
+
+
+def _run_on(step: Instruction) -> tuple[str, str] | None:
+    """Find a command that git takes for its own arguments.
+
+    git-clone(1): a repository and a directory; with more it says "Too many arguments".
+    """
+    met = _CLONE.search(step.rest) if step.name == "RUN" else None
+    if met is None:
+        return None
+    found = f"{met['word']} {met['next']} stands among the words of git clone: Too many arguments"
+    return found, f"write && before {met['word']}"
+
+
+def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:
+    known: set[str] = set()
+    users: set[str] = set()
+    entry = ""
+    for index, step in enumerate(stage.steps):
+        own = index >= stage.own
+        if step.name in {"ARG", "ENV"}:
+            known |= {met[1] for met in _DECLARED.finditer(step.rest)}
+        elif step.name == "RUN":
+            said = _unknown(step, known) or _tag(stage, index) if own else None
+            if said is not None:
+                yield _finding(step, *said)
+            for met in _NAMED.finditer(step.rest):
+                users |= {each for each in met["words"].split()[-1:] if each[0] not in "-$"}
+        elif step.name == "USER" and own:
+            name = step.rest.split(":")[0].strip()
+            close = get_close_matches(name, users, 1, _MEANT)
+            if close and name not in users and not name.isdigit():
+                found = f"no user {name}, and a step before makes {close[0]}: nothing starts"
+                yield _finding(step, found, f"write USER {close[0]}")
+        elif step.name == "ENTRYPOINT":
+            entry = step.rest
+        elif step.name == "CMD" and own and entry and not entry.lstrip().startswith("["):
+            found = "ENTRYPOINT is no list, so a shell runs it alone: these words are not handed on"
+            yield _finding(step, found, 'write ENTRYPOINT ["PROGRAM"]')
+
+
+def _unknown(step: Instruction, known: set[str]) -> tuple[str, str] | None:
+    """Find a variable that is empty, and nearly one that a step before sets.
+
+    POSIX, "Parameter Expansion": an unset parameter is an empty text.
+    """
+    plain = _SINGLE.sub("", step.rest)
+    for met in _USED.finditer(plain):
+        name = met[1] or met[2]
+        close = get_close_matches(name, known, 1, _LIKE)
+        set_there = re.search(rf"\b{name}=|\b(?:for|read|export|local)\s+{name}\b", plain)
+        if close and name not in known and not set_there:
+            return f"{name} is set nowhere, and empty", f"did you mean {close[0]}?"
+    return None
+
+
+def _tag(stage: Stage, index: int) -> tuple[str, str] | None:
+    """Find a release by its number alone, where the repository's tags begin with v.
+
+    aws/aws-ofi-nccl, ofiwg/libfabric, NVIDIA/gdrcopy, nccl and nccl-tests, tags: 404 otherwise.
+    """
+    for met in _OF_TAGS.finditer(stage.steps[index].rest):
+        value = met["tag"]
+        if met["name"]:
+            given = re.findall(rf"\b{met['name']}=[\"']?([^\s\"']+)", stage.before(index))
+            value = given[-1] if given else ""
+        if value[:1].isdigit():
+            found = f"{met['repository']} has no tag {value}: 404, and the build ends"
+            return found, f"write v{met['tag']}"
+    return None
