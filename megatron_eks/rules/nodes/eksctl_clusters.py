@@ -133,7 +133,9 @@ def _forms(manifest: Manifest, path: Path, group: "dict[str, Json]") -> Iterator
         known = name is None or name == "mixed" or is_placeholder(name)
         if not known and not TYPE_NAME.fullmatch(name or ""):
             found = f"{shown(name)} is no instance type"
-            remedy = "write it like p4d.24xlarge"
+            # SageMaker's names.
+            meant = (name or "").removeprefix("ml.")
+            remedy = f"write {meant if TYPE_NAME.fullmatch(meant) else 'it like p4d.24xlarge'}"
             yield manifest.find(Code.EKSCTL, (*path, *place), found, remedy)
     reservation = mapping(group.get("capacityReservation")) or {}
     target = mapping(reservation.get("capacityReservationTarget")) or {}
