@@ -21,6 +21,7 @@ from megatron_eks.rules.nodes import (
     karpenter_images,
     karpenter_jobs,
     karpenter_labels,
+    karpenter_terms,
     node_roles,
     pool_fits,
 )
@@ -62,6 +63,8 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     karpenter.room,
     karpenter.node_classes,
     karpenter_classes.fields,
+    karpenter_terms.classes,
+    karpenter_terms.pools,
     plugin_configs.of_the_plugin,
     plugin_configs.of_the_mig_manager,
     plugin_configs.of_the_type,

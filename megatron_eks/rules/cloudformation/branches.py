@@ -88,11 +88,7 @@ def _add_by_defaults(
     ways: list[Way],
     judge: Judge,
 ) -> None:
-    """Add the ways in which something is found as well, were the parameters at their defaults.
-
-    Where a condition turns, other parameters may; what is found for a default alone has nothing to
-    do with the condition then.
-    """
+    """Add the ways in which something is found by the defaults of parameters, and no condition."""
     template = mapping(templates[file]) or {}
     for index, way in enumerate(ways):
         waiting = [key for key, (_, held) in met.items() if index not in held and 0 in held]

@@ -82,7 +82,7 @@ def shapes(templates: TemplateSet) -> Iterator[Finding]:
         yield from _attributes(resource)
         names = templates.names(resource.file)
         for misfit in misfits(dict(resource.properties), shape, known, loose=True):
-            if is_reference(misfit.value):
+            if is_reference(misfit.value) and not misfit.known:
                 if _is_single(misfit.value, resource.file, templates):
                     yield _single(resource, misfit)
             # Something else may complete a fragment.

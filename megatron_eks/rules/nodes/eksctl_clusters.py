@@ -9,9 +9,10 @@ from megatron_eks.config.errors import Finding, Level, Path, choices
 from megatron_eks.config.load import Json
 from megatron_eks.config.model import RESERVATION
 from megatron_eks.config.spellings import of_value
+from megatron_eks.rules.node_configs import faults_of_config, read_config
 from megatron_eks.rules.node_groups import TYPE_NAME
 from megatron_eks.rules.nodes.eksctl import REGION
-from megatron_eks.rules.user_data_parts import faults_of_config, nodeadm_parts, read_config
+from megatron_eks.rules.user_data_parts import nodeadm_parts
 from megatron_eks.rules.values import (
     is_absent,
     is_placeholder,
