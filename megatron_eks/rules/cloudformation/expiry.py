@@ -51,7 +51,7 @@ def objects(templates: TemplateSet) -> Iterator[Finding]:
     for bucket in templates.resources("AWS::S3::Bucket"):
         versions = mapping(bucket.properties.get("VersioningConfiguration")) or {}
         # A bucket whose versions are suspended loses the objects for good.
-        versioned = versions.get("Status") in {"Enabled", "Suspended"}
+        versioned = text(versions.get("Status")) in {"Enabled", "Suspended"}
         kept = bucket.body.get("DeletionPolicy") == "Retain" and versioned
         kept = kept or bucket in linked
         if bucket in logs or not kept or text(bucket.properties.get("AccessControl")):
