@@ -21,6 +21,7 @@ TOKEN = re.compile(
 """A token or key of a known service, by its form: Hugging Face's have 34 letters and digits."""
 
 _NUMBER = re.compile(r"\d+(\.\d+)*")
+_JOINTS = re.compile(r"[-_. ]")
 
 
 class Level(StrEnum):
@@ -113,11 +114,13 @@ def choices(value: str, known: "Iterable[str] | Mapping[str, object]") -> str:
     # Other programs write the same words in capitals: HYBRID_SHARD, ON_DEMAND.
     written = {name.lower(): name for name in names}
     value = value.lower()
+    # Words are joined otherwise elsewhere: API_AND_CONFIGMAP.
+    joined = [name for name in written if _JOINTS.sub("", name) == _JOINTS.sub("", value)]
     longer = [name for name in written if value and name.startswith(value)]
     # What people know as tensor_model_parallel_size is tensor here.
     shorter = [name for name in written if value.startswith(f"{name}_")]
     # Letters change places more often than into others: us-esat-2 is meant to be in the east.
     swapped = [name for name in written if sorted(name) == sorted(value)]
-    close = longer or shorter[-1:] or swapped or get_close_matches(value, written, n=1)
+    close = joined or longer or shorter[-1:] or swapped or get_close_matches(value, written, n=1)
     hint = f"did you mean {written[close[0]]!r}? " if close else ""
     return f"{hint}known: {', '.join(names)}"

@@ -126,7 +126,16 @@ class Checked:
         for document in self._documents():
             inside.setdefault(document.file, []).append(document)
         for _, finding in apply(placed, self._allowances()):
-            yield finding.at(finding.file, _line(finding, inside.get(finding.file, ())))
+            documents = self._placed(finding.file, inside)
+            yield finding.at(finding.file, _line(finding, documents))
+
+    def _placed(self, file: str, inside: dict[str, list[Document]]) -> Sequence[Document]:
+        """Return a file's documents with the lines of what is in them; JSON is read again."""
+        listed = inside.get(file, [])
+        if any(is_template(each.value) and not each.places for each in listed):
+            again = read_documents(self._texts[file], file)
+            listed = inside[file] = again if len(again) == len(listed) else listed
+        return listed
 
     def _documents(self) -> Iterator[Document]:
         for listed in self._templates.values():

@@ -200,12 +200,16 @@ class TemplateSet:
         known = resources is not None and parameters is not None and "Transform" not in template
         # Types of a macro come with resources that it makes, though a program may name the macro.
         known = known and not any(map(_is_of_a_macro, (resources or {}).values()))
+        # Rain, a packager, puts modules of its own in the place of a resource.
+        types = [(mapping(each) or {}).get("Type") for each in (resources or {}).values()]
+        known = known and not any(isinstance(each, dict) for each in types)
         whole = bool(parameters) or "AWSTemplateFormatVersion" in template
         names = Names(frozenset({**(resources or {}), **(parameters or {})}), whole)
         self._names[file] = names if known else None
         for name, body in (resources or {}).items():
             kind = text(body.get("Type")) if isinstance(body, dict) else None
-            if isinstance(body, dict) and kind is None and not name.startswith("Fn::"):
+            packed = isinstance(body, dict) and isinstance(body.get("Type"), dict)
+            if isinstance(body, dict) and kind is None and not (packed or name.startswith("Fn::")):
                 self._untyped.append(Resource(file, name, "", body))
             if isinstance(body, dict) and kind is not None:
                 resource = Resource(file, name, kind, body)

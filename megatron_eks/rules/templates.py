@@ -8,6 +8,7 @@ from megatron_eks.config.load import Document, Json, read_documents, read_json
 from megatron_eks.rules.allowances import in_metadata
 from megatron_eks.rules.cloudformation.branches import in_branches
 from megatron_eks.rules.cloudformation.by_defaults import by_defaults
+from megatron_eks.rules.embedded import embedded
 from megatron_eks.rules.shapes import specific
 from megatron_eks.rules.template_registry import RULES_OF_BRANCHES, TEMPLATE_RULES
 from megatron_eks.rules.template_set import TemplateSet
@@ -26,7 +27,7 @@ def check_template(template: "Mapping[str, Json]") -> Iterator[Finding]:
 
 def check_templates(templates: "Mapping[str, Json]") -> Iterator[Finding]:
     """Judge templates that are deployed together, by file name; imports reach their exports."""
-    found = _judged(templates, TEMPLATE_RULES)
+    found = _judged(templates, (*TEMPLATE_RULES, embedded))
     yield from found
     branches = [*in_branches(templates, found, lambda given: _judged(given, RULES_OF_BRANCHES))]
     yield from branches

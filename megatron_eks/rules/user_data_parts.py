@@ -5,15 +5,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-import yaml
-
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import DATA, LaunchTemplate, launch_templates
+from megatron_eks.rules.node_configs import (
+    OF_CLUSTER,
+    faults_of_config,
+    faults_of_head,
+    read_config,
+)
 from megatron_eks.rules.node_start import user_data_of
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, shown, text, written
+from megatron_eks.rules.values import is_absent, mapping, shown, text, written
 
 _HEADER = re.compile(
     r"^content-type:\s*multipart/[a-z]+;[^\n]*?boundary=(?P<own>[^\s;]+)",
@@ -26,13 +30,7 @@ _NODE_CONFIG = re.compile(r"kind[\"']?:\s*[\"']?NodeConfig")
 _OF_NODEADM = "application/node.eks.aws"
 _SCRIPT = "text/x-shellscript"
 _CONFIG_STARTS = ("---", "apiVersion", "kind", "{")
-# amazon-eks-ami, nodeadm/api/v1alpha1: what a NodeConfig has, and what a node cannot join without.
-_OF_CONFIG = ("apiVersion", "kind", "metadata", "spec")
-_SPEC = ("cluster", "containerd", "featureGates", "instance", "kubelet")
-_OF_CLUSTER = ("name", "apiServerEndpoint", "certificateAuthority", "cidr")
 _SCRIPT_START = re.compile(r"^#!", re.MULTILINE)
-_DISKS = ("Mount", "RAID0", "RAID10")
-_OF_KUBELET = ("config", "flags", "maxPodsExpression")
 
 
 @dataclass(frozen=True)
@@ -156,10 +154,8 @@ def configs(templates: TemplateSet) -> Iterator[Finding]:
             found = "a NodeConfig that is no YAML: the node does not start"
             yield _wrong(template, found, "correct it: one mapping, with spaces before nested keys")
             continue
-        for key in dict.fromkeys(key for each in read for key in each or {}):
-            if key not in _OF_CONFIG and "${" not in str(key):
-                found = f"a NodeConfig has no {shown(key)}: nodeadm does not read what is in it"
-                yield _wrong(template, found, choices(str(key), _OF_CONFIG))
+        for found, remedy in faults_of_head([each or {} for each in read]):
+            yield _wrong(template, found, remedy)
         specs = [mapping((each or {}).get("spec")) or {} for each in read]
         for spec in specs:
             for found, remedy in faults_of_config(spec):
@@ -169,7 +165,7 @@ def configs(templates: TemplateSet) -> Iterator[Finding]:
         for spec in specs:
             cluster |= mapping(spec.get("cluster")) or {}
         managed = bool(template.node_groups) and is_absent(template.data.get("ImageId"))
-        missing = [key for key in _OF_CLUSTER if is_absent(cluster.get(key))]
+        missing = [key for key in OF_CLUSTER if is_absent(cluster.get(key))]
         if (
             missing
             and not managed
@@ -192,53 +188,6 @@ def nodeadm_parts(data: str) -> list[str]:
         if data.lstrip().startswith(("apiVersion", "---")) and _NODE_CONFIG.search(data)
         else []
     )
-
-
-def read_config(body: str) -> "dict[str, Json] | None":
-    """Return a NodeConfig; None where it is no YAML."""
-    try:
-        value = yaml.safe_load(body)
-    except yaml.YAMLError:
-        # What CloudFormation puts in may make it right.
-        return {} if "${" in body else None
-    return value if isinstance(value, dict) else None
-
-
-def faults_of_config(spec: "dict[str, Json]") -> Iterator[tuple[str, str]]:
-    """Say what nodeadm does not take in the spec of a NodeConfig, each with what to do."""
-    for key in spec:
-        if key not in _SPEC and "${" not in key:
-            found = f"a NodeConfig has no spec.{key}: nodeadm refuses it"
-            yield found, choices(key, _SPEC)
-    for key in mapping(spec.get("cluster")) or {}:
-        known = (*_OF_CLUSTER, "enableOutpost", "id")
-        if key not in known and "${" not in key:
-            found = f"a NodeConfig has no spec.cluster.{key}: nodeadm refuses it"
-            yield found, choices(key, known)
-    for key in mapping(spec.get("kubelet")) or {}:
-        if key not in _OF_KUBELET and "${" not in key:
-            found = f"a NodeConfig has no spec.kubelet.{key}: the kubelet never gets it"
-            yield found, f"write it as spec.kubelet.config.{key}"
-    yield from _of_disks((mapping(spec.get("instance")) or {}).get("localStorage"))
-    before = ""
-    for flag in items((mapping(spec.get("kubelet")) or {}).get("flags")) or []:
-        if isinstance(flag, str) and not flag.startswith(("-", "$")):
-            found = f"{shown(flag)} is no flag of the kubelet, which does not start"
-            # What a shell splits in two is one word here.
-            alone = before.startswith("--") and "=" not in before
-            yield found, f"write {before}={flag}" if alone else f"write --{flag}"
-        before = str(flag)
-
-
-def _of_disks(given: Json) -> Iterator[tuple[str, str]]:
-    if isinstance(given, str) and "${" not in given:
-        found = f"localStorage {shown(given)}, and nodeadm takes a mapping: the node does not start"
-        yield found, f"write localStorage: {{strategy: {given}}}"
-    storage = mapping(given) or {}
-    strategy = text(storage.get("strategy"))
-    if strategy is not None and strategy not in _DISKS and "${" not in strategy:
-        found = f"localStorage.strategy {shown(strategy)}: nodeadm refuses it"
-        yield found, choices(strategy, _DISKS)
 
 
 def _of_cluster(template: LaunchTemplate, said: "dict[str, Json]") -> Iterator[Finding]:

@@ -44,7 +44,10 @@ def good_job() -> dict[str, Any]:
 
 
 def templates_of(case: dict[str, Any]) -> dict[str, Any]:
-    """Return the templates with the changes of a case."""
+    """Return the templates with the changes of a case, or the files that it brings itself."""
+    if "files" in case:
+        files: dict[str, Any] = copy(case["files"])
+        return files
     templates = good_templates()
     _change(templates, case, lambda path: [_in_templates(path, templates)])
     resources = templates["Storage"].get("Resources")

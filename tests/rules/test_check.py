@@ -90,6 +90,20 @@ def test_templates_of_one_directory_are_judged_together(tmp_path):
     assert check(tmp_path / "Cluster.template.json") == (0, [])
 
 
+def test_a_template_in_json_has_lines_of_its_properties(tmp_path):
+    """The line is that of the property, as in YAML, and not that of the resource."""
+    templates = cases.good_templates()
+    templates["Storage"]["Resources"]["Lustre"]["Properties"]["FileSystemTypeVersion"] = "2.99"
+    text = json.dumps(templates["Storage"], indent=1)
+    (tmp_path / "Storage.json").write_text(text)
+    code, lines = check(tmp_path)
+    line = next(at for at, each in enumerate(text.splitlines(), 1) if '"2.99"' in each)
+    assert code == 2
+    assert [each.split()[2] for each in lines if "2.99" in each] == [
+        f"{tmp_path}/Storage.json:{line}"
+    ]
+
+
 def test_json_output(tmp_path):
     """The same findings as a list of mappings; an empty list when there are none."""
     (tmp_path / "pod.yaml").write_text(BAD_POD)

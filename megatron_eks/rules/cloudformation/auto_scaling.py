@@ -107,11 +107,25 @@ def zones(templates: TemplateSet) -> Iterator[Finding]:
             for subnet in templates.targets(listed, nodes.group.file)
         }
         several = len(listed) > 1 and (None in places or len(places) > 1)
+        if template is not None and template.has_efa and _is_over_zones(nodes.group):
+            found = "no subnet and several zones: instances start in the default VPC, and EFA "
+            found += "traffic does not cross zones"
+            remedy = "write VPCZoneIdentifier with the one subnet of the nodes instead"
+            place = ("AvailabilityZones",)
+            yield nodes.group.find(Code.NODE_GROUP_SUBNETS, place, found, remedy)
         if template is not None and template.has_efa and several:
             found = f"{len(listed)} subnets, and EFA traffic does not cross availability zones"
             remedy = "name the one subnet of the zone that has the capacity"
             path = ("VPCZoneIdentifier",)
             yield nodes.group.find(Code.NODE_GROUP_SUBNETS, path, found, remedy)
+
+
+def _is_over_zones(group: Resource) -> bool:
+    """Tell whether a group without subnets is given more zones than one, or all."""
+    zones = group.properties.get("AvailabilityZones")
+    every = isinstance(zones, dict) and "Fn::GetAZs" in zones
+    subnets = is_absent(group.properties.get("VPCZoneIdentifier"))
+    return subnets and (every or len(items(zones) or []) > 1)
 
 
 def _key(tag: Json) -> str | None:

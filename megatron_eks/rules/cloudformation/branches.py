@@ -63,14 +63,45 @@ def _of_one(
             shown = place[:-2] if place[-2:-1] == ("Fn::If",) else place
             if {(each.file, each.code, shown), (each.file, each.code, place)} & said:
                 continue
+            # What was said of a part of it was said better.
+            if any(part[:2] == (each.file, each.code) and _below(part[2], shown) for part in said):
+                continue
             if (each.file, each.code, shown[:2], each.found) in said_of:
                 continue
             first = replace(each, path=shown)
             held = met.setdefault((each.file, each.code, place), (first, []))[1]
             held.extend([index] if index not in held else [])
+    _add_by_defaults(met, file, templates, ways, judge)
     for finding, held in met.values():
         words = _words([_facts(way) for way in ways], held)
         yield replace(finding, found=f"{words}: {finding.found}") if words else finding
+
+
+def _below(path: Path, whole: Path) -> bool:
+    return len(path) > len(whole) > len(("Resources", "id")) and path[: len(whole)] == whole
+
+
+def _add_by_defaults(
+    met: "dict[tuple[str, str, Path], tuple[Finding, list[int]]]",
+    file: str,
+    templates: "Mapping[str, Json]",
+    ways: list[Way],
+    judge: Judge,
+) -> None:
+    """Add the ways in which something is found by the defaults of parameters, and no condition."""
+    template = mapping(templates[file]) or {}
+    for index, way in enumerate(ways):
+        waiting = [key for key, (_, held) in met.items() if index not in held and 0 in held]
+        if not waiting or not way.defaults:
+            continue
+        same = resolved(template, replace(way, defaults={}))
+        found = {
+            (each.file, each.code, _written_path(each.path, template, way.truth), each.found)
+            for each in judge({**templates, file: same})
+        }
+        for key in waiting:
+            if (*key, met[key][0].found) in found:
+                met[key][1].append(index)
 
 
 def resolved(template: "Mapping[str, Json]", way: Way) -> dict[str, Json]:

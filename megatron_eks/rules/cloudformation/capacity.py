@@ -8,6 +8,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.config.model import RESERVATION
 from megatron_eks.config.spellings import of_value
+from megatron_eks.rules.ami_paths import families
 from megatron_eks.rules.cloudformation.own_nodes import names_a_cluster, scaled
 from megatron_eks.rules.cloudformation.properties import named
 from megatron_eks.rules.launch_templates import (
@@ -56,7 +57,7 @@ def metadata_service(templates: TemplateSet) -> Iterator[Finding]:
             found, remedy = f"hop limit {limit}: EC2 takes 1 to 64", "use 1"
             place = (*path, "HttpPutResponseHopLimit")
             yield template.resource.find(Code.NODE_METADATA, place, found, remedy)
-        elif is_absent(hops) or (limit is not None and limit > 1):
+        elif (is_absent(hops) and _may_be_al2023(template, templates)) or (limit or 0) > 1:
             found = (
                 "the AMI decides the hop limit, which is 2 on Amazon Linux 2023"
                 if limit is None
@@ -69,6 +70,12 @@ def metadata_service(templates: TemplateSet) -> Iterator[Finding]:
                 "set HttpPutResponseHopLimit to 1",
                 Level.WARNING,
             )
+
+
+def _may_be_al2023(template: LaunchTemplate, templates: TemplateSet) -> bool:
+    """Tell whether nodes may run Amazon Linux 2023; other AMIs have EC2's limit of 1."""
+    known = families(template, templates)
+    return not known or any(not each or each.startswith("AL2023") for each in known)
 
 
 def _is_asked_for(templates: TemplateSet, given: Json, file: str) -> bool:

@@ -37,6 +37,7 @@ _BEFORE = re.compile(r"^(arn:.*:oidc-provider/|https?://)")
 # The attribute of a cluster is a URL.
 _ISSUER = ".OpenIdConnectIssuerUrl}"
 _BY_URL = re.compile(r":oidc-provider/(https?://|\$\{[^}]+\.OpenIdConnectIssuerUrl\})")
+_VARIABLE = re.compile(r"\$\{([A-Za-z0-9.]+)\}(?=:)")
 _SUBJECT = re.compile(r"system:serviceaccount:[^:\s]+:[^:\s]+")
 
 
@@ -122,6 +123,25 @@ def web_identity(templates: TemplateSet) -> Iterator[Finding]:
                 remedy = "write arn:aws:iam::ACCOUNT:oidc-provider/oidc.eks.REGION..."
                 yield role.find(Code.ROLE_TRUST, (*path, "Principal"), found, remedy)
             yield from _conditions(role, (*path, "Condition"), body)
+            yield from _variables(role, (*path, "Condition"), body)
+
+
+def _variables(role: Resource, path: Path, body: "dict[str, Json]") -> Iterator[Finding]:
+    """Find a key that begins with what Fn::Sub puts in, where that is the issuer's whole URL."""
+    document = role.properties.get(_TRUST)
+    given = document.get("Fn::Sub") if isinstance(document, dict) else None
+    named = given[1] if isinstance(given, list) and len(given) > 1 else {}
+    for operator, value in (mapping(body.get("Condition")) or {}).items():
+        for key in mapping(value) or {}:
+            match = _VARIABLE.match(key)
+            own = named.get(match[1]) if match and isinstance(named, dict) else None
+            said = written(own) if own is not None else match[0] if match else None
+            if said is not None and said.endswith(_ISSUER):
+                found = f"{shown(key)} is the issuer's URL with its https://, and keys begin with "
+                found += "the plain address: no pod gets the role"
+                remedy = 'write Fn::Select [1, Fn::Split ["https://", ...]] for it'
+                yield role.find(Code.ROLE_TRUST, (*path, operator, key), found, remedy)
+                return
 
 
 def providers(templates: TemplateSet) -> Iterator[Finding]:

@@ -8,10 +8,11 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.shapes import CLOUDFORMATION, table
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import shown, text
+from megatron_eks.rules.values import mapping, shown, text
 
 _CLOSE = 0.7
 _FEWEST_OF_FIND = 3
+_MOST_SHOWN = 12
 # CloudFormation User Guide, "Intrinsic function reference": the name, and how many arguments where
 # it takes a list.
 _FUNCTIONS: dict[str, tuple[int, ...]] = {
@@ -36,6 +37,7 @@ _FUNCTIONS: dict[str, tuple[int, ...]] = {
     "Fn::Transform": (),
     "Ref": (),
 }
+_EXTENSIONS = "AWS::LanguageExtensions"
 _OF_A_TEXT = frozenset({"Fn::Base64", "Fn::ImportValue", "Ref"})
 
 
@@ -56,6 +58,45 @@ def functions(templates: TemplateSet) -> Iterator[Finding]:
             problem = _problem(name, value, file, templates)
             if problem is not None:
                 yield Finding(Code.FUNCTION, path, *problem, file=file)
+
+
+def loops(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of a template with loops the transform that writes them out.
+
+    CloudFormation User Guide, "Fn::ForEach": without AWS::LanguageExtensions it is refused ("Every
+    resource must be an object").
+    """
+    for file, template in templates.files():
+        given = template.get("Transform")
+        listed = given if isinstance(given, list) else [given]
+        if any(isinstance(each, dict) or each == _EXTENSIONS for each in listed):
+            continue
+        for section in ("Conditions", "Resources", "Outputs"):
+            part = template.get(section)
+            for key in part if isinstance(part, dict) else ():
+                if key.startswith("Fn::ForEach::"):
+                    found = f"{key} without the transform that writes loops out: the template is "
+                    found += "refused"
+                    remedy = f"write Transform: {_EXTENSIONS} at its top"
+                    yield Finding(Code.FUNCTION, (section, key), found, remedy, file=file)
+
+
+def mappings(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse functions and references in Mappings, where CloudFormation takes none.
+
+    CloudFormation User Guide, "Mappings": no parameters, pseudo parameters or functions in it,
+    beside Fn::Transform, which includes some.
+    """
+    for file, template in templates.files():
+        rows = mapping(template.get("Mappings")) if "Transform" not in template else None
+        for name, each in (rows or {}).items():
+            for path, function, _ in _calls(each, ("Mappings", name)):
+                if function == "Fn::Transform":
+                    continue
+                found = f"{function} in Mappings, where no function is taken: the template is "
+                found += "refused"
+                remedy = "write a plain value, or the function where the value is used"
+                yield Finding(Code.FUNCTION, path, found, remedy, file=file)
 
 
 def _condition(resource: Resource, templates: TemplateSet) -> Iterator[Finding]:
@@ -133,6 +174,12 @@ def _attribute(value: Json, file: str, templates: TemplateSet) -> Problem | None
     if written is None or target is None or not isinstance(shape, dict):
         return None
     names = [str(each) for each in shape["="]]
+    if len(names) > _MOST_SHOWN:
+        close = get_close_matches(written, names, 1, _CLOSE)
+        own = [each for each in names if "." not in each and each != "Tags"][:_MOST_SHOWN]
+        remedy = f"did you mean {close[0]}?" if close else f"for example: {', '.join(own)}, or Ref"
+        found = f"{target.type} has no attribute {shown(written)}"
+        return None if written in names else (found, remedy, Level.ERROR)
     found, remedy, level = _unknown("attribute", written, names)
     return None if written in names else (f"{target.type} has {found}", remedy, level)
 

@@ -7,9 +7,10 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, choices
 from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import DATA, launch_templates
+from megatron_eks.rules.node_configs import read_config
 from megatron_eks.rules.node_start import user_data_of
 from megatron_eks.rules.template_set import TemplateSet
-from megatron_eks.rules.user_data_parts import nodeadm_parts, read_config
+from megatron_eks.rules.user_data_parts import nodeadm_parts
 from megatron_eks.rules.values import mapping, shown
 
 _TAINTS = re.compile(r"--register-with-taints[= ]+[\"']?(?P<taints>[^\s\"'\\]+)")

@@ -25,11 +25,11 @@ def rules_first(templates: TemplateSet) -> Iterator[Finding]:
         if is_absent(system.properties.get("LustreConfiguration")):
             continue
         carried = items(system.properties.get("SecurityGroupIds")) or []
-        groups = [
-            each
-            for each in templates.targets(carried, system.file)
-            if each is not None and each.type == GROUP
-        ]
+        reached = templates.targets(carried, system.file)
+        groups = [each for each in reached if each is not None and each.type == GROUP]
+        # The cluster's own group has rules of EKS that admit whoever carries it.
+        if any(each is not None and each.type == "AWS::EKS::Cluster" for each in reached):
+            continue
         first = made_before(system, templates, _named)
         late = [
             rule.resource.id

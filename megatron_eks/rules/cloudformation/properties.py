@@ -86,7 +86,7 @@ def shapes(templates: TemplateSet) -> Iterator[Finding]:
         yield from _attributes(resource, _OF_SAM if of_sam else ())
         names = templates.names(resource.file)
         for misfit in misfits(dict(resource.properties), shape, known, loose=True):
-            if is_reference(misfit.value):
+            if is_reference(misfit.value) and not misfit.known:
                 if _is_single(misfit.value, resource.file, templates):
                     yield _single(resource, misfit)
             # Something else may complete a fragment.

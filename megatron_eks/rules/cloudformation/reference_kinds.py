@@ -70,6 +70,10 @@ _IN_A_PART: dict[tuple[str, str], _Wanted] = {
     ("AWS::IAM::Policy", "Roles"): _ROLE,
     ("AWS::Logs::LogGroup", "KmsKeyId"): {"AWS::KMS::Key": ("Arn",)},
     ("AWS::S3::BucketPolicy", "Bucket"): {"AWS::S3::Bucket": ("Ref",)},
+    ("AWS::ImageBuilder::InfrastructureConfiguration", "InstanceProfileName"): {
+        "AWS::IAM::InstanceProfile": ("Ref", "InstanceProfileName")
+    },
+    ("ComputeResources", "InstanceRole"): {"AWS::IAM::InstanceProfile": ("Arn", "Ref")},
     ("AWS::CodeBuild::Project", "ServiceRole"): _ROLE_ARN,
     ("AWS::EKS::AccessEntry", "PrincipalArn"): {**_ROLE_ARN, "AWS::IAM::User": ("Arn", "Ref")},
     ("AWS::EKS::Addon", "ServiceAccountRoleArn"): _ROLE_ARN,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.cloudformation.policy_documents import ELSEWHERE
 from megatron_eks.rules.policies import ROLE, statements
@@ -42,6 +42,7 @@ _KNOWN = (
     "AmazonEKSFargatePodExecutionRolePolicy",
 )
 _CLOSE = 0.92
+_A_WORD = 8
 
 
 def trust(templates: TemplateSet) -> Iterator[Finding]:
@@ -106,6 +107,19 @@ def _strings(value: Json) -> list[str] | None:
     return None if listed is None or None in found else [each for each in found if each]
 
 
+def unknown_policy(name: str) -> tuple[str, str] | None:
+    """Say that AWS has no policy of a name that is nearly one of those for EKS, and which it is."""
+    close = _near(name) if name and name not in _KNOWN else []
+    return (f"AWS has no policy {shown(name)}", f"did you mean {close[0]}?") if close else None
+
+
+def _near(name: str) -> list[str]:
+    """Return the policy that is meant: one with a word more or less before one with others."""
+    parts = [each for each in _KNOWN if name.startswith(each) or each.startswith(name)]
+    whole = [each for each in parts if abs(len(each) - len(name)) <= _A_WORD]
+    return sorted(whole, key=len)[-1:] or get_close_matches(name, _KNOWN, 1, _CLOSE)
+
+
 def node_policies(templates: TemplateSet) -> Iterator[Finding]:
     """Require the policies without which a node never joins, by names that exist.
 
@@ -113,12 +127,9 @@ def node_policies(templates: TemplateSet) -> Iterator[Finding]:
     """
     for role in templates.resources(ROLE):
         for index, value in enumerate(items(role.properties.get("ManagedPolicyArns")) or []):
-            name = policy_name(value)
-            close = get_close_matches(name, _KNOWN, 1, _CLOSE) if name else []
-            if name is not None and close and name not in _KNOWN:
-                path: Path = ("ManagedPolicyArns", index)
-                found = f"AWS has no policy {shown(name)}"
-                yield role.find(Code.NODE_ROLE, path, found, f"did you mean {close[0]}?")
+            wrong = unknown_policy(policy_name(value) or "")
+            if wrong is not None:
+                yield role.find(Code.NODE_ROLE, ("ManagedPolicyArns", index), *wrong)
     judged: set[Resource] = set()
     for cluster in templates.resources("AWS::EKS::Cluster"):
         taken = templates.target(cluster.properties.get("RoleArn"), cluster.file)

@@ -29,6 +29,8 @@ def ways_of(template: "Mapping[str, Json]") -> list[Way]:
         owner = _parameter(name)
         if owner is None:
             turned += [replace(first, rows={**first.rows, name: row}) for row in rows[1:]]
+        elif owner not in (mapping(template.get("Parameters")) or {}):
+            continue
         # Another value of a parameter may turn a condition as well.
         elif name not in first.rows and not conditions:
             ways = (replace(first, rows={**first.rows, name: row}) for row in rows)

@@ -18,6 +18,13 @@ _TAGS = re.compile(r"asg:tag=.+")
 _FLAG = re.compile(r"--?(?P<name>[a-z0-9-]+)(?:=(?P<value>.*))?", re.DOTALL)
 # A cloud that is named, groups of another one, and what nobody can read.
 _OTHERS = re.compile(r"cloud-provider|\b(mig|label|clusterapi):|\$[({]|\{\{")
+# cluster-autoscaler, FAQ.md, "What are the parameters to CA?": those that are durations.
+_TIMES = (
+    *("scale-down-unneeded-time", "scale-down-unready-time", "scale-down-delay-after-add"),
+    *("scale-down-delay-after-delete", "scale-down-delay-after-failure", "scan-interval"),
+    *("max-node-provision-time", "new-pod-scale-up-delay", "unremovable-node-recheck-timeout"),
+)
+_TIME = re.compile(r"0|([0-9.]+(ns|us|ms|s|m|h))+")
 _CLOUD, _DISCOVERY, _EXPANDER = "cloud-provider", "node-group-auto-discovery", "expander"
 # What people take for the name of AWS's provider (cloudprovider/builder/cloud_provider_builder.go
 # has `aws` alone for it).
@@ -157,12 +164,19 @@ def _wrong(name: str, value: str | None) -> tuple[str, str] | None:
         for each in said.split(","):
             if each and each not in _EXPANDERS and not is_placeholder(each):
                 return f"no expander {shown(each)}: it does not start", choices(each, _EXPANDERS)
-    if name == _DISCOVERY:
-        return _discovery(said)
+    if name == _DISCOVERY or name in _TIMES:
+        return _discovery(said) if name == _DISCOVERY else _time(said)
     group = _GROUP.fullmatch(f"--{name}={said}")
     if group and (number(group[1]) or 0) > (number(group[2]) or 0):
         return f"at least {group[1]} and at most {group[2]} nodes", "write MIN:MAX:NAME"
     return None
+
+
+def _time(value: str) -> tuple[str, str] | None:
+    if not value or _TIME.fullmatch(value) or is_placeholder(value):
+        return None
+    found = f"{shown(value)} is no time as Go's flags take it: the autoscaler does not start"
+    return found, f"write {value}m" if value.isdigit() else "write it like 10m"
 
 
 def _discovery(value: str) -> tuple[str, str] | None:

@@ -9,9 +9,10 @@ from megatron_eks.config.errors import Finding, Level, Path, choices
 from megatron_eks.config.load import Json
 from megatron_eks.config.model import RESERVATION
 from megatron_eks.config.spellings import of_value
+from megatron_eks.rules.node_configs import faults_of_config, read_config
 from megatron_eks.rules.node_groups import TYPE_NAME
 from megatron_eks.rules.nodes.eksctl import REGION
-from megatron_eks.rules.user_data_parts import faults_of_config, nodeadm_parts, read_config
+from megatron_eks.rules.user_data_parts import nodeadm_parts
 from megatron_eks.rules.values import (
     is_absent,
     is_placeholder,
@@ -133,7 +134,9 @@ def _forms(manifest: Manifest, path: Path, group: "dict[str, Json]") -> Iterator
         known = name is None or name == "mixed" or is_placeholder(name)
         if not known and not TYPE_NAME.fullmatch(name or ""):
             found = f"{shown(name)} is no instance type"
-            remedy = "write it like p4d.24xlarge"
+            # SageMaker's names.
+            meant = (name or "").removeprefix("ml.")
+            remedy = f"write {meant if TYPE_NAME.fullmatch(meant) else 'it like p4d.24xlarge'}"
             yield manifest.find(Code.EKSCTL, (*path, *place), found, remedy)
     reservation = mapping(group.get("capacityReservation")) or {}
     target = mapping(reservation.get("capacityReservationTarget")) or {}

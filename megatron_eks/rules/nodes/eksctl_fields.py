@@ -15,6 +15,17 @@ _GROUPS = ("managedNodeGroups", "nodeGroups")
 _VERSION = ("metadata", "version")
 _CLOSE = 0.75
 _CHOICE = "one of "
+# What node groups of EKS and CloudFormation, and Karpenter, call it.
+_ELSEWHERE = {
+    "amitype": "amiFamily",
+    "capacitytype": "spot: true, or nothing",
+    "desiredsize": "desiredCapacity",
+    "disksize": "volumeSize",
+    "noderole": "iam.instanceRoleARN",
+    "remoteaccess": "ssh",
+    "scalingconfig": "minSize, desiredCapacity and maxSize in the group itself",
+    "subnetids": "subnets",
+}
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -86,6 +97,10 @@ def _unknown(manifest: Manifest, misfit: Misfit, shape: Shape) -> Finding:
     if own:
         found = f"{shown(key)} in a managed group, and eksctl has it for nodeGroups alone"
         return _found(manifest, misfit.path, found, "remove it, or write the group as nodeGroups")
+    other = _ELSEWHERE.get(key.lower()) if misfit.path[0] in _GROUPS else None
+    if other:
+        found += ": it refuses the file"
+        return _found(manifest, misfit.path, found, f"write {other}")
     remedy = "remove it, unless a later eksctl has it: this one refuses the file"
     return _found(manifest, misfit.path, found, remedy, Level.WARNING)
 

@@ -18,6 +18,7 @@ _OF_AWS = re.compile(r"arn:aws[a-z-]*:iam::aws:policy/.+")
 _WORKER = "AmazonEKSWorkerNode"
 _NAME = re.compile(r"[a-zA-Z][-a-zA-Z0-9]*")
 _AGENT = "eks-pod-identity-agent"
+_ALL_ADDONS = "autoApplyPodIdentityAssociations"
 _ANYWHERE = "0.0.0.0/0"
 # eksctl, pkg/apis/eksctl.io/v1alpha5/validation.go, ValidateManagedNodeGroup.
 _OF_TEMPLATES = (
@@ -174,12 +175,20 @@ def _agent(manifest: Manifest) -> Iterator[Finding]:
         found = f"no add-on {_AGENT}: eksctl makes no association without it"
         place = ("iam", "podIdentityAssociations")
         yield _found(manifest, place, found, f"add name: {_AGENT} to addons")
+    config = mapping(manifest.body.get("addonsConfig")) or {}
+    if config.get(_ALL_ADDONS) is True and listed and known and _AGENT not in names:
+        # eksctl, pkg/ctl/cmdutils/configfile.go, shallCreatePodIdentityAssociations.
+        found = f"no add-on {_AGENT}, and every add-on is to get its role by it: eksctl refuses "
+        found += "the file"
+        path: Path = ("addonsConfig", _ALL_ADDONS)
+        yield _found(manifest, path, found, f"add name: {_AGENT} to addons")
+        return
     for index, value in enumerate(listed or []):
         own = (mapping(value) or {}).get("podIdentityAssociations")
         if items(own) and known and _AGENT not in names:
             # eksctl, "EKS Add-ons support for Pod Identity Associations": the agent comes first.
             found = f"a pod identity without the add-on {_AGENT}, which hands the role to the pods"
-            path: Path = ("addons", index, "podIdentityAssociations")
+            path = ("addons", index, "podIdentityAssociations")
             remedy = f"add name: {_AGENT} to addons"
             yield _found(manifest, path, found, remedy, Level.WARNING)
 
@@ -198,7 +207,11 @@ def endpoints(manifest: Manifest) -> Iterator[Finding]:
     known = ranges and _ANYWHERE not in ranges and not any(map(is_placeholder, ranges))
     private = (mapping(manifest.body.get("privateCluster")) or {}).get("enabled")
     off = is_absent(ends.get("privateAccess")) or ends.get("privateAccess") is False
-    if known and off and is_absent(private):
+    place: Path = ("vpc", "clusterEndpoints")
+    if ends.get("publicAccess") is False and off and private is not True:
+        found = "neither public nor private access: nobody reaches the API, and eksctl refuses it"
+        yield _found(manifest, place, found, "write privateAccess: true, or publicAccess: true")
+    elif known and off and is_absent(private):
         found = "no private access, and nodes are hardly in publicAccessCIDRs: they do not join"
         path: Path = ("vpc", "clusterEndpoints", "privateAccess")
         yield _found(manifest, path, found, "set it to true", Level.WARNING)

@@ -162,7 +162,8 @@ def room(manifest: Manifest) -> Iterator[Finding]:
         most = quantity(amount)
         close = [GPU] if name.lower().rstrip("s") == "gpu" else nearly_a_device(name)
         if (
-            name not in _LIMITED
+            not isinstance(amount, dict)
+            and name not in _LIMITED
             and not name.startswith("hugepages-")
             and ("/" not in name or (close and name not in close))
         ):
@@ -206,7 +207,8 @@ def node_classes(manifest: Manifest) -> Iterator[Finding]:
         return
     spec = manifest.spec
     for key in ("amiSelectorTerms", "securityGroupSelectorTerms", "subnetSelectorTerms"):
-        if items(spec.get(key)) == []:
+        # The one of v1alpha5 is told by its new name.
+        if items(spec.get(key)) == [] and key.removesuffix("Terms") not in spec:
             hint = "[{alias: al2023@v20250704}]" if key == "amiSelectorTerms" else "id or tags"
             yield _refused(manifest, ("spec", key), f"no {key}", f"write it, with {hint}")
     yield from _images(manifest)

@@ -191,7 +191,9 @@ def disks(manifest: Manifest) -> Iterator[Finding]:
         return
     mapped = items(manifest.spec.get("blockDeviceMappings")) or []
     size, family = _image_disk(manifest), _family(manifest)
-    if mapped and size is not None and size < _OF_AMI and family in _AMAZON_LINUX:
+    # One without its unit is refused before.
+    known = size is not None and size >= 2**20
+    if mapped and known and size is not None and size < _OF_AMI and family in _AMAZON_LINUX:
         # karpenter-provider-aws issue 7928: InvalidBlockDeviceMapping.
         found = f"{_DISKS[family or '']} of {size / 2**30:g} GiB, and the AMI has 20: EC2 refuses "
         path: Path = ("spec", "blockDeviceMappings")
