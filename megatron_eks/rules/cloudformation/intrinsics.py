@@ -119,7 +119,8 @@ def _names(name: str, value: Json, file: str, templates: TemplateSet) -> Problem
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> Problem:
     close = get_close_matches(name, list(known), 1, _CLOSE)
-    remedy = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(known))}"
+    listed = f"known: {', '.join(sorted(known))}" if known else "add it, or remove what names it"
+    remedy = f"did you mean {close[0]}?" if close else listed
     return f"no {what} {shown(name)}", remedy, Level.ERROR
 
 

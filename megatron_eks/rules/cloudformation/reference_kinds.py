@@ -28,6 +28,7 @@ _TEMPLATE: _Wanted = {"AWS::EC2::LaunchTemplate": ("Ref", "LaunchTemplateId")}
 _ROLE: _Wanted = {"AWS::IAM::Role": ("Ref",)}
 # That a name is no ARN is said by routes.roles_by_arn.
 _ROLE_ARN: _Wanted = {"AWS::IAM::Role": ("Arn", "Ref")}
+_WORKSPACE: _Wanted = {"AWS::APS::Workspace": ("Arn", "Ref")}
 _LOGS: _Wanted = {"AWS::Logs::LogGroup": ("Ref",)}
 # CloudFormation User Guide, "Return values" of each type: what a property of this name takes.
 _BY_NAME: dict[str, _Wanted] = {
@@ -81,6 +82,12 @@ _IN_A_PART: dict[tuple[str, str], _Wanted] = {
     ("AWS::EKS::FargateProfile", "ClusterName"): {"AWS::EKS::Cluster": ("Ref",)},
     ("AWS::EKS::Nodegroup", "ClusterName"): {"AWS::EKS::Cluster": ("Ref",)},
     ("AWS::EKS::PodIdentityAssociation", "ClusterName"): {"AWS::EKS::Cluster": ("Ref",)},
+    ("EksConfiguration", "ClusterArn"): {"AWS::EKS::Cluster": ("Arn",)},
+    ("AmpConfiguration", "WorkspaceArn"): _WORKSPACE,
+    ("AWS::APS::RuleGroupsNamespace", "Workspace"): _WORKSPACE,
+    ("AWS::EC2::Instance", "IamInstanceProfile"): {
+        "AWS::IAM::InstanceProfile": ("Ref", "InstanceProfileName")
+    },
     ("AWS::FSx::DataRepositoryAssociation", "FileSystemId"): {"AWS::FSx::FileSystem": ("Ref",)},
 }
 # Types of whose values nothing is one of another type's.
