@@ -86,6 +86,7 @@ from megatron_eks.rules.cloudformation import (
     volume_keys,
     wiring,
 )
+from megatron_eks.rules.template_part_registry import PART_RULES
 from megatron_eks.rules.template_set import TemplateSet
 
 TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
@@ -275,6 +276,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     template_refusals.rules,
     user_data_parts.parts,
     user_data_parts.configs,
+    *PART_RULES,
     properties.shapes,
     properties.references,
     properties.imports,

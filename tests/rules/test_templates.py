@@ -15,6 +15,7 @@ TABLES = (
         "controls",
         "details",
         "details_of_others",
+        "edited_stacks",
         "groups_and_roles",
         "held_out_infrastructure",
         "held_out_networks",
