@@ -35,6 +35,7 @@ _IN_NO_FOLDER = (
     *("AmazonSSMManagedInstanceCore", "CloudWatchAgentServerPolicy", "AmazonFSxFullAccess"),
     *("AmazonEBSCSIDriverPolicyV2", "AmazonS3FullAccess", "AmazonS3ReadOnlyAccess"),
 )
+_NETWORK = "vpc-cni"
 _PODS = "pods.eks.amazonaws.com"
 
 
@@ -117,7 +118,9 @@ def _without(addon: Resource, name: str, templates: TemplateSet) -> Iterator[Fin
     if not any(each and each.intersection((*wanted, *_OTHERS)) for each in own):
         found = f"{name} has no role, and the nodes' one has none of its rights: it does not work"
         remedy = f"add PodIdentityAssociations with a role that has {wanted[0]}"
-        yield addon.find(Code.NODE_ROLE, ("PodIdentityAssociations",), found, remedy, Level.WARNING)
+        # Nodes are not Ready without addresses for pods, so that their group fails.
+        level = Level.ERROR if name == _NETWORK else Level.WARNING
+        yield addon.find(Code.NODE_ROLE, ("PodIdentityAssociations",), found, remedy, level)
 
 
 def _trusts_pods_alone(role: Resource) -> bool:

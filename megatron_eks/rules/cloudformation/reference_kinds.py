@@ -8,7 +8,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import DATA, launch_template_of
 from megatron_eks.rules.shapes import CLOUDFORMATION, table
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import items, text
+from megatron_eks.rules.values import is_absent, items, text
 
 _Wanted = dict[str, tuple[str, ...]]
 _VPC = "AWS::EC2::VPC"
@@ -73,6 +73,8 @@ _IN_A_PART: dict[tuple[str, str], _Wanted] = {
     ("AWS::S3::BucketPolicy", "Bucket"): {"AWS::S3::Bucket": ("Ref",)},
     ("AWS::CodeBuild::Project", "ServiceRole"): _ROLE_ARN,
     ("AWS::EKS::AccessEntry", "PrincipalArn"): {**_ROLE_ARN, "AWS::IAM::User": ("Arn", "Ref")},
+    # In a VPC a group is named by its id.
+    ("AWS::EC2::SecurityGroupIngress", "GroupName"): {"AWS::EC2::SecurityGroup": ()},
     ("AWS::EKS::Addon", "ServiceAccountRoleArn"): _ROLE_ARN,
     ("AWS::EKS::Cluster", "RoleArn"): _ROLE_ARN,
     ("AWS::EKS::Nodegroup", "NodeRole"): _ROLE_ARN,
@@ -115,6 +117,9 @@ def kinds(templates: TemplateSet) -> Iterator[Finding]:
                 needed = " or ".join(each.split("::", 1)[1] for each in list(wanted)[:2])
                 found = f"{target.id} is an {target.type}, and here belongs an {needed}"
                 yield resource.find(Code.REFERENCE, path, found, _meant(target, templates))
+            elif path == ("GroupName",) and is_absent(target.properties.get("VpcId")):
+                # In the default VPC Ref is the name.
+                continue
             elif name is not None and _is_real(target, attribute) and attribute not in allowed:
                 found = f"{_shown(name, attribute)} is not the value that belongs here"
                 by_id = str(path[-1]).replace("Name", "Id")
