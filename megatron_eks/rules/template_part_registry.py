@@ -16,6 +16,7 @@ from megatron_eks.rules.cloudformation import (
     prometheus,
     single_instances,
     template_forms,
+    written_ids,
 )
 from megatron_eks.rules.template_set import TemplateSet
 
@@ -44,4 +45,6 @@ PART_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     template_forms.values,
     template_forms.snapshots,
     template_forms.filled,
+    written_ids.ids,
+    written_ids.arns,
 )

@@ -40,15 +40,23 @@ def emptied(templates: TemplateSet) -> Iterator[Finding]:
     for resource in templates.everything():
         for path, _, value in documents_of(resource):
             body = mapping(parsed(value)) or {}
+            if isinstance(value, str) and not value.lstrip().startswith("{") and _is_known(value):
+                found = "a text that is no policy: the service refuses it"
+                yield resource.find(Code.POLICY, path, found, "write Version and Statement")
             listed = body.get("Statement")
             if listed in ([], {}):
                 yield _empty(resource, (*path, "Statement"), "no statement in it", "a statement")
             bodies = [listed] if isinstance(listed, dict) else items(listed) or []
             for index, each in enumerate(bodies):
                 place: Path = (*path, "Statement", index)
+                if isinstance(each, str) and _is_known(each):
+                    found = "a text as a statement: the service refuses the policy"
+                    remedy = "write Effect, Action and what belongs to them"
+                    yield resource.find(Code.POLICY, place, found, remedy)
                 if each == {}:
                     yield _empty(resource, place, "an empty statement", "Effect and Action")
                 yield from _parts(resource, place, mapping(each) or {})
+                yield from _texts(resource, place, mapping(each) or {})
 
 
 def _parts(resource: Resource, path: Path, body: "dict[str, Json]") -> Iterator[Finding]:
@@ -65,6 +73,24 @@ def _parts(resource: Resource, path: Path, body: "dict[str, Json]") -> Iterator[
         for kind, given in (mapping(body.get(key)) or {}).items():
             if given in ([], {}, ""):
                 yield _empty(resource, (*path, key, kind), f"nobody under {kind}", "whom")
+
+
+def _is_known(value: str) -> bool:
+    return not is_placeholder(value) and "$" not in value
+
+
+def _texts(resource: Resource, path: Path, body: "dict[str, Json]") -> Iterator[Finding]:
+    for key in _WHOM:
+        whom = body.get(key)
+        if isinstance(whom, str) and whom not in ("", "*") and _is_known(whom):
+            found = f"{shown(whom)} as {key}: the service refuses the policy"
+            own = "Service" if whom.endswith((".amazonaws.com", ".aws")) else "AWS"
+            remedy = f"write {key}: {{{own}: {whom}}}"
+            yield resource.find(Code.POLICY, (*path, key), found, remedy)
+    if isinstance(body.get("Condition"), str):
+        found = "a text as Condition: the service refuses the policy"
+        remedy = "write an operator, such as StringEquals, and below it the key"
+        yield resource.find(Code.POLICY, (*path, "Condition"), found, remedy)
 
 
 def _empty(resource: Resource, path: Path, found: str, wanted: str) -> Finding:

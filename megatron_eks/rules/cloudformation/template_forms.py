@@ -28,6 +28,7 @@ _FILLED: tuple[tuple[str, Path], ...] = (
     ("AWS::IAM::InstanceProfile", ("Roles",)),
     ("AWS::EFS::MountTarget", ("SecurityGroups",)),
     ("AWS::CodeBuild::Project", ("Environment", "Image")),
+    ("AWS::EKS::Cluster", ("EncryptionConfig", 0, "Resources")),
     ("AWS::EKS::PodIdentityAssociation", ("ServiceAccount",)),
     ("AWS::EKS::PodIdentityAssociation", ("Namespace",)),
 )
