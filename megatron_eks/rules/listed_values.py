@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import combinations
 from typing import NamedTuple
 
 from megatron_eks.config.codes import Code
@@ -24,6 +25,39 @@ class _Listed(NamedTuple):
     values: tuple[str, ...]
 
 
+# CodeBuild API, ProjectEnvironment, CloudWatchLogsConfig, S3LogsConfig, ProjectCache, ProjectSource
+# and WebhookFilter; read 2026-11.
+_OF_BUILDS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        ("Environment", "Type"),
+        (
+            *("ARM_CONTAINER", "ARM_EC2", "ARM_LAMBDA_CONTAINER", "LINUX_CONTAINER", "LINUX_EC2"),
+            *("LINUX_GPU_CONTAINER", "LINUX_LAMBDA_CONTAINER", "MAC_ARM", "WINDOWS_CONTAINER"),
+            *("WINDOWS_EC2", "WINDOWS_SERVER_2019_CONTAINER", "WINDOWS_SERVER_2022_CONTAINER"),
+        ),
+    ),
+    (("LogsConfig", "CloudWatchLogs", "Status"), ("DISABLED", "ENABLED")),
+    (("LogsConfig", "S3Logs", "Status"), ("DISABLED", "ENABLED")),
+    (("Cache", "Type"), ("LOCAL", "NO_CACHE", "S3")),
+    (
+        ("Cache", "Modes", _ANY),
+        ("LOCAL_CUSTOM_CACHE", "LOCAL_DOCKER_LAYER_CACHE", "LOCAL_SOURCE_CACHE"),
+    ),
+    (
+        ("Source", "Type"),
+        (
+            *("BITBUCKET", "CODECOMMIT", "CODEPIPELINE", "GITHUB", "GITHUB_ENTERPRISE", "GITLAB"),
+            *("GITLAB_SELF_MANAGED", "NO_SOURCE", "S3"),
+        ),
+    ),
+    (
+        ("Triggers", "FilterGroups", _ANY, _ANY, "Type"),
+        (
+            *("ACTOR_ACCOUNT_ID", "BASE_REF", "COMMIT_MESSAGE", "EVENT", "FILE_PATH", "HEAD_REF"),
+            *("ORGANIZATION_NAME", "RELEASE_NAME", "REPOSITORY_NAME", "TAG_NAME", "WORKFLOW_NAME"),
+        ),
+    ),
+)
 # EKS API and User Guide; FSx API, CreateFileSystem; ECR API, CreateRepository; EC2 API,
 # CreatePlacementGroup and CreateVpcEndpoint; read 2026-11.
 _TABLE = (
@@ -86,6 +120,8 @@ _TABLE = (
         ("Environment", "EnvironmentVariables", _ANY, "Type"),
         ("PARAMETER_STORE", "PLAINTEXT", "SECRETS_MANAGER"),
     ),
+    *(_Listed("AWS::CodeBuild::Project", path, values) for path, values in _OF_BUILDS),
+    _Listed("AWS::EC2::EIP", ("Domain",), ("standard", "vpc")),
     _Listed(
         "AWS::CloudWatch::Alarm",
         ("TreatMissingData",),
@@ -103,8 +139,12 @@ _TABLE = (
         ("Gateway", "GatewayLoadBalancer", "Interface", "Resource", "ServiceNetwork"),
     ),
 )
+_TARGETS = (
+    *("GatewayId", "NatGatewayId", "TransitGatewayId", "VpcPeeringConnectionId"),
+    *("NetworkInterfaceId", "VpcEndpointId", "EgressOnlyInternetGatewayId"),
+)
 # Two properties of which a resource takes one.
-_EITHER = (
+_EITHER: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("AWS::EKS::Nodegroup", ("UpdateConfig",), ("MaxUnavailable", "MaxUnavailablePercentage")),
     ("AWS::EKS::Nodegroup", ("LaunchTemplate",), ("Id", "Name")),
     (
@@ -116,6 +156,17 @@ _EITHER = (
         "AWS::EKS::Nodegroup",
         ("NodeRepairConfig",),
         ("MaxParallelNodesRepairedCount", "MaxParallelNodesRepairedPercentage"),
+    ),
+    # EC2 API, CreateRoute, CreateSubnet and CapacityReservationTarget.
+    *(("AWS::EC2::Route", (), pair) for pair in combinations(_TARGETS, 2)),
+    ("AWS::EC2::Subnet", (), ("AvailabilityZone", "AvailabilityZoneId")),
+    (
+        "AWS::EC2::LaunchTemplate",
+        (
+            *("LaunchTemplateData", "CapacityReservationSpecification"),
+            "CapacityReservationTarget",
+        ),
+        ("CapacityReservationId", "CapacityReservationResourceGroupArn"),
     ),
 )
 # EKS API, CreateNodegroup: keys with these are refused; values as Kubernetes has them.
@@ -150,16 +201,18 @@ def _at(value: Json, path: tuple[str, ...], so_far: Path) -> Iterator[tuple[Path
 
 
 def one_of_two(templates: TemplateSet) -> Iterator[Finding]:
-    """Refuse two properties of which EKS takes one.
+    """Refuse two properties of which EKS or EC2 takes one.
 
-    EKS API, NodegroupUpdateConfig and LaunchTemplateSpecification.
+    EKS API, NodegroupUpdateConfig and LaunchTemplateSpecification; EC2 API, CreateRoute,
+    CreateSubnet and CapacityReservationTarget.
     """
     for kind, path, names in _EITHER:
         for resource in templates.resources(kind):
             for _, value in _at(dict(resource.properties), path, ()):
                 body = mapping(value) or {}
                 if not any(is_absent(body.get(name)) for name in names):
-                    found = f"{' and '.join(names)} together: EKS refuses the node group"
+                    who = "EKS refuses the node group" if "::EKS::" in kind else "EC2 refuses it"
+                    found = f"{' and '.join(names)} together: {who}"
                     yield resource.find(Code.UNKNOWN_VALUE, path, found, "keep one of them")
 
 

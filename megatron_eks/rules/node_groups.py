@@ -33,6 +33,8 @@ _LAST_OF_AL2 = 32
 _SIZES = ("MinSize", "DesiredSize", "MaxSize")
 
 # Families whose processors are ARM (EC2 User Guide, "Accelerated computing instances").
+# EC2 User Guide, "Instance type naming conventions": general purpose, compute and memory.
+_WITHOUT_GPUS = re.compile(r"[cmrt][3-9][a-z-]*\.")
 _ARM = re.compile(r"g5g\.|p6e-gb|[a-z]+[0-9]+g[a-z]*\.|a1\.")
 _KEY = re.compile(r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 # How EC2 names instance types: family, a dot, a size.
@@ -187,6 +189,10 @@ def ami_types(templates: TemplateSet) -> Iterator[Finding]:
             yield from impossible or _driver(group, name, ami, absent=is_absent(value))
         else:
             yield from _no_such_ami(group, ami or "", templates)
+            if "NVIDIA" in (ami or "").upper() and _WITHOUT_GPUS.match(name):
+                found = f"{shown(ami)} is for GPUs, and {name} has none"
+                remedy = "name a GPU type, or an AMI type without NVIDIA's driver"
+                yield group.find(Code.AMI_TYPE, ("AmiType",), found, remedy, Level.WARNING)
 
 
 def is_arm(instance_type: str) -> bool:
@@ -231,9 +237,8 @@ def _default_type(group: Resource, data: Mapping[str, Json], ami: str | None) ->
     )
     if silent and ami is not None and "NVIDIA" in ami.upper():
         found = "no instance type, here or in the launch template: EKS launches t3.medium"
-        yield group.find(
-            Code.AMI_TYPE, ("AmiType",), found, "name the GPU instance type in one place"
-        )
+        remedy = "name the GPU instance type in one place"
+        yield group.find(Code.AMI_TYPE, ("InstanceTypes",), found, remedy)
 
 
 def _template_data(group: Resource, templates: TemplateSet) -> Mapping[str, Json] | None:

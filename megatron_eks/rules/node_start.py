@@ -31,6 +31,7 @@ _DATA_DISK = "/dev/xvdb"
 # EKS User Guide: the disk of an AMI with NVIDIA's driver is 20 GiB; an image of a framework has
 # about 20 GiB itself, unpacked.
 _SMALL_GIB = 50
+_OF_THE_AMI = 20
 
 _SETTINGS = re.compile(r"^\s*\[settings[.\]]|^\s*settings\.", re.MULTILINE)
 _NODEADM = "application/node.eks.aws"
@@ -193,7 +194,12 @@ def root_volume(templates: TemplateSet) -> Iterator[Finding]:
             disk = mapping((mapping(each) or {}).get("Ebs")) or {}
             size = number(disk.get("VolumeSize"))
             gpus = template.instance is not None
-            if devices[index] == name and size is not None and size < _SMALL_GIB and gpus:
+            least = _OF_THE_AMI if name == _ROOT else 0
+            if devices[index] == name and size is not None and size < least:
+                found = f"{size} GiB, and the AMI has {least} GiB: EC2 refuses the launch"
+                remedy = f"use {_SMALL_GIB} GiB or more"
+                yield template.resource.find(Code.ROOT_VOLUME, (*path, index), found, remedy)
+            elif devices[index] == name and size is not None and size < _SMALL_GIB and gpus:
                 found = f"{size} GiB for the system and all images of a GPU node"
                 remedy = f"use {_SMALL_GIB} GiB or more"
                 yield template.resource.find(

@@ -87,6 +87,7 @@ from megatron_eks.rules.cloudformation import (
     volume_keys,
     wiring,
 )
+from megatron_eks.rules.template_part_registry import PART_RULES
 from megatron_eks.rules.template_set import TemplateSet
 
 TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
@@ -282,6 +283,7 @@ TEMPLATE_RULES: tuple[Callable[[TemplateSet], Iterator[Finding]], ...] = (
     template_refusals.rules,
     user_data_parts.parts,
     user_data_parts.configs,
+    *PART_RULES,
     properties.shapes,
     properties.references,
     properties.imports,

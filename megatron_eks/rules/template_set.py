@@ -115,6 +115,11 @@ class TemplateSet:
         """Return the names that these templates export, where they are plain texts."""
         return [name for name in self._exports if not name.startswith("{")]
 
+    def exporter(self, name: str) -> str | None:
+        """Return the template that exports a name; None where none or several do."""
+        found = self._exports.get(name)
+        return found[0] if found else None
+
     def exported_by_stacks(self) -> list[str]:
         """Return what follows the stack's own name in the names that these templates export."""
         return [*self._of_stacks]

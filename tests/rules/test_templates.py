@@ -16,6 +16,7 @@ TABLES = (
         "details",
         "details_of_others",
         "files_of_others",
+        "edited_stacks",
         "groups_and_roles",
         "held_out_infrastructure",
         "held_out_networks",

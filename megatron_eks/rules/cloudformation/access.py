@@ -99,14 +99,24 @@ def access_entries(templates: "TemplateSet") -> Iterator[Finding]:
     yield from _closed(templates)
 
 
+def _lets_in(entry: "Resource") -> bool:
+    """Tell whether somebody may do something by an entry: a policy, a group, or a name in RBAC."""
+    keys = ("AccessPolicies", "KubernetesGroups", "Username")
+    given = [entry.properties.get(key) for key in keys]
+    return any(not is_absent(each) and each != [] for each in given)
+
+
 def _closed(templates: "TemplateSet") -> Iterator[Finding]:
     """Find a cluster into which nobody comes: no entries, and none for who makes it."""
-    entries = any(True for _ in templates.resources("AWS::EKS::AccessEntry"))
+    entries = any(_lets_in(each) for each in templates.resources("AWS::EKS::AccessEntry"))
     for cluster in templates.resources("AWS::EKS::Cluster") if not entries else ():
         config = mapping(cluster.properties.get("AccessConfig")) or {}
         key = "BootstrapClusterCreatorAdminPermissions"
         if config.get("AuthenticationMode") == "API" and truth(config.get(key)) is False:
-            found = "no entry for who makes the cluster, and no AWS::EKS::AccessEntry beside it: "
+            idle = any(True for _ in templates.resources("AWS::EKS::AccessEntry"))
+            beside = "and no AWS::EKS::AccessEntry beside it"
+            beside += " has a policy or a group" if idle else ""
+            found = f"no entry for who makes the cluster, {beside}: "
             found += "kubectl is refused to everybody"
             remedy = "add an AWS::EKS::AccessEntry with AmazonEKSClusterAdminPolicy"
             path: Path = ("AccessConfig", key)

@@ -35,6 +35,7 @@ _IN_NO_FOLDER = (
     *("AmazonSSMManagedInstanceCore", "CloudWatchAgentServerPolicy", "AmazonFSxFullAccess"),
     *("AmazonEBSCSIDriverPolicyV2", "AmazonS3FullAccess", "AmazonS3ReadOnlyAccess"),
 )
+_NETWORK = "vpc-cni"
 _PODS = "pods.eks.amazonaws.com"
 
 
@@ -73,9 +74,27 @@ def _rights(
     services = ("*", f"{_SERVICES[name]}:")
     lacks = actions is not None and not any(each.startswith(services) for each in actions)
     if lacks or (policies is not None and not policies.intersection((*wanted, *_OTHERS))):
+        if owner := _owner(addon, role, policies or set(), templates):
+            found = f"{role.id} is the role of {owner.id}, and no policy of it is for {name}"
+            remedy = f"name a role that has {wanted[0]}"
+            yield addon.find(Code.NODE_ROLE, ("PodIdentityAssociations",), found, remedy)
+            return
         found = f"{addon.id} ({name}) takes this role, and no policy of it is for that"
         path = ("ManagedPolicyArns",)
         yield role.find(Code.NODE_ROLE, path, found, f"add {wanted[0]}")
+
+
+def _owner(
+    addon: Resource, role: Resource, policies: set[str], templates: TemplateSet
+) -> Resource | None:
+    """Return another add-on that takes a role, and for which the role has its policy."""
+    for other in templates.resources("AWS::EKS::Addon"):
+        wanted = _POLICIES.get(text(other.properties.get("AddonName")) or "", ())
+        for value in items(other.properties.get("PodIdentityAssociations")) or []:
+            own = templates.target((mapping(value) or {}).get("RoleArn"), other.file)
+            if other is not addon and own is role and policies.intersection(wanted):
+                return other
+    return None
 
 
 def _without(addon: Resource, name: str, templates: TemplateSet) -> Iterator[Finding]:
@@ -99,7 +118,9 @@ def _without(addon: Resource, name: str, templates: TemplateSet) -> Iterator[Fin
     if not any(each and each.intersection((*wanted, *_OTHERS)) for each in own):
         found = f"{name} has no role, and the nodes' one has none of its rights: it does not work"
         remedy = f"add PodIdentityAssociations with a role that has {wanted[0]}"
-        yield addon.find(Code.NODE_ROLE, ("PodIdentityAssociations",), found, remedy, Level.WARNING)
+        # Nodes are not Ready without addresses for pods, so that their group fails.
+        level = Level.ERROR if name == _NETWORK else Level.WARNING
+        yield addon.find(Code.NODE_ROLE, ("PodIdentityAssociations",), found, remedy, level)
 
 
 def _trusts_pods_alone(role: Resource) -> bool:

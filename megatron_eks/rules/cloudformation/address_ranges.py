@@ -215,6 +215,6 @@ def _networks_of_vpcs(
 def _network(value: Json) -> IPv4Network | None:
     written = text(value)
     try:
-        return IPv4Network(written) if written else None
+        return IPv4Network(written, strict=False) if written else None
     except ValueError:
         return None

@@ -57,7 +57,7 @@ def half_covered(templates: TemplateSet) -> Iterator[Finding]:
                 for key in mapping(each) or {}
             }
             objects = [each for each in said if each.endswith("*")]
-            if not asked or not asked <= _IN_TRANSIT or 0 < len(objects) < len(said):
+            if not said or not asked or not asked <= _IN_TRANSIT or 0 < len(objects) < len(said):
                 continue
             # A name that ends with * by itself is that of the bucket and of its objects.
             if any(not each.endswith("/*") for each in objects):
@@ -71,6 +71,32 @@ def half_covered(templates: TemplateSet) -> Iterator[Finding]:
                 found = "the objects alone: the bucket is listed without TLS all the same"
                 remedy = "add the bucket's own ARN" if "${}" in whole else f"add {whole}"
             yield policy.find(Code.POLICY, path, found, remedy, Level.WARNING)
+
+
+def locked(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse a denial of everything to everybody under no condition.
+
+    S3 User Guide, "Troubleshoot access denied errors", "Bucket policy": no administrator and no
+    stack reaches the bucket any more, and the account's root user alone may delete the policy.
+    """
+    for policy in templates.resources(_POLICY):
+        for index, body in enumerate(statements(policy.properties.get("PolicyDocument")) or []):
+            principal = body.get("Principal")
+            whom = principal.get("AWS") if isinstance(principal, dict) else principal
+            everybody = whom in ("*", ["*"])
+            every_action = {each.lower() for each in words(body.get("Action"))} & {"*", "s3:*"}
+            if (
+                body.get("Effect") == "Deny"
+                and everybody
+                and every_action
+                and body.get("Condition") in (None, {})
+                and not is_absent(body.get("Resource"))
+            ):
+                found = "denies everything to everybody: nobody but the account's root user gets "
+                found += "in again"
+                remedy = 'add its Condition, such as Bool: {"aws:SecureTransport": "false"}'
+                path = ("PolicyDocument", "Statement", index)
+                yield policy.find(Code.POLICY, path, found, remedy)
 
 
 def foreign_parts(templates: TemplateSet) -> Iterator[Finding]:

@@ -18,7 +18,16 @@ from megatron_eks.rules.launch_templates import (
     launch_templates,
 )
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, is_intrinsic, items, mapping, number, shown, text
+from megatron_eks.rules.values import (
+    is_absent,
+    is_intrinsic,
+    is_placeholder,
+    items,
+    mapping,
+    number,
+    shown,
+    text,
+)
 
 _TARGET = (DATA, "CapacityReservationSpecification", "CapacityReservationTarget")
 _RESERVATION_PATH = (*_TARGET, "CapacityReservationId")
@@ -98,7 +107,7 @@ def reservations(templates: TemplateSet) -> Iterator[Finding]:
         if target and preference in {"none", "open"}:
             found = f"preference {preference} beside a target: EC2 refuses the two together"
             remedy = "remove it, or write capacity-reservations-only"
-            path = (*_TARGET[:-1], "CapacityReservationPreference")
+            path: Path = (*_TARGET[:-1], "CapacityReservationPreference")
             yield template.resource.find(Code.CAPACITY_RESERVATION, path, found, remedy)
         given = target.get("CapacityReservationId")
         reservation = text(templates.default(given, template.resource.file))
@@ -109,6 +118,14 @@ def reservations(templates: TemplateSet) -> Iterator[Finding]:
             yield template.resource.find(
                 Code.CAPACITY_RESERVATION, _RESERVATION_PATH, found, remedy
             )
+        owner = text(target.get("CapacityReservationResourceGroupArn")) or "arn:"
+        if not owner.startswith("arn:") and not is_placeholder(owner):
+            found = f"{shown(owner)} is no ARN of a resource group: EC2 refuses the template"
+            by_id = re.search(RESERVATION, owner)
+            form = "arn:aws:resource-groups:REGION:ACCOUNT:group/NAME"
+            remedy = "name it as CapacityReservationId" if by_id else f"write {form}"
+            path = (*_TARGET, "CapacityReservationResourceGroupArn")
+            yield template.resource.find(Code.CAPACITY_RESERVATION, path, found, remedy)
         placement = mapping(template.data.get("Placement")) or {}
         for key in ("GroupName", "GroupId"):
             if target and not is_absent(placement.get(key)):
@@ -180,7 +197,7 @@ def _purchase(group: Resource, template: LaunchTemplate, *, reserved: bool) -> I
     """Check that node group and launch template buy in the same way."""
     value = group.properties.get("CapacityType")
     capacity = "ON_DEMAND" if is_absent(value) else text(value)
-    if _market(template) == "spot":
+    if _market(template) == "spot" and capacity != "CAPACITY_BLOCK":
         found = "spot instances asked for in the launch template: EKS refuses the node group"
         remedy = "set CapacityType: SPOT in the node group instead"
         yield template.resource.find(Code.CAPACITY_RESERVATION, _MARKET_PATH, found, remedy)

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.rules.cloudformation.properties import after, named
-from megatron_eks.rules.template_set import TemplateSet
+from megatron_eks.rules.template_set import Resource, TemplateSet
+
+_KEY = "AWS::KMS::Key"
 
 
 def circles(templates: TemplateSet) -> Iterator[Finding]:
@@ -16,6 +18,7 @@ def circles(templates: TemplateSet) -> Iterator[Finding]:
     the need of another of them.
     """
     graphs: dict[str, dict[str, set[str]]] = {}
+    by_name = {(each.file, each.id): each for each in templates.everything()}
     for resource in templates.everything():
         names = {name for _, name in (*named(dict(resource.body), ()), *after(resource))}
         several = resource.type.startswith("AWS::Serverless::")
@@ -26,8 +29,22 @@ def circles(templates: TemplateSet) -> Iterator[Finding]:
         # Every member of a circle finds it; the first by name says so.
         if way and min(way) == resource.id:
             found = f"{' -> '.join([*way, way[0]])}: CloudFormation refuses the template"
-            remedy = "break the circle by a resource of its own, such as SecurityGroupIngress"
-            yield resource.find(Code.REFERENCE, (), found, remedy)
+            members = [by_name[resource.file, name] for name in way]
+            yield resource.find(Code.REFERENCE, (), found, _remedy(members))
+
+
+def _remedy(members: list[Resource]) -> str:
+    """Say how a circle of these is broken: by a part that stands alone, or by waiting less."""
+    kinds = {each.type for each in members}
+    here = {each.id for each in members}
+    waits = [each.id for each in members if here & {name for _, name in after(each)}]
+    if waits:
+        return f"remove the DependsOn of {waits[0]}"
+    if _KEY in kinds:
+        return "let the key's policy allow the account alone, and the role's own the use of the key"
+    if any(kind.startswith("AWS::IAM::") for kind in kinds):
+        return "write the policy as a resource of its own, AWS::IAM::RolePolicy"
+    return "break the circle by a resource of its own, such as SecurityGroupIngress"
 
 
 def _way_back(start: str, graph: Mapping[str, set[str]]) -> list[str]:

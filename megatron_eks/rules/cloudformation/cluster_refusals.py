@@ -66,6 +66,19 @@ def own_amis(templates: TemplateSet) -> Iterator[Finding]:
                     yield group.find(Code.EFA_INTERFACES, path, found, "name one instance type")
 
 
+def missing_amis(templates: TemplateSet) -> Iterator[Finding]:
+    """Require the AMI of one's own that a node group says it has.
+
+    EKS API, CreateNodegroup.amiType: CUSTOM is for a launch template with an ImageId.
+    """
+    for template in launch_templates(templates):
+        for group in template.node_groups if is_absent(template.data.get("ImageId")) else ():
+            if group.properties.get("AmiType") == "CUSTOM":
+                found = f"CUSTOM, and {template.resource.id} names no AMI: EKS refuses the group"
+                remedy = f"add ImageId to {template.resource.id}, or name an AMI type of EKS"
+                yield group.find(Code.AMI_TYPE, ("AmiType",), found, remedy)
+
+
 def clusters(templates: TemplateSet) -> Iterator[Finding]:
     """Refuse settings of a cluster that EKS does not take.
 

@@ -162,7 +162,8 @@ def lustre(templates: TemplateSet) -> Iterator[Finding]:
     Lustre's ports from others, and SCRATCH_1 is neither replicated nor encrypted in transit.
     """
     for system in file_systems(templates):
-        if is_absent(system.resource.properties.get("SecurityGroupIds")):
+        groups = system.resource.properties.get("SecurityGroupIds")
+        if is_absent(groups) or groups == []:
             found = "no groups, so the VPC's default one, which nodes are not in"
             remedy = "name a group that opens TCP 988 and 1018-1023 to the nodes"
             yield _warn(system.resource, Code.LUSTRE_PORTS, ("SecurityGroupIds",), found, remedy)

@@ -142,7 +142,11 @@ def regions(templates: TemplateSet) -> Iterator[Finding]:
             found = f"a service of {region}, and what is beside it is in {beside}"
             remedy = f"write {own or _OWN_REGION} in its name"
             path = ("ServiceName",)
-            yield endpoint.find(Code.ENDPOINT_UNUSED, path, found, remedy, Level.WARNING)
+            # An interface endpoint may be to another region; a gateway may not.
+            kind = endpoint.properties.get("VpcEndpointType")
+            refused = elsewhere and (is_absent(kind) or kind == "Gateway")
+            level = Level.ERROR if refused else Level.WARNING
+            yield endpoint.find(Code.ENDPOINT_UNUSED, path, found, remedy, level)
 
 
 def _is_gateway(endpoint: Resource) -> bool:

@@ -32,6 +32,15 @@ _WHOLE = frozenset(
     }
 )
 _TRUTHS = frozenset({"failSwapOn", "protectKernelDefaults", "serializeImagePulls"})
+_OTHERS = (
+    *("allowedUnsafeSysctls", "clusterDNS", "containerLogMaxFiles", "containerLogMaxSize"),
+    *("cpuCFSQuota", "cpuManagerPolicy", "cpuManagerPolicyOptions", "evictionHard"),
+    *("evictionSoft", "evictionSoftGracePeriod", "featureGates", "kubeReserved", "maxPods"),
+    *("memoryManagerPolicy", "reservedMemory", "reservedSystemCPUs", "shutdownGracePeriod"),
+    *("shutdownGracePeriodCriticalPods", "systemReserved", "topologyManagerPolicy"),
+    *("topologyManagerPolicyOptions", "topologyManagerScope"),
+)
+_KIND = "NodeConfig"
 
 
 def labels(templates: TemplateSet) -> Iterator[Finding]:
@@ -71,6 +80,35 @@ def values(templates: TemplateSet) -> Iterator[Finding]:
                     path = (DATA, "UserData")
                     remedy = f"write {wanted} without quotes"
                     yield template.resource.find(Code.USER_DATA, path, found, remedy)
+
+
+def kinds(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of a NodeConfig its kind, a list of flags, and the kubelet's own names of settings.
+
+    amazon-eks-ami, nodeadm, "API" (v1alpha1, KubeletOptions); Kubernetes, "Kubelet Configuration
+    (v1beta1)", of which the kubelet passes over or refuses a name in other letters.
+    """
+    for template in launch_templates(templates):
+        for body in nodeadm_parts(user_data_of(template) or ""):
+            for found, remedy in _misnamed(read_config(body) or {}):
+                path = (DATA, "UserData")
+                yield template.resource.find(Code.USER_DATA, path, found, remedy)
+
+
+def _misnamed(config: "dict[str, Json]") -> Iterator[tuple[str, str]]:
+    kind = config.get("kind")
+    if kind not in {None, _KIND} and "$" not in str(kind):
+        found = f"kind {shown(kind)}: nodeadm does not read it, and the node does not start"
+        yield found, f"write kind: {_KIND}"
+    kubelet = mapping((mapping(config.get("spec")) or {}).get("kubelet")) or {}
+    flags = kubelet.get("flags")
+    if isinstance(flags, str) and "$" not in flags:
+        yield "kubelet.flags as a text, and nodeadm takes a list", f"write [{flags}]"
+    known = {each.lower(): each for each in (*_WHOLE, *_TRUTHS, *_OTHERS)}
+    for key in mapping(kubelet.get("config")) or {}:
+        own = known.get(key.lower())
+        if own is not None and own != key:
+            yield f"kubelet.config.{key}: the kubelet has no such setting", f"write {own}"
 
 
 def _wanted(key: str, value: Json) -> str | None:

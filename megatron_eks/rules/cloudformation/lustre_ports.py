@@ -240,7 +240,7 @@ def _in_part(
     for rule in rules:
         ports = opened.pop(rule.peer, set())
         if ports and ports != PORTS:
-            narrow.setdefault(PORTS - ports, []).append(rule)
+            narrow.setdefault(PORTS - ports, []).append(_cut_short(rule, rules, PORTS - ports))
     for ports_missing, where in narrow.items():
         missing = ", ".join(str(port) for port in sorted(ports_missing))
         found = f"Lustre also needs TCP {missing} where this {direction.lower()} rule opens a part"
@@ -248,6 +248,17 @@ def _in_part(
             others_too = dict.fromkeys(_place(rule) for rule in where[1:])
             found += f", and the same at {', '.join(others_too)}"
         yield where[0].resource.find(Code.LUSTRE_PORTS, where[0].path, found, _REMEDY)
+
+
+def _cut_short(first: Rule, rules: list[Rule], missing: frozenset[int]) -> Rule:
+    """Return the rule of a peer that opens a part of the range of which the rest is missing."""
+    upper = PORTS - {min(PORTS)}
+    parts = [
+        rule
+        for rule in rules
+        if rule.peer == first.peer and missing < upper and (opened_by(rule) or set()) & upper
+    ]
+    return parts[0] if parts else first
 
 
 def _place(rule: Rule) -> str:

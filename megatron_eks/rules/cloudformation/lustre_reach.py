@@ -66,17 +66,42 @@ def ranges(templates: TemplateSet) -> Iterator[Finding]:
         if not own or not given or not all(given):
             continue
         admitted = [one for each in given for one in each]
-        if any(
-            one.version == other.version and one.overlaps(other)
-            for one in admitted
-            for other in own
-        ):
+        of_nodes = _nodes_in(vpc, templates)
+        if _meet(admitted, own) and (not of_nodes or _meet(admitted, of_nodes)):
             continue
-        found = f"{given[0][0]} is admitted, and the VPC is {own[0]}: no node of it mounts the "
-        found += "file system"
+        where = f"the VPC is {own[0]}"
+        if _meet(admitted, own):
+            where = f"nodes are in {', '.join(map(str, of_nodes))}"
+        found = f"{given[0][0]} is admitted, and {where}: no node of it mounts the file system"
         place = (*from_others[0].path, "CidrIp")
         remedy = f"write CidrIp: {own[0]}, or SourceSecurityGroupId with the nodes' group"
         yield from_others[0].resource.find(Code.LUSTRE_PORTS, place, found, remedy)
+
+
+def _meet(some: list[Network], others: list[Network]) -> bool:
+    return any(
+        one.version == other.version and one.overlaps(other) for one in some for other in others
+    )
+
+
+def _nodes_in(vpc: Resource, templates: TemplateSet) -> list[Network]:
+    """Return the ranges of the subnets of all node groups; none where one cannot be known."""
+    found: dict[Network, None] = {}
+    for group in templates.resources(_NODES[0]):
+        listed = items(group.properties.get("Subnets"))
+        for subnet in templates.targets(listed or [None], group.file):
+            own = (
+                networks_of(subnet.properties.get("CidrBlock"), subnet, templates)
+                if subnet is not None
+                and templates.target(subnet.properties.get("VpcId"), subnet.file) is vpc
+                else []
+            )
+            if not own:
+                return []
+            found |= dict.fromkeys(own)
+    # Instances of one's own, and pods in subnets of their own, may be anywhere in the VPC.
+    others = any(True for _ in templates.resources(_NODES[1]))
+    return [] if others else [*found]
 
 
 def _source(rule: Rule, templates: TemplateSet) -> list[Network]:

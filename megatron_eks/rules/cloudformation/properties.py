@@ -13,7 +13,8 @@ from megatron_eks.rules.template_set import OF_STACK, Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, is_intrinsic, is_placeholder, shown, written
 
 _CLOSE = 0.75
-_NEARLY = 0.95
+NEARLY = 0.95
+"""How alike a name and the one that was meant are at least."""
 # CloudFormation User Guide, "Resource attribute reference"; it takes Description too, of which the
 # guide says nothing (aws-cdk pull request 10522, and templates of CodeStar).
 _ATTRIBUTES = (
@@ -119,7 +120,7 @@ def _of_a_section(file: str, misfit: Misfit) -> Finding:
 def _type(resource: Resource, known: "Mapping[str, object]") -> Iterator[Finding]:
     types = [name for name in known if not name.startswith("@")]
     same = [name for name in types if name.lower() == resource.type.lower()]
-    close = same or get_close_matches(resource.type, types, 1, _NEARLY)
+    close = same or get_close_matches(resource.type, types, 1, NEARLY)
     if close:
         found = f"{shown(resource.type)} is no resource type"
         yield resource.find(Code.PROPERTY, ("Type",), found, f"did you mean {close[0]}?")
@@ -206,10 +207,10 @@ def imports(templates: TemplateSet) -> Iterator[Finding]:
     plain, of_stacks = templates.exported(), templates.exported_by_stacks()
     stacks = {posixpath.basename(file).partition(".")[0]: file for file, _ in templates.files()}
     for resource in templates.everything():
-        for path, said in _imported(dict(resource.properties), ()):
+        for path, said in imported(dict(resource.properties), ()):
             match = OF_STACK.fullmatch(said)
             name, known = (match["rest"], of_stacks) if match else (said, plain)
-            close = get_close_matches(name, known, 1, _NEARLY) if name not in known else []
+            close = get_close_matches(name, known, 1, NEARLY) if name not in known else []
             if close:
                 found = f"nothing here exports {shown(name)}"
                 yield resource.find(Code.REFERENCE, path, found, f"did you mean {close[0]}?")
@@ -220,13 +221,14 @@ def imports(templates: TemplateSet) -> Iterator[Finding]:
                 yield resource.find(Code.REFERENCE, path, found, remedy)
 
 
-def _imported(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
+def imported(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    """Return the names of exports that a value imports, each with its place."""
     children = enumerate(value) if isinstance(value, list) else ()
     for key, each in value.items() if isinstance(value, dict) else children:
         if key == "Fn::ImportValue" and (name := written(each)) is not None:
             yield path, name
         else:
-            yield from _imported(each, (*path, key))
+            yield from imported(each, (*path, key))
 
 
 def after(resource: Resource) -> Iterator[tuple[Path, str]]:

@@ -8,7 +8,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.rules.launch_templates import DATA, launch_template_of
 from megatron_eks.rules.shapes import CLOUDFORMATION, table
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import items, text
+from megatron_eks.rules.values import is_absent, items, text
 
 _Wanted = dict[str, tuple[str, ...]]
 _VPC = "AWS::EC2::VPC"
@@ -28,6 +28,7 @@ _TEMPLATE: _Wanted = {"AWS::EC2::LaunchTemplate": ("Ref", "LaunchTemplateId")}
 _ROLE: _Wanted = {"AWS::IAM::Role": ("Ref",)}
 # That a name is no ARN is said by routes.roles_by_arn.
 _ROLE_ARN: _Wanted = {"AWS::IAM::Role": ("Arn", "Ref")}
+_WORKSPACE: _Wanted = {"AWS::APS::Workspace": ("Arn", "Ref")}
 _LOGS: _Wanted = {"AWS::Logs::LogGroup": ("Ref",)}
 # CloudFormation User Guide, "Return values" of each type: what a property of this name takes.
 _BY_NAME: dict[str, _Wanted] = {
@@ -76,6 +77,8 @@ _IN_A_PART: dict[tuple[str, str], _Wanted] = {
     ("ComputeResources", "InstanceRole"): {"AWS::IAM::InstanceProfile": ("Arn", "Ref")},
     ("AWS::CodeBuild::Project", "ServiceRole"): _ROLE_ARN,
     ("AWS::EKS::AccessEntry", "PrincipalArn"): {**_ROLE_ARN, "AWS::IAM::User": ("Arn", "Ref")},
+    # In a VPC a group is named by its id.
+    ("AWS::EC2::SecurityGroupIngress", "GroupName"): {"AWS::EC2::SecurityGroup": ()},
     ("AWS::EKS::Addon", "ServiceAccountRoleArn"): _ROLE_ARN,
     ("AWS::EKS::Cluster", "RoleArn"): _ROLE_ARN,
     ("AWS::EKS::Nodegroup", "NodeRole"): _ROLE_ARN,
@@ -85,6 +88,12 @@ _IN_A_PART: dict[tuple[str, str], _Wanted] = {
     ("AWS::EKS::FargateProfile", "ClusterName"): {"AWS::EKS::Cluster": ("Ref",)},
     ("AWS::EKS::Nodegroup", "ClusterName"): {"AWS::EKS::Cluster": ("Ref",)},
     ("AWS::EKS::PodIdentityAssociation", "ClusterName"): {"AWS::EKS::Cluster": ("Ref",)},
+    ("EksConfiguration", "ClusterArn"): {"AWS::EKS::Cluster": ("Arn",)},
+    ("AmpConfiguration", "WorkspaceArn"): _WORKSPACE,
+    ("AWS::APS::RuleGroupsNamespace", "Workspace"): _WORKSPACE,
+    ("AWS::EC2::Instance", "IamInstanceProfile"): {
+        "AWS::IAM::InstanceProfile": ("Ref", "InstanceProfileName")
+    },
     ("AWS::FSx::DataRepositoryAssociation", "FileSystemId"): {"AWS::FSx::FileSystem": ("Ref",)},
 }
 # Types of whose values nothing is one of another type's.
@@ -112,6 +121,9 @@ def kinds(templates: TemplateSet) -> Iterator[Finding]:
                 needed = " or ".join(each.split("::", 1)[1] for each in list(wanted)[:2])
                 found = f"{target.id} is an {target.type}, and here belongs an {needed}"
                 yield resource.find(Code.REFERENCE, path, found, _meant(target, templates))
+            elif path == ("GroupName",) and is_absent(target.properties.get("VpcId")):
+                # In the default VPC Ref is the name.
+                continue
             elif name is not None and _is_real(target, attribute) and attribute not in allowed:
                 found = f"{_shown(name, attribute)} is not the value that belongs here"
                 by_id = str(path[-1]).replace("Name", "Id")

@@ -27,6 +27,10 @@ from megatron_eks.rules.values import (
 _TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _MOST_DAYS = 90
 _FEWEST_DAYS_OF_IA = 30
+_OF_VERSIONS = (
+    *("NoncurrentVersionExpiration", "NoncurrentVersionExpirationInDays"),
+    *("NoncurrentVersionTransition", "NoncurrentVersionTransitions"),
+)
 _INFREQUENT = frozenset({"STANDARD_IA", "ONEZONE_IA"})
 _LAUNCHED = ("instance", "volume", "network-interface", "spot-instances-request")
 # Where tags are: what may have them there, and what is to be said of anything else.
@@ -167,10 +171,22 @@ def of_tags(templates: TemplateSet) -> Iterator[Finding]:
         for (place, allowed, why, remedy), body in zip(_TAGGED, bodies, strict=True):
             for index, value in enumerate(items(body.get("TagSpecifications")) or []):
                 kind = text((mapping(value) or {}).get("ResourceType"))
+                yield from _twice(template.resource, (*place, "TagSpecifications", index), value)
                 if kind is not None and kind not in allowed:
                     found = f"{shown(kind)}: {why}, and EC2 refuses the rest"
                     path = (*place, "TagSpecifications", index, "ResourceType")
                     yield template.resource.find(Code.UNKNOWN_VALUE, path, found, remedy)
+
+
+def _twice(resource: Resource, path: Path, value: Json) -> Iterator[Finding]:
+    """Find a tag that is given twice (EC2: Duplicate tag key specified)."""
+    seen: set[str] = set()
+    for index, each in enumerate(items((mapping(value) or {}).get("Tags")) or []):
+        key = text((mapping(each) or {}).get("Key"))
+        if key is not None and key in seen:
+            found = f"a second tag {shown(key)}: AWS refuses it"
+            yield resource.find(Code.TWICE, (*path, "Tags", index), found, "keep one of the two")
+        seen.add(key or "")
 
 
 def of_clusters(templates: TemplateSet) -> Iterator[Finding]:
@@ -237,6 +253,12 @@ def of_buckets(templates: TemplateSet) -> Iterator[Finding]:
         cycle = mapping(bucket.properties.get("LifecycleConfiguration")) or {}
         for index, value in enumerate(items(cycle.get("Rules")) or []):
             rule = mapping(value) or {}
+            single = is_absent(bucket.properties.get("VersioningConfiguration"))
+            if single and any(is_given(rule.get(key)) for key in _OF_VERSIONS):
+                found = "a rule for former versions, of which a bucket without versioning has none"
+                place = ("LifecycleConfiguration", "Rules", index)
+                remedy = "add VersioningConfiguration with Status Enabled, or remove the rule"
+                yield bucket.find(Code.EXPIRES, place, found, remedy, Level.WARNING)
             if truth(rule.get("Status") == "Disabled") is not True:
                 yield from _moves(bucket, ("LifecycleConfiguration", "Rules", index), rule)
 

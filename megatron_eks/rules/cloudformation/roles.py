@@ -12,11 +12,13 @@ from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import items, mapping, shown, text
 
 _PODS = "pods.eks.amazonaws.com"
+_CONTROL_PLANE = "eks.amazonaws.com"
+_INSTANCES = "ec2.amazonaws.com"
 # Where a role stands, and who takes it there (EKS User Guide, "Amazon EKS cluster IAM role",
 # "Amazon EKS node IAM role", "EKS Pod Identity role").
 _USERS: tuple[tuple[str, str, str], ...] = (
-    ("AWS::EKS::Cluster", "RoleArn", "eks.amazonaws.com"),
-    ("AWS::EKS::Nodegroup", "NodeRole", "ec2.amazonaws.com"),
+    ("AWS::EKS::Cluster", "RoleArn", _CONTROL_PLANE),
+    ("AWS::EKS::Nodegroup", "NodeRole", _INSTANCES),
     ("AWS::EKS::PodIdentityAssociation", "RoleArn", _PODS),
     ("AWS::CodeBuild::Project", "ServiceRole", "codebuild.amazonaws.com"),
     ("AWS::EC2::FlowLog", "DeliverLogsPermissionArn", "vpc-flow-logs.amazonaws.com"),
@@ -57,7 +59,10 @@ def trust(templates: TemplateSet) -> Iterator[Finding]:
             role = templates.target(user.properties.get(key), user.file)
             if role is not None and role.type == ROLE:
                 judged.append(role)
-                yield from _trusts(user, key, role, service)
+                if _is_of_another(role, service, templates):
+                    yield _mistaken(user, key, role, service, templates)
+                else:
+                    yield from _trusts(user, key, role, service)
     for addon in templates.resources("AWS::EKS::Addon"):
         for value in items(addon.properties.get("PodIdentityAssociations")) or []:
             body = mapping(value) or {}
@@ -68,6 +73,36 @@ def trust(templates: TemplateSet) -> Iterator[Finding]:
     for role in templates.resources(ROLE):
         if role not in judged:
             yield from _trusts(None, "", role, _PODS)
+
+
+def _trusted(role: Resource) -> set[str]:
+    """Return the services that may take a role, as far as its trust policy is written out."""
+    listed = statements(role.properties.get("AssumeRolePolicyDocument")) or []
+    names = [_strings((mapping(each.get("Principal")) or {}).get("Service")) for each in listed]
+    return set() if None in names else {name for each in names for name in each or []}
+
+
+def _is_of_another(role: Resource, service: str, templates: TemplateSet) -> bool:
+    """Tell a role that is another one's here, by its use and its trust: the reference is wrong."""
+    trusted = _trusted(role)
+    return service not in trusted and any(
+        other in trusted and templates.target(user.properties.get(key), user.file) is role
+        for kind, key, other in _USERS
+        for user in templates.resources(kind)
+    )
+
+
+def _mistaken(
+    user: Resource, key: str, role: Resource, service: str, templates: TemplateSet
+) -> Finding:
+    found = f"{role.id} trusts {', '.join(sorted(_trusted(role)))}, and {service} takes this role"
+    fitting = [
+        each
+        for each in templates.resources(ROLE)
+        if each.file == user.file and service in _trusted(each)
+    ]
+    remedy = f"write Fn::GetAtt [{fitting[0].id}, Arn]" if len(fitting) == 1 else ""
+    return user.find(Code.ROLE_TRUST, (key,), found, remedy or f"name a role that trusts {service}")
 
 
 def _trusts(user: Resource | None, key: str, role: Resource, service: str) -> Iterator[Finding]:
@@ -133,6 +168,8 @@ def node_policies(templates: TemplateSet) -> Iterator[Finding]:
     judged: set[Resource] = set()
     for cluster in templates.resources("AWS::EKS::Cluster"):
         taken = templates.target(cluster.properties.get("RoleArn"), cluster.file)
+        if taken is not None and _is_of_another(taken, _CONTROL_PLANE, templates):
+            continue
         names = _all_policies(taken, templates) if taken is not None else None
         if taken is not None and names is not None and not names.intersection(_CONTROL):
             why = f"{_WORKER[0]} is for nodes"
@@ -142,7 +179,9 @@ def node_policies(templates: TemplateSet) -> Iterator[Finding]:
             yield taken.find(Code.NODE_ROLE, path, found, f"add {_CLUSTER}")
     for group in templates.resources("AWS::EKS::Nodegroup"):
         taken = templates.target(group.properties.get("NodeRole"), group.file)
-        if taken is not None and taken.type == ROLE and taken not in judged:
+        if taken is None or _is_of_another(taken, _INSTANCES, templates):
+            continue
+        if taken.type == ROLE and taken not in judged:
             judged.add(taken)
             yield from _needed(taken, templates)
 

@@ -11,6 +11,7 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, shown, t
 # EKS User Guide, "Deploy private clusters with limited internet access".
 _NEEDED = ("ec2", "ecr.api", "ecr.dkr", "s3")
 _ANYWHERE = "0.0.0.0/0"
+_FOR_BALANCERS = "kubernetes.io/role/elb"
 _NAT = ("AWS::EC2::NatGateway",)
 _GATEWAYS = {
     "GatewayId": {"AWS::EC2::NatGateway": "NatGatewayId"},
@@ -64,9 +65,22 @@ def ways_out(templates: TemplateSet) -> Iterator[Finding]:
             elif by_gateway and not public:
                 found = f"{subnet.id} routes to an internet gateway, and gives no public address"
                 remedy = "route 0.0.0.0/0 to a NAT gateway"
+                if _is_for_gateways(subnet, templates):
+                    remedy = "name a private subnet, whose way out is a NAT gateway"
             else:
                 continue
             yield group.find(Code.NETWORK_PART, ("Subnets",), found, remedy, Level.WARNING)
+
+
+def _is_for_gateways(subnet: Resource, templates: TemplateSet) -> bool:
+    """Tell a subnet that is meant as a public one: for load balancers, or for a NAT gateway."""
+    tags = items(subnet.properties.get("Tags")) or []
+    if any(isinstance(each, dict) and each.get("Key") == _FOR_BALANCERS for each in tags):
+        return True
+    return any(
+        templates.target(each.properties.get("SubnetId"), each.file) is subnet
+        for each in templates.resources(*_NAT)
+    )
 
 
 def _crossed(templates: TemplateSet) -> Iterator[Finding]:

@@ -34,6 +34,12 @@ _MANAGED = (
 _PART = re.compile(r"\$\{[^}]*\}")
 _INNER = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)\.Arn\}")
 _S3 = "s3"
+_WATCHED = {
+    "AWS::EC2::VPC": "VPC",
+    "AWS::EC2::Subnet": "Subnet",
+    "AWS::EC2::NetworkInterface": "NetworkInterface",
+    "AWS::EC2::TransitGateway": "TransitGateway",
+}
 _ENCRYPTED = (
     *("AWS::S3::Bucket", "AWS::FSx::", "AWS::EFS::", "AWS::ECR::Repository", "AWS::EKS::Cluster"),
     *("AWS::Logs::LogGroup", "AWS::EC2::LaunchTemplate", "AWS::EC2::Volume"),
@@ -161,6 +167,12 @@ def flow_logs(templates: TemplateSet) -> Iterator[Finding]:
         body, kind = log.properties, log.properties.get("LogDestinationType")
         role, group = body.get("DeliverLogsPermissionArn"), body.get("LogGroupName")
         away = is_absent(body.get("LogDestination"))
+        watched = templates.target(body.get("ResourceId"), log.file)
+        named = text(body.get("ResourceType"))
+        own = _WATCHED.get(watched.type) if watched is not None else None
+        if own is not None and named is not None and named != own and named in _WATCHED.values():
+            found = f"{named}, and {watched.id if watched else ''} is a {own}: EC2 refuses it"
+            yield log.find(Code.NETWORK_PART, ("ResourceType",), found, f"write {own}")
         if kind == _S3 and (is_given(role) or is_given(group)):
             found = "a role or a log group beside a bucket: EC2 refuses the flow log"
             remedy = "remove it, or write cloud-watch-logs"

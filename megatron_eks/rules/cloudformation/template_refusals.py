@@ -35,7 +35,11 @@ _ROLE = "kubernetes.io/role/"
 # AWS General Reference, "Tag naming limits and requirements".
 _LONGEST_KEY, _LONGEST_VALUE = 128, 256
 _ON = frozenset({"1", ""})
-_NAMES = ("AWS::S3::Bucket", "AWS::ECR::Repository", "AWS::EKS::Cluster", "AWS::IAM::Role")
+_NAMES = {
+    **dict.fromkeys(("AWS::S3::Bucket", "AWS::ECR::Repository", "AWS::EKS::Cluster"), "a name"),
+    **dict.fromkeys(("AWS::IAM::Role", "AWS::Logs::LogGroup", "AWS::CodeBuild::Project"), "a name"),
+    "AWS::KMS::Key": "an id",
+}
 _REF = re.compile(r"\$\{(?P<name>[A-Za-z0-9]+)\}(/.*)?")
 _PART = re.compile(r"\$\{[^}]*\}")
 # CloudFormation User Guide, "CloudFormation-supplied parameter types".
@@ -207,7 +211,7 @@ def _wrong(value: Json, file: str, templates: TemplateSet) -> tuple[str, str] | 
     match = _REF.fullmatch(said)
     target = templates.target({"Ref": match["name"]}, file) if match else None
     if match is not None and target is not None and target.type in _NAMES:
-        found = f"{shown(said)} is a name, and no ARN: IAM refuses the policy"
+        found = f"{shown(said)} is {_NAMES[target.type]}, and no ARN: IAM refuses the policy"
         return found, f"write {said.replace('}', '.Arn}', 1)}"
     plain = _PART.sub("x", said)
     if _WITH_REGION.fullmatch(plain) and "*" not in plain.split(":", 5)[2:5]:

@@ -1,5 +1,6 @@
 """Rules over how a network is put together: ranges, names, routes, and the rules of groups."""
 
+import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -53,12 +54,14 @@ _ONE_OF: Mapping[str, tuple[tuple[str, ...], ...]] = {
             *("CarrierGatewayId", "CoreNetworkArn", "LocalGatewayId"),
         ),
     ),
+    "AWS::EC2::SecurityGroupIngress": (("GroupId", "GroupName"),),
     "AWS::EC2::Subnet": (("CidrBlock", "Ipv4IpamPoolId", "Ipv6CidrBlock", "Ipv6IpamPoolId"),),
     "AWS::EC2::VPC": (("CidrBlock", "Ipv4IpamPoolId"),),
     "AWS::EC2::VPCEndpoint": (("ServiceName", "ResourceConfigurationArn", "ServiceNetworkArn"),),
     "AWS::EC2::VPCGatewayAttachment": (("InternetGatewayId", "VpnGatewayId"),),
 }
 _IN_DESCRIPTIONS = re.compile(r"[A-Za-z0-9 ._\-:/()#,@\[\]+=&;{}!$*]")
+_PLAIN = "use letters, digits, spaces and ._-:/()#,@[]+=&;{}!$*"
 _WITH_PORTS = frozenset({TCP, "udp"})
 _PORTS = range(65536)
 _PEERS = {
@@ -79,7 +82,19 @@ def ranges(templates: TemplateSet) -> Iterator[Finding]:
         for path, value in _ranges(dict(resource.properties), ()):
             if not is_range(value) and not is_placeholder(value):
                 found = f"{shown(value)} is no range of addresses"
-                yield resource.find(Code.RANGE, path, found, "write it as 10.0.0.0/16")
+                yield resource.find(Code.RANGE, path, found, _as_range(value))
+
+
+def _as_range(value: str) -> str:
+    """Say what to write; of one address the range that holds it alone, of none all of them."""
+    try:
+        address = ipaddress.ip_address(value.strip())
+    except ValueError:
+        return "write it as 10.0.0.0/16"
+    whole = address.max_prefixlen if int(address) else 0
+    if whole and not address.packed[-1]:
+        return "write it as 10.0.0.0/16"
+    return f"write {address}/{whole}, or the length of the range that is meant"
 
 
 def _ranges(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
@@ -215,11 +230,8 @@ def group_rules(templates: TemplateSet) -> Iterator[Finding]:
     """
     for group in templates.resources(GROUP):
         written = text(group.properties.get("GroupDescription")) or ""
-        refused = {each for each in written if not _IN_DESCRIPTIONS.fullmatch(each)}
-        if refused and not is_placeholder(written):
-            found = f"EC2 refuses {', '.join(ascii(each) for each in sorted(refused))} in it"
-            remedy = "use letters, digits, spaces and ._-:/()#,@[]+=&;{}!$*"
-            yield group.find(Code.GROUP_RULE, ("GroupDescription",), found, remedy)
+        if refused := _refused(written):
+            yield group.find(Code.GROUP_RULE, ("GroupDescription",), refused, _PLAIN)
     for way, peers in _PEERS.items():
         for group in templates.resources(GROUP):
             key = f"SecurityGroup{way}"
@@ -229,11 +241,21 @@ def group_rules(templates: TemplateSet) -> Iterator[Finding]:
             yield from _rule(rule, (), rule.properties, peers)
 
 
+def _refused(description: str) -> str:
+    """Say what EC2 does not take in a description; nothing where it takes all."""
+    refused = {each for each in description if not _IN_DESCRIPTIONS.fullmatch(each)}
+    if not refused or is_placeholder(description):
+        return ""
+    return f"EC2 refuses {', '.join(ascii(each) for each in sorted(refused))} in it"
+
+
 def _rule(
     resource: Resource, path: Path, body: Mapping[str, Json], peers: tuple[str, ...]
 ) -> Iterator[Finding]:
     if not body or any(key.startswith("Fn::") for key in body):
         return
+    if refused := _refused(text(body.get("Description")) or ""):
+        yield resource.find(Code.GROUP_RULE, (*path, "Description"), refused, _PLAIN)
     given = [peer for peer in peers if is_given(body.get(peer))]
     none = all(is_absent(body.get(peer)) for peer in peers)
     if len(given) > 1 or none:

@@ -119,6 +119,14 @@ def misfits(value: Json, shape: Shape, shapes: Shapes, *, loose: bool) -> Iterat
 _Around: TypeAlias = "tuple[tuple[Path, Mapping[str, Shape]], ...]"
 
 
+def _is_one_of(value: Mapping[str, Json], shape: Shape) -> bool:
+    """Tell whether a mapping is meant as the one element of a list; one without its keys is not."""
+    if isinstance(shape, str | list) or "*" in shape or "=" in shape:
+        return not isinstance(shape, str)
+    known = {name.removesuffix("!") for name in shape}
+    return not value or not known.isdisjoint(value) or any("Fn::" in key for key in value)
+
+
 @dataclass(frozen=True)
 class _Judge:
     shapes: Shapes
@@ -156,7 +164,7 @@ class _Judge:
             for index, each in enumerate(value):
                 yield from self.of(each, shape, (*path, index), around)
         # CloudFormation takes a single mapping for a list of one.
-        elif self.loose and isinstance(value, dict) and not isinstance(shape, str):
+        elif self.loose and isinstance(value, dict) and _is_one_of(value, shape):
             yield from self.of(value, shape, path, around)
         else:
             yield Misfit(path, value, _SAID["list"])
