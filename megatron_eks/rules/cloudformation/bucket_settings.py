@@ -8,10 +8,6 @@ from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, text, truth
 
 _BUCKET = "AWS::S3::Bucket"
-_OF_VERSIONS = (
-    *("NoncurrentVersionExpiration", "NoncurrentVersionExpirationInDays"),
-    *("NoncurrentVersionTransition", "NoncurrentVersionTransitions"),
-)
 _OWNER_ALONE = "BucketOwnerEnforced"
 # What gives rights to others than the owner, which ownership by the bucket's owner rules out; what
 # is public is a finding of its own.
@@ -39,23 +35,6 @@ def logs(templates: TemplateSet) -> Iterator[Finding]:
         if target is not None and target.type == _BUCKET and target not in judged:
             judged.add(target)
             yield from _target(target, bucket)
-
-
-def versions(templates: TemplateSet) -> Iterator[Finding]:
-    """Warn of a lifecycle for noncurrent versions in a bucket that keeps none.
-
-    S3 User Guide, "Lifecycle configuration elements": these actions need versioning.
-    """
-    for bucket in templates.resources(_BUCKET):
-        lifecycle = mapping(bucket.properties.get("LifecycleConfiguration")) or {}
-        for index, value in enumerate(items(lifecycle.get("Rules")) or []):
-            rule = mapping(value) or {}
-            key = next((each for each in _OF_VERSIONS if not is_absent(rule.get(each))), None)
-            if key and is_absent(bucket.properties.get("VersioningConfiguration")):
-                found = f"{key}, and the bucket keeps no versions: it never acts"
-                remedy = "add VersioningConfiguration: {Status: Enabled}, or remove it"
-                path: Path = ("LifecycleConfiguration", "Rules", index, key)
-                yield bucket.find(Code.BUCKET_SETTINGS, path, found, remedy, Level.WARNING)
 
 
 def _target(target: Resource, bucket: Resource) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from megatron_eks.config.codes import Code
@@ -32,24 +31,6 @@ _ONLY: dict[str, tuple[str, ...]] = {
     "kms:calleraccount": ("kms:*",),
     "ec2:createaction": ("ec2:createtags",),
 }
-# IAM User Guide, "AWS global condition context keys".
-_GLOBAL = {
-    f"aws:{name}".lower(): f"aws:{name}"
-    for name in (
-        *("AssumedRoot", "CalledVia", "CalledViaFirst", "CalledViaLast", "ChatbotSourceArn"),
-        *("CurrentTime", "Ec2InstanceSourcePrivateIPv4", "Ec2InstanceSourceVpc", "EpochTime"),
-        *("FederatedProvider", "MultiFactorAuthAge", "MultiFactorAuthPresent", "PrincipalAccount"),
-        *("PrincipalArn", "PrincipalIsAWSService", "PrincipalOrgID", "PrincipalOrgPaths"),
-        *("PrincipalServiceName", "PrincipalServiceNamesList", "PrincipalTag", "PrincipalType"),
-        *("referer", "RequestTag", "RequestedRegion", "ResourceAccount", "ResourceOrgID"),
-        *("ResourceOrgPaths", "ResourceTag", "SecureTransport", "SourceAccount", "SourceArn"),
-        *("SourceIdentity", "SourceIp", "SourceOrgID", "SourceOrgPaths", "SourceVpc"),
-        *("SourceVpcArn", "SourceVpce", "TagKeys", "TokenIssueTime", "UserAgent"),
-        *("ViaAWSService", "VpcSourceIp", "VpceAccount", "VpceOrgID", "VpceOrgPaths"),
-        *("userid", "username"),
-    )
-}
-_CLOSE = 0.85
 _OF_REQUESTS = "aws:requesttag/"
 _OF_RESOURCES = ("aws:resourcetag/", "ec2:resourcetag/")
 # What reads or removes brings no tags; DeleteTags names those that go.
@@ -90,26 +71,6 @@ def keys(templates: TemplateSet) -> Iterator[Finding]:
                     if useless:
                         place = (*path, "Statement", index, "Condition", operator, key)
                         yield _found(resource, place, useless, body)
-
-
-def names(templates: TemplateSet) -> Iterator[Finding]:
-    """Refuse a key that is nearly one of those that requests for all services have.
-
-    IAM User Guide, "AWS global condition context keys": IAM takes any key, and one that no request
-    has never matches. Tags follow their keys after a slash.
-    """
-    for resource in templates.everything():
-        for path, _, value in documents_of(resource):
-            for index, body in enumerate(statements(parsed(value)) or []):
-                for operator, wanted in (mapping(body.get("Condition")) or {}).items():
-                    for key in mapping(wanted) or {}:
-                        known = key.lower().partition("/")[0]
-                        close = get_close_matches(known, _GLOBAL, 1, _CLOSE)
-                        if known.startswith("aws") and known not in _GLOBAL and close:
-                            place = (*path, "Statement", index, "Condition", operator, key)
-                            found = f"no request has a key {shown(key)}, so this never matches"
-                            remedy = f"did you mean {_GLOBAL[close[0]]}?"
-                            yield resource.find(Code.POLICY, place, found, remedy)
 
 
 def _found(resource: Resource, place: Path, useless: list[str], body: "dict[str, Json]") -> Finding:

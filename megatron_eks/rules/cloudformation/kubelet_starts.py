@@ -83,7 +83,7 @@ def values(templates: TemplateSet) -> Iterator[Finding]:
 
 
 def kinds(templates: TemplateSet) -> Iterator[Finding]:
-    """Require of a NodeConfig its kind, a list of flags, and the kubelet's own names of settings.
+    """Require of a NodeConfig a list of flags, and the kubelet's own names of settings.
 
     amazon-eks-ami, nodeadm, "API" (v1alpha1, KubeletOptions); Kubernetes, "Kubelet Configuration
     (v1beta1)", of which the kubelet passes over or refuses a name in other letters.
@@ -96,10 +96,6 @@ def kinds(templates: TemplateSet) -> Iterator[Finding]:
 
 
 def _misnamed(config: "dict[str, Json]") -> Iterator[tuple[str, str]]:
-    kind = config.get("kind")
-    if kind not in {None, _KIND} and "$" not in str(kind):
-        found = f"kind {shown(kind)}: nodeadm does not read it, and the node does not start"
-        yield found, f"write kind: {_KIND}"
     kubelet = mapping((mapping(config.get("spec")) or {}).get("kubelet")) or {}
     flags = kubelet.get("flags")
     if isinstance(flags, str) and "$" not in flags:

@@ -11,7 +11,6 @@ from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping
 
 _VPC = "AWS::EC2::VPC"
-_SUBNET = "AWS::EC2::Subnet"
 _NODES = ("AWS::EKS::Nodegroup", "AWS::AutoScaling::AutoScalingGroup")
 
 
@@ -26,24 +25,6 @@ def protocols(templates: TemplateSet) -> Iterator[Finding]:
             found = f"{rule.protocol} on Lustre's ports, and Lustre is TCP: no node mounts it"
             path = (*rule.path, "IpProtocol")
             yield rule.resource.find(Code.LUSTRE_PORTS, path, found, "write tcp")
-
-
-def default_vpc(templates: TemplateSet) -> Iterator[Finding]:
-    """Refuse a group of the account's default VPC for a file system that is in another one.
-
-    EC2 API, CreateSecurityGroup, VpcId; FSx answers that group and subnet belong to different
-    networks. Where the VPC is in the group's own template any group without one is found.
-    """
-    for system in templates.resources("AWS::FSx::FileSystem"):
-        subnets = templates.targets(items(system.properties.get("SubnetIds")) or [], system.file)
-        made = next((each for each in subnets if each is not None and each.type == _SUBNET), None)
-        listed = items(system.properties.get("SecurityGroupIds")) or []
-        for group in templates.targets(listed, system.file) if made is not None else ():
-            named = group is None or not is_absent(group.properties.get("VpcId"))
-            if made is not None and group is not None and not named and group.file != made.file:
-                found = f"no VPC, so the default one, and {system.id} is in that of {made.id}"
-                remedy = f"write VpcId: the VPC of {made.id}"
-                yield group.find(Code.NETWORK_PART, ("VpcId",), found, remedy)
 
 
 def ranges(templates: TemplateSet) -> Iterator[Finding]:

@@ -62,7 +62,6 @@ _OPERATOR = re.compile(
     r"|Bool|BinaryEquals|(Not)?IpAddress|Arn(Not)?(Equals|Like)|Null)(IfExists)?"
 )
 OF_OBJECTS = re.compile(r"s3:(Get|Put|Delete|Restore)Object|s3:AbortMultipartUpload")
-_AN_ARN = "write an ARN, such as arn:aws:s3:::BUCKET/*"
 # A bucket's own ARN, as a text or as the attribute of a resource.
 _PART = r"\$\{[^}]*\}"
 _BUCKET = re.compile(
@@ -234,11 +233,10 @@ def _pattern(
 
 def _resources(resource: Resource, path: Path, body: dict[str, Json]) -> Iterator[Finding]:
     listed, names = _strings(body.get("Resource")), _strings(body.get("Action"))
-    if {} in (items(body.get("Resource")) or [body.get("Resource")]):
-        yield _wrong(resource, path, "an empty mapping is no ARN", _AN_ARN)
     for each in listed:
         if not each.startswith("arn:") and each != "*" and not is_placeholder(each):
-            yield _wrong(resource, path, f"{shown(each)} is no ARN", _AN_ARN)
+            remedy = "write an ARN, such as arn:aws:s3:::BUCKET/*"
+            yield _wrong(resource, path, f"{shown(each)} is no ARN", remedy)
     of_objects = [each for each in names if OF_OBJECTS.fullmatch(each)]
     every = _arns(body.get("Resource"))
     paths = any(OF_A_PATH.search(each or "") for each in every)

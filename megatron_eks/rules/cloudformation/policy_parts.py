@@ -44,7 +44,7 @@ def emptied(templates: TemplateSet) -> Iterator[Finding]:
                 found = "a text that is no policy: the service refuses it"
                 yield resource.find(Code.POLICY, path, found, "write Version and Statement")
             listed = body.get("Statement")
-            if listed in ([], {}):
+            if listed == {}:
                 yield _empty(resource, (*path, "Statement"), "no statement in it", "a statement")
             bodies = [listed] if isinstance(listed, dict) else items(listed) or []
             for index, each in enumerate(bodies):
@@ -62,7 +62,7 @@ def emptied(templates: TemplateSet) -> Iterator[Finding]:
 def _parts(resource: Resource, path: Path, body: "dict[str, Json]") -> Iterator[Finding]:
     for key in (*_LISTS, *_WHOM):
         given = body.get(key)
-        if given in ([], {}, ""):
+        if given in ({}, ""):
             wanted = "an action" if "Action" in key else "an ARN" if "Resource" in key else "whom"
             yield _empty(resource, (*path, key), f"an empty {key}", wanted)
         for index, each in enumerate(items(given) or [] if isinstance(given, list) else []):

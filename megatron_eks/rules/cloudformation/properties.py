@@ -1,6 +1,5 @@
 """Rules over any resource: its keys and the kinds of its values, and what it refers to."""
 
-import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -201,11 +200,9 @@ def _in_module(name: str, modules: "Iterable[str]") -> bool:
 def imports(templates: TemplateSet) -> Iterator[Finding]:
     """Refuse an import of a name that a template beside it nearly exports.
 
-    CloudFormation User Guide, "Fn::ImportValue": the stack waits for nothing, and is refused. The
-    names that the CDK makes begin with that of their stack, whose template may be at hand.
+    CloudFormation User Guide, "Fn::ImportValue": the stack waits for nothing, and is refused.
     """
     plain, of_stacks = templates.exported(), templates.exported_by_stacks()
-    stacks = {posixpath.basename(file).partition(".")[0]: file for file, _ in templates.files()}
     for resource in templates.everything():
         for path, said in imported(dict(resource.properties), ()):
             match = OF_STACK.fullmatch(said)
@@ -214,11 +211,6 @@ def imports(templates: TemplateSet) -> Iterator[Finding]:
             if close:
                 found = f"nothing here exports {shown(name)}"
                 yield resource.find(Code.REFERENCE, path, found, f"did you mean {close[0]}?")
-            stack, colon, _ = said.partition(":")
-            if colon and stack in stacks and name not in known and not close:
-                found = f"{stacks[stack]} exports no {shown(name)}, so this stack is refused"
-                remedy = "add the export there, or synthesise both stacks again"
-                yield resource.find(Code.REFERENCE, path, found, remedy)
 
 
 def imported(value: Json, path: Path) -> Iterator[tuple[Path, str]]:

@@ -9,7 +9,7 @@ from megatron_eks.config.load import Json
 from megatron_eks.rules.cloudformation.properties import imported
 from megatron_eks.rules.shapes import CLOUDFORMATION, table
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, is_placeholder, mapping, shown, text
+from megatron_eks.rules.values import is_placeholder, mapping, shown, text
 
 _NAME = re.compile(r"[A-Za-z0-9]+")
 _NAMED = ("Mappings", "Outputs", "Parameters", "Resources")
@@ -126,7 +126,7 @@ def _empty(resource: Resource, path: Path) -> Iterator[Finding]:
             value = value[part] if isinstance(value, list) else None
         else:
             value = (mapping(value) or {}).get(part)
-    if is_absent(value) or value not in ("", []):
+    if value not in ("", []):
         return
     what = "an empty list" if isinstance(value, list) else "an empty text"
     service = resource.type.split("::")[1]
