@@ -27,6 +27,7 @@ _KINDS = {
     "vpc": "a VPC",
 }
 _ARN_KINDS = {
+    "alias": "an alias",
     "assumed-role": "a session of a role",
     "federated-user": "a session of a user",
     "group": "a group of users",
@@ -57,7 +58,8 @@ def _of_arn(service: str, account: str, kind: str, pattern: str) -> str:
         return "is an ARN, and the name, id or URI alone belongs here"
     if f":{kind}/" in pattern:
         return _DEFAULT
-    return f"is the ARN of {_ARN_KINDS.get(kind, f'{kind} of {service}')}"
+    known = _ARN_KINDS.get(kind)
+    return f"is the ARN of {known}" if known else f"is an ARN of {service}: {kind}"
 
 
 def _of_id(prefix: str, rest: str, pattern: str) -> str:
