@@ -22,6 +22,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.foreign_keys import of_other_tool
 from megatron_eks.config.job import AnyJob
+from megatron_eks.config.kinds_of_text import what
 from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
 from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
@@ -150,7 +151,7 @@ def _wrong_value(
         meant = isinstance(path[-1], int) and slips.of_entry(given, pattern)
         meant = meant or (pattern == ABSOLUTE_PATH and slips.of_place(given, str(path[-1])))
         remedy = meant or spellings.of_value(given, pattern) or FORMATS[pattern]
-        return Finding(Code.BAD_FORMAT, path, f"{shown} is not in the right form", remedy)
+        return Finding(Code.BAD_FORMAT, path, f"{shown} {what(given, pattern)}", remedy)
     if kind in _RANGES:
         word, key = _RANGES[kind]
         unit = slips.of_range(str(path[-1]), detail["input"], context[key])

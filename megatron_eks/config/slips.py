@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb")
-_TEMPLATE = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\$[A-Z][A-Z0-9_]+|<[A-Za-z][A-Za-z0-9 _-]*>")
+PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\$[A-Z][A-Z0-9_]+|<[A-Za-z][A-Za-z0-9 _-]*>")
+"""A place of a template that nobody filled in."""
 
 _NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 _GROUPED = re.compile(r"[0-9]{1,3}([,_' ][0-9]{3})+|[0-9]+(_[0-9]+)+")
@@ -45,7 +46,7 @@ def of_text(text: str) -> str | None:
             return f"write plain spaces in place of the no-break ones ({code})"
         if kind == "Pd" and sign != "-":
             return f"write - in place of {sign} ({code})"
-    left = _TEMPLATE.search(text)
+    left = PLACEHOLDER.search(text)
     return f"write the value in place of {left.group()}: nothing fills it in" if left else None
 
 
