@@ -3,7 +3,8 @@
 import re
 from typing import TYPE_CHECKING
 
-from megatron_eks.config.model import KMS_ARN, KUBERNETES, RESERVATION, ROLE_ARN, ZONE
+from megatron_eks.catalog.bridge_recipes import RECIPES
+from megatron_eks.config.model import KMS_ARN, KUBERNETES, RECIPE, RESERVATION, ROLE_ARN, ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,6 +29,8 @@ _BUCKET_URL = re.compile(
     r"([a-z0-9][a-z0-9.-]+?)\.s3[.-][a-z0-9.-]*amazonaws\.com(?:\.cn)?)(/\S*)?"
 )
 
+# A function of megatron.bridge.recipes with its module, and names with the signs of a model's.
+_OF_MODULE = re.compile(r"(?:[a-z_][a-z0-9_]*[.:])+([a-z][a-z0-9_]*_config)(?:\(\))?")
 _HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]+:[0-9]+")
 _RELEASE = re.compile(r"v?(1\.[0-9]{2})(\.[0-9]+|-eks.*)?", re.IGNORECASE)
 _ZONE_NAME = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
@@ -76,6 +79,14 @@ def _zone(text: str) -> str | None:
     return f"use the zone's name, which {command} prints: it differs between accounts"
 
 
+def _recipe(text: str) -> str | None:
+    """Name a recipe that its module or file stands before, or that has a model's own signs."""
+    if found := _OF_MODULE.fullmatch(text):
+        return f"write {found[1]}, without its module"
+    plain = re.sub(r"-", "_", text.lower().replace(".", "").removesuffix("()"))
+    return f"write {plain}" if plain in RECIPES else None
+
+
 def _version(text: str) -> str | None:
     found = _RELEASE.fullmatch(text)
     return f'write "{found[1]}", the minor version alone, in quotes' if found else None
@@ -118,6 +129,7 @@ def _addresses(text: str) -> "Iterator[tuple[str, str]]":
 _FINDERS: "dict[str, Callable[[str], str | None]]" = {
     KMS_ARN: _key,
     KUBERNETES: _version,
+    RECIPE: _recipe,
     RESERVATION: _reservation,
     ROLE_ARN: _role,
     ZONE: _zone,
