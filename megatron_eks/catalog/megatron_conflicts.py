@@ -61,6 +61,8 @@ ALWAYS: dict[str, Conflict] = {
     "test_data_path": _DATA,
     "data_args_path": _DATA,
     "per_split_data_args_path": _DATA,
+    # BlendedMegatronDatasetConfig takes it beside data named by split alone.
+    "dataloader_fast_cache_load": Conflict("it does not go with --data-path", "remove it"),
     "recompute_activations": Conflict("it contradicts the plan's", "use training.recompute"),
     "checkpoint_activations": Conflict(_OUT, "use training.recompute: full"),
     "batch_size": Conflict(_OUT, "use training.micro_batch_size"),

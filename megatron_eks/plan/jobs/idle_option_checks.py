@@ -45,7 +45,18 @@ _BELONGS_TO: dict[str, str] = {
         (f"pytorch_profiler_collect_{each}" for each in ("callstack", "chakra", "shapes")),
         "use_pytorch_profiler",
     ),
+    **dict.fromkeys(
+        ("num_layers_at_end_in_bf16", "num_layers_at_start_in_bf16"), "first_last_layers_bf16"
+    ),
     **dict.fromkeys(("qk_clip_alpha", "qk_clip_threshold"), "qk_clip"),
+    **dict.fromkeys(
+        (
+            *("tp_comm_bootstrap_backend", "tp_comm_bulk_dgrad", "tp_comm_bulk_wgrad"),
+            *("tp_comm_overlap_ag", "tp_comm_overlap_cfg", "tp_comm_overlap_rs"),
+            *("tp_comm_overlap_rs_dgrad", "tp_comm_split_ag", "tp_comm_split_rs"),
+        ),
+        "tp_comm_overlap",
+    ),
     **dict.fromkeys(("straggler_ctrlr_port", "straggler_minmax_count"), "log_straggler"),
     **dict.fromkeys(("wandb_entity", "wandb_exp_name", "wandb_save_dir"), "wandb_project"),
 }
@@ -69,6 +80,13 @@ _NEVER_READ = frozenset(
         *("mask_prob", "mask_type", "num_classes", "onnx_safe", "openai_gelu"),
         *("output_bert_embeddings", "patch_dim", "query_in_block_prob", "short_seq_prob"),
         *("titles_data_path", "use_one_sent_docs", "vocab_extra_ids"),
+    }
+)
+# What validate_args says of each: "deprecated and has no effect".
+_WITHOUT_EFFECT = frozenset(
+    {
+        *("ckpt_fully_parallel_save_deprecated", "dist_ckpt_format_deprecated"),
+        "use_dist_ckpt_deprecated",
     }
 )
 _OF_SHARED_EXPERTS = frozenset({"moe_shared_expert_gate", "moe_shared_expert_overlap"})
@@ -102,6 +120,10 @@ def _idle(asked: Asked, setting: str) -> Problem | None:
         (
             setting.startswith(_OF_OTHER_PROGRAMS) or setting in _NEVER_READ,
             ("the program that trains a GPT reads it nowhere", "remove it"),
+        ),
+        (
+            setting in _WITHOUT_EFFECT,
+            ("Megatron takes it for nothing: checkpoint.format says it", "remove it"),
         ),
         (
             setting == "use_flash_attn",

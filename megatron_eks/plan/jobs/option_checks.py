@@ -237,6 +237,17 @@ def _by_plan(job: "MegatronJob", model: "ModelShape", setting: str) -> tuple[str
             ("it needs a pipeline", "remove it, or raise parallelism.pipeline"),
         ),
         (
+            setting == "use_rotary_position_embeddings" and model.position_embedding_type != "rope",
+            (
+                "the model has learned positions, and this would be another",
+                "set model.position_embedding_type: rope, or remove it",
+            ),
+        ),
+        (
+            setting == "dataloader_defer_npy_index_mmap" and job.data.cache_dir is None,
+            ("it takes a folder for the indices", "set data.cache_dir"),
+        ),
+        (
             setting == "pipeline_model_parallel_layout" and bool(parallelism.virtual_pipeline),
             ("virtual_pipeline divides the layers too", "remove one of the two"),
         ),
