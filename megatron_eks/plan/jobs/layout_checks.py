@@ -98,6 +98,11 @@ def _tensor(job: "MegatronRun", model: "ModelShape") -> "Iterator[Finding]":
         found = f"{groups} query groups do not divide {model.num_attention_heads} attention heads"
         remedy = f"use one of {_divisors(model.num_attention_heads)}"
         yield Finding(Code.LAYOUT_HEADS, ("model", "num_query_groups"), found, remedy)
+    if model.multi_latent_attention and model.qk_pos_emb_head_dim % 2:
+        # RotaryEmbedding turns channels in pairs.
+        found = f"positions turn pairs of channels, and {model.qk_pos_emb_head_dim} are no pairs"
+        path_of_positions = ("model", "qk_pos_emb_head_dim")
+        yield Finding(Code.LAYOUT_HEADS, path_of_positions, found, "use an even number, such as 64")
     if model.kv_channels % _HEAD_STEP or model.kv_channels > _LARGEST_HEAD:
         found = f"attention heads of {model.kv_channels} channels do not suit flash attention"
         remedy = f"use a multiple of {_HEAD_STEP}, at most {_LARGEST_HEAD}"
@@ -149,7 +154,11 @@ def _interleaving(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Fin
     microbatches, stages = _microbatches(job, instance), job.parallelism.pipeline
     if microbatches % stages:
         found = f"{microbatches} microbatches are no multiple of {stages} pipeline stages"
-        remedy = "change global_batch_size, or remove virtual_pipeline"
+        each = job.training.global_batch_size // microbatches
+        fitting = [each * count for count in (microbatches // stages * stages,) if count]
+        fitting.append(each * _round_up(microbatches, stages))
+        sizes = " or ".join(str(size) for size in fitting)
+        remedy = f"set training.global_batch_size: {sizes}, or remove virtual_pipeline"
         yield Finding(Code.LAYOUT_BATCH, ("parallelism", "virtual_pipeline"), found, remedy)
 
 
@@ -249,8 +258,9 @@ def _experts(
         found = "experts with tensor parallelism need sequence parallelism"
         path = ("parallelism", "sequence_parallel")
         yield Finding(Code.LAYOUT_EXPERTS, path, found, "set it to true")
-    if model.ffn_hidden_size % expert_tensor:
-        found = f"{expert_tensor} does not divide ffn_hidden_size {model.ffn_hidden_size}"
+    name = "moe_ffn_hidden_size" if model.moe_ffn_hidden_size else "ffn_hidden_size"
+    if model.expert_width % expert_tensor:
+        found = f"{expert_tensor} does not divide {name} {model.expert_width}"
         path = ("parallelism", "expert_tensor")
         yield Finding(Code.LAYOUT_EXPERTS, path, found, "use a divisor of it")
     if model.add_bias_linear and expert_tensor > 1:

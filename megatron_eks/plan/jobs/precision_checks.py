@@ -83,11 +83,15 @@ def _sizes(job: "MegatronRun", model: "ModelShape") -> "Iterator[tuple[str, int]
     """Yield the dimensions of the matrices that a rank multiplies."""
     parallelism, training = job.parallelism, job.training
     tensor = parallelism.tensor
-    feed_forward = (parallelism.expert_tensor or tensor) if model.num_experts else tensor
     groups = max(model.num_query_groups, tensor)  # Megatron copies groups to reach the ranks
     heads = model.num_attention_heads + 2 * groups
     yield "hidden_size", model.hidden_size
-    yield "ffn_hidden_size", model.ffn_hidden_size // feed_forward
+    experts = model.expert_layers(0, model.num_layers)
+    if experts < model.num_layers:
+        yield "ffn_hidden_size", model.ffn_hidden_size // tensor
+    if experts:
+        name = "moe_ffn_hidden_size" if model.moe_ffn_hidden_size else "ffn_hidden_size"
+        yield name, model.expert_width // (parallelism.expert_tensor or tensor)
     yield "the width of queries, keys and values", heads * model.kv_channels // tensor
     tokens = training.sequence_length * training.micro_batch_size // parallelism.context
     yield "the number of tokens", tokens
