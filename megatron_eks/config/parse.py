@@ -12,7 +12,7 @@ from megatron_eks.config.blocks import data_path, elsewhere, fields_at, other_ty
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Path, choices
-from megatron_eks.config.foreign_keys import of_other_tool
+from megatron_eks.config.foreign_keys import of_other_block, of_other_tool
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
 from megatron_eks.config.prediction import PredictionFile
@@ -142,6 +142,7 @@ def _unknown_key(path: Path, document: "Document", model: type[BaseModel] | None
         or other_types(model, path, document.value)
         or elsewhere(model, path)
         or _other_kinds(path, model)
+        or _other_blocks(path, model)
         or choices(name, known)
     )
     return Finding(Code.UNKNOWN_KEY, path, f"unknown key {name!r}", remedy)
@@ -153,6 +154,13 @@ def _other_kinds(path: Path, model: type[BaseModel] | None) -> str | None:
     if len(path) > 1 or not kinds or model not in _KINDS.values():
         return None
     return f"remove it: it belongs to kind {', '.join(kinds)}"
+
+
+def _other_blocks(path: Path, model: type[BaseModel] | None) -> str | None:
+    """Say which block of a training job has what other tools write at the top, or elsewhere."""
+    if model is None or model not in _KINDS.values() or len(path) > len(("block", "key")):
+        return None
+    return of_other_block(str(path[-1]), {*model.model_fields} - {str(path[0])})
 
 
 def _wrong_value(path: Path, detail: "ErrorDetails", place: "Place | None") -> Finding:

@@ -12,7 +12,7 @@ _TEMPLATE = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\$[A-Z][A-Z0-9_]+|<[A-Za-z][A-Za
 
 _NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 _GROUPED = re.compile(r"[0-9]{1,3}([,_' ][0-9]{3})+|[0-9]+(_[0-9]+)+")
-_WITH_COMMA = re.compile(r"([0-9]+),([0-9]+)")
+_WITH_COMMA = re.compile(r"([0-9]+),([0-9]+(?:[eE][-+]?[0-9]+)?)")
 _COUNTED = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmbt])", re.IGNORECASE)
 _BYTES = re.compile(r"([0-9]+) ?([kmg])(i?b)?", re.IGNORECASE)
 _WITH_UNIT = re.compile(r"[$€]? ?[0-9][0-9.,]*([eE][-+]?[0-9]+)? ?[A-Za-z/%$€]*")
@@ -43,6 +43,8 @@ _SYNTAX = (
         "correct the indentation here, or put a text that holds ': ' in quotes",
     ),
     ("cannot start any token", "put the value in quotes"),
+    ("expected ',' or '}'", "put a comma after each entry, and close the { with a }"),
+    ("expected ',' or ']'", "put a comma after each entry, and close the [ with a ]"),
     ("expected alphabetic or numeric", "put a value that starts with * or & in quotes"),
 )
 
@@ -187,9 +189,31 @@ def of_syntax(text: str, line: int, problem: str) -> tuple[int, str, str]:
         if (found := _COLON.fullmatch(lines[number - 1])) and ": " not in lines[number - 1]:
             value = found[2].partition(" #")[0]
             return number, "no blank after the colon", f"write {found[1]}: {value}"
+    if blanks := _odd_blank(lines, line) or _uneven(lines, line, problem):
+        return blanks
     if "\t" in (lines[line - 1] if line <= len(lines) else ""):
         return line, problem, "indent with spaces: YAML takes no tab there"
-    for words, remedy in _SYNTAX:
-        if words in problem:
-            return line, problem, remedy
-    return line, problem, "correct the syntax at this line"
+    known = (remedy for words, remedy in _SYNTAX if words in problem)
+    return line, problem, next(known, "correct the syntax at this line")
+
+
+def _odd_blank(lines: list[str], line: int) -> tuple[int, str, str] | None:
+    """Find a sign that looks like a blank at the start of a line, where YAML counts blanks."""
+    for number in range(min(line, len(lines)), max(line - _ABOVE, 0), -1):
+        start = re.match(r"\s*", lines[number - 1])
+        if start and (slip := of_text(start[0])):
+            return number, "a line begins with a sign that only looks like a blank", slip
+    return None
+
+
+def _uneven(lines: list[str], line: int, problem: str) -> tuple[int, str, str] | None:
+    """Find a line that stands between two levels: neither with those above nor with their block."""
+    if "did not find expected key" not in problem or not 1 < line <= len(lines):
+        return None
+    depths = [len(each) - len(each.lstrip()) for each in lines[:line] if each.strip()]
+    own, above = depths[-1], depths[-2] if len(depths) > 1 else 0
+    level = next((depth for depth in reversed(depths[:-1]) if depth <= own), 0)
+    if own >= above or level == own:
+        return None
+    found = f"this line begins with {own} blanks, and those above it with {above}"
+    return line, found, "give the keys of one block the same number of blanks"
