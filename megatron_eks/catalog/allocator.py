@@ -34,6 +34,16 @@ def options(value: str) -> dict[str, str]:
 # Of an option that is on or off torch takes these words and no others.
 _SWITCHES = frozenset({"expandable_segments", "release_lock_on_cudamalloc"})
 _SPELT = frozenset({"True", "False"})
+# Of these it takes numbers: c10/core/AllocatorConfig.h and c10/cuda/CUDAAllocatorConfig.h.
+_NUMBERS = frozenset(
+    {
+        *("garbage_collection_threshold", "large_segment_size_mb", "max_non_split_rounding_mb"),
+        *("max_split_size_mb", "per_process_memory_fraction", "pinned_max_cached_size_mb"),
+        *("pinned_num_register_threads", "pinned_reserve_segment_size_mb"),
+    }
+)
+_NUMBER = re.compile(r"\d+(\.\d*)?")
+_SPLIT, _LEAST_SPLIT = "max_split_size_mb", 20
 
 
 def malformed(value: str) -> str | None:
@@ -43,6 +53,10 @@ def malformed(value: str) -> str | None:
             return f"{name!r} is no OPTION:VALUE"
         if name in _SWITCHES and chosen not in _SPELT:
             return f"{name} takes True or False, and no {chosen!r}"
+        if name in _NUMBERS and not _NUMBER.fullmatch(chosen):
+            return f"{name} takes a number, and no {chosen!r}"
+        if name == _SPLIT and float(chosen) <= _LEAST_SPLIT:
+            return f"{name} is {chosen}, and must be above {_LEAST_SPLIT}"
     return None
 
 

@@ -29,6 +29,14 @@ _SWITCHES = (
     *("NCCL_PXN_DISABLE", "NCCL_RAS_ENABLE", "NCCL_RUNTIME_CONNECT", "NCCL_SET_STACK_SIZE"),
     "NCCL_SHM_DISABLE",
 )
+# topoPathTypeStr of NCCL, as far as ncclGetLevel looks.
+_PATHS = frozenset(("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS"))
+_DEBUG_LEVELS = frozenset(("OFF", "INFO", "DETAIL", ""))
+_DECIMAL = re.compile(r"\s*[-+]?\d+")
+_OF_TORCH = (
+    *("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_COORD_CHECK_MILSEC", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
+    "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC",
+)
 _OFF = frozenset({"false", "no", "off"})
 _THREADS = re.compile(r"\s*[1-9]\d*(\s*,\s*[1-9]\d*)*\s*")
 
@@ -83,9 +91,32 @@ def _net(value: str) -> Policy | None:
 
 
 def _peers(value: str) -> Policy | None:
-    """Judge how near two GPUs must be to talk directly: LOC, in its old form 0, is never."""
-    never = value.upper() in {"LOC", "0"}
-    return _refused("it takes GPUs of a node off NVLink") if never else None
+    """Judge how near two GPUs must be to talk directly: LOC, in its old form 0, is never.
+
+    NCCL, src/graph/paths.cc, ncclGetLevel: the words in capitals, or a number; 0 of another word.
+    """
+    if value in {"LOC", "0"}:
+        return _refused("it takes GPUs of a node off NVLink")
+    if value in _PATHS or value.isdecimal() or not value or "$" in value or "{" in value:
+        return None
+    meant = f"use {value.upper()}" if value.upper() in _PATHS else REMOVE
+    return _refused(f"NCCL does not know {value!r}, and takes GPUs of a node off NVLink", meant)
+
+
+def _debug(value: str) -> Policy | None:
+    """Judge a level that torch does not have: torch/csrc/distributed/c10d/debug.cpp."""
+    if value.upper() in _DEBUG_LEVELS or "$" in value or "{" in value:
+        return None
+    return _refused(f"{value!r} is none of OFF, INFO and DETAIL, and torch ends the program at it")
+
+
+def _of_torch(value: str) -> Policy | None:
+    """Judge a number that torch reads by std::stoi: torch/csrc/distributed/c10d/Utils.hpp."""
+    if not value or _DECIMAL.fullmatch(value) or "$" in value or "{" in value:
+        return None
+    read = _DECIMAL.match(value)
+    taken = f"reads {read[0].strip()} of it" if read else "ends the program at it"
+    return _refused(f"{value!r} is no whole number, and torch {taken}", "write the number alone")
 
 
 def _threads(value: str) -> Policy | None:
@@ -106,6 +137,8 @@ def _talk(value: str) -> Policy | None:
 
 def _heartbeat(value: str) -> Policy | None:
     """Judge when torch ends a process whose watchdog no longer answers: 480 s by default."""
+    if wrong := _of_torch(value):
+        return wrong
     seconds = int(value) if value.isdigit() else _SHORT_HEARTBEAT
     if seconds < _SHORT_HEARTBEAT:
         return _advised_against("loading a large model takes longer, and ranks would end in it")
@@ -119,7 +152,11 @@ def _allocator(value: str) -> Policy | None:
         wrong, right = slip
         return _refused(f"torch has no option {wrong!r}", f"did you mean {right}?")
     problem = malformed(value)
-    return _refused(f"{problem}, and torch ends the program at it") if problem else None
+    if problem is None:
+        return None
+    meant = value.replace("=", ":")
+    instead = f"write {meant}" if meant != value and malformed(meant) is None else REMOVE
+    return _refused(f"{problem}, and torch ends the program at it", instead)
 
 
 def _refused(reason: str, instead: str = REMOVE) -> Policy:
@@ -133,6 +170,7 @@ def _advised_against(reason: str) -> Policy:
 BY_NAME: dict[str, Callable[[str], Policy | None]] = {
     **dict.fromkeys(_NUMBERS, _whole),
     **dict.fromkeys(_SWITCHES, _switch),
+    **dict.fromkeys(_OF_TORCH, _of_torch),
     "FI_LOG_LEVEL": _talk,
     "FI_PROVIDER": _provider,
     "NCCL_NET": _net,
@@ -140,6 +178,7 @@ BY_NAME: dict[str, Callable[[str], Policy | None]] = {
     "NCCL_P2P_LEVEL": _peers,
     "NCCL_SOCKET_FAMILY": _family,
     "OMP_NUM_THREADS": _threads,
+    "TORCH_DISTRIBUTED_DEBUG": _debug,
     "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": _heartbeat,
     **dict.fromkeys(ALLOCATOR, _allocator),
 }
