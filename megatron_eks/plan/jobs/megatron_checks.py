@@ -30,6 +30,7 @@ from megatron_eks.plan.jobs.path_checks import (
 )
 from megatron_eks.plan.jobs.precision_checks import check_precision
 from megatron_eks.plan.jobs.schedule_checks import check_rate, check_schedule
+from megatron_eks.plan.jobs.tracker_checks import check_tracker
 from megatron_eks.predict.parameters import parameters
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def _check(job: "MegatronRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
     yield from check_schedule(job)
     yield from _data(job)
     yield from check_amount(job)
+    yield from check_tracker(job)
     yield from check_checkpoint_paths(job)
     yield from check_data_paths(job, cluster.storage.lustre.mount_path)
     places: list[tuple[Path, str | None]] = [
@@ -125,20 +127,17 @@ def _placement(
 
 
 def _data(job: "MegatronRun") -> "Iterator[Finding]":
-    data = job.data
+    data, split = job.data, job.data.shares
     if (data.prefix is None) == (data.blend is None):
         found = "neither prefix nor blend" if data.prefix is None else "both prefix and blend"
         yield Finding(Code.DATA_SOURCE, ("data",), found, "give one of them")
-    if len(data.split) != _SHARES or sum(data.split) <= 0:
-        found = f"{len(data.split)} shares" if len(data.split) != _SHARES else "no share is above 0"
-        yield Finding(
-            Code.DATA_SPLIT, ("data", "split"), found, "give three: training, validation, test"
-        )
-    elif data.split[0] <= 0:
-        yield Finding(
-            Code.DATA_SPLIT, ("data", "split"), "nothing is left for training", "use [98, 2, 0]"
-        )
-    elif data.split[1] <= 0 and job.training.eval_iters:
+    path: Path = ("data", "split")
+    if not 1 <= len(data.split) <= _SHARES or sum(split) <= 0:
+        found = f"{len(data.split)} shares" if sum(split) > 0 else "no share is above 0"
+        yield Finding(Code.DATA_SPLIT, path, found, "give three: training, validation, test")
+    elif split[0] <= 0:
+        yield Finding(Code.DATA_SPLIT, path, "nothing is left for training", "use [98, 2, 0]")
+    elif split[1] <= 0 and job.training.eval_iters:
         found = f"eval_iters is {job.training.eval_iters}, and no data is left for validation"
         remedy = "give the second share a value, or set training.eval_iters: 0"
-        yield Finding(Code.DATA_SPLIT, ("data", "split"), found, remedy)
+        yield Finding(Code.DATA_SPLIT, path, found, remedy)
