@@ -31,7 +31,8 @@ _TRAINING = {
     "minlr": "use min_learning_rate",
     **same(
         "use sequence_length",
-        "seqlen seqlength sequencelen maxlength contextlength maxseqlen maxseqlength blocksize",
+        "seqlen seqlength sequencelen cutofflen maxlength contextlength maxseqlen maxseqlength "
+        "blocksize",
     ),
     **same("use warmup_iters", "warmupsteps lrwarmupiters lrwarmupsteps"),
     **same(
@@ -60,6 +61,16 @@ OF_JOBS: dict[str, dict[str, str]] = {
         **same(_ZERO, "deepspeed deepspeedconfig fsdp fsdpconfig zerooptimization zerostage"),
         **same(_ADAPTERS, _ADAPTER_KEYS),
         **same(_BASE, _BASES),
+        **same("remove it: kind and parallelism say how a run is divided", "strategy accelerator"),
+        **same("remove it: jobs of this kind train all weights", "finetuningtype stage template"),
+        **same(
+            "use extra_args: TensorBoard is always written to, and --wandb-project asks for W&B",
+            "reportto loggers",
+        ),
+        **same(
+            "remove it: no secret stands in a file; a fetch job takes token_secret",
+            "hftoken huggingfacetoken token",
+        ),
         "trainer": "use nodes, gpus_per_node and training, which NeMo's trainer has together",
         "expmanager": "use checkpoint, which NeMo's exp_manager is about",
         "optim": "use training: learning_rate, weight_decay, adam_beta1 and adam_beta2",

@@ -46,6 +46,10 @@ IN_JOBS = [
     ("schema_version: 1", "trainer: {devices: 8}", "use nodes, gpus_per_node and training"),
     ("schema_version: 1", "base_model: a/b", "use model: the name of a preset"),
     ("schema_version: 1", "lora_r: 16", "remove it: jobs train all weights"),
+    ("schema_version: 1", "finetuning_type: full", "remove it: jobs of this kind train all"),
+    ("schema_version: 1", "strategy: ddp", "remove it: kind and parallelism say"),
+    ("schema_version: 1", "report_to: wandb", "use extra_args: TensorBoard"),
+    ("schema_version: 1", "cutoff_len: 4096", "use training.sequence_length"),
     # At the top, where other tools have no blocks, or in another block.
     ("schema_version: 1", "num_epochs: 3", "use training.train_iters: epochs x tokens"),
     ("schema_version: 1", "tensor_model_parallel_size: 4", "use parallelism.tensor"),

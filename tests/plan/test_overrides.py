@@ -88,3 +88,48 @@ def test_communication_hides_where_it_can(overrides, changes, words):
     plain = said("", *MIXTRAL, *changes)
     more = [line for line in said(overrides, *MIXTRAL, *changes) if line not in plain]
     assert [words in line for line in more] == [True] * bool(words)
+
+
+STAGES = ("  tensor: 4\n", "  tensor: 2\n  pipeline: 4\n")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ("model.num_layers_in_first_pipeline_stage: 7", "3 stages do not divide the 25 layers"),
+        ("model.num_layers_in_first_pipeline_stage: 8", ""),
+        ("model.account_for_embedding_in_pipeline_split: true", "there are 33 layers"),
+        ('model.pipeline_model_parallel_layout: "Et*8|t*8|t*8|t*7L"', "31 layers (t)"),
+        ('model.pipeline_model_parallel_layout: "Et*7|t*9|t*9|t*7L"', ""),
+        ("model.microbatch_group_size_per_vp_stage: 2", "do not fill 4 stages"),
+    ],
+)
+def test_layers_are_divided_by_bridges_names(overrides, words):
+    """As by Megatron-LM's options; whoever divides by hand is not told of even stages."""
+    more = said(overrides, STAGES)
+    assert [words in line for line in more] == [True] * bool(words)
+
+
+LARGE = (
+    ("model: llama-3.1-8b", "model: llama-3.1-405b"),
+    ("recipe: llama31_8b_pretrain_config", "recipe: llama31_405b_pretrain_config"),
+)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "even"), [(2, True), (16, True), (7, False), (9, False)], ids=str
+)
+def test_a_recipe_that_counts_embedding_and_loss(pipeline, even):
+    """Of Llama 3.1 405B: 126 layers and two more, which 7 stages do not divide."""
+    lines = said("", *LARGE, ("  tensor: 4\n", f"  tensor: 1\n  pipeline: {pipeline}\n"))
+    assert (
+        any("does not divide 128 layers, embedding and loss among" in each for each in lines)
+        != even
+    )
+
+
+def test_a_recipe_with_stages_of_its_own():
+    """DeepSeek V3 and others bring a layout for each size of the pipeline."""
+    own = ("recipe: llama31_8b_pretrain_config", "recipe: deepseek_v3_pretrain_config")
+    lines = said("", own, ("  tensor: 4\n", "  tensor: 1\n  pipeline: 3\n"))
+    assert not any("does not divide 32 layers" in each for each in lines)

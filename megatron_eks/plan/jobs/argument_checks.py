@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 # Names that differ by a slip: most of Megatron's have words in common.
 _CLOSE = 0.8
 _NOT = "--no-"
+# Options that say a key of the model in another way.
+_OTHERWISE = {
+    "disable_bias_linear": "add_bias_linear",
+    "group_query_attention": "num_query_groups",
+    "use_rope_scaling": "preset",
+    "rope_scaling_factor": "preset",
+}
 # What editors make of two hyphens.
 _DASHES = "\u2012\u2013\u2014\u2015\u2212"
 
@@ -140,8 +147,10 @@ def _key(name: str) -> str | None:
     """Return the key that an option follows from; it may be written in another way here."""
     keys = {OPTIONS[option]: key for option, key in KEYS.items()}
     key = keys.get(OPTIONS[name])
-    if key == "model" and OPTIONS[name] in ModelSpec.model_fields:
-        return f"model.{OPTIONS[name]}"
+    plain = name.strip("-").replace("-", "_")
+    named = (_OTHERWISE.get(plain, plain), OPTIONS[name])
+    if key == "model":
+        return next((f"model.{each}" for each in named if each in ModelSpec.model_fields), key)
     return key
 
 
@@ -225,8 +234,11 @@ def _similar(name: str) -> str:
         key = _key(dashed)
         return f"did you mean {dashed!r}?" if key is None else f"remove it, and set {key}"
     positive = f"--{name.removeprefix(_NOT)}"
-    if name.startswith(_NOT) and positive in OPTIONS and (key := _key(positive)):
-        return f"remove it, and set {key}: false"
+    if name.startswith(_NOT) and positive in OPTIONS:
+        key = _key(positive)
+        return (
+            f"remove it, and set {key}: false" if key else f"remove it: there is {positive} alone"
+        )
     longer = sorted(option for option in OPTIONS if option.startswith(name))
     near = (each for each in get_close_matches(name, OPTIONS, 3, _CLOSE) if _agree(each, name))
     close = longer[:1] or [*near][:1]

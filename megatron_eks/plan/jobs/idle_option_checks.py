@@ -89,6 +89,16 @@ _WITHOUT_EFFECT = frozenset(
         "use_dist_ckpt_deprecated",
     }
 )
+_OF_STAGES = frozenset(
+    {
+        *("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"),
+        "pipeline_model_parallel_layout",
+    }
+)
+_GRAPHS = frozenset({"cuda_graph_impl", "enable_cuda_graph", "external_cuda_graph"})
+_OF_GRAPHS = frozenset(
+    {"cuda_graph_modules", "cuda_graph_scope_deprecated", "cuda_graph_warmup_steps"}
+)
 _OF_SHARED_EXPERTS = frozenset({"moe_shared_expert_gate", "moe_shared_expert_overlap"})
 _OF_OPTIMIZERS = ("lion", "muon", "sgd")
 
@@ -124,6 +134,18 @@ def _idle(asked: Asked, setting: str) -> Problem | None:
         (
             setting in _WITHOUT_EFFECT,
             ("Megatron takes it for nothing: checkpoint.format says it", "remove it"),
+        ),
+        (
+            setting in _OF_STAGES and asked.job.parallelism.pipeline == 1,
+            ("there are no stages to divide the layers over", "remove it"),
+        ),
+        (
+            setting == "cp_comm_type" and asked.job.parallelism.context == 1,
+            ("no sequence is divided", "set parallelism.context, or remove it"),
+        ),
+        (
+            setting in _OF_GRAPHS and asked.values.keys().isdisjoint(_GRAPHS),
+            ("no graph is captured", "add --cuda-graph-impl local, or remove it"),
         ),
         (
             setting == "use_flash_attn",

@@ -6,12 +6,10 @@ The rules are those that Megatron-LM's `validate_args`, `TransformerConfig` and
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.config.job import MegatronJob
 from megatron_eks.plan.jobs.common import gpus_per_node
-from megatron_eks.plan.jobs.stage_checks import BY_HAND
+from megatron_eks.plan.jobs.stage_checks import counted_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,12 +115,14 @@ def _pipeline(
 ) -> "Iterator[Finding]":
     parallelism = job.parallelism
     pipeline, chunks = parallelism.pipeline, parallelism.virtual_pipeline
-    if model.num_layers % pipeline and not _by_hand(job):
-        found = f"{pipeline} does not divide {model.num_layers} layers"
-        remedy = f"use one of {_divisors(model.num_layers)}"
+    counted = counted_layers(job, model)
+    if counted is not None and counted % pipeline:
+        ends = ", embedding and loss among them" if counted > model.num_layers else ""
+        found = f"{pipeline} does not divide {counted} layers{ends}"
+        remedy = f"use one of {_divisors(counted)}"
         yield Finding(Code.LAYOUT_LAYERS, ("parallelism", "pipeline"), found, remedy)
         return
-    layers = model.num_layers // pipeline
+    layers = (counted or model.num_layers) // pipeline
     if (job.training.recompute_layers or 1) > layers:
         found = f"{job.training.recompute_layers} layers, and a pipeline stage has {layers}"
         yield Finding(
@@ -134,19 +134,11 @@ def _pipeline(
     if pipeline == 1:
         found = "interleaving needs a pipeline of two stages or more"
         yield Finding(Code.LAYOUT_LAYERS, path, found, "remove it, or raise parallelism.pipeline")
-    elif layers % chunks and not _by_hand(job):
+    elif counted is not None and layers % chunks:
         found = f"{chunks} chunks do not divide the {layers} layers of a stage"
         yield Finding(Code.LAYOUT_LAYERS, path, found, f"use one of {_divisors(layers)}")
     else:
         yield from _interleaving(job, instance)
-
-
-def _by_hand(job: "MegatronRun") -> bool:
-    """Tell whether options divide the layers, which `stage_checks.py` then judges."""
-    if not isinstance(job, MegatronJob):
-        return False
-    given = {OPTIONS.get(word.partition("=")[0]) for word in job.extra_args}
-    return not BY_HAND.isdisjoint(given)
 
 
 def _interleaving(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":

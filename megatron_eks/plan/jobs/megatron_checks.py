@@ -22,6 +22,7 @@ from megatron_eks.plan.jobs.model_checks import (
     check_start,
     check_values,
 )
+from megatron_eks.plan.jobs.override_options import check_options
 from megatron_eks.plan.jobs.override_places import check_together
 from megatron_eks.plan.jobs.path_checks import (
     check_checkpoint_paths,
@@ -50,7 +51,7 @@ def check(job: "MegatronJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
         yield from check_extra_arguments(job, _copies(job, cluster), cluster)
 
 
-def _copies(job: "MegatronJob", cluster: "ClusterConfig") -> int | None:
+def _copies(job: "MegatronRun", cluster: "ClusterConfig") -> int | None:
     """Return the data parallel size; None where type or layout do not give one."""
     pool, parallelism = gpu_pool(job, cluster), job.parallelism
     inner = parallelism.tensor * parallelism.pipeline * parallelism.context
@@ -68,6 +69,7 @@ def check_bridge(job: "MegatronBridgeJob", cluster: "ClusterConfig") -> "Iterato
         yield Finding(Code.NO_MEANING, ("extra_args",), found, "write them as overrides")
     yield from check_recipe(job)
     yield from check_together(job, cluster)
+    yield from check_options(job, _copies(job, cluster))
 
 
 def _check(job: "MegatronRun", cluster: "ClusterConfig") -> "Iterator[Finding]":

@@ -47,11 +47,11 @@ def check_model(model: str | ModelSpec) -> "Iterator[Finding]":
     latent = isinstance(model, ModelSpec) and model.multi_latent_attention
     needless = _OF_GROUPS if latent else ()
     missing = [name for name in required if name not in given and name not in needless]
-    sizes = [name for name in _LATENT if name in given]
-    if sizes and not latent and set(missing) <= set(_OF_GROUPS):
+    latents = [name for name in _LATENT if name in given]
+    if latents and not latent and set(missing) <= set(_OF_GROUPS):
         found = "sizes of latent attention, and multi_latent_attention is not set"
         remedy = "set multi_latent_attention: true"
-        yield Finding(Code.UNKNOWN_MODEL, ("model", sizes[0]), found, remedy)
+        yield Finding(Code.UNKNOWN_MODEL, ("model", latents[0]), found, remedy)
         return
     if missing:
         verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")
