@@ -57,9 +57,8 @@ def parse_job(document: "Document") -> tuple[AnyJob | None, list[Finding]]:
         found, remedy, code = "'kind' is missing", ", ".join(sorted(_KINDS)), Code.MISSING_KEY
         unknown = Finding(code, ("kind",), found, f"add one of: {remedy}")
     else:
-        unknown = Finding(
-            Code.NOT_ALLOWED, ("kind",), f"unknown kind {kind!r}", choices(str(kind), _KINDS)
-        )
+        remedy = slips.of_kind(str(kind)) or choices(str(kind), _KINDS)
+        unknown = Finding(Code.NOT_ALLOWED, ("kind",), f"unknown kind {kind!r}", remedy)
     return None, [*document.findings, *document.locate([unknown])]
 
 
@@ -173,6 +172,7 @@ def _wrong_value(path: Path, detail: "ErrorDetails", place: "Place | None") -> F
         given = str(detail["input"])
         meant = isinstance(path[-1], int) and slips.of_entry(given, pattern)
         meant = meant or (pattern == ABSOLUTE_PATH and slips.of_place(given, str(path[-1])))
+        meant = meant or slips.of_pool(given, str(path[-1]))
         remedy = meant or spellings.of_value(given, pattern) or FORMATS[pattern]
         return Finding(Code.BAD_FORMAT, path, f"{shown} is not in the right form", remedy)
     if kind in _RANGES:
@@ -201,8 +201,8 @@ def _wrong_type(path: Path, detail: "ErrorDetails", place: "Place | None") -> Fi
         remedy = _meant(kind, value, str(path[-1])) or remedy
     elif path[:-1] == ("overrides",):
         remedy = slips.of_nested(str(path[-1]), value) or "write one value, and not several"
-    elif kind == "string_type" and isinstance(value, list) and value:
-        remedy = "write one of them" if value[1:] else f"write {value[0]}, without brackets"
+    elif kind == "string_type" and isinstance(value, list):
+        remedy = slips.of_several(path, value) or remedy
     elif kind == "int_type" and isinstance(value, float):
         remedy = f"write {value:.0f}" if value.is_integer() else slips.of_part(str(path[-1]))
     elif kind == "tuple_type" and isinstance(value, dict):

@@ -31,6 +31,22 @@ _CAPACITIES = {
     **dict.fromkeys(("od", "demand"), "on_demand"),
 }
 
+_INSTANCE_TYPE = re.compile(r"[a-z0-9-]+\.(metal|[0-9]*x?large)")
+_TRAINS = "write megatron, or megatron_bridge for a recipe"
+_TORCH = "write fsdp, or ddp; megatron and megatron_bridge run Megatron"
+_JOB_KINDS = {
+    **dict.fromkeys(("nemo", "nemo2", "nemorun", "bridge", "recipe"), "write megatron_bridge"),
+    **dict.fromkeys(
+        ("gpt", "llm", "mcore", "pretrain", "pretraining", "train", "training"), _TRAINS
+    ),
+    **dict.fromkeys(("pytorch", "pytorchjob", "torch", "torchrun", "trainjob", "job"), _TORCH),
+    **dict.fromkeys(("deepspeed", "zero", "fsdp2"), "write fsdp, which shards as ZeRO does"),
+    **dict.fromkeys(("convert", "export", "import"), "write convert_checkpoint, with a direction"),
+    **dict.fromkeys(("dataprep", "prepare", "preprocess", "tokenize"), "write data_prep"),
+    **dict.fromkeys(("allreduce", "nccl", "nccltests"), "write nccl_test"),
+    **dict.fromkeys(("download", "pull"), "write fetch"),
+}
+
 # Git's marks of a conflict (git-merge(1), "How conflicts are presented").
 _CONFLICT = re.compile(r"(<{7}|>{7})( |$)")
 _DASH = re.compile(r"\s*-([A-Za-z_]\w*):(\s|$)")
@@ -75,6 +91,27 @@ def of_key(key: str, known: "Iterable[str]") -> str | None:
     if key.startswith("-") and key[1:] in names:
         return f"write a blank after the dash: - {key[1:]}:"
     return of_text(key)
+
+
+def of_kind(text: str) -> str | None:
+    """Say which kind of job does what another program, or a word for the work, stands for."""
+    return _JOB_KINDS.get(re.sub(r"[-_ .]", "", text).lower())
+
+
+def of_pool(text: str, key: str) -> str | None:
+    """Say what to write where an instance type stands for a pool."""
+    if key != "pool" or not _INSTANCE_TYPE.fullmatch(text):
+        return None
+    return "use the name of a pool of the cluster file, gpu_pools[].name, and not its type"
+
+
+def of_several(path: tuple[str | int, ...], value: object) -> str | None:
+    """Say what to write for several corpora, or for a list where one value stands."""
+    if not isinstance(value, list) or not value:
+        return None
+    if path == ("data", "prefix") and value[1:]:
+        return "use blend: [{weight: 1, prefix: ...}, ...] for several corpora"
+    return "write one of them" if value[1:] else f"write {value[0]}, without brackets"
 
 
 def of_tag(text: str, known: "Iterable[str]") -> str | None:

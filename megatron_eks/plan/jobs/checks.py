@@ -70,6 +70,10 @@ def check_task(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
 
 def check_runtime(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
     """Yield what is wrong with the image of a job, and with how its pods run."""
+    if job.runtime.torchrun_path.endswith("/"):
+        found = f"{job.runtime.torchrun_path} is a folder, and a program is started"
+        remedy = f"use {job.runtime.torchrun_path}torchrun"
+        yield Finding(Code.BAD_FORMAT, ("runtime", "torchrun_path"), found, remedy)
     runtime = job.runtime
     if job.image not in REPOSITORIES and not is_digest(job.image):
         found = f"{job.image!r} is neither a repository of this cluster nor a URI with a digest"
