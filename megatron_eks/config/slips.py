@@ -146,6 +146,9 @@ def of_place(text: str, key: str) -> str | None:
             "storage.lustre.data_repositories brings objects there, checkpoint.s3_uri copies "
             "checkpoints away"
         )
+    if "*" in text:
+        several = ", and several corpora under blend" if key == "prefix" else ""
+        return f"name one place{several}: no pattern is filled in here"
     if key in _FETCHED and _HUB.fullmatch(text):
         return "use the absolute path of a folder: a fetch job brings it there from Hugging Face"
     return None
