@@ -37,6 +37,14 @@ _SPELT = frozenset({"True", "False"})
 _BACKENDS = frozenset({"native", "cudaMallocAsync"})
 _LEAST_SPLIT = 20
 _FRACTION = re.compile(r"\d*\.?\d+(?:[eE][-+]?\d+)?")
+# Of these it takes numbers: c10/core/AllocatorConfig.h and c10/cuda/CUDAAllocatorConfig.h.
+_NUMBERS = frozenset(
+    {
+        *("large_segment_size_mb", "max_non_split_rounding_mb", "per_process_memory_fraction"),
+        *("pinned_max_cached_size_mb", "pinned_num_register_threads"),
+        "pinned_reserve_segment_size_mb",
+    }
+)
 
 
 def malformed(value: str) -> str | None:
@@ -61,12 +69,14 @@ def _beyond(name: str, chosen: str) -> str | None:
         return None
     if name == "backend" and chosen not in _BACKENDS:
         return f"backend is native or cudaMallocAsync, and no {chosen!r}"
-    if name == "max_split_size_mb" and not (chosen.isdecimal() and int(chosen) >= _LEAST_SPLIT):
+    if name == "max_split_size_mb" and not (chosen.isdecimal() and int(chosen) > _LEAST_SPLIT):
         return f"max_split_size_mb is a whole number above {_LEAST_SPLIT}, and no {chosen!r}"
     if name == "garbage_collection_threshold":
         share = float(chosen) if _FRACTION.fullmatch(chosen) else 0.0
         if not 0 < share < 1:
             return f"{name} is a share between 0 and 1, and no {chosen!r}"
+    if name in _NUMBERS and not _FRACTION.fullmatch(chosen):
+        return f"{name} takes a number, and no {chosen!r}"
     return None
 
 

@@ -30,6 +30,12 @@ _SWITCHES = (
     *("NCCL_PXN_DISABLE", "NCCL_RAS_ENABLE", "NCCL_RUNTIME_CONNECT", "NCCL_SET_STACK_SIZE"),
     "NCCL_SHM_DISABLE",
 )
+# topoPathTypeStr of NCCL, as far as ncclGetLevel looks.
+_DECIMAL = re.compile(r"\s*[-+]?\d+")
+_OF_TORCH = (
+    *("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_COORD_CHECK_MILSEC", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
+    "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC",
+)
 _OFF = frozenset({"false", "no", "off"})
 _THREADS = re.compile(r"\s*[1-9]\d*(\s*,\s*[1-9]\d*)*\s*")
 
@@ -103,6 +109,15 @@ def _peers(value: str) -> Policy | None:
     return _refused("it takes GPUs of a node off NVLink") if never else None
 
 
+def _of_torch(value: str) -> Policy | None:
+    """Judge a number that torch reads by std::stoi: torch/csrc/distributed/c10d/Utils.hpp."""
+    if not value or _DECIMAL.fullmatch(value) or "$" in value or "{" in value:
+        return None
+    read = _DECIMAL.match(value)
+    taken = f"reads {read[0].strip()} of it" if read else "ends the program at it"
+    return _refused(f"{value!r} is no whole number, and torch {taken}", "write the number alone")
+
+
 def _threads(value: str) -> Policy | None:
     if _THREADS.fullmatch(value):
         return None
@@ -142,6 +157,8 @@ def _async_errors(value: str) -> Policy | None:
 
 def _heartbeat(value: str) -> Policy | None:
     """Judge when torch ends a process whose watchdog no longer answers: 480 s by default."""
+    if wrong := _of_torch(value):
+        return wrong
     seconds = int(value) if value.isdigit() else _SHORT_HEARTBEAT
     if seconds < _SHORT_HEARTBEAT:
         return _advised_against("loading a large model takes longer, and ranks would end in it")
@@ -155,8 +172,12 @@ def _allocator(value: str) -> Policy | None:
         wrong, right = slip
         return _refused(f"torch has no option {wrong!r}", f"did you mean {right}?")
     problem = malformed(value)
+    if problem is None:
+        return None
+    meant = value.replace("=", ":")
+    instead = f"write {meant}" if meant != value and malformed(meant) is None else REMOVE
     reason = f"{problem}, and torch ends the program at it"
-    return Policy(Verdict.REFUSED, reason, REMOVE, ends=True) if problem else None
+    return Policy(Verdict.REFUSED, reason, instead, ends=True)
 
 
 def _refused(reason: str, instead: str = REMOVE) -> Policy:
@@ -170,6 +191,7 @@ def _advised_against(reason: str) -> Policy:
 BY_NAME: dict[str, Callable[[str], Policy | None]] = {
     **dict.fromkeys(_NUMBERS, _whole),
     **dict.fromkeys(_SWITCHES, _switch),
+    **dict.fromkeys(_OF_TORCH, _of_torch),
     "FI_LOG_LEVEL": _talk,
     "TORCH_DISTRIBUTED_DEBUG": _debug,
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": _async_errors,

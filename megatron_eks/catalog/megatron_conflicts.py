@@ -23,7 +23,7 @@ _RESTART = Conflict(
 _UNSAVED = Conflict(
     "a run that starts again stops at a checkpoint that lacks something", "remove it"
 )
-_OLD = Conflict("Megatron took it out", "use the job file's own key")
+_OUT = "Megatron took it out"
 _STAGES = Conflict("the plan's model has one stack of layers", "use model.num_layers")
 _SERVING = Conflict("it is for programs that serve a model", "remove it")
 _HYBRID = Conflict(
@@ -61,11 +61,13 @@ ALWAYS: dict[str, Conflict] = {
     "test_data_path": _DATA,
     "data_args_path": _DATA,
     "per_split_data_args_path": _DATA,
+    # BlendedMegatronDatasetConfig takes it beside data named by split alone.
+    "dataloader_fast_cache_load": Conflict("it does not go with --data-path", "remove it"),
     "recompute_activations": Conflict("it contradicts the plan's", "use training.recompute"),
-    "checkpoint_activations": _OLD,
-    "batch_size": _OLD,
-    "warmup": _OLD,
-    "model_parallel_size": _OLD,
+    "checkpoint_activations": Conflict(_OUT, "use training.recompute: full"),
+    "batch_size": Conflict(_OUT, "use training.micro_batch_size"),
+    "warmup": Conflict(_OUT, "use training.warmup_iters"),
+    "model_parallel_size": Conflict(_OUT, "use parallelism.tensor"),
     "finetune": _RESTART,
     "no_load_optim": _RESTART,
     "no_save_optim": _UNSAVED,
@@ -130,8 +132,21 @@ OF_PLAN: dict[tuple[str, str], str] = {
     ),
     ("transformer_impl", "local"): "local has neither context parallelism nor FP8",
     ("cross_entropy_fusion_impl", "te"): "te is refused for its instability",
+    # TransformerBlock's spec of it is another; validate_args asks for --spec local.
+    ("attention_backend", "local"): "local takes another kind of layers",
+    ("attention_backend", "unfused"): (
+        "unfused holds a number for every pair of positions, and takes no context parallelism"
+    ),
 }
 """What speaks against some values of settings that the plan gives every run."""
+
+CHOSEN = frozenset(
+    {
+        *("attention_backend", "manual_gc_interval"),
+        *("moe_aux_loss_coeff", "moe_router_load_balancing_type"),
+    }
+)
+"""Settings of which the plan has a default, and a job the choice: nothing is planned with them."""
 
 NEEDS_EXPERTS = "moe_"
 """Settings of this prefix do nothing without experts."""

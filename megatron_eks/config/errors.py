@@ -118,7 +118,7 @@ def choices(value: str, known: "Iterable[str] | Mapping[str, object]") -> str:
     joined = [name for name in written if _JOINTS.sub("", name) == _JOINTS.sub("", value)]
     longer = [name for name in written if value and name.startswith(value)]
     # What people know as tensor_model_parallel_size is tensor here.
-    shorter = [name for name in written if value.startswith(f"{name}_")]
+    shorter = [name for name in written if value.startswith((f"{name}_", f"{name}-"))]
     # Letters change places more often than into others: us-esat-2 is meant to be in the east.
     swapped = [name for name in written if sorted(name) == sorted(value)]
     close = joined or longer or shorter[-1:] or swapped or get_close_matches(value, written, n=1)

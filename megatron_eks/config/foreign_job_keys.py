@@ -1,7 +1,7 @@
 """What stands in a job file for keys of PyTorchJobs, Hugging Face, NeMo and Megatron.
 
 Sources: training-operator's PyTorchJob; transformers' TrainingArguments and LlamaConfig;
-Megatron-LM's arguments; NeMo's megatron_gpt_config.yaml.
+Megatron-LM's arguments; NeMo's megatron_gpt_config.yaml; DeepSpeed's configuration; axolotl's.
 """
 
 
@@ -17,6 +17,12 @@ _TOKENS = "use train_iters: tokens / (global_batch_size x sequence_length)"
 _TOKENIZER = "use tokenizer: a folder with a Hugging Face tokenizer"
 _TOKENIZERS = "tokenizertype tokenizermodel tokenizernameorpath tokenizerpath vocabfile mergefile"
 
+_ZERO = "remove it: parallelism.distributed_optimizer is ZeRO's first stage; kind: fsdp shards all"
+_ADAPTERS = "remove it: jobs train all weights of a model, and no adapters"
+_ADAPTER_KEYS = "adapter lora loraalpha loradropout loramodeldir lorar lorarank peft qlora"
+_BASE = "use model: the name of a preset, and checkpoint.pretrained for its weights"
+_BASES = "basemodel hfmodel modelname modelnameorpath pretrainedmodelnameorpath"
+
 _RESTARTS = "backofflimit maxrestarts restarts restartpolicy"
 _KEPT = "ttl ttlsecondsafterfinished"
 _POD_KEYS = "affinity nodeselector tolerations volumemounts volumes securitycontext"
@@ -25,7 +31,8 @@ _TRAINING = {
     "minlr": "use min_learning_rate",
     **same(
         "use sequence_length",
-        "seqlen seqlength maxlength contextlength maxseqlen maxseqlength blocksize",
+        "seqlen seqlength sequencelen cutofflen maxlength contextlength maxseqlen maxseqlength "
+        "blocksize",
     ),
     **same("use warmup_iters", "warmupsteps lrwarmupiters lrwarmupsteps"),
     **same(
@@ -51,6 +58,22 @@ OF_JOBS: dict[str, dict[str, str]] = {
     "kind": {
         **same(_POD, _POD_KEYS),
         "namespace": "remove it: platform.namespace of the cluster file says it",
+        **same(_ZERO, "deepspeed deepspeedconfig fsdp fsdpconfig zerooptimization zerostage"),
+        **same(_ADAPTERS, _ADAPTER_KEYS),
+        **same(_BASE, _BASES),
+        **same("remove it: kind and parallelism say how a run is divided", "strategy accelerator"),
+        **same("remove it: jobs of this kind train all weights", "finetuningtype stage template"),
+        **same(
+            "use extra_args: TensorBoard is always written to, and --wandb-project asks for W&B",
+            "reportto loggers",
+        ),
+        **same(
+            "remove it: no secret stands in a file; a fetch job takes token_secret",
+            "hftoken huggingfacetoken token",
+        ),
+        "trainer": "use nodes, gpus_per_node and training, which NeMo's trainer has together",
+        "expmanager": "use checkpoint, which NeMo's exp_manager is about",
+        "optim": "use training: learning_rate, weight_decay, adam_beta1 and adam_beta2",
         **same("use runtime.gang_restarts", _RESTARTS),
         **same("use runtime.keep_days", _KEPT),
         **same("use runtime.priority_class", "priority priorityclassname"),
@@ -88,12 +111,22 @@ OF_JOBS: dict[str, dict[str, str]] = {
         **same(_PROGRAM, "command args script entrypoint"),
     },
     "expert_tensor": {
-        **same("use tensor", "tp tpsize tensorparallel tensorparallelsize"),
-        **same("use pipeline", "pp ppsize pipelineparallel pipelineparallelsize"),
-        **same("use virtual_pipeline", "vp vpp vppsize interleave"),
+        **same(
+            "use tensor",
+            "tp tpsize tensorparallel tensorparallelsize tensormodelparallelsize",
+        ),
+        **same(
+            "use pipeline",
+            "pp ppsize pipelineparallel pipelineparallelsize pipelinemodelparallelsize",
+        ),
+        **same(
+            "use virtual_pipeline",
+            "vp vpp vppsize interleave virtualpipelinemodelparallelsize "
+            "numvirtualstagesperpipelinerank",
+        ),
         **same("use context", "cp cpsize contextparallel contextparallelsize"),
-        **same("use expert", "ep epsize expertparallel expertparallelsize"),
-        "etp": "use expert_tensor",
+        **same("use expert", "ep epsize expertparallel expertparallelsize expertmodelparallelsize"),
+        **same("use expert_tensor", "etp experttensorparallelsize"),
         "sp": "use sequence_parallel",
         **same(
             "remove it: data parallel size is what nodes and the other sizes leave",
@@ -110,11 +143,14 @@ OF_JOBS: dict[str, dict[str, str]] = {
     "train_iters": {
         **_TRAINING,
         **same("use train_iters", f"maxsteps {_STEPS}"),
-        **same("use train_iters: epochs x tokens / those of a step", "epochs numtrainepochs"),
+        **same(
+            "use train_iters: epochs x tokens / those of a step", "epochs numepochs numtrainepochs"
+        ),
         "trainsamples": "use train_iters: samples / global_batch_size",
         "traintokens": _TOKENS,
         **same("use global_batch_size", "gbs batchsize trainbatchsize"),
-        **same("use micro_batch_size", "mbs perdevicetrainbatchsize"),
+        **same("use micro_batch_size", "mbs perdevicetrainbatchsize trainmicrobatchsizepergpu"),
+        **same(_ADAPTERS, _ADAPTER_KEYS),
         **same(
             "use global_batch_size: micro_batch_size x data parallel size x this number",
             "gradientaccumulationsteps gradaccum accumulategradbatches nummicrobatches",
@@ -133,7 +169,9 @@ OF_JOBS: dict[str, dict[str, str]] = {
     "max_steps": {
         **_TRAINING,
         **same("use max_steps", f"trainiters {_STEPS}"),
-        **same("use max_steps: epochs x samples / those of a step", "epochs numtrainepochs"),
+        **same(
+            "use max_steps: epochs x samples / those of a step", "epochs numepochs numtrainepochs"
+        ),
         **same(
             "use train_batch_size, the sequences of a step on each GPU",
             "batchsize mbs microbatchsize perdevicetrainbatchsize",
@@ -186,6 +224,18 @@ OF_JOBS: dict[str, dict[str, str]] = {
         **same("use training.sequence_length", "seqlength seqlen"),
         **same("use max_position_embeddings", "maxseqlen maxsequencelength npositions"),
         **same("use preset", "name modelname modeltype type architecture architectures"),
+        **same(
+            "use preset, such as llama-3.1-8b, or write the sizes",
+            "hfname huggingfacename modelnameorpath nameorpath pretrainedmodelnameorpath",
+        ),
+        "qknopeheaddim": "use qk_head_dim",
+        "qkropeheaddim": "use qk_pos_emb_head_dim",
+        "firstkdensereplace": "use moe_layer_freq: [0, 1, ...], a number for each layer",
+        **same(
+            "use extra_args: [--moe-router-num-groups, N, --moe-router-group-topk, K]",
+            "ngroup topkgroup",
+        ),
+        "slidingwindow": "use extra_args: [--window-size, 'LEFT,0']",
         "ropescaling": "remove it: presets of models with scaled positions have it",
     },
     # Of Megatron, and of FSDP and DDP.

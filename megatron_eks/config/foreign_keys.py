@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.config.foreign_job_keys import OF_JOBS, same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 
 _SCALE = "remove it: a pool starts without nodes, and `meks scale POOL N` takes and returns them"
@@ -275,3 +275,28 @@ def of_other_tool(key: str, known: "Iterable[str]") -> str | None:
     tables = (*_OF_CLUSTERS.items(), *OF_JOBS.items())
     found = (table[plain] for name, table in tables if name in known and plain in table)
     return next(found, None)
+
+
+# The block of a training job that a table is about; of two programs' the second is PyTorch's own.
+_BLOCKS = {
+    "parallelism": "expert_tensor",
+    "training": "train_iters",
+    "checkpoint": "keep_last",
+    "data": "split",
+    "model": "num_attention_heads",
+    "runtime": "shm_gib",
+}
+_OF_PYTORCH = {"training": "max_steps", "data": "configuration"}
+
+
+def of_other_block(key: str, blocks: "Collection[str]") -> str | None:
+    """Say what stands in another block of a job for a key, where other tools have no blocks."""
+    plain = re.sub(r"[-_]", "", key).lower()
+    tables = _BLOCKS if "parallelism" in blocks else _BLOCKS | _OF_PYTORCH
+    for block, table in tables.items():
+        remedy = OF_JOBS[table].get(plain) if block in blocks else None
+        if remedy is None:
+            continue
+        named = re.match(r"use ([a-z_]+)(.*)", remedy)
+        return f"use {block}.{named[1]}{named[2]}" if named and "." not in named[1] else remedy
+    return None

@@ -49,7 +49,7 @@ _REPOSITORY_PATH = r"^(?:/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 ABSOLUTE_PATH = r"^(/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 _S3_URI = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/\S*)?$"
 _PROGRAM = r"^[A-Za-z0-9_./-]+$"
-_RECIPE = r"^[a-z][a-z0-9_]*$"
+RECIPE = r"^[a-z][a-z0-9_]*$"
 _EMAIL = r"^[^@\s]+@[^@\s]+\.[^@\s]+$"
 
 # What each pattern means in words; the loader prints these as the remedy.
@@ -89,7 +89,7 @@ FORMATS: dict[str, str] = {
     ),
     _S3_URI: "use s3://BUCKET/PREFIX, the bucket in lowercase letters, digits, '-' and '.'",
     _PROGRAM: "use the name or path of one program, without arguments",
-    _RECIPE: "use the name of one recipe: lowercase letters, digits and '_'",
+    RECIPE: "use the name of one recipe: lowercase letters, digits and '_'",
     _EMAIL: "use an address such as team@example.com",
 }
 
@@ -136,6 +136,6 @@ RepositoryPath = Annotated[str, Field(pattern=_REPOSITORY_PATH)]
 AbsolutePath = Annotated[str, Field(pattern=ABSOLUTE_PATH)]
 S3Uri = Annotated[str, Field(pattern=_S3_URI)]
 Program = Annotated[str, Field(pattern=_PROGRAM)]
-Recipe = Annotated[str, Field(pattern=_RECIPE)]
+Recipe = Annotated[str, Field(pattern=RECIPE)]
 Email = Annotated[str, Field(pattern=_EMAIL)]
 Text = Annotated[str, Field(min_length=1)]

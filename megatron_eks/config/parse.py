@@ -20,7 +20,7 @@ from megatron_eks.config.blocks import (
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices
-from megatron_eks.config.foreign_keys import of_other_tool
+from megatron_eks.config.foreign_keys import of_other_block, of_other_tool
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.kinds_of_text import what
 from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
@@ -62,9 +62,8 @@ def parse_job(document: "Document") -> tuple[AnyJob | None, list[Finding]]:
         found, remedy, code = "'kind' is missing", ", ".join(sorted(_KINDS)), Code.MISSING_KEY
         unknown = Finding(code, ("kind",), found, f"add one of: {remedy}")
     else:
-        unknown = Finding(
-            Code.NOT_ALLOWED, ("kind",), f"unknown kind {kind!r}", choices(str(kind), _KINDS)
-        )
+        remedy = slips.of_job(str(kind)) or choices(str(kind), _KINDS)
+        unknown = Finding(Code.NOT_ALLOWED, ("kind",), f"unknown kind {kind!r}", remedy)
     return None, [*document.findings, *document.locate([unknown])]
 
 
@@ -125,6 +124,7 @@ def _unknown_key(path: Path, document: "Document", model: type[BaseModel] | None
         or other_types(model, path, document.value)
         or elsewhere(model, path)
         or _other_kinds(path, model)
+        or _other_blocks(path, model)
         or choices(name, known)
     )
     return Finding(Code.UNKNOWN_KEY, path, f"unknown key {name!r}", remedy)
@@ -136,6 +136,13 @@ def _other_kinds(path: Path, model: type[BaseModel] | None) -> str | None:
     if len(path) > 1 or not kinds or model not in _KINDS.values():
         return None
     return f"remove it: it belongs to kind {', '.join(kinds)}"
+
+
+def _other_blocks(path: Path, model: type[BaseModel] | None) -> str | None:
+    """Say which block of a training job has what other tools write at the top, or elsewhere."""
+    if model is None or model not in _KINDS.values() or len(path) > len(("block", "key")):
+        return None
+    return of_other_block(str(path[-1]), {*model.model_fields} - {str(path[0])})
 
 
 def _wrong_value(
@@ -150,6 +157,7 @@ def _wrong_value(
         given = str(detail["input"])
         meant = isinstance(path[-1], int) and slips.of_entry(given, pattern)
         meant = meant or (pattern == ABSOLUTE_PATH and slips.of_place(given, str(path[-1])))
+        meant = meant or slips.of_pool(given, str(path[-1]))
         remedy = meant or spellings.of_value(given, pattern) or FORMATS[pattern]
         return Finding(Code.BAD_FORMAT, path, f"{shown} {what(given, pattern)}", remedy)
     if kind in _RANGES:
@@ -185,6 +193,8 @@ def _wrong_type(
         remedy = _meant(kind, value, str(path[-1])) or remedy
     elif path[:-1] == ("overrides",):
         remedy = slips.of_nested(str(path[-1]), value) or "write one value, and not several"
+    elif kind == "string_type" and isinstance(value, list):
+        remedy = slips.of_several(path, value) or remedy
     elif kind == "int_type" and isinstance(value, float):
         remedy = f"write {value:.0f}" if value.is_integer() else slips.of_part(str(path[-1]))
     return Finding(Code.WRONG_TYPE, path, f"{_shown(value)} has the wrong type", remedy)

@@ -13,7 +13,7 @@ PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\$[A-Z][A-Z0-9_]+|<[A-Za-z][A-
 
 _NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 _GROUPED = re.compile(r"[0-9]{1,3}([,_' ][0-9]{3})+|[0-9]+(_[0-9]+)+")
-_WITH_COMMA = re.compile(r"([0-9]+),([0-9]+)")
+_WITH_COMMA = re.compile(r"([0-9]+),([0-9]+(?:[eE][-+]?[0-9]+)?)")
 _COUNTED = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmbt])", re.IGNORECASE)
 _BYTES = re.compile(r"([0-9]+) ?([kmg])(i?b)?", re.IGNORECASE)
 _WITH_UNIT = re.compile(r"[$€]? ?[0-9][0-9.,]*([eE][-+]?[0-9]+)? ?[A-Za-z/%$€]*")
@@ -30,6 +30,22 @@ _CAPACITIES = {
     **dict.fromkeys(("odcr", "cr", "reserved", "capacityreservation", "targeted"), "reservation"),
     **dict.fromkeys(("cb", "cbml", "block", "mlcapacityblock"), "capacity_block"),
     **dict.fromkeys(("od", "demand"), "on_demand"),
+}
+
+_INSTANCE_TYPE = re.compile(r"[a-z0-9-]+\.(metal|[0-9]*x?large)")
+_TRAINS = "write megatron, or megatron_bridge for a recipe"
+_TORCH = "write fsdp, or ddp; megatron and megatron_bridge run Megatron"
+_JOB_KINDS = {
+    **dict.fromkeys(("nemo", "nemo2", "nemorun", "bridge", "recipe"), "write megatron_bridge"),
+    **dict.fromkeys(
+        ("gpt", "llm", "mcore", "pretrain", "pretraining", "train", "training"), _TRAINS
+    ),
+    **dict.fromkeys(("pytorch", "pytorchjob", "torch", "torchrun", "trainjob", "job"), _TORCH),
+    **dict.fromkeys(("deepspeed", "zero", "fsdp2"), "write fsdp, which shards as ZeRO does"),
+    **dict.fromkeys(("convert", "export", "import"), "write convert_checkpoint, with a direction"),
+    **dict.fromkeys(("dataprep", "prepare", "preprocess", "tokenize"), "write data_prep"),
+    **dict.fromkeys(("allreduce", "nccl", "nccltests"), "write nccl_test"),
+    **dict.fromkeys(("download", "pull"), "write fetch"),
 }
 
 
@@ -74,6 +90,27 @@ def _lookalike(key: str, names: "set[str]") -> str | None:
             code = f"U+{ord(others[0]):04X}"
             return f"write {name}: its {others[0]} is a letter of another alphabet ({code})"
     return None
+
+
+def of_job(text: str) -> str | None:
+    """Say which kind of job does what another program, or a word for the work, stands for."""
+    return _JOB_KINDS.get(re.sub(r"[-_ .]", "", text).lower())
+
+
+def of_pool(text: str, key: str) -> str | None:
+    """Say what to write where an instance type stands for a pool."""
+    if key != "pool" or not _INSTANCE_TYPE.fullmatch(text):
+        return None
+    return "use the name of a pool of the cluster file, gpu_pools[].name, and not its type"
+
+
+def of_several(path: tuple[str | int, ...], value: object) -> str | None:
+    """Say what to write for several corpora, or for a list where one value stands."""
+    if not isinstance(value, list) or not value:
+        return None
+    if path == ("data", "prefix") and value[1:]:
+        return "use blend: [{weight: 1, prefix: ...}, ...] for several corpora"
+    return "write one of them" if value[1:] else f"write {value[0]}, without brackets"
 
 
 def of_tag(text: str, known: "Iterable[str]") -> str | None:
@@ -122,6 +159,9 @@ def of_place(text: str, key: str) -> str | None:
             "storage.lustre.data_repositories brings objects there, checkpoint.s3_uri copies "
             "checkpoints away"
         )
+    if "*" in text:
+        several = ", and several corpora under blend" if key == "prefix" else ""
+        return f"name one place{several}: no pattern is filled in here"
     if key in _FETCHED and _HUB.fullmatch(text):
         return "use the absolute path of a folder: a fetch job brings it there from Hugging Face"
     return None

@@ -3,10 +3,12 @@
 import re
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.config.model import (
     DNS_LABEL,
     KMS_ARN,
     KUBERNETES,
+    RECIPE,
     REGION,
     REPOSITORY_PREFIX,
     RESERVATION,
@@ -37,6 +39,8 @@ _BUCKET_URL = re.compile(
     r"([a-z0-9][a-z0-9.-]+?)\.s3[.-][a-z0-9.-]*amazonaws\.com(?:\.cn)?)(/\S*)?"
 )
 
+# A function of megatron.bridge.recipes with its module, and names with the signs of a model's.
+_OF_MODULE = re.compile(r"(?:[a-z_][a-z0-9_]*[.:])+([a-z][a-z0-9_]*_config)(?:\(\))?")
 _HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]+:[0-9]+")
 _RELEASE = re.compile(r"v?(1\.[0-9]{2})(\.[0-9]+|-eks.*)?", re.IGNORECASE)
 _RATE = re.compile(r"(125|250|500|1000) ?M[iI]?[bB].*")
@@ -149,6 +153,14 @@ def _region(text: str) -> str | None:
     return f"write {place or written}" if place or written else None
 
 
+def _recipe(text: str) -> str | None:
+    """Name a recipe that its module or file stands before, or that has a model's own signs."""
+    if found := _OF_MODULE.fullmatch(text):
+        return f"write {found[1]}, without its module"
+    plain = re.sub(r"-", "_", text.lower().replace(".", "").removesuffix("()"))
+    return f"write {plain}" if plain in RECIPES else None
+
+
 def _version(text: str) -> str | None:
     found = _RELEASE.fullmatch(text)
     return f'write "{found[1]}", the minor version alone, in quotes' if found else None
@@ -232,6 +244,7 @@ _CHOICES = {
 _FINDERS: "dict[str, Callable[[str], str | None]]" = {
     KMS_ARN: _key,
     KUBERNETES: _version,
+    RECIPE: _recipe,
     REGION: _region,
     RESERVATION: _reservation,
     ROLE_ARN: _role,

@@ -8,6 +8,8 @@ lines, and only of a text that is broken anyway.
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from megatron_eks.config.slips import of_text
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -71,7 +73,8 @@ def mistake(text: str, error: "yaml.YAMLError") -> Mistake:
     """Return the likely cause of an error, or what libyaml says of it."""
     lines = _BREAK.split(text)
     place = _place(error)
-    for find in (_conflict, _control, _missing_blank, _tab, _quote, _flow, _colon, _layout):
+    signs = (_conflict, _control, _missing_blank, _odd_blank, _tab)
+    for find in (*signs, _quote, _flow, _colon, _layout):
         if found := find(lines, place):
             return found
     remedies = (remedy for words, remedy in _WORDS if words in place.problem)
@@ -115,6 +118,15 @@ def _missing_blank(lines: "Sequence[str]", place: _Place) -> Mistake | None:
         if (found := _COLON.fullmatch(line)) and ": " not in line:
             value = found[2].partition(" #")[0]
             return Mistake(number, "no blank after the colon", f"write {found[1]}: {value}")
+    return None
+
+
+def _odd_blank(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+    """Find a sign that looks like a blank at the start of a line, where YAML counts blanks."""
+    for number in range(min(place.line, len(lines)), max(place.line - _ABOVE, 0), -1):
+        start = re.match(r"\s*", lines[number - 1])
+        if start and (slip := of_text(start[0])):
+            return Mistake(number, "a line begins with a sign that only looks like a blank", slip)
     return None
 
 

@@ -84,6 +84,11 @@ class MegatronData(Model):
     """Where Megatron keeps its shuffled indices; default: beside the data."""
     num_workers: Natural = 8
 
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The three shares: Megatron takes what is left out for 0 (parse_and_normalize_split)."""
+        return (*self.split, 0, 0, 0)[: max(len(self.split), 3)]
+
 
 class Checkpoint(Model):
     """Where a run saves and resumes, and what it starts from."""

@@ -205,8 +205,9 @@ def test_latent_attention_needs_no_query_groups():
     text = text.replace("model: llama-3.1-70b", model).replace("  virtual_pipeline: 5\n", "")
     cluster = (place / "cluster.yaml").read_text()
     assert findings(text, cluster) == []
-    assert "num_query_groups, kv_channels are missing" in "".join(
-        findings(text.replace("multi_latent_attention: true", "swiglu: true"), cluster)
+    assert (
+        "model.kv_lora_rank: sizes of latent attention, and multi_latent_attention is"
+        in "".join(findings(text.replace("multi_latent_attention: true", "swiglu: true"), cluster))
     )
 
 
@@ -250,3 +251,32 @@ def test_a_long_name_is_refused():
             "use a shorter text; its length may be at most 50"
         )
     ]
+
+
+EXPERTS = "num_experts: 8, moe_router_topk: 2"
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ("qk_pos_emb_head_dim: 32", []),
+        ("qk_pos_emb_head_dim: 63", ["63 are no pairs - use an even number, such as 64"]),
+        (f"{EXPERTS}, moe_layer_freq: {[0] * 24}", ["no layer has any of the 8 experts"]),
+        (f"{EXPERTS}, moe_layer_freq: {[0, 1] * 12}", []),
+        (f"{EXPERTS}, moe_ffn_hidden_size: 1412", ["8 does not divide moe_ffn_hidden_size 1412"]),
+        (f"{EXPERTS}, moe_ffn_hidden_size: 1408", []),
+    ],
+)
+def test_sizes_that_a_whole_model_states(size, expected):
+    """Each size is judged where it is used."""
+    place = ROOT / "examples" / "p5-reservation"
+    model = (
+        "model: {num_layers: 24, hidden_size: 2048, ffn_hidden_size: 8192, "
+        "num_attention_heads: 16, vocab_size: 102400, max_position_embeddings: 8192, "
+        f"multi_latent_attention: true, {size}}}"
+    )
+    text = (place / "jobs" / "llama-3-1-70b.yaml").read_text()
+    text = text.replace("model: llama-3.1-70b", model).replace("  virtual_pipeline: 5\n", "")
+    text = text.replace("/shared/tokenizer/llama-3.1-8b", "/shared/tokenizer/own")
+    said = findings(text, (place / "cluster.yaml").read_text())
+    assert [line in each for line, each in zip(expected, said, strict=True)] == [True] * len(said)

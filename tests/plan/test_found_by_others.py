@@ -207,3 +207,19 @@ def test_checkpoints_that_go_with_their_stack(tmp_path, uri, warned):
     cluster = CLUSTER.replace("storage:\n", "storage:\n  retain: false\n")
     found = findings(tmp_path, job(RUN, checkpoint={"s3_uri": uri}), cluster=cluster)
     assert [line.split(":")[0] for line in found] == ["warning MEKS-0284 cluster.yaml"] * warned
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("llama-3.2-1b", ["trains a model with num_layers 16 there - name weights of this model"]),
+        ("llama-3.1-8b", []),
+    ],
+)
+def test_base_weights_that_another_job_trains(tmp_path, model, said):
+    """A run may go on from the checkpoints of another one of the same shape."""
+    base = "/shared/checkpoints/first"
+    first = job(RUN, name="first", model=model, checkpoint={"directory": base, "pretrained": None})
+    second = job(RUN, checkpoint={"pretrained": base})
+    found = [line for line in findings(tmp_path, first, second) if "MEKS-0334" in line]
+    assert [words in line for words, line in zip(said, found, strict=True)] == [True] * len(said)

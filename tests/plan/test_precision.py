@@ -104,3 +104,26 @@ def test_gradients_of_mxfp8_keep_their_precision(more, form):
     assert isinstance(job, MegatronJob)
     words = megatron_arguments(job, model_shape(job.model), job_layout(job, 16), "")
     assert words[words.index("--fp8-format") + 1] == form
+
+
+EXPERTS = "num_experts: 8, moe_router_topk: 2"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ("moe_ffn_hidden_size: 1416", ["MEKS-0314 moe_ffn_hidden_size is 354 on each GPU"]),
+        ("moe_ffn_hidden_size: 1408", []),
+        # Without a dense layer nothing has the other width.
+        ("moe_ffn_hidden_size: 1408, ffn_hidden_size: 14368", []),
+        (
+            f"moe_ffn_hidden_size: 1408, ffn_hidden_size: 14368, moe_layer_freq: {[0] + [1] * 31}",
+            ["MEKS-0314 ffn_hidden_size is 3592 on each GPU"],
+        ),
+    ],
+)
+def test_experts_have_a_width_of_their_own(sizes, said):
+    """Dense layers are divided over the tensor ranks, and experts by their own number."""
+    model = f"{{preset: llama-3.1-8b, {EXPERTS}, {sizes}}}\np"
+    lines = [line for line in findings("llama-3.1-8b\np", model) if line.startswith("MEKS-0314")]
+    assert [line.partition(", and")[0] for line in lines] == said

@@ -24,7 +24,7 @@ _PERCENTS = 20
 
 def check_amount(job: "MegatronRun") -> "Iterator[Finding]":
     """Yield a corpus that is read over and over, or leaves a part without a sequence."""
-    corpus, split, training = job.data.corpus_tokens, job.data.split, job.training
+    corpus, split, training = job.data.corpus_tokens, job.data.shares, job.training
     yield from _batch(training.global_batch_size, training.sequence_length)
     if len(split) == _SHARES and 0 < split[0] < sum(split) / 2:
         found = f"{split[0] / sum(split):.0%} of the data are for training"

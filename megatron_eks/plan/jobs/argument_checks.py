@@ -4,11 +4,12 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.megatron_conflicts import OF_PLAN
+from megatron_eks.catalog.megatron_conflicts import CHOSEN, OF_PLAN
 from megatron_eks.catalog.megatron_options import FLAGS, NUMBERS, OPTIONS, SINGLE, WHOLE, WORDS
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, choices
+from megatron_eks.config.slips import of_text
 from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.environment_folders import mounts
 from megatron_eks.plan.jobs.foreign_options import of_other_program
@@ -20,7 +21,7 @@ from megatron_eks.plan.jobs.stage_checks import check_stages
 from megatron_eks.plan.jobs.value_checks import form
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from megatron_eks.config.cluster import ClusterConfig
     from megatron_eks.config.job import MegatronJob
@@ -28,6 +29,16 @@ if TYPE_CHECKING:
 
 # Names that differ by a slip: most of Megatron's have words in common.
 _CLOSE = 0.8
+_NOT = "--no-"
+# Options that say a key of the model in another way.
+_OTHERWISE = {
+    "disable_bias_linear": "add_bias_linear",
+    "group_query_attention": "num_query_groups",
+    "use_rope_scaling": "preset",
+    "rope_scaling_factor": "preset",
+}
+# What editors make of two hyphens.
+_DASHES = "\u2012\u2013\u2014\u2015\u2212"
 
 # The keys of a job file that options follow from, whatever else it says; all other options of the
 # plan have no key.
@@ -98,39 +109,22 @@ def check_extra_arguments(
 
     So many copies of the model learn together, if that is known.
     """
-    words = job.extra_args
-    planned = {OPTIONS[name] for name in (*_planned(job), *KEYS)}
+    words, plan = job.extra_args, _planned(job)
     starts = [index for index, word in enumerate(words) if word.startswith("--")]
     if starts[:1] != [0]:
         found = f"{words[0]!r} follows no option"
-        yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", 0), found, "start with --OPTION")
+        remedy = _stray(words[0]) or "start with --OPTION"
+        yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", 0), found, remedy)
     given: dict[int, Option] = {}
     for start, end in pairwise([*starts, len(words)]):
         name, equals, value = words[start].partition("=")
         values = [value] if equals else words[start + 1 : end]
-        path = ("extra_args", start)
-        if name not in OPTIONS and " " in words[start] and name.split()[0] in OPTIONS:
-            found = f"{words[start]!r} is one word, and Megatron has no option of that name"
-            apart = ", ".join(words[start].split())
-            yield Finding(Code.EXTRA_ARGUMENT, path, found, f"write each word apart: [{apart}]")
-        elif name not in OPTIONS:
-            found = f"Megatron has no option {name}"
-            remedy = of_other_program(name) or _similar(name)
-            yield Finding(Code.EXTRA_ARGUMENT, path, found, remedy)
-        elif OPTIONS[name] in planned:
-            yield Finding(Code.EXTRA_ARGUMENT, path, *_of_plan(name, values))
-        elif name in FLAGS and values:
-            found = f"{name} takes no value, and {values[0]!r} follows"
-            yield Finding(Code.EXTRA_ARGUMENT, path, found, "remove the value")
-        elif name in SINGLE and len(values) != 1:
-            found = f"{name} takes one value, and {len(values)} follow"
-            yield Finding(Code.EXTRA_ARGUMENT, path, found, f"write {name} VALUE")
-        elif problem := _value(name, values):
-            yield Finding(Code.EXTRA_ARGUMENT, path, *problem)
-        elif OPTIONS[name] in {setting for _, setting, _ in given.values()}:
-            found = f"{name} stands above too, and the last one wins"
-            yield Finding(Code.EXTRA_ARGUMENT, path, found, "keep one of the two")
-        else:
+        settings = {setting for _, setting, _ in given.values()}
+        problem = _unknown(words[start], name) or _of_plan(name, values, plan)
+        problem = problem or _form(name, values, settings)
+        if problem is not None:
+            yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", start), *problem)
+        elif OPTIONS[name] not in plan or OPTIONS[name] in CHOSEN:
             given[start] = (name, OPTIONS[name], values)
     model = model_shape(job.model)
     yield from check_combinations(job, model, given)
@@ -139,19 +133,66 @@ def check_extra_arguments(
     yield from check_places(given, cluster.storage.lustre.mount_path, mounts(cluster))
 
 
-def _of_plan(name: str, values: "Sequence[str]") -> tuple[str, str]:
-    """Say what an option of the plan follows from; it may be written in another way here."""
+def _unknown(word: str, name: str) -> tuple[str, str] | None:
+    if name in OPTIONS:
+        return None
+    if " " in word and name.split(maxsplit=1)[0] in OPTIONS:
+        apart = ", ".join(word.split())
+        found = f"{word!r} is one word, and Megatron has no option of that name"
+        return found, f"write each word apart: [{apart}]"
+    return f"Megatron has no option {name}", of_other_program(name) or _similar(name)
+
+
+def _key(name: str) -> str | None:
+    """Return the key that an option follows from; it may be written in another way here."""
     keys = {OPTIONS[option]: key for option, key in KEYS.items()}
     key = keys.get(OPTIONS[name])
+    plain = name.strip("-").replace("-", "_")
+    named = (_OTHERWISE.get(plain, plain), OPTIONS[name])
+    if key == "model":
+        return next((f"model.{each}" for each in named if each in ModelSpec.model_fields), key)
+    return key
+
+
+def _of_plan(
+    name: str, values: "Sequence[str]", plan: "Mapping[str, tuple[str, ...]]"
+) -> tuple[str, str] | None:
+    """Say what an option of the plan follows from.
+
+    Of some options the plan has a default alone, and what it says itself, word for word, changes
+    nothing.
+    """
+    key, setting = _key(name), OPTIONS[name]
     if key is not None:
-        field = f"model.{OPTIONS[name]}" if OPTIONS[name] in ModelSpec.model_fields else "model"
-        where = field if key == "model" else key
-        return f"{name} follows from the job file", f"remove it, and set {where}"
-    against = next(
-        (OF_PLAN[OPTIONS[name], each] for each in values if (OPTIONS[name], each) in OF_PLAN), ""
-    )
+        return f"{name} follows from the job file", f"remove it, and set {key}"
+    against = next((OF_PLAN[setting, each] for each in values if (setting, each) in OF_PLAN), "")
+    same = setting not in plan or plan[setting] == tuple(values)
+    if same or (setting in CHOSEN and not against):
+        return None
     found = f"{name} is set by the plan for every run"
     return f"{found}; {against}" if against else found, "remove it"
+
+
+def _form(name: str, values: "Sequence[str]", settings: set[str]) -> tuple[str, str] | None:
+    """Say what the parser does not take of an option: how many values, or of which form."""
+    if name in FLAGS and values:
+        found = f"{name} takes no value, and {values[0]!r} follows"
+        return found, _stray(values[0]) or "remove the value"
+    if name in SINGLE and len(values) != 1:
+        return f"{name} takes one value, and {len(values)} follow", f"write {name} VALUE"
+    if problem := _value(name, values):
+        return problem
+    if OPTIONS[name] in settings:
+        return f"{name} stands above too, and the last one wins", "keep one of the two"
+    return None
+
+
+def _stray(word: str) -> str | None:
+    """Say what a word was that stands where an option does, and begins as none."""
+    if not word.strip("\\ "):
+        return "remove it: a backslash continues a line for a shell, and no shell reads this"
+    name = word.lstrip(_DASHES)
+    return f"write --{name}, with two plain hyphens" if name != word else of_text(word)
 
 
 def _value(name: str, values: "Sequence[str]") -> tuple[str, str] | None:
@@ -175,13 +216,38 @@ def _is(kind: type[int] | type[float], value: str) -> bool:
     return True
 
 
-def _planned(job: "MegatronJob") -> "Iterator[str]":
+def _planned(job: "MegatronJob") -> dict[str, tuple[str, ...]]:
+    """Return the settings of the plan alone, with their values."""
     alone = job.model_copy(update={"extra_args": ()})
     words = megatron_arguments(alone, model_shape(job.model), job_layout(job, 1), "")
-    return (word for word in words if word.startswith("--"))
+    starts = [index for index, word in enumerate(words) if word.startswith("--")]
+    return {
+        OPTIONS[words[start]]: tuple(words[start + 1 : end])
+        for start, end in pairwise([*starts, len(words)])
+    }
 
 
 def _similar(name: str) -> str:
+    """Name the option that was meant, or the key of the job file that says it."""
+    dashed = name.replace("_", "-")
+    if dashed in OPTIONS:
+        key = _key(dashed)
+        return f"did you mean {dashed!r}?" if key is None else f"remove it, and set {key}"
+    positive = f"--{name.removeprefix(_NOT)}"
+    if name.startswith(_NOT) and positive in OPTIONS:
+        key = _key(positive)
+        return (
+            f"remove it, and set {key}: false" if key else f"remove it: there is {positive} alone"
+        )
     longer = sorted(option for option in OPTIONS if option.startswith(name))
-    close = longer or get_close_matches(name, OPTIONS, 1, _CLOSE)
-    return f"did you mean {close[0]!r}?" if close else "see `pretrain_gpt.py --help`"
+    near = (each for each in get_close_matches(name, OPTIONS, 3, _CLOSE) if _agree(each, name))
+    close = longer[:1] or [*near][:1]
+    if not close:
+        return "see `pretrain_gpt.py --help`"
+    key = _key(close[0])
+    return f"did you mean {close[0]!r}?{f' Remove it, and set {key}' if key else ''}"
+
+
+def _agree(one: str, other: str) -> bool:
+    """Tell whether two options do not say the opposite of each other."""
+    return one.startswith(_NOT) == other.startswith(_NOT)

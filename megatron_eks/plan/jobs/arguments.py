@@ -28,7 +28,11 @@ _WSD_SHARE = 10
 def megatron_arguments(
     job: "MegatronRun", model: "ModelShape", layout: "Layout", log_directory: str
 ) -> tuple[str, ...]:
-    """Return the arguments of `pretrain_gpt.py`, one word an element, the job file's own last."""
+    """Return the arguments of `pretrain_gpt.py`, one word an element, the job file's own last.
+
+    What the job file says itself takes the place of a default, and does not stand beside it.
+    """
+    given = {word.partition("=")[0] for word in job.extra_args}
     options = (
         *_model(model),
         *_experts(model),
@@ -38,7 +42,8 @@ def megatron_arguments(
         *_checkpoint(job.checkpoint),
         *_operation(job, log_directory),
     )
-    return (*(word for option in options for word in option), *job.extra_args)
+    words = (word for option in options if option[0] not in given for word in option)
+    return (*words, *job.extra_args)
 
 
 def _model(model: "ModelShape") -> "Iterator[Option]":

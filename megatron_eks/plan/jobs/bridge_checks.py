@@ -4,12 +4,14 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.bridge_fields import FIELDS
 from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs.override_checks import check_override
 from megatron_eks.plan.jobs.override_effects import check_effect
+from megatron_eks.plan.jobs.override_model import check_model_override
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +47,8 @@ PLANNED: dict[str, str] = {
     "checkpoint.ckpt_format": "checkpoint.format",
     "checkpoint.async_save": "checkpoint.async_save",
     "dist.distributed_timeout_minutes": "runtime.distributed_timeout_minutes",
+    "dataset.blend": "data.prefix or data.blend",
+    "dataset.split": "data.split",
 }
 """What layout, memory, time and restarts are planned with, and the key of the job file for it.
 
@@ -111,13 +115,15 @@ def check_recipe(job: "MegatronBridgeJob") -> "Iterator[Finding]":
             yield Finding(Code.OVERRIDE, path, found, f"remove it, and set {PLANNED[name]}")
         elif "." not in name.strip("."):
             found = f"{name!r} names no value of a configuration"
-            yield Finding(Code.OVERRIDE, path, found, "write BLOCK.NAME, such as ddp.NAME")
+            yield Finding(Code.OVERRIDE, path, found, _with_block(name))
         elif (name, value) == _UNSTABLE:
             found = "Megatron refuses it as unstable"
             yield Finding(Code.OVERRIDE, path, found, "use native")
         else:
-            wrong = list(check_override(job.image, name, value)) or list(
-                check_effect(job, name, value)
+            wrong = (
+                list(check_override(job.image, name, value))
+                or list(check_effect(job, name, value))
+                or list(check_model_override(job, name, value))
             )
             yield from wrong
             key = _ALSO_SAID.get(name)
@@ -131,6 +137,13 @@ def _said(job: "MegatronBridgeJob", key: str, value: object) -> bool:
     block, _, name = key.partition(".")
     part = getattr(job, block)
     return name in part.model_fields_set and getattr(part, name) != value
+
+
+def _with_block(name: str) -> str:
+    """Say in which blocks there is a value of a name that stands alone."""
+    blocks = [block for block, fields in FIELDS.items() if name.strip(".") in fields]
+    whole = [f"{block}.{name.strip('.')}" for block in blocks]
+    return f"write {' or '.join(whole)}" if whole else "write BLOCK.NAME, such as ddp.NAME"
 
 
 def _plain(name: str) -> str:

@@ -11,8 +11,10 @@ from megatron_eks.plan.egress import has_no_way_out
 from megatron_eks.plan.hardware_checks import check_capacity
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.jobs.environment_checks import check_variables
+from megatron_eks.plan.jobs.environment_folders import shared_mounts
 from megatron_eks.plan.quotas import PRIORITY_CLASSES, SYSTEM_PRIORITIES
 from megatron_eks.plan.resources import memory_limit_mib
+from megatron_eks.plan.storage import EFS_MOUNT_PATH
 from megatron_eks.plan.storage_checks import check_mount_path, not_shared
 
 if TYPE_CHECKING:
@@ -68,6 +70,10 @@ def check_task(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
 
 def check_runtime(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
     """Yield what is wrong with the image of a job, and with how its pods run."""
+    if job.runtime.torchrun_path.endswith("/"):
+        found = f"{job.runtime.torchrun_path} is a folder, and a program is started"
+        remedy = f"use {job.runtime.torchrun_path}torchrun"
+        yield Finding(Code.BAD_FORMAT, ("runtime", "torchrun_path"), found, remedy)
     runtime = job.runtime
     if job.image not in REPOSITORIES and not is_digest(job.image):
         found = f"{job.image!r} is neither a repository of this cluster nor a URI with a digest"
@@ -182,21 +188,25 @@ def no_meaning(job: "Job", names: "Iterable[str]") -> "Iterator[Finding]":
 def outside(
     places: "Iterable[tuple[Path, str | None]]", cluster: "ClusterConfig"
 ) -> "Iterator[Finding]":
-    """Demand the shared file system for what several nodes read or what outlives a pod.
+    """Demand a shared file system for what several nodes read or what outlives a pod.
 
-    While its place itself is wrong, that is the finding, and not every path of every job.
+    EFS is one too where the cluster has it: `charts/pods.py` mounts it in every pod. While Lustre's
+    place itself is wrong, that is the finding, and not every path of every job.
     """
-    mount_path = cluster.storage.lustre.mount_path
+    shared = shared_mounts(cluster)
     if any(check_mount_path(cluster)):
         return
     for path, place in places:
-        if place == mount_path:
+        if place in shared:
             found = f"{place} is the root of the file system, which everything shares"
-            remedy = f"use a folder of its own below it: {mount_path}/NAME"
+            remedy = f"use a folder of its own below it: {place}/NAME"
             yield Finding(Code.SHARED_PATH, path, found, remedy)
-        elif place is not None and not place.startswith(f"{mount_path}/"):
+        elif place is not None and not place.startswith(tuple(f"{each}/" for each in shared)):
             found = not_shared(place, efs=cluster.storage.efs)
-            yield Finding(Code.SHARED_PATH, path, found, f"use a path below {mount_path}/")
+            remedy = f"use a path below {shared[0]}/"
+            if f"{place}/".startswith(f"{EFS_MOUNT_PATH}/"):
+                remedy += ", or set storage.efs: true"
+            yield Finding(Code.SHARED_PATH, path, found, remedy)
 
 
 def gated(path: "Path", name: str) -> "Iterator[Finding]":

@@ -31,6 +31,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Of other ways to start ranks: Open MPI, UCX, Intel MPI. Slurm's are read by libraries that guess.
 _OF_LAUNCHERS = re.compile(r"(OMPI|UCX|I_MPI|HCOLL|SLURM|MPI4PY)_\w+")
+# userinfo of RFC 3986, section 3.2.1, with a password.
+_PASSWORD = re.compile(r"://[^\s/@:$]+:[^\s/@$]+@")
 # Each library that computes on CPUs has its own.
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _REGIONS = frozenset(("AWS_REGION", "AWS_DEFAULT_REGION"))
@@ -69,8 +71,14 @@ _PLANNED = {
 }
 # Subsystems in which NCCL and its EFA plugin name their network.
 _READ = frozenset({"INIT", "NET"})
+_SUBSYSTEMS = frozenset(
+    {
+        *("ALL", "ALLOC", "BOOTSTRAP", "CALL", "COLL", "ENV", "GRAPH", "INIT", "NET", "NVLS"),
+        *("P2P", "PROFILE", "PROXY", "RAS", "REG", "SHM", "TUNING"),
+    }
+)
 # NCCL user guide, "NCCL_DEBUG"; NCCL compares without regard to case.
-_TALKATIVE, _QUIET = frozenset({"INFO", "TRACE"}), frozenset({"VERSION", "WARN"})
+_TALKATIVE, _QUIET = frozenset({"INFO", "TRACE"}), frozenset({"ABORT", "VERSION", "WARN"})
 
 _VERDICTS = {
     Verdict.SET: (Code.ENVIRONMENT_REFUSED, Level.ERROR),
@@ -178,6 +186,9 @@ def _of_job(name: str, value: str) -> Policy | None:
     """Judge what is wrong in the pods of a job alone; manifests of other people differ."""
     if _OF_LAUNCHERS.fullmatch(name):
         return Policy(Verdict.NO_EFFECT, "torchrun starts the ranks, and no MPI or Slurm", REMOVE)
+    if _PASSWORD.search(value):
+        reason = "a password in a file or an environment ends in logs"
+        return Policy(Verdict.REFUSED, reason, "use an address without it")
     if name.upper() in _PROXIES:
         reason = (
             "what must not go there, such as Pod Identity and the API server, is not known here"

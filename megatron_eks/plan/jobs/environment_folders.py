@@ -27,8 +27,13 @@ _BY_KUBERNETES = re.compile(r"(?<!\$)\$\((?P<name>[^()]*)\)")
 
 def mounts(cluster: "ClusterConfig") -> tuple[str, ...]:
     """Return where the pods of a job can write."""
+    return (*shared_mounts(cluster), *_WRITABLE)
+
+
+def shared_mounts(cluster: "ClusterConfig") -> tuple[str, ...]:
+    """Return where all pods of a job see the same files."""
     efs = (EFS_MOUNT_PATH,) if cluster.storage.efs else ()
-    return (cluster.storage.lustre.mount_path, *_WRITABLE, *efs)
+    return (cluster.storage.lustre.mount_path, *efs)
 
 
 def misplaced(name: str, value: str, cluster: "ClusterConfig") -> Policy | None:

@@ -90,12 +90,31 @@ def _group_bias(asked: Asked) -> Problem | None:
     return "the model has no biases", "remove it, or set model.add_bias_linear: true"
 
 
+def _losses(asked: Asked) -> Problem | None:
+    """Judge several auxiliary losses, each of which has a coefficient (TransformerConfig)."""
+    losses = len(asked.values["moe_router_load_balancing_type"])
+    numbers = len(asked.values.get("moe_aux_loss_coeff", ("0.01",)))
+    if losses == numbers:
+        return None
+    found = f"{losses} losses, and {numbers} coefficients"
+    return found, f"give --moe-aux-loss-coeff {losses} numbers, one for each"
+
+
+def _coefficients(asked: Asked) -> Problem | None:
+    several = len(asked.values["moe_aux_loss_coeff"]) > 1
+    if not several or "moe_router_load_balancing_type" in asked.values:
+        return None
+    return "there is one loss, aux_loss", "give one number, or add --moe-router-load-balancing-type"
+
+
 OF_EXPERTS: "dict[str, Callable[[Asked], Problem | None]]" = {
     "delay_wgrad_compute": _beside_overlap,
     "ep_overlap_early_attn_memory_release": _beside_overlap,
     "moe_flex_dispatcher_backend": _backend,
     "moe_layer_recompute": _recomputing,
+    "moe_aux_loss_coeff": _coefficients,
     "moe_router_enable_expert_bias": _bias,
+    "moe_router_load_balancing_type": _losses,
     "moe_router_group_topk": _router_groups,
     "moe_router_padding_for_fp8": _padding,
     "moe_router_padding_for_quantization": _padding,

@@ -62,7 +62,7 @@ _FOREIGN: dict[str, str] = {
         _GONE,
         "ddp-impl delay-grad-reduce enable-one-logger legacy-tokenizer moe-use-legacy-grouped-gemm "
         "no-async-tensor-model-parallel-allreduce no-contiguous-buffers-in-local-ddp "
-        "no-delay-grad-reduce use-legacy-models",
+        "no-delay-grad-reduce no-query-key-layer-scaling use-legacy-models",
     ),
 }
 

@@ -45,7 +45,18 @@ _BELONGS_TO: dict[str, str] = {
         (f"pytorch_profiler_collect_{each}" for each in ("callstack", "chakra", "shapes")),
         "use_pytorch_profiler",
     ),
+    **dict.fromkeys(
+        ("num_layers_at_end_in_bf16", "num_layers_at_start_in_bf16"), "first_last_layers_bf16"
+    ),
     **dict.fromkeys(("qk_clip_alpha", "qk_clip_threshold"), "qk_clip"),
+    **dict.fromkeys(
+        (
+            *("tp_comm_bootstrap_backend", "tp_comm_bulk_dgrad", "tp_comm_bulk_wgrad"),
+            *("tp_comm_overlap_ag", "tp_comm_overlap_cfg", "tp_comm_overlap_rs"),
+            *("tp_comm_overlap_rs_dgrad", "tp_comm_split_ag", "tp_comm_split_rs"),
+        ),
+        "tp_comm_overlap",
+    ),
     **dict.fromkeys(("straggler_ctrlr_port", "straggler_minmax_count"), "log_straggler"),
     **dict.fromkeys(("wandb_entity", "wandb_exp_name", "wandb_save_dir"), "wandb_project"),
 }
@@ -70,6 +81,23 @@ _NEVER_READ = frozenset(
         *("output_bert_embeddings", "patch_dim", "query_in_block_prob", "short_seq_prob"),
         *("titles_data_path", "use_one_sent_docs", "vocab_extra_ids"),
     }
+)
+# What validate_args says of each: "deprecated and has no effect".
+_WITHOUT_EFFECT = frozenset(
+    {
+        *("ckpt_fully_parallel_save_deprecated", "dist_ckpt_format_deprecated"),
+        "use_dist_ckpt_deprecated",
+    }
+)
+_OF_STAGES = frozenset(
+    {
+        *("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"),
+        "pipeline_model_parallel_layout",
+    }
+)
+_GRAPHS = frozenset({"cuda_graph_impl", "enable_cuda_graph", "external_cuda_graph"})
+_OF_GRAPHS = frozenset(
+    {"cuda_graph_modules", "cuda_graph_scope_deprecated", "cuda_graph_warmup_steps"}
 )
 _OF_SHARED_EXPERTS = frozenset({"moe_shared_expert_gate", "moe_shared_expert_overlap"})
 _OF_OPTIMIZERS = ("lion", "muon", "sgd")
@@ -102,6 +130,22 @@ def _idle(asked: Asked, setting: str) -> Problem | None:
         (
             setting.startswith(_OF_OTHER_PROGRAMS) or setting in _NEVER_READ,
             ("the program that trains a GPT reads it nowhere", "remove it"),
+        ),
+        (
+            setting in _WITHOUT_EFFECT,
+            ("Megatron takes it for nothing: checkpoint.format says it", "remove it"),
+        ),
+        (
+            setting in _OF_STAGES and asked.job.parallelism.pipeline == 1,
+            ("there are no stages to divide the layers over", "remove it"),
+        ),
+        (
+            setting == "cp_comm_type" and asked.job.parallelism.context == 1,
+            ("no sequence is divided", "set parallelism.context, or remove it"),
+        ),
+        (
+            setting in _OF_GRAPHS and asked.values.keys().isdisjoint(_GRAPHS),
+            ("no graph is captured", "add --cuda-graph-impl local, or remove it"),
         ),
         (
             setting == "use_flash_attn",

@@ -6,12 +6,10 @@ The rules are those that Megatron-LM's `validate_args`, `TransformerConfig` and
 
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.config.job import MegatronJob
 from megatron_eks.plan.jobs.common import gpus_per_node
-from megatron_eks.plan.jobs.stage_checks import BY_HAND
+from megatron_eks.plan.jobs.stage_checks import counted_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,6 +96,11 @@ def _tensor(job: "MegatronRun", model: "ModelShape") -> "Iterator[Finding]":
         found = f"{groups} query groups do not divide {model.num_attention_heads} attention heads"
         remedy = f"use one of {_divisors(model.num_attention_heads)}"
         yield Finding(Code.LAYOUT_HEADS, ("model", "num_query_groups"), found, remedy)
+    if model.multi_latent_attention and model.qk_pos_emb_head_dim % 2:
+        # RotaryEmbedding turns channels in pairs.
+        found = f"positions turn pairs of channels, and {model.qk_pos_emb_head_dim} are no pairs"
+        path_of_positions = ("model", "qk_pos_emb_head_dim")
+        yield Finding(Code.LAYOUT_HEADS, path_of_positions, found, "use an even number, such as 64")
     if model.kv_channels % _HEAD_STEP or model.kv_channels > _LARGEST_HEAD:
         found = f"attention heads of {model.kv_channels} channels do not suit flash attention"
         remedy = f"use a multiple of {_HEAD_STEP}, at most {_LARGEST_HEAD}"
@@ -112,12 +115,14 @@ def _pipeline(
 ) -> "Iterator[Finding]":
     parallelism = job.parallelism
     pipeline, chunks = parallelism.pipeline, parallelism.virtual_pipeline
-    if model.num_layers % pipeline and not _by_hand(job):
-        found = f"{pipeline} does not divide {model.num_layers} layers"
-        remedy = f"use one of {_divisors(model.num_layers)}"
+    counted = counted_layers(job, model)
+    if counted is not None and counted % pipeline:
+        ends = ", embedding and loss among them" if counted > model.num_layers else ""
+        found = f"{pipeline} does not divide {counted} layers{ends}"
+        remedy = f"use one of {_divisors(counted)}"
         yield Finding(Code.LAYOUT_LAYERS, ("parallelism", "pipeline"), found, remedy)
         return
-    layers = model.num_layers // pipeline
+    layers = (counted or model.num_layers) // pipeline
     if (job.training.recompute_layers or 1) > layers:
         found = f"{job.training.recompute_layers} layers, and a pipeline stage has {layers}"
         yield Finding(
@@ -129,19 +134,11 @@ def _pipeline(
     if pipeline == 1:
         found = "interleaving needs a pipeline of two stages or more"
         yield Finding(Code.LAYOUT_LAYERS, path, found, "remove it, or raise parallelism.pipeline")
-    elif layers % chunks and not _by_hand(job):
+    elif counted is not None and layers % chunks:
         found = f"{chunks} chunks do not divide the {layers} layers of a stage"
         yield Finding(Code.LAYOUT_LAYERS, path, found, f"use one of {_divisors(layers)}")
     else:
         yield from _interleaving(job, instance)
-
-
-def _by_hand(job: "MegatronRun") -> bool:
-    """Tell whether options divide the layers, which `stage_checks.py` then judges."""
-    if not isinstance(job, MegatronJob):
-        return False
-    given = {OPTIONS.get(word.partition("=")[0]) for word in job.extra_args}
-    return not BY_HAND.isdisjoint(given)
 
 
 def _interleaving(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":
@@ -149,7 +146,11 @@ def _interleaving(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Fin
     microbatches, stages = _microbatches(job, instance), job.parallelism.pipeline
     if microbatches % stages:
         found = f"{microbatches} microbatches are no multiple of {stages} pipeline stages"
-        remedy = "change global_batch_size, or remove virtual_pipeline"
+        each = job.training.global_batch_size // microbatches
+        fitting = [each * count for count in (microbatches // stages * stages,) if count]
+        fitting.append(each * _round_up(microbatches, stages))
+        sizes = " or ".join(str(size) for size in fitting)
+        remedy = f"set training.global_batch_size: {sizes}, or remove virtual_pipeline"
         yield Finding(Code.LAYOUT_BATCH, ("parallelism", "virtual_pipeline"), found, remedy)
 
 
@@ -249,8 +250,9 @@ def _experts(
         found = "experts with tensor parallelism need sequence parallelism"
         path = ("parallelism", "sequence_parallel")
         yield Finding(Code.LAYOUT_EXPERTS, path, found, "set it to true")
-    if model.ffn_hidden_size % expert_tensor:
-        found = f"{expert_tensor} does not divide ffn_hidden_size {model.ffn_hidden_size}"
+    name = "moe_ffn_hidden_size" if model.moe_ffn_hidden_size else "ffn_hidden_size"
+    if model.expert_width % expert_tensor:
+        found = f"{expert_tensor} does not divide {name} {model.expert_width}"
         path = ("parallelism", "expert_tensor")
         yield Finding(Code.LAYOUT_EXPERTS, path, found, "use a divisor of it")
     if model.add_bias_linear and expert_tensor > 1:

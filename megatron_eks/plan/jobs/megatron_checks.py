@@ -22,6 +22,7 @@ from megatron_eks.plan.jobs.model_checks import (
     check_start,
     check_values,
 )
+from megatron_eks.plan.jobs.override_options import check_options
 from megatron_eks.plan.jobs.override_places import check_together
 from megatron_eks.plan.jobs.path_checks import (
     check_checkpoint_paths,
@@ -30,6 +31,7 @@ from megatron_eks.plan.jobs.path_checks import (
 )
 from megatron_eks.plan.jobs.precision_checks import check_precision
 from megatron_eks.plan.jobs.schedule_checks import check_rate, check_schedule
+from megatron_eks.plan.jobs.tracker_checks import check_tracker
 from megatron_eks.predict.parameters import parameters
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def check(job: "MegatronJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
         yield from check_extra_arguments(job, _copies(job, cluster), cluster)
 
 
-def _copies(job: "MegatronJob", cluster: "ClusterConfig") -> int | None:
+def _copies(job: "MegatronRun", cluster: "ClusterConfig") -> int | None:
     """Return the data parallel size; None where type or layout do not give one."""
     pool, parallelism = gpu_pool(job, cluster), job.parallelism
     inner = parallelism.tensor * parallelism.pipeline * parallelism.context
@@ -67,6 +69,7 @@ def check_bridge(job: "MegatronBridgeJob", cluster: "ClusterConfig") -> "Iterato
         yield Finding(Code.NO_MEANING, ("extra_args",), found, "write them as overrides")
     yield from check_recipe(job)
     yield from check_together(job, cluster)
+    yield from check_options(job, _copies(job, cluster))
 
 
 def _check(job: "MegatronRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
@@ -81,6 +84,7 @@ def _check(job: "MegatronRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
     yield from check_schedule(job)
     yield from _data(job)
     yield from check_amount(job)
+    yield from check_tracker(job)
     yield from check_checkpoint_paths(job)
     yield from check_data_paths(job, cluster.storage.lustre.mount_path)
     places: list[tuple[Path, str | None]] = [
@@ -125,20 +129,17 @@ def _placement(
 
 
 def _data(job: "MegatronRun") -> "Iterator[Finding]":
-    data = job.data
+    data, split = job.data, job.data.shares
     if (data.prefix is None) == (data.blend is None):
         found = "neither prefix nor blend" if data.prefix is None else "both prefix and blend"
         yield Finding(Code.DATA_SOURCE, ("data",), found, "give one of them")
-    if len(data.split) != _SHARES or sum(data.split) <= 0:
-        found = f"{len(data.split)} shares" if len(data.split) != _SHARES else "no share is above 0"
-        yield Finding(
-            Code.DATA_SPLIT, ("data", "split"), found, "give three: training, validation, test"
-        )
-    elif data.split[0] <= 0:
-        yield Finding(
-            Code.DATA_SPLIT, ("data", "split"), "nothing is left for training", "use [98, 2, 0]"
-        )
-    elif data.split[1] <= 0 and job.training.eval_iters:
+    path: Path = ("data", "split")
+    if not 1 <= len(data.split) <= _SHARES or sum(split) <= 0:
+        found = f"{len(data.split)} shares" if sum(split) > 0 else "no share is above 0"
+        yield Finding(Code.DATA_SPLIT, path, found, "give three: training, validation, test")
+    elif split[0] <= 0:
+        yield Finding(Code.DATA_SPLIT, path, "nothing is left for training", "use [98, 2, 0]")
+    elif split[1] <= 0 and job.training.eval_iters:
         found = f"eval_iters is {job.training.eval_iters}, and no data is left for validation"
         remedy = "give the second share a value, or set training.eval_iters: 0"
-        yield Finding(Code.DATA_SPLIT, ("data", "split"), found, remedy)
+        yield Finding(Code.DATA_SPLIT, path, found, remedy)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Above this share of a GPU's memory, fragmentation decides whether a run survives.
 _TIGHT = 0.92
+# From here on docs/parallelism.md divides sequences first, and so many times a size is doubled.
+_LONG_SEQUENCE, _DOUBLINGS = 16384, 6
 # bf16 weights of the base model, kept beside the run's own checkpoints.
 _BASE_BYTES_PER_PARAMETER = 2
 
@@ -73,6 +75,8 @@ def check_disk(
     job: "TrainingJob", model: "ModelShape", cluster: "ClusterConfig", bytes_per_parameter: int
 ) -> "Iterator[Finding]":
     """Demand room for one more: a new checkpoint is complete before the oldest goes."""
+    if not job.checkpoint.directory.startswith(f"{cluster.storage.lustre.mount_path}/"):
+        return  # EFS grows by itself
     checkpoint = parameters(model) * bytes_per_parameter
     base = parameters(model) * _BASE_BYTES_PER_PARAMETER if job.checkpoint.pretrained else 0
     needed = (job.checkpoint.keep_last + 1) * checkpoint + base
@@ -110,6 +114,12 @@ def _smaller(job: "MegatronRun", instance: "InstanceType", model: "ModelShape") 
     fitting = [f"{name} ({_gib(saved)} less)" for saved, name, enough in saving if enough]
     if fitting:
         return f"use {' or '.join(fitting[:3])}"
+    for name, option in _pairs(job, instance):
+        if any(True for _ in check_layout(option, model, instance)):
+            continue
+        memory = _memory(option, model, instance)
+        if fits(memory):
+            return f"use {name} ({_gib(needed - memory.per_gpu_bytes)} less)"
     most = sorted(saving, reverse=True)[:3]
     words = ", ".join(f"{name} ({_gib(saved)} less, not enough)" for saved, name, _ in most)
     return f"use more GPUs, a larger type, or pipeline stages{f': {words}' if words else ''}"
@@ -143,6 +153,26 @@ def _options(
     if training.recompute != "full":
         full = training.model_copy(update={"recompute": "full"})
         yield "training.recompute: full", job.model_copy(update={"training": full})
+
+
+def _pairs(job: "MegatronRun", instance: "InstanceType") -> "Iterator[tuple[str, MegatronRun]]":
+    """Yield two changes at once, for where one does not do: sequences first, then the layers.
+
+    The order is that of docs/parallelism.md: context before stages, and the fewest of either.
+    """
+    parallelism = job.parallelism
+    long = job.training.sequence_length >= _LONG_SEQUENCE
+    tensors = [parallelism.tensor]
+    while tensors[-1] * 2 <= instance.gpus:
+        tensors.append(tensors[-1] * 2)
+    for key in ("context", "pipeline") if long else ("pipeline",):
+        for size in (getattr(parallelism, key) << power for power in range(1, _DOUBLINGS)):
+            for tensor in tensors:
+                words = [f"parallelism.tensor: {tensor}"] * (tensor != parallelism.tensor)
+                update = {"tensor": tensor, key: size, "sequence_parallel": True}
+                changed = parallelism.model_copy(update=update)
+                words.append(f"parallelism.{key}: {size}")
+                yield " with ".join(words), job.model_copy(update={"parallelism": changed})
 
 
 def _memory(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") -> "MemoryEstimate":

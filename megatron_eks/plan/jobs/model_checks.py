@@ -47,9 +47,16 @@ def check_model(model: str | ModelSpec) -> "Iterator[Finding]":
     latent = isinstance(model, ModelSpec) and model.multi_latent_attention
     needless = _OF_GROUPS if latent else ()
     missing = [name for name in required if name not in given and name not in needless]
+    latents = [name for name in _LATENT if name in given]
+    if latents and not latent and set(missing) <= set(_OF_GROUPS):
+        found = "sizes of latent attention, and multi_latent_attention is not set"
+        remedy = "set multi_latent_attention: true"
+        yield Finding(Code.UNKNOWN_MODEL, ("model", latents[0]), found, remedy)
+        return
     if missing:
-        found = f"without preset, {', '.join(missing)} are missing"
-        yield Finding(Code.UNKNOWN_MODEL, ("model",), found, "add them, or name a preset")
+        verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")
+        found = f"without preset, {', '.join(missing)} {verb} missing"
+        yield Finding(Code.UNKNOWN_MODEL, ("model",), found, f"add {them}, or name a preset")
 
 
 def check_meaning(model: str | ModelSpec) -> "Iterator[Finding]":
@@ -71,6 +78,10 @@ def check_meaning(model: str | ModelSpec) -> "Iterator[Finding]":
         found = f"{len(often)} entries for {shape.num_layers} layers"
         path: Path = ("model", "moe_layer_freq")
         yield Finding(Code.LAYOUT_EXPERTS, path, found, "write one for each layer, or a number")
+    elif isinstance(often, tuple) and shape.num_experts is not None and 1 not in often:
+        found = f"no layer has any of the {shape.num_experts} experts"
+        path = ("model", "moe_layer_freq")
+        yield Finding(Code.NO_MEANING, path, found, "write 1 for the layers that have them")
     if model.rotary_base is not None and shape.position_embedding_type != "rope":
         found = f"{shape.position_embedding_type} positions have no rotary base"
         remedy = "remove it, or set position_embedding_type: rope"

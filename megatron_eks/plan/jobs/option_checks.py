@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.job import MegatronJob
+    from megatron_eks.config.job import MegatronJob, MegatronRun
 
 
 Option = tuple[str, str, Sequence[str]]
@@ -57,7 +57,7 @@ def _conflict(
     return (
         _of_value(job, model, setting, values)
         or _lacks(setting, values, settings)
-        or _by_plan(job, model, setting)
+        or by_plan(job, model, setting)
         or _multiple(job, setting, values)
         or _levels(job, setting, values)
     )
@@ -144,12 +144,9 @@ _VALUE_NEEDS = {
     ("fp8_recipe", "custom"): "fp8_quantizer_factory",
     ("non_persistent_ckpt_type", "local"): "non_persistent_local_ckpt_dir",
 }
+# Of one stage TransformerConfig finds layers left, and no stage for them.
 _OF_A_PIPELINE = frozenset(
-    {
-        *("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"),
-        *("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"),
-        "pipeline_model_parallel_layout",
-    }
+    {"decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"}
 )
 # What validate_args and OptimizerConfig refuse where each rank has the whole optimizer.
 _OF_SHARDED_OPTIMIZER = frozenset(
@@ -162,7 +159,8 @@ _NEEDS_WEIGHTS = {
 }
 
 
-def _by_plan(job: "MegatronJob", model: "ModelShape", setting: str) -> tuple[str, str] | None:
+def by_plan(job: "MegatronRun", model: "ModelShape", setting: str) -> tuple[str, str] | None:
+    """Say what a setting does not go with of what the job file says."""
     parallelism, training = job.parallelism, job.training
     sharded = parallelism.sequence_parallel and parallelism.tensor > 1
     offloading = setting.startswith("cpu_offloading")
@@ -197,8 +195,7 @@ def _by_plan(job: "MegatronJob", model: "ModelShape", setting: str) -> tuple[str
             ("there are no stages to divide the layers over", "remove it"),
         ),
         (
-            setting in {"cp_comm_type", "hierarchical_context_parallel_sizes"}
-            and parallelism.context == 1,
+            setting == "hierarchical_context_parallel_sizes" and parallelism.context == 1,
             ("no sequence is divided", "set parallelism.context, or remove it"),
         ),
         (
@@ -235,6 +232,17 @@ def _by_plan(job: "MegatronJob", model: "ModelShape", setting: str) -> tuple[str
         (
             setting == "defer_embedding_wgrad_compute" and parallelism.pipeline == 1,
             ("it needs a pipeline", "remove it, or raise parallelism.pipeline"),
+        ),
+        (
+            setting == "use_rotary_position_embeddings" and model.position_embedding_type != "rope",
+            (
+                "the model has learned positions, and this would be another",
+                "set model.position_embedding_type: rope, or remove it",
+            ),
+        ),
+        (
+            setting == "dataloader_defer_npy_index_mmap" and job.data.cache_dir is None,
+            ("it takes a folder for the indices", "set data.cache_dir"),
         ),
         (
             setting == "pipeline_model_parallel_layout" and bool(parallelism.virtual_pipeline),

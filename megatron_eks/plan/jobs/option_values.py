@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.job import MegatronJob
+    from megatron_eks.config.job import MegatronRun
 
 Problem = tuple[str, str]
 """What an option conflicts with, and what to do instead."""
@@ -17,7 +17,7 @@ Problem = tuple[str, str]
 class Asked:
     """A job, and the settings that its further arguments give."""
 
-    job: "MegatronJob"
+    job: "MegatronRun"
     model: "ModelShape"
     values: "Mapping[str, Sequence[str]]"
     copies: int | None

@@ -4,6 +4,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias
 
 from megatron_eks.catalog.bridge_fields import FIELDS, VERSION
+from megatron_eks.catalog.megatron_options import WORDS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, choices
 
@@ -26,6 +27,8 @@ _WRITTEN = {
     "str": "a word",
 }
 _KNOWN_ELSEWHERE = {"env_vars": "set runtime.env"}
+# Words that Megatron asks for by name, where the field takes any (get_megatron_optimizer).
+_MORE_CHOICES = {"optimizer.optimizer": WORDS["--optimizer"]}
 
 
 def check_override(image: str, name: str, value: Value) -> "Iterator[Finding]":
@@ -45,6 +48,8 @@ def _problem(name: str, value: Value) -> tuple[str, str] | None:
     """Return what is wrong, and what to do."""
     block, _, rest = name.partition(".")
     first = rest.partition(".")[0]
+    if (plain := name.lstrip("+~")) != name:
+        return "+ and ~ are signs of Hydra", f"write {plain}"
     if block in _KNOWN_ELSEWHERE:
         return f"{block} is the job file's", _KNOWN_ELSEWHERE[block]
     fields = FIELDS.get(block)
@@ -66,8 +71,9 @@ def _value(name: str, value: Value, field: "Field") -> tuple[str, str] | None:
         kinds = field.kinds - {"int"} if "float" in field.kinds else field.kinds
         wanted = " or ".join(words for kind, words in _WRITTEN.items() if kind in kinds)
         return f"{value!r}, and {name} takes {wanted}", f"write {wanted}"
-    if isinstance(value, str) and field.choices and value not in field.choices:
-        return f"{name} takes no {value!r}", choices(value, field.choices)
+    known = field.choices or _MORE_CHOICES.get(name, ())
+    if isinstance(value, str) and known and value not in known:
+        return f"{name} takes no {value!r}", choices(value, known)
     return None
 
 

@@ -40,6 +40,11 @@ _SET = {
     "dataset.data_path": "train_data_path",
     "train.train_samples": "train_samples",
 }
+# Blocks that ConfigContainer has empty, and no recipe of pretraining fills; the program sets values
+# of a block that is there.
+_EMPTY = frozenset(
+    {"ft", "inprocess_restart", "nvrx_straggler", "peft", "straggler", "tensor_inspect"}
+)
 _TRIALS = {
     "model.moe_router_force_biased": "moe_router_force_biased",
     "model.moe_router_force_load_balancing": "moe_router_force_load_balancing",
@@ -52,7 +57,13 @@ def check_effect(job: "MegatronBridgeJob", name: str, value: "Value") -> "Iterat
     """Yield an override with which the run would not be the one that is planned."""
     path = ("overrides", name)
     refused = _refused(job, name, value)
-    if refused is not None:
+    block = name.partition(".")[0]
+    if block in _EMPTY:
+        found = f"no recipe of pretraining has {block}, and the program stops at it"
+        # An image of one's own may have recipes of its own.
+        level = Level.ERROR if job.image == "megatron" else Level.WARNING
+        yield Finding(Code.OVERRIDE, path, found, "remove it", level)
+    elif refused is not None:
         yield Finding(Code.OVERRIDE, path, refused[0], refused[1])
     elif name in _TRIALS and value is not False:
         reason, remedy = TRIALS[_TRIALS[name]]

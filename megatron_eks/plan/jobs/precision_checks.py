@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.catalog.precisions import lacks
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
-from megatron_eks.config.job import MegatronJob
+from megatron_eks.config.job import MegatronBridgeJob
 from megatron_eks.plan.jobs.arguments import fp8_recipe
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _STEP = 16
 # With MXFP8 32 values share a scale, in both directions (its user guide, "MXFP8", block size).
 _STEP_OF_BLOCKS = 32
+_FP4 = "nvfp4"
+# By Bridge's names: of the precision, and of the model that gets it from there.
+_RECIPES = ("mixed_precision.fp8_recipe", "model.fp8_recipe")
 
 
 def check_precision(
@@ -36,8 +39,10 @@ def check_precision(
     if not instance.gpu.has_fp8:
         yield Finding(Code.PRECISION, path, f"{instance.gpu.name} has no FP8", "use bf16")
         return
-    words = job.extra_args if isinstance(job, MegatronJob) else []
-    blocks = fp8_recipe(words) == "mxfp8"
+    if isinstance(job, MegatronBridgeJob):
+        blocks = "mxfp8" in {job.overrides.get(name) for name in _RECIPES}
+    else:
+        blocks = fp8_recipe(job.extra_args) == "mxfp8"
     step, what = (_STEP_OF_BLOCKS, "MXFP8") if blocks else (_STEP, "FP8")
     for name, size in _sizes(job, model):
         if size % step:
@@ -47,28 +52,46 @@ def check_precision(
 
 def _recipe(job: "MegatronRun", gpu: "Gpu") -> "Iterator[Finding]":
     """Yield recipes that the GPUs have no units for."""
-    words = job.extra_args if isinstance(job, MegatronJob) else []
-    for index, (word, after) in enumerate(pairwise([*words, ""])):
-        option, _, value = word.partition("=")
-        recipe = {"--fp8-recipe": value or after, "--fp4-format": "nvfp4"}.get(option)
+    for path, word, recipe in _asked(job):
         # Without any FP8 a recipe of FP8 has no effect, or the precision itself is refused.
-        known = recipe if gpu.has_fp8 or recipe == "nvfp4" else None
+        known = recipe if gpu.has_fp8 or recipe == _FP4 else None
         if known and (missing := lacks(gpu, known)):
             remedy = "use --fp8-recipe delayed or tensorwise, or another type"
-            fitting = remedy if gpu.has_fp8 else "use bf16, or another type"
-            found = f"{value or after}: {missing}"
-            yield Finding(Code.PRECISION, ("extra_args", index), found, fitting)
+            if recipe == _FP4:
+                remedy = "remove it, or use another type"
+            elif path[0] == "overrides":
+                remedy = "use delayed or tensorwise, or another type"
+            yield Finding(Code.PRECISION, path, f"{word}: {missing}", remedy)
+
+
+def _asked(job: "MegatronRun") -> "Iterator[tuple[Path, str, str]]":
+    """Yield where a job asks for a recipe, the word for it there, and the recipe."""
+    if isinstance(job, MegatronBridgeJob):
+        for name, value in job.overrides.items():
+            if name in _RECIPES and job.training.precision == "fp8":
+                yield ("overrides", name), str(value), str(value)
+        return
+    words = job.extra_args
+    for index, (each, after) in enumerate(pairwise([*words, ""])):
+        option, _, value = each.partition("=")
+        if option in {"--fp8-recipe", "--fp4-format"}:
+            recipe = _FP4 if option == "--fp4-format" else value or after
+            yield ("extra_args", index), value or after, recipe
 
 
 def _sizes(job: "MegatronRun", model: "ModelShape") -> "Iterator[tuple[str, int]]":
     """Yield the dimensions of the matrices that a rank multiplies."""
     parallelism, training = job.parallelism, job.training
     tensor = parallelism.tensor
-    feed_forward = (parallelism.expert_tensor or tensor) if model.num_experts else tensor
     groups = max(model.num_query_groups, tensor)  # Megatron copies groups to reach the ranks
     heads = model.num_attention_heads + 2 * groups
     yield "hidden_size", model.hidden_size
-    yield "ffn_hidden_size", model.ffn_hidden_size // feed_forward
+    experts = model.expert_layers(0, model.num_layers)
+    if experts < model.num_layers:
+        yield "ffn_hidden_size", model.ffn_hidden_size // tensor
+    if experts:
+        name = "moe_ffn_hidden_size" if model.moe_ffn_hidden_size else "ffn_hidden_size"
+        yield name, model.expert_width // (parallelism.expert_tensor or tensor)
     yield "the width of queries, keys and values", heads * model.kv_channels // tensor
     tokens = training.sequence_length * training.micro_batch_size // parallelism.context
     yield "the number of tokens", tokens

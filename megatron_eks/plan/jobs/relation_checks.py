@@ -40,7 +40,7 @@ def check_relations(
         path = ("extra_args", place)
         if setting in STOPS_WITHOUT_EXPERTS and model.num_experts is None:
             continue  # it is refused already
-        check = (_OF_ALL | OF_EXPERTS | OF_MEMORY | OF_PAIRS | OF_VALUES).get(setting)
+        check = (OF_NUMBERS | OF_EXPERTS | OF_MEMORY | OF_PAIRS | OF_VALUES).get(setting)
         problem = check(asked) if check else None
         if problem:
             reason, remedy = problem
@@ -222,7 +222,7 @@ def _offset(asked: Asked) -> Problem | None:
     return _own_activation(asked) if asked.amount("glu_linear_offset") else None
 
 
-_OF_ALL: "dict[str, Callable[[Asked], Problem | None]]" = {
+OF_NUMBERS: "dict[str, Callable[[Asked], Problem | None]]" = {
     "cp_comm_type": _all_to_all,
     "decoder_seq_length": _long,
     "end_weight_decay": _decay,
@@ -247,6 +247,7 @@ _OF_ALL: "dict[str, Callable[[Asked], Problem | None]]" = {
     "start_weight_decay": _decay,
     "weight_decay_incr_style": _decay,
 }
+"""What is judged of each setting against the numbers of the job file."""
 # What Megatron takes, and what then happens.
 _IDLE: dict[str, Problem] = {
     "reset_attention_mask": (

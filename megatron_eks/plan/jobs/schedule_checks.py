@@ -76,7 +76,7 @@ def check_optimizer(training: "MegatronTraining | FsdpTraining") -> "Iterator[Fi
         path = ("training", "min_learning_rate")
         remedy = "use a tenth of learning_rate, or lr_schedule: constant"
         yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
-    elif training.lr_schedule == "constant" and "min_learning_rate" in training.model_fields_set:
+    elif training.lr_schedule == "constant" and 0 < training.min_learning_rate < rate:
         found = "a constant rate never falls to it"
         path = ("training", "min_learning_rate")
         remedy = "remove it, or use another lr_schedule"

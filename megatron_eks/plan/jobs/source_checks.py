@@ -129,6 +129,12 @@ def _weights(job: MegatronRun, others: "Sequence[AnyJob]") -> "Iterator[Finding]
             return
     preset = job.model.preset if isinstance(job.model, ModelSpec) else job.model
     for other in others:
+        if (
+            isinstance(other, MegatronRun)
+            and other.checkpoint.directory == base
+            and other is not job
+        ):
+            yield from _other_shape(job, other)
         if not isinstance(other, ConvertCheckpointJob) or other.target != base:
             continue
         if other.direction == "import" and preset in PRESETS and preset != other.model:
@@ -137,6 +143,19 @@ def _weights(job: MegatronRun, others: "Sequence[AnyJob]") -> "Iterator[Finding]
             yield Finding(Code.WEIGHTS, path, found, remedy)
         elif other.direction == "import" and preset == other.model:
             yield from _changed(job, other)
+
+
+def _other_shape(job: MegatronRun, other: MegatronRun) -> "Iterator[Finding]":
+    """Yield base weights that another job trains, of a model of another shape."""
+    if has_errors((*check_model(job.model), *check_model(other.model))):
+        return
+    mine, theirs = model_shape(job.model), model_shape(other.model)
+    for name in _TENSORS:
+        if getattr(mine, name) != getattr(theirs, name):
+            found = f"{other.name} trains a model with {name} {getattr(theirs, name)} there"
+            remedy = f"name weights of this model, which has {getattr(mine, name)}"
+            yield Finding(Code.WEIGHTS, ("checkpoint", "pretrained"), found, remedy)
+            return
 
 
 def _other_form(job: MegatronRun | TorchRun, others: "Sequence[AnyJob]") -> "Iterator[Finding]":

@@ -7,14 +7,16 @@ megatron/core/transformer/pipeline_parallel_layer_layout.py (core_v0.19).
 import re
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
+from megatron_eks.config.job import MegatronBridgeJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.job import MegatronJob
+    from megatron_eks.config.job import MegatronRun
     from megatron_eks.plan.jobs.option_checks import Option
 
     Said = Iterator[tuple[str, str, str]]
@@ -32,8 +34,27 @@ _MOST_REPEATED = 4
 _REPEATED = re.compile(rf"\(([^)]+)\)\*(\d{{1,{_MOST_REPEATED}}})|(.)\*(\d{{1,{_MOST_REPEATED}}})")
 
 
+# Bridge's names for the first two of them.
+_BRIDGE = BY_HAND | {"num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage"}
+# Recipes of Megatron-Bridge 0.6 with stages of their own: megatron/bridge/recipes, by what they
+# begin with. The first counts embedding and loss as a layer each (126 and 2 for 16 stages).
+_WITH_ENDS = ("llama31_405b_",)
+_OWN_STAGES = ("deepseek_v3_", "glm5", "glm_45v", "kimi", "moonlight_", "nemotron")
+
+
+def counted_layers(job: "MegatronRun", model: "ModelShape") -> int | None:
+    """Return the layers that stages divide evenly; None where something says which each has."""
+    if isinstance(job, MegatronBridgeJob):
+        blocks = (name.partition(".") for name in job.overrides)
+        by_hand = any(block == "model" and field in _BRIDGE for block, _, field in blocks)
+        ends = 2 * job.recipe.startswith(_WITH_ENDS)
+        return None if by_hand or job.recipe.startswith(_OWN_STAGES) else model.num_layers + ends
+    given = {OPTIONS.get(word.partition("=")[0]) for word in job.extra_args}
+    return model.num_layers if BY_HAND.isdisjoint(given) else None
+
+
 def check_stages(
-    job: "MegatronJob", model: "ModelShape", given: "Mapping[int, Option]"
+    job: "MegatronRun", model: "ModelShape", given: "Mapping[int, Option]"
 ) -> "Iterator[Finding]":
     """Yield what keeps Megatron from dividing the layers as the options say."""
     options = {setting: (place, name, values) for place, (name, setting, values) in given.items()}
@@ -46,7 +67,7 @@ def check_stages(
         yield Finding(Code.OPTION_COMBINATION, path, f"{name}: {found}", remedy)
 
 
-def _problems(job: "MegatronJob", model: "ModelShape", values: "Mapping[str, str]") -> "Said":
+def _problems(job: "MegatronRun", model: "ModelShape", values: "Mapping[str, str]") -> "Said":
     ends = [each for each in (_FIRST, _LAST) if each in values]
     accounts = [each for each in (_EMBEDDING, _LOSS) if each in values]
     if _LAYOUT in values and (ends or accounts):
@@ -61,7 +82,7 @@ def _problems(job: "MegatronJob", model: "ModelShape", values: "Mapping[str, str
         yield from _accounts(job, model, accounts)
 
 
-def _ends(job: "MegatronJob", model: "ModelShape", values: "Mapping[str, str]") -> "Said":
+def _ends(job: "MegatronRun", model: "ModelShape", values: "Mapping[str, str]") -> "Said":
     """Take the first and the last stage away: the others share what is left."""
     stages, layers = job.parallelism.pipeline, model.num_layers
     chunks, setting = job.parallelism.virtual_pipeline or 1, ""
@@ -82,7 +103,7 @@ def _ends(job: "MegatronJob", model: "ModelShape", values: "Mapping[str, str]") 
         yield setting, found, "change the sizes, or parallelism.virtual_pipeline"
 
 
-def _accounts(job: "MegatronJob", model: "ModelShape", accounts: list[str]) -> "Said":
+def _accounts(job: "MegatronRun", model: "ModelShape", accounts: list[str]) -> "Said":
     """Count embedding and loss as a layer each."""
     stages, chunks = job.parallelism.pipeline, job.parallelism.virtual_pipeline or 1
     layers = model.num_layers + len(accounts)
@@ -94,7 +115,7 @@ def _accounts(job: "MegatronJob", model: "ModelShape", accounts: list[str]) -> "
         yield accounts[0], found, "remove it, or change parallelism.virtual_pipeline"
 
 
-def _layout(job: "MegatronJob", model: "ModelShape", values: "Mapping[str, str]") -> "Said":
+def _layout(job: "MegatronRun", model: "ModelShape", values: "Mapping[str, str]") -> "Said":
     """Unroll a layout as Megatron does: `Et*3|(tt|)*29,m|L` names every layer of each stage."""
     words = _REPEATED.sub(lambda found: _times(*found.groups()), values[_LAYOUT].replace(",", ""))
     # What stood in parentheses may hold a repetition of its own.

@@ -127,6 +127,19 @@ def _gathered(asked: Asked) -> Problem | None:
     return None
 
 
+def _bf16_layers(setting: str) -> "Callable[[Asked], Problem | None]":
+    """Judge how many layers stay in bf16, at one end of the model (TransformerConfig)."""
+
+    def check(asked: Asked) -> Problem | None:
+        layers = asked.model.num_layers // asked.job.parallelism.pipeline
+        count = asked.number(setting)
+        if "first_last_layers_bf16" not in asked.values or count is None or count <= layers:
+            return None
+        return f"{count} layers, and a pipeline stage has {layers}", f"use at most {layers}"
+
+    return check
+
+
 def _profiled(asked: Asked) -> Problem | None:
     """Judge from which step to which one is profiled: 10 to 12 unless told otherwise."""
     start, end = asked.number("profile_step_start"), asked.number("profile_step_end")
@@ -150,6 +163,10 @@ _NOT_ZERO = (
 OF_VALUES: "dict[str, Callable[[Asked], Problem | None]]" = {
     **{each: _one_or_more(each) for each in _NOT_ZERO},
     **{each: each_layer(each) for each in ("linear_attention_freq", "window_attn_skip_freq")},
+    **{
+        each: _bf16_layers(each)
+        for each in ("num_layers_at_end_in_bf16", "num_layers_at_start_in_bf16")
+    },
     "profile_step_end": _profiled,
     "profile_step_start": _profiled,
     **{

@@ -54,7 +54,7 @@ def classes(manifest: Manifest) -> Iterator[Finding]:
         said = disk.get("volumeSize")
         plain = is_absent(said) or (isinstance(said, str) and is_placeholder(said))
         if not plain and not (isinstance(said, str) and _SIZE.fullmatch(said)):
-            path = ("spec", "blockDeviceMappings", index, "ebs", "volumeSize")
+            path: Path = ("spec", "blockDeviceMappings", index, "ebs", "volumeSize")
             number = re.match(r"[0-9]+", str(said))
             remedy = f"write {number[0] if number else 200}Gi"
             yield _refused(manifest, path, f"{shown(said)}, and sizes are in Gi or Ti", remedy)

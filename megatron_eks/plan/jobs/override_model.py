@@ -1,0 +1,83 @@
+"""Overrides of a Megatron-Bridge job that would train another model than the one it names.
+
+Memory, time and checkpoints are planned for the job's model, and the program compares four of its
+sizes with the recipe's before it trains. Names: Megatron core 0.19, `TransformerConfig`, and
+Megatron-Bridge 0.6, megatron/bridge/models/gpt_provider.py.
+"""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.models import PRESETS
+from megatron_eks.config.architecture import ModelSpec
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, has_errors
+from megatron_eks.plan.jobs.layout import model_shape
+from megatron_eks.plan.jobs.model_checks import check_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.catalog.models import ModelShape
+    from megatron_eks.config.errors import Path
+    from megatron_eks.config.job import MegatronBridgeJob
+
+# What weights and the work on them are counted by, where Bridge's name is another.
+_RENAMED = {"num_moe_experts": "num_experts", "gated_linear_unit": "swiglu"}
+_SIZES = frozenset(
+    {
+        *("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "kv_channels"),
+        *("num_query_groups", "num_moe_experts", "moe_router_topk", "moe_ffn_hidden_size"),
+        *("moe_shared_expert_intermediate_size", "gated_linear_unit", "add_bias_linear"),
+        *("multi_latent_attention", "q_lora_rank", "kv_lora_rank", "qk_head_dim", "v_head_dim"),
+        *("qk_pos_emb_head_dim", "share_embeddings_and_output_weights", "vocab_size"),
+    }
+)
+# What weights are trained with, though they have the same shapes without it.
+_LEARNT_WITH = {
+    "rotary_base": "rotary_base",
+    "layernorm_epsilon": "norm_epsilon",
+    "normalization": "normalization",
+    "position_embedding_type": "position_embedding_type",
+}
+
+
+def check_model_override(job: "MegatronBridgeJob", name: str, value: object) -> "Iterator[Finding]":
+    """Yield a size that is not the job's, and what base weights were not trained with."""
+    block, _, field = name.partition(".")
+    if block != "model" or has_errors(check_model(job.model)):
+        return
+    path: Path = ("overrides", name)
+    shape = model_shape(job.model)
+    if field in _SIZES and (planned := _planned(shape, field)) != value:
+        if field == "vocab_size" and isinstance(value, int) and value > shape.vocab_size:
+            return  # rows that no token asks for, as padding has them
+        found = f"{_said(value)} would win over the job's model, which has {_said(planned)}"
+        key = _RENAMED.get(field, field)
+        if field == "share_embeddings_and_output_weights":
+            key = "untie_embeddings_and_output_weights"
+        yield Finding(Code.OVERRIDE, path, found, f"remove it, or set model.{key} as well")
+    preset = job.model.preset if isinstance(job.model, ModelSpec) else job.model
+    base = PRESETS.get(preset or "")
+    if field in _LEARNT_WITH and base is not None and job.checkpoint.pretrained is not None:
+        theirs = getattr(base, _LEARNT_WITH[field])
+        # A larger base is how models learn longer sequences.
+        larger = field == "rotary_base" and isinstance(value, int | float) and value > theirs
+        if value != theirs and not larger:
+            found = f"{_said(value)}, and weights of {preset} were trained with {theirs}"
+            yield Finding(Code.MODEL_VALUE, path, found, "remove it", Level.WARNING)
+
+
+def _planned(shape: "ModelShape", field: str) -> object:
+    """Return what the job's model has for a name of Bridge's."""
+    if field == "share_embeddings_and_output_weights":
+        return not shape.untie_embeddings_and_output_weights
+    value = getattr(shape, _RENAMED.get(field, field))
+    # Megatron takes the width of all layers for that of an expert.
+    return shape.expert_width if field == "moe_ffn_hidden_size" and shape.num_experts else value
+
+
+def _said(value: object) -> str:
+    """Write a value as YAML does."""
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
