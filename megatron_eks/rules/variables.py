@@ -33,8 +33,9 @@ _FEWEST_EFA_WITH_NVLINK = 4
 _CHOICES = frozenset({"NCCL_ALGO", "NCCL_PROTO"})
 
 _VALUE = r"(?:\"[^\"]*\"|'[^']*'|[^\s\"';&|]*)"
-_SPACE = r"(?:[ \t]|\\\n)+"
-_LIST = rf"(?P<list>(?:[A-Za-z_]\w*={_VALUE}{_SPACE})*[A-Za-z_]\w*={_VALUE})"
+_SPACE = r"(?:[ \t]|\\\n){1,80}"
+# Bounded: each line of a long script may begin a list that goes on to its end.
+_LIST = rf"(?P<list>(?:[A-Za-z_]\w*={_VALUE}{_SPACE}){{0,40}}[A-Za-z_]\w*={_VALUE})"
 # What a shell exports, what mpirun hands on by -x, and what is set for one command that starts
 # ranks; an assignment that stands alone reaches no program.
 _EXPORTED = re.compile(rf"(?:\b(?:export|(?:declare|typeset)\s+-x)|(?<!\S)-x)\s+{_LIST}")

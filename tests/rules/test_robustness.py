@@ -1,5 +1,6 @@
 """Rules judge whatever a file holds: they never raise, and claim only what they can prove."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.dockerfiles import findings_in_dockerfile
 from megatron_eks.rules.manifests import check_manifests
 from megatron_eks.rules.templates import check_template, check_templates
+from megatron_eks.rules.variables import in_script
 from tests.rules import cases
 
 Place = tuple[str | int, ...]
@@ -189,3 +191,11 @@ def test_what_a_parameter_holds_is_no_mistake():
             found = check_templates(put(TEMPLATES, place, unknown))
             errors += [(place, str(each)) for each in found if each.level is Level.ERROR]
     assert errors == []
+
+
+def test_long_lists_of_variables_are_read_in_time():
+    """Each line of a script may begin such a list; the time grows with its length alone."""
+    script = "A=B \\\n" * 4000 + "torchrun /train.py\n"
+    begun = time.process_time()
+    assert len(list(in_script(script))) <= len(script)
+    assert time.process_time() - begun < 10
