@@ -27,7 +27,7 @@ def order(templates: TemplateSet) -> Iterator[Finding]:
         beside = [each for each in templates.resources(_CLUSTER) if each.file == part.file]
         same = [each for each in beside if each.properties.get("Name") == name]
         # Of two clusters under opposite conditions it waits for either.
-        waits = any(each in made_before(part, templates, named_by) for each in same)
+        waits = any(each in made_before(part, templates, _names) for each in same)
         if same and not waits and not is_absent(name):
             found = f"the name of {same[0].id} and no reference, so it does not wait for the "
             found += "cluster, and EKS finds none of this name"
@@ -35,7 +35,6 @@ def order(templates: TemplateSet) -> Iterator[Finding]:
             yield part.find(Code.START_ORDER, ("ClusterName",), found, remedy)
 
 
-def named_by(resource: Resource) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Return the names for which a resource waits: of DependsOn, and of its references."""
+def _names(resource: Resource) -> Iterator[tuple[tuple[str | int, ...], str]]:
     yield from after(resource)
     yield from named(dict(resource.properties), ())

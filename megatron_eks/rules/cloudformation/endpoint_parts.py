@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.cloudformation.addon_order import made_before
-from megatron_eks.rules.cloudformation.cluster_names import named_by
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, text, truth, written
 
@@ -67,8 +65,6 @@ def attached(templates: TemplateSet) -> Iterator[Finding]:
         templates.target(each.properties.get("InternetGatewayId"), each.file)
         for each in attachments
     ]
-    for own in attachments if None not in gateways else ():
-        yield from _gateways_before(own, templates)
     for route in templates.resources("AWS::EC2::Route"):
         gateway = templates.target(route.properties.get("GatewayId"), route.file)
         if gateway is None or gateway.type != "AWS::EC2::InternetGateway" or None in gateways:
@@ -86,26 +82,6 @@ def attached(templates: TemplateSet) -> Iterator[Finding]:
             found += "attached, and the stack fails then"
             remedy = f"write DependsOn: {own.id}"
             yield route.find(Code.START_ORDER, ("DependsOn",), found, remedy, Level.WARNING)
-
-
-def _gateways_before(attachment: Resource, templates: TemplateSet) -> Iterator[Finding]:
-    """Find public NAT gateways that do not wait for the attachment, by what they name either.
-
-    EC2 API, CreateNatGateway: Gateway.NotAttached.
-    """
-    for gateway in templates.resources("AWS::EC2::NatGateway"):
-        subnet = templates.target(gateway.properties.get("SubnetId"), gateway.file)
-        public = text(gateway.properties.get("ConnectivityType")) in {None, "public"}
-        vpc = templates.target(subnet.properties.get("VpcId"), subnet.file) if subnet else None
-        same = vpc is templates.target(attachment.properties.get("VpcId"), attachment.file)
-        here = gateway.file == attachment.file and vpc is not None and same
-        if public and here and attachment not in made_before(gateway, templates, named_by):
-            found = (
-                f"does not wait for {attachment.id}: EC2 refuses a NAT gateway in a VPC without "
-            )
-            found += "an attached internet gateway, and the stack fails then"
-            remedy = f"write DependsOn: {attachment.id}"
-            yield gateway.find(Code.START_ORDER, ("DependsOn",), found, remedy, Level.WARNING)
 
 
 def _waits_for(resource: Resource) -> list[str]:

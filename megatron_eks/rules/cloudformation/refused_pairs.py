@@ -79,6 +79,11 @@ def of_lustre(templates: TemplateSet) -> Iterator[Finding]:
             yield system.wrong(where, f"{shown(start)} is no time of a day", "write it as 05:00")
         elif start is not None and days == 0:
             yield system.wrong(where, "a time of backups, which are off", "remove it")
+        elif start is not None and is_absent(settings.get("AutomaticBackupRetentionDays")):
+            found = "a time of backups, which Lustre has none of by default"
+            remedy = "add AutomaticBackupRetentionDays, or remove it"
+            resource = system.resource
+            yield resource.find(Code.LUSTRE_SETTINGS, where, found, remedy, Level.WARNING)
 
 
 def of_groups(templates: TemplateSet) -> Iterator[Finding]:
