@@ -103,7 +103,7 @@ def _split(words: list[tuple[Path, str]]) -> Iterator[Finding]:
     flags = {word.partition("=")[0] for _, word in words}
     for (path, word), (_, after) in zip(words, [*words[1:], ((), "")], strict=True):
         flag, _, value = word.partition("=")
-        parts = re.findall(r"[.0-9]+", value or after) if flag == "--split" else []
+        parts = re.findall(r"[0-9]*[.]?[0-9]+", value or after) if flag == "--split" else []
         if parts and not float(parts[0]) and "--skip-train" not in flags:
             found = f"--split {shown(value or after)} leaves no data for training"
             remedy = "write the part of training first, as 98,2,0"
