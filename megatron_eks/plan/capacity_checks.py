@@ -1,6 +1,6 @@
 """What a cluster file can get wrong about the capacity of its pools."""
 
-from datetime import UTC, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, timedelta
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
@@ -12,7 +12,7 @@ from megatron_eks.plan.pool_checks import is_date
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import date
+    from datetime import date, datetime
 
     from megatron_eks.config.cluster import ClusterConfig, GpuPool
     from megatron_eks.config.errors import Path
@@ -64,7 +64,7 @@ def check_capacity(config: "ClusterConfig", today: "date") -> "Iterator[Finding]
 
 def _window(path: "Path", block: CapacityBlock, today: "date") -> "Iterator[Finding]":
     end = block.ends_at
-    days = (end.astimezone(UTC).date() - today).days if end.tzinfo else 0
+    days = (_day(end) - today).days if end.tzinfo else 0
     if end.tzinfo is None:
         found, remedy = f"{end.isoformat()} has no time zone", "write it: 2026-12-01T11:30:00Z"
         yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy)
@@ -87,6 +87,12 @@ def _window(path: "Path", block: CapacityBlock, today: "date") -> "Iterator[Find
         found = f"{end.isoformat()}, and all Capacity Blocks end at 11:30 UTC"
         remedy = f"write {end.astimezone(UTC):%Y-%m-%d}T11:30:00Z, or the end that EC2 prints"
         yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy, Level.WARNING)
+
+
+def _day(moment: "datetime") -> "date":
+    """Return the day in UTC; of the first and last year its own, where UTC's may be none."""
+    inside = MINYEAR < moment.year < MAXYEAR
+    return (moment.astimezone(UTC) if inside else moment).date()
 
 
 def _block_type(path: "Path", name: str) -> "Iterator[Finding]":
