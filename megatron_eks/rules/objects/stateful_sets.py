@@ -86,7 +86,7 @@ def _addressed(manifest: Manifest, name: str, service: Manifest) -> Iterator[Fou
     )
     for pod in manifest.pods:
         for container in pod.containers:
-            met = next((found for _, word in container.words if (found := form.search(word))), None)
+            met = next((one for _, word in container.words if (one := form.search(word))), None)
             if met is not None:
                 found = (
                     f"no clusterIP: None, and {manifest.title} calls its pods {met[0]}: no such "

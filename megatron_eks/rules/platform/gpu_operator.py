@@ -65,7 +65,7 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
         meant = next((each for each in _PARTS if close and _plain(each) == close[0]), None)
         if key not in _PARTS and meant is not None:
             found = f"a ClusterPolicy has no {key}: it is refused, or nobody reads it"
-            path: Path = ("spec", key)
+            path = ("spec", key)
             yield manifest.find(Code.PLUGIN_CONFIG, path, found, f"did you mean {meant}?")
     for keys, words in (
         (("mig", "strategy"), MIG_STRATEGIES),
