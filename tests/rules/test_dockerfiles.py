@@ -37,7 +37,7 @@ def test_findings(case):
         "ENV NCCL_NET_PLUGIN=ofi NCCL_DEBUG=INFO FI_PROVIDER=efa",
         "RUN make -C nccl-tests MPI=1 MPI_HOME=/usr/local/mpi",
         "ENV A=b C= D=\\ e\nENV KEY value = other",
-        'CMD ["torchrun", "train.py"]\nENTRYPOINT ["tini"]\nCMD ["a"]',
+        'CMD ["bash"]\nFROM a:2\nENTRYPOINT ["tini"]\nCMD ["a"]',
         "FROM --platform=linux/amd64 ubuntu:24.04 AS build",
         "ARG TOOL_VERSION=1\nRUN for TOOL_VERSIONS in 1; do echo '$TOOL_VERSIO'; done",
         "ARG OFI=v1.16.3\nRUN curl https://github.com/aws/aws-ofi-nccl/releases/download/${OFI}/a",

@@ -32,6 +32,7 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
             yield _finding(step, *said)
     for stage in stages(listed):
         yield from _of_stage(stage)
+        yield from _twice(stage)
 
 
 def _finding(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
@@ -90,6 +91,18 @@ def _run_on(step: Instruction) -> tuple[str, str] | None:
         return None
     found = f"{met['word']} {met['next']} stands among the words of git clone: Too many arguments"
     return found, f"write && before {met['word']}"
+
+
+def _twice(stage: Stage) -> Iterator[tuple[Finding, int]]:
+    """Find what a later instruction of the stage takes the place of.
+
+    Docker, "Build checks", MultipleInstructionsDisallowed.
+    """
+    last = {each.name: each for each in stage.steps}
+    for step in stage.steps[stage.own :]:
+        if step.name in {"CMD", "ENTRYPOINT"} and last[step.name] is not step:
+            found = f"a later {step.name} takes its place: this one does nothing"
+            yield _finding(step, found, "keep one of them")
 
 
 def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:

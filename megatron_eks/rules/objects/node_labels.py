@@ -40,6 +40,7 @@ _LAST = {
     "availability-zone": "topology.kubernetes.io/zone",
     "region": "topology.kubernetes.io/region",
     "arch": "kubernetes.io/arch",
+    "host": "kubernetes.io/hostname",
     "hostname": "kubernetes.io/hostname",
     "nodegroup": "eks.amazonaws.com/nodegroup",
     "capacity-type": "karpenter.sh/capacity-type",

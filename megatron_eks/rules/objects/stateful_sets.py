@@ -50,7 +50,11 @@ def governing(together: ManifestSet) -> Iterator[Found]:
     """
     for manifest in together.of("StatefulSet"):
         name = text(manifest.spec.get("serviceName"))
-        if not name or is_placeholder(name) or together.named(manifest, "Service", name):
+        if not name or is_placeholder(name):
+            continue
+        own = together.named(manifest, "Service", name)
+        if own is not None:
+            yield from _addressed(manifest, name, own)
             continue
         near = [
             each
@@ -71,6 +75,28 @@ def governing(together: ManifestSet) -> Iterator[Found]:
             remedy = f"write {taken[0].name}"
             finding = manifest.find(Code.MISSING_OBJECT, path, found, remedy, Level.WARNING)
             yield manifest, finding
+
+
+def _addressed(manifest: Manifest, name: str, service: Manifest) -> Iterator[Found]:
+    """Find pods that call each other by a Service which gives them no names."""
+    if service.spec.get("clusterIP") == "None" or manifest.name is None:
+        return
+    form = re.compile(
+        rf"(\$[({{]\w+[)}}]|{re.escape(manifest.name)}-[0-9]+)\.{re.escape(name)}(?![\w-])"
+    )
+    for pod in manifest.pods:
+        for container in pod.containers:
+            met = next((one for _, word in container.words if (one := form.search(word))), None)
+            if met is not None:
+                found = (
+                    f"no clusterIP: None, and {manifest.title} calls its pods {met[0]}: no such "
+                )
+                found += "name resolves"
+                path: Path = ("spec", "clusterIP")
+                remedy = "write clusterIP: None"
+                finding = service.find(Code.SERVICE, path, found, remedy, Level.WARNING)
+                yield service, finding
+                return
 
 
 def members(manifest: Manifest) -> Iterator[Finding]:

@@ -276,9 +276,10 @@ def names(manifest: Manifest) -> Iterator[Finding]:
         found, remedy = "no name: the API server refuses the object", "add metadata.name"
         yield manifest.find(Code.MISSING_FIELD, ("metadata", "name"), found, remedy)
     name = text(metadata.get("name"))
-    # RBAC's may be nearly anything, and pods' names are judged with their jobs.
+    # RBAC's may be nearly anything, pods' names are judged with their jobs, and what is in capitals
+    # altogether is to be replaced.
     free = manifest.group == "rbac.authorization.k8s.io" or manifest.pods
-    if name and not free and not is_placeholder(name) and name != name.lower():
+    if name and not free and not is_placeholder(name) and name.lower() != name != name.upper():
         found = f"{shown(name)} has capitals: the API server refuses the object"
         path = ("metadata", "name")
         yield manifest.find(Code.WRONG_VALUE, path, found, f"write {name.lower()}")

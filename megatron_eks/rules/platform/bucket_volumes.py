@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
@@ -27,6 +28,7 @@ _OPTIONS = (
 )
 _NEARLY = 0.8
 # What each option is followed by; mount-s3 takes a prefix only with the slash at its end.
+_REGION = re.compile(r"-{0,2}region[ =](?P<value>[a-z0-9-]+)")
 _PREFIX = re.compile(r"-{0,2}prefix[ =](?P<value>\S+)")
 _FOR_ONE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
 _WHOSE = ("driver", "pod")
@@ -110,6 +112,24 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
             found = f"Mountpoint has no option {name}: the mount fails"
             path = ("spec", "mountOptions", index)
             yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, f"did you mean {close[0]}?")
+
+
+def regions(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of an option with a region that is nearly one.
+
+    awslabs/mountpoint-s3, doc/CONFIGURATION.md, "Region detection".
+    """
+    csi = mapping(manifest.spec.get("csi")) or {}
+    if manifest.kind != "PersistentVolume" or csi.get("driver") != _S3:
+        return
+    for index, value in enumerate(items(manifest.spec.get("mountOptions")) or []):
+        region = _REGION.fullmatch((text(value) or "").strip())
+        nearly = get_close_matches(region["value"], PARTITIONS, 1, _NEARLY) if region else []
+        if region and nearly and region["value"] not in PARTITIONS:
+            found = f"no region {shown(region['value'])}: the mount fails"
+            path: Path = ("spec", "mountOptions", index)
+            remedy = f"did you mean {nearly[0]}?"
+            yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, remedy, Level.WARNING)
 
 
 def handles_of_efs(manifest: Manifest) -> Iterator[Finding]:

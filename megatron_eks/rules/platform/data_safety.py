@@ -41,8 +41,8 @@ def reclaiming(manifest: Manifest) -> Iterator[Finding]:
     recycles = manifest.spec.get("persistentVolumeReclaimPolicy") == "Recycle"
     if manifest.kind == "PersistentVolume" and driver and recycles:
         found = "Recycle, which volumes of a CSI driver do not have: given back, it ends as Failed"
-        path = ("spec", "persistentVolumeReclaimPolicy")
-        yield manifest.find(Code.CLAIM_AND_VOLUME, path, found, "write Retain", Level.WARNING)
+        place = ("spec", "persistentVolumeReclaimPolicy")
+        yield manifest.find(Code.CLAIM_AND_VOLUME, place, found, "write Retain", Level.WARNING)
     if manifest.kind == "StorageClass":
         yield from _class(manifest)
 

@@ -53,12 +53,19 @@ def settings(manifest: Manifest) -> Iterator[Finding]:
     if version and version != "v1" and not is_placeholder(version):
         found = f"a ClusterPolicy has no version {version}: the API server knows no such kind"
         yield manifest.find(Code.API_VERSION, ("apiVersion",), found, "write nvidia.com/v1")
-    for key in manifest.spec:
+    for key, value in manifest.spec.items():
+        said = (mapping(value) or {}).get("enabled")
+        if isinstance(said, str) and not is_placeholder(said):
+            found = f"{shown(said)} is a text: the API server refuses the policy"
+            path: Path = ("spec", key, "enabled")
+            yield manifest.find(
+                Code.MANIFEST_VALUE, path, found, "write true or false, without quotes"
+            )
         close = get_close_matches(_plain(key), [_plain(each) for each in _PARTS], 1, _CLOSE)
         meant = next((each for each in _PARTS if close and _plain(each) == close[0]), None)
         if key not in _PARTS and meant is not None:
             found = f"a ClusterPolicy has no {key}: it is refused, or nobody reads it"
-            path: Path = ("spec", key)
+            path = ("spec", key)
             yield manifest.find(Code.PLUGIN_CONFIG, path, found, f"did you mean {meant}?")
     for keys, words in (
         (("mig", "strategy"), MIG_STRATEGIES),

@@ -9,7 +9,21 @@ from megatron_eks.rules.workloads import Manifest
 
 _COHORTS = {"v1beta1": "cohort", "v1beta2": "cohortName"}
 _FLAVORS = (("whenCanBorrow", "Borrow"), ("whenCanPreempt", "Preempt"))
+_QUEUES = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass")
 _STAYS = "MayStopSearch"
+
+
+def served(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse versions that Kueue no longer serves.
+
+    kubernetes-sigs/kueue, CHANGELOG of v0.5: v1alpha2 of queues and flavors is gone.
+    """
+    version = (text(manifest.body.get("apiVersion")) or "").rpartition("/")[2]
+    own = manifest.group == "kueue.x-k8s.io" and manifest.kind in _QUEUES
+    if own and version.startswith("v1alpha"):
+        found = f"kueue.x-k8s.io/{version} no longer serves {manifest.kind}"
+        remedy = "use kueue.x-k8s.io/v1beta1, or v1beta2 since v0.15"
+        yield manifest.find(Code.API_VERSION, ("apiVersion",), found, remedy)
 
 
 def words(manifest: Manifest) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
@@ -88,6 +89,13 @@ def fields(manifest: Manifest) -> Iterator[Finding]:
         close = get_close_matches(service, _SERVICES, 1, _CLOSE)
         remedy = f"write {close[0] if close else ' or '.join(_SERVICES)}"
         yield manifest.find(Code.MANIFEST_VALUE, path, found, remedy)
+    region = text(aws.get("region")) or ""
+    nearly = get_close_matches(region, PARTITIONS, 1, _CLOSE)
+    if region not in PARTITIONS and nearly and not is_placeholder(region):
+        found = f"no region {shown(region)}: no secret is read"
+        path = ("spec", "provider", "aws", "region")
+        remedy = f"did you mean {nearly[0]}?"
+        yield manifest.find(Code.MANIFEST_VALUE, path, found, remedy, Level.WARNING)
     every = manifest.spec.get("refreshInterval")
     if manifest.kind == "ExternalSecret" and not is_placeholder(str(every)):
         if not is_absent(every) and go_seconds(every) is None:
