@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from megatron_eks.rules.values import is_absent, items, mapping
+from megatron_eks.rules.values import is_absent, items, mapping, shown, text
 
 if TYPE_CHECKING:
     from megatron_eks.config.errors import Path
@@ -18,6 +19,25 @@ HOLDERS = (*_POLICIES, ROLE)
 _PODS = "pods.eks.amazonaws.com"
 # Where the identity providers of EKS clusters are, for roles of service accounts.
 _SERVICE_ACCOUNTS = "oidc.eks."
+
+# EKS User Guide, "Amazon EKS node IAM role".
+WORKER = ("AmazonEKSWorkerNodePolicy", "AmazonEKSWorkerNodeMinimalPolicy")
+REGISTRY = (
+    "AmazonEC2ContainerRegistryPullOnly",
+    "AmazonEC2ContainerRegistryReadOnly",
+    "AmazonEC2ContainerRegistryPowerUser",
+    "AmazonEC2ContainerRegistryFullAccess",
+)
+_KNOWN = (
+    *WORKER,
+    *REGISTRY,
+    *("AmazonEKS_CNI_Policy", "AmazonEKSClusterPolicy", "AmazonEKSVPCResourceController"),
+    *("AmazonEKSServicePolicy", "AmazonEKSComputePolicy", "AmazonEKSNetworkingPolicy"),
+    *("AmazonEKSLoadBalancingPolicy", "AmazonEKSBlockStoragePolicy"),
+    "AmazonEKSFargatePodExecutionRolePolicy",
+)
+_CLOSE = 0.92
+_A_WORD = 8
 
 
 def granted(holder: "Resource") -> "Iterator[tuple[Path, dict[str, Json]]]":
@@ -87,3 +107,28 @@ def words(value: "Json") -> list[str]:
     """Return the texts of one text or a list of them."""
     every = [value] if isinstance(value, str) else items(value) or []
     return [word for word in every if isinstance(word, str)]
+
+
+def unknown_policy(name: str) -> tuple[str, str] | None:
+    """Say that AWS has no policy of a name that is nearly one of those for EKS, and which it is."""
+    close = _near(name) if name and name not in _KNOWN else []
+    return (f"AWS has no policy {shown(name)}", f"did you mean {close[0]}?") if close else None
+
+
+def _near(name: str) -> list[str]:
+    """Return the policy that is meant: one with a word more or less before one with others."""
+    parts = [each for each in _KNOWN if name.startswith(each) or each.startswith(name)]
+    whole = [each for each in parts if abs(len(each) - len(name)) <= _A_WORD]
+    return sorted(whole, key=len)[-1:] or get_close_matches(name, _KNOWN, 1, _CLOSE)
+
+
+def policy_name(value: "Json") -> str | None:
+    """Return the name at the end of an AWS managed policy's ARN, also one that is joined."""
+    if isinstance(value, dict) and len(value) == 1:
+        inner = value.get("Fn::Sub", value.get("Fn::Join"))
+        if isinstance(inner, list) and inner:
+            parts = inner[-1] if "Fn::Join" in value else inner[0]
+            inner = parts[-1] if isinstance(parts, list) and parts else parts
+        value = inner
+    written = text(value)
+    return written.rpartition("/")[2] if written and "/" in written else None

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
-from megatron_eks.rules.cloudformation.roles import policy_name
 from megatron_eks.rules.launch_templates import has_gpus
+from megatron_eks.rules.policies import policy_name
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 
@@ -15,6 +15,7 @@ _SEMANTIC = re.compile(r"([0-9]+|x)\.([0-9]+|x)\.([0-9]+|x)(/[0-9]+)?")
 _WITH_AGENT = frozenset(
     {"AmazonSSMManagedInstanceCore", "AmazonSSMFullAccess", "AdministratorAccess"}
 )
+_CHECKS = ("EBS", "EC2", "ELB", "VPC_LATTICE")
 # AWS Batch API, Ec2Configuration.imageType.
 _WITHOUT_DRIVER = ("ECS_AL2", "ECS_AL2023")
 
@@ -73,6 +74,21 @@ def _is_without_agent(role: Resource, templates: TemplateSet) -> bool:
     )
     known = listed is not None and None not in names and is_absent(role.properties.get("Policies"))
     return known and not attached and not {*names} & _WITH_AGENT
+
+
+def health(templates: TemplateSet) -> Iterator[Finding]:
+    """Require of an Auto Scaling group a kind of health check that there is.
+
+    EC2 Auto Scaling API, CreateAutoScalingGroup.HealthCheckType; EC2 is always among them.
+    """
+    for group in templates.resources("AWS::AutoScaling::AutoScalingGroup"):
+        said = text(group.properties.get("HealthCheckType"))
+        for each in (said or "").split(","):
+            name = each.strip()
+            if name and name not in _CHECKS and not is_placeholder(name):
+                found = f"{shown(name)} is no health check of Auto Scaling, which refuses the group"
+                remedy = f"use {', '.join(_CHECKS)}"
+                yield group.find(Code.UNKNOWN_VALUE, ("HealthCheckType",), found, remedy)
 
 
 def batch(templates: TemplateSet) -> Iterator[Finding]:

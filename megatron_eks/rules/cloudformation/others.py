@@ -12,6 +12,7 @@ RULES = (
     cdk_resources.clusters,
     neighbours.batch,
     neighbours.builders,
+    neighbours.health,
     neighbours.pipelines,
 )
 OF_THE_WHOLE = (

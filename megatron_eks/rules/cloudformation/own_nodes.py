@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
-from megatron_eks.rules.cloudformation.roles import policy_name
 from megatron_eks.rules.launch_templates import DATA
-from megatron_eks.rules.policies import HOLDERS, ROLE, statements
+from megatron_eks.rules.policies import HOLDERS, ROLE, policy_name, statements
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import items, mapping, text, written
 

@@ -1,15 +1,21 @@
 """Rules over the IAM roles of clusters, nodes and pods: who may take them, and what they need."""
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.cloudformation.policy_documents import ELSEWHERE
-from megatron_eks.rules.policies import ROLE, statements
+from megatron_eks.rules.policies import (
+    REGISTRY,
+    ROLE,
+    WORKER,
+    policy_name,
+    statements,
+    unknown_policy,
+)
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import items, mapping, shown, text
+from megatron_eks.rules.values import items, mapping, text
 
 _PODS = "pods.eks.amazonaws.com"
 _CONTROL_PLANE = "eks.amazonaws.com"
@@ -25,26 +31,8 @@ _USERS: tuple[tuple[str, str, str], ...] = (
 )
 _POD_ACTIONS = frozenset({"sts:AssumeRole", "sts:TagSession"})
 
-# EKS User Guide, "Amazon EKS node IAM role".
-_WORKER = ("AmazonEKSWorkerNodePolicy", "AmazonEKSWorkerNodeMinimalPolicy")
 _CLUSTER = "AmazonEKSClusterPolicy"
 _CONTROL = (_CLUSTER, "AdministratorAccess", "PowerUserAccess")
-_REGISTRY = (
-    "AmazonEC2ContainerRegistryPullOnly",
-    "AmazonEC2ContainerRegistryReadOnly",
-    "AmazonEC2ContainerRegistryPowerUser",
-    "AmazonEC2ContainerRegistryFullAccess",
-)
-_KNOWN = (
-    *_WORKER,
-    *_REGISTRY,
-    *("AmazonEKS_CNI_Policy", "AmazonEKSClusterPolicy", "AmazonEKSVPCResourceController"),
-    *("AmazonEKSServicePolicy", "AmazonEKSComputePolicy", "AmazonEKSNetworkingPolicy"),
-    *("AmazonEKSLoadBalancingPolicy", "AmazonEKSBlockStoragePolicy"),
-    "AmazonEKSFargatePodExecutionRolePolicy",
-)
-_CLOSE = 0.92
-_A_WORD = 8
 
 
 def trust(templates: TemplateSet) -> Iterator[Finding]:
@@ -142,19 +130,6 @@ def _strings(value: Json) -> list[str] | None:
     return None if listed is None or None in found else [each for each in found if each]
 
 
-def unknown_policy(name: str) -> tuple[str, str] | None:
-    """Say that AWS has no policy of a name that is nearly one of those for EKS, and which it is."""
-    close = _near(name) if name and name not in _KNOWN else []
-    return (f"AWS has no policy {shown(name)}", f"did you mean {close[0]}?") if close else None
-
-
-def _near(name: str) -> list[str]:
-    """Return the policy that is meant: one with a word more or less before one with others."""
-    parts = [each for each in _KNOWN if name.startswith(each) or each.startswith(name)]
-    whole = [each for each in parts if abs(len(each) - len(name)) <= _A_WORD]
-    return sorted(whole, key=len)[-1:] or get_close_matches(name, _KNOWN, 1, _CLOSE)
-
-
 def node_policies(templates: TemplateSet) -> Iterator[Finding]:
     """Require the policies without which a node never joins, by names that exist.
 
@@ -172,8 +147,8 @@ def node_policies(templates: TemplateSet) -> Iterator[Finding]:
             continue
         names = _all_policies(taken, templates) if taken is not None else None
         if taken is not None and names is not None and not names.intersection(_CONTROL):
-            why = f"{_WORKER[0]} is for nodes"
-            why = why if _WORKER[0] in names else "no policy allows it what the control plane does"
+            why = f"{WORKER[0]} is for nodes"
+            why = why if WORKER[0] in names else "no policy allows it what the control plane does"
             found = f"{cluster.id} takes this role, and {why}"
             path = ("ManagedPolicyArns",)
             yield taken.find(Code.NODE_ROLE, path, found, f"add {_CLUSTER}")
@@ -209,22 +184,10 @@ def _needed(role: Resource, templates: TemplateSet) -> Iterator[Finding]:
     if names is None:
         return
     for known, what, level in (
-        (_WORKER, "to join the cluster", Level.ERROR),
-        (_REGISTRY, "to pull images from ECR", Level.WARNING),
+        (WORKER, "to join the cluster", Level.ERROR),
+        (REGISTRY, "to pull images from ECR", Level.WARNING),
     ):
         if not names.intersection(known):
             found = f"nodes take this role, and no policy allows them {what}"
             path = ("ManagedPolicyArns",)
             yield role.find(Code.NODE_ROLE, path, found, f"add {known[0]}", level)
-
-
-def policy_name(value: Json) -> str | None:
-    """Return the name at the end of an AWS managed policy's ARN, also one that is joined."""
-    if isinstance(value, dict) and len(value) == 1:
-        inner = value.get("Fn::Sub", value.get("Fn::Join"))
-        if isinstance(inner, list) and inner:
-            parts = inner[-1] if "Fn::Join" in value else inner[0]
-            inner = parts[-1] if isinstance(parts, list) and parts else parts
-        value = inner
-    written = text(value)
-    return written.rpartition("/")[2] if written and "/" in written else None

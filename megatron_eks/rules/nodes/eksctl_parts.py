@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.cloudformation.roles import policy_name, unknown_policy
+from megatron_eks.rules.policies import policy_name, unknown_policy
 from megatron_eks.rules.values import (
     is_absent,
     is_placeholder,

@@ -33,6 +33,11 @@ _BEFORE = {
 # The same file, BlockDevice.VolumeSize: Gi, G, Ti or T, and no other unit.
 _SIZE = re.compile(r"[0-9]+(Gi?|Ti?)")
 _CLOSE = 0.6
+# The same file, on tags.
+_TAGS = (
+    *("eks:eks-cluster-name", "karpenter.k8s.aws/ec2nodeclass", "karpenter.sh/nodeclaim"),
+    "karpenter.sh/nodepool",
+)
 
 
 def classes(manifest: Manifest) -> Iterator[Finding]:
@@ -49,20 +54,8 @@ def classes(manifest: Manifest) -> Iterator[Finding]:
     for old, new in _BEFORE.items():
         if not is_absent(manifest.spec.get(old)):
             yield _refused(manifest, ("spec", old), f"{old} of v1alpha5", f"write {new}, a list")
-    for index, value in enumerate(items(manifest.spec.get("blockDeviceMappings")) or []):
-        disk = mapping((mapping(value) or {}).get("ebs")) or {}
-        said = disk.get("volumeSize")
-        plain = is_absent(said) or (isinstance(said, str) and is_placeholder(said))
-        if not plain and not (isinstance(said, str) and _SIZE.fullmatch(said)):
-            path: Path = ("spec", "blockDeviceMappings", index, "ebs", "volumeSize")
-            number = re.match(r"[0-9]+", str(said))
-            remedy = f"write {number[0] if number else 200}Gi"
-            yield _refused(manifest, path, f"{shown(said)}, and sizes are in Gi or Ti", remedy)
-    options = mapping(manifest.spec.get("metadataOptions")) or {}
-    if options.get("httpTokens") == "optional":
-        found = "session tokens are optional: whatever reaches the metadata gets the node's role"
-        path = ("spec", "metadataOptions", "httpTokens")
-        yield manifest.find(Code.KARPENTER, path, found, "write required", Level.WARNING)
+    yield from _disks(manifest)
+    yield from _marks(manifest)
 
 
 def pools(manifest: Manifest) -> Iterator[Finding]:
@@ -94,6 +87,31 @@ def pools(manifest: Manifest) -> Iterator[Finding]:
         path = ("spec", "limits", "resources")
         found = "limits.resources of a Provisioner"
         yield _refused(manifest, path, found, "write what is in it under spec.limits itself")
+
+
+def _disks(manifest: Manifest) -> Iterator[Finding]:
+    for index, value in enumerate(items(manifest.spec.get("blockDeviceMappings")) or []):
+        disk = mapping((mapping(value) or {}).get("ebs")) or {}
+        said = disk.get("volumeSize")
+        plain = is_absent(said) or (isinstance(said, str) and is_placeholder(said))
+        if not plain and not (isinstance(said, str) and _SIZE.fullmatch(said)):
+            path = ("spec", "blockDeviceMappings", index, "ebs", "volumeSize")
+            number = re.match(r"[0-9]+", str(said))
+            remedy = f"write {number[0] if number else 200}Gi"
+            yield _refused(manifest, path, f"{shown(said)}, and sizes are in Gi or Ti", remedy)
+
+
+def _marks(manifest: Manifest) -> Iterator[Finding]:
+    """Find tags that Karpenter writes itself, and metadata without a token."""
+    for tag in mapping(manifest.spec.get("tags")) or {}:
+        if tag in _TAGS or tag.startswith("kubernetes.io/cluster"):
+            found = f"the tag {shown(tag)}, which Karpenter writes itself"
+            yield _refused(manifest, ("spec", "tags", tag), found, "remove it")
+    options = mapping(manifest.spec.get("metadataOptions")) or {}
+    if options.get("httpTokens") == "optional":
+        found = "session tokens are optional: whatever reaches the metadata gets the node's role"
+        path = ("spec", "metadataOptions", "httpTokens")
+        yield manifest.find(Code.KARPENTER, path, found, "write required", Level.WARNING)
 
 
 def _refused(manifest: Manifest, path: Path, found: str, remedy: str) -> Finding:
