@@ -122,7 +122,7 @@ class TorchRun(TrainingJob):
     image: Text = "fsdp"
     training: FsdpTraining = FsdpTraining()
     data: FsdpData
-    token_secret: DnsLabel | None = None
+    token_secret: DnsName | None = None
     """Secret whose key `token` is a Hugging Face token, for gated data and tokenizers."""
 
 
@@ -166,7 +166,7 @@ class FetchJob(Job):
     s3_uri: S3Uri | None = None
     """Or everything below an S3 prefix."""
     directory: AbsolutePath
-    token_secret: DnsLabel | None = None
+    token_secret: DnsName | None = None
     """Name of a Kubernetes Secret with the Hugging Face token; mounted as a file."""
 
 

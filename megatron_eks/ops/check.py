@@ -35,6 +35,8 @@ from megatron_eks.rules.templates import findings_in_templates, is_template
 
 _SUFFIXES = frozenset({".json", ".template", ".yaml", ".yml"})
 _SKIPPED = frozenset({"node_modules"})
+_COMMENT = re.compile(r"(?m)^\s*(//|/\*)")
+_MARK = re.compile(r'"(apiVersion|AWSTemplateFormatVersion|Resources)"')
 _RENDERED_BY_HELM = frozenset({"files", "templates"})
 # What envsubst, Terraform, Jinja and Helm replace; a text with such marks need not be YAML yet.
 _ENGINE = re.compile(r"\{\{|[%$]\{|\{%|%[A-Z_]+%")
@@ -270,7 +272,15 @@ def _documents(text: str, path: Path) -> list[Document]:
 
 
 def _is_for_an_engine(text: str, path: Path) -> bool:
-    """Recognise text for some template engine: what comes out of it can be checked, not this."""
+    """Recognise text for some template engine: what comes out of it can be checked, not this.
+
+    Nor are lines of JSON a manifest, which are data, or JSON with comments, which editors read.
+    """
+    if path.suffix.lower() == ".json":
+        first, _, rest = text.strip().partition("\n")
+        lines = first.startswith("{") and first.endswith("}") and rest.startswith("{")
+        if lines or (_COMMENT.search(text) and not _MARK.search(text)):
+            return True
     return _ENGINE.search(text) is not None or (
         path.suffix.lower() == ".template" and "AWS::" not in text
     )

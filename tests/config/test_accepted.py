@@ -5,6 +5,7 @@ import pytest
 from tests.config.test_cluster_errors import GOOD as CLUSTER
 from tests.config.test_cluster_errors import findings as of_cluster
 from tests.config.test_job_errors import GOOD as JOB
+from tests.config.test_job_errors import ROOT
 from tests.config.test_job_errors import findings as of_job
 
 
@@ -75,3 +76,11 @@ def test_a_cluster(old, new):
     """One unusual thing in a correct cluster gives no line."""
     assert old in CLUSTER
     assert of_cluster(CLUSTER.replace(old, new)) == []
+
+
+def test_a_secret_with_a_dot_in_its_name():
+    """Kubernetes names Secrets as it names most objects, and `meks secret` takes such a name."""
+    text = (ROOT / "jobs" / "fetch-tokenizer.yaml").read_text()
+    assert "token_secret: hugging-face" in text
+    assert of_job(text.replace("token_secret: hugging-face", "token_secret: team-a.hf")) == []
+    assert of_job(text.replace("token_secret: hugging-face", "token_secret: team_a"))

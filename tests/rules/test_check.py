@@ -234,6 +234,17 @@ def test_texts_for_template_engines_are_ignored(tmp_path):
     assert (code, line.split(":")[0]) == (2, f"error MEKS-0002 {other}")
 
 
+def test_data_and_settings_in_json_are_ignored(tmp_path):
+    """Lines of JSON are data, and comments are for an editor; a template with either is broken."""
+    (tmp_path / "good.yml").write_text((GOOD / "job.yaml").read_text())
+    (tmp_path / "lines.json").write_text('{"a": 1}\n{"a": 2}\n')
+    (tmp_path / "settings.json").write_text('{\n  // of an editor\n  "a": 1\n}\n')
+    assert check(tmp_path) == (0, [])
+    assert check(tmp_path / "lines.json")[0] == 2
+    (tmp_path / "settings.json").write_text('{\n  // ours\n  "Resources": {}\n}\n')
+    assert [line.split()[1] for line in check(tmp_path)[1]] == ["MEKS-0002"]
+
+
 def test_an_unreadable_directory_is_a_finding(tmp_path, monkeypatch):
     """A folder that may not be listed does not pass as empty."""
 
