@@ -107,7 +107,6 @@ CHECKED: dict[tuple[str, str], Json] = {
     ("ContainerResizePolicy", "restartPolicy!"): {"=": ["NotRequired", "RestartContainer"]},
     ("HTTPGetAction", "scheme"): {"=": ["HTTP", "HTTPS"]},
     ("JobSpec", "podReplacementPolicy"): {"=": ["Failed", "TerminatingOrFailed"]},
-    ("LimitRangeItem", "type!"): {"=": ["Container", "PersistentVolumeClaim", "Pod"]},
     ("PodDisruptionBudgetSpec", "unhealthyPodEvictionPolicy"): {
         "=": ["AlwaysAllow", "IfHealthyBudget"]
     },

@@ -73,7 +73,7 @@ def _base(step: Instruction) -> tuple[str, str] | None:
     Docker, Dockerfile reference, FROM: "FROM requires either one or three arguments".
     """
     words = [each for each in step.rest.split() if not each.startswith(("--", "#"))]
-    if step.name != "FROM" or len(words) != 2 or "{{" in step.rest:  # noqa: PLR2004 -- an image and a name
+    if step.name != "FROM" or len(words) != 2 or "{" in step.rest:  # noqa: PLR2004 -- an image and a name
         return None
     if words[1].lower() == "as":
         return "AS without a name: the build stops here", "write AS NAME"

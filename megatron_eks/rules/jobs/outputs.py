@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from megatron_eks.catalog.environment_folders import FOLDERS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.jobs.output_places import (
@@ -22,13 +23,9 @@ from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 _TRAINS = re.compile(r"train|tune|fsdp|sft", re.IGNORECASE)
 _COPIED = re.compile(r"\bs3 (sync|cp|mv)\b|\brclone\b|\bs5cmd\b|\brsync\b|\bazcopy\b|\bgsutil\b")
 _INPUTS = ("--data-path", "--train-data-path", "--valid-data-path")
-_WRITTEN_VARIABLES = frozenset(
-    {
-        *("HF_HOME", "HF_DATASETS_CACHE", "MPLCONFIGDIR", "NCCL_DEBUG_FILE", "TMPDIR"),
-        *("TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"),
-        *("TRANSFORMERS_CACHE", "TRITON_CACHE_DIR", "WANDB_DIR", "XDG_CACHE_HOME"),
-    }
-)
+_WRITTEN_VARIABLES = FOLDERS | {
+    *("NCCL_DEBUG_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TRANSFORMERS_CACHE"),
+}
 _PERHAPS_IN_IMAGE = frozenset(
     {
         *("--load", "--merge-file", "--pretrained-checkpoint", "--tokenizer-model"),
@@ -84,7 +81,7 @@ def _lost(output: Output, container: Container, pod: Pod) -> str | None:
         return f"is on the node's own {place.node_disk}{over}: a restart elsewhere does not find it"
     # What Megatron writes where nothing is mounted is found with its other options.
     bare = not place.mount and output.kind != "--save" and not megatron_words(container)
-    bare = bare and not _has_closed_root(container)  # refused as what cannot be written
+    bare = bare and not has_closed_root(container)  # refused as what cannot be written
     return "is in the pod, and goes with it" if bare else None
 
 
@@ -117,7 +114,7 @@ def unmounted(manifest: Manifest) -> Iterator[Finding]:
             for output in outputs_of(container):
                 place = place_of(output.value, container, pod)
                 # A root that is closed for writing is refused with it.
-                closed = manifest.is_job and _has_closed_root(container)
+                closed = manifest.is_job and has_closed_root(container)
                 lost = output.kind in CHECKPOINTS | LOGS and not closed
                 if lost and place is not None and not place.mount:
                     found = f"{output.flag} {shown(output.value)}, where nothing is mounted: it "
@@ -188,7 +185,7 @@ def read_only(manifest: Manifest) -> Iterator[Finding]:
                     remedy = "remove readOnly, or write elsewhere"
                     level = _level(output, container)
                     yield Finding(Code.LOST_OUTPUT, output.path, found, remedy, level)
-                elif not place.mount and _has_closed_root(container):
+                elif not place.mount and has_closed_root(container):
                     found = f"{told} is on the image's own file system, which is closed for writing"
                     remedy = "mount a claim there, or write to one that is mounted: "
                     remedy += f"{mounted(container)}; readOnlyRootFilesystem is true"
@@ -203,7 +200,7 @@ def variables(manifest: Manifest) -> Iterator[Finding]:
     """
     for pod in manifest.pods:
         for container in pod.containers:
-            for each in container.variables if _has_closed_root(container) else ():
+            for each in container.variables if has_closed_root(container) else ():
                 value = each.value or ""
                 if each.name not in _WRITTEN_VARIABLES or not value.startswith("/"):
                     continue
@@ -235,6 +232,7 @@ def _is_closed(place: Place) -> bool:
     return place.mount.get("readOnly") is True or closed or kept
 
 
-def _has_closed_root(container: Container) -> bool:
+def has_closed_root(container: Container) -> bool:
+    """Tell whether a container may write to its mounts alone."""
     security = mapping(container.body.get("securityContext")) or {}
     return security.get("readOnlyRootFilesystem") is True

@@ -7,6 +7,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.hardware import instance_types
 from megatron_eks.rules.jobs.job_launches import processes
+from megatron_eks.rules.jobs.outputs import has_closed_root
 from megatron_eks.rules.jobs.training_flags import PROGRAM, megatron_flags, megatron_words
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.variables import variables_of
@@ -100,23 +101,20 @@ def threads(manifest: Manifest) -> Iterator[Finding]:
 def folders(manifest: Manifest) -> Iterator[Finding]:
     """Refuse folders of caches in which a container may not write.
 
-    Kubernetes, "Configure a Security Context": with readOnlyRootFilesystem it writes to its mounts
-    alone; and /root of an image belongs to root.
+    Kubernetes, "Configure a Security Context": /root of an image belongs to root. A root that is
+    closed for writing is a finding of its own.
     """
     for pod in manifest.pods if manifest.is_job else ():
         for container in pod.containers:
-            context = mapping(container.body.get("securityContext")) or {}
-            sealed = context.get("readOnlyRootFilesystem") is True
             stranger = (pod.user_of(container) or 0) > 0
-            for path, name, value in variables_of(container):
+            for path, name, value in variables_of(container) if stranger else ():
                 if name not in FOLDERS or value is None or is_placeholder(value):
                     continue
                 mounted = any(f"{value}/".startswith(f"{each}/") for each in _mounts(container))
                 if mounted or not value.startswith("/") or "$" in value:
                     continue
-                if sealed or (stranger and f"{value}/".startswith("/root/")):
-                    why = "its root file system is read-only" if sealed else "/root belongs to root"
-                    found = f"{name}: the container may not write to {value}: {why}"
+                if f"{value}/".startswith("/root/") and not has_closed_root(container):
+                    found = f"{name}: the container may not write to {value}: /root belongs to root"
                     remedy = "name a folder of a mount, such as an emptyDir"
                     yield Finding(Code.REFUSED_VARIABLE, path, found, remedy)
 

@@ -31,6 +31,8 @@ _OF_ONE_CONTAINER = frozenset(
 )
 # Words that mean something else at each place.
 _EVERYWHERE = frozenset({"apiVersion", "kind", "metadata", "name", "spec", "status", "type"})
+# Of these a rule of their own knows which release stopped serving what.
+_TOLD_BY_RELEASE = frozenset({"cert-manager.io", "external-secrets.io", "kueue.x-k8s.io"})
 # Older versions of operators' kinds, which their CRDs still serve, or which others judge.
 _STILL_SERVED = frozenset(
     {"jobset.x-k8s.io/v1alpha1", "kubeflow.org/v1", "kubeflow.org/v1alpha2", "ray.io/v1alpha1"}
@@ -61,7 +63,8 @@ def kinds(manifest: Manifest) -> Iterator[Finding]:
         for each, name in (entry.split(" ") for entry in table(OPERATORS) if " " in entry)
         if name == kind and each.partition("/")[0] == version.partition("/")[0]
     ]
-    if served and version not in served and version not in _STILL_SERVED:
+    told = version.partition("/")[0] in _TOLD_BY_RELEASE
+    if served and version not in served and version not in _STILL_SERVED and not told:
         found = f"no API {shown(version)} has a kind {kind}"
         yield manifest.find(Code.API_VERSION, ("apiVersion",), found, f"use {served[0]}")
         return

@@ -126,12 +126,7 @@ def probes(manifest: Manifest) -> Iterator[Finding]:
                         found, remedy = f"{shown(port)} is no port", "write a name or a number"
                         yield Finding(Code.PROBE, path, found, remedy)
             for index, value in enumerate(items(container.body.get("env")) or []):
-                entry = mapping(value) or {}
-                source = mapping(entry.get("valueFrom")) or {}
-                if source and entry.get("value") not in {None, ""}:
-                    path = (*container.path, "env", index)
-                    found = "value beside valueFrom: the API server refuses the object"
-                    yield Finding(Code.WRONG_VALUE, path, found, "keep one of the two")
+                source = mapping((mapping(value) or {}).get("valueFrom")) or {}
                 field = text((mapping(source.get("fieldRef")) or {}).get("fieldPath"))
                 if field and not _FIELDS.fullmatch(field) and not is_placeholder(field):
                     path = (*container.path, "env", index, "valueFrom", "fieldRef", "fieldPath")

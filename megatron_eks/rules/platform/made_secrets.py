@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level
+from megatron_eks.rules.objects.made_secrets import secrets_made
 from megatron_eks.rules.objects.manifest_set import (
     Found,
     ManifestSet,
@@ -45,6 +46,11 @@ def made(together: ManifestSet) -> Iterator[Found]:
             same = [each for each in near if each.name == reference.name]
             if same:
                 yield from _keys(manifest, reference, same)
+                continue
+            # Another object makes it, or a Secret at hand is nearly it, which is said already.
+            beside = [each.name or "" for each in together.beside(manifest, "Secret")]
+            told = get_close_matches(reference.name, beside, 1, _CLOSE)
+            if told or reference.name in secrets_made(together):
                 continue
             close = get_close_matches(reference.name, [each.name for each in near], 1, _CLOSE)
             if close:
