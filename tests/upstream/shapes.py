@@ -92,10 +92,41 @@ KINDS = {
 # good as empty where they are not given.
 _NOT_NEEDED = {"RoleRef": "apiGroup", "NetworkPolicySpec": "podSelector", "PriorityClass": "value"}
 
+# SNS API, Subscribe, Protocol.
+_PROTOCOLS = {
+    "=": [
+        *("application", "email", "email-json", "firehose", "http", "https", "lambda", "sms"),
+        "sqs",
+    ]
+}
 # What the registry leaves open, and the service's own API does not.
 _SETTLED: dict[tuple[str, ...], Json] = {
     ("AWS::EKS::Cluster", "EncryptionConfig", "Resources!"): [{"=": ["secrets"]}],
     ("AWS::EKS::Cluster", "EncryptionConfig", "Provider!"): {"KeyArn!": "text"},
+    ("AWS::CodeBuild::Project", "Triggers", "FilterGroups"): [
+        [
+            {
+                "ExcludeMatchedPattern": "truth",
+                "Pattern!": "text",
+                "Type!": {
+                    "=": [
+                        *("ACTOR_ACCOUNT_ID", "BASE_REF", "COMMIT_MESSAGE", "EVENT", "FILE_PATH"),
+                        *("HEAD_REF", "ORGANIZATION_NAME", "RELEASE_NAME", "REPOSITORY_NAME"),
+                        *("TAG_NAME", "WORKFLOW_NAME"),
+                    ]
+                },
+            }
+        ]
+    ],
+    ("AWS::EC2::EIP", "Domain"): {"=": ["standard", "vpc"]},
+    ("AWS::EKS::AccessEntry", "Type"): {
+        "=": [
+            *("EC2", "EC2_LINUX", "EC2_WINDOWS", "FARGATE_LINUX", "HYBRID_LINUX"),
+            *("HYPERPOD_LINUX", "STANDARD"),
+        ]
+    },
+    ("AWS::SNS::Subscription", "Protocol!"): _PROTOCOLS,
+    ("AWS::SNS::Topic", "Subscription", "Protocol!"): _PROTOCOLS,
     ("AWS::EKS::Nodegroup", "Taints", "Key!"): "text",
     ("AWS::EKS::Nodegroup", "Taints", "Effect!"): {
         "=": ["NO_EXECUTE", "NO_SCHEDULE", "PREFER_NO_SCHEDULE"]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Level, Path, choices
 from megatron_eks.config.load import Json
 from megatron_eks.rules.shapes import CLOUDFORMATION, Misfit, Shape, is_reference, misfits, table
 from megatron_eks.rules.template_set import OF_STACK, Resource, TemplateSet
@@ -158,6 +158,11 @@ def _told(misfit: Misfit, who: str, knows: str) -> tuple[str, str]:
         close = get_close_matches(key, misfit.known, 1, _CLOSE)
         remedy = f"did you mean {close[0]}?" if close else f"known: {', '.join(misfit.known)}"
         return f"{who} {knows} no {shown(key)} here", remedy
+    if misfit.choices and isinstance(misfit.value, str):
+        service = who.removeprefix("AWS::").partition("::")[0]
+        return f"{shown(misfit.value)} is unknown to {service}", choices(
+            misfit.value, misfit.choices
+        )
     return f"{shown(misfit.value)} is not what {who} takes here", f"write {misfit.expected}"
 
 

@@ -8,7 +8,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.clusters import OLDEST_MINOR, past_support
-from megatron_eks.rules.listed_values import refused_label
+from megatron_eks.rules.one_of_two import refused_label
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Manifest
 

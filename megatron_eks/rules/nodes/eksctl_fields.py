@@ -14,7 +14,6 @@ _KIND = "eksctl.io/v1alpha5 ClusterConfig"
 _GROUPS = ("managedNodeGroups", "nodeGroups")
 _VERSION = ("metadata", "version")
 _CLOSE = 0.75
-_CHOICE = "one of "
 # What node groups of EKS and CloudFormation, and Karpenter, call it.
 _ELSEWHERE = {
     "amitype": "amiFamily",
@@ -72,11 +71,8 @@ def _wanted(misfit: Misfit) -> str:
         return f"{digits}, without quotes and without a unit"
     if misfit.expected == "true or false" and str(misfit.value) in {"true", "false"}:
         return f"{misfit.value}, without quotes"
-    if misfit.expected.startswith(_CHOICE):
-        known = misfit.expected.removeprefix(_CHOICE).split(", ")
-        said = str(misfit.value).replace("AL2", "AmazonLinux2")
-        return next((each for each in known if each.lower() == said.lower()), misfit.expected)
-    return misfit.expected
+    said = str(misfit.value).replace("AL2", "AmazonLinux2").lower()
+    return next((each for each in misfit.choices if each.lower() == said), misfit.expected)
 
 
 def _unknown(manifest: Manifest, misfit: Misfit, shape: Shape) -> Finding:

@@ -90,6 +90,8 @@ class Misfit:
     value: Json
     expected: str = ""
     """What is taken instead, in words; empty for a key that is unknown or missing."""
+    choices: tuple[str, ...] = ()
+    """The texts of which one is taken."""
     missing: bool = False
     known: tuple[str, ...] = ()
     """For an unknown key, the keys that are known there."""
@@ -221,7 +223,8 @@ class _Judge:
     def _choice(self, value: Json, known: "list[Shape]", path: Path) -> Iterator[Misfit]:
         texts = [str(each) for each in known]
         if isinstance(value, dict | list) or str(value) not in texts:
-            yield Misfit(path, value, f"one of {', '.join(filter(None, texts))}")
+            named = tuple(filter(None, texts))
+            yield Misfit(path, value, f"one of {', '.join(named)}", named)
 
 
 def _is_text(value: Json, loose: bool) -> bool:  # noqa: FBT001 -- all kinds are asked alike
