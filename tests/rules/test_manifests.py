@@ -13,7 +13,7 @@ from megatron_eks.rules.manifests import (
     findings_in_manifests,
     is_manifest,
 )
-from megatron_eks.rules.objects import like_others, relations, same_things, scheduling
+from megatron_eks.rules.objects import namespaces, relations, same_things, scheduling
 from megatron_eks.rules.objects.manifest_set import ManifestSet
 from megatron_eks.rules.platform import kustomize_paths
 from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
@@ -74,7 +74,7 @@ SETS = [case for table in _SET_TABLES for case in cases.read(f"tables/{table}.ya
 
 # Two objects of one name need files, which the tables do not have.
 _OF_FILES = (
-    *(relations.twice, same_things.over_files, like_others.namespaces),
+    *(relations.twice, same_things.over_files, namespaces.elsewhere),
     *(kustomize_paths.absent, kustomize_paths.unmet),
     *(kustomize_paths.generated, kustomize_paths.images),
 )
@@ -170,7 +170,7 @@ def test_an_object_without_the_namespace_of_the_others():
             )
             for index, each in enumerate(metadata)
         ]
-        found = [str(each) for _, each in like_others.namespaces(ManifestSet(objects))]
+        found = [str(each) for _, each in namespaces.unsaid(ManifestSet(objects))]
         assert len(found) == count
         assert all(each.endswith("- write namespace: ml-jobs") for each in found)
 
@@ -190,14 +190,14 @@ def test_a_namespace_that_none_of_the_others_has():
         for index, name in enumerate(names)
     ]
     objects = [Manifest(each, f"jobs/{index}.yaml") for index, each in enumerate(pods)]
-    assert list(like_others.namespaces(ManifestSet(objects))) == []
+    assert list(namespaces.elsewhere(ManifestSet(objects))) == []
     assert isinstance(space, dict)
     whole = ManifestSet([Manifest(space, "platform/spaces.yaml"), *objects])
     expected = (
         "Pod/p3.metadata.namespace: nothing here makes namespace 'ml-training', and the objects "
         "beside it are in ml-jobs - write ml-jobs, or make the namespace"
     )
-    (found,) = like_others.namespaces(whole)
+    (found,) = namespaces.elsewhere(whole)
     assert str(found[1]).endswith(expected)
 
 

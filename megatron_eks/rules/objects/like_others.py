@@ -1,6 +1,5 @@
-"""Rules over the one object of a set that is not like the others: label, toleration, namespace."""
+"""Rules over the one object of a set that is not like the others: label, toleration."""
 
-import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -10,13 +9,12 @@ from megatron_eks.config.errors import Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.objects.known_keys import KNOWN_DOMAINS
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
+from megatron_eks.rules.values import is_placeholder, items, mapping, text
 from megatron_eks.rules.workloads import Manifest, Pod
 
 _OTHERS = 3
 """How many others make a custom."""
 _FLAGS = ("", "false", "true")
-_SYSTEM = ("default", "kube-")
 
 
 def selectors(together: ManifestSet) -> Iterator[Found]:
@@ -82,58 +80,6 @@ def tolerations(together: ManifestSet) -> Iterator[Found]:
                 remedy = f"tolerate {key} with operator: Exists"
                 finding = manifest.find(Code.UNTOLERATED, path, found, remedy, Level.WARNING)
                 yield manifest, finding
-
-
-def namespaces(together: ManifestSet) -> Iterator[Found]:
-    """Warn of a namespace that no object makes, where those beside it are in one that is made.
-
-    Kubernetes, "Namespaces": names of claims, Secrets and accounts are looked up in the object's
-    own; kubectl refuses an object whose namespace does not exist.
-    """
-    made = {each.name for each in together.of("Namespace") if each.name}
-    files: dict[str, set[str]] = {}
-    used: dict[str, set[str]] = {}
-    for each in together.objects:
-        if each.namespace is not None:
-            used.setdefault(each.namespace, set()).add(each.file)
-            files.setdefault(posixpath.dirname(each.file), set()).add(each.namespace)
-    yield from _without(together)
-    for manifest in together.objects:
-        space = manifest.namespace
-        if space is None or space in made or space.startswith(_SYSTEM) or not manifest.pods:
-            continue
-        folder = posixpath.dirname(manifest.file)
-        near = [each for each in made & files[folder] if len(used[each]) >= _OTHERS]
-        own = [each for each in near if each.split("-")[0] == space.split("-")[0]]
-        if len(used[space]) == 1 and manifest.file and len(own) == 1:
-            found = f"nothing here makes namespace {shown(space)}, and the objects beside it are "
-            found += f"in {own[0]}"
-            path, remedy = ("metadata", "namespace"), f"write {own[0]}, or make the namespace"
-            finding = manifest.find(Code.MISSING_OBJECT, path, found, remedy, Level.WARNING)
-            yield manifest, finding
-
-
-def _without(together: ManifestSet) -> Iterator[Found]:
-    """Find the one object of a folder that does not say the namespace of all others."""
-    folders: dict[str, list[Manifest]] = {}
-    for each in together.objects:
-        if each.pods and each.file:
-            folders.setdefault(posixpath.dirname(each.file), []).append(each)
-    for same in folders.values():
-        spaces = {each.namespace for each in same} - {None}
-        lacking = [each for each in same if each.namespace is None and each.group != "ray.io"]
-        if (
-            len(spaces - {"default"}) == 1 == len(spaces)
-            and len(lacking) == 1
-            and len(same) > _OTHERS
-        ):
-            (space,) = spaces
-            manifest = lacking[0]
-            found = f"no namespace, so that of the command, and the {len(same) - 1} objects beside "
-            found += f"it are in {space}"
-            path, remedy = ("metadata", "namespace"), f"write namespace: {space}"
-            finding = manifest.find(Code.MISSING_OBJECT, path, found, remedy, Level.WARNING)
-            yield manifest, finding
 
 
 def _selector(pod: Pod) -> "dict[str, Json]":

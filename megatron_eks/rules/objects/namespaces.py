@@ -28,6 +28,7 @@ _NAMESPACED = frozenset(
 )
 # So many beside it make a rule of what one leaves out.
 _OTHERS = 3
+_SYSTEM = ("default", "kube-")
 
 
 def slips(together: ManifestSet) -> Iterator[Found]:
@@ -51,6 +52,34 @@ def _letters(name: str) -> str:
     return "".join(each for each in name if not each.isdigit())
 
 
+def elsewhere(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a namespace that no object makes, where those beside it are in one that is made.
+
+    Kubernetes, "Namespaces": names of claims, Secrets and accounts are looked up in the object's
+    own; kubectl refuses an object whose namespace does not exist.
+    """
+    made = {each.name for each in together.of("Namespace") if each.name}
+    files: dict[str, set[str]] = {}
+    used: dict[str, set[str]] = {}
+    for each in together.objects:
+        if each.namespace is not None:
+            used.setdefault(each.namespace, set()).add(each.file)
+            files.setdefault(posixpath.dirname(each.file), set()).add(each.namespace)
+    for manifest in together.objects:
+        space = manifest.namespace
+        if space is None or space in made or space.startswith(_SYSTEM) or not manifest.pods:
+            continue
+        folder = posixpath.dirname(manifest.file)
+        near = [each for each in made & files[folder] if len(used[each]) >= _OTHERS]
+        own = [each for each in near if each.split("-")[0] == space.split("-")[0]]
+        if len(used[space]) == 1 and manifest.file and len(own) == 1:
+            found = f"nothing here makes namespace {shown(space)}, and the objects beside it are "
+            found += f"in {own[0]}"
+            path, remedy = ("metadata", "namespace"), f"write {own[0]}, or make the namespace"
+            finding = manifest.find(Code.MISSING_OBJECT, path, found, remedy, Level.WARNING)
+            yield manifest, finding
+
+
 def unsaid(together: ManifestSet) -> Iterator[Found]:
     """Warn of an object without a namespace that needs, or is needed by, objects of one.
 
@@ -59,10 +88,13 @@ def unsaid(together: ManifestSet) -> Iterator[Found]:
     """
     if together.of("Kustomization"):
         return
+    named: dict[tuple[str, str | None], list[Manifest]] = {}
+    for each in together.objects:
+        named.setdefault((each.kind, each.name), []).append(each)
     told: dict[int, tuple[Manifest, str, str]] = {}
     for manifest in together.objects:
         for reference in references(manifest):
-            there = [each for each in together.of(reference.kind) if each.name == reference.name]
+            there = named.get((reference.kind, reference.name), [])
             spaces = {each.namespace for each in there}
             pair = (manifest, there[0]) if len(spaces) == 1 else None
             if manifest.namespace is not None:
@@ -90,16 +122,21 @@ def _is_near(silent: Manifest, other: Manifest, together: ManifestSet) -> bool:
 
 
 def _alone(together: ManifestSet) -> Iterator[tuple[Manifest, Manifest]]:
-    """Return the one object of a file that names no namespace, where all others name the same."""
-    files: dict[str, list[Manifest]] = {}
+    """Return the one object of a file, or one with pods of a folder, that names no namespace.
+
+    All others there name the same.
+    """
+    groups: dict[str, list[Manifest]] = {}
     for each in together.objects:
         if each.kind in _NAMESPACED:
-            files.setdefault(each.file, []).append(each)
-    for objects in files.values():
+            groups.setdefault(each.file, []).append(each)
+        if each.pods and each.file:
+            groups.setdefault(f"{posixpath.dirname(each.file)}/", []).append(each)
+    for objects in groups.values():
         silent = [each for each in objects if _says_nothing(each)]
         others = [each for each in objects if each.namespace]
-        one_space = len({each.namespace for each in others}) == 1
-        if len(silent) == 1 and len(others) >= _OTHERS and one_space:
+        spaces = {each.namespace for each in others}
+        if len(silent) == 1 and len(others) >= _OTHERS and len(spaces - {"default"}) == 1:
             yield silent[0], others[0]
 
 
