@@ -1,18 +1,15 @@
-"""Rules over Dockerfiles: what an image sets for every run, and what it gives away."""
+"""Reads Dockerfiles as docker does, and applies every rule over them."""
 
 import re
-import shlex
 from collections.abc import Iterator
 
-from megatron_eks.catalog.environment import NEEDLESS, Verdict, is_secret
-from megatron_eks.catalog.environment_names import meant_by_a_library
-from megatron_eks.catalog.environment_verdicts import ABOUT_EFA, Context, judge
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules import image_stages
 from megatron_eks.rules.image_stages import Instruction
-from megatron_eks.rules.image_tags import missing_tag, on_arm
+from megatron_eks.rules.image_tags import on_arm
 from megatron_eks.rules.images import (
+    image_bases,
     image_builds,
     image_commands,
     image_forms,
@@ -21,10 +18,8 @@ from megatron_eks.rules.images import (
     image_plugins,
     image_python,
     image_targets,
+    image_variables,
 )
-from megatron_eks.rules.secret_words import kind_of_secret
-from megatron_eks.rules.values import shown
-from megatron_eks.rules.variables import RENDEZVOUS
 
 _NAME = re.compile(r"(docker|container)file([.-].*)?|.*\.(docker|container)file", re.IGNORECASE)
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)
@@ -34,55 +29,7 @@ _ESCAPE = re.compile(r"\\[ \t]*$")
 # Docker, Dockerfile reference, "Parser directives": they stand before everything else.
 _DIRECTIVE = re.compile(r"#\s*(?P<name>\w+)\s*=\s*(?P<value>\S+)\s*")
 _OTHER_ESCAPE = re.compile(r"`[ \t]*$")
-# EFA is in an image that installs it, whose base brings it (AWS's own, NVIDIA's PyTorch and NeMo),
-# or that sets its variables.
-_EFA = re.compile(
-    r"efa[_-]installer|aws-ofi-nccl|opt/amazon/efa|\bFI_EFA_\w+"
-    r"|/deep-learning-containers/|763104351884\.dkr\.ecr\.|/hpc-cloud/"
-    r"|nvcr\.io/nvidia/(pytorch|nemo):",
-    re.IGNORECASE,
-)
-_INSTALLER = re.compile(
-    r"(?:aws-efa-installer-|EFA(?:_INSTALLER)?_VERSION=[\"']?v?)1\.(?P<minor>\d+)\."
-)
-_OLD_INSTALLER = 30
-_VALUE = r"(?P<name>[A-Za-z_]\w*)=(?P<value>\"[^\"]*\"|'[^']*'|[^\s\"';&|]*)"
-_EXPORT = re.compile(rf"\bexport\s+{_VALUE}")
-# In RUN an export ends with the step; what is written into a start-up file stays.
-_KEPT = re.compile(rf"\b(?:echo|printf)\s+[\"']?(?:export\s+)?{_VALUE}[^\n;&|]*>>")
-_REFERENCE = re.compile(r"\$\{?(\w+)\}?")
-# An image is where the plugin is named.
-_OF_AN_IMAGE = frozenset({"NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN"})
-# Read when a program starts, and by none of those that build an image.
-_OF_RUNS = re.compile(
-    r"(?!.*_(VERSION|HOME|DIR|PATH|TAG|COMMIT))"
-    r"((NCCL|FI|OFI_NCCL|RDMAV|GLOO|TORCH_NCCL)_\w+|CUDA_DEVICE_MAX_CONNECTIONS)"
-)
-_BUILDS = re.compile(
-    r"(export|pip3?|python3? -m pip|uv|conda|apt|apt-get|yum|dnf|cd|mkdir|rm|cp|mv|ln|echo|printf"
-    r"|curl|wget|tar|git|ldconfig|chmod|chown|sed)\b"
-)
-# Names of one host's interfaces (aws/deep-learning-containers, pull request 6469), and loopback.
-_OF_A_HOST = re.compile(r"=?(lo|(ens|eno|enp|bond|ib)\d\w*)")
-# Programs that keep what they are given, or whose words the history keeps.
-_LOGS_IN = re.compile(
-    r"\bwandb\s+login\s+(--\S+\s+)*[0-9a-f]{40}\b"
-    r"|\baws\s+configure\s+set\s+aws_secret_access_key\s+[\"']?[A-Za-z0-9+/]{40}\b"
-    r"|\bdocker\s+login\b[^;&|\n]*\s(-p|--password)[= ]\s*[\"']?[^\s\"'$<]"
-)
-# Fewer than the eight of AWS's training nodes.
-_FEW_GPUS = re.compile(r"\d+(,\d+){0,6}")
-# Lists of directories, and the bases that put some there which programs need.
-# What stands there for a template engine to fill is no image's name yet.
-_IMAGE = re.compile(r"\w[\w./:@+-]*")
-_BASES_WITH = {
-    "LD_LIBRARY_PATH": re.compile(
-        r"nvcr\.io/nvidia/|\bnvidia/cuda:|/deep-learning-containers/|763104351884\.dkr\.ecr\."
-    ),
-    "PATH": re.compile(""),
-}
 _UNENDED = "<<"
-_KEPT_ARGS = frozenset({"ARG", "ENV"})
 
 
 def is_dockerfile(name: str) -> bool:
@@ -140,29 +87,18 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
     megatron_eks.catalog.environment cites the source of each verdict; Docker, "Build checks",
     SecretsUsedInArgOrEnv; "Building best practices", pinned base images.
     """
-    efa = _EFA.search(content) is not None
     listed = list(instructions(content))
     yield from (finding.at(file, line) for finding, line in _unended(listed))
     listed = [one for one in listed if one.name != _UNENDED]
     for each in listed:
-        for name, value in _assignments(each):
-            for finding in _of_variable(each, name, value, efa=efa):
-                yield finding.at(file, each.line)
-        for finding in _written_token(each):
+        for finding in image_builds.of_steps(each.name, each.rest, content):
             yield finding.at(file, each.line)
-        steps = image_builds.of_steps(each.name, each.rest, content)
-        for finding in (*_lost(each), *_installer(each), *steps):
-            yield finding.at(file, each.line)
-    for stage in image_stages.stages(listed):
-        for each in stage.steps[stage.own :]:
-            for finding in _overwritten(each, stage.base):
-                yield finding.at(file, each.line)
     rules = (
-        *(image_stages, image_python, image_commands, image_targets),
+        *(image_bases, image_stages, image_python, image_commands, image_targets),
         *(image_installs, image_needs, image_plugins, image_forms),
     )
     for finding, line in (
-        *_bases(listed),
+        *image_variables.findings(listed, content),
         *on_arm(listed, content),
         *(one for each in rules for one in each.findings(listed)),
     ):
@@ -174,161 +110,3 @@ def _unended(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
         found = f"no line {each.rest} ends what <<{each.rest} begins: the build stops here"
         remedy = f"write {each.rest} on a line of its own after it"
         yield Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, Level.WARNING), each.line
-
-
-def _assignments(instruction: Instruction) -> Iterator[tuple[str, str | None]]:
-    """Return what an instruction sets in the image, or takes when it is built."""
-    name, rest = instruction.name, instruction.rest
-    if name in _KEPT_ARGS:
-        first, _, value = rest.partition(" ")
-        if name == "ENV" and "=" not in first:
-            yield first, value.strip()
-            return
-        for word in _words(rest):
-            key, equals, value = word.partition("=")
-            yield key, value if equals else None
-    elif name in {"RUN", "CMD", "ENTRYPOINT"}:
-        for match in (_KEPT if name == "RUN" else _EXPORT).finditer(rest):
-            yield match["name"], match["value"].strip("\"'")
-
-
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return text.split()
-
-
-def _of_variable(
-    instruction: Instruction, name: str, value: str | None, *, efa: bool
-) -> Iterator[Finding]:
-    path = (instruction.name, name)
-    kind = kind_of_secret(value or "")
-    named = is_secret(name, value or "?") and not (value or "").startswith(("/", "$"))
-    if kind or (named and value):
-        found = f"{shown(name)} holds {kind or 'a secret'}"
-        remedy = "use RUN --mount=type=secret, and make the value that was written here invalid"
-        yield Finding(Code.IMAGE_SECRET, path, found, remedy)
-    elif named and value is None:
-        found = f"{shown(name)}: what is given for it stays in the image's history"
-        yield Finding(Code.IMAGE_SECRET, path, found, "use RUN --mount=type=secret", Level.WARNING)
-    if instruction.name != "ARG" and value is not None:
-        yield from _judged(path, name, value, efa=efa)
-
-
-def _written_token(instruction: Instruction) -> Iterator[Finding]:
-    """Yield a token in a command or an address; one that a variable is set to is found there."""
-    if instruction.name in _KEPT_ARGS:
-        return
-    in_variables = any(kind_of_secret(value or "") for _, value in _assignments(instruction))
-    kind = None if in_variables else kind_of_secret(instruction.rest)
-    if kind is None and instruction.name == "RUN" and _LOGS_IN.search(instruction.rest):
-        kind = "a key or a password"
-    if kind:
-        found = f"{kind} stands in this step, and stays in the image's history"
-        remedy = "use RUN --mount=type=secret, and make the value that was written here invalid"
-        yield Finding(Code.IMAGE_SECRET, (instruction.name.rstrip(":"),), found, remedy)
-
-
-def _judged(path: tuple[str, str], name: str, value: str, *, efa: bool) -> Iterator[Finding]:
-    elsewhere = RENDEZVOUS.fullmatch(name) or name in _OF_AN_IMAGE or is_secret(name, value or "?")
-    # The names of interfaces, and NVLink between hosts, are a matter of the pod and its node.
-    of_a_node = name.endswith("_SOCKET_IFNAME") or name.startswith("NCCL_MNNVL_")
-    elsewhere = elsewhere or of_a_node or "$" in value
-    idle = ABOUT_EFA.fullmatch(name) and not efa
-    if name == "CUDA_VISIBLE_DEVICES" and _FEW_GPUS.fullmatch(value):
-        found = f"{shown(name)}: every pod of the image has {value} alone, however many GPUs it "
-        found += "asks for: invalid device ordinal"
-        code, remedy = Code.IMAGE_VARIABLE_ADVISED_AGAINST, "remove it: the device plugin chooses"
-        yield Finding(code, path, found, remedy, Level.WARNING)
-    if name == "NCCL_SOCKET_IFNAME" and _OF_A_HOST.fullmatch(value):
-        found = f"{shown(name)}: {value} is an interface of a host, and a pod has eth0: NCCL ends "
-        found += "with no socket interface found"
-        code, remedy = Code.IMAGE_VARIABLE_ADVISED_AGAINST, "write ^lo,docker,veth, or remove it"
-        yield Finding(code, path, found, remedy, Level.WARNING)
-    if elsewhere or idle:
-        return
-    right = meant_by_a_library(name) if path[0] == "ENV" else None
-    if right is not None:
-        found = f"{shown(name)}: no library reads this name"
-        code = Code.IMAGE_VARIABLE_ADVISED_AGAINST
-        yield Finding(code, path, found, f"did you mean {right}?", Level.WARNING)
-        return
-    policy = judge(name, value, Context())
-    found = f"{shown(name)}: {policy.reason}"
-    if policy.verdict in {Verdict.REFUSED, Verdict.NO_EFFECT}:
-        level = Level.WARNING if name in NEEDLESS else Level.ERROR
-        yield Finding(Code.IMAGE_VARIABLE, path, found, policy.instead, level)
-    elif policy.verdict is Verdict.ADVISED_AGAINST:
-        code = Code.IMAGE_VARIABLE_ADVISED_AGAINST
-        yield Finding(code, path, found, policy.instead, Level.WARNING)
-
-
-def _overwritten(instruction: Instruction, image: str) -> Iterator[Finding]:
-    """Yield a list of directories that leaves out what the base image has in it."""
-    if instruction.name != "ENV":
-        return
-    for name, value in _assignments(instruction):
-        base = _BASES_WITH.get(name)  # What the stage is made from has it, not what is copied.
-        own = re.search(rf"\$\{{?{re.escape(name)}\b", value or "") or "/usr/bin" in (value or "")
-        if base and value and not own and base.search(image):
-            found = f"{shown(name)}: it drops the directories that the base image names there"
-            remedy = f"write {name}={value}:${{{name}}}"
-            code = Code.IMAGE_VARIABLE_ADVISED_AGAINST
-            yield Finding(code, ("ENV", name), found, remedy, Level.WARNING)
-
-
-def _lost(instruction: Instruction) -> Iterator[Finding]:
-    """Yield what RUN exports for programs that do not run there."""
-    if instruction.name != "RUN":
-        return
-    commands = [each.strip() for each in re.split(r"&&|\|\||;|\n", instruction.rest)]
-    if not all(_BUILDS.match(each) for each in commands if each):
-        return  # a program that the step runs may read it
-    kept = [match.span() for match in _KEPT.finditer(instruction.rest)]
-    for match in _EXPORT.finditer(instruction.rest):
-        inside = any(start <= match.start() < end for start, end in kept)
-        if _OF_RUNS.fullmatch(match["name"]) and not inside:
-            found = f"{shown(match['name'])}: what RUN exports ends with its step"
-            code, remedy = Code.IMAGE_VARIABLE_ADVISED_AGAINST, "use ENV, or remove it"
-            yield Finding(code, ("RUN", match["name"]), found, remedy, Level.WARNING)
-
-
-def _installer(instruction: Instruction) -> Iterator[Finding]:
-    """Yield an EFA installer whose libfabric today's NCCL plugin does not take.
-
-    aws-ofi-nccl v1.21, src/nccl_ofi_net.cpp: libfabric 1.22 and later. The installer had 1.19 in
-    its release 1.30, and has 1.22 in 1.36 (AWS ParallelCluster, CHANGELOG of 3.9 and 3.12).
-    """
-    match = _INSTALLER.search(instruction.rest)
-    if match and int(match["minor"]) <= _OLD_INSTALLER:
-        found = f"EFA installer 1.{match['minor']}: its libfabric is 1.19 or older"
-        remedy = "use 1.36.0 or later: aws-ofi-nccl takes no libfabric before 1.22 since its v1.21"
-        yield Finding(Code.IMAGE_EFA, (instruction.name,), found, remedy, Level.WARNING)
-
-
-def _bases(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
-    arguments: dict[str, str] = {}
-    stages: set[str] = {"scratch"}
-    for each in listed:
-        if each.name == "ARG":
-            for name, value in _assignments(each):
-                arguments.setdefault(name, value or "")
-        if each.name != "FROM":
-            continue
-        words = [word for word in each.rest.split() if not word.startswith("--")]
-        image = _REFERENCE.sub(lambda match: arguments.get(match[1], ""), words[0]) if words else ""
-        tag = image.rpartition("/")[2].partition(":")[2]
-        moves = tag in {"", "latest"} and "@" not in image
-        known = _IMAGE.fullmatch(image) is not None and not image.endswith((":", "/"))
-        example = missing_tag(image) if tag and not moves else None
-        if known and example is not None:
-            found = f"{shown(image)}: its registry has no such tag, and the build ends at once"
-            remedy = f"name a release: {example}"
-            yield Finding(Code.IMAGE_BASE, ("FROM",), found, remedy, Level.WARNING), each.line
-        if known and moves and image.lower() not in stages:
-            found = f"{shown(image)} is whatever was pushed last"
-            remedy = "name a digest (@sha256:...), or a tag that nobody moves"
-            yield Finding(Code.IMAGE_BASE, ("FROM",), found, remedy, Level.WARNING), each.line
-        if len(words) > 2 and words[1].lower() == "as":  # noqa: PLR2004 -- FROM image AS stage
-            stages.add(words[2].lower())
