@@ -13,6 +13,7 @@ JOBS = 500
 SECONDS_A_RESOURCE = 0.010
 RATIO = 1.7
 MILLISECONDS_A_JOB = 10
+SHARE_OF_RULES = 1.10
 
 # An app of nothing: what Python, jsii and Node cost whoever uses them.
 EMPTY_CDK = """\
@@ -32,12 +33,56 @@ chart = cdk8s.Chart(app, "one")
 k8s.KubeNamespace(chart, "one", metadata=k8s.ObjectMeta(name="one"))
 app.synth()
 """
+# An entry point as it is, but that nothing is judged: the module of its rules is an empty one.
+WITHOUT_RULES = """\
+import runpy, sys, types
+rules = types.ModuleType({rules!r})
+rules.{function} = lambda *_: []
+sys.modules[{rules!r}] = rules
+sys.argv = [{program!r}]
+runpy.{run}({program!r}, run_name="__main__")
+"""
 
 
 def rows() -> list[Row]:
     """Measure, and return what, how much, the bar, and whether it holds."""
     with tempfile.TemporaryDirectory() as folder:
-        return [*_cdk(Path(folder)), *_cdk8s(Path(folder))]
+        return [*_cdk(Path(folder)), *_cdk8s(Path(folder)), *_rules(Path(folder))]
+
+
+def _rules(folder: Path) -> list[Row]:
+    """Compare both entry points with themselves without rules."""
+    env = {
+        "PYTHONPATH": str(ROOT),
+        "CDK_VALIDATION": "false",
+        "CDK_OUTDIR": str(folder / "judged.cdk"),
+        "CDK8S_OUTDIR": str(folder / "judged.dist"),
+    }
+    found = []
+    for name, command, rules, function, run in (
+        ("app.py", ["app.py"], "templates", "findings_for_templates", "run_path"),
+        ("charts", ["-m", "charts"], "manifests", "findings_in_manifests", "run_module"),
+    ):
+        without = folder / f"without-{rules}.py"
+        module = f"megatron_eks.rules.{rules}"
+        without.write_text(
+            WITHOUT_RULES.format(rules=module, function=function, run=run, program=name)
+        )
+        medians = interleaved(
+            {"with": [sys.executable, *command], "without": [sys.executable, str(without)]},
+            RUNS,
+            env,
+        )
+        ratio = medians["with"] / medians["without"]
+        found.append(
+            (
+                f"rules, {name}",
+                f"{medians['with']:.2f} s ({medians['without']:.2f} s without)",
+                f"ratio {ratio:.2f}, at most {SHARE_OF_RULES:.2f}",
+                verdict(holds=ratio <= SHARE_OF_RULES),
+            )
+        )
+    return found
 
 
 def _cdk(folder: Path) -> list[Row]:
