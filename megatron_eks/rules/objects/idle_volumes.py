@@ -25,7 +25,9 @@ def unmounted(manifest: Manifest) -> Iterator[Finding]:
             continue
         for index, volume in enumerate(volumes):
             name = text(volume.get("name"))
-            if name is not None and name not in mounted:
+            # One of the node's is made there by asking for it, as NVIDIA's operator does.
+            of_node = not is_absent(volume.get("hostPath"))
+            if name is not None and name not in mounted and not of_node:
                 found = f"no container mounts {shown(name)}: what is written to its place stays in "
                 found += "the container, and what is to be read there is missing"
                 remedy = "add it to volumeMounts, with its mountPath, or remove it"
