@@ -45,7 +45,8 @@ def rules(manifest: Manifest) -> Iterator[Finding]:
             # A version after the group is a finding of its own.
             own = group in known or "/" in group or is_placeholder(group)
             close = get_close_matches(group, known, 1, _CLOSE) if not own else []
-            if close:
+            # Groups are often called after others: networking.x-k8s.io, groupsnapshot.storage....
+            if close and abs(len(close[0]) - len(group)) <= 1:
                 found = f"{shown(group)} is no group: it gives no right"
                 path = ("rules", index, "apiGroups", place)
                 remedy = f"did you mean {close[0]}?"
