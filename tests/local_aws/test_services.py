@@ -155,9 +155,9 @@ MISTAKES = {
             )
         },
         "Wrong",
-        "does not exist",
+        "a service of us-west-2",
     ),
-    "nodes in no subnet": (nodes(Subnets=[]), "Nodes", "at least one subnet"),
+    "nodes in no subnet": (nodes(Subnets=[]), "Nodes", "an empty list: EKS refuses it"),
     "nodes in a subnet that is not there": (
         nodes(Subnets=["subnet-0123456789abcdef0"]),
         "Nodes",

@@ -123,7 +123,7 @@ def _empty(resource: Resource, path: Path) -> Iterator[Finding]:
     value: Json = dict(resource.properties)
     for part in path:
         if isinstance(part, int):
-            value = value[part] if isinstance(value, list) else None
+            value = value[part] if isinstance(value, list) and part < len(value) else None
         else:
             value = (mapping(value) or {}).get(part)
     if value not in ("", []):
