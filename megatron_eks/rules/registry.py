@@ -254,6 +254,7 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     quotas.limit_ranges,
     relations.twice,
     scheduling.selected_nodes,
+    scheduling.types_of_hyperpod,
     scheduling.taints,
     named_pools.other_tolerations,
     like_others.selectors,
