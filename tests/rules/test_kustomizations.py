@@ -92,12 +92,16 @@ def _patch_of(text):
         (
             f"{_ON_BOARD} '[{{op: replace, path: /spec/templates/spec, value: 2}}]'}}]",
             "patches.0.patch",
-            "Deployment/board has no '/spec/templates': kustomize refuses the file - did you mean"
-            " template?",
+            (
+                "Deployment/board has no '/spec/templates': kustomize refuses the file - "
+                "did you mean template?"
+            ),
         ),
         (
-            f"{_ON_BOARD} '[{{op: add, path: /spec/replicas, value: 2}},"
-            " {op: replace, path: /spec/template/spec/containers/1/image, value: a}]'}]",
+            (
+                f"{_ON_BOARD} '[{{op: add, path: /spec/replicas, value: 2}},"
+                " {op: replace, path: /spec/template/spec/containers/1/image, value: a}]'}]"
+            ),
             "patches.0.patch",
             "has no '/spec/template/spec/containers/1': kustomize refuses the file - there: 0 to 0",
         ),
@@ -130,11 +134,15 @@ def test_what_kustomize_refuses(tmp_path, text, place, said):
         "resources: [board.yaml, base]\npatches: [{patch: 'a', target: {kind: Job}}]",
         "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nreplicas: []",
         "replicas: [{name: a, count: 2}]",
-        f"{_ON_BOARD} '[{{op: add, path: /spec/strategy, value: {{}}}}, {{op: replace, path:"
-        " /spec/strategy/type, value: a}, {op: remove, path: /metadata/labels/a},"
-        " {op: replace, path: /spec/template/spec/containers/0/image, value: a}]'}]",
-        f"{_ON_BOARD} '[{{op: add, path: /spec/template/spec/containers/-, value: {{}}}},"
-        " {op: replace, path: /spec/template/spec/containers/1/image, value: a}]'}]",
+        (
+            f"{_ON_BOARD} '[{{op: add, path: /spec/strategy, value: {{}}}}, {{op: replace, path:"
+            " /spec/strategy/type, value: a}, {op: remove, path: /metadata/labels/a},"
+            " {op: replace, path: /spec/template/spec/containers/0/image, value: a}]'}]"
+        ),
+        (
+            f"{_ON_BOARD} '[{{op: add, path: /spec/template/spec/containers/-, value: {{}}}},"
+            " {op: replace, path: /spec/template/spec/containers/1/image, value: a}]'}]"
+        ),
         "resources: [board.yaml]\nimages: [{name: registry.example/board, newTag: v1}]",
         "resources: [board.yaml, base]\nimages: [{name: other, newTag: v1}]",
         "patches: [{target: {kind: Job}, patch: '[{op: add, path: /a/nvidia.com~1gpu}]'}]",
