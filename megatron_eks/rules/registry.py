@@ -275,6 +275,7 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     api_rights.accounts_elsewhere,
     api_rights.operators,
     api_rights.tokens,
+    api_rights.of_no_namespace,
     device_plugins.one_for_a_device,
     device_plugins.exporters,
     webhooks.services,

@@ -120,8 +120,6 @@ def names(manifest: Manifest) -> Iterator[Finding]:
         own = bool(groups) and set(groups) <= _RESOURCES.keys()
         yield from _verbs(manifest, (*path, "verbs"), _texts(rule.get("verbs")), own=own)
         yield from _parts(manifest, index, rule)
-        if manifest.kind == "Role":
-            yield from _of_no_namespace(manifest, (*path, "resources"), rule)
 
 
 def _parts(manifest: Manifest, index: int, rule: "dict[str, Json]") -> Iterator[Finding]:
@@ -137,18 +135,33 @@ def _parts(manifest: Manifest, index: int, rule: "dict[str, Json]") -> Iterator[
             yield manifest.find(Code.RIGHTS, path, found, remedy, Level.WARNING)
 
 
-def _of_no_namespace(manifest: Manifest, path: Path, rule: "dict[str, Json]") -> Iterator[Finding]:
-    """Find objects of no namespace in a role of one.
+def of_no_namespace(together: ManifestSet) -> Iterator[Found]:
+    """Warn of objects of no namespace in a role of one, where no ClusterRole beside gives them.
 
     Kubernetes, "Using RBAC Authorization": a Role sets permissions within its namespace.
     """
-    verbs, groups = _texts(rule.get("verbs")), _texts(rule.get("apiGroups"))
-    wide = {name for group in groups for name in _OF_NO_NAMESPACE.get(group, "").split()}
-    for index, each in enumerate(_texts(rule.get("resources")) if verbs else ()):
-        if each.partition("/")[0] in wide and _OF_OBJECTS.issuperset(verbs):
-            found = f"{each} are of no namespace: a Role gives no right to them"
-            remedy = "write a ClusterRole for them, and a ClusterRoleBinding"
-            yield manifest.find(Code.RIGHTS, (*path, index), found, remedy, Level.WARNING)
+    wide = [
+        (role, mapping(each) or {})
+        for role in together.of("ClusterRole")
+        for each in items(role.body.get("rules")) or []
+    ]
+    for role in together.of("Role"):
+        beside = [rule for other, rule in wide if in_one_folder(role, other)]
+        for index, value in enumerate(items(role.body.get("rules")) or []):
+            rule = mapping(value) or {}
+            verbs = _texts(rule.get("verbs"))
+            free = verbs and _OF_OBJECTS.issuperset(verbs)
+            for place, each in enumerate(_texts(rule.get("resources")) if free else ()):
+                groups = [
+                    group
+                    for group in _texts(rule.get("apiGroups"))
+                    if each.partition("/")[0] in _OF_NO_NAMESPACE.get(group, "").split()
+                ]
+                if groups and not all(_gives(beside, groups[0], each, verb) for verb in verbs):
+                    found = f"{each} are of no namespace: a Role gives no right to them"
+                    remedy = "write a ClusterRole for them, and a ClusterRoleBinding"
+                    path: Path = ("rules", index, "resources", place)
+                    yield role, role.find(Code.RIGHTS, path, found, remedy, Level.WARNING)
 
 
 def _verbs(manifest: Manifest, path: Path, verbs: list[str], *, own: bool) -> Iterator[Finding]:
