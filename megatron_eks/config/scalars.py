@@ -2,6 +2,7 @@
 
 import math
 import re
+from typing import Self
 
 Scalar = None | bool | int | float | str
 
@@ -19,6 +20,18 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _YES = frozenset({"yes", "Yes", "YES", "on", "On", "ON"})
 _NO = frozenset({"no", "No", "NO", "off", "Off", "OFF"})
 _OCTAL = re.compile(r"[-+]?0[0-7]+")
+
+
+class Octal(int):
+    """A number that was written in octal, as YAML 1.1 has it, and how: 0770 is 504."""
+
+    written: str
+
+    def __new__(cls, text: str) -> Self:
+        """Read a text of octal digits."""
+        number = super().__new__(cls, text, 8)
+        number.written = text
+        return number
 
 
 def scalar(text: str) -> Scalar:
@@ -39,4 +52,4 @@ def scalar_1_1(text: str) -> Scalar:
     """Resolve a plain scalar as kubectl and CloudFormation do, by YAML 1.1."""
     if text in _YES or text in _NO:
         return text in _YES
-    return int(text, 8) if _OCTAL.fullmatch(text) and len(text) < _LONGEST_INTEGER else scalar(text)
+    return Octal(text) if _OCTAL.fullmatch(text) and len(text) < _LONGEST_INTEGER else scalar(text)

@@ -21,6 +21,7 @@ from megatron_eks.rules.values import (
 _CONFIGURATION = "LustreConfiguration"
 _OF_OTHERS = ("OntapConfiguration", "OpenZFSConfiguration", "WindowsConfiguration")
 _DEPLOYMENTS = ("SCRATCH_1", "SCRATCH_2", "PERSISTENT_1", "PERSISTENT_2")
+_WITHOUT_HDD = ("SCRATCH_1", "SCRATCH_2", "PERSISTENT_2")
 _VERSIONS = ("2.10", "2.12", "2.15")
 _COMPRESSIONS = ("NONE", "LZ4")
 _STORAGE_TYPES = ("SSD", "HDD", "INTELLIGENT_TIERING")
@@ -191,6 +192,9 @@ def _names(system: FileSystem) -> Iterator[Finding]:
     ):
         if value is not None and value not in known:
             yield system.wrong(path, f"{shown(value)} is unknown to FSx", choices(value, known))
+    # FSx API, CreateFileSystem, StorageType: HDD is for PERSISTENT_1 alone.
+    if system.storage == "HDD" and system.deployment in _WITHOUT_HDD:
+        yield system.wrong(("StorageType",), f"{system.deployment} has no HDD", "use SSD")
 
 
 def _throughput(system: FileSystem) -> Iterator[Finding]:

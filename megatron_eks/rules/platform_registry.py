@@ -61,6 +61,7 @@ from megatron_eks.rules.platform import (
     role_groups,
     secret_stores,
     service_ports,
+    static_claims,
     volume_zones,
 )
 from megatron_eks.rules.workloads import Manifest
@@ -145,6 +146,7 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     operator_parts.schemes,
     operator_parts.flags,
     operator_parts.stores,
+    operator_parts.certificates,
     operator_parts.status_rights,
     operator_parts.addresses,
     operator_parts.selectors,
@@ -160,6 +162,9 @@ MANIFEST_RULES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
 
 SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     policy_ports.labelled_namespaces,
+    role_groups.named,
+    json_patches.applied,
+    static_claims.modes,
     karpenter.classes,
     karpenter_fits.reserved,
     karpenter_fits.unused,

@@ -326,3 +326,16 @@ def test_the_line_is_that_of_the_property(tmp_path):
         ["network.yaml", "6 Resources.Block.PartitionCount"],
         ["network.yaml", "7 Resources.Out.AllocationId"],
     ]
+
+
+def test_a_number_in_octal_is_told_as_it_is_written(tmp_path):
+    """YAML 1.1 reads 0770 as 504, and what is meant is the text."""
+    (tmp_path / "a.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\n"
+        'data:\n  mode: 0770\n  size: 1_0\n  other: "0770"\n'
+    )
+    code, lines = check(tmp_path)
+    assert code == 2
+    assert [line.partition("data.")[2] for line in lines] == [
+        'mode: 0770 is no text: the API server refuses the object - put it in quotes: "0770"'
+    ]

@@ -24,6 +24,7 @@ spec:
   template:
     spec: {containers: [{name: board, image: "registry.example/board:1.3"}]}
 """
+_ON_BOARD = "resources: [board.yaml]\npatches: [{target: {kind: Deployment, name: board}, patch:"
 
 
 def _found(folder, kustomization, patch=_PATCH, name="kustomization.yaml"):
@@ -69,6 +70,7 @@ def _patch_of(text):
         ("patches: [patch.yaml]", "patches.0", "- path: FILE"),
         ("patches: [{patch: [{op: remove, path: /a}]}]", "patches.0.patch", "as a text"),
         ("patches: [{path: patch.yaml, target: {labels: a}}]", "target.labels", "labelSelector"),
+        ("resources: [board.yaml, ./board.yaml]", "resources.1", "is listed twice"),
         ("images: [{name: a, newTag: 1.0}]", "images.0.newTag", '"1.0"'),
         ("images: [{name: a, tag: v1}]", "images.0.tag", "no field"),
         ("images: [{name: 'a:v0', newTag: v1}]", "images.0.name", "without their tag"),
@@ -87,6 +89,22 @@ def _patch_of(text):
             "write /a/nvidia.com~1gpu",
         ),
         ("resources: [board.yaml, board.yaml]", "resources.1", "listed twice"),
+        (
+            f"{_ON_BOARD} '[{{op: replace, path: /spec/templates/spec, value: 2}}]'}}]",
+            "patches.0.patch",
+            (
+                "Deployment/board has no '/spec/templates': kustomize refuses the file - "
+                "did you mean template?"
+            ),
+        ),
+        (
+            (
+                f"{_ON_BOARD} '[{{op: add, path: /spec/replicas, value: 2}},"
+                " {op: replace, path: /spec/template/spec/containers/1/image, value: a}]'}]"
+            ),
+            "patches.0.patch",
+            "has no '/spec/template/spec/containers/1': kustomize refuses the file - there: 0 to 0",
+        ),
         ("patchesJson6902: [{path: patch.yaml}]", "patchesJson6902.0.target", "add target"),
         ("namespace: Team_A", "namespace", "no name of a namespace"),
         ("commonLabels: {version: 1}", "commonLabels.version", "in quotes"),
@@ -116,6 +134,15 @@ def test_what_kustomize_refuses(tmp_path, text, place, said):
         "resources: [board.yaml, base]\npatches: [{patch: 'a', target: {kind: Job}}]",
         "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nreplicas: []",
         "replicas: [{name: a, count: 2}]",
+        (
+            f"{_ON_BOARD} '[{{op: add, path: /spec/strategy, value: {{}}}}, {{op: replace, path:"
+            " /spec/strategy/type, value: a}, {op: remove, path: /metadata/labels/a},"
+            " {op: replace, path: /spec/template/spec/containers/0/image, value: a}]'}]"
+        ),
+        (
+            f"{_ON_BOARD} '[{{op: add, path: /spec/template/spec/containers/-, value: {{}}}},"
+            " {op: replace, path: /spec/template/spec/containers/1/image, value: a}]'}]"
+        ),
         "resources: [board.yaml]\nimages: [{name: registry.example/board, newTag: v1}]",
         "resources: [board.yaml, base]\nimages: [{name: other, newTag: v1}]",
         "patches: [{target: {kind: Job}, patch: '[{op: add, path: /a/nvidia.com~1gpu}]'}]",

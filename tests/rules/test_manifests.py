@@ -15,7 +15,7 @@ from megatron_eks.rules.manifests import (
 )
 from megatron_eks.rules.objects import namespaces, relations, same_things, scheduling
 from megatron_eks.rules.objects.manifest_set import ManifestSet
-from megatron_eks.rules.platform import kustomize_paths
+from megatron_eks.rules.platform import json_patches, kustomize_paths
 from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
 from megatron_eks.rules.workloads import Manifest
 from tests.rules import cases
@@ -76,7 +76,7 @@ SETS = [case for table in _SET_TABLES for case in cases.read(f"tables/{table}.ya
 _OF_FILES = (
     *(relations.twice, same_things.over_files, namespaces.elsewhere),
     *(kustomize_paths.absent, kustomize_paths.unmet),
-    *(kustomize_paths.generated, kustomize_paths.images),
+    *(kustomize_paths.generated, kustomize_paths.images, json_patches.applied),
 )
 _MASTER = "PyTorchJob/train.spec.pytorchReplicaSpecs.Master.template.spec"
 

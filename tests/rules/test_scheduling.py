@@ -15,6 +15,7 @@ from tests.rules.test_check import check
 CASES = cases.read("tables/nodes_and_pods.yaml")
 RULES = (
     scheduling.selected_nodes,
+    scheduling.types_of_hyperpod,
     scheduling.taints,
     scheduling.node_room,
     scheduling.nodes_enough,

@@ -216,10 +216,6 @@ def lustre_details(templates: TemplateSet) -> Iterator[Finding]:
             place = ("LustreConfiguration", "WeeklyMaintenanceStartTime")
             found = f"{shown(window)} is no weekly time"
             yield system.find(Code.LUSTRE_SETTINGS, place, found, "write day:hour:minute, 1:05:00")
-        deployment = text(config.get("DeploymentType")) or ""
-        if deployment == "PERSISTENT_2" and system.properties.get("StorageType") == "HDD":
-            found = "PERSISTENT_2 has no HDD"
-            yield system.find(Code.LUSTRE_SETTINGS, ("StorageType",), found, "use SSD")
 
 
 def addon_versions(templates: TemplateSet) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, dotted
+from megatron_eks.config.scalars import Octal
 from megatron_eks.rules.shapes import KUBERNETES, OPERATORS, Misfit, misfits, table
 from megatron_eks.rules.values import is_absent, shown, text
 from megatron_eks.rules.workloads import Manifest
@@ -139,8 +140,10 @@ def finding(manifest: Manifest, path: Path, misfit: Misfit) -> Finding:
             remedy = f"move it under {_place((*path[:-1], misfit.below[0]))}"
     elif misfit.expected == "a text" and isinstance(value, bool | int | float):
         code = Code.NOT_A_TEXT
-        found = f"{shown(value)} is no text: the API server refuses the object"
         written = str(value).lower() if isinstance(value, bool) else str(value)
+        if isinstance(value, Octal):
+            written = value.written
+        found = f"{written} is no text: the API server refuses the object"
         if (
             key == "directoryPerms"
             and isinstance(value, int)

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.objects.field_types import (
     ANY,
@@ -19,6 +20,16 @@ from megatron_eks.rules.values import is_placeholder, items, mapping, number, sh
 from megatron_eks.rules.workloads import Container, Manifest
 
 _PORT = whole(1, 65535)
+
+
+def _port_or_name(value: Json) -> tuple[str, str] | None:
+    """Take a number, or a name; Kubernetes, apimachinery, IsValidPortName: one has a letter."""
+    if isinstance(value, str) and value.isdecimal():
+        found = f"{shown(value)} is taken for a port's name, which needs a letter"
+        return f"{found}: the API server refuses it", f"write {value}, without quotes"
+    return None
+
+
 _PROTOCOL = one_of("TCP", "UDP", "SCTP")
 _SECCOMP = one_of("Localhost", "RuntimeDefault", "Unconfined")
 _ACCESS = one_of("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -133,7 +144,14 @@ _OBJECTS: dict[str, tuple[Field, ...]] = {
         for key in ("nodeTaints", "tolerations")
     ),
     "PriorityClass": (Field(("preemptionPolicy",), one_of("Never", "PreemptLowerPriority")),),
-    "NetworkPolicy": (Field(("spec", "policyTypes", ANY), one_of("Egress", "Ingress")),),
+    "NetworkPolicy": (
+        Field(("spec", "policyTypes", ANY), one_of("Egress", "Ingress")),
+        *(
+            Field(("spec", side, ANY, "ports", ANY, key), check)
+            for side in ("egress", "ingress")
+            for key, check in (("port", _port_or_name), ("protocol", _PROTOCOL))
+        ),
+    ),
     "Namespace": (
         *(Field(path, _LEVEL) for path in _MODES),
         *(Field((*outer, f"{mode}-version"), _LEVEL_VERSION) for *outer, mode in _MODES),
@@ -141,6 +159,7 @@ _OBJECTS: dict[str, tuple[Field, ...]] = {
     "Service": (
         Field(("spec", "type"), one_of("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
         Field(("spec", "ports", ANY, "port"), _PORT),
+        Field(("spec", "ports", ANY, "targetPort"), _port_or_name),
         Field(("spec", "ports", ANY, "protocol"), _PROTOCOL),
         Field(
             ("spec", "clusterIP"),

@@ -84,7 +84,7 @@ class NodePool:
 
 def node_pools(templates: TemplateSet) -> list[NodePool]:
     """Return the node groups; none where nodes come from elsewhere as well."""
-    if any(templates.resources("AWS::AutoScaling::AutoScalingGroup")):
+    if any(templates.resources("AWS::AutoScaling::AutoScalingGroup", "AWS::SageMaker::Cluster")):
         return []
     return [_pool(group, templates) for group in templates.resources("AWS::EKS::Nodegroup")]
 

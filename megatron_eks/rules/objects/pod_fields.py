@@ -259,4 +259,7 @@ def probes(manifest: Manifest) -> Iterator[Finding]:
                         path = (*container.path, kind, how, "port")
                         found = f"the container names no port {shown(port)}"
                         names = ", ".join(sorted(filter(None, known))) or "none"
-                        yield Finding(Code.PROBE, path, found, f"there: {names}; or give a number")
+                        remedy = f"there: {names}; or give a number"
+                        if port.isdecimal():
+                            remedy = f"write {port}, without quotes"
+                        yield Finding(Code.PROBE, path, found, remedy)

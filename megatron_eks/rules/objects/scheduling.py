@@ -10,6 +10,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.hardware import TYPE_LABELS, instance_types, type_names
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
+from megatron_eks.rules.objects.node_labels import wanted
 from megatron_eks.rules.objects.node_pools import NodePool, wanted_labels
 from megatron_eks.rules.values import is_placeholder, shown
 from megatron_eks.rules.workloads import EFA, GPU, Manifest, Pod
@@ -21,6 +22,8 @@ _WITH_GPUS = re.compile(r"[gp][0-9]")
 # Without these on a node, nobody can use its GPUs, its EFA devices or its file system.
 _EFA_PLUGIN = re.compile(r"(^|/)aws-efa-k8s-device-plugin[:@]")
 _AGENT = re.compile(r"(^|/)(k8s-device-plugin|aws-efa-k8s-device-plugin|aws-fsx-csi-driver)[:@]")
+_HYPERPOD = "ml."
+_PREFERENCE = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def selected_nodes(together: ManifestSet) -> Iterator[Found]:
@@ -41,6 +44,35 @@ def selected_nodes(together: ManifestSet) -> Iterator[Found]:
                     code, written = Code.NODE_SELECTOR, f"no node group has {key}: {values[0]}"
                     yield manifest, manifest.find(code, path, written, found, Level.WARNING)
                     break
+
+
+def types_of_hyperpod(together: ManifestSet) -> Iterator[Found]:
+    """Warn of pods kept to a type as SageMaker HyperPod names it, beside a node group of that type.
+
+    SageMaker AI Developer Guide, "HyperPod nodes": their label begins with ml., which that of a
+    node of EKS never does. Groups beside a HyperPod cluster say nothing.
+    """
+    for manifest in together.objects if together.node_pools else ():
+        for pod in manifest.pods:
+            named = [
+                (path, values)
+                for path, key, values in wanted(pod)
+                if key in TYPE_LABELS and values and _PREFERENCE not in path
+            ]
+            every = {each for _, values in named for each in values}
+            # One more term of an affinity is one more way in.
+            if not type_names(pod) or not all(each.startswith(_HYPERPOD) for each in every):
+                continue
+            meant = {each.removeprefix(_HYPERPOD) for each in every}
+            groups = [each for each in together.node_pools if meant & {*(each.types or ())}]
+            for path, values in named[:1] if groups else ():
+                found = f"{shown(values[0])} is a type of SageMaker HyperPod, and no node of group "
+                found += f"{shown(groups[0].name)} has that label: no pod goes there"
+                remedy = f"write {values[0].removeprefix(_HYPERPOD)}"
+                yield (
+                    manifest,
+                    Finding(Code.NODE_SELECTOR, path, found, remedy, Level.WARNING),
+                )
 
 
 def _unmet(key: str, values: list[str], pools: list[NodePool]) -> str | None:

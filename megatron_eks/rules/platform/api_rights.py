@@ -53,6 +53,32 @@ _MEANT = {
     **dict.fromkeys(("describe", "read", "view"), "get"),
     **dict.fromkeys(("edit", "modify", "replace"), "update"),
 }
+# What kubectl calls a part of a pod, and the right that it is.
+_OF_PARTS = {
+    "attach": ("pods/attach", "create"),
+    "evict": ("pods/eviction", "create"),
+    "exec": ("pods/exec", "create"),
+    "log": ("pods/log", "get"),
+    "logs": ("pods/log", "get"),
+    "port-forward": ("pods/portforward", "create"),
+    "portforward": ("pods/portforward", "create"),
+}
+# Kubernetes 1.35, API reference: of no namespace. A namespace itself is read with its own name as
+# its namespace, and rights to bind, escalate or use are asked of the namespace of an object.
+_OF_NO_NAMESPACE = {
+    "": "componentstatuses nodes persistentvolumes",
+    "admissionregistration.k8s.io": "mutatingwebhookconfigurations"
+    " validatingadmissionpolicies validatingadmissionpolicybindings"
+    " validatingwebhookconfigurations",
+    "apiextensions.k8s.io": "customresourcedefinitions",
+    "networking.k8s.io": "ingressclasses",
+    "rbac.authorization.k8s.io": "clusterrolebindings clusterroles",
+    "scheduling.k8s.io": "priorityclasses",
+    "storage.k8s.io": "csidrivers csinodes storageclasses volumeattachments",
+}
+_OF_OBJECTS = frozenset(
+    {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+)
 # Kubernetes, "Authorization", request verbs: calls of a pod, and not objects.
 _PARTS_OF_PODS = ("attach", "eviction", "exec", "log", "portforward", "proxy", "status")
 _CALLED = frozenset({"pods/attach", "pods/exec", "pods/portforward"})
@@ -93,6 +119,49 @@ def names(manifest: Manifest) -> Iterator[Finding]:
             yield from _resources(manifest, (*path, "resources"), groups, rule.get("resources"))
         own = bool(groups) and set(groups) <= _RESOURCES.keys()
         yield from _verbs(manifest, (*path, "verbs"), _texts(rule.get("verbs")), own=own)
+        yield from _parts(manifest, index, rule)
+
+
+def _parts(manifest: Manifest, index: int, rule: "dict[str, Json]") -> Iterator[Finding]:
+    """Find what kubectl calls a part of a pod in the place of a verb."""
+    rules = [mapping(each) or {} for each in items(manifest.body.get("rules")) or []]
+    of_pods = "" in _texts(rule.get("apiGroups")) and "pods" in _texts(rule.get("resources"))
+    for place, verb in enumerate(_texts(rule.get("verbs")) if of_pods else ()):
+        part, right = _OF_PARTS.get(verb.lower(), ("", ""))
+        if part and not _gives(rules, "", part, right):
+            found = f"{shown(verb)} is no verb: it gives no right"
+            remedy = f"add a rule for {part} with the verb {right}"
+            path: Path = ("rules", index, "verbs", place)
+            yield manifest.find(Code.RIGHTS, path, found, remedy, Level.WARNING)
+
+
+def of_no_namespace(together: ManifestSet) -> Iterator[Found]:
+    """Warn of objects of no namespace in a role of one, where no ClusterRole beside gives them.
+
+    Kubernetes, "Using RBAC Authorization": a Role sets permissions within its namespace.
+    """
+    wide = [
+        (role, mapping(each) or {})
+        for role in together.of("ClusterRole")
+        for each in items(role.body.get("rules")) or []
+    ]
+    for role in together.of("Role"):
+        beside = [rule for other, rule in wide if in_one_folder(role, other)]
+        for index, value in enumerate(items(role.body.get("rules")) or []):
+            rule = mapping(value) or {}
+            verbs = _texts(rule.get("verbs"))
+            free = verbs and _OF_OBJECTS.issuperset(verbs)
+            for place, each in enumerate(_texts(rule.get("resources")) if free else ()):
+                groups = [
+                    group
+                    for group in _texts(rule.get("apiGroups"))
+                    if each.partition("/")[0] in _OF_NO_NAMESPACE.get(group, "").split()
+                ]
+                if groups and not all(_gives(beside, groups[0], each, verb) for verb in verbs):
+                    found = f"{each} are of no namespace: a Role gives no right to them"
+                    remedy = "write a ClusterRole for them, and a ClusterRoleBinding"
+                    path: Path = ("rules", index, "resources", place)
+                    yield role, role.find(Code.RIGHTS, path, found, remedy, Level.WARNING)
 
 
 def _verbs(manifest: Manifest, path: Path, verbs: list[str], *, own: bool) -> Iterator[Finding]:
@@ -280,6 +349,9 @@ def _rules_of(manifest: Manifest, pod: Pod, together: ManifestSet) -> "list[dict
             return []
         reference = mapping(binding.body.get("roleRef")) or {}
         kind, name = text(reference.get("kind")) or "", text(reference.get("name")) or ""
+        # What the API server refuses is a finding of its own.
+        if binding.kind == "ClusterRoleBinding" and kind == "Role":
+            return []
         role = together.named(binding, kind, name)
         aggregated = role is not None and "aggregationRule" in role.body
         if role is None or aggregated:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, may_share
-from megatron_eks.rules.objects.pod_selection import selects
+from megatron_eks.rules.objects.pod_selection import may_select, selects
 from megatron_eks.rules.values import is_absent, mapping, number, shown
 from megatron_eks.rules.workloads import Manifest
 
@@ -15,7 +15,8 @@ def budgets(together: ManifestSet) -> Iterator[Found]:
 
     Kubernetes, "Specifying a Disruption Budget for your Application": one bound alone. EKS User
     Guide, "Understand each phase of node updates": an update of a node group waits 15 minutes for
-    each node, and fails with PodEvictionFailure.
+    each node, and fails with PodEvictionFailure. A job that one drain would end may be kept from
+    it on purpose: its pods end by themselves.
     """
     for budget in together.of("PodDisruptionBudget"):
         most, least = budget.spec.get("maxUnavailable"), budget.spec.get("minAvailable")
@@ -30,10 +31,25 @@ def budgets(together: ManifestSet) -> Iterator[Found]:
             path, written = ("spec", "minAvailable"), f"{shown(least)} of {replicas or 'all'}"
         else:
             continue
+        if _of_jobs(budget, together):
+            continue
         found = f"{written}: no pod may ever go, and no node be drained or updated"
         remedy = "let one go: maxUnavailable: 1"
         finding = budget.find(Code.DRAIN_BLOCKED, path, found, remedy, Level.WARNING)
         yield budget, finding
+
+
+def _of_jobs(budget: Manifest, together: ManifestSet) -> bool:
+    """Tell whether all pods at hand that a budget chooses run to an end."""
+    labels = mapping((mapping(budget.spec.get("selector")) or {}).get("matchLabels")) or {}
+    chosen = [
+        manifest
+        for manifest in together.objects
+        if labels and may_share(budget, manifest)
+        for pod in manifest.pods
+        if may_select(labels, manifest, pod)
+    ]
+    return bool(chosen) and all(each.is_job for each in chosen)
 
 
 def _replicas(budget: Manifest, together: ManifestSet) -> int | None:

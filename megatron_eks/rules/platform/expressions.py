@@ -1,4 +1,4 @@
-"""Rules over the expressions of Prometheus' rules: brackets, ranges, and gauges of DCGM."""
+"""Rules over the expressions of Prometheus' rules: brackets, operators, ranges, gauges of DCGM."""
 
 import re
 from collections.abc import Iterator
@@ -17,6 +17,21 @@ _OF_A_RANGE = re.compile(
     r"|last|quantile|stddev)_over_time)\s*\(\s*(?P<metric>[a-zA-Z_:][\w:]*)\s*"
     r"(?:\{[^{}]*\})?\s*(?P<range>\[|\))"
 )
+# Loki reads such objects too: LogQL has a | before each step, and its |= is one of them.
+_OF_LOGS = re.compile(r"(?<!\|)\|(?!\|)")
+_BRACES = re.compile(r"\{[^{}]*\}")
+# What other languages write; outside of braces PromQL has no = and =~.
+_OPERATORS = re.compile(r"[=!]==|=>|=<|<>|&&|\|\||=~|(?<![=!<>])=(?!=)")
+_MEANT = {
+    "=>": ">=",
+    "=<": "<=",
+    "<>": "!=",
+    "=": "==",
+    "===": "==",
+    "!==": "!=",
+    "&&": "and",
+    "||": "or",
+}
 _GROWTH = frozenset({"rate", "irate", "increase"})
 # NVIDIA/dcgm-exporter, etc/default-counters.csv: fields of the type gauge.
 _GAUGES = re.compile(
@@ -32,9 +47,9 @@ _FIELD = re.compile(r"\bDCGM_FI_[A-Z0-9_]+\b")
 def expressions(manifest: Manifest) -> Iterator[Finding]:
     """Require expressions that Prometheus can read, and growth of counters alone.
 
-    Prometheus, "Querying basics", range vector selectors, and "Query functions": rate and increase
-    are for counters, over a range. Prometheus loads no rule of a group with one that it cannot
-    read. NVIDIA/dcgm-exporter, issue 500: the field holds the last error's number.
+    Prometheus, "Querying basics", range vector selectors, "Operators", and "Query functions": rate
+    and increase are for counters, over a range. Prometheus loads no rule of a group with one that
+    it cannot read. NVIDIA/dcgm-exporter, issue 500: the field holds the last error's number.
     """
     if (manifest.group, manifest.kind) != ("monitoring.coreos.com", "PrometheusRule"):
         return
@@ -90,6 +105,13 @@ def _problems(written: str) -> Iterator[tuple[str, str, Level]]:
             "add the other one, or remove it",
             Level.ERROR,
         )
+        return
+    operator = _OPERATORS.search(_BRACES.sub("{}", plain))
+    if operator is not None and not _OF_LOGS.search(plain):
+        found = f"{operator[0]} is no operator here: Prometheus loads no rule of this group"
+        meant = _MEANT.get(operator[0])
+        remedy = f"write {meant}" if meant else "compare labels inside braces, numbers by == or !="
+        yield found, remedy, Level.ERROR
         return
     for name in sorted({*_FIELD.findall(plain)}):
         near = nearest(name)

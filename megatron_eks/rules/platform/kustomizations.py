@@ -109,12 +109,18 @@ def _top(manifest: Manifest) -> _Wrong:
         if value is not None and not isinstance(value, list):
             yield (key,), f"{shown(value)} is no list: {REFUSED}", "write a list of paths"
         for index, each in enumerate(items(value) or []):
-            if key in _ONCE and isinstance(each, str) and each in (items(value) or [])[:index]:
+            before = [_normal(one) for one in (items(value) or [])[:index] if isinstance(one, str)]
+            if key in _ONCE and isinstance(each, str) and _normal(each) in before:
                 found = f"{shown(each)} is listed twice: {REFUSED}"
                 yield (key, index), found, "remove it"
             if not isinstance(each, str):
                 remedy = "use `patches` with path and target" if "patch" in key else "write a path"
                 yield (key, index), f"{shown(each)} is no text: {REFUSED}", remedy
+
+
+def _normal(name: str) -> str:
+    """Return a path as every way to write it means it; an address as it is."""
+    return name if "://" in name or "?" in name else posixpath.normpath(name)
 
 
 def _texts(path: Path, value: Json) -> _Wrong:

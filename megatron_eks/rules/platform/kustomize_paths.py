@@ -94,7 +94,7 @@ def unmet(together: ManifestSet) -> Iterator[Found]:
     "no matches for Id"; one with a target then changes nothing.
     """
     for each in together.objects:
-        there = _resources(each, together) if is_one(each) else None
+        there = resources_of(each, together) if is_one(each) else None
         for index, value in enumerate(items(each.body.get("patches")) or [] if there else []):
             patch = mapping(value) or {}
             file, target = text(patch.get("path")), mapping(patch.get("target")) or {}
@@ -109,7 +109,7 @@ def unmet(together: ManifestSet) -> Iterator[Found]:
             for kind, name in wanted:
                 if generated and (kind is None or kind in generated):
                     continue
-                if not any(_fits(one, kind, name) for one in there or ()):
+                if not any(fits(one, kind, name) for one in there or ()):
                     said = "/".join((part or "*").replace("\\", "") for part in (kind, name))
                     level = Level.WARNING if target else Level.ERROR
                     found = f"no {said} among its resources: nothing is changed"
@@ -136,7 +136,7 @@ def generated(together: ManifestSet) -> Iterator[Found]:
             ]
             for key, kind in _GENERATORS.items()
         }
-        there = (_resources(each, together) or []) if is_one(each) and any(made.values()) else []
+        there = (resources_of(each, together) or []) if is_one(each) and any(made.values()) else []
         for one in there:
             for reference in references(one):
                 names = made.get(reference.kind, [])
@@ -164,7 +164,7 @@ def images(together: ManifestSet) -> Iterator[Found]:
     """
     for each in together.objects:
         listed = items(each.body.get("images")) or []
-        there = _resources(each, together) if is_one(each) and listed else None
+        there = resources_of(each, together) if is_one(each) and listed else None
         used = {
             re.split(r"[@]|:(?=[^/]*$)", image)[0]
             for one in there or ()
@@ -183,7 +183,7 @@ def images(together: ManifestSet) -> Iterator[Found]:
             yield each, each.find(Code.KUSTOMIZATION, path, found, remedy, Level.WARNING)
 
 
-def _resources(manifest: Manifest, together: ManifestSet) -> list[Manifest] | None:
+def resources_of(manifest: Manifest, together: ManifestSet) -> list[Manifest] | None:
     """Return the objects of a Kustomization, or None where not all of them are at hand."""
     known = {"apiVersion", "kind", "metadata", "resources", "patches", "images", "replicas"}
     known |= {"labels", "namePrefix", "nameSuffix", "namespace", *TEXTS_BY_NAME}
@@ -204,7 +204,8 @@ def _is_file(one: Manifest, manifest: Manifest, name: str) -> bool:
     return posixpath.normpath(one.file) == _file(manifest, name)
 
 
-def _fits(one: Manifest, kind: str | None, name: str | None) -> bool:
+def fits(one: Manifest, kind: str | None, name: str | None) -> bool:
+    """Tell whether an object has a kind and a name, which Kustomize takes for expressions."""
     try:
         return all(
             pattern is None or re.fullmatch(pattern, value) is not None

@@ -41,6 +41,8 @@ _NUMBERS = frozenset(
 _SCHEME = re.compile(r"--?enable-scheme(?:=(?P<value>.*))?")
 _ETCD = re.compile(r"(^|/)etcd:v?3\.(?P<minor>[0-9]+)")
 _LAST_OF_V2 = 5
+_SERVER = "/tmp/k8s-webhook-server"  # noqa: S108 -- the operator's, in its container
+_CERTIFICATES = f"{_SERVER}/serving-certs"
 _V2 = re.compile(r"--?enable-v2(=true)?")
 _LEAST, _ENOUGH = "100Mi", "512Mi"
 _GROUPS = ("kubeflow.org", "trainer.kubeflow.org")
@@ -120,6 +122,32 @@ def flags(manifest: Manifest) -> Iterator[Finding]:
                     found = f"no flag --{name}: the operator ends, and no job is made"
                     remedy = f"did you mean --{close[0]}?"
                     yield Finding(Code.MANIFEST_VALUE, path, found, remedy)
+
+
+def certificates(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of a training operator whose certificate is not where it reads it.
+
+    kubeflow/trainer v1.9, pkg/cert/cert.go, certDir; cert-controller waits until it is there. An
+    older release has no webhooks, and no Secret for them.
+    """
+    for pod in manifest.pods:
+        for container in pod.containers:
+            image = text(container.body.get("image")) or ""
+            bodies = [
+                mapping(each) or {} for each in items(container.body.get("volumeMounts")) or []
+            ]
+            places = [(text(each.get("mountPath")) or "").rstrip("/") for each in bodies]
+            if not _OPERATOR.search(image) or _CERTIFICATES in places:
+                continue
+            for index, place in enumerate(places):
+                if place == _SERVER or place.startswith(f"{_SERVER}/"):
+                    found = (
+                        f"{shown(place)}, where the operator reads no certificate: its webhooks "
+                    )
+                    found += "do not answer, and no job is taken"
+                    path = (*container.path, "volumeMounts", index, "mountPath")
+                    remedy = f"write {_CERTIFICATES}"
+                    yield Finding(Code.PLATFORM_PART, path, found, remedy, Level.WARNING)
 
 
 def stores(manifest: Manifest) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Rule over claims that are to take a volume beside them, and name neither it nor its class."""
+"""Rules over claims that are to take a volume beside them: its name, class and mode."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,9 @@ from megatron_eks.quantity import quantity
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, in_one_folder
 from megatron_eks.rules.values import is_absent, items, mapping, text
 from megatron_eks.rules.workloads import Manifest
+
+_MODE = "volumeMode"
+_MODES = ("Filesystem", "Block")
 
 
 def classes(together: ManifestSet) -> Iterator[Found]:
@@ -37,6 +40,25 @@ def classes(together: ManifestSet) -> Iterator[Found]:
         path = ("spec", "storageClassName")
         finding = claim.find(Code.CLAIM_AND_VOLUME, path, found, remedy, Level.WARNING)
         yield claim, finding
+
+
+def modes(together: ManifestSet) -> Iterator[Found]:
+    """Refuse a claim to one volume that wants it as a disk, and the volume is a file system.
+
+    Kubernetes, "Persistent Volumes", binding block volumes: both have one mode, Filesystem where
+    nothing is said, and are else not bound.
+    """
+    for claim in together.of("PersistentVolumeClaim"):
+        name = text(claim.spec.get("volumeName"))
+        volume = together.named(claim, "PersistentVolume", name) if name else None
+        if volume is None or not in_one_folder(claim, volume):
+            continue
+        wanted, given = (each.spec.get(_MODE, _MODES[0]) for each in (claim, volume))
+        if wanted != given and {wanted, given} == {*_MODES}:
+            found = f"volumeMode {wanted}, and {volume.title} is {given}: the claim stays Pending"
+            path = ("spec", _MODE)
+            remedy = f"write volumeMode: {given}"
+            yield claim, claim.find(Code.CLAIM_AND_VOLUME, path, found, remedy)
 
 
 def _fits(claim: Manifest, volume: Manifest) -> bool:
