@@ -58,7 +58,9 @@ def check_stages(
 ) -> "Iterator[Finding]":
     """Yield what keeps Megatron from dividing the layers as the options say."""
     options = {setting: (place, name, values) for place, (name, setting, values) in given.items()}
-    if job.parallelism.pipeline == 1 or options.keys().isdisjoint(BY_HAND):
+    # Megatron reads a layout whatever the stages; the other options say nothing to one of them.
+    alone = job.parallelism.pipeline == 1 and _LAYOUT not in options
+    if alone or options.keys().isdisjoint(BY_HAND):
         return
     values = {setting: (words or ("",))[0] for setting, (_, _, words) in options.items()}
     for setting, found, remedy in _problems(job, model, values):
