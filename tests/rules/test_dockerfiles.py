@@ -52,6 +52,8 @@ def test_findings(case):
         "ENV NCCL_VERSION=2.27.7-1 NCCL_HOME=/usr NCCL_DEBUG_DIR=/tmp NCCL_IB_DISABLE=0",
         'ENTRYPOINT ["torchrun"]',
         "ENTRYPOINT exec torchrun /train.py",
+        "COPY train.py data.py /workspace/\nCOPY a.py b.py ./\nCOPY a.py b.py $TARGET",
+        "FROM --platform=$BUILDPLATFORM nvidia/cuda:13.0.2-devel-ubuntu24.04 AS b",
         f"{PLUGIN}/opt/ofi\nENV LD_LIBRARY_PATH=/opt/ofi/lib:/opt/amazon/ofi-nccl/lib",
         f"{PLUGIN}/o/ofi-nccl/a && ln -s a /o/ofi-nccl/lib\nENV LD_LIBRARY_PATH=/o/ofi-nccl/lib",
         "ENV LD_LIBRARY_PATH=/opt/amazon/efa/lib",
@@ -277,3 +279,13 @@ def test_another_sign_that_continues_a_line():
     lines = "FROM a:1\nRUN cd /a && `\n    apt-get update\n"
     assert found(f"# escape=`\n# syntax\n{lines}") == []
     assert "apt-get begins a line" in found(f"FROM b:1\n# escape=`\n{lines}")[0]
+
+
+def test_a_base_by_an_argument_that_nothing_declares():
+    """It is empty, and the build ends; a file without any argument is filled in by something."""
+    known = "ARG BASE=nvidia/cuda:13.0.2-devel-ubuntu24.04\n"
+    (finding,) = findings_in_dockerfile(f"{known}FROM ${{BASE_IMAGE}}\n", "Dockerfile")
+    assert finding.found.startswith("no ARG before it declares BASE_IMAGE")
+    assert finding.remedy == "did you mean BASE?"
+    assert list(findings_in_dockerfile(f"{known}FROM $BASE\n", "Dockerfile")) == []
+    assert list(findings_in_dockerfile("FROM $BASE_IMAGE\n", "Dockerfile")) == []

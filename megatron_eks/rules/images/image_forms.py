@@ -22,14 +22,17 @@ _OF_TAGS = re.compile(
     r"/(?:releases/download|archive/refs/tags)/(?P<tag>\$\{?(?P<name>\w+)\}?|[0-9][\w.-]*)"
 )
 _LIKE, _MEANT = 0.9, 0.75
+_NEARLY = 0.55
+_WHOLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<name>\w+))")
 
 
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     """Judge each instruction, and each stage; a finding comes with its line."""
     for step in listed:
-        said = _spaced(step) or _no_list(step) or _base(step) or _run_on(step)
+        said = _spaced(step) or _no_list(step) or _base(step) or _run_on(step) or _several(step)
         if said is not None:
             yield _finding(step, *said)
+    yield from _unnamed_base(listed)
     for stage in stages(listed):
         yield from _of_stage(stage)
         yield from _twice(stage)
@@ -79,6 +82,44 @@ def _base(step: Instruction) -> tuple[str, str] | None:
         return "AS without a name: the build stops here", "write AS NAME"
     found = f"{words[1]} stands after the image without AS: the build stops here"
     return found, f"write FROM {words[0]} AS {words[1]}"
+
+
+def _several(step: Instruction) -> tuple[str, str] | None:
+    """Find several files that are copied to what is no directory.
+
+    Docker, Dockerfile reference, COPY: with multiple sources the destination must be a directory
+    and end with a slash.
+    """
+    if step.name not in {"ADD", "COPY"} or re.search(r"[\[$*?<]", step.rest):
+        return None
+    *sources, target = [each for each in step.rest.split() if not each.startswith("--")] or [""]
+    if len(sources) < 2 or target.endswith(("/", ".")):  # noqa: PLR2004 -- several
+        return None
+    found = f"several sources, and {target} does not end with /: the build stops here"
+    return found, f"write {target}/"
+
+
+def _unnamed_base(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
+    """Find an image whose name is an argument that nothing before it declares.
+
+    Docker, Dockerfile reference, "Understand how ARG and FROM interact": it is empty, and "base
+    name should not be blank".
+    """
+    declared: set[str] = set()
+    outer = True
+    for step in listed:
+        if step.name == "ARG" and outer:
+            declared |= {each.partition("=")[0] for each in step.rest.split()}
+        outer = outer and step.name != "FROM"
+        words = [each for each in step.rest.split() if not each.startswith("--")]
+        met = _WHOLE.fullmatch(words[0]) if step.name == "FROM" and words else None
+        name = (met["name"] or met["braced"]) if met else ""
+        # Without any, something else fills the file in.
+        if name and declared and name not in declared and not name.startswith(("BUILD", "TARGET")):
+            close = get_close_matches(name, declared, 1, _NEARLY)
+            found = f"no ARG before it declares {name}: the base has no name, and the build stops"
+            remedy = f"did you mean {close[0]}?" if close else f"write ARG {name}=IMAGE before FROM"
+            yield _finding(step, found, remedy)
 
 
 def _run_on(step: Instruction) -> tuple[str, str] | None:
