@@ -27,7 +27,7 @@ def never_started(manifest: Manifest) -> Iterator[Finding]:
     holder, path = (policy, ("spec", "runPolicy")) if policy else (manifest.spec, ("spec",))
     if manifest.is_job and holder.get("suspend") is True and _QUEUE not in manifest.labels:
         found = "suspended, and no queue that starts it: no pod is made"
-        remedy = f"remove it, or name a queue by the label {_QUEUE}"
+        remedy = f"remove it, or name a queue by the label {_QUEUE}; keep it if a person resumes it"
         if manifest.kind == "CronJob":
             found = "suspended: its schedule starts nothing"
             remedy = "remove it, unless its Jobs are started by kubectl create job --from"

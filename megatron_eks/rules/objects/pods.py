@@ -115,7 +115,8 @@ def memory_volumes(manifest: Manifest) -> Iterator[Finding]:
                 yield Finding(
                     Code.TMPFS_ABOVE_MEMORY,
                     (*pod.path, "volumes", index, "emptyDir"),
-                    f"memory volume {shown(name)} has no sizeLimit and may take all of the memory",
+                    f"memory volume {shown(name)} has no sizeLimit: it may fill the memory limit, "
+                    "or without one the node",
                     "set a sizeLimit below the memory limit",
                     Level.WARNING,
                 )

@@ -32,7 +32,9 @@ def lustre_volumes(together: ManifestSet) -> Iterator[Found]:
         csi = mapping(volume.spec.get("csi")) or {}
         driver = text(csi.get("driver"))
         path = ("spec", "csi")
-        close = get_close_matches(driver or "", _DRIVERS, 1, _CLOSE)
+        # Amazon's other domains are far from aws.com in letters, and meant for it.
+        named_so = re.sub(r"\.amazon(aws)?\.com$", ".aws.com", driver or "")
+        close = get_close_matches(named_so, _DRIVERS, 1, _CLOSE)
         if driver is not None and driver not in _DRIVERS and close:
             found = f"unknown driver {shown(driver)}"
             yield _of_lustre(volume, (*path, "driver"), found, f"did you mean {close[0]}?")
