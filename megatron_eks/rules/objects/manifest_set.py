@@ -143,6 +143,16 @@ def renamed_by_kustomize(reference: Reference, together: ManifestSet) -> bool:
     )
 
 
+def beside_in_set(one: Manifest, other: Manifest, together: ManifestSet) -> bool:
+    """Tell whether two objects are of one set of files, and not of two examples.
+
+    They stand in one folder, or in two of one place where the set makes the other's namespace.
+    """
+    parents = {posixpath.dirname(posixpath.dirname(each.file)) for each in (one, other)}
+    siblings = len(parents) == 1 and together.makes_namespace(other.namespace)
+    return siblings or in_one_folder(one, other)
+
+
 def references(manifest: Manifest) -> Iterator[Reference]:
     """Return every name by which an object needs another one."""
     for pod in manifest.pods:

@@ -9,7 +9,7 @@ from megatron_eks.config.errors import Level
 from megatron_eks.rules.objects.manifest_set import (
     Found,
     ManifestSet,
-    in_one_folder,
+    beside_in_set,
     references,
 )
 from megatron_eks.rules.values import is_absent, mapping, shown
@@ -113,12 +113,7 @@ def unsaid(together: ManifestSet) -> Iterator[Found]:
 
 
 def _is_near(silent: Manifest, other: Manifest, together: ManifestSet) -> bool:
-    """Tell whether two objects are of one set of files, and not of two examples."""
-    if other.namespace in (None, "default"):
-        return False
-    parents = {posixpath.dirname(posixpath.dirname(each.file)) for each in (silent, other)}
-    siblings = len(parents) == 1 and together.makes_namespace(other.namespace)
-    return siblings or in_one_folder(silent, other)
+    return other.namespace not in (None, "default") and beside_in_set(silent, other, together)
 
 
 def _alone(together: ManifestSet) -> Iterator[tuple[Manifest, Manifest]]:

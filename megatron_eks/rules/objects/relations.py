@@ -11,6 +11,7 @@ from megatron_eks.rules.objects.manifest_set import (
     Found,
     ManifestSet,
     Reference,
+    beside_in_set,
     in_one_folder,
     references,
     renamed_by_kustomize,
@@ -66,7 +67,7 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
     elsewhere = [
         each
         for each in together.of(reference.kind)
-        if each.name == reference.name and in_one_folder(manifest, each)
+        if each.name == reference.name and _is_meant(manifest, each, together)
     ]
     beside = [each.name for each in together.beside(manifest, reference.kind) if each.name]
     close = get_close_matches(reference.name, beside, 1, _CLOSE)
@@ -108,6 +109,13 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
         return
     finding = manifest.find(Code.MISSING_OBJECT, reference.path, found, remedy, Level.WARNING)
     yield manifest, finding
+
+
+def _is_meant(manifest: Manifest, other: Manifest, together: ManifestSet) -> bool:
+    """Tell whether an object of another namespace may be the one that is named."""
+    if together.makes_namespace(manifest.namespace):
+        return in_one_folder(manifest, other)
+    return beside_in_set(manifest, other, together)
 
 
 def _is_made_by(manifest: Manifest, reference: Reference, together: ManifestSet) -> bool:
