@@ -82,6 +82,13 @@ class Context:
         return self.instance is None or self.instance.gpu.cuda_major < _BLACKWELL
 
 
+IN_CLEAR = Policy(
+    Verdict.REFUSED,
+    "a secret in a file or an environment ends in logs",
+    "mount a Kubernetes Secret as a file",
+)
+
+
 def judge(name: str, value: str, context: Context) -> Policy:
     """Return the policy for one variable at one place."""
     if value in _BY_DEFAULT.get(name, ()):
@@ -96,11 +103,7 @@ def judge(name: str, value: str, context: Context) -> Policy:
         if name.startswith(prefix):
             return policy
     if is_secret(name, value):
-        return Policy(
-            Verdict.REFUSED,
-            "a secret in a file or an environment ends in logs",
-            "mount a Kubernetes Secret as a file",
-        )
+        return IN_CLEAR
     return _allowed("nothing speaks against it")
 
 

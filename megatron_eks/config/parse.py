@@ -162,6 +162,9 @@ def _wrong_value(
         return Finding(Code.BAD_FORMAT, path, f"{shown} {what(given, pattern)}", remedy)
     if kind in _RANGES:
         word, key = _RANGES[kind]
+        if path[-1] == "admin_role_arns":
+            remedy = "name the ARN of a role: without one nobody could administer the cluster"
+            return Finding(Code.OUT_OF_RANGE, path, f"{shown} names no role", remedy)
         unit = slips.of_range(str(path[-1]), detail["input"], context[key])
         remedy = f"use {word} {context[key]}{unit}"
         return Finding(Code.OUT_OF_RANGE, path, f"{shown} is out of range", remedy)

@@ -162,6 +162,8 @@ def of_place(text: str, key: str) -> str | None:
     if "*" in text:
         several = ", and several corpora under blend" if key == "prefix" else ""
         return f"name one place{several}: no pattern is filled in here"
+    if key == "prefix" and text.endswith("/"):
+        return f"that is a folder: write {text.rstrip('/')}/NAME_text_document"
     if key in _FETCHED and _HUB.fullmatch(text):
         return "use the absolute path of a folder: a fetch job brings it there from Hugging Face"
     return None

@@ -66,7 +66,7 @@ def _window(path: "Path", block: CapacityBlock, today: "date") -> "Iterator[Find
     end = block.ends_at
     days = (_day(end) - today).days if end.tzinfo else 0
     if end.tzinfo is None:
-        found, remedy = f"{end.isoformat()} has no time zone", "write it: 2026-12-01T11:30:00Z"
+        found, remedy = f"{end.isoformat()} has no time zone", f"write it: {end.isoformat()}Z"
         yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy)
     elif days < 0:
         found = f"the Capacity Block ended on {end:%Y-%m-%d}: EC2 starts no node in it"

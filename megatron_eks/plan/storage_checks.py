@@ -135,6 +135,14 @@ def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
         remedy = "remove it, or set per_zone: false"
         place: Path = (*_LUSTRE, "availability_zone")
         yield Finding(Code.LUSTRE_PER_ZONE, place, found, remedy)
+    pools = {pool.availability_zone for pool in config.gpu_pools}
+    zone = lustre.availability_zone
+    if zone in zones and zone in config.availability_zones and pools and zone not in pools:
+        found = f"no pool is in {zone}; traffic between zones is slow and billed"
+        remedy = f"remove it, or write {config.gpu_pools[0].availability_zone}, where a pool is"
+        place = (*_LUSTRE, "availability_zone")
+        yield Finding(Code.POOLS_ACROSS_ZONES, place, found, remedy, Level.WARNING)
+        return
     for index, pool in enumerate(config.gpu_pools):
         # Where the file system's own zone is wrong, that is the finding.
         if pool.availability_zone not in zones and zones[0] in config.availability_zones:

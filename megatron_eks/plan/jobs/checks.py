@@ -1,5 +1,6 @@
 """What a job file of any kind can get wrong although every value in it has the right type."""
 
+import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,8 @@ _MANY_RESTARTS = 50
 _OTHER_LAUNCHERS = frozenset(
     ("accelerate", "bash", "deepspeed", "mpirun", "python", "python3", "sh", "srun")
 )
+# No address, and nothing that a shell would fill in.
+_RELATIVE = re.compile(r"(\./)?\w[\w.-]*(/[\w.-]+)*")
 
 # Where older Deep Learning Containers had their Python.
 _CONDA = "/opt/conda/"
@@ -200,6 +203,10 @@ def outside(
         if place in shared:
             found = f"{place} is the root of the file system, which everything shares"
             remedy = f"use a folder of its own below it: {place}/NAME"
+            yield Finding(Code.SHARED_PATH, path, found, remedy)
+        elif place is not None and _RELATIVE.fullmatch(place):
+            found = f"{place} is relative: it is looked for in the folder of the program"
+            remedy = f"write {shared[0]}/{place.removeprefix('./')}"
             yield Finding(Code.SHARED_PATH, path, found, remedy)
         elif place is not None and not place.startswith(tuple(f"{each}/" for each in shared)):
             found = not_shared(place, efs=cluster.storage.efs)

@@ -7,12 +7,12 @@ from megatron_eks.catalog.allocator import ALLOCATOR, options
 from megatron_eks.catalog.environment import POLICIES, REMOVE, Policy, Verdict
 from megatron_eks.catalog.environment_names import meant
 from megatron_eks.catalog.environment_values import BY_NAME as BY_VALUE
-from megatron_eks.catalog.environment_verdicts import BY_NAME, Context, judge
+from megatron_eks.catalog.environment_verdicts import BY_NAME, IN_CLEAR, Context, judge
 from megatron_eks.catalog.environment_words import NAMES as OF_WORDS
 from megatron_eks.catalog.environment_words import is_subsystem
 from megatron_eks.catalog.image_variables import IMAGE_VARIABLES
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import TOKEN, Finding, Level
 from megatron_eks.config.job import FsdpJob, GpuJob, MegatronRun, NcclTestJob
 from megatron_eks.plan.jobs.environment import collectives
 from megatron_eks.plan.jobs.environment_folders import misplaced, unfilled
@@ -61,7 +61,6 @@ _KNOWN = frozenset(
 
 # What the plan sets, by every name that the programs know it by.
 _SEGMENTS = "expandable_segments:True"
-_SPLIT = "max_split_size_mb"
 _BUFFERS = frozenset({"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"})
 _PLANNED = {
     **collectives(""),
@@ -78,7 +77,7 @@ _SUBSYSTEMS = frozenset(
     }
 )
 # NCCL user guide, "NCCL_DEBUG"; NCCL compares without regard to case.
-_TALKATIVE, _QUIET = frozenset({"INFO", "TRACE"}), frozenset({"ABORT", "VERSION", "WARN"})
+_QUIET = frozenset({"ABORT", "VERSION", "WARN"})
 
 _VERDICTS = {
     Verdict.SET: (Code.ENVIRONMENT_REFUSED, Level.ERROR),
@@ -86,6 +85,18 @@ _VERDICTS = {
     Verdict.NO_EFFECT: (Code.ENVIRONMENT_NO_EFFECT, Level.ERROR),
     Verdict.ADVISED_AGAINST: (Code.ENVIRONMENT_ADVISED_AGAINST, Level.WARNING),
 }
+
+
+_BY_ROLE = "deactivate the key, and remove it: nodes and pods act by roles, and need none"
+_WITHOUT_SECRET = {
+    "AWS_ACCESS_KEY_ID": _BY_ROLE,
+    "AWS_SECRET_ACCESS_KEY": _BY_ROLE,
+    "AWS_SESSION_TOKEN": "remove it: nodes and pods act by roles, and need none",
+    "WANDB_API_KEY": (
+        "revoke it, set WANDB_MODE: offline, and upload the folder of the run with `wandb sync`"
+    ),
+}
+"""What to do in a job file, whose keys mount no Secret but the token of Hugging Face."""
 
 
 def check_variables(
@@ -105,6 +116,7 @@ def check_variables(
             yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
             continue
         policy = misplaced(name, value, cluster) or _judge(name, value, context)
+        policy = _in_clear(name, value) if policy is IN_CLEAR else policy
         if name in _REGIONS and value != cluster.region:
             reason = f"{value!r}, and the cluster is in {cluster.region}: S3 and ECR ask there"
             policy = Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)
@@ -120,6 +132,14 @@ def check_variables(
             yield Finding(code, path, f"{name}: {policy.reason}", policy.instead, level)
     if isinstance(job, GpuJob) and instance is not None:
         yield from _threads(job, instance)
+
+
+def _in_clear(name: str, value: str) -> Policy:
+    """Say what to do about a secret where no job file can mount one."""
+    if name == "AWS_ACCESS_KEY_ID" and TOKEN.search(value):
+        # Its form gives the key away: `config/whole_file.py` tells of it.
+        return Policy(Verdict.ALLOWED, "it is told of with the whole file", REMOVE)
+    return Policy(IN_CLEAR.verdict, IN_CLEAR.reason, _WITHOUT_SECRET.get(name, IN_CLEAR.instead))
 
 
 def _threads(job: GpuJob, instance: "InstanceType") -> "Iterator[Finding]":
@@ -225,12 +245,6 @@ def _allocator(name: str, value: str) -> Policy:
     c10/core/AllocatorConfig.h: of the two names 2.9 asks for the new one first, 2.15 for the old.
     """
     given = options(value)
-    if given.get("expandable_segments") == "True" and _SPLIT in given:
-        # pytorch/pytorch#119452: a segment that grows is never split.
-        kept = ",".join(part for part in value.split(",") if not part.strip().startswith(_SPLIT))
-        reason = f"expandable segments are never split, so that {_SPLIT} does nothing"
-        instead = REMOVE if kept == _SEGMENTS else f"use PYTORCH_ALLOC_CONF: '{kept}'"
-        return Policy(Verdict.ADVISED_AGAINST, reason, instead)
     if name != "PYTORCH_ALLOC_CONF":
         reason = "the plan sets PYTORCH_ALLOC_CONF, and which of the two counts depends on torch"
         return Policy(Verdict.ADVISED_AGAINST, reason, f"use PYTORCH_ALLOC_CONF: '{value}'")
@@ -246,7 +260,10 @@ def _log_level(job: GpuJob, value: str, instance: "InstanceType | None") -> Poli
 
     It ends ranks that say nothing, and looks only where a job on several nodes has EFA.
     """
-    if value.upper() in _TALKATIVE:
+    # NCCL, `src/debug.cc`: levels in any case. A test of the network is where TRACE is looked at.
+    if value.upper() == "INFO" or (value.upper() == "TRACE" and isinstance(job, NcclTestJob)):
+        return Policy(Verdict.ALLOWED, "it keeps what the start-up guard reads", REMOVE)
+    if value.upper() == "TRACE":
         return _harmless("INFO says all that the start-up guard reads")
     known = value.upper() in _QUIET
     if _is_guarded(job, instance):
