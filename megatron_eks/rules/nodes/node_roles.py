@@ -20,6 +20,23 @@ _NODE = "system:node:{{EC2PrivateDNSName}}"
 _TEMPLATES = ("AccessKeyID", "AccountID", "EC2PrivateDNSName", "SessionName", "SessionNameRaw")
 _USERNAME = re.compile(r"username:.*?\{\{(\w+)\}\}")
 _CLOSE = 0.7
+# kubernetes/kubernetes, staging/src/k8s.io/apiserver/pkg/authentication/user/user.go; the proxies'
+# by the EKS User Guide for Fargate and Windows nodes.
+_GROUPS = (
+    "system:authenticated",
+    "system:bootstrappers",
+    "system:kube-proxier",
+    "system:masters",
+    "system:monitoring",
+    "system:node-proxier",
+    "system:nodes",
+    "system:serviceaccounts",
+    "system:unauthenticated",
+)
+# `system:` names differ in few letters, so a slip is a letter or two.
+_SLIP = 0.9
+# A name of one node may stand there in full: one node joins by it. What is no such name is a word.
+_NO_NODE = re.compile(r"system:node:(?!i-|ip-)[a-z0-9-]*")
 _KEYS = ("mapAccounts", "mapRoles", "mapUsers")
 _PARTS = {"mapRoles": "rolearn", "mapUsers": "userarn"}
 
@@ -103,31 +120,65 @@ def _found(
 def _entry(
     manifest: Manifest, path: Path, index: int, body: Mapping[str, Json], key: str
 ) -> Iterator[Finding]:
-    arn, groups = text(body.get(key)), [text(each) for each in items(body.get("groups")) or []]
+    arn = text(body.get(key))
     if arn is None:
         yield _found(manifest, path, f"entry {index} has no {key}", f"write {key}: with its ARN")
         return
     if is_placeholder(arn):
         return
+    place: Path = (*path, index)
     for name in sorted(body.keys() - {key, "username", "groups"}):
         close = get_close_matches(name, (key, "username", "groups"), 1, _CLOSE)
         if close:
             found = f"{name} of entry {index} is read by nobody"
-            yield _found(manifest, path, found, f"write {close[0]}")
+            yield _found(manifest, (*place, name), found, f"write {close[0]}")
     with_path, form = _WITH_PATH.fullmatch(arn), _ROLE if key == "rolearn" else _USER
     if with_path and key == "rolearn":
         found = f"{shown(arn)} has a path, with which EKS never meets the role"
-        yield _found(manifest, path, found, f"write {with_path[1]}/{with_path[2]}")
+        yield _found(manifest, (*place, key), found, f"write {with_path[1]}/{with_path[2]}")
     elif not form.fullmatch(arn):
         what = "role" if key == "rolearn" else "user"
         found = f"{shown(arn)} is no ARN of a {what}"
         remedy = f"write it like arn:aws:iam::111122223333:{what}/NAME"
-        yield _found(manifest, path, found, remedy)
-    nodes = (text(body.get("username")) or "").startswith("system:node:")
-    missing = [each for each in _OF_NODES if each not in groups]
-    if nodes and missing:
+        yield _found(manifest, (*place, key), found, remedy)
+    yield from _of_groups(manifest, place, body)
+
+
+def _of_groups(manifest: Manifest, place: Path, body: Mapping[str, Json]) -> Iterator[Finding]:
+    username = text(body.get("username")) or ""
+    groups = [text(each) for each in items(body.get("groups")) or []]
+    nodes = username.startswith("system:node:")
+    missing = [each for each in _OF_NODES if each not in groups] if nodes else []
+    for group in groups:
+        close = _meant(group)
+        if close is None:
+            continue
+        found = f"{shown(group)} is no group of Kubernetes"
+        if close in missing:
+            missing.remove(close)
+            found += f", and nodes without {close} do not join"
+            yield _found(manifest, (*place, "groups"), found, f"write {close}")
+        else:
+            found += ": it gives no rights unless a binding names it"
+            remedy = f"did you mean {close}?"
+            yield _found(manifest, (*place, "groups"), found, remedy, Level.WARNING)
+    if missing:
         found = f"nodes without {' and '.join(missing)}: they do not join"
-        yield _found(manifest, path, found, f"add {', '.join(missing)} to groups")
-    elif set(groups) >= {*_OF_NODES} and not nodes:
-        found = f"groups of nodes, and username {shown(body.get('username'))}: they do not join"
-        yield _found(manifest, path, found, f"write username: {_NODE}")
+        yield _found(manifest, (*place, "groups"), found, f"add {', '.join(missing)} to groups")
+    if set(groups) >= {*_OF_NODES}:
+        if not nodes:
+            found = f"groups of nodes, and username {shown(body.get('username'))}: they do not join"
+            yield _found(manifest, (*place, "username"), found, f"write username: {_NODE}")
+        elif _NO_NODE.fullmatch(username):
+            # Kubernetes, "Using Node Authorization": the user is system:node:<nodeName>.
+            found = f"username {shown(username)} for each node, and a node's has its own name: "
+            found += "the node authorizer refuses them"
+            yield _found(manifest, (*place, "username"), found, f"write {_NODE}")
+
+
+def _meant(group: str | None) -> str | None:
+    """Return the group of Kubernetes that a word which is none of them nearly is."""
+    if group is None or group in _GROUPS or group.count(":") != 1:
+        return None
+    close = get_close_matches(group, _GROUPS, 1, _SLIP)
+    return close[0] if close else None
