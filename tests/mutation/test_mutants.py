@@ -82,8 +82,8 @@ def survivors_of_manifests(objects: list[Json], part: int) -> Iterator[str]:
                 yield f"{mutant.operator}: {pattern}"
 
 
-def assert_explained(kind: str, found: list[str]) -> None:
-    """Fail with what the table has no reason for, and with reasons that nothing needs."""
+def assert_explained(kind: str, found: list[str], part: int) -> None:
+    """Fail with what the table has no reason for, and with reasons that no mutant at all needs."""
     (document,) = read_documents(TABLE.read_text(), TABLE.name)
     table: Json = document.value
     unused = {entry["reason"] for entry in table[kind]}
@@ -98,7 +98,8 @@ def assert_explained(kind: str, found: list[str]) -> None:
         ]
         unused -= set(reasons[:1])
         open_ += [] if reasons else [line]
-    assert (open_, unused) == ([], set())
+    # A part of the mutants may miss the few that a reason is there for.
+    assert (open_, unused if part == 1 else set()) == ([], set())
 
 
 def test_slips_in_templates(tmp_path, part):
@@ -112,11 +113,11 @@ def test_slips_in_templates(tmp_path, part):
         made = synthesise(cluster, sources, tmp_path / f"made-{name}").templates()
         bodies = {stack: template.body for stack, template in made.items()}
         found += survivors_of_templates(bodies, seen, part)
-    assert_explained("templates", found)
+    assert_explained("templates", found, part)
 
 
 def test_slips_in_manifests(part):
     """Of the platform, a training job and a task."""
     jobs = rendered.jobs(*(rendered.training_job(name=name) for name in JOBS))
     objects = [each for each in rendered.platform() if each["kind"] not in SKIPPED]
-    assert_explained("manifests", list(survivors_of_manifests([*objects, *jobs], part)))
+    assert_explained("manifests", list(survivors_of_manifests([*objects, *jobs], part)), part)

@@ -81,7 +81,7 @@ def named(together: ManifestSet) -> Iterator[Found]:
         for index, value in enumerate(items(role.body.get("rules")) or [])
         if (rule := mapping(value) or {}) and not is_absent(rule.get("resourceNames"))
     ]
-    given = {name for _, _, rule in rules for name in items(rule["resourceNames"]) or []}
+    given = {text(name) for _, _, rule in rules for name in items(rule["resourceNames"]) or []}
     for role, index, rule in rules:
         resources = items(rule.get("resources")) or []
         kind, like = _NAMED.get(str(resources[0]) if len(resources) == 1 else "", ("", 1.0))
