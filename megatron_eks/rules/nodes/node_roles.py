@@ -25,7 +25,6 @@ _CLOSE = 0.7
 _GROUPS = (
     "system:authenticated",
     "system:bootstrappers",
-    "system:kube-proxier",
     "system:masters",
     "system:monitoring",
     "system:node-proxier",

@@ -53,7 +53,7 @@ def modes(together: ManifestSet) -> Iterator[Found]:
         volume = together.named(claim, "PersistentVolume", name) if name else None
         if volume is None or not in_one_folder(claim, volume):
             continue
-        wanted, given = (each.spec.get(_MODE, _MODES[0]) for each in (claim, volume))
+        wanted, given = (text(each.spec.get(_MODE, _MODES[0])) for each in (claim, volume))
         if wanted != given and {wanted, given} == {*_MODES}:
             found = f"volumeMode {wanted}, and {volume.title} is {given}: the claim stays Pending"
             path = ("spec", _MODE)
