@@ -87,6 +87,11 @@ def _filled(image: str, arguments: dict[str, str]) -> str:
     return _REFERENCE.sub(lambda one: arguments.get(one[1] or one[2], ""), image)
 
 
+def warned(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
+    """Return a warning about an instruction, with its line."""
+    return Finding(Code.IMAGE_BUILD, (step.name,), found, remedy, Level.WARNING), step.line
+
+
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     """Judge each stage; a finding comes with its line."""
     outer = set()

@@ -5,9 +5,8 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.image_stages import Instruction, Stage, stages
+from megatron_eks.config.errors import Finding
+from megatron_eks.rules.image_stages import Instruction, Stage, stages, warned
 
 _FORMS = ("CMD", "ENTRYPOINT", "SHELL")
 _SPACED = re.compile(r"(?P<name>[A-Za-z_]\w*)\s+=\s*(?P<value>\S.*)")
@@ -31,15 +30,11 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     for step in listed:
         said = _spaced(step) or _no_list(step) or _base(step) or _run_on(step) or _several(step)
         if said is not None:
-            yield _finding(step, *said)
+            yield warned(step, *said)
     yield from _unnamed_base(listed)
     for stage in stages(listed):
         yield from _of_stage(stage)
         yield from _twice(stage)
-
-
-def _finding(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
-    return Finding(Code.IMAGE_BUILD, (step.name,), found, remedy, Level.WARNING), step.line
 
 
 def _spaced(step: Instruction) -> tuple[str, str] | None:
@@ -119,7 +114,7 @@ def _unnamed_base(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
             close = get_close_matches(name, declared, 1, _NEARLY)
             found = f"no ARG before it declares {name}: the base has no name, and the build stops"
             remedy = f"did you mean {close[0]}?" if close else f"write ARG {name}=IMAGE before FROM"
-            yield _finding(step, found, remedy)
+            yield warned(step, found, remedy)
 
 
 def _run_on(step: Instruction) -> tuple[str, str] | None:
@@ -143,7 +138,7 @@ def _twice(stage: Stage) -> Iterator[tuple[Finding, int]]:
     for step in stage.steps[stage.own :]:
         if step.name in {"CMD", "ENTRYPOINT"} and last[step.name] is not step:
             found = f"a later {step.name} takes its place: this one does nothing"
-            yield _finding(step, found, "keep one of them")
+            yield warned(step, found, "keep one of them")
 
 
 def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:
@@ -157,7 +152,7 @@ def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:
         elif step.name == "RUN":
             said = _unknown(step, known) or _tag(stage, index) if own else None
             if said is not None:
-                yield _finding(step, *said)
+                yield warned(step, *said)
             for met in _NAMED.finditer(step.rest):
                 users |= {each for each in met["words"].split()[-1:] if each[0] not in "-$"}
         elif step.name == "USER" and own:
@@ -165,12 +160,12 @@ def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:
             close = get_close_matches(name, users, 1, _MEANT)
             if close and name not in users and not name.isdigit():
                 found = f"no user {name}, and a step before makes {close[0]}: nothing starts"
-                yield _finding(step, found, f"write USER {close[0]}")
+                yield warned(step, found, f"write USER {close[0]}")
         elif step.name == "ENTRYPOINT":
             entry = step.rest
         elif step.name == "CMD" and own and entry and not entry.lstrip().startswith("["):
             found = "ENTRYPOINT is no list, so a shell runs it alone: these words are not handed on"
-            yield _finding(step, found, 'write ENTRYPOINT ["PROGRAM"]')
+            yield warned(step, found, 'write ENTRYPOINT ["PROGRAM"]')
 
 
 def _unknown(step: Instruction, known: set[str]) -> tuple[str, str] | None:

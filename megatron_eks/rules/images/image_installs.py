@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.image_stages import Instruction, Stage, stages
+from megatron_eks.rules.image_stages import Instruction, Stage, stages, warned
 from megatron_eks.rules.images.image_python import WITHOUT_NVCC, compiler_may_be_there
 from megatron_eks.rules.values import shown
 
@@ -63,8 +63,7 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
                     *_not_yet_copied(stage, index),
                 ]
             for found, remedy in said:
-                finding = Finding(Code.IMAGE_BUILD, (step.name,), found, remedy, Level.WARNING)
-                yield finding, step.line
+                yield warned(step, found, remedy)
 
 
 def _credentials(step: Instruction) -> Iterator[Finding]:

@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.image_stages import Instruction
+from megatron_eks.config.errors import Finding
+from megatron_eks.rules.image_stages import Instruction, warned
 
 _COMMANDS = re.compile(r"&&|;|\n")
 _ASKS_GPU = re.compile(r"nvidia-smi(\s+-[^|]*)?")
@@ -31,7 +30,7 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
             said = _copied(step)
         if said is not None:
             found, remedy = said
-            yield Finding(Code.IMAGE_BUILD, (step.name,), found, remedy, Level.WARNING), step.line
+            yield warned(step, found, remedy)
 
 
 def _run(rest: str) -> tuple[str, str] | None:

@@ -4,9 +4,8 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.image_stages import Instruction, Stage, stages
+from megatron_eks.config.errors import Finding
+from megatron_eks.rules.image_stages import Instruction, Stage, stages, warned
 
 _PLUGIN = re.compile(r"aws-ofi-nccl")
 _PREFIX = re.compile(r"--prefix[= ][\"']?(?P<path>/[\w./-]+)")
@@ -30,8 +29,7 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
                 *_old_libfabric(stage, step),
                 *_by_a_shell(step),
             ):
-                finding = Finding(Code.IMAGE_BUILD, (step.name,), found, remedy, Level.WARNING)
-                yield finding, step.line
+                yield warned(step, found, remedy)
 
 
 def _beside_the_plugin(stage: Stage, index: int) -> Iterator[tuple[str, str]]:

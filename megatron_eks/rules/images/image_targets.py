@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.image_stages import Instruction, Stage, stages
+from megatron_eks.config.errors import Finding
+from megatron_eks.rules.image_stages import Instruction, Stage, stages, warned
 
 # How each of them writes a GPU's compute capability: with a point, or its digits alone.
 _WITH_POINT = frozenset({"TORCH_CUDA_ARCH_LIST"})
@@ -69,8 +68,7 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
                 *_elsewhere(stage, index),
             ]
             for found, remedy in said:
-                finding = Finding(Code.IMAGE_BUILD, (step.name,), found, remedy, Level.WARNING)
-                yield finding, step.line
+                yield warned(step, found, remedy)
 
 
 def _targets(step: Instruction) -> Iterator[tuple[str, str]]:
