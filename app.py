@@ -10,11 +10,12 @@ from pathlib import Path
 from megatron_eks import entry
 from megatron_eks.build_context import asset_excludes
 from megatron_eks.config.errors import Finding
+from megatron_eks.judge import Judge
 from megatron_eks.plan.images import ImageContext
 from megatron_eks.project import ASSETS, ROOT, Project
-from megatron_eks.rules.templates import findings_for_templates
 
 entry.prepare()
+JUDGE = Judge("megatron_eks.rules.templates:findings_for_templates")
 
 # ruff: noqa: E402 -- jsii starts Node on import, so the lines above come first
 import aws_cdk as cdk
@@ -40,8 +41,8 @@ def render(project: Project) -> Iterable[Finding]:
         if "ValidationFailed" not in str(error):
             raise
         return refused_by_schema(outdir)
-    templates = remove_stale(outdir)
-    return findings_for_templates({str(path): path.read_text() for path in templates})
+    JUDGE.hand(remove_stale(outdir))
+    return JUDGE.findings()
 
 
 def feature_flags() -> Mapping[str, object]:

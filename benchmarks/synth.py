@@ -33,12 +33,16 @@ chart = cdk8s.Chart(app, "one")
 k8s.KubeNamespace(chart, "one", metadata=k8s.ObjectMeta(name="one"))
 app.synth()
 """
-# An entry point as it is, but that nothing is judged: the module of its rules is an empty one.
+# An entry point as it is, but that nothing is judged, and no process is started for it.
 WITHOUT_RULES = """\
 import runpy, sys, types
-rules = types.ModuleType({rules!r})
-rules.{function} = lambda *_: []
-sys.modules[{rules!r}] = rules
+class Judge:
+    def __init__(self, _): pass
+    def hand(self, _): pass
+    def findings(self): return []
+judge = types.ModuleType("megatron_eks.judge")
+judge.Judge = Judge
+sys.modules[judge.__name__] = judge
 sys.argv = [{program!r}]
 runpy.{run}({program!r}, run_name="__main__")
 """
@@ -59,15 +63,12 @@ def _rules(folder: Path) -> list[Row]:
         "CDK8S_OUTDIR": str(folder / "judged.dist"),
     }
     found = []
-    for name, command, rules, function, run in (
-        ("app.py", ["app.py"], "templates", "findings_for_templates", "run_path"),
-        ("charts", ["-m", "charts"], "manifests", "findings_in_manifests", "run_module"),
+    for name, command, run in (
+        ("app.py", ["app.py"], "run_path"),
+        ("charts", ["-m", "charts"], "run_module"),
     ):
-        without = folder / f"without-{rules}.py"
-        module = f"megatron_eks.rules.{rules}"
-        without.write_text(
-            WITHOUT_RULES.format(rules=module, function=function, run=run, program=name)
-        )
+        without = folder / f"without-rules-{name}.py"
+        without.write_text(WITHOUT_RULES.format(run=run, program=name))
         medians = interleaved(
             {"with": [sys.executable, *command], "without": [sys.executable, str(without)]},
             RUNS,

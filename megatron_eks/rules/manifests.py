@@ -92,6 +92,13 @@ def elements(value: Json) -> list[tuple[Path, Json]]:
     return [(("items", index), item) for index, item in enumerate(listed)]
 
 
+def findings_for_manifests(texts: Mapping[str, str]) -> list[Finding]:
+    """Judge the objects in texts, by file name."""
+    documents = [each for file, content in texts.items() for each in read_documents(content, file)]
+    found = [finding for document in documents for finding in document.findings]
+    return found + findings_in_manifests(documents, texts.__getitem__)
+
+
 def findings_in_manifests(
     documents: "Sequence[Document]",
     read: Callable[[str], str],
