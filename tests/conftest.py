@@ -4,12 +4,16 @@ New examples are drawn by `pytest --hypothesis-profile=default`: what they find 
 the person who looks for it, and not for the next one who changes something else.
 """
 
+import signal
+
 import pytest
 from hypothesis import settings
 
 from megatron_eks import entry
 
 entry.use_bundled_node()
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("repeated", derandomize=True)
 settings.load_profile("repeated")
 
