@@ -228,6 +228,19 @@ def test_the_source_guides_layout_fits_80_gb():
     assert findings(text, CLUSTER.replace("p4d.24xlarge", "p4de.24xlarge")) == []
 
 
+def test_precision_of_fsdp_where_gpus_have_another():
+    """Only then is it the programs that do not render it."""
+    text = (ROOT / "jobs" / "fsdp-llama-2-7b.yaml").read_text()
+    text = text.replace("max_steps: 100", "max_steps: 100\n  precision: fp8")
+    found = findings(text, CLUSTER.replace("p4d.24xlarge", "p5.48xlarge"))
+    assert [line for line in found if "precision" in line] == [
+        (
+            "error MEKS-0108 j.yaml:13 training.precision: fp8 is not supported yet - "
+            "use bf16 for now"
+        )
+    ]
+
+
 def test_a_run_of_hours_that_saves_once_is_warned_of():
     """Until its end a failure loses all."""
     once = "interval: 500\n  keep"
