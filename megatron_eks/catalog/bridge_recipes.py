@@ -1,7 +1,8 @@
 """Every recipe of Megatron-Bridge that `train_bridge` finds by its name.
 
 Source: NVIDIA-NeMo/Megatron-Bridge, names that end in `_config` in the __init__.py files below
-src/megatron/bridge/recipes, of v0.5.1, v0.6.0 and 067f987 (0.7, 2026-08); read on 2026-11-21.
+src/megatron/bridge/recipes, of v0.5.1, v0.6.0 and 067f987 (0.7, 2026-08), and what else 0.6.2 has;
+read on 2026-11-24.
 """
 
 _NAMES = """
@@ -267,6 +268,8 @@ wan_14b_sft_config wan_1_3b_pretrain_8gpu_h100_bf16_config wan_1_3b_pretrain_con
 wan_1_3b_sft_8gpu_h100_bf16_config wan_1_3b_sft_config
 wan_1_3b_text2image_pretrain_1gpu_h100_bf16_config wan_1_3b_text2image_pretrain_config
 wan_1_3b_text2video_pretrain_4gpu_h100_bf16_config wan_1_3b_text2video_pretrain_config
+deepseek_v3_pretrain_config_32nodes qwen3_omni_30b_a3b_sft_config
+qwen3_omni_30b_a3b_sft_hf_json_config
 """
 
 RECIPES = frozenset(_NAMES.split())

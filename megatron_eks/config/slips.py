@@ -49,6 +49,11 @@ _JOB_KINDS = {
 }
 
 
+def same(remedy: str, words: str) -> dict[str, str]:
+    """Give each of some words, without signs in them, the same remedy."""
+    return dict.fromkeys(words.split(), remedy)
+
+
 def of_text(text: str) -> str | None:
     """Say what to do about a sign that looks like another one, or a place that nobody filled in."""
     for sign in text:

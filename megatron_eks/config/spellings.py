@@ -15,6 +15,7 @@ from megatron_eks.config.model import (
     ROLE_ARN,
     ZONE,
 )
+from megatron_eks.config.slips import same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -200,42 +201,36 @@ def _addresses(text: str) -> "Iterator[tuple[str, str]]":
             yield text.removeprefix(start).removesuffix(".git"), ""
 
 
-def _same(remedy: str, words: str) -> dict[str, str]:
-    return dict.fromkeys(words.split(), remedy)
-
-
 # eksctl's ClusterConfig schema (vpc.nat.gateway), terraform-aws-modules/vpc, FSx API
 # (LustreDeploymentType), Kubernetes' levels of Pod Security, EC2 API (PlacementStrategy).
 _CHOICES = {
     "nat_gateways": {
-        **_same("write per_zone", "highlyavailable oneperaz onenatgatewayperaz peraz multi all"),
-        **_same("write 1, one for all zones, or per_zone", "single one true yes on enabled"),
-        **_same(
+        **same("write per_zone", "highlyavailable oneperaz onenatgatewayperaz peraz multi all"),
+        **same("write 1, one for all zones, or per_zone", "single one true yes on enabled"),
+        **same(
             "write 0: no way out but endpoints and a proxy", "disable disabled none false no off"
         ),
     },
     "private_route": {
-        **_same("write vpn, ssm_bastion or cloudshell: the way that people take", "true yes on"),
-        **_same("remove it, or write null", "false no off none"),
-        **_same(
-            "write vpn, for any network that is joined to the VPC", "directconnect peering tgw"
-        ),
-        **_same("write ssm_bastion", "ssm bastion sessionmanager"),
+        **same("write vpn, ssm_bastion or cloudshell: the way that people take", "true yes on"),
+        **same("remove it, or write null", "false no off none"),
+        **same("write vpn, for any network that is joined to the VPC", "directconnect peering tgw"),
+        **same("write ssm_bastion", "ssm bastion sessionmanager"),
     },
-    "pod_security": _same("write restricted, which jobs keep, or privileged", "baseline"),
+    "pod_security": same("write restricted, which jobs keep, or privileged", "baseline"),
     "deployment": {
-        **_same("write persistent_2, which took its place", "persistent1 persistent"),
-        **_same("write scratch_2, which took its place", "scratch1"),
-        **_same("write persistent_2", "persistent2 ssd"),
-        **_same("write scratch_2", "scratch2 scratch"),
+        **same("write persistent_2, which took its place", "persistent1 persistent"),
+        **same("write scratch_2, which took its place", "scratch1"),
+        **same("write persistent_2", "persistent2 ssd"),
+        **same("write scratch_2", "scratch2 scratch"),
     },
     "placement_group": {
-        **_same("write true or auto: the plan makes a cluster placement group", "cluster"),
-        **_same("write auto or false: EFA gains nothing from other strategies", "spread partition"),
+        **same("write true or auto: the plan makes a cluster placement group", "cluster"),
+        **same("write auto or false: EFA gains nothing from other strategies", "spread partition"),
     },
-    "tag_strategy": _same("write auto: no tag beside the hash of the content", "none off false"),
-    "test_level": _same("write quick, the least that an image must pass", "none off false smoke"),
-    "throughput_mbps_per_tib": _same(
+    "tag_strategy": same("write auto: no tag beside the hash of the content", "none off false"),
+    "test_level": same("write quick, the least that an image must pass", "none off false smoke"),
+    "throughput_mbps_per_tib": same(
         "that is a rate of PERSISTENT_1, and persistent_2 has 125, 250, 500 and 1000",
         "12 40 50 100 200",
     ),

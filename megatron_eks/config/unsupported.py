@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.job import TorchRun
 
 # A path, and the values that are rendered today. "*" stands for every entry of a list.
 _CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
@@ -22,11 +23,13 @@ _CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
     (("observability", "monthly_budget_usd"), (None,)),
 )
 _JOB: tuple[tuple[Path, tuple[object, ...]], ...] = ((("runtime", "queue"), (None,)),)
+_TORCH: tuple[tuple[Path, tuple[object, ...]], ...] = ((("training", "precision"), ("bf16",)),)
 
 
 def rendered_values() -> "Iterator[tuple[str, str, str]]":
     """Yield file, key and the values that are rendered today, for the reference page."""
-    for file, table in (("cluster file", _CLUSTER), ("job file", _JOB)):
+    tables = (("cluster file", _CLUSTER), ("job file", _JOB), ("job file, fsdp or ddp", _TORCH))
+    for file, table in tables:
         for path, values in table:
             yield file, dotted(path).replace(".*", "[*]"), " or ".join(map(_yaml, values))
 
@@ -41,6 +44,11 @@ def job_unsupported(job: AnyJob) -> "Iterator[Finding]":
     yield from _unsupported(job, _JOB)
 
 
+def torch_unsupported(job: "TorchRun") -> "Iterator[Finding]":
+    """Refuse what only the programs of FSDP and DDP do not render."""
+    yield from _unsupported(job, _TORCH)
+
+
 def _unsupported(
     model: "BaseModel", table: tuple[tuple[Path, tuple[object, ...]], ...]
 ) -> "Iterator[Finding]":
@@ -48,12 +56,9 @@ def _unsupported(
         for path, value in _values(model, pattern, ()):
             if value not in rendered:
                 allowed = " or ".join(map(_yaml, rendered))
-                yield unsupported_value(path, value, f"use {allowed} for now")
-
-
-def unsupported_value(path: Path, value: object, remedy: str) -> Finding:
-    """Refuse one value that nothing renders yet."""
-    return Finding(Code.NOT_SUPPORTED_YET, path, f"{_yaml(value)} is not supported yet", remedy)
+                found = f"{_yaml(value)} is not supported yet"
+                remedy = f"use {allowed} for now"
+                yield Finding(Code.NOT_SUPPORTED_YET, path, found, remedy)
 
 
 def _yaml(value: object) -> str:

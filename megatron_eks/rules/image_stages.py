@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from megatron_eks.config.codes import Code
@@ -90,6 +90,16 @@ def _filled(image: str, arguments: dict[str, str]) -> str:
 def warned(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
     """Return a warning about an instruction, with its line."""
     return Finding(Code.IMAGE_BUILD, (step.name,), found, remedy, Level.WARNING), step.line
+
+
+def judged(
+    built: Iterable[Stage], judge: Callable[[Stage, int], Iterable[tuple[str, str]]]
+) -> Iterator[tuple[Finding, int]]:
+    """Warn of what is found in each step of a stage's own, by the step's number in its stage."""
+    for stage in built:
+        for index in range(stage.own, len(stage.steps)):
+            for found, remedy in judge(stage, index):
+                yield warned(stage.steps[index], found, remedy)
 
 
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:

@@ -48,119 +48,6 @@ def test_messages(case):
 
 
 @pytest.mark.parametrize(
-    ("example", "more", "said"),
-    [
-        ("p5en/llama-3-1-70b-long", "--cp-comm-type a2a+p2p", "a2a+p2p takes --hierarchical-"),
-        (
-            "p5en/llama-3-1-70b-long",
-            "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 4",
-            "2 x 4 = 8, and parallelism.context is 4",
-        ),
-        (
-            "p5en/llama-3-1-70b-long",
-            "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2",
-            None,
-        ),
-        ("p5-reservation/mixtral-8x7b", "--moe-pad-expert-input-to-capacity", "capacity-factor"),
-        (
-            "p5-reservation/mixtral-8x7b",
-            "--moe-pad-expert-input-to-capacity --moe-expert-capacity-factor 1.25",
-            None,
-        ),
-        ("p6-b300/llama-3-1-8b", "--tp-comm-overlap", "no tensor is divided"),
-        ("p5-reservation/mixtral-8x7b", "--moe-token-dispatcher-type flex", "look for InfiniBand"),
-        ("p5-reservation/mixtral-8x7b", "--moe-router-load-balancing-type sinkhorn", "no auxil"),
-        (
-            "p5-reservation/mixtral-8x7b",
-            "--moe-router-group-topk 2",
-            "takes --moe-router-num-groups",
-        ),
-        (
-            "p5-reservation/mixtral-8x7b",
-            "--moe-router-group-topk 2 --moe-router-num-groups 3",
-            "3 groups do not divide 8 experts",
-        ),
-        (
-            "p5-reservation/mixtral-8x7b",
-            "--moe-router-group-topk 5 --moe-router-num-groups 4",
-            "5 of 4 groups",
-        ),
-        (
-            "p5-reservation/mixtral-8x7b",
-            "--moe-router-group-topk 2 --moe-router-num-groups 4",
-            None,
-        ),
-        ("p5-reservation/mixtral-8x7b", "--moe-router-enable-expert-bias", "sigmoid"),
-        (
-            "p5-reservation/mixtral-8x7b",
-            "--moe-router-enable-expert-bias --moe-router-score-function sigmoid",
-            None,
-        ),
-        ("p5-reservation/mixtral-8x7b", "--overlap-moe-expert-parallel-comm", "need interleaving"),
-        (
-            "p5-reservation/mixtral-8x7b",
-            "--delay-wgrad-compute",
-            "takes --overlap-moe-expert-parallel-comm",
-        ),
-        (
-            "p5-reservation/mixtral-8x7b",
-            "--moe-router-padding-for-fp8",
-            "nothing is computed in FP8",
-        ),
-        ("p5-reservation/mixtral-8x7b", "--moe-enable-deepep", "dispatcher is alltoall"),
-        (
-            "p5-reservation/mixtral-8x7b",
-            "--moe-flex-dispatcher-backend ncclep",
-            "ncclep is one of flex",
-        ),
-        ("p5-reservation/mixtral-8x7b", "--moe-paged-stash", "dispatcher is alltoall"),
-        (
-            "p5-reservation/mixtral-8x7b",
-            "--moe-single-grouped-weight",
-            "takes --use-transformer-engine-op-fuser",
-        ),
-        ("p5-reservation/mixtral-8x7b", "--moe-router-force-load-balancing", "for benchmarks"),
-        ("p5-reservation/mixtral-8x7b", "--moe-shared-expert-overlap", "no experts that every"),
-        (
-            "p5-capacity-block/llama-3-1-8b",
-            "--first-last-layers-bf16",
-            "add --fp8-recipe tensorwise",
-        ),
-        (
-            "p5-capacity-block/llama-3-1-8b",
-            "--first-last-layers-bf16 --fp8-recipe tensorwise",
-            None,
-        ),
-        ("p5en/llama-3-1-70b-long", "--cp-comm-type a2a", "1 query groups of a rank to 4"),
-        (
-            "p5-reservation/llama-3-1-70b",
-            "--microbatch-group-size-per-virtual-pipeline-stage 2",
-            "do not fill 4 stages",
-        ),
-        (
-            "p5-reservation/llama-3-1-70b",
-            "--microbatch-group-size-per-virtual-pipeline-stage 8",
-            None,
-        ),
-        ("p5-reservation/llama-3-1-70b", "--overlap-p2p-communication-warmup-flush", None),
-        (
-            "p5-reservation/llama-3-1-70b",
-            "--eval-global-batch-size 101",
-            "no multiple of 1 x data parallel size 2",
-        ),
-    ],
-)
-def test_options_of_other_layouts(example, more, said):
-    """Long sequences, experts, and a model that stays whole."""
-    folder, _, job = example.partition("/")
-    place = ROOT / "examples" / folder
-    words = ", ".join(f"'{word}'" for word in more.split())
-    text = (place / "jobs" / f"{job}.yaml").read_text() + f"\nextra_args: [{words}]\n"
-    found = findings(text, (place / "cluster.yaml").read_text())
-    assert [said in line for line in found] == [True] if said else not found
-
-
-@pytest.mark.parametrize(
     ("parallelism", "expected"),
     [
         (
@@ -226,6 +113,19 @@ def test_the_source_guides_layout_fits_80_gb():
         "micro_batch_size: 1", "micro_batch_size: 2"
     )
     assert findings(text, CLUSTER.replace("p4d.24xlarge", "p4de.24xlarge")) == []
+
+
+def test_precision_of_fsdp_where_gpus_have_another():
+    """Only then is it the programs that do not render it."""
+    text = (ROOT / "jobs" / "fsdp-llama-2-7b.yaml").read_text()
+    text = text.replace("max_steps: 100", "max_steps: 100\n  precision: fp8")
+    found = findings(text, CLUSTER.replace("p4d.24xlarge", "p5.48xlarge"))
+    assert [line for line in found if "precision" in line] == [
+        (
+            "error MEKS-0108 j.yaml:13 training.precision: fp8 is not supported yet - "
+            "use bf16 for now"
+        )
+    ]
 
 
 def test_a_run_of_hours_that_saves_once_is_warned_of():

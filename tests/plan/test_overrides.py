@@ -14,6 +14,16 @@ def test_another_image_may_have_another_version(image, level):
     assert found.level is level
 
 
+def test_recipe_that_only_another_version_may_have():
+    """Ours has none of that name, so that the run ends before it trains."""
+    text = BRIDGE.replace("llama31_8b_pretrain_config", "llama3_1_8b_pretrain_config")
+    own = text.replace("image: megatron", f"image: registry.example/bridge@sha256:{'a' * 64}")
+    assert [line.split()[:2] for line in (*findings(text), *findings(own))] == [
+        ["error", "MEKS-0378"],
+        ["warning", "MEKS-0378"],
+    ]
+
+
 @pytest.mark.parametrize("name", ["peft.canonical_mapping.x", "model.vision_config.depth"])
 def test_value_inside_a_value_is_the_recipes(name):
     """Its class is not known before the recipe runs; the program checks it."""

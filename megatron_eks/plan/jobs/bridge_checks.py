@@ -9,7 +9,7 @@ from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.plan.jobs.override_checks import check_override
+from megatron_eks.plan.jobs.override_checks import check_override, level_in
 from megatron_eks.plan.jobs.override_effects import check_effect
 from megatron_eks.plan.jobs.override_model import check_model_override
 
@@ -81,28 +81,32 @@ _UNSTABLE = ("model.cross_entropy_fusion_impl", "te")
 
 # Their configuration of data, GPTSFTDatasetConfig, has no place for `data.prefix`.
 _TUNING = re.compile(r"_(sft|peft|finetune)_")
-# Recipes that differ by a slip. An image of one's own may have later ones: a warning.
+# Recipes that differ by a slip.
 _CLOSE = 0.85
 
 
-def _of_preset(preset: str | None) -> str:
-    """Name the recipes that pre-train a model, where there are some."""
+def _of_preset(preset: str | None) -> list[str]:
+    """Return the recipes that pre-train a model."""
     known = [each for each in RECIPES if preset and _plain(each).startswith(_plain(preset))]
-    fitting = sorted(each for each in known if "_pretrain_" in each)
-    return f"of {preset}: {', '.join(fitting)}" if fitting else "see megatron.bridge.recipes"
+    return sorted(each for each in known if "_pretrain_" in each)
 
 
 def check_recipe(job: "MegatronBridgeJob") -> "Iterator[Finding]":
     """Yield a recipe of another model, and overrides that the plan does not know of."""
     preset = job.model.preset if isinstance(job.model, ModelSpec) else job.model
+    fitting = _of_preset(preset)
     if job.recipe not in RECIPES:
         close = get_close_matches(job.recipe, RECIPES, 1, _CLOSE)
         found = f"Megatron-Bridge 0.5 to 0.7 has no recipe {job.recipe}"
-        remedy = f"did you mean {close[0]}?" if close else _of_preset(preset)
-        yield Finding(Code.RECIPE, ("recipe",), found, remedy, Level.WARNING)
+        remedy = f"of {preset}: {', '.join(fitting)}" if fitting else "see megatron.bridge.recipes"
+        remedy = f"did you mean {close[0]}?" if close else remedy
+        yield Finding(Code.RECIPE, ("recipe",), found, remedy, level_in(job.image))
     elif preset and not _plain(job.recipe).startswith(_plain(preset)):
+        # No error: a config.json beside the tokenizer takes the place of the recipe's model, and
+        # only on the node is it seen (assets/programs/train_bridge.py, configuration_from).
         found = f"{job.recipe} is no recipe of {preset} by its name"
-        remedy = "name the recipe of this model; the program compares them before it trains"
+        name = f"write {min(fitting, key=len)}" if fitting else "name the recipe of this model"
+        remedy = f"{name}; the program compares their models before it trains"
         yield Finding(Code.RECIPE, ("recipe",), found, remedy, Level.WARNING)
     if _TUNING.search(job.recipe):
         found = f"{job.recipe} tunes on questions and answers, and data are documents to train on"

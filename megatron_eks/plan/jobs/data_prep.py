@@ -7,9 +7,10 @@ from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.checks import check_task, outside
 from megatron_eks.plan.jobs.common import Images, Program, task
 from megatron_eks.plan.jobs.path_checks import check_tokenizer
+from megatron_eks.plan.jobs.runtime_checks import check_task
+from megatron_eks.plan.jobs.shared_path_checks import outside
 from megatron_eks.plan.resources import (
     Resources,
     cpu_limit_millis,

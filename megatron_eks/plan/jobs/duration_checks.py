@@ -10,9 +10,9 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import CapacityBlock, Spot
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.plan.jobs.checks import gpu_pool
 from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, gpus_per_node
 from megatron_eks.plan.jobs.layout import hardware, job_batch, job_layout, model_shape
+from megatron_eks.plan.jobs.node_checks import gpu_pool
 from megatron_eks.plan.jobs.pytorch import torch_speed
 from megatron_eks.plan.storage import SCRATCH_MBPS_PER_TIB
 from megatron_eks.predict import replicas

@@ -3,19 +3,17 @@
 import re
 from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.allocator import ALLOCATOR, options
 from megatron_eks.catalog.environment import POLICIES, REMOVE, Policy, Verdict
 from megatron_eks.catalog.environment_names import meant
 from megatron_eks.catalog.environment_values import BY_NAME as BY_VALUE
 from megatron_eks.catalog.environment_verdicts import BY_NAME, IN_CLEAR, Context, judge
 from megatron_eks.catalog.environment_words import NAMES as OF_WORDS
-from megatron_eks.catalog.environment_words import is_subsystem
 from megatron_eks.catalog.image_variables import IMAGE_VARIABLES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level
-from megatron_eks.config.job import FsdpJob, GpuJob, MegatronRun, NcclTestJob
-from megatron_eks.plan.jobs.environment import collectives
+from megatron_eks.config.job import FsdpJob, GpuJob, MegatronRun
 from megatron_eks.plan.jobs.environment_folders import misplaced, unfilled
+from megatron_eks.plan.jobs.environment_planned import PLANNED, beside_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,26 +57,6 @@ _KNOWN = frozenset(
     }
 )
 
-# What the plan sets, by every name that the programs know it by.
-_SEGMENTS = "expandable_segments:True"
-_BUFFERS = frozenset({"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"})
-_PLANNED = {
-    **collectives(""),
-    **dict.fromkeys(_BUFFERS, collectives("")["TORCH_NCCL_TRACE_BUFFER_SIZE"]),
-    "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-    "TORCH_FR_DUMP_ON_TIMEOUT": "1",
-}
-# Subsystems in which NCCL and its EFA plugin name their network.
-_READ = frozenset({"INIT", "NET"})
-_SUBSYSTEMS = frozenset(
-    {
-        *("ALL", "ALLOC", "BOOTSTRAP", "CALL", "COLL", "ENV", "GRAPH", "INIT", "NET", "NVLS"),
-        *("P2P", "PROFILE", "PROXY", "RAS", "REG", "SHM", "TUNING"),
-    }
-)
-# NCCL user guide, "NCCL_DEBUG"; NCCL compares without regard to case.
-_QUIET = frozenset({"ABORT", "VERSION", "WARN"})
-
 _VERDICTS = {
     Verdict.SET: (Code.ENVIRONMENT_REFUSED, Level.ERROR),
     Verdict.REFUSED: (Code.ENVIRONMENT_REFUSED, Level.ERROR),
@@ -121,11 +99,11 @@ def check_variables(
             reason = f"{value!r}, and the cluster is in {cluster.region}: S3 and ECR ask there"
             policy = Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)
         if name in POLICIES and POLICIES[name].verdict is Verdict.SET:
-            beside = _beside_plan(job, name, value, instance)
+            beside = beside_plan(job, name, value, instance)
             if policy.verdict is Verdict.SET or (beside and beside.verdict is Verdict.REFUSED):
                 policy = beside or policy
         if policy.verdict is Verdict.ALLOWED:
-            before = {each for each in (*job.runtime.env, *_PLANNED) if each < name}
+            before = {each for each in (*job.runtime.env, *PLANNED) if each < name}
             policy = unfilled(value, before) or policy
         if policy.verdict in _VERDICTS:
             code, level = _VERDICTS[policy.verdict]
@@ -221,90 +199,3 @@ def _of_job(name: str, value: str) -> Policy | None:
     if name in _OUT_OF_USE and value != "0":
         return Policy(Verdict.ADVISED_AGAINST, *_OUT_OF_USE[name])
     return None
-
-
-def _beside_plan(
-    job: "Job", name: str, value: str, instance: "InstanceType | None"
-) -> Policy | None:
-    """Judge what the plan sets too, where the job file's value breaks nothing."""
-    if not isinstance(job, GpuJob):
-        return None
-    if _PLANNED.get(name) == value or (name in ALLOCATOR and options(value) == options(_SEGMENTS)):
-        return _harmless("the plan sets it to this already")
-    if name in ALLOCATOR:
-        return _allocator(name, value)
-    if name in _BUFFERS and value.isdigit() and int(value) > 0:
-        return _harmless(f"the plan sets it to {_PLANNED[name]}, which shows what ranks did last")
-    logs = {"NCCL_DEBUG": _log_level, "NCCL_DEBUG_SUBSYS": _subsystems}.get(name)
-    return logs(job, value, instance) if logs else None
-
-
-def _allocator(name: str, value: str) -> Policy:
-    """Judge options of torch's allocator, which take the place of those of the plan.
-
-    c10/core/AllocatorConfig.h: of the two names 2.9 asks for the new one first, 2.15 for the old.
-    """
-    given = options(value)
-    if name != "PYTORCH_ALLOC_CONF":
-        reason = "the plan sets PYTORCH_ALLOC_CONF, and which of the two counts depends on torch"
-        return Policy(Verdict.ADVISED_AGAINST, reason, f"use PYTORCH_ALLOC_CONF: '{value}'")
-    if given.get("expandable_segments") == "True":
-        return Policy(Verdict.ALLOWED, "it keeps what the plan sets", REMOVE)
-    reason = f"it takes the place of the plan's {_SEGMENTS}, without which memory fragments"
-    instead = f"add {_SEGMENTS}, unless something needs it off"
-    return Policy(Verdict.ADVISED_AGAINST, reason, instead)
-
-
-def _log_level(job: GpuJob, value: str, instance: "InstanceType | None") -> Policy | None:
-    """Judge how much NCCL logs: `assets/programs/watch.py` reads there that EFA is in use.
-
-    It ends ranks that say nothing, and looks only where a job on several nodes has EFA.
-    """
-    # NCCL, `src/debug.cc`: levels in any case. A test of the network is where TRACE is looked at.
-    if value.upper() == "INFO" or (value.upper() == "TRACE" and isinstance(job, NcclTestJob)):
-        return Policy(Verdict.ALLOWED, "it keeps what the start-up guard reads", REMOVE)
-    if value.upper() == "TRACE":
-        return _harmless("INFO says all that the start-up guard reads")
-    known = value.upper() in _QUIET
-    if _is_guarded(job, instance):
-        says = f"at {value} NCCL does not say that it uses EFA"
-        says = says if known else f"NCCL knows no level {value!r}, and then logs nothing"
-        return Policy(Verdict.REFUSED, f"{says}, and the start-up guard ends ranks", REMOVE)
-    return _harmless(f"at {value} NCCL's log does not say which network it uses") if known else None
-
-
-def _subsystems(job: GpuJob, value: str, instance: "InstanceType | None") -> Policy | None:
-    """Judge of what NCCL logs: it goes by this value in place of the plan's.
-
-    NCCL, `src/debug.cc`: names without spaces, between commas and in any case; `^` before the
-    first one stands for all but these.
-    """
-    names = set(value.upper().removeprefix("^").split(","))
-    named = _READ if "ALL" in names else _READ & names
-    kept = _READ - named if value.startswith("^") else named
-    if kept == _READ:
-        return Policy(Verdict.ALLOWED, "it keeps what the start-up guard reads", REMOVE)
-    missing = " and ".join(sorted(_READ - kept))
-    reason = f"{value!r} leaves out {missing}, where NCCL says whether it uses EFA"
-    instead = REMOVE if value.startswith("^") or not value else f"write {_with_read(value)}"
-    if _is_guarded(job, instance):
-        reason += ", and the start-up guard ends ranks that say nothing"
-        return Policy(Verdict.REFUSED, reason, instead)
-    return Policy(Verdict.ADVISED_AGAINST, reason, instead)
-
-
-def _with_read(value: str) -> str:
-    """Add what the guard reads to a list of subsystems."""
-    names = [name.strip() for name in value.split(",")]
-    others = [each for each in names if each.upper() not in _READ and is_subsystem(each)]
-    return ",".join((*sorted(_READ), *others))
-
-
-def _is_guarded(job: GpuJob, instance: "InstanceType | None") -> bool:
-    """Tell whether the guard reads NCCL's log: of several nodes that have EFA."""
-    guarded = job.nodes > 1 and not isinstance(job, NcclTestJob)
-    return guarded and (instance is None or instance.efa_interfaces > 0)
-
-
-def _harmless(reason: str) -> Policy:
-    return Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)

@@ -8,9 +8,11 @@ from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.checks import check_task, from_the_hub, gated, outside
 from megatron_eks.plan.jobs.common import Images, Program, task, token_file
+from megatron_eks.plan.jobs.hub_checks import from_the_hub, gated
 from megatron_eks.plan.jobs.path_checks import is_repository
+from megatron_eks.plan.jobs.runtime_checks import check_task
+from megatron_eks.plan.jobs.shared_path_checks import outside
 from megatron_eks.plan.resources import cpu_resources, system_resources
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ megatron_gpt_config.yaml; Megatron-DeepSpeed's and Megatron-LM's `arguments.py`,
 what this Megatron does not know is looked up.
 """
 
-from megatron_eks.config.foreign_job_keys import same
+from megatron_eks.config.slips import same
 
 _LAUNCH = (
     "remove it: torchrun's sizes follow from nodes and gpus_per_node, the operator sets the rest"

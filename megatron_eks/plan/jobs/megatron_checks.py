@@ -9,7 +9,6 @@ from megatron_eks.plan.hardware_checks import check_tensor_parallelism, check_wo
 from megatron_eks.plan.jobs.amount_checks import check_amount
 from megatron_eks.plan.jobs.argument_checks import check_extra_arguments
 from megatron_eks.plan.jobs.bridge_checks import check_recipe
-from megatron_eks.plan.jobs.checks import check_gpus, check_runtime, gpu_pool, outside
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.duration_checks import check_saving
 from megatron_eks.plan.jobs.expert_placement import check_expert_placement
@@ -22,6 +21,7 @@ from megatron_eks.plan.jobs.model_checks import (
     check_start,
     check_values,
 )
+from megatron_eks.plan.jobs.node_checks import check_gpus, gpu_pool
 from megatron_eks.plan.jobs.override_options import check_options
 from megatron_eks.plan.jobs.override_places import check_together
 from megatron_eks.plan.jobs.path_checks import (
@@ -30,7 +30,9 @@ from megatron_eks.plan.jobs.path_checks import (
     data_prefixes,
 )
 from megatron_eks.plan.jobs.precision_checks import check_precision
+from megatron_eks.plan.jobs.runtime_checks import check_runtime
 from megatron_eks.plan.jobs.schedule_checks import check_rate, check_schedule
+from megatron_eks.plan.jobs.shared_path_checks import outside
 from megatron_eks.plan.jobs.tracker_checks import check_tracker
 from megatron_eks.predict.parameters import parameters
 

@@ -6,9 +6,10 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.plan.jobs import environment
-from megatron_eks.plan.jobs.checks import check_gpus, check_runtime, gpu_pool, no_meaning
 from megatron_eks.plan.jobs.common import Images, Program, gpus_per_node, log_directory, ranks
 from megatron_eks.plan.jobs.layout import capacity_bytes
+from megatron_eks.plan.jobs.node_checks import check_gpus, gpu_pool
+from megatron_eks.plan.jobs.runtime_checks import check_runtime, no_meaning
 from megatron_eks.predict.memory import GIB
 
 if TYPE_CHECKING:

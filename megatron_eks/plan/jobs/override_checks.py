@@ -31,17 +31,18 @@ _KNOWN_ELSEWHERE = {"env_vars": "set runtime.env"}
 _MORE_CHOICES = {"optimizer.optimizer": WORDS["--optimizer"]}
 
 
-def check_override(image: str, name: str, value: Value) -> "Iterator[Finding]":
-    """Yield an override that the pinned Megatron-Bridge has no place for, or another kind of.
+def level_in(image: str) -> Level:
+    """Return how sure a finding is: an image of one's own may have another Megatron-Bridge."""
+    return Level.ERROR if image == _OUR_IMAGE else Level.WARNING
 
-    An image of one's own may have another version, for which this is only a warning.
-    """
-    level = Level.ERROR if image == _OUR_IMAGE else Level.WARNING
+
+def check_override(image: str, name: str, value: Value) -> "Iterator[Finding]":
+    """Yield an override that the pinned Megatron-Bridge has no place for, or another kind of."""
     path: Path = ("overrides", name)
     problem = _problem(name, value)
     if problem is not None:
         found, remedy = problem
-        yield Finding(Code.OVERRIDE, path, found, remedy, level)
+        yield Finding(Code.OVERRIDE, path, found, remedy, level_in(image))
 
 
 def _problem(name: str, value: Value) -> tuple[str, str] | None:

@@ -8,21 +8,13 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, has_errors
 from megatron_eks.config.slips import of_place
-from megatron_eks.config.unsupported import unsupported_value
+from megatron_eks.config.unsupported import torch_unsupported
 from megatron_eks.plan.hardware_checks import check_workers
 from megatron_eks.plan.jobs.amount_checks import check_epochs
-from megatron_eks.plan.jobs.checks import (
-    check_gpus,
-    check_runtime,
-    from_the_hub,
-    gated,
-    gpu_pool,
-    no_meaning,
-    outside,
-)
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
 from megatron_eks.plan.jobs.duration_checks import check_replicas_saving
+from megatron_eks.plan.jobs.hub_checks import from_the_hub, gated
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.memory_checks import check_disk, fits, verdict
 from megatron_eks.plan.jobs.model_checks import (
@@ -31,13 +23,16 @@ from megatron_eks.plan.jobs.model_checks import (
     check_start,
     check_values,
 )
+from megatron_eks.plan.jobs.node_checks import check_gpus, gpu_pool
 from megatron_eks.plan.jobs.path_checks import (
     check_checkpoint_paths,
     check_tokenizer,
     is_repository,
 )
 from megatron_eks.plan.jobs.pytorch import ddp_memory, fsdp_memory
+from megatron_eks.plan.jobs.runtime_checks import check_runtime, no_meaning
 from megatron_eks.plan.jobs.schedule_checks import check_optimizer, check_rate
+from megatron_eks.plan.jobs.shared_path_checks import outside
 from megatron_eks.predict.memory import GIB
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.replicas import CHECKPOINT_BYTES_PER_PARAMETER
@@ -47,7 +42,7 @@ if TYPE_CHECKING:
 
     from megatron_eks.catalog.instances import InstanceType
     from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.cluster import ClusterConfig
+    from megatron_eks.config.cluster import ClusterConfig, GpuPool
     from megatron_eks.config.errors import Path
     from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
     from megatron_eks.predict.memory import MemoryEstimate
@@ -75,6 +70,15 @@ _BY_SCRIPT = frozenset(
         *("togethercomputer/RedPajama-Data-1T", "togethercomputer/RedPajama-Data-1T-Sample"),
     }
 )
+
+# What takes less memory, cheapest in speed first.
+_CHANGES: tuple[tuple[str, dict[str, object]], ...] = (
+    ("training.train_batch_size: 1", {"train_batch_size": 1}),
+    ("training.sharding: full", {"sharding": "full"}),
+    ("training.activation_checkpointing: true", {"activation_checkpointing": True}),
+)
+# So many times the nodes are doubled in search of a number that fits.
+_DOUBLINGS = 6
 
 
 def check_fsdp(job: "FsdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
@@ -117,13 +121,13 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
         elastic = job.runtime.elastic
         smallest = job.model_copy(update={"nodes": elastic.min_nodes}) if elastic else job
         yield from check_workers(instance, job.data.num_workers)
-        yield from _model(job, model)
+        yield from _model(job, model, instance)
         yield from check_rate(job, parameters(model))
         yield from verdict(
             memory(smallest, model, instance),
             instance,
             ("training",),
-            partial(_smaller, smallest, model, instance, memory),
+            partial(_smaller, smallest, model, pool, memory),
             elastic,
         )
         yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
@@ -211,7 +215,7 @@ def _configuration(job: "TorchRun") -> "Iterator[Finding]":
         yield Finding(Code.NO_MEANING, place, found, "remove it")
 
 
-def _model(job: "TorchRun", model: "ModelShape") -> "Iterator[Finding]":
+def _model(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> "Iterator[Finding]":
     if model.num_experts is not None:
         found = "mixtures of experts need expert parallelism, which this kind does not have"
         yield Finding(Code.LAYOUT_EXPERTS, ("model",), found, "use kind: megatron")
@@ -226,8 +230,11 @@ def _model(job: "TorchRun", model: "ModelShape") -> "Iterator[Finding]":
         )
         remedy = "use a divisor of the number of heads"
         yield Finding(Code.LAYOUT_HEADS, ("model", "num_query_groups"), found, remedy)
-    if job.training.precision != "bf16":
-        yield unsupported_value(("training", "precision"), job.training.precision, "use bf16")
+    if job.training.precision == "fp8" and not instance.gpu.has_fp8:
+        found = f"{instance.gpu.name} has no FP8"
+        yield Finding(Code.PRECISION, ("training", "precision"), found, "use bf16")
+    else:
+        yield from torch_unsupported(job)
     if job.training.sequence_length > model.max_position_embeddings:
         most = model.max_position_embeddings
         found = f"{job.training.sequence_length} positions, and the model has {most}"
@@ -236,36 +243,48 @@ def _model(job: "TorchRun", model: "ModelShape") -> "Iterator[Finding]":
         )
 
 
-def _smaller(
-    job: "TorchRun", model: "ModelShape", instance: "InstanceType", memory: "Memory"
-) -> str:
-    """Name the single changes that would fit, cheapest in speed first."""
-    changes: list[tuple[str, dict[str, object]]] = [
-        ("training.train_batch_size: 1", {"train_batch_size": 1}),
-        ("training.sharding: full", {"sharding": "full"}),
-        ("training.activation_checkpointing: true", {"activation_checkpointing": True}),
-    ]
+def _smaller(job: "TorchRun", model: "ModelShape", pool: "GpuPool", memory: "Memory") -> str:
+    """Name the single changes that would fit, cheapest in speed first; or the fewest nodes."""
+    instance = INSTANCES[pool.instance_type]
     needed = memory(job, model, instance).per_gpu_bytes
-    found = [(name, memory(_changed(job, change), model, instance)) for name, change in changes]
-    fitting = [
-        f"{name} ({(needed - option.per_gpu_bytes) / GIB:.1f} less)"
-        for name, option in found
-        if fits(option)
-    ]
+    found = [(name, memory(_changed(job, change), model, instance)) for name, change in _CHANGES]
+    fitting = [f"{name} ({_less(needed, option)})" for name, option in found if fits(option)]
     if fitting:
         return f"use {' or '.join(fitting)}"
-    option = fsdp_memory(job, model, instance).per_gpu_bytes
-    if job.kind == "ddp":
-        return f"use kind: fsdp ({(needed - option) / GIB:.1f} less)"
-    # A replica inside a node takes as much on any number of nodes.
-    hybrid = job.training.sharding == "hybrid"
-    more = job.model_copy(update={"nodes": 2 * job.nodes})
-    more = _changed(more, {"sharding": "full"}) if hybrid else more
-    saved = (needed - memory(more, model, instance).per_gpu_bytes) / GIB
-    elastic = job.runtime.elastic
-    nodes = f"runtime.elastic.min_nodes: {more.nodes}" if elastic else f"{more.nodes} nodes"
-    nodes = f"training.sharding: full and {nodes}" if hybrid else nodes
-    return f"use {nodes} ({saved:.1f} less), or a larger type"
+    for words, option in _divided(job):
+        for nodes in (option.nodes << power for power in range(_DOUBLINGS)):
+            more = option.model_copy(update={"nodes": nodes})
+            sharded = fsdp_memory(more, model, instance)
+            if fits(sharded):
+                count = [_nodes(job, nodes)] if nodes > job.nodes else []
+                remedy = f"use {' and '.join([*words, *count])} ({_less(needed, sharded)})"
+                if nodes > pool.max_nodes:
+                    remedy += f", for which pool {pool.name!r} needs max_nodes: {nodes}"
+                return f"{remedy}, or a larger type" if count else remedy
+    return "use a shorter training.sequence_length, or a larger type"
+
+
+def _divided(job: "TorchRun") -> "Iterator[tuple[list[str], TorchRun]]":
+    """Yield what more nodes hold less of, as it is, and with every other saving; and its words."""
+    training = job.training
+    # DDP has copies everywhere, and hybrid sharding as many inside a node on any number of nodes.
+    words = ["kind: fsdp"] if job.kind == "ddp" else []
+    if job.kind == "fsdp" and training.sharding == "hybrid":
+        words.append("training.sharding: full")
+    option = _changed(job, {"sharding": "full"})
+    yield words, option
+    for name, change in _CHANGES:
+        smaller = _changed(option, change)
+        words, option = (words if smaller == option else [*words, name]), smaller
+    yield words, option
+
+
+def _nodes(job: "TorchRun", nodes: int) -> str:
+    return f"runtime.elastic.min_nodes: {nodes}" if job.runtime.elastic else f"{nodes} nodes"
+
+
+def _less(needed: int, option: "MemoryEstimate") -> str:
+    return f"{(needed - option.per_gpu_bytes) / GIB:.1f} less"
 
 
 def _changed(job: "TorchRun", change: "dict[str, object]") -> "TorchRun":

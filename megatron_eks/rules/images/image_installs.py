@@ -3,10 +3,11 @@
 import posixpath
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.image_stages import Instruction, Stage, stages, warned
+from megatron_eks.rules.image_stages import Instruction, Stage, judged, stages
 from megatron_eks.rules.images.image_python import WITHOUT_NVCC, compiler_may_be_there
 from megatron_eks.rules.values import shown
 
@@ -46,24 +47,23 @@ _CREDENTIALS = re.compile(
 
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     """Judge each step of each stage; a finding comes with its line."""
+    for step in listed:
+        for finding in _credentials(step):
+            yield finding, step.line
     built = stages(listed)
-    for stage in built:
-        for index in range(stage.own, len(stage.steps)):
-            step = stage.steps[index]
-            for finding in _credentials(step):
-                yield finding, step.line
-            said = [*_left_behind(stage, index, built)]
-            if step.name == "RUN":
-                said += [
-                    *_driver(step),
-                    *_other_libfabric(stage, index),
-                    *_asks(step),
-                    *_without_compiler(stage, index),
-                    *_without_mpi(stage, index),
-                    *_not_yet_copied(stage, index),
-                ]
-            for found, remedy in said:
-                yield warned(step, found, remedy)
+    yield from judged(built, partial(_of_step, built))
+
+
+def _of_step(built: list[Stage], stage: Stage, index: int) -> Iterator[tuple[str, str]]:
+    step = stage.steps[index]
+    yield from _left_behind(stage, index, built)
+    if step.name == "RUN":
+        yield from _driver(step)
+        yield from _other_libfabric(stage, index)
+        yield from _asks(step)
+        yield from _without_compiler(stage, index)
+        yield from _without_mpi(stage, index)
+        yield from _not_yet_copied(stage, index)
 
 
 def _credentials(step: Instruction) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.rules.image_stages import Instruction, Stage, stages, warned
+from megatron_eks.rules.image_stages import Instruction, Stage, judged, stages
 
 _PLUGIN = re.compile(r"aws-ofi-nccl")
 _PREFIX = re.compile(r"--prefix[= ][\"']?(?P<path>/[\w./-]+)")
@@ -21,15 +21,13 @@ _PLAIN = re.compile(r"[\w./=:,@+-]+(\s+[\w./=:,@+-]+)*")
 
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     """Judge each step of each stage; a finding comes with its line."""
-    for stage in stages(listed):
-        for index in range(stage.own, len(stage.steps)):
-            step = stage.steps[index]
-            for found, remedy in (
-                *_beside_the_plugin(stage, index),
-                *_old_libfabric(stage, step),
-                *_by_a_shell(step),
-            ):
-                yield warned(step, found, remedy)
+    return judged(stages(listed), _of_step)
+
+
+def _of_step(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
+    yield from _beside_the_plugin(stage, index)
+    yield from _old_libfabric(stage, stage.steps[index])
+    yield from _by_a_shell(stage.steps[index])
 
 
 def _beside_the_plugin(stage: Stage, index: int) -> Iterator[tuple[str, str]]:

@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.image_stages import Instruction, Stage, stages
+from megatron_eks.config.errors import Finding
+from megatron_eks.rules.image_stages import Instruction, Stage, judged, stages
 
 _INSTALL = re.compile(
     r"(?:^|[\s;&(])(?:pip3?|python3? -m pip|uv pip)\s+install\b(?P<words>[^;&|\n]*)"
@@ -52,18 +51,12 @@ _ISOLATED_NOT = re.compile(r"--no-build-isolation|PIP_NO_BUILD_ISOLATION")
 
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     """Judge what pip installs; a finding comes with its line."""
-    for stage in stages(listed):
-        for index in range(stage.own, len(stage.steps)):
-            step = stage.steps[index]
-            if step.name == "RUN":
-                for found, remedy in _of_step(stage, index, step.rest):
-                    finding = Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, Level.WARNING)
-                    yield finding, step.line
+    return judged(stages(listed), _of_step)
 
 
-def _of_step(stage: Stage, index: int, rest: str) -> Iterator[tuple[str, str]]:
-    before = stage.before(index)
-    for match in _INSTALL.finditer(rest):
+def _of_step(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
+    before, rest = stage.before(index), stage.steps[index].rest
+    for match in _INSTALL.finditer(rest) if stage.steps[index].name == "RUN" else ():
         words = match["words"].split()
         names = [each for each in map(_named, _requirements(words)) if each]
         here = f"{before}\n{rest[: match.start()]}"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.rules.image_stages import Instruction, Stage, stages, warned
+from megatron_eks.rules.image_stages import Instruction, Stage, judged, stages
 
 # How each of them writes a GPU's compute capability: with a point, or its digits alone.
 _WITH_POINT = frozenset({"TORCH_CUDA_ARCH_LIST"})
@@ -55,20 +55,18 @@ _OF_NVIDIA = re.compile(r"nvcr\.io/nvidia/(?!cuda:)")
 
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     """Judge each stage; a finding comes with its line."""
-    for stage in stages(listed):
-        for index in range(stage.own, len(stage.steps)):
-            step = stage.steps[index]
-            said = [
-                *_targets(step),
-                *_pairs(step),
-                *_tags(stage, index),
-                *_wheels(step),
-                *_lost(step),
-                *_removed(stage, index),
-                *_elsewhere(stage, index),
-            ]
-            for found, remedy in said:
-                yield warned(step, found, remedy)
+    return judged(stages(listed), _of_step)
+
+
+def _of_step(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
+    step = stage.steps[index]
+    yield from _targets(step)
+    yield from _pairs(step)
+    yield from _tags(stage, index)
+    yield from _wheels(step)
+    yield from _lost(step)
+    yield from _removed(stage, index)
+    yield from _elsewhere(stage, index)
 
 
 def _targets(step: Instruction) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,136 @@
+"""What a job can get wrong about its pool, its nodes, and how their ranks find each other."""
+
+from typing import TYPE_CHECKING
+
+from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.plan.hardware_checks import check_capacity
+from megatron_eks.plan.images import REPOSITORIES
+from megatron_eks.plan.resources import memory_limit_mib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from megatron_eks.config.cluster import ClusterConfig, GpuPool
+    from megatron_eks.config.errors import Path
+    from megatron_eks.config.job import GpuJob, Job
+
+_DNS_LABEL_LENGTH = 63
+# Megatron and torch wait 10 minutes by default. Indexing a large corpus takes an hour at most, and
+# people write seconds, as torch does, where minutes are asked for.
+_LONG_TIMEOUT_MINUTES = 120
+# A program that ends at once does so every time.
+_MANY_RESTARTS = 50
+
+
+def check_gpus(job: "GpuJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield what is wrong with the nodes and GPUs that a job asks for."""
+    longest = f"{job.name}-worker-{max(0, job.nodes - 2)}"
+    if len(longest) > _DNS_LABEL_LENGTH:
+        found = f"the Service {longest!r} would have {len(longest)} characters, and 63 are allowed"
+        remedy = f"shorten the name by {len(longest) - _DNS_LABEL_LENGTH} characters"
+        yield Finding(Code.NAME_TOO_LONG, ("name",), found, remedy)
+    yield from check_pool(job, cluster)
+    pool = gpu_pool(job, cluster)
+    if pool is not None:
+        yield from _nodes(job, pool)
+        yield from check_capacity(pool, job.runtime.gang_restarts)
+        yield from _shm(job, pool)
+        yield from _rendezvous(job, pool, cluster)
+    yield from _patience(job)
+
+
+def _patience(job: "GpuJob") -> "Iterator[Finding]":
+    """Yield settings by which nodes are paid for hours after a run has come to its end."""
+    minutes, restarts = job.runtime.distributed_timeout_minutes, job.runtime.gang_restarts
+    if minutes > _LONG_TIMEOUT_MINUTES:
+        found = f"a collective that hangs is noticed after {minutes / 60:.0f} hours: it is minutes"
+        path: Path = ("runtime", "distributed_timeout_minutes")
+        remedy = "use 10, or up to 60 where indexing the data takes long"
+        yield Finding(Code.SLOW_TO_FAIL, path, found, remedy, Level.WARNING)
+    if restarts > _MANY_RESTARTS:
+        found = f"a mistake that ends every start would be tried {restarts} times on paid nodes"
+        path = ("runtime", "gang_restarts")
+        yield Finding(Code.SLOW_TO_FAIL, path, found, "use 3 to 20", Level.WARNING)
+
+
+def gpu_pool(job: "Job", cluster: "ClusterConfig") -> "GpuPool | None":
+    """Return the pool of a job, if there is one and its type is known."""
+    named = (pool for pool in cluster.gpu_pools if pool.name == job.pool)
+    return next((pool for pool in named if pool.instance_type in INSTANCES), None)
+
+
+def check_pool(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    """Yield a pool that the cluster does not have."""
+    names = [known.name for known in cluster.gpu_pools]
+    if job.pool not in names:
+        found = f"no pool named {job.pool!r}"
+        yield Finding(Code.UNKNOWN_POOL, ("pool",), found, choices(str(job.pool), names))
+
+
+def _nodes(job: "GpuJob", pool: "GpuPool") -> "Iterator[Finding]":
+    gpus = INSTANCES[pool.instance_type].gpus
+    if job.nodes > pool.max_nodes:
+        found = f"{job.nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
+        remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
+        yield Finding(Code.TOO_MANY_NODES, ("nodes",), found, remedy)
+    if (
+        job.nodes > 1
+        and job.kind != "nccl_test"
+        and not INSTANCES[pool.instance_type].efa_interfaces
+    ):
+        found = f"{pool.instance_type} has no EFA: {job.nodes} nodes exchange gradients over TCP"
+        remedy = "use one node, or a size with EFA"
+        yield Finding(Code.NODES_WITHOUT_EFA, ("nodes",), found, remedy, Level.WARNING)
+    if job.gpus_per_node is not None and job.gpus_per_node > gpus:
+        found = f"{job.gpus_per_node} GPUs, and a {pool.instance_type} has {gpus}"
+        yield Finding(Code.GPUS_PER_NODE, ("gpus_per_node",), found, f"use {gpus}, or leave it out")
+    elif job.runtime.host_network and job.gpus_per_node not in {None, gpus}:
+        found = "on the host network two jobs of a node would want the same port"
+        yield Finding(
+            Code.GPUS_PER_NODE, ("gpus_per_node",), found, f"use {gpus}, or no host_network"
+        )
+
+
+def _shm(job: "GpuJob", pool: "GpuPool") -> "Iterator[Finding]":
+    instance = INSTANCES[pool.instance_type]
+    gpus = min(job.gpus_per_node or instance.gpus, instance.gpus)
+    limit_gib = memory_limit_mib(instance, gpus) // MIB_PER_GIB
+    if (job.runtime.shm_gib or 0) > limit_gib // 2:
+        found = f"{job.runtime.shm_gib} GiB of /dev/shm count against {limit_gib} GiB of pod memory"
+        yield Finding(Code.SHM, ("runtime", "shm_gib"), found, f"use at most {limit_gib // 2}")
+    elif job.runtime.shm_gib is not None and job.runtime.shm_gib < gpus:
+        # NCCL User Guide, "Troubleshooting", asks for 1 GiB in containers; data loaders use more.
+        found = f"{job.runtime.shm_gib} GiB for {gpus} ranks, NCCL and their data loaders"
+        remedy = f"use at least {gpus}, or leave it out"
+        yield Finding(Code.SHM, ("runtime", "shm_gib"), found, remedy, Level.WARNING)
+
+
+def _rendezvous(job: "GpuJob", pool: "GpuPool", cluster: "ClusterConfig") -> "Iterator[Finding]":
+    runtime, elastic = job.runtime, job.runtime.elastic
+    path: Path = ("runtime", "rendezvous")
+    if runtime.rendezvous == "etcd" and not cluster.platform.etcd:
+        found = "the cluster has no etcd"
+        remedy = "use c10d, which needs none, or set platform.etcd: true"
+        yield Finding(Code.RENDEZVOUS, path, found, remedy)
+    if runtime.rendezvous == "etcd" and job.image in REPOSITORIES:
+        found = f"the {job.image} image has no python-etcd, which torchrun needs for it"
+        remedy = "use c10d, or name an image of your own by digest"
+        yield Finding(Code.RENDEZVOUS, path, found, remedy)
+    if elastic is None:
+        return
+    path = ("runtime", "elastic")
+    if runtime.rendezvous == "static":
+        found = "static ranks are as many as there were at the start"
+        yield Finding(Code.RENDEZVOUS, path, found, "set runtime.rendezvous: c10d")
+    if elastic.min_nodes > elastic.max_nodes:
+        found = f"min_nodes {elastic.min_nodes} is above max_nodes {elastic.max_nodes}"
+        yield Finding(Code.RENDEZVOUS, path, found, "swap them, or use one number for both")
+    elif not elastic.min_nodes <= job.nodes <= elastic.max_nodes:
+        found = f"{job.nodes} nodes are not between {elastic.min_nodes} and {elastic.max_nodes}"
+        yield Finding(Code.RENDEZVOUS, path, found, "let the bounds hold nodes")
+    if elastic.max_nodes > pool.max_nodes:
+        found = f"{elastic.max_nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
+        remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
+        yield Finding(Code.TOO_MANY_NODES, (*path, "max_nodes"), found, remedy)
