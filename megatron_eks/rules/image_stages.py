@@ -92,6 +92,16 @@ def warned(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
     return Finding(Code.IMAGE_BUILD, (step.name,), found, remedy, Level.WARNING), step.line
 
 
+def refused(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
+    """Return an error about an instruction at which every build ends, with its line.
+
+    What a step does where a command fails (POSIX, "OR Lists") may be what is meant.
+    """
+    if step.name == "RUN" and "||" in step.rest:
+        return warned(step, found, remedy)
+    return Finding(Code.IMAGE_BUILD, (step.name,), found, remedy), step.line
+
+
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     """Judge each stage; a finding comes with its line."""
     outer = set()

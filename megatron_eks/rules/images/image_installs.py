@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.image_stages import Instruction, Stage, stages, warned
+from megatron_eks.rules.image_stages import Instruction, Stage, refused, stages, warned
 from megatron_eks.rules.images.image_python import WITHOUT_NVCC, compiler_may_be_there
 from megatron_eks.rules.values import shown
 
@@ -58,12 +58,13 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
                     *_driver(step),
                     *_other_libfabric(stage, index),
                     *_asks(step),
-                    *_without_compiler(stage, index),
                     *_without_mpi(stage, index),
                     *_not_yet_copied(stage, index),
                 ]
             for found, remedy in said:
                 yield warned(step, found, remedy)
+            for found, remedy in _without_compiler(stage, index) if step.name == "RUN" else ():
+                yield refused(step, found, remedy)
 
 
 def _credentials(step: Instruction) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.rules.image_stages import Instruction, Stage, stages, warned
+from megatron_eks.rules.image_stages import Instruction, Stage, refused, stages, warned
 
 # How each of them writes a GPU's compute capability: with a point, or its digits alone.
 _WITH_POINT = frozenset({"TORCH_CUDA_ARCH_LIST"})
@@ -20,6 +20,7 @@ _PAIR = re.compile(
 )
 _CLONE = re.compile(r"\bgit\s+clone\b[^;&|\n]*")
 _BRANCH = re.compile(r"\s(?:-b|--branch)[= ]\s*(?P<ref>\S+)")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _PLAIN_RELEASE = re.compile(r"v?([0-9]+\.[0-9]+(?:\.[0-9]+)?)")
 # Some tags and branches have another form than the releases.
 _FORMS = {
@@ -61,7 +62,6 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
             said = [
                 *_targets(step),
                 *_pairs(step),
-                *_tags(stage, index),
                 *_wheels(step),
                 *_lost(step),
                 *_removed(stage, index),
@@ -69,6 +69,8 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
             ]
             for found, remedy in said:
                 yield warned(step, found, remedy)
+            for found, remedy in _tags(stage, index):
+                yield refused(step, found, remedy)
 
 
 def _targets(step: Instruction) -> Iterator[tuple[str, str]]:
@@ -115,7 +117,8 @@ def _tags(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
     """Find a version in another form than the tags of its repository have.
 
     Tags of NVIDIA/nccl (v2.27.7-1), nccl-tests, Megatron-LM (core_v0.14.0), TransformerEngine and
-    gdrcopy: git ends with "Remote branch not found in upstream".
+    gdrcopy; git-clone(1), --branch: a branch or a tag. git ends with "Remote branch not found in
+    upstream".
     """
     step = stage.steps[index]
     for match in _CLONE.finditer(step.rest) if step.name == "RUN" else ():
@@ -125,6 +128,9 @@ def _tags(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
         if name:
             given = re.findall(rf"\b{name[1]}=[\"']?([^\s\"']+)", stage.before(index))
             asked = given[-1] if given else ""
+        if _COMMIT.fullmatch(asked) and "||" not in step.rest[match.end() :]:
+            found = f"{asked} is a commit, and --branch takes a branch or a tag: git clone ends"
+            yield found, f"clone without --branch and --depth, then git checkout {asked}"
         release = _PLAIN_RELEASE.fullmatch(asked)
         for repository, (form, example) in _FORMS.items() if release else ():
             of_it = re.search(rf"NVIDIA/{repository}(\.git)?(?=\s|$)", match[0])
