@@ -87,6 +87,9 @@ def _plugin(value: str) -> Policy | None:
     """Judge a plugin by its name or path (NCCL user guide, "NCCL_NET_PLUGIN")."""
     if value == "none":
         return _refused("without the EFA plugin NCCL uses TCP")
+    if value == "spcx":
+        reason = "NVIDIA's plugin for Spectrum-X, and not the EFA plugin: NCCL uses TCP"
+        return _refused(reason, "write ofi")
     if value.startswith("/") and ".so" not in value and "$" not in value:
         reason = "NCCL opens it as a library, and it is none: NCCL uses TCP"
         return _refused(reason, f"write {value.rstrip('/')}/libnccl-net-ofi.so")

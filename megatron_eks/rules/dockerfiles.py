@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding
 from megatron_eks.rules import image_stages
 from megatron_eks.rules.image_stages import Instruction
 from megatron_eks.rules.image_tags import on_arm
@@ -12,11 +11,13 @@ from megatron_eks.rules.images import (
     image_bases,
     image_builds,
     image_commands,
+    image_fetches,
     image_forms,
     image_installs,
     image_needs,
     image_plugins,
     image_python,
+    image_starts,
     image_targets,
     image_variables,
 )
@@ -52,8 +53,7 @@ def instructions(content: str) -> Iterator[Instruction]:
             logical += escape.sub(" ", line)
             if escape.search(line):
                 continue
-            heredoc = _HEREDOC.search(logical)
-            until = heredoc[1] if heredoc else ""
+            until = _begun(logical)
         if not until:
             yield from _instruction(start, logical)
             logical, start = "", 0
@@ -61,6 +61,29 @@ def instructions(content: str) -> Iterator[Instruction]:
         yield from _instruction(start, logical)
     if until:
         yield Instruction(start, _UNENDED, until)
+
+
+def _begun(logical: str) -> str:
+    """Return the word that ends the heredoc of an instruction; in quotes there is none."""
+    name = logical.split(maxsplit=1)[:1]
+    if not name or name[0].upper() not in {"ADD", "COPY", "ONBUILD", "RUN"}:
+        return ""
+    for heredoc in _HEREDOC.finditer(logical):
+        if not _in_quotes(logical[: heredoc.start()]):
+            return heredoc[1]
+    return ""
+
+
+def _in_quotes(before: str) -> bool:
+    mark, escaped = "", False
+    for char in before:
+        if escaped or (char == "\\" and mark != "'"):
+            escaped = not escaped
+        elif char == mark:
+            mark = ""
+        elif not mark and char in "\"'":
+            mark = char
+    return mark != ""
 
 
 def _escape(content: str) -> re.Pattern[str]:
@@ -95,7 +118,7 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
             yield finding.at(file, each.line)
     rules = (
         *(image_bases, image_stages, image_python, image_commands, image_targets),
-        *(image_installs, image_needs, image_plugins, image_forms),
+        *(image_installs, image_needs, image_plugins, image_forms, image_fetches, image_starts),
     )
     for finding, line in (
         *image_variables.findings(listed, content),
@@ -109,4 +132,4 @@ def _unended(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     for each in (one for one in listed if one.name == _UNENDED):
         found = f"no line {each.rest} ends what <<{each.rest} begins: the build stops here"
         remedy = f"write {each.rest} on a line of its own after it"
-        yield Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, Level.WARNING), each.line
+        yield image_stages.refused(Instruction(each.line, "RUN", ""), found, remedy)

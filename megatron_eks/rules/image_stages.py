@@ -92,14 +92,26 @@ def warned(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
     return Finding(Code.IMAGE_BUILD, (step.name,), found, remedy, Level.WARNING), step.line
 
 
+def refused(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
+    """Return an error about an instruction at which every build ends, with its line.
+
+    What a step does where a command fails (POSIX, "OR Lists") may be what is meant.
+    """
+    if step.name == "RUN" and "||" in step.rest:
+        return warned(step, found, remedy)
+    return Finding(Code.IMAGE_BUILD, (step.name,), found, remedy), step.line
+
+
 def judged(
-    built: Iterable[Stage], judge: Callable[[Stage, int], Iterable[tuple[str, str]]]
+    built: Iterable[Stage],
+    judge: Callable[[Stage, int], Iterable[tuple[str, str]]],
+    said: Callable[[Instruction, str, str], tuple[Finding, int]] = warned,
 ) -> Iterator[tuple[Finding, int]]:
-    """Warn of what is found in each step of a stage's own, by the step's number in its stage."""
+    """Say what is found in each step of a stage's own, by the step's number in its stage."""
     for stage in built:
         for index in range(stage.own, len(stage.steps)):
             for found, remedy in judge(stage, index):
-                yield warned(stage.steps[index], found, remedy)
+                yield said(stage.steps[index], found, remedy)
 
 
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:

@@ -11,6 +11,7 @@ from megatron_eks.rules.workloads import Manifest
 
 # NVIDIA, release notes of the containers, "Pulling a Container": xx.yy-py3, a year and a month.
 _FRAMEWORKS = re.compile(r"nvcr\.io/nvidia/(pytorch|tensorflow|jax|tritonserver)")
+_NEARLY_MONTHLY = re.compile(r"([0-9]{2})\.([1-9]|0[1-9]|1[0-2])(\.[0-9]+)?(-py3)?")
 _MONTHLY = re.compile(r"[0-9]{2}\.(0[1-9]|1[0-2])(\.[0-9]+)?-\S*py[23](-\S+)?")
 # NVIDIA/k8s-device-plugin, aws/eks-charts and the releases of Kubernetes' own projects: the tags
 # are those of git, with a v before the number.
@@ -53,7 +54,8 @@ def missing_tag(image: str) -> str | None:
         return None
     name, _, tag = image.partition(":")
     if _FRAMEWORKS.fullmatch(name) and not _MONTHLY.fullmatch(tag):
-        return "25.03-py3"
+        near = _NEARLY_MONTHLY.fullmatch(tag)
+        return f"{near[1]}.{near[2]:0>2}{near[3] or ''}-py3" if near else "25.03-py3"
     if _WITH_V.fullmatch(name) and _RELEASE.fullmatch(tag):
         return f"v{tag}"
     return "12.8.1-devel-ubuntu24.04" if _CUDA.fullmatch(name) and tag in {"", "latest"} else None

@@ -1,5 +1,6 @@
 """Rules over the settings of FSx for Lustre file systems and their data repositories."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -227,6 +228,10 @@ def _capacity(system: FileSystem) -> Iterator[Finding]:
             ("StorageCapacity",), "no size", "use 1200, 2400 or a multiple of 2400 GiB"
         )
         return
+    if size is None and _is_fraction(value):
+        found = f"{shown(value)} is no whole number of GiB"
+        remedy = "use 1200, 2400 or a multiple of 2400 GiB"
+        yield system.wrong(("StorageCapacity",), found, remedy)
     if size is None or system.deployment not in _DEPLOYMENTS:
         return
     if system.storage == "HDD":
@@ -242,6 +247,15 @@ def _capacity(system: FileSystem) -> Iterator[Finding]:
     if not fits:
         found = f"{system.deployment} has no size of {size} GiB"
         yield system.wrong(("StorageCapacity",), found, f"use {sizes} GiB")
+
+
+def _is_fraction(value: Json) -> bool:
+    """Tell a size in TiB, or with a unit: what FSx refuses, and no parameter."""
+    written = value if isinstance(value, str) else ""
+    return (
+        isinstance(value, float)
+        or re.fullmatch(r"[0-9]+(\.[0-9]+)?\s*[TtGg]i?[Bb]?|[0-9]+\.[0-9]+", written) is not None
+    )
 
 
 def _backups(system: FileSystem) -> Iterator[Finding]:

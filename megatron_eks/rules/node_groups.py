@@ -36,6 +36,7 @@ _SIZES = ("MinSize", "DesiredSize", "MaxSize")
 # EC2 User Guide, "Instance type naming conventions": general purpose, compute and memory.
 _WITHOUT_GPUS = re.compile(r"[cmrt][3-9][a-z-]*\.")
 _ARM = re.compile(r"g5g\.|p6e-gb|[a-z]+[0-9]+g[a-z]*\.|a1\.")
+_OF_NEURON = re.compile(r"(trn|inf)[0-9]")
 _KEY = re.compile(r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 # How EC2 names instance types: family, a dot, a size.
 TYPE_NAME = re.compile(
@@ -183,7 +184,7 @@ def ami_types(templates: TemplateSet) -> Iterator[Finding]:
             yield from _default_type(group, data, ami)
         elif ami is not None and ami != "CUSTOM" and ("ARM_64" in ami) != bool(_ARM.match(name)):
             found = f"{shown(ami)} is for another processor than {name}'s"
-            yield group.find(Code.AMI_TYPE, ("AmiType",), found, "take an AMI type for that one")
+            yield group.find(Code.AMI_TYPE, ("AmiType",), found, f"use {_ami_for(name, ami)}")
         elif has_gpus(name):
             impossible = list(_no_such_ami(group, ami or "", templates))
             yield from impossible or _driver(group, name, ami, absent=is_absent(value))
@@ -201,7 +202,7 @@ def is_arm(instance_type: str) -> bool:
 
 
 def _driver(group: Resource, name: str, ami: str | None, *, absent: bool) -> Iterator[Finding]:
-    remedy = "use AL2023_x86_64_NVIDIA (AL2023_ARM_64_NVIDIA on ARM)"
+    remedy = f"use {_ami_for(name, ami)}"
     if absent:
         found = f"no AmiType for {name}: EKS takes an AMI without NVIDIA's driver"
         yield group.find(Code.AMI_TYPE, ("AmiType",), found, remedy)
@@ -211,6 +212,17 @@ def _driver(group: Resource, name: str, ami: str | None, *, absent: bool) -> Ite
     elif ami is not None and ami != "CUSTOM" and "NVIDIA" not in ami.upper():
         found = f"{shown(ami)} has no NVIDIA driver, and {name} has GPUs"
         yield group.find(Code.AMI_TYPE, ("AmiType",), found, remedy)
+
+
+def _ami_for(name: str, ami: str | None) -> str:
+    """Return the AMI type of a type's processors and devices (EKS API, CreateNodegroup.amiType)."""
+    processors = "ARM_64" if is_arm(name) else "x86_64"
+    bottlerocket = (ami or "").startswith("BOTTLEROCKET")
+    if has_gpus(name):
+        return f"{'BOTTLEROCKET' if bottlerocket else 'AL2023'}_{processors}_NVIDIA"
+    if bottlerocket:
+        return f"BOTTLEROCKET_{processors}"
+    return f"AL2023_{processors}_{'NEURON' if _OF_NEURON.match(name) else 'STANDARD'}"
 
 
 def _no_such_ami(group: Resource, ami: str, templates: TemplateSet) -> Iterator[Finding]:

@@ -179,7 +179,8 @@ def _is_harmless(name: str, value: str | None, container: Container, pod: Pod) -
         return _spans_hosts(pod)
     if name == "NCCL_NET_PLUGIN":
         # Only our own images name it already; what is wrong by its value leaves NCCL with TCP.
-        return value is None or by_value(name, value) is None
+        of_nvidia = value == "spcx" and not container.names(EFA)
+        return value is None or of_nvidia or by_value(name, value) is None
     if name.startswith("PET_"):
         return not RENDEZVOUS.fullmatch(name)
     # Secrets are the business of `secrets`, for every container.

@@ -182,6 +182,34 @@ def test_findings(case):
         "COPY --from=build /home/trainer/a /a\nCOPY home/a /home/trainer/a\nVOLUME /data",
         "ENV NCCL_SOCKET_IFNAME=eth0",
         "RUN aws configure set region us-east-2\nRUN wandb login $KEY && docker login -p $KEY",
+        'ENTRYPOINT ["bash", "-c", "exec \\"$@\\"", "--"]\nCMD ["torchrun", "train.py"]',
+        'ENTRYPOINT ["bash", "-c", "torchrun train.py", "--"]',
+        'ENTRYPOINT ["/entry.sh"]\nCMD ["torchrun", "--nproc-per-node=$GPUS", "train.py"]',
+        'CMD ["sh", "-c", "torchrun --nproc-per-node=$GPUS train.py"]',
+        'CMD ["python3", "-c", "import os; print(\\"$HOME\\")"]',
+        (
+            "ARG A=5be9626709af2722333bf54797c954c09edeada3\n"
+            "RUN git clone -b ${A} https://example.com/a || (git clone https://example.com/a && "
+            "cd a && git checkout ${A})"
+        ),
+        "RUN curl -fsSL https://example.com/a.tar.gz | tar -xz && test -f a.tar.gz",
+        "RUN curl -fsSLo a.tar.gz https://example.com/a.tar.gz && tar -xf a.tar.gz",
+        "COPY . .\nRUN curl -fsS https://example.com/a.tar.gz && tar -xf a.tar.gz",
+        "RUN mkdir efa && tar -xf aws-efa-installer-1.tar.gz -C efa && cd efa/aws-efa-installer",
+        "RUN mkdir efa && tar -xf aws-efa-installer-1.tar.gz && mv aws-efa-installer efa && cd efa",
+        "RUN git clone --branch ${TAG} https://example.com/a",
+        (
+            "FROM ubuntu:24.04\nARG TAG\nRUN apt-get update && apt-get install -y git\n"
+            "RUN git clone --branch ${TAG} https://example.com/a"
+        ),
+        "FROM nvcr.io/nvidia/pytorch:26.02-py3\nRUN . /a.env && git clone -b $TAG https://a/b",
+        "FROM nvcr.io/nvidia/pytorch:26.02-py3\nRUN pip install torchdata==${TORCHDATA_VERSION}",
+        "ENV NCCL_NET_PLUGIN=ofi",
+        "RUN ./efa_installer.sh -y --skip-kmod --skip-rdma-core --mpi=openmpi5",
+        "FROM a:1 AS efa\nFROM a:1\nCOPY --from=docker-cli /a /a",
+        "FROM ubuntu:24.04\nUSER 1000\nRUN sudo apt-get update || true",
+        "RUN echo 'a <<EOF' && echo don\\'t",
+        "RUN git clone https://example.com/a make && cd make",
     ],
 )
 def test_correct_lines(lines):
@@ -209,9 +237,9 @@ def test_a_heredoc_that_docker_does_not_see():
     """All its lines are one mistake, and the next one is told again."""
     script = "RUN cat > /a << 'EOF'\n#!/bin/sh\necho one\ncd /b\nEOF\n"
     first, second = found(f"FROM a:1\n{script}RUN true\npip install b\n")
-    assert first.startswith("warning MEKS-0587 D:4 RUN: echo begins a line")
+    assert first.startswith("error MEKS-0587 D:4 RUN: echo begins a line")
     assert first.endswith("write <<EOF without a space, or docker does not see the heredoc")
-    assert second.startswith("warning MEKS-0587 D:8 RUN: pip begins a line")
+    assert second.startswith("error MEKS-0587 D:8 RUN: pip begins a line")
     assert second.endswith("end the line before it with \\, or write RUN before it")
 
 

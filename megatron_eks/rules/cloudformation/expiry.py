@@ -7,6 +7,7 @@ from typing import Any
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.json_texts import json_fault
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (
     is_absent,
@@ -80,8 +81,9 @@ def images(templates: TemplateSet) -> Iterator[Finding]:
             continue
         try:
             body: Any = json.loads(policy_text)
-        except ValueError:
-            yield _wrong(repository, "the policy is not JSON", "correct it")
+        except json.JSONDecodeError as wrong:
+            found, remedy = json_fault(policy_text, wrong)
+            yield _wrong(repository, f"the policy is {found}", remedy)
             continue
         rules = body.get("rules") if isinstance(body, dict) else None
         if not isinstance(rules, list) or not all(isinstance(each, dict) for each in rules):

@@ -8,6 +8,7 @@ from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.cloudformation.card_layouts import (
+    FORMER_FIRST,
     Slots,
     advice,
     by_card,
@@ -222,7 +223,9 @@ def _differences(
     differing: dict[tuple[Slots, Slots | None], list[Interface]] = {}
     for interface in interfaces:
         card = interface.card or 0
-        if card in actual and actual[card] != expected.get(card):
+        # EFA with IP on the first card is what the older layout has there, and legal.
+        older = card == 0 == instance.first_efa_card and actual.get(card) == FORMER_FIRST
+        if card in actual and actual[card] != expected.get(card) and not older:
             differing.setdefault((actual.pop(card), expected.get(card)), []).append(interface)
     for (given, wanted), firsts in differing.items():
         difference = _cards_differ(template, firsts, given, wanted, instance)

@@ -1,6 +1,7 @@
 """Rules over the ports through which Lustre's clients and servers meet."""
 
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -20,6 +21,7 @@ from megatron_eks.rules.values import is_absent, items, mapping
 
 # FSx for Lustre User Guide, "File system access control with Amazon VPC".
 PORTS = frozenset((988, *range(1018, 1024)))
+_FIRST, _NEAR = 988, 0.6
 _NO_CLIENTS = ("AWS::EC2::VPCEndpoint", "AWS::EKS::", "AWS::FSx::", "AWS::RDS::")
 _RANGES = "988 and 1018-1023"
 _REMEDY = f"open TCP {_RANGES} to the clients and between the servers, in both directions"
@@ -53,11 +55,17 @@ def lustre_ports(templates: TemplateSet) -> Iterator[Finding]:
 
 def _too_wide(group: Resource, templates: TemplateSet) -> Iterator[Finding]:
     shared = _on_nodes(group, templates)
-    for rule in rules_of(group, "Ingress", templates) or []:
+    rules = rules_of(group, "Ingress", templates) or []
+    slips = _slips(rules)
+    for rule in rules:
         if rule.protocol != TCP or rule.first is None or rule.last is None:
             continue
         opened = set(range(max(rule.first, 0), min(rule.last, 65535) + 1))
         if opened <= PORTS:
+            continue
+        if rule in slips:
+            found = f"TCP {rule.first} is open where Lustre's {_FIRST} is missing"
+            yield rule.resource.find(Code.LUSTRE_PORTS, rule.path, found, f"did you mean {_FIRST}?")
             continue
         # What else a group of the nodes opens is not the file system's affair.
         harmless = shared and not opened & PORTS
@@ -71,6 +79,25 @@ def _too_wide(group: Resource, templates: TemplateSet) -> Iterator[Finding]:
             "open these in two rules",
             Level.WARNING if harmless else Level.ERROR,
         )
+
+
+def _slips(rules: list[Rule]) -> list[Rule]:
+    """Return rules for a port that is nearly Lustre's first, for peers that lack it alone."""
+    near = [
+        rule
+        for rule in rules
+        if rule.protocol == TCP
+        and rule.first is not None
+        and rule.first == rule.last
+        and rule.first != _FIRST
+        and SequenceMatcher(None, str(rule.first), str(_FIRST)).ratio() > _NEAR
+    ]
+    return [
+        rule
+        for rule in near
+        if set().union(*(opened_by(each) or set() for each in rules if each.peer == rule.peer))
+        == PORTS - {_FIRST}
+    ]
 
 
 def _on_nodes(group: Resource, templates: TemplateSet) -> bool:
@@ -210,8 +237,10 @@ def _incomplete(
 ) -> Iterator[Finding]:
     """Report each peer that gets some of the ports, or the group when nobody gets any."""
     opened: dict[str, set[int]] = {}
+    slips = _slips(rules) if direction == "Ingress" else []
     for rule in rules:
-        ports = opened_by(rule)
+        # A slip is told of at its own place.
+        ports = {_FIRST} if rule in slips else opened_by(rule)
         if ports is None or (rule.is_unknown and not (rule.is_outside and len(names) == 1)):
             return
         opened.setdefault(rule.peer, set()).update(ports)

@@ -10,6 +10,7 @@ from itertools import combinations
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
+from megatron_eks.rules.json_texts import json_fault
 from megatron_eks.rules.launch_templates import (
     DATA,
     has_gpus,
@@ -19,7 +20,7 @@ from megatron_eks.rules.launch_templates import (
 )
 from megatron_eks.rules.lustre import file_systems
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text, truth
+from megatron_eks.rules.values import is_absent, items, mapping, number, text, truth
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -281,6 +282,7 @@ def addon_settings(templates: TemplateSet) -> Iterator[Finding]:
         elif written is not None and written.lstrip().startswith("{"):
             try:
                 json.loads(written)
-            except ValueError:
-                found = f"{shown(written)} is not JSON"
-                yield addon.find(Code.ADDON_SETTINGS, path, found, "correct it")
+            except json.JSONDecodeError as wrong:
+                # The text may hold what nobody is to read.
+                found, remedy = json_fault(written, wrong)
+                yield addon.find(Code.ADDON_SETTINGS, path, found, remedy)

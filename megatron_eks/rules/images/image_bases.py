@@ -47,8 +47,7 @@ def _bases(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
         example = missing_tag(image) if tag and not moves else None
         if known and example is not None:
             found = f"{shown(image)}: its registry has no such tag, and the build ends at once"
-            remedy = f"name a release: {example}"
-            yield Finding(Code.IMAGE_BASE, ("FROM",), found, remedy, Level.WARNING), each.line
+            yield Finding(Code.IMAGE_TAG, ("FROM",), found, f"name a release: {example}"), each.line
         if known and moves and image.lower() not in stages:
             found = f"{shown(image)} is whatever was pushed last"
             remedy = "name a digest (@sha256:...), or a tag that nobody moves"

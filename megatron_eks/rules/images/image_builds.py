@@ -2,12 +2,21 @@
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 
 _INSTALLER = re.compile(r"(?:^|[\s/])efa_installer\.sh\b(?P<options>[^&;|\n]*)")
 _WITHOUT_MODULE = re.compile(r"(^|\s)(--skip-kmod|-[a-z]*k[a-z]*|--help|--uninstall|-u)(\s|$)|\$")
+# README of the installer, "Installer Usage", and the long options that AWS's own images give it.
+_OPTIONS = (
+    *("--build-ngc", "--debug-packages", "--disable-ngc", "--enable-gdr", "--help", "--minimal"),
+    *("--mpi", "--no-verify", "--skip-kmod", "--skip-limit-conf", "--skip-mpi", "--skip-plugin"),
+    "--skip-rdma-core",
+    *("--uninstall", "--version", "--yes"),
+)
+_NEARLY = 0.88
 _CONFIGURE = re.compile(r"(?:^|[;&|\s])\./configure\b")
 _LIBFABRIC = re.compile(r"--with-libfabric|PKG_CONFIG_PATH|C_INCLUDE_PATH|CPATH|CPPFLAGS|CFLAGS")
 _WRONG_LIBFABRIC = re.compile(
@@ -37,12 +46,27 @@ def _module(rest: str) -> Iterator[Finding]:
     """
     for match in _INSTALLER.finditer(rest):
         options = match["options"]
+        unknown = _unknown_option(options)
+        if unknown is not None:
+            found = f"efa_installer.sh has no option {unknown[0]}"
+            remedy = f"did you mean {unknown[1]}?"
+            yield Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, Level.WARNING)
+            continue
         started = re.search(r"(^|\s)(-[a-z]*y[a-z]*|--yes)(\s|$)", options)
         if started and not _WITHOUT_MODULE.search(options):
             found = "efa_installer.sh installs a kernel module too, and an image has no kernel: "
             found += "the build fails"
             remedy = "add --skip-kmod --skip-limit-conf --no-verify"
             yield Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, Level.WARNING)
+
+
+def _unknown_option(options: str) -> tuple[str, str] | None:
+    for word in options.split():
+        name = word.partition("=")[0]
+        close = get_close_matches(name, _OPTIONS, 1, _NEARLY) if name.startswith("--") else []
+        if close and name not in _OPTIONS:
+            return name, close[0]
+    return None
 
 
 def _plugin(rest: str, content: str) -> Iterator[Finding]:

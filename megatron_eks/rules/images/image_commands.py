@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.image_stages import Instruction, Stage, stages
+from megatron_eks.config.errors import Finding
+from megatron_eks.rules.image_stages import Instruction, Stage, refused, stages, warned
 
 _INSTRUCTIONS = (
     *("ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL"),
@@ -74,16 +73,18 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
         if said is not None and strange and before is not None and _OPEN.search(before.rest):
             said = said[0], "write <<EOF without a space, or docker does not see the heredoc"
         if said is not None:
-            yield _finding(each, *said)
+            # Docker itself reads SHELL; a list in single quotes elsewhere is for a shell.
+            ends = strange or each.name == "SHELL"
+            yield (refused if ends else warned)(_named(each), *said)
         begun = strange and (begun or said is not None)
     for stage in stages(listed):
         yield from _of_stage(stage)
     yield from _stages_copied(listed)
 
 
-def _finding(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
-    name = step.name if step.name in _INSTRUCTIONS else "RUN"
-    return Finding(Code.IMAGE_BUILD, (name,), found, remedy, Level.WARNING), step.line
+def _named(step: Instruction) -> Instruction:
+    """Return a step under the name that it should have: a command's is RUN."""
+    return step if step.name in _INSTRUCTIONS else Instruction(step.line, "RUN", step.rest)
 
 
 def _unknown(before: Instruction | None, step: Instruction) -> tuple[str, str] | None:
@@ -117,7 +118,9 @@ def _quoted(step: Instruction) -> tuple[str, str] | None:
     Docker, Dockerfile reference, "Exec form": it is parsed as JSON, so with double quotes.
     """
     if step.name in _FORMS and re.fullmatch(r"\[\s*'.*'\s*\]", step.rest, re.DOTALL):
-        found = "a list in single quotes is no JSON: the shell looks for a program called ["
+        shell = step.name == "SHELL"
+        found = "the build stops here" if shell else "the shell looks for a program called ["
+        found = f"a list in single quotes is no JSON: {found}"
         return found, f"write {step.rest.replace(chr(39), chr(34))}"
     return None
 
@@ -146,12 +149,19 @@ def _stages_copied(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
         if each.name == "FROM" and len(words) > 2 and words[-2].lower() == "as":  # noqa: PLR2004 -- FROM image AS stage
             seen.append(words[-1].lower())
         asked = re.search(r"--from=([a-z][\w-]*)(?=\s)", each.rest) if each.name == "COPY" else None
-        close = get_close_matches(asked[1].lower(), seen, 1, _LIKE_A_STAGE) if asked else []
+        close = _stage_meant(asked[1].lower(), seen) if asked else []
         if asked and close and asked[1].lower() not in seen:
             found = (
                 f"no stage before is called {asked[1]}, so Docker looks for an image of this name"
             )
-            yield _finding(each, found, f"did you mean {close[0]}?")
+            yield warned(each, found, f"did you mean {close[0]}?")
+
+
+def _stage_meant(asked: str, seen: list[str]) -> list[str]:
+    """Return the stage of nearly that name, or the one of whose name it is a longer form."""
+    close = get_close_matches(asked, seen, 1, _LIKE_A_STAGE)
+    longer = [each for each in seen if {*re.split("[-_]", each)} < {*re.split("[-_]", asked)}]
+    return close or (longer if len(longer) == 1 else [])
 
 
 def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:
@@ -165,17 +175,18 @@ def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:
             active = ""
         elif step.name == "RUN":
             if index >= stage.own and not step.rest.startswith("["):
+                ends = _unprivileged(step, user) or _unlisted(stage, index)
                 said = (
-                    _unprivileged(step, user)
-                    or _unlisted(stage, index)
-                    or _unanswered(stage, index)
+                    _unanswered(stage, index)
                     or _absent(stage, index)
                     or _dash(stage, step, shell)
                     or _managed(stage, index)
                     or _inactive(step, active)
                 )
-                if said is not None:
-                    yield _finding(step, *said)
+                if ends is not None:
+                    yield refused(step, *ends)
+                elif said is not None:
+                    yield warned(step, *said)
             active = _left_active(step.rest)
 
 
@@ -200,7 +211,8 @@ def _unlisted(stage: Stage, index: int) -> tuple[str, str] | None:
     earlier = f"{before}\n{rest[: match.start() + 1]}" if match else ""
     if not match or not _BARE.fullmatch(stage.base) or re.search(r"\bupdate\b|\.sh\b", earlier):
         return None
-    local = re.search(r"install\b[^;&|]*\s(\./|/)\S+\.deb", rest)
+    # A package of the context needs no list, and a mount may bring one.
+    local = re.search(r"install\b[^;&|]*\s(\./|/)\S+\.deb|--mount=", rest)
     found = "apt-get install without apt-get update: the image has no list of packages"
     return None if local else (found, "write apt-get update && apt-get install in one step")
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.rules.image_stages import Instruction, Stage, stages, warned
+from megatron_eks.rules.image_stages import Instruction, Stage, refused, stages, warned
 
 _FORMS = ("CMD", "ENTRYPOINT", "SHELL")
 _SPACED = re.compile(r"(?P<name>[A-Za-z_]\w*)\s+=\s*(?P<value>\S.*)")
 _NAMED = re.compile(r"(?:^|[;&|\s])(?:useradd|adduser)\b(?P<words>[^;&|\n]*)")
-_CLONE = re.compile(r"\bgit\s+clone\b[^;&|\n]*?\s(?P<word>cd|make|pip3?)\s+(?P<next>\S+)")
+_CLONE = re.compile(r"\bgit\s+clone\b[^;&|\n]*?\s(?P<word>cd|make|pip3?)\s+(?P<next>[^\s;&|]+)")
 _DECLARED = re.compile(r"(?:^|\s)([A-Za-z_]\w*)(?==|$|\s)")
 _USED = re.compile(r"(?<![\\$])\$(?:\{([A-Z][A-Z0-9_]*)\}|([A-Z][A-Z0-9_]*))")
 _SINGLE = re.compile(r"'[^']*'")
@@ -28,9 +28,13 @@ _WHOLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<name>\w+))")
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     """Judge each instruction, and each stage; a finding comes with its line."""
     for step in listed:
-        said = _spaced(step) or _no_list(step) or _base(step) or _run_on(step) or _several(step)
-        if said is not None:
-            yield warned(step, *said)
+        ends = _base(step) or _run_on(step)
+        said = _spaced(step) or _no_list(step) or _several(step)
+        if ends is not None:
+            yield refused(step, *ends)
+        elif said is not None:
+            # Docker itself reads SHELL, and the shell of a pod the others.
+            yield (refused if step.name == "SHELL" else warned)(step, *said)
     yield from _unnamed_base(listed)
     for stage in stages(listed):
         yield from _of_stage(stage)
@@ -60,7 +64,9 @@ def _no_list(step: Instruction) -> tuple[str, str] | None:
     try:
         json.loads(written)
     except ValueError:
-        found = "this list is no JSON: the shell looks for a program called ["
+        shell = step.name == "SHELL"
+        found = "the build stops here" if shell else "the shell looks for a program called ["
+        found = f"this list is no JSON: {found}"
         return found, 'write ["PROGRAM", "ARGUMENT"], without a comma at its end'
     return None
 
@@ -83,14 +89,15 @@ def _several(step: Instruction) -> tuple[str, str] | None:
     """Find several files that are copied to what is no directory.
 
     Docker, Dockerfile reference, COPY: with multiple sources the destination must be a directory
-    and end with a slash.
+    and end with a slash. moby/buildkit, issue 4550: BuildKit goes on, with one file.
     """
     if step.name not in {"ADD", "COPY"} or re.search(r"[\[$*?<]", step.rest):
         return None
     *sources, target = [each for each in step.rest.split() if not each.startswith("--")] or [""]
     if len(sources) < 2 or target.endswith(("/", ".")):  # noqa: PLR2004 -- several
         return None
-    found = f"several sources, and {target} does not end with /: the build stops here"
+    found = f"several sources, and {target} does not end with /: the build stops here, or "
+    found += "BuildKit leaves one of them under this name"
     return found, f"write {target}/"
 
 
@@ -114,7 +121,7 @@ def _unnamed_base(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
             close = get_close_matches(name, declared, 1, _NEARLY)
             found = f"no ARG before it declares {name}: the base has no name, and the build stops"
             remedy = f"did you mean {close[0]}?" if close else f"write ARG {name}=IMAGE before FROM"
-            yield warned(step, found, remedy)
+            yield refused(step, found, remedy)
 
 
 def _run_on(step: Instruction) -> tuple[str, str] | None:
@@ -150,9 +157,7 @@ def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:
         if step.name in {"ARG", "ENV"}:
             known |= {met[1] for met in _DECLARED.finditer(step.rest)}
         elif step.name == "RUN":
-            said = _unknown(step, known) or _tag(stage, index) if own else None
-            if said is not None:
-                yield warned(step, *said)
+            yield from _of_run(stage, index, known) if own else ()
             for met in _NAMED.finditer(step.rest):
                 users |= {each for each in met["words"].split()[-1:] if each[0] not in "-$"}
         elif step.name == "USER" and own:
@@ -166,6 +171,15 @@ def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:
         elif step.name == "CMD" and own and entry and not entry.lstrip().startswith("["):
             found = "ENTRYPOINT is no list, so a shell runs it alone: these words are not handed on"
             yield warned(step, found, 'write ENTRYPOINT ["PROGRAM"]')
+
+
+def _of_run(stage: Stage, index: int, known: set[str]) -> Iterator[tuple[Finding, int]]:
+    step = stage.steps[index]
+    said, ends = _unknown(step, known), _tag(stage, index)
+    if said is not None:
+        yield warned(step, *said)
+    elif ends is not None:
+        yield refused(step, *ends)
 
 
 def _unknown(step: Instruction, known: set[str]) -> tuple[str, str] | None:

@@ -7,7 +7,7 @@ from functools import partial
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.image_stages import Instruction, Stage, judged, stages
+from megatron_eks.rules.image_stages import Instruction, Stage, judged, refused, stages
 from megatron_eks.rules.images.image_python import WITHOUT_NVCC, compiler_may_be_there
 from megatron_eks.rules.values import shown
 
@@ -52,6 +52,7 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
             yield finding, step.line
     built = stages(listed)
     yield from judged(built, partial(_of_step, built))
+    yield from judged(built, _without_compiler, refused)
 
 
 def _of_step(built: list[Stage], stage: Stage, index: int) -> Iterator[tuple[str, str]]:
@@ -61,7 +62,6 @@ def _of_step(built: list[Stage], stage: Stage, index: int) -> Iterator[tuple[str
         yield from _driver(step)
         yield from _other_libfabric(stage, index)
         yield from _asks(step)
-        yield from _without_compiler(stage, index)
         yield from _without_mpi(stage, index)
         yield from _not_yet_copied(stage, index)
 
@@ -154,7 +154,7 @@ def _without_compiler(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
     NVIDIA/nccl-tests, README, "Build"; NVIDIA, container images of CUDA: devel alone has nvcc.
     """
     step, before = stage.steps[index], stage.before(index)
-    match = _TESTS.search(step.rest)
+    match = _TESTS.search(step.rest) if step.name == "RUN" else None
     ready = match and compiler_may_be_there(f"{before}\n{step.rest[: match.start()]}")
     if match and not ready and WITHOUT_NVCC.fullmatch(stage.base):
         found = f"nccl-tests is compiled by nvcc, and {stage.base} has none: the build fails"

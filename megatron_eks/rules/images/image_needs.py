@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.rules.image_stages import Instruction, warned
+from megatron_eks.rules.image_stages import Instruction, refused, warned
 
 _COMMANDS = re.compile(r"&&|;|\n")
 _ASKS_GPU = re.compile(r"nvidia-smi(\s+-[^|]*)?")
@@ -30,7 +30,8 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
             said = _copied(step)
         if said is not None:
             found, remedy = said
-            yield warned(step, found, remedy)
+            ends = step.name != "RUN" and "s3://" in found
+            yield (refused if ends else warned)(step, found, remedy)
 
 
 def _run(rest: str) -> tuple[str, str] | None:

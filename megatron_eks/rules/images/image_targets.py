@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.rules.image_stages import Instruction, Stage, judged, stages
+from megatron_eks.rules.image_stages import Instruction, Stage, judged, refused, stages
 
 # How each of them writes a GPU's compute capability: with a point, or its digits alone.
 _WITH_POINT = frozenset({"TORCH_CUDA_ARCH_LIST"})
@@ -20,6 +20,7 @@ _PAIR = re.compile(
 )
 _CLONE = re.compile(r"\bgit\s+clone\b[^;&|\n]*")
 _BRANCH = re.compile(r"\s(?:-b|--branch)[= ]\s*(?P<ref>\S+)")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _PLAIN_RELEASE = re.compile(r"v?([0-9]+\.[0-9]+(?:\.[0-9]+)?)")
 # Some tags and branches have another form than the releases.
 _FORMS = {
@@ -55,14 +56,15 @@ _OF_NVIDIA = re.compile(r"nvcr\.io/nvidia/(?!cuda:)")
 
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     """Judge each stage; a finding comes with its line."""
-    return judged(stages(listed), _of_step)
+    built = stages(listed)
+    yield from judged(built, _of_step)
+    yield from judged(built, _tags, refused)
 
 
 def _of_step(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
     step = stage.steps[index]
     yield from _targets(step)
     yield from _pairs(step)
-    yield from _tags(stage, index)
     yield from _wheels(step)
     yield from _lost(step)
     yield from _removed(stage, index)
@@ -113,7 +115,8 @@ def _tags(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
     """Find a version in another form than the tags of its repository have.
 
     Tags of NVIDIA/nccl (v2.27.7-1), nccl-tests, Megatron-LM (core_v0.14.0), TransformerEngine and
-    gdrcopy: git ends with "Remote branch not found in upstream".
+    gdrcopy; git-clone(1), --branch: a branch or a tag. git ends with "Remote branch not found in
+    upstream".
     """
     step = stage.steps[index]
     for match in _CLONE.finditer(step.rest) if step.name == "RUN" else ():
@@ -123,6 +126,9 @@ def _tags(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
         if name:
             given = re.findall(rf"\b{name[1]}=[\"']?([^\s\"']+)", stage.before(index))
             asked = given[-1] if given else ""
+        if _COMMIT.fullmatch(asked) and "||" not in step.rest[match.end() :]:
+            found = f"{asked} is a commit, and --branch takes a branch or a tag: git clone ends"
+            yield found, f"clone without --branch and --depth, then git checkout {asked}"
         release = _PLAIN_RELEASE.fullmatch(asked)
         for repository, (form, example) in _FORMS.items() if release else ():
             of_it = re.search(rf"NVIDIA/{repository}(\.git)?(?=\s|$)", match[0])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from megatron_eks.catalog.environment import NEEDLESS, Verdict, is_secret
 from megatron_eks.catalog.environment_names import meant_by_a_library
+from megatron_eks.catalog.environment_values import by_value
 from megatron_eks.catalog.environment_verdicts import ABOUT_EFA, Context, judge
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -64,11 +65,18 @@ def findings(listed: list[Instruction], content: str) -> Iterator[tuple[Finding,
     SecretsUsedInArgOrEnv.
     """
     efa = _EFA.search(content) is not None
+    installed = "efa_installer.sh" in content
     for each in listed:
         of_variables = (
             found
             for name, value in assignments(each)
             for found in _of_variable(each, name, value, efa=efa)
+        )
+        yield from (
+            (found, each.line)
+            for name, value in assignments(each)
+            for found in _of_plugin(each, name, value)
+            if installed
         )
         for finding in (*of_variables, *_written_token(each), *_lost(each)):
             yield finding, each.line
@@ -116,6 +124,14 @@ def _of_variable(
         yield Finding(Code.IMAGE_SECRET, path, found, "use RUN --mount=type=secret", Level.WARNING)
     if instruction.name != "ARG" and value is not None:
         yield from _judged(path, name, value, efa=efa)
+
+
+def _of_plugin(instruction: Instruction, name: str, value: str | None) -> Iterator[Finding]:
+    """Yield a plugin of NCCL that is not the one of the EFA installer of this file."""
+    policy = by_value(name, value) if name == "NCCL_NET_PLUGIN" and value else None
+    if policy is not None and instruction.name == "ENV":
+        found = f"{shown(name)}: {policy.reason}"
+        yield Finding(Code.IMAGE_VARIABLE, (instruction.name, name), found, policy.instead)
 
 
 def _written_token(instruction: Instruction) -> Iterator[Finding]:

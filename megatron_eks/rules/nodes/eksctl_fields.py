@@ -93,12 +93,28 @@ def _unknown(manifest: Manifest, misfit: Misfit, shape: Shape) -> Finding:
     if own:
         found = f"{shown(key)} in a managed group, and eksctl has it for nodeGroups alone"
         return _found(manifest, misfit.path, found, "remove it, or write the group as nodeGroups")
+    groups = [each for each in _GROUPS if _shape_at(shape, (each, 0, key)) is not None]
+    if len(misfit.path) == 1 and groups:
+        return _found(manifest, misfit.path, found, _into_a_group(manifest, key, groups))
     other = _ELSEWHERE.get(key.lower()) if misfit.path[0] in _GROUPS else None
     if other:
         found += ": it refuses the file"
         return _found(manifest, misfit.path, found, f"write {other}")
     remedy = "remove it, unless a later eksctl has it: this one refuses the file"
     return _found(manifest, misfit.path, found, remedy, Level.WARNING)
+
+
+def _into_a_group(manifest: Manifest, key: str, kinds: list[str]) -> str:
+    """Say which group a key of groups belongs to, or has it already."""
+    groups = [
+        (f"{kind}[{index}]", mapping(each) or {})
+        for kind in kinds
+        for index, each in enumerate(items(manifest.body.get(kind)) or [])
+    ]
+    having = [place for place, body in groups if key in body]
+    if having:
+        return f"remove it: {' and '.join(having)} {'has' if len(having) == 1 else 'have'} it"
+    return f"move it under {groups[0][0] if len(groups) == 1 else f'{kinds[0]}[N]'}"
 
 
 def _shape_at(shape: Shape, path: Path) -> "Shape | None":

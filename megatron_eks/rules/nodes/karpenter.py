@@ -209,7 +209,7 @@ def node_classes(manifest: Manifest) -> Iterator[Finding]:
     for key in ("amiSelectorTerms", "securityGroupSelectorTerms", "subnetSelectorTerms"):
         # The one of v1alpha5 is told by its new name.
         if items(spec.get(key)) == [] and key.removesuffix("Terms") not in spec:
-            hint = "[{alias: al2023@v20250704}]" if key == "amiSelectorTerms" else "id or tags"
+            hint = "[{alias: al2023@vYYYYMMDD}]" if key == "amiSelectorTerms" else "id or tags"
             yield _refused(manifest, ("spec", key), f"no {key}", f"write it, with {hint}")
     yield from _images(manifest)
     given = [key for key in ("instanceProfile", "role") if not is_absent(spec.get(key))]
@@ -247,7 +247,7 @@ def _images(manifest: Manifest) -> Iterator[Finding]:
     family = text(spec.get("amiFamily"))
     for alias in named:
         if not _fits(_ALIAS, alias):
-            remedy = "write FAMILY@VERSION, such as al2023@v20250704"
+            remedy = "write FAMILY@VERSION, such as al2023@vYYYYMMDD"
             yield _refused(manifest, path, f"{shown(alias)} is no alias", remedy)
     if named and len(terms) > 1:
         found = "an alias beside other terms"

@@ -73,7 +73,7 @@ def pools_alone(together: ManifestSet) -> Iterator[Found]:
         if used is not None and moving and not (pods and all(_is_kept(pod) for pod in pods)):
             found = f"{_moves_on(used)}, of {manifest.title}: with each new AMI its nodes are "
             found += "replaced, and the pods on them evicted"
-            remedy = "name a version of the AMI, such as al2023@v20250704"
+            remedy = "name a version of the AMI, such as al2023@vYYYYMMDD"
             path = ("spec", "amiSelectorTerms")
             yield used, used.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
 

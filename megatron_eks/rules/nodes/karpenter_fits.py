@@ -42,7 +42,7 @@ _WITHOUT = re.compile(r"al2023@|bottlerocket@")
 
 
 def reserved(together: ManifestSet) -> Iterator[Found]:
-    """Warn of a pool for reserved capacity whose class selects no reservation.
+    """Refuse a pool for reserved capacity alone whose class selects no reservation, warn of others.
 
     Karpenter, "NodeClasses", spec.capacityReservationSelectorTerms: only what it selects is ever
     launched as `reserved`.
@@ -55,7 +55,10 @@ def reserved(together: ManifestSet) -> Iterator[Found]:
             found += "no node is started" if alone else "nodes are bought beside it"
             path: Path = ("spec", "template", "spec", "requirements")
             remedy = "write capacityReservationSelectorTerms in the class"
-            yield pool, pool.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
+            # Of several classes of one name another may be the one that is there.
+            known = sum(each.name == used.name for each in together.of(_CLASS)) == 1
+            level = Level.ERROR if alone and known else Level.WARNING
+            yield pool, pool.find(Code.KARPENTER, path, found, remedy, level)
 
 
 def unused(together: ManifestSet) -> Iterator[Found]:

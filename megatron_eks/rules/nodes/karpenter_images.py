@@ -37,7 +37,7 @@ def names(manifest: Manifest) -> Iterator[Finding]:
         if wide and is_absent(term.get("tags")) and not is_placeholder(name):
             found = f"{shown(name)} fits AMIs of every version of Kubernetes, and Karpenter takes "
             found += "the newest of all: nodes of another version than the cluster's"
-            remedy = "write alias: al2023@v20250704 alone, which finds the cluster's version and, "
+            remedy = "write alias: al2023@vYYYYMMDD alone, which finds the cluster's version and, "
             remedy += f"for GPUs, NVIDIA's AMI; or the version into the name: {_NVIDIA}"
             path: Path = ("spec", "amiSelectorTerms", index, "name")
             yield manifest.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
@@ -80,7 +80,7 @@ def drivers(together: ManifestSet) -> Iterator[Found]:
             name = text(terms[0].get("name"))
             found = f"{shown(name)} has no driver of NVIDIA, and {pool.title} has GPUs: its nodes "
             found += "offer no nvidia.com/gpu"
-            remedy = f"write alias: al2023@v20250704, or the name {_NVIDIA}"
+            remedy = f"write alias: al2023@vYYYYMMDD, or the name {_NVIDIA}"
             path: Path = ("spec", "amiSelectorTerms", 0, "name")
             yield used, used.find(Code.KARPENTER, path, found, remedy)
 
