@@ -38,6 +38,7 @@ _RELATION_TABLES = (
     "held_out_objects",
     "held_out_pools",
     "lacking_objects",
+    "meeting_places",
     "kinds_of_others",
     "parts_of_others",
     "mpi_settings",

@@ -19,6 +19,11 @@ _HOLDERS: dict[tuple[str, str], Path] = {
 }
 _OF_A_POD = ("spec", "template", "spec")
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_HOST = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_MOST = 999
+_NO_POD = re.compile(
+    r"(?P<pod>[a-z0-9-]+) is no pod of this Job|no pod is called (?P<called>[a-z0-9-]+)"
+)
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 _STEPS = ("dataset-initializer", "model-initializer", "trainer")
 _SOURCES = frozenset({"flux", "jax", "mpi", "torch", "xgboost"})
@@ -65,6 +70,25 @@ def replicated_jobs(manifest: Manifest) -> list[ReplicatedJob]:
         template = mapping(body.get("template")) or {}
         found.append(ReplicatedJob(path, text(body.get("name")), replicas, template, body))
     return found
+
+
+def pods_of_set(manifest: Manifest) -> list[str]:
+    """Return the names of a JobSet's pods; none where one of them cannot be a name.
+
+    JobSet, "Concepts": pods are SET-JOB-INDEX-INDEX, of the Job and of the pod in it.
+    """
+    hosts: list[str] = []
+    for job in replicated_jobs(manifest):
+        pods = number(job.spec.get("completions", job.spec.get("parallelism", 1)))
+        groups, inner = indices(job.replicas), indices(pods)
+        stem = f"{manifest.name}-{job.name}"
+        hosts += [f"{stem}-{index}-{each}" for index in groups for each in inner]
+    return hosts if all(_HOST.fullmatch(each) for each in hosts) else []
+
+
+def indices(count: int | None) -> range:
+    """Return the numbers of pods; none of so many that the count itself is a mistake."""
+    return range(count if count is not None and count <= _MOST else 0)
 
 
 def names(manifest: Manifest) -> Iterator[Finding]:
@@ -141,16 +165,27 @@ def jobs_inside(manifest: Manifest) -> Iterator[Finding]:
         if len(jobs) == 1 and manifest.kind == "JobSet":
             rules.append(job_launches.nodes_of_a_job)
         for rule in rules:
-            # A set gives its pods a subdomain, and addresses are judged by that one.
             yield from (
                 _moved(manifest, job, each)
                 for each in rule(own)
-                if "so DNS has no such name" not in each.found
+                if not _said_of_set(manifest, each.found)
             )
         for each in fields.fields(Manifest(_as_written(job))):
             # Its pods are judged with those of all other kinds.
             if each.path[1:4] != _OF_A_POD and not each.found.startswith("Kubernetes needs"):
                 yield _moved(manifest, job, each)
+
+
+def _said_of_set(manifest: Manifest, found: str) -> bool:
+    """Tell whether a rule over the set's names says the same of an address.
+
+    A set gives its pods a subdomain, and names that begin with its own.
+    """
+    pods = pods_of_set(manifest)
+    match = _NO_POD.search(found)
+    pod = (match["pod"] or match["called"]) if match is not None else ""
+    named = pod.startswith(f"{manifest.name}-") and bool(pods) and pod not in pods
+    return named or "so DNS has no such name" in found
 
 
 def _as_written(job: ReplicatedJob) -> "dict[str, Json]":
