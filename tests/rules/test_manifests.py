@@ -62,6 +62,7 @@ _RELATION_TABLES = (
     "rank_starts",
     "relations_of_objects",
     "second_objects",
+    "single_faults",
     "shell_arguments",
     "started_scripts",
     "torchrun_options",
