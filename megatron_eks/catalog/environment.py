@@ -94,14 +94,9 @@ POLICIES: dict[str, Policy] = {
         Verdict.REFUSED, "every tensor then waits for cudaMalloc: several times slower", REMOVE
     ),
     "NCCL_NET_PLUGIN": Policy(Verdict.REFUSED, "our image names the EFA plugin already", REMOVE),
-    "FI_EFA_USE_DEVICE_RDMA": Policy(
-        Verdict.REFUSED, "the plugin sets it where the hardware can", REMOVE
-    ),
-    "FI_EFA_FORK_SAFE": Policy(Verdict.REFUSED, "the plugin manages it", REMOVE),
     "RDMAV_FORK_SAFE": Policy(
         Verdict.REFUSED, "it breaks programs on newer kernels, and the plugin sees to forks", REMOVE
     ),
-    "FI_EFA_ENABLE_SHM_TRANSFER": Policy(Verdict.REFUSED, "the plugin sets it", REMOVE),
     # fi_efa(7): names of devices; all others are hidden from the program.
     "FI_EFA_IFACE": Policy(
         Verdict.REFUSED, "it hides all EFA interfaces of a node but those it names", REMOVE
@@ -188,6 +183,17 @@ POLICIES: dict[str, Policy] = {
         "0 costs performance, where pods request huge pages as they should",
         "remove it unless fork fails",
     ),
+    # efa_rdm_get_use_device_rdma and efa_fork_support.c: what libfabric does by itself, or the
+    # plugin for it; neither breaks anything where the hardware can.
+    "FI_EFA_USE_DEVICE_RDMA": Policy(
+        Verdict.ADVISED_AGAINST, "libfabric uses RDMA by itself where the hardware can", REMOVE
+    ),
+    "FI_EFA_FORK_SAFE": Policy(
+        Verdict.ADVISED_AGAINST, "the plugin sets it, and kernels since 5.13 do without", REMOVE
+    ),
+    "FI_EFA_ENABLE_SHM_TRANSFER": Policy(
+        Verdict.ADVISED_AGAINST, "the plugin has libfabric do without it", REMOVE
+    ),
     "NCCL_BUFFSIZE": Policy(
         Verdict.ADVISED_AGAINST, "the plugin sets it for each platform", REMOVE
     ),
@@ -244,7 +250,6 @@ POLICIES: dict[str, Policy] = {
 
 NEEDLESS = frozenset(
     {
-        *("FI_EFA_ENABLE_SHM_TRANSFER", "FI_EFA_FORK_SAFE", "FI_EFA_USE_DEVICE_RDMA"),
         *("NCCL_TUNER_PLUGIN", "RDMAV_FORK_SAFE", "TORCH_NCCL_AVOID_RECORD_STREAMS"),
     }
 )

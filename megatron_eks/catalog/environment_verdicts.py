@@ -58,6 +58,7 @@ DEPENDS_ON_VALUE = frozenset(
 """What nothing can be said of while nobody knows the value."""
 _CACHES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR"})
 _TRUE = frozenset({"1", "on", "true", "yes"})
+_FALSE = frozenset({"0", "false", "no", "off"})
 # CUDA C++ Programming Guide, "CUDA Environment Variables", CUDA_DEVICE_MAX_CONNECTIONS.
 _QUEUES = re.compile(r"[1-9]|[12]\d|3[0-2]")
 _WRITTEN = re.compile(r"[^${]+$")
@@ -170,10 +171,18 @@ def _without_efa(name: str, value: str, instance: "InstanceType") -> Policy | No
 
 
 def _device_rdma(_name: str, value: str, context: Context) -> Policy | None:
-    """Judge what libfabric 1.18 and later find out themselves (fi_efa(7))."""
-    instance = context.instance
+    """Judge what libfabric 1.18 and later find out themselves (fi_efa(7)).
+
+    libfabric, prov/efa/src/rdm/efa_rdm_util.c, efa_rdm_get_use_device_rdma: abort() at any other
+    word, and at a yes where the device cannot read.
+    """
+    instance, known = context.instance, value.lower() in _TRUE | _FALSE
+    if not known and _WRITTEN.match(value) and (instance is None or instance.efa_interfaces):
+        reason = f"{value!r} is neither yes nor no, and libfabric ends the program"
+        return Policy(Verdict.REFUSED, reason, REMOVE, ends=True)
     if instance is None:
-        return None
+        no = "where the hardware can, it keeps EFA from reading and writing the GPUs' memory"
+        return _advised_against(no) if value.lower() in _FALSE else None
     if not instance.efa_interfaces:
         return _no_effect(f"{instance.name} has no EFA, so NCCL uses TCP")
     on = value.lower() in _TRUE
@@ -262,7 +271,8 @@ def _connections(_name: str, value: str, context: Context) -> Policy | None:
         )
     if context.splits_layers and value != "1":
         return _refused(
-            "Megatron stops at any value but 1 with tensor or context parallelism before Blackwell"
+            "Megatron stops at any value but 1 with tensor or context parallelism before Blackwell",
+            'write "1"',
         )
     if context.splits_layers is False:
         return _allowed("without tensor and context parallelism nothing demands a value")

@@ -105,6 +105,8 @@ OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     rank_meetings.backends,
     rank_meetings.unindexed,
     rank_meetings.namespaces,
+    rank_meetings.first_pods,
+    rank_meetings.ports,
     rank_names.names,
     rank_names.alone,
     rank_names.counted,

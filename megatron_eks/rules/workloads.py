@@ -1,5 +1,6 @@
 """Kubernetes objects as the rules see them: pod templates, containers, variables, resources."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -100,13 +101,21 @@ class Container:
 
     @cached_property
     def words(self) -> list[tuple[Path, str]]:
-        """Command and arguments, each with its place."""
+        """Command and arguments, each with its place.
+
+        What is no text is refused elsewhere, and stands for what it says.
+        """
         return [
             ((*self.path, key, index), word)
             for key in ("command", "args")
             for index, value in enumerate(items(self.body.get(key)) or [])
-            if (word := text(value)) is not None
+            if (word := _word(value)) is not None
         ]
+
+
+def _word(value: Json) -> str | None:
+    unquoted = isinstance(value, bool | int | float)
+    return json.dumps(value) if unquoted else text(value)
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,9 @@ def test_no_libfabric_at_all_is_refused(image):
     assert "install libfabric" in image.judged().findings[0]
 
 
-@pytest.mark.parametrize("name", ["NCCL_PROTO", "MASTER_PORT", "FI_EFA_FORK_SAFE", "NCCL_TIMEOUT"])
+@pytest.mark.parametrize(
+    "name", ["NCCL_PROTO", "MASTER_PORT", "FI_EFA_USE_DEVICE_RDMA", "NCCL_TIMEOUT"]
+)
 def test_a_variable_that_breaks_runs_is_refused(image, name):
     """An image sets it for every job."""
     done = image.judged(**{name: "1"})
@@ -133,9 +135,10 @@ def test_what_libraries_do_anyway_is_no_finding(image):
 
 
 def test_the_refused_variables_are_the_catalogue_s():
-    """One policy; the plugin's name is judged by where it leads."""
+    """One policy; the plugin's name is judged by where it leads, and RDMA by a job's type."""
     bad = {Verdict.REFUSED, Verdict.NO_EFFECT}
     names = {name for name, policy in POLICIES.items() if policy.verdict in bad}
+    names |= {"FI_EFA_USE_DEVICE_RDMA"}
     assert names - {"NCCL_NET_PLUGIN"} == gate_program.REFUSED
 
 

@@ -1,6 +1,7 @@
 """The verdict on every variable that a job file sets."""
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.environment import POLICIES, REMOVE, Policy, Verdict
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from megatron_eks.config.errors import Path
     from megatron_eks.config.job import Job
 
+_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 # MAX_ARG_STRLEN of Linux, less the sign between name and value and the final zero: execve(2).
 _LONGEST = 131072 - 2
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -157,6 +159,8 @@ def _judge(name: str, value: str, context: Context) -> Policy:
     if name in IMAGE_VARIABLES:
         return Policy(Verdict.REFUSED, IMAGE_VARIABLES[name], "remove it")
     policy = _of_job(name, value) or judge(name, value, context)
+    if name == _QUEUES:
+        return replace(policy, instead=REMOVE)  # the plan writes the right number
     if name == "NCCL_SOCKET_IFNAME" and context.host_network and policy.verdict is Verdict.ALLOWED:
         policy = _left_in(value) or policy
     if name in _KNOWN or policy.verdict is not Verdict.ALLOWED:

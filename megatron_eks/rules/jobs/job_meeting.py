@@ -51,7 +51,7 @@ def meeting(manifest: Manifest) -> Iterator[Finding]:
             # Fewer pods than nodes join those of another Job.
             all_here = number(flags["nnodes"][1]) == together
             for path, value in places if all_here else ():
-                said = _elsewhere(manifest.name, subdomain, value.rpartition(":")[0] or value)
+                said = _elsewhere(manifest, subdomain, value.rpartition(":")[0] or value)
                 if said is not None:
                     found, remedy = f"{shown(value)}: {said}", _remedy(manifest, subdomain, value)
                     yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
@@ -79,16 +79,37 @@ def variables(manifest: Manifest) -> Iterator[Finding]:
                     yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
 
 
-def _elsewhere(job: str | None, subdomain: str | None, host: str) -> str | None:
-    match = _OF_AN_INDEX.fullmatch(host)
-    if match is None or job is None or is_placeholder(job):
+def _elsewhere(manifest: Manifest, subdomain: str | None, host: str) -> str | None:
+    match, job = _OF_AN_INDEX.fullmatch(host), manifest.name
+    if job is None or is_placeholder(job):
         return None
+    if match is None:
+        return without_number(manifest, job, subdomain, host)
+    first = f"{match['job']}-{match['index']}"
     if match["job"] != job:
-        return f"{match['job']}-{match['index']} is no pod of this Job"
+        return f"{first} is no pod of this Job"
+    count = number(manifest.spec.get("completions"))
+    if count is not None and int(match["index"]) >= count:
+        return f"no pod is called {first}"
     if subdomain != match["service"] and not is_placeholder(subdomain or ""):
         given = "no subdomain" if subdomain is None else f"subdomain {subdomain}"
         return f"its pods have {given}, so DNS has no such name"
     return None
+
+
+def without_number(manifest: Manifest, stem: str, subdomain: str | None, host: str) -> str | None:
+    """Say that a name below the Service of an object's pods has no number, and so is no pod's.
+
+    Kubernetes, "DNS for Services and Pods": what is not a pod's hostname before its subdomain may
+    be a Service before its namespace.
+    """
+    first, *rest = host.split(".")
+    if subdomain is None or rest[:1] != [subdomain] or rest[1:2] == ["svc"]:
+        return None
+    own = manifest.namespace
+    a_service = own == subdomain or (own is None and first == subdomain)
+    named = re.fullmatch(rf"{re.escape(stem)}(-[a-z0-9-]*[a-z])?", first) is not None
+    return f"no pod is called {first}" if named and not a_service else None
 
 
 def _remedy(manifest: Manifest, subdomain: str | None, value: str) -> str:

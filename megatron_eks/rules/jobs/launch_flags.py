@@ -12,7 +12,7 @@ from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping,
 from megatron_eks.rules.workloads import Container, Manifest, Pod
 
 _HOST_FLAGS = ("rdzv-endpoint", "master-addr")
-_LAST_PORT = 65535
+LAST_PORT = 65535
 _BACKENDS = ("c10d", "etcd", "etcd-v2", "static")
 # What carries the collectives, or begins the address of a store.
 _NO_MEETING = frozenset({"env", "file", "gloo", "mpi", "nccl", "tcp", "torch", "ucc", "xccl"})
@@ -131,10 +131,12 @@ def _of_operator(
     elif flag.name == "rdzv-backend" and not _may_be(flag.value, _BACKENDS):
         found = f"{told}: torchrun has no such rendezvous"
         yield replace(flag.wrong(found, "use c10d"), level=of_backend(flag.value))
-    elif flag.name == "master-port" and not 0 < (number(flag.value) or 1) <= _LAST_PORT:
+    elif flag.name == "master-port" and not 0 < (number(flag.value) or 1) <= LAST_PORT:
         yield flag.wrong(f"{told}: no port has this number", "remove it: the operator sets one")
     elif flag.name in _HOST_FLAGS and (said := other_host(manifest, flag.value)):
         yield flag.wrong(f"{told}: {said}", _MASTER)
+    elif flag.name == "master-addr" and (said := _unserved(manifest, flag.value, flags)):
+        yield flag.wrong(f"{told}: {said}", "use $(MASTER_ADDR), or no flag")
 
 
 def of_backend(value: str) -> Level:
@@ -213,6 +215,24 @@ def other_host(manifest: Manifest, value: str) -> str | None:
     if index is None or index >= count:
         return f"the job has no pod {host}"
     return None
+
+
+def _unserved(manifest: Manifest, value: str, flags: "list[Flag]") -> str | None:
+    """Say that a host is a pod of this job which the operator does not make node 0.
+
+    torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py: node 0 alone serves the store.
+    """
+    given = {each.name: each.value for each in flags}
+    static = given.get("rdzv-backend", "static") == "static" and "rdzv-endpoint" not in given
+    elastic = not is_absent(manifest.spec.get("elasticPolicy"))
+    if not static or elastic or "node-rank" in given or _together(manifest) < 2:  # noqa: PLR2004 -- two nodes meet
+        return None
+    types, name = manifest.pytorch_replicas or {}, re.escape(manifest.name or "?")
+    match = re.fullmatch(rf"{name}-(master|worker)-([0-9]+)(\..*)?", value.partition(":")[0])
+    first = "master" if "Master" in types else "worker"
+    if match is None or (match[1], match[2]) == (first, "0"):
+        return None
+    return "the pod of node 0 alone listens, and this is another one"
 
 
 def _other_count(manifest: Manifest, flag: Flag) -> Iterator[Finding]:

@@ -29,8 +29,8 @@ _NEEDS = (
     ("--overlap-param-gather", ("--use-distributed-optimizer", "--use-megatron-fsdp")),
     ("--overlap-param-gather", ("--overlap-grad-reduce",)),
     ("--tp-comm-overlap", ("--sequence-parallel",)),
-    ("--lr-decay-samples", ("--train-samples",)),
-    ("--lr-warmup-samples", ("--train-samples",)),
+    ("--lr-decay-samples", ("--train-samples", "--train-iters")),
+    ("--lr-warmup-samples", ("--train-samples", "--train-iters")),
     (_EP, ("--num-experts",)),
     ("--num-query-groups", ("--group-query-attention",)),
     ("--optimizer-cpu-offload", ("--use-precision-aware-optimizer",)),
@@ -57,8 +57,6 @@ _NOT_BOTH = (
     ("--data-path", "--data-args-path"),
     ("--lr-warmup-fraction", "--lr-warmup-iters"),
     ("--lr-warmup-fraction", "--lr-warmup-samples"),
-    ("--train-iters", "--lr-decay-samples"),
-    ("--train-samples", "--lr-decay-iters"),
     ("--use-torch-fsdp2", "--use-distributed-optimizer"),
     (_VIRTUAL, _CHUNKS),
     (_VIRTUAL, "--pipeline-model-parallel-layout"),
@@ -68,6 +66,9 @@ _NOT_BOTH = (
     ("--num-layers", "--encoder-num-layers"),
     *((each, "--mock-data") for each in ("--data-path", "--train-data-path")),
 )
+
+# The length of a run, the unit that its options must not have, and the one that they have.
+_UNITS = {"--train-iters": ("samples", "iters"), "--train-samples": ("iters", "samples")}
 
 Said = Iterator[tuple[str, str, str]]
 """The option, what was found, and what to do."""
@@ -127,10 +128,24 @@ def together(manifest: Manifest) -> Iterator[Finding]:
             found = f"no --train-iters and no --train-samples: {_STOPS}"
             path, remedy = options[_LAYERS][0], "add --train-iters"
             yield Finding(Code.TRAINING_FLAG, path, found, remedy)
+        for flag, found, remedy in _in_one_unit(options):
+            yield Finding(Code.TRAINING_FLAG, options[flag][0], found, remedy)
         for flag, other in _NOT_BOTH:
             if flag in options and other in options and _differ(options, flag, other):
                 found = f"{flag} beside {other}: {_STOPS}"
                 yield Finding(Code.TRAINING_FLAG, options[flag][0], found, "keep one of the two")
+
+
+def _in_one_unit(options: Options) -> Said:
+    """Find options that count samples beside a length in iterations, or the other way."""
+    lengths = [each for each in _UNITS if each in options]
+    for length in lengths if len(lengths) == 1 else ():
+        wrong, right = _UNITS[length]
+        for part in ("decay", "warmup"):
+            flag, instead = f"--lr-{part}-{wrong}", f"--lr-{part}-{right}"
+            if flag in options and options[flag][1] != "0":
+                remedy = "remove it" if instead in options else f"write {instead} in its place"
+                yield flag, f"{flag} beside {length}: {_STOPS}", remedy
 
 
 def _differ(options: Options, flag: str, other: str) -> bool:

@@ -54,9 +54,16 @@ def slots(manifest: Manifest) -> Iterator[Finding]:
     if manifest.spec.get("runLauncherAsWorker") is True:
         workers += 1
     if gpus and each > gpus:
-        found = f"{each} slots for {gpus} GPUs: two processes share one"
+        found, level = f"{each} slots for {gpus} GPUs: two processes share one", Level.WARNING
+        starts = [_tests(one, each) for one in launcher.containers] if launcher else []
+        # A privileged container sees all devices of its node.
+        if max(starts, default=0) > gpus and not any(map(_is_privileged, worker.containers)):
+            found = (
+                f"{each} slots for {gpus} GPUs: NCCL's tests take one for each process, and stop"
+            )
+            level = Level.ERROR
         path, remedy = ("spec", "slotsPerWorker"), f"write {gpus}"
-        yield manifest.find(Code.PROCESSES_PER_NODE, path, found, remedy, Level.WARNING)
+        yield manifest.find(Code.PROCESSES_PER_NODE, path, found, remedy, level)
     for container in launcher.containers if launcher is not None else ():
         yield from _asked(container, worker, each, workers)
 
@@ -97,13 +104,39 @@ def _asked(container: Container, worker: Pod, each: int, workers: int) -> Iterat
             found += "mpirun ends at once"
             remedy = room or f"write {total}, or add workers"
             yield Finding(Code.PROCESSES_PER_NODE, path, found, remedy)
-        elif word in _ALL and asked * _held(container) < total and worker.names(GPU):
+        elif word in _ALL and asked * _held(container) < min(total, workers * gpus):
             found = f"{asked} processes on {total} slots: the other GPUs idle"
             remedy = f"write {total}, unless it is meant"
             yield Finding(Code.PROCESSES_PER_NODE, path, found, remedy, Level.WARNING)
         elif word in _EACH and asked > each:
             found = f"{asked} processes on each worker, and it has {slots}"
             yield Finding(Code.PROCESSES_PER_NODE, path, found, room or f"write {each}")
+
+
+def _is_privileged(container: Container) -> bool:
+    return (mapping(container.body.get("securityContext")) or {}).get("privileged") is True
+
+
+def _tests(container: Container, slots: int) -> int:
+    """Return how many processes of NCCL's tests mpirun starts on the first worker; 0 of others.
+
+    Open MPI, mpirun(1): it fills a host's slots before the next one's, or as -N says;
+    NVIDIA/nccl-tests, src/common.cu: each process takes the device of its local rank.
+    """
+    words = [word for _, each in container.words for word in split_words(each)]
+    if (
+        container.is_init
+        or not any(map(_TEST.search, words))
+        or "NCCL_TESTS_DEVICE" in container.line
+    ):
+        return 0
+    asked = {word: number(value) for (_, word), (_, value) in pairwise(arguments(container))}
+    if not _ELSEWHERE.isdisjoint(asked):
+        return 0
+    of_all, of_each = (
+        next((asked[word] for word in asked if word in options), None) for options in (_ALL, _EACH)
+    )
+    return of_each if of_each is not None else min(slots, of_all or slots)
 
 
 def _held(container: Container) -> int:

@@ -7,6 +7,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
+from megatron_eks.rules.objects.pod_shape import served_instead
 from megatron_eks.rules.platform.device_plugins import is_near
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest
@@ -164,6 +165,9 @@ def served(together: ManifestSet) -> Iterator[Found]:
         for each in together.of(kind):
             version = (text(each.body.get("apiVersion")) or "").rpartition("/")[2]
             if each.group != group or versions.get(version) is True or is_placeholder(version):
+                continue
+            # What no release serves any more is found by itself.
+            if served_instead(each) is not None:
                 continue
             there = ", ".join(sorted(name for name, on in versions.items() if on is True and name))
             found = (

@@ -103,6 +103,9 @@ def place_of(directory: str, container: Container, pod: Pod) -> Place | None:
         if _inside(directory, where):
             around.append((where.rstrip("/"), mount))
     around.sort(key=lambda each: len(each[0]))
+    # Two at one place are refused as such.
+    if len({where for where, _ in around}) < len(around):
+        return None
     above = [
         where
         for where, mount in around[:-1]

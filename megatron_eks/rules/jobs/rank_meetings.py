@@ -5,11 +5,20 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
-from megatron_eks.rules.jobs.launch_flags import of_backend
+from megatron_eks.rules.jobs.launch_flags import LAST_PORT, of_backend
 from megatron_eks.rules.jobs.rank_names import PORT, names_of, places
 from megatron_eks.rules.jobs.rendezvous import launcher_flags
+from megatron_eks.rules.jobs.replicated_jobs import replicated_jobs
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
-from megatron_eks.rules.values import is_absent, is_placeholder, number, shown
+from megatron_eks.rules.values import (
+    is_absent,
+    is_placeholder,
+    items,
+    mapping,
+    number,
+    shown,
+    text,
+)
 from megatron_eks.rules.workloads import Container, Manifest, Pod
 
 # No operator tells the pods of these what a launcher asks for.
@@ -22,6 +31,11 @@ _SOURCED = re.compile(r"(^|[\s;&])(source|\.|eval)\s|\bread\b")
 _CUT = re.compile(r"\$\{(?P<name>HOSTNAME|POD_NAME)(?P<cut>%%?-\*)\}")
 _BACKENDS = frozenset({"c10d", "etcd", "etcd-v2", "static"})
 _NAMESPACE = 2
+_INDEX = r"\$[({]?JOB_COMPLETION_INDEX[)}]?"
+_CUT_OUT = r"\$\{(HOSTNAME|POD_NAME)##\*-\}"
+_BY_INDEX = re.compile(rf"{_INDEX}|{_CUT_OUT}")
+_INDEX_FIELDS = ("job-completion-index", "apps.kubernetes.io/pod-index")
+_NAMED = re.compile(r"\$[({]?(?P<name>[A-Za-z_]\w*)[)}]?")
 
 
 def untold(manifest: Manifest) -> Iterator[Finding]:
@@ -191,6 +205,94 @@ def short_names(together: ManifestSet) -> Iterator[Found]:
                     remedy = "set subdomain to a headless Service, and write it behind the name"
                 level = Level.ERROR if together.of("Service") else Level.WARNING
                 yield manifest, Finding(Code.RENDEZVOUS_FLAG, path, found, remedy, level)
+
+
+def first_pods(manifest: Manifest) -> Iterator[Finding]:
+    """Require of ranks that are counted by their pods' numbers that they meet at the first one.
+
+    torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py, next_rendezvous: node 0 alone
+    serves the store, whatever the address is.
+    """
+    known = names_of(manifest)
+    for pod, container in _ranks(manifest) if known is not None else ():
+        flags = {name: (path, value) for path, name, value in launcher_flags(container)}
+        static = flags.get("rdzv-backend", ((), "static"))[1] == "static"
+        if not static or "rdzv-endpoint" in flags or "master-addr" not in flags:
+            continue
+        if not _is_index(container, flags.get("node-rank", ((), ""))[1]):
+            continue
+        path, value = _address(container, *flags["master-addr"])
+        first = PORT.sub("", value).partition(".")[0]
+        stem, _, index = first.rpartition("-")
+        own = _job_of(manifest, pod)
+        if known is not None and first in known.hosts and index != "0" and stem.startswith(own):
+            found = f"{shown(value)} is node {index}, and node 0 alone listens: none meets another"
+            remedy = f"write {value.replace(first, f'{stem}-0', 1)}"
+            yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
+
+
+def _is_index(container: Container, rank: str) -> bool:
+    """Tell whether a node's number is that of its pod, by itself or by a variable."""
+    match = _NAMED.fullmatch(rank)
+    if match is None or _BY_INDEX.fullmatch(rank):
+        return _BY_INDEX.fullmatch(rank) is not None
+    name = match["name"]
+    for each in items(container.body.get("env")) or []:
+        entry = mapping(each) or {}
+        source = mapping((mapping(entry.get("valueFrom")) or {}).get("fieldRef")) or {}
+        field, value = text(source.get("fieldPath")) or "", text(entry.get("value")) or ""
+        if entry.get("name") == name:
+            return _BY_INDEX.fullmatch(value) is not None or any(
+                each in field for each in _INDEX_FIELDS
+            )
+    assigned = re.findall(rf"\b{name}=[\"']?([^\s;&|\"']*)", container.line)
+    return len(assigned) == 1 and _BY_INDEX.fullmatch(assigned[0]) is not None
+
+
+def _address(container: Container, path: Path, value: str) -> tuple[Path, str]:
+    """Return an address, by the variable that holds it."""
+    match = _NAMED.fullmatch(value)
+    for each in container.variables if match is not None else ():
+        set_again = re.search(rf"\b{each.name}=", container.line)
+        if match and each.name == match["name"] and each.value and not set_again:
+            return (*container.path, "env", each.index, "value"), each.value
+    return path, value
+
+
+def _job_of(manifest: Manifest, pod: Pod) -> str:
+    """Return how the names of the pods begin that are counted together."""
+    for job in replicated_jobs(manifest):
+        if pod.path[1 : 1 + len(job.path)] == job.path:
+            return f"{manifest.name}-{job.name}-"
+    return manifest.name or ""
+
+
+def ports(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a port for the ranks above the last one that there is.
+
+    RFC 9293, "Header Format": a port is a number of 16 bits.
+    """
+    of_operator = manifest.pytorch_replicas is not None
+    for pod in manifest.pods:
+        for container in pod.containers:
+            if not container.has_launcher:
+                continue
+            for path, value in _ports(container, of_operator=of_operator):
+                if (number(value) or 0) > LAST_PORT:
+                    found = f"port {value}: the last one is {LAST_PORT}, and the launcher stops"
+                    yield Finding(Code.RENDEZVOUS_FLAG, path, found, "write 29500, or another one")
+
+
+def _ports(container: Container, *, of_operator: bool) -> Iterator[tuple[Path, str]]:
+    """Return the ports of a launcher; what an operator sets is judged by what it sets."""
+    for path, flag, value in launcher_flags(container):
+        if flag == "rdzv-endpoint":
+            yield path, value.rpartition(":")[2]
+        elif flag == "master-port" and not of_operator:
+            yield path, value
+    for each in container.variables if not of_operator else ():
+        if each.name in {"MASTER_PORT", "PET_MASTER_PORT"}:
+            yield (*container.path, "env", each.index, "value"), each.value or ""
 
 
 def _ranks(manifest: Manifest) -> Iterator[tuple[Pod, Container]]:

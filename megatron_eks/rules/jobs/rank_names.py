@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.jobs.job_meeting import without_number
 from megatron_eks.rules.jobs.rendezvous import launcher_flags
-from megatron_eks.rules.jobs.replicated_jobs import replicated_jobs, set_of
+from megatron_eks.rules.jobs.replicated_jobs import indices, pods_of_set, set_of
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
 from megatron_eks.rules.objects.pod_selection import pods_beside, selects
 from megatron_eks.rules.values import is_absent, is_placeholder, mapping, number, shown, text
@@ -20,8 +21,6 @@ _WHOLE_NAME = re.compile(r"\$[({]?(HOSTNAME|POD_NAME)[)}]?|\$\(hostname\)")
 _RENAMED = re.compile(
     r"\bNODE_RANK=[\"']?(\$\{?(HOSTNAME|POD_NAME)\}?|\$\(hostname\))[\"']?(\s|;|$)"
 )
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_MOST = 999
 PORT = re.compile(r":[0-9$({][^:]*$")
 _WAITS_FOR_NAMES = re.compile(r"\b(nslookup|getent\s+(ahosts|hosts)|dig|host|ping|nc)\b")
 
@@ -52,6 +51,7 @@ def names(manifest: Manifest) -> Iterator[Finding]:
                 if own is None or "$" in host or is_placeholder(host):
                     continue
                 said = _elsewhere(own, host)
+                said = said or without_number(manifest, own.stem, own.subdomain, host)
                 if said is None and own.unnamed and host.partition(".")[0] in own.hosts:
                     found = f"{shown(value)}: enableDNSHostnames is false, so no pod has a name"
                     remedy = "write enableDNSHostnames: true under spec.network"
@@ -86,34 +86,24 @@ def names_of(manifest: Manifest) -> Names | None:
     if name is None or is_placeholder(name):
         return None
     kind = (manifest.group, manifest.kind)
-    if kind == ("apps", "StatefulSet"):
+    # Ordinals may begin with another number.
+    if kind == ("apps", "StatefulSet") and is_absent(manifest.spec.get("ordinals")):
         count = number(manifest.spec.get("replicas", 1))
-        hosts = [f"{name}-{index}" for index in _indices(count)]
+        hosts = [f"{name}-{index}" for index in indices(count)]
         return _known(hosts, text(manifest.spec.get("serviceName")), name)
     if kind == ("batch", "Job") and manifest.spec.get("completionMode") == "Indexed":
         count = number(manifest.spec.get("completions"))
         pod = manifest.pods[0].spec if manifest.pods else {}
-        hosts = [f"{name}-{index}" for index in _indices(count)]
+        hosts = [f"{name}-{index}" for index in indices(count)]
         return _known(hosts, text(pod.get("subdomain")), name)
     if kind == ("jobset.x-k8s.io", "JobSet"):
-        hosts = []
-        for job in replicated_jobs(manifest):
-            pods = number(job.spec.get("completions", job.spec.get("parallelism", 1)))
-            groups, inner = _indices(job.replicas), _indices(pods)
-            hosts += [f"{name}-{job.name}-{index}-{each}" for index in groups for each in inner]
-        if not all(_LABEL.fullmatch(each) for each in hosts):
-            return None
+        hosts = pods_of_set(manifest)
         network = mapping((set_of(manifest) or ((), {}))[1].get("network")) or {}
         given = network.get("subdomain")
         known = _known(hosts, name if is_absent(given) else text(given), name)
         off = network.get("enableDNSHostnames") is False
         return replace(known, unnamed=True) if known is not None and off else known
     return None
-
-
-def _indices(count: int | None) -> range:
-    """Return the numbers of pods; none of so many that the count itself is a mistake."""
-    return range(count if count is not None and count <= _MOST else 0)
 
 
 def _known(hosts: list[str], subdomain: str | None, stem: str) -> Names | None:

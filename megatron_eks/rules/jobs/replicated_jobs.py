@@ -8,6 +8,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.jobs import job_launches, job_meeting, job_policies
+from megatron_eks.rules.jobs.rendezvous import launcher_flags
 from megatron_eks.rules.objects import fields, pod_runtime
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Manifest
@@ -19,6 +20,11 @@ _HOLDERS: dict[tuple[str, str], Path] = {
 }
 _OF_A_POD = ("spec", "template", "spec")
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_HOST = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_MOST = 999
+_NO_POD = re.compile(
+    r"(?P<pod>[a-z0-9-]+) is no pod of this Job|no pod is called (?P<called>[a-z0-9-]+)"
+)
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 _STEPS = ("dataset-initializer", "model-initializer", "trainer")
 _SOURCES = frozenset({"flux", "jax", "mpi", "torch", "xgboost"})
@@ -65,6 +71,25 @@ def replicated_jobs(manifest: Manifest) -> list[ReplicatedJob]:
         template = mapping(body.get("template")) or {}
         found.append(ReplicatedJob(path, text(body.get("name")), replicas, template, body))
     return found
+
+
+def pods_of_set(manifest: Manifest) -> list[str]:
+    """Return the names of a JobSet's pods; none where one of them cannot be a name.
+
+    JobSet, "Concepts": pods are SET-JOB-INDEX-INDEX, of the Job and of the pod in it.
+    """
+    hosts: list[str] = []
+    for job in replicated_jobs(manifest):
+        pods = number(job.spec.get("completions", job.spec.get("parallelism", 1)))
+        groups, inner = indices(job.replicas), indices(pods)
+        stem = f"{manifest.name}-{job.name}"
+        hosts += [f"{stem}-{index}-{each}" for index in groups for each in inner]
+    return hosts if all(_HOST.fullmatch(each) for each in hosts) else []
+
+
+def indices(count: int | None) -> range:
+    """Return the numbers of pods; none of so many that the count itself is a mistake."""
+    return range(count if count is not None and count <= _MOST else 0)
 
 
 def names(manifest: Manifest) -> Iterator[Finding]:
@@ -138,19 +163,57 @@ def jobs_inside(manifest: Manifest) -> Iterator[Finding]:
             *(pod_runtime.job_fields, job_policies.policies),
         ]
         # Ranks in several jobs of one set belong together, and no single one tells how many.
-        if len(jobs) == 1 and manifest.kind == "JobSet":
+        twice = _ranks_twice(manifest, job, own) if manifest.kind == "JobSet" else None
+        if twice is not None:
+            yield twice
+        elif len(jobs) == 1 and manifest.kind == "JobSet":
             rules.append(job_launches.nodes_of_a_job)
         for rule in rules:
-            # A set gives its pods a subdomain, and addresses are judged by that one.
             yield from (
                 _moved(manifest, job, each)
                 for each in rule(own)
-                if "so DNS has no such name" not in each.found
+                if not _said_of_set(manifest, each.found)
             )
         for each in fields.fields(Manifest(_as_written(job))):
             # Its pods are judged with those of all other kinds.
             if each.path[1:4] != _OF_A_POD and not each.found.startswith("Kubernetes needs"):
                 yield _moved(manifest, job, each)
+
+
+def _ranks_twice(manifest: Manifest, job: ReplicatedJob, own: Manifest) -> Finding | None:
+    """Refuse several Jobs whose pods all meet at one address, and are counted in each of them.
+
+    torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py: node 0 serves the store, and a
+    number that comes twice takes the place of the first one.
+    """
+    pods = number(job.spec.get("completions", job.spec.get("parallelism", 1))) or 0
+    several = job.replicas is not None and job.replicas > 1
+    containers = [each for pod in own.pods for each in pod.containers if several]
+    for container in containers:
+        flags = {name: value for _, name, value in launcher_flags(container)}
+        address, nodes = flags.get("master-addr", ""), number(flags.get("nnodes", ""))
+        one_place = bool(address) and "$" not in address and not is_placeholder(address)
+        static = flags.get("rdzv-backend", "static") == "static" and "rdzv-endpoint" not in flags
+        counted = "JOB_COMPLETION_INDEX" in flags.get("node-rank", "")
+        if nodes == pods > 1 and one_place and static and counted and not container.is_init:
+            found = f"{job.replicas} Jobs of {pods} nodes, and all meet at one address: each node "
+            found += f"is there {job.replicas} times"
+            total = pods * (job.replicas or 1)
+            remedy = f"write replicas: 1, or one Job of {total} pods with --nnodes={total}"
+            return manifest.find(Code.RENDEZVOUS_FLAG, (*job.path, "replicas"), found, remedy)
+    return None
+
+
+def _said_of_set(manifest: Manifest, found: str) -> bool:
+    """Tell whether a rule over the set's names says the same of an address.
+
+    A set gives its pods a subdomain, and names that begin with its own.
+    """
+    pods = pods_of_set(manifest)
+    match = _NO_POD.search(found)
+    pod = (match["pod"] or match["called"]) if match is not None else ""
+    named = pod.startswith(f"{manifest.name}-") and bool(pods) and pod not in pods
+    return named or "so DNS has no such name" in found
 
 
 def _as_written(job: ReplicatedJob) -> "dict[str, Json]":

@@ -24,6 +24,7 @@ IN_PODS = re.compile(
 )
 # These come after Kubernetes has put in what it knows.
 _OF_THE_CONTAINER = frozenset({"HOSTNAME", "LOCAL_RANK", "NODE_RANK"})
+_RANK = re.compile(r"--node[-_]rank=")
 _NAMES = frozenset({"-", "--", "_", "bash", "sh"})
 _OPERATORS = frozenset({"&&", "||", "|", ">", ">>", "2>&1", "<", "&"})
 _TWO = re.compile(r"--?[A-Za-z][\w-]*[ \t]+[^\s-]\S*")
@@ -72,7 +73,10 @@ def unknown_names(manifest: Manifest) -> Iterator[Finding]:
         for path, word in container.words:
             for match in _REFERENCE.finditer(word) if word.startswith("--") else ():
                 name = match["name"]
-                if name in known or IN_PODS.fullmatch(name) or FROM_OTHERS.match(name):
+                # Kubernetes alone numbers the pods of a Job, and by one name.
+                number = _RANK.match(word) is not None and name.startswith("JOB_")
+                elsewhere = FROM_OTHERS.match(name) and not number
+                if name in known or IN_PODS.fullmatch(name) or elsewhere:
                     continue
                 found = (
                     f"{shown(word)}: no variable {name} in this container, and it stays as it is"

@@ -20,6 +20,7 @@ _OF_RANKS = frozenset(
     }
 )
 _PLACES = frozenset({"--data-cache-path", "--data-path", "--load", "--save", "--tokenizer-model"})
+_INDEXED = frozenset({("batch", "Job"), ("jobset.x-k8s.io", "JobSet")})
 # What images of schedulers bring, or a rule of its own judges.
 _ELSEWHERE = re.compile(
     r"SLURM_|OMPI_|SM_|GPU|NVIDIA|CUDA|HOME$|PWD$|USER$|TMPDIR$|HOST|RDZV_|NUM_GPUS"
@@ -41,10 +42,15 @@ def values(manifest: Manifest) -> Iterator[Finding]:
             for path, flag, value in _options(container):
                 match = _NAMED.search(value)
                 name = (match["name"] or match["braced"]) if match else ""
-                if not name or name in known or re.search(rf"\b{name}=", container.line):
+                # A loop, or a default in braces, sets it too.
+                own = re.search(rf"(?<![\w${{]){name}\b|\b{name}:?=", container.line)
+                if not name or name in known or own:
                     continue
                 # What stays as it is, with all its letters, is not set by others either.
-                elsewhere = FROM_OTHERS.match(name) or _ELSEWHERE.search(name)
+                # Kubernetes alone numbers the pods of a Job, and by one name.
+                its_number = flag == "--node-rank" and name.startswith("JOB_")
+                by_others = FROM_OTHERS.match(name) and not its_number
+                elsewhere = by_others or _ELSEWHERE.search(name)
                 shell = container.words[0][1].endswith("sh")
                 if IN_PODS.fullmatch(name) or (elsewhere and shell):
                     continue
@@ -55,7 +61,20 @@ def values(manifest: Manifest) -> Iterator[Finding]:
                         f"{flag} {shown(value)}: no shell here puts in {name}: it stays as it is"
                     )
                     remedy = f"write its value, or add {name} to env and write $({name})"
-                yield Finding(Code.NOT_EXPANDED, path, found, remedy, Level.WARNING)
+                level = Level.WARNING
+                if flag == "--node-rank" and _is_counted(manifest, pod, container):
+                    remedy, level = "write $JOB_COMPLETION_INDEX", Level.ERROR
+                yield Finding(Code.NOT_EXPANDED, path, found, remedy, level)
+
+
+def _is_counted(manifest: Manifest, pod: Pod, container: Container) -> bool:
+    """Tell whether pods differ in their index alone, whatever their image sets for all of them.
+
+    A shell that logs in reads files of the image, which may compute anything.
+    """
+    indexed = (manifest.group, manifest.kind) in _INDEXED
+    plain = [word for path, word in container.words[:2] if path[-2] == "command"]
+    return indexed and (pod.replicas or 1) > 1 and plain[1:] == ["-c"]
 
 
 def _options(container: Container) -> Iterator[tuple[Path, str, str]]:

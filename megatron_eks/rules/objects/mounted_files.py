@@ -18,6 +18,7 @@ _OPTION = re.compile(
 _SECRETS = ("/var/run/secrets/", "/run/secrets/")
 # What Kubernetes, EKS and EKS Pod Identity mount by themselves.
 _GIVEN = ("kubernetes.io", "eks.amazonaws.com", "pods.eks.amazonaws.com", "sts.amazonaws.com")
+_PROGRAMS = (".py", ".sh")
 _CLOSE = 0.75
 
 
@@ -57,7 +58,7 @@ def _of_container(
                 yield manifest, finding
             continue
         place = max(inside, key=len)
-        names = kept.get(place)
+        names = kept.get(place.rstrip("/"))
         first = written[len(place.rstrip("/")) :].strip("/")
         if (
             names
@@ -65,7 +66,16 @@ def _of_container(
             and first not in names
             and not any(is_in(f"/{first}", f"/{n}") or is_in(f"/{n}", f"/{first}") for n in names)
         ):
-            found = f"{shown(written)}, and the mount has {', '.join(sorted(names))}"
+            there = ", ".join(sorted(names))
+            if written.endswith(_PROGRAMS) and not any(each.endswith(_PROGRAMS) for each in names):
+                found = f"{shown(written)} is not in this mount, which has {there}, and hides what "
+                found += "the image has there"
+                remedy = "mount it elsewhere, or a single file by subPath, or add the program"
+                index = [each.rstrip("/") for each, _ in mounts].index(place.rstrip("/"))
+                where: Path = (*container.path[1:], "volumeMounts", index, "mountPath")
+                yield manifest, manifest.find(Code.FILE_NOT_MOUNTED, where, found, remedy)
+                continue
+            found = f"{shown(written)}, and the mount has {there}"
             remedy = "name one of these, or add the key"
             yield manifest, manifest.find(Code.FILE_NOT_MOUNTED, path, found, remedy)
 
@@ -105,7 +115,9 @@ def mounts_of(pod: Pod, container: Container) -> "list[tuple[str, dict[str, obje
             return None
         volume = dict(by_name.get(text(mount.get("name")), {}))
         found.append((place, {} if "subPath" in mount or "subPathExpr" in mount else dict(volume)))
-    return found
+    # Two at one place are refused as such.
+    twice = len({place.rstrip("/") for place, _ in found}) < len(found)
+    return None if twice else found
 
 
 def _keyed(

@@ -62,6 +62,12 @@ NO_DEVICES = frozenset({"gpu.nvidia.com", "nvidia.com/gpus", "nvidia/gpu", "nvid
 """Keys by which people mean the taint nvidia.com/gpu."""
 
 
+def served_instead(manifest: Manifest) -> str | None:
+    """Return the version in place of one that serves the kind no longer."""
+    version = text(manifest.body.get("apiVersion")) or ""
+    return _REMOVED.get((version, manifest.kind)) or _REMOVED.get((version, None))
+
+
 def api_versions(manifest: Manifest) -> Iterator[Finding]:
     """Require an API version that serves the kind.
 
@@ -71,7 +77,7 @@ def api_versions(manifest: Manifest) -> Iterator[Finding]:
     version = text(manifest.body.get("apiVersion"))
     if version is None or is_placeholder(version):
         return
-    better = _REMOVED.get((version, manifest.kind)) or _REMOVED.get((version, None))
+    better = served_instead(manifest)
     if better is not None:
         found = f"{version} no longer serves {manifest.kind}"
         yield manifest.find(Code.API_VERSION, ("apiVersion",), found, f"use {better}")

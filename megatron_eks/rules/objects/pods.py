@@ -111,16 +111,16 @@ def memory_volumes(manifest: Manifest) -> Iterator[Finding]:
     for pod in manifest.pods:
         volumes = _memory_volumes(pod)
         for name, (index, size, _) in volumes.items():
-            if is_absent(size):
+            # Of one that nobody mounts another rule tells.
+            if is_absent(size) and any(name in _mounted(each) for each in pod.containers):
                 yield Finding(
                     Code.TMPFS_ABOVE_MEMORY,
                     (*pod.path, "volumes", index, "emptyDir"),
-                    f"memory volume {shown(name)} has no sizeLimit: it may fill the memory limit, "
-                    "or without one the node",
+                    f"memory volume {shown(name)} has no sizeLimit: {_may_fill(pod, name)}",
                     "set a sizeLimit below the memory limit",
                     Level.WARNING,
                 )
-            elif quantity(size) is None and not _waits(size):
+            elif not is_absent(size) and quantity(size) is None and not _waits(size):
                 path = (*pod.path, "volumes", index, "emptyDir", "sizeLimit")
                 yield Finding(
                     Code.BAD_QUANTITY, path, f"{shown(size)} is no quantity", "write it like 64Gi"
@@ -129,12 +129,24 @@ def memory_volumes(manifest: Manifest) -> Iterator[Finding]:
             yield from _memory_limit(container, volumes)
 
 
+def _may_fill(pod: Pod, name: str) -> str:
+    """Say how far a volume without a size grows: to the limit of whoever writes it, or the node."""
+    writers = [each for each in pod.containers if name in _mounted(each)]
+    if all(not is_absent(each.amounts("limits").get("memory")) for each in writers):
+        return "it may take all of the memory limit, and the container ends there"
+    return "without a memory limit it may fill the node"
+
+
+def _mounted(container: Container) -> set[str]:
+    mounts = items(container.body.get("volumeMounts")) or []
+    named = {text((mapping(mount) or {}).get("name")) for mount in mounts}
+    return {each for each in named if each is not None}
+
+
 def _memory_limit(
     container: Container, volumes: "dict[str, tuple[int, Json, Fraction]]"
 ) -> Iterator[Finding]:
-    mounts = items(container.body.get("volumeMounts")) or []
-    mounted = {text((mapping(mount) or {}).get("name")) for mount in mounts} - {None}
-    total = sum(volumes[name][2] for name in mounted if name in volumes)
+    total = sum(volumes[name][2] for name in _mounted(container) if name in volumes)
     written = container.amounts("limits").get("memory")
     limit = quantity(written)
     if limit is not None and total and total >= limit >= _LEAST_LIMIT:

@@ -237,6 +237,9 @@ def open_namespaces(together: ManifestSet) -> Iterator[Found]:
                     break
 
 
+_OF_BOTH = frozenset({"runAsNonRoot", "seccompProfile"})
+
+
 def _violations(pod: Pod, *, restricted: bool) -> Iterator[tuple[Path, str]]:
     path = pod.path[1:]
     for key in _HOST:
@@ -246,12 +249,15 @@ def _violations(pod: Pod, *, restricted: bool) -> Iterator[tuple[Path, str]]:
         if "hostPath" in (mapping(value) or {}):
             yield (*path, "volumes", index), "a hostPath volume"
     outer = mapping(pod.spec.get("securityContext")) or {}
+    if restricted and outer.get("runAsUser") == 0:
+        yield (*path, "securityContext", "runAsUser"), "user 0"
     for container in pod.containers:
         context = mapping(container.body.get("securityContext"))
         if context is not None:
             inner = (*container.path[1:], "securityContext")
             for key, said in _of_container(outer, context, restricted=restricted):
-                yield (*inner, key), said
+                inherited = key in _OF_BOTH and key in outer and key not in context
+                yield ((*path, "securityContext", key) if inherited else (*inner, key)), said
 
 
 def _of_container(
@@ -277,7 +283,7 @@ def _restricted(
         yield "capabilities", "capabilities that are not all dropped"
     if context.get("runAsNonRoot", outer.get("runAsNonRoot")) is not True:
         yield "runAsNonRoot", "no runAsNonRoot: true"
-    if 0 in (context.get("runAsUser"), outer.get("runAsUser")):
+    if context.get("runAsUser") == 0:
         yield "runAsUser", "user 0"
     profile = mapping(context.get("seccompProfile") or outer.get("seccompProfile")) or {}
     if profile.get("type") not in ("RuntimeDefault", "Localhost"):
