@@ -20,8 +20,10 @@ _NODE = "system:node:{{EC2PrivateDNSName}}"
 _TEMPLATES = ("AccessKeyID", "AccountID", "EC2PrivateDNSName", "SessionName", "SessionNameRaw")
 _USERNAME = re.compile(r"username:.*?\{\{(\w+)\}\}")
 _CLOSE = 0.7
-# kubernetes/kubernetes, staging/src/k8s.io/apiserver/pkg/authentication/user/user.go; the proxies'
-# by the EKS User Guide for Fargate and Windows nodes.
+# kubernetes/apiserver, pkg/authentication/user/user.go (masters, nodes, monitoring, authenticated
+# and unauthenticated) and serviceaccount/util.go; kubernetes/cluster-bootstrap, token/api, for
+# bootstrappers; EKS itself maps the role of Fargate's pods to node-proxier, which Kubernetes has
+# for a role alone (plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go).
 _GROUPS = (
     "system:authenticated",
     "system:bootstrappers",

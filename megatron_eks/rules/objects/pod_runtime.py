@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
-from megatron_eks.rules.workloads import EFA, GPU, HUGEPAGES, Manifest, Pod
+from megatron_eks.rules.workloads import EFA, GPU, HUGEPAGES, Container, Manifest, Pod
 
 _SEVERAL = 2
+_PAGES = "FI_EFA_USE_HUGE_PAGE"
 _CHOWN = re.compile(r"\bchown\b(?!.*\|\|)", re.DOTALL)
 # A relative path is a mistake of its own.
 _SHARED_MEMORY = frozenset({"/dev/shm", "/dev/shm/", "dev/shm"})  # noqa: S108 -- inside a container
@@ -87,28 +88,39 @@ def shared_memory(manifest: Manifest) -> Iterator[Finding]:
 
 
 def huge_pages(manifest: Manifest) -> Iterator[Finding]:
-    """Warn of EFA without huge pages.
+    """Warn of EFA without huge pages where others of the job, or its variables, ask for them.
 
     EKS User Guide, "Run machine learning training on Amazon EKS with EFA": nodes set 5128 of 2 MiB
-    aside, and a pod gets none that it does not ask for; libfabric then takes ordinary memory.
+    aside, and a pod gets none that it does not ask for; libfabric (fi_efa(7), FI_EFA_USE_HUGE_PAGE)
+    then takes ordinary memory, as in AWS's own samples of training.
     """
-    for pod in manifest.pods if manifest.is_job else ():
-        for container in pod.containers:
-            amounts = {**container.amounts("limits"), **container.amounts("requests")}
-            pages = any(name.startswith(HUGEPAGES) for name in amounts)
-            larger = container.requested(f"{HUGEPAGES}1Gi") and f"{HUGEPAGES}2Mi" not in amounts
-            if larger and container.requested(EFA) > 0:
-                path = (*container.path, "resources", "limits", f"{HUGEPAGES}1Gi")
-                found = "huge pages of 1Gi, and nodes with EFA set aside those of 2Mi: the pod "
-                found += "stays Pending where no node was given others"
-                remedy = f"write {HUGEPAGES}2Mi: 5120Mi"
-                yield Finding(Code.HUGE_PAGES, path, found, remedy, Level.WARNING)
-            # One that a template fills in may well be none.
-            if container.requested(EFA) > 0 and not container.is_init and not pages:
-                path = (*container.path, "resources", "limits", f"{HUGEPAGES}2Mi")
-                found = "EFA and no huge pages, which nodes with EFA set aside for it"
-                remedy = f"add {HUGEPAGES}2Mi: 5120Mi"
-                yield Finding(Code.HUGE_PAGES, path, found, remedy, Level.WARNING)
+    with_efa = [
+        each
+        for pod in (manifest.pods if manifest.is_job else ())
+        for each in pod.containers
+        if each.requested(EFA) > 0
+    ]
+    others = any(_asks_for_pages(each) for each in with_efa)
+    for container in with_efa:
+        amounts = {**container.amounts("limits"), **container.amounts("requests")}
+        limits: Path = (*container.path, "resources", "limits")
+        if container.requested(f"{HUGEPAGES}1Gi") and f"{HUGEPAGES}2Mi" not in amounts:
+            found = "huge pages of 1Gi, and nodes with EFA set aside those of 2Mi: the pod "
+            found += "stays Pending where no node was given others"
+            remedy, path = f"write {HUGEPAGES}2Mi: 5120Mi", (*limits, f"{HUGEPAGES}1Gi")
+            yield Finding(Code.HUGE_PAGES, path, found, remedy, Level.WARNING)
+        told = any(each.name == _PAGES and each.value == "1" for each in container.variables)
+        # One that a template fills in may well be none.
+        if not container.is_init and not _asks_for_pages(container) and (others or told):
+            who = "others of this job ask" if others else f"{_PAGES} asks"
+            found = f"EFA and no huge pages, for which {who}"
+            remedy, path = f"add {HUGEPAGES}2Mi: 5120Mi", (*limits, f"{HUGEPAGES}2Mi")
+            yield Finding(Code.HUGE_PAGES, path, found, remedy, Level.WARNING)
+
+
+def _asks_for_pages(container: Container) -> bool:
+    amounts = {**container.amounts("limits"), **container.amounts("requests")}
+    return any(name.startswith(HUGEPAGES) for name in amounts)
 
 
 def sysctls(manifest: Manifest) -> Iterator[Finding]:
