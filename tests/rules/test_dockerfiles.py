@@ -198,6 +198,9 @@ def test_findings(case):
         "RUN mkdir efa && tar -xf aws-efa-installer-1.tar.gz -C efa && cd efa/aws-efa-installer",
         "RUN mkdir efa && tar -xf aws-efa-installer-1.tar.gz && mv aws-efa-installer efa && cd efa",
         "RUN git clone --branch ${TAG} https://example.com/a",
+        "WORKDIR /opt/efa\nRUN cd /opt && tar -xf aws-efa-installer-1.tar.gz && cd efa",
+        "RUN tar -xf aws-efa-installer-1.tar.gz && cd ${efa_dir}",
+        "FROM ubuntu:22.04\nARG A=1 TAG=2\nRUN pip install torchdata==${TAG}",
         (
             "FROM ubuntu:24.04\nARG TAG\nRUN apt-get update && apt-get install -y git\n"
             "RUN git clone --branch ${TAG} https://example.com/a"

@@ -11,10 +11,11 @@ _ADDRESS = re.compile(
     r"https?://[^\s\"'|<>]+/(?P<file>[^\s\"'/|<>?]+\.(?:tar|tgz|zip|gz|xz|bz2|sh))"
 )
 _KEEPS = re.compile(r"\s(?:-[a-zA-Z]*[oO]|--output|--remote-name)|[|>`]|\$\(")
+_ANY = re.compile(r"https?://\S+")
 _READS = re.compile(r"(?:sudo\s+)?(?:tar|unzip|gunzip|sha256sum|sh|bash|chmod)\s")
 _INSTALLER = "aws-efa-installer"
 _UNPACKS = re.compile(r"(?:^|\|)\s*tar\s(?!.*(?:--strip|--transform|\s-C|--directory|--one-top))")
-_CD = re.compile(r"cd\s+[\"']?(?P<place>[\w.${}-]*efa[\w.${}-]*)/?[\"']?")
+_CD = re.compile(r"cd\s+[\"']?(?P<place>[\w.-]*efa[\w.-]*)/?[\"']?")
 # Images of which everybody can see what they set.
 _PUBLIC = re.compile(
     r"nvcr\.io/nvidia/.+|((docker\.io|public\.ecr\.aws/docker)/)?((library/)?"
@@ -34,7 +35,8 @@ _SETS_OTHERS = re.compile(r"(?:^|[;&|\s])(?:source|\.|eval)\s|--env-file|<<")
 
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     """Judge each step of each stage; a finding comes with its line."""
-    outer = {step.rest.partition("=")[0] for step in listed if step.name == "ARG"}
+    arguments = [step.rest for step in listed if step.name == "ARG"]
+    outer = {word.partition("=")[0] for rest in arguments for word in rest.split()}
     for stage in stages(listed):
         for index in range(stage.own, len(stage.steps)):
             step = stage.steps[index]
@@ -80,7 +82,8 @@ def _elsewhere(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
         met = _CD.fullmatch(command.strip())
         place = met["place"] if met else ""
         if met and unpacked and place != _INSTALLER:
-            if not re.search(rf"(mkdir|mv|ln|cp|WORKDIR)\b.*{re.escape(place)}", made):
+            # What a command or WORKDIR before names may have made it; an address makes nothing.
+            if not re.search(rf"(?<![\w-]){re.escape(place)}(?![\w-])", _ANY.sub("", made)):
                 found = f"no directory {place}: the archive unpacks into {_INSTALLER}, and cd ends "
                 yield f"{found}the build", f"write cd {_INSTALLER}"
             return

@@ -23,7 +23,7 @@ _CLOSE = 0.7
 # kubernetes/apiserver, pkg/authentication/user/user.go (masters, nodes, monitoring, authenticated
 # and unauthenticated) and serviceaccount/util.go; kubernetes/cluster-bootstrap, token/api, for
 # bootstrappers; EKS itself maps the role of Fargate's pods to node-proxier, which Kubernetes has
-# for a role alone (kubernetes, plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go).
+# for a role alone (plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go).
 _GROUPS = (
     "system:authenticated",
     "system:bootstrappers",

@@ -49,7 +49,13 @@ def _of_jobs(budget: Manifest, together: ManifestSet) -> bool:
         for pod in manifest.pods
         if may_select(labels, manifest, pod)
     ]
-    return bool(chosen) and all(each.is_job for each in chosen)
+    # One whose labels fit no pod, which is told elsewhere, is for the job of its name.
+    meant = chosen or [
+        each
+        for each in together.objects
+        if each.is_job and each.name == budget.name and may_share(budget, each)
+    ]
+    return bool(meant) and all(each.is_job for each in meant)
 
 
 def _replicas(budget: Manifest, together: ManifestSet) -> int | None:
