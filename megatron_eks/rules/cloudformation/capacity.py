@@ -11,14 +11,12 @@ from megatron_eks.config.spellings import of_value
 from megatron_eks.rules.ami_paths import families
 from megatron_eks.rules.cloudformation.own_nodes import names_a_cluster, scaled
 from megatron_eks.rules.cloudformation.properties import named
-from megatron_eks.rules.cloudformation.roles import policies_of_aws
 from megatron_eks.rules.launch_templates import (
     DATA,
     LaunchTemplate,
     launch_template_of,
     launch_templates,
 )
-from megatron_eks.rules.policies import REGISTRY, WORKER
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import (
     is_absent,
@@ -37,12 +35,6 @@ _MARKET_PATH = (DATA, "InstanceMarketOptions", "MarketType")
 _BLOCK = "capacity-block"
 # EC2 API, LaunchTemplateInstanceMetadataOptionsRequest.
 _HOPS = range(1, 65)
-# What a pod of its own network needs; those of EKS's own AMIs have it.
-_FOR_PODS = 2
-# EKS User Guide, "Amazon EKS node IAM role"; Systems Manager and CloudWatch for the node itself.
-_OF_NODES = frozenset(
-    {*WORKER, *REGISTRY[:2], "AmazonEKS_CNI_Policy", "AmazonSSMManagedInstanceCore"}
-)
 
 
 def metadata_service(templates: TemplateSet) -> Iterator[Finding]:
@@ -74,8 +66,6 @@ def metadata_service(templates: TemplateSet) -> Iterator[Finding]:
             found, remedy = f"hop limit {limit}: EC2 takes 1 to 64", "use 1"
             place = (*path, "HttpPutResponseHopLimit")
             yield template.resource.find(Code.NODE_METADATA, place, found, remedy)
-        elif (limit or 0) <= _FOR_PODS and _is_for_nodes_alone(template, templates):
-            continue  # Pods that ask the metadata service for their region get nothing besides.
         elif (is_absent(hops) and _may_be_al2023(template, templates)) or (limit or 0) > 1:
             found = (
                 "the AMI decides the hop limit, which is 2 on Amazon Linux 2023"
@@ -89,23 +79,6 @@ def metadata_service(templates: TemplateSet) -> Iterator[Finding]:
                 "set HttpPutResponseHopLimit to 1",
                 Level.WARNING,
             )
-
-
-def _is_for_nodes_alone(template: LaunchTemplate, templates: TemplateSet) -> bool:
-    """Tell whether the nodes' roles are at hand, and have AWS's policies for nodes and no other."""
-    taken = [
-        templates.target(each.properties.get("NodeRole"), each.file)
-        for each in template.node_groups
-    ]
-    used = mapping(template.data.get("IamInstanceProfile")) or {}
-    for value in used.values() if not taken else ():
-        profile = templates.target(value, template.resource.file)
-        roles = items(profile.properties.get("Roles")) if profile is not None else None
-        taken += templates.targets(roles or [], profile.file) if profile is not None else []
-    return bool(taken) and all(
-        role is not None and (policies_of_aws(role, templates) or {""}) <= _OF_NODES
-        for role in taken
-    )
 
 
 def _may_be_al2023(template: LaunchTemplate, templates: TemplateSet) -> bool:

@@ -145,7 +145,7 @@ def node_policies(templates: TemplateSet) -> Iterator[Finding]:
         taken = templates.target(cluster.properties.get("RoleArn"), cluster.file)
         if taken is not None and _is_of_another(taken, _CONTROL_PLANE, templates):
             continue
-        names = policies_of_aws(taken, templates) if taken is not None else None
+        names = _all_policies(taken, templates) if taken is not None else None
         if taken is not None and names is not None and not names.intersection(_CONTROL):
             why = f"{WORKER[0]} is for nodes"
             why = why if WORKER[0] in names else "no policy allows it what the control plane does"
@@ -161,7 +161,7 @@ def node_policies(templates: TemplateSet) -> Iterator[Finding]:
             yield from _needed(taken, templates)
 
 
-def policies_of_aws(role: Resource, templates: TemplateSet) -> set[str] | None:
+def _all_policies(role: Resource, templates: TemplateSet) -> set[str] | None:
     """Return the names of a role's policies of AWS; None where there may be others."""
     policies = items(role.properties.get("ManagedPolicyArns"))
     names = [policy_name(each) for each in policies or []]
@@ -180,7 +180,7 @@ def policies_of_aws(role: Resource, templates: TemplateSet) -> set[str] | None:
 
 
 def _needed(role: Resource, templates: TemplateSet) -> Iterator[Finding]:
-    names = policies_of_aws(role, templates)
+    names = _all_policies(role, templates)
     if names is None:
         return
     for known, what, level in (
