@@ -19,6 +19,7 @@ from megatron_eks.rules.images import (
     image_python,
     image_starts,
     image_targets,
+    image_users,
     image_variables,
 )
 
@@ -119,6 +120,7 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
     rules = (
         *(image_bases, image_stages, image_python, image_commands, image_targets),
         *(image_installs, image_needs, image_plugins, image_forms, image_fetches, image_starts),
+        image_users,
     )
     for finding, line in (
         *image_variables.findings(listed, content),

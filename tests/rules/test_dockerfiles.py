@@ -217,6 +217,12 @@ def test_correct_lines(lines):
     assert found(f"{EFA}{lines}\n") == []
 
 
+@pytest.mark.parametrize("case", cases.read("tables/dockerfiles_right.yaml"))
+def test_near_ones_that_are_right(case):
+    """What is near a mistake, or hidden by a variable or an unknown base, is no finding."""
+    assert found(f"{EFA}{case['lines']}\n") == []
+
+
 def test_directories_of_the_stage_that_is_made():
     """What another stage is made from names no directories in this one."""
     stages = "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04 AS one\nFROM a:1 AS two\n"
@@ -267,7 +273,7 @@ def test_arguments_that_the_images_of_nvidia_do_not_set():
     (line,) = found(
         f"{outer}RUN curl -O https://a/aws-efa-installer-${{EFA_INSTALLER_VERSION}}.tar\n"
     )
-    assert line.startswith("warning MEKS-0587 D:3 RUN.EFA_INSTALLER_VERSION: ")
+    assert line.startswith("error MEKS-0587 D:3 RUN.EFA_INSTALLER_VERSION: ")
     assert found(f"{outer}RUN echo $TRANSFORMER_ENGINE_VERSION\n") == []
 
 
