@@ -113,7 +113,7 @@ def _of_step(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
         here = f"{before}\n{rest[: match.start()]}"
         yield from _other_torch(words, f"{here}{match[0]}")
         yield from _other_cuda(stage, names, here)
-        yield from _replaced(stage, words, here)
+        yield from replaced(stage, words, here)
         yield from _bare_engine(stage, words, f"{before}\n{rest}")
         if "$" not in match["words"]:
             yield from _plain_apex(names, f"{here}{match[0]}")
@@ -206,7 +206,7 @@ def _other_cuda(stage: Stage, names: list[str], before: str) -> Iterator[tuple[s
         yield found, "take torch and the image of one CUDA"
 
 
-def _replaced(stage: Stage, words: list[str], before: str) -> Iterator[tuple[str, str]]:
+def replaced(stage: Stage, words: list[str], before: str) -> Iterator[tuple[str, str]]:
     """Find another torch in an image of NVIDIA's that brings its own, and was not rid of it.
 
     NVIDIA, PyTorch release notes: its containers hold a build of their own, which
