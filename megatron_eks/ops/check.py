@@ -20,6 +20,7 @@ from megatron_eks.config.load import (
     read_json,
 )
 from megatron_eks.config.scalars import scalar_1_1
+from megatron_eks.ops.contexts import files_beside
 from megatron_eks.ops.kustomized import absent_files, named_kind
 from megatron_eks.ops.output import count, counted, structured
 from megatron_eks.rules.dockerfiles import (
@@ -122,7 +123,8 @@ class Checked:
         for patch in self._patches:
             found += of_file(patch)
         for file in self.dockerfiles:
-            found += findings_in_dockerfile(self._texts[file], file)
+            text = self._texts[file]
+            found += findings_in_dockerfile(text, file, files_beside(text, Path(file)))
         placed = [((finding.file, finding.line), finding) for finding in found]
         inside: dict[str, list[Document]] = {}
         for document in self._documents():

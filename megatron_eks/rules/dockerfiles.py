@@ -1,7 +1,8 @@
 """Reads Dockerfiles as docker does, and applies every rule over them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from megatron_eks.config.errors import Finding
 from megatron_eks.rules import image_stages
@@ -11,6 +12,7 @@ from megatron_eks.rules.images import (
     image_bases,
     image_builds,
     image_commands,
+    image_contexts,
     image_fetches,
     image_forms,
     image_installs,
@@ -19,6 +21,7 @@ from megatron_eks.rules.images import (
     image_python,
     image_starts,
     image_targets,
+    image_users,
     image_variables,
 )
 
@@ -35,7 +38,7 @@ _UNENDED = "<<"
 
 def is_dockerfile(name: str) -> bool:
     """Tell a Dockerfile by its name: `Dockerfile`, `Dockerfile.gpu`, `train.dockerfile`."""
-    return _NAME.fullmatch(name) is not None
+    return _NAME.fullmatch(name) is not None and not name.endswith(".dockerignore")
 
 
 def instructions(content: str) -> Iterator[Instruction]:
@@ -104,8 +107,10 @@ def _instruction(line: int, logical: str) -> Iterator[Instruction]:
         yield Instruction(line, name.upper(), rest.strip())
 
 
-def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
-    """Judge the variables, secrets and bases of a Dockerfile.
+def findings_in_dockerfile(
+    content: str, file: str, beside: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Finding]:
+    """Judge the variables, secrets and bases of a Dockerfile, and the files beside it.
 
     megatron_eks.catalog.environment cites the source of each verdict; Docker, "Build checks",
     SecretsUsedInArgOrEnv; "Building best practices", pinned base images.
@@ -119,10 +124,12 @@ def findings_in_dockerfile(content: str, file: str) -> Iterator[Finding]:
     rules = (
         *(image_bases, image_stages, image_python, image_commands, image_targets),
         *(image_installs, image_needs, image_plugins, image_forms, image_fetches, image_starts),
+        image_users,
     )
     for finding, line in (
         *image_variables.findings(listed, content),
         *on_arm(listed, content),
+        *image_contexts.findings(listed, beside),
         *(one for each in rules for one in each.findings(listed)),
     ):
         yield finding.at(file, line)

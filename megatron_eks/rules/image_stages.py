@@ -28,6 +28,24 @@ _FROM_HERE = re.compile(
     r"|cmake\s.*?(?<!\S)(?:\.\.?|-S\s*\.)(?:\s|$)"
     r"|python3?\s+setup\.py|(?:python3?\s+-m\s+)?pip3?\s+install\b.*\s\.{1,2}/?(?:\[\w+\])?(?:\s|$))"
 )
+# Images of which everybody can see what they set, and where they start.
+PUBLIC = re.compile(
+    r"nvcr\.io/nvidia/.+|((docker\.io|public\.ecr\.aws/docker)/)?((library/)?"
+    r"(ubuntu|debian|python)|nvidia/cuda|pytorch/pytorch)(:.*)?"
+)
+# Their steps run as root, where nothing is to be built: in /, or in a directory of examples; what
+# starts in them gets its words as they are.
+PLAIN = re.compile(
+    r"nvcr\.io/nvidia/(pytorch|cuda):.*|((docker\.io|public\.ecr\.aws/docker)/)?((library/)?"
+    r"(ubuntu|debian|python)|nvidia/cuda|pytorch/pytorch):.*"
+)
+# What a shell does with a failed command other than to end its step.
+_GOES_ON = re.compile(r"\|\||[;\n]|(?<![&>])&(?![&>])")
+_OWN_PIPE = re.compile(r"(?:(?!&&)[^|])*\|")
+_CONDITION = re.compile(r"(^|[\s;&(])(if|while|until|!)\s")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_GROUP = re.compile(r"\{\s[^{}]*\}|\([^()]*\)")
+_SET_E = re.compile(r"set\s+-\w*e\w*(\s+-?\w+)*\s*(;|&&)")
 _FETCHES = re.compile(r"\bgit\s+clone\b|\btar\s|\bunzip\b|\bwget\s|\bcurl\s")
 
 
@@ -92,14 +110,41 @@ def warned(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
     return Finding(Code.IMAGE_BUILD, (step.name,), found, remedy, Level.WARNING), step.line
 
 
-def refused(step: Instruction, found: str, remedy: str) -> tuple[Finding, int]:
+def refused(
+    step: Instruction, found: str, remedy: str, end: int | None = None
+) -> tuple[Finding, int]:
     """Return an error about an instruction at which every build ends, with its line.
 
-    What a step does where a command fails (POSIX, "OR Lists") may be what is meant.
+    What a step does where a command fails (POSIX, "OR Lists") may be what is meant. Where the
+    command's end in it is given, the rest of the step is read.
     """
-    if step.name == "RUN" and "||" in step.rest:
+    forgiven = "||" in step.rest if end is None else not ends_step(step, end)
+    if step.name == "RUN" and forgiven:
         return warned(step, found, remedy)
     return Finding(Code.IMAGE_BUILD, (step.name,), found, remedy), step.line
+
+
+def ends_step(step: Instruction, end: int) -> bool:
+    """Tell whether a step ends with the failure of a command that reaches up to a place in it.
+
+    POSIX, "Lists", "Pipelines" and "set": a failed command is forgotten after ;, before | and
+    before ||; with set -e, after ; it is not.
+    """
+    if "<<" in step.rest:
+        return False
+    plain = step.rest
+    for group in (_QUOTED, _GROUP, _GROUP):
+        plain = group.sub(lambda one: _blank(one, end), plain)
+    before, after = plain[:end], plain[end:]
+    kept = _SET_E.match(step.rest) is not None
+    if _CONDITION.search(before) or "||" in before or _OWN_PIPE.match(after):
+        return False
+    return "||" not in after if kept else not _GOES_ON.search(after)
+
+
+def _blank(group: re.Match[str], end: int) -> str:
+    """Return a group as long as it was; that of the command itself stays as it is."""
+    return group[0] if group.start() < end < group.end() else "x" * len(group[0])
 
 
 def judged(
@@ -149,8 +194,23 @@ def _undeclared(stage: Stage, outer: set[str]) -> Iterator[tuple[Finding, int]]:
                 found = f"{name} is given before FROM alone: it is empty in this stage"
                 remedy = f"write ARG {name} after FROM"
                 path = (step.name, name)
-                yield Finding(Code.IMAGE_BUILD, path, found, remedy, Level.WARNING), step.line
+                level = Level.ERROR if _needed(stage, step, match) else Level.WARNING
+                yield Finding(Code.IMAGE_BUILD, path, found, remedy, level), step.line
                 known.add(name)
+
+
+def _needed(stage: Stage, step: Instruction, match: re.Match[str]) -> bool:
+    """Tell whether a step fails for want of a version: of an archive, a branch, or a package."""
+    before, after = step.rest[: match.start()], step.rest[match.end() :]
+    address = re.search(r"https?://[^\s\"']*[-_v]$", before)
+    fetched = re.search(r"\b(curl\s+(-\w*f|--fail)|wget\s)[^;&|]*$", before)
+    named = (address and fetched) or before.endswith("aws-efa-installer-")
+    archive = named and re.match(r"\.(tar|tgz|zip)\b", after)
+    branch = re.search(r"\bgit\s+clone\b[^;&|]*\s(-b|--branch)[= ]\s*\"?$", before)
+    package = re.search(r"\bpip3?\s+install\b[^;&|]*==$", before)
+    certain = archive or branch or (package and re.match(r"[\s\"';&]|$", after))
+    known = PUBLIC.fullmatch(stage.base) and step.name == "RUN"
+    return bool(certain and known and ends_step(step, match.end()))
 
 
 def _left_directories(stage: Stage) -> Iterator[tuple[Finding, int]]:
@@ -169,13 +229,19 @@ def _left_directories(stage: Stage) -> Iterator[tuple[Finding, int]]:
         elif step.name == "RUN":
             commands = _commands(step.rest)
             if left and not filled and index >= stage.own and _starts_here(commands):
+                plain = (
+                    "|" not in step.rest
+                    and ends_step(step, 0)
+                    and not any(
+                        each.name in {"WORKDIR", "VOLUME", "ONBUILD"}
+                        for each in stage.steps[:index]
+                    )
+                )
+                ends = plain and PLAIN.fullmatch(stage.base)
                 found = f"it starts in WORKDIR again: the cd of the step before, to {left}, ended "
                 found += "with that step"
                 remedy = f"write WORKDIR {left} before it, or cd {left} && ... in this step"
-                yield (
-                    Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, Level.WARNING),
-                    step.line,
-                )
+                yield (refused if ends else warned)(step, found, remedy)
             filled = filled or _fills(commands)
             left = _left_by(commands)
 

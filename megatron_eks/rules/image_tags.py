@@ -23,6 +23,24 @@ _WITH_V = re.compile(
 _RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 # NVIDIA, README of the CUDA images on Docker Hub and NGC: the "latest" tag is deprecated.
 _CUDA = re.compile(r"(nvcr\.io/|docker\.io/)?nvidia/cuda")
+_OF_HUB = re.compile(r"(docker\.io/)?nvidia/cuda")
+# Docker Hub, nvidia/cuda: since CUDA 12 every tag names a patch release; the last of each.
+_CUDA_MINOR = re.compile(r"(?P<release>1[2-9]\.[0-9]+)(?P<rest>-[a-z][\w.-]*)")
+_CUDA_PATCHES = dict(
+    each.rsplit(".", 1)
+    for each in (
+        "12.0.1",
+        "12.1.1",
+        "12.2.2",
+        "12.3.2",
+        "12.4.1",
+        "12.5.1",
+        "12.6.3",
+        "12.8.1",
+        "12.9.1",
+        "13.0.2",
+    )
+)
 # AWS's types with ARM processors and NVIDIA's GPUs; what is written for them says so.
 _ON_ARM = re.compile(
     r"gb200|gb300|gh200|p6e|g5g|grace|sbsa|aarch64|TARGETARCH|linux/amd64", re.IGNORECASE
@@ -58,6 +76,10 @@ def missing_tag(image: str) -> str | None:
         return f"{near[1]}.{near[2]:0>2}{near[3] or ''}-py3" if near else "25.03-py3"
     if _WITH_V.fullmatch(name) and _RELEASE.fullmatch(tag):
         return f"v{tag}"
+    short = _CUDA_MINOR.fullmatch(tag) if _OF_HUB.fullmatch(name) else None
+    if short is not None:
+        last = _CUDA_PATCHES.get(short["release"])
+        return f"{short['release']}.{last}{short['rest']}" if last else "12.8.1-devel-ubuntu24.04"
     return "12.8.1-devel-ubuntu24.04" if _CUDA.fullmatch(name) and tag in {"", "latest"} else None
 
 

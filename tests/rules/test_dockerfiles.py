@@ -220,6 +220,12 @@ def test_correct_lines(lines):
     assert found(f"{EFA}{lines}\n") == []
 
 
+@pytest.mark.parametrize("case", cases.read("tables/dockerfiles_right.yaml"))
+def test_near_ones_that_are_right(case):
+    """What is near a mistake, or hidden by a variable or an unknown base, is no finding."""
+    assert found(f"{EFA}{case['lines']}\n") == []
+
+
 def test_directories_of_the_stage_that_is_made():
     """What another stage is made from names no directories in this one."""
     stages = "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04 AS one\nFROM a:1 AS two\n"
@@ -270,7 +276,7 @@ def test_arguments_that_the_images_of_nvidia_do_not_set():
     (line,) = found(
         f"{outer}RUN curl -O https://a/aws-efa-installer-${{EFA_INSTALLER_VERSION}}.tar\n"
     )
-    assert line.startswith("warning MEKS-0587 D:3 RUN.EFA_INSTALLER_VERSION: ")
+    assert line.startswith("error MEKS-0587 D:3 RUN.EFA_INSTALLER_VERSION: ")
     assert found(f"{outer}RUN echo $TRANSFORMER_ENGINE_VERSION\n") == []
 
 
@@ -297,7 +303,9 @@ def test_names():
     """Dockerfiles are told by their names."""
     names = ("Dockerfile", "Dockerfile.gpu", "train.Dockerfile", "Containerfile")
     assert all(is_dockerfile(name) for name in names)
-    assert not any(is_dockerfile(name) for name in ("dockerfile_test.py", "notes.md"))
+    assert not any(
+        is_dockerfile(name) for name in ("dockerfile_test.py", "Dockerfile.dockerignore")
+    )
 
 
 def test_a_file_that_ends_in_the_middle():
@@ -320,3 +328,60 @@ def test_a_base_by_an_argument_that_nothing_declares():
     assert finding.remedy == "did you mean BASE?"
     assert list(findings_in_dockerfile(f"{known}FROM $BASE\n", "Dockerfile")) == []
     assert list(findings_in_dockerfile("FROM $BASE_IMAGE\n", "Dockerfile")) == []
+
+
+@pytest.fixture
+def context(tmp_path):
+    """Write a Dockerfile with its context, and return what is found."""
+
+    def written(steps, **files):
+        base = "FROM nvcr.io/nvidia/pytorch:25.08-py3\n"
+        named = {"Dockerfile": f"{base}{steps}\n", "run.py": "", **files}
+        for name, content in named.items():
+            (tmp_path / name.replace("_txt", ".txt")).write_text(content)
+        return [each.replace(f"{tmp_path}/", "") for each in check(tmp_path)[1]]
+
+    return written
+
+
+LIST = "COPY requirements.txt .\nRUN pip install -r requirements.txt"
+
+
+def test_a_list_of_packages_beside_the_dockerfile(context):
+    """Its torch would take the place of NVIDIA's own."""
+    (line,) = context(LIST, requirements_txt="einops\ntorch==2.6.0  # ours\n")
+    assert line == (
+        "warning MEKS-0587 Dockerfile:3 RUN: requirements.txt: torch==2.6.0 takes the place of "
+        "NVIDIA's own PyTorch, for which the Transformer Engine, Apex and flash-attn of this image "
+        "were compiled - leave torch out, or take the image that has the version"
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "listed"),
+    [
+        (LIST, "torch>=2.4\n# torch==2.6.0\ntorch==2.6.0; sys_platform == 'win32'\n"),
+        (f"COPY other.py .\n{LIST}", "torch==2.6.0\n"),
+        (f"{LIST} --target /opt/a", "torch==2.6.0\n"),
+        (LIST.replace("RUN", "RUN sed -i /torch/d requirements.txt &&"), "torch==2.6.0\n"),
+        (LIST.replace("RUN", "RUN python3 -m venv /v && /v/bin/"), "torch==2.6.0\n"),
+    ],
+)
+def test_lists_of_packages_that_replace_nothing(context, steps, listed):
+    """What is there is enough, another folder is the context, or pip installs elsewhere."""
+    assert context(steps, requirements_txt=listed) == []
+
+
+@pytest.mark.parametrize("ignored", ["*.py", "**/*.py\n!a.py", "/run.py", "*\n!requirements.txt"])
+def test_a_file_that_the_context_leaves_out(context, ignored):
+    """The build does not find it."""
+    (line,) = context("COPY run.py /", **{".dockerignore": f"# all\n{ignored}\n"})
+    found = ".dockerignore leaves run.py out of the build's context: not found"
+    assert line == f"warning MEKS-0587 Dockerfile:2 COPY: {found} - write !run.py at its end"
+
+
+@pytest.mark.parametrize("ignored", ["*.py\n!run.py", "src/*.py", "[r]un.py", "#run.py", "*.pyc"])
+def test_a_file_that_the_context_has(context, ignored):
+    """An exception counts, and patterns begin at the root."""
+    assert context("COPY run.py /", **{".dockerignore": f"{ignored}\n"}) == []
+    assert context("COPY run.py /", **{".dockerignore": "*", "Dockerfile.dockerignore": "a"}) == []

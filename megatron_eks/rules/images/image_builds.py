@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.image_stages import Instruction, ends_step
 
 _INSTALLER = re.compile(r"(?:^|[\s/])efa_installer\.sh\b(?P<options>[^&;|\n]*)")
 _WITHOUT_MODULE = re.compile(r"(^|\s)(--skip-kmod|-[a-z]*k[a-z]*|--help|--uninstall|-u)(\s|$)|\$")
@@ -22,6 +23,10 @@ _LIBFABRIC = re.compile(r"--with-libfabric|PKG_CONFIG_PATH|C_INCLUDE_PATH|CPATH|
 _WRONG_LIBFABRIC = re.compile(
     r"--with-libfabric[= ](?P<place>/opt/amazon/(?!efa/?(?:\s|$))[\w/-]+)"
 )
+_BELOW_LIBFABRIC = re.compile(
+    r"--with-libfabric[= ](?P<place>/opt/amazon/efa/(?:lib|lib64|include|bin))/?(?=\s|$)"
+)
+_OTHER_WAYS = re.compile(r"PKG_CONFIG_PATH|C_INCLUDE_PATH|CPATH|CPPFLAGS|CFLAGS|libfabric-dev")
 _TESTS = "nccl-tests"
 _MAKES = re.compile(r"(?:^|[;&|\s])make\b(?P<words>[^;&|\n]*)")
 _WITH_MPI = re.compile(r"\bMPI\s*=\s*[\"']?1|\$|-f\s|MPI_HOME")
@@ -57,7 +62,9 @@ def _module(rest: str) -> Iterator[Finding]:
             found = "efa_installer.sh installs a kernel module too, and an image has no kernel: "
             found += "the build fails"
             remedy = "add --skip-kmod --skip-limit-conf --no-verify"
-            yield Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, Level.WARNING)
+            ends = ends_step(Instruction(0, "RUN", rest), match.end())
+            level = Level.ERROR if ends else Level.WARNING
+            yield Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, level)
 
 
 def _unknown_option(options: str) -> tuple[str, str] | None:
@@ -78,6 +85,15 @@ def _plugin(rest: str, content: str) -> Iterator[Finding]:
     match = _CONFIGURE.search(rest)
     there = _LIBFABRIC.search(content)
     wrong = _WRONG_LIBFABRIC.search(rest) if "aws-ofi-nccl" in rest and match else None
+    below = _BELOW_LIBFABRIC.search(rest) if wrong else None
+    if below and not _OTHER_WAYS.search(content):
+        found = f"{below['place']} is below the directory that configure wants: it looks for "
+        found += f"rdma/fabric.h in {below['place']}/include, and ends"
+        remedy = "write --with-libfabric=/opt/amazon/efa"
+        ends = ends_step(Instruction(0, "RUN", rest), below.end())
+        level = Level.ERROR if ends else Level.WARNING
+        yield Finding(Code.IMAGE_BUILD, ("RUN",), found, remedy, level)
+        return
     if wrong and "efa_installer" in content and content.count(wrong["place"]) == 1:
         found = f"{wrong['place']}, where the EFA installer puts no libfabric: configure ends"
         yield Finding(

@@ -5,7 +5,14 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.rules.image_stages import Instruction, Stage, refused, stages, warned
+from megatron_eks.rules.image_stages import (
+    Instruction,
+    Stage,
+    ends_step,
+    refused,
+    stages,
+    warned,
+)
 
 _INSTRUCTIONS = (
     *("ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL"),
@@ -45,15 +52,25 @@ _PIP = re.compile(r"(?:^|[\s;&])(?:pip3?|python3? -m pip) install\b(?!.*\s--(?:t
 _APT = re.compile(r"(?:^|[;&|\s])(apt-get|apt)\s+(?:-\S+\s+)*install\b")
 _ASKS = re.compile(r"(?:^|[;&|\s])(?:apt-get|apt)(?P<words>(?:\s+-\S+)*\s+install\b[^;&|\n]*)")
 _ANSWERED = re.compile(r"\s(-[a-zA-Z]*y[a-zA-Z]*|-qq|--yes|--assume-yes)\b|\$|--download-only")
+_TOGETHER = re.compile(
+    r"(?:^|[;&|({])\s*(?:sudo\s+|\w+=\S+\s+)*(?:apt-get|apt)(?:\s+-[^\s;&|]+)*\s+(?:"
+    r"update(?:\s+-(?![oc]\b)[\w-]+)*\s+(?P<after_update>apt-get|apt|pip3?|curl|wget|git|rm|cd|mkdir)"
+    r"|install\s(?:[^;&|\n\"'#>]*\s)?(?P<after_install>apt-get|rm|cd|mkdir|ln|ldconfig))(?=\s)"
+)
 # Neither Ubuntu's image nor NVIDIA's of CUDA has them.
 _LACKING = re.compile(r"(?:^|[;&|(])\s*(git clone|curl -|curl http|wget -|wget http)")
 # What brings others along, at which apt-get asks; for one package alone it does not.
 _WITH_OTHERS = re.compile(
-    r"\s(git|build-essential|openssh-server|python3\S*|cmake|curl|wget|openmpi-bin|libopenmpi-dev"
+    r"\s(pdsh|git|build-essential|openssh-server|python3\S*|cmake|curl|wget|openmpi-bin|libopenmpi-dev"
     r"|autoconf|automake|libtool)\b"
 )
+# They write to /etc, and to the lists of packages.
+_OF_ROOT = re.compile(
+    r"(?:^|[;&|(])\s*(?:\w+=\S+\s+)*(?P<name>groupadd|useradd|usermod|groupmod|adduser|addgroup"
+    r"|(?:apt-get|apt)\s+(?:-\S+\s+)*update)(?=\s|$)"
+)
 _SUDO = re.compile(r"\bsudo\b")
-_SOURCE = re.compile(r"(?:^|&&|;|\|\|)\s*source\s+(\S+)")
+_SOURCE = re.compile(r"(?:^|&&|;|\|\|)\s*source\s+([^\s;&|]+)")
 _ACTIVATES = re.compile(r"(?:source|\.)\s+\S+/activate|conda activate\s+\S+")
 _USES = re.compile(r"(?:^|[;&\s])(?:pip3?|python3?|torchrun)\s")
 
@@ -128,14 +145,17 @@ def _quoted(step: Instruction) -> tuple[str, str] | None:
 def _outside(step: Instruction) -> tuple[str, str] | None:
     """Find a source above the build's context.
 
-    Docker, Dockerfile reference, COPY: the source must be inside the context of the build.
+    Docker, Dockerfile reference, COPY: of a path that leads outside the context, parent directory
+    paths are stripped out: COPY ../something is COPY something.
     """
     words = [each for each in step.rest.split() if not each.startswith("--")]
     copies = step.name in {"COPY", "ADD"} and "--from" not in step.rest
     if not copies or not words or not words[0].startswith("../"):
         return None
-    found = f"{words[0]} is above the build's context: nothing of it is found there"
-    return found, "build with the directory above as the context: docker build -f ... .."
+    inside = re.sub(r"^(\.\./+)+", "", words[0])
+    found = f"{words[0]} leads out of the build's context, and Docker strips ../: this is "
+    found += f"{inside or '.'} of the context"
+    return found, f"write {inside or '.'}, or make the directory above the context if it is there"
 
 
 def _stages_copied(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
@@ -175,6 +195,7 @@ def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:
             active = ""
         elif step.name == "RUN":
             if index >= stage.own and not step.rest.startswith("["):
+                yield from _run_together(step)
                 ends = _unprivileged(step, user) or _unlisted(stage, index)
                 said = (
                     _unanswered(stage, index)
@@ -186,7 +207,8 @@ def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:
                 if ends is not None:
                     yield refused(step, *ends)
                 elif said is not None:
-                    yield warned(step, *said)
+                    bash = said == _dash(stage, step, shell) and _sure(stage, step)
+                    yield (refused if bash else warned)(step, *said)
             active = _left_active(step.rest)
 
 
@@ -196,9 +218,12 @@ def _unprivileged(step: Instruction, user: str) -> tuple[str, str] | None:
     Docker, Dockerfile reference, USER: it is for every step that follows; apt-get(8) needs root.
     """
     is_root = user in {"", "root", "0"} or "$" in user
-    if is_root or _SUDO.search(step.rest) or not _APT.search(step.rest):
+    asked = "apt-get" if _APT.search(step.rest) else ""
+    met = _OF_ROOT.search(step.rest)
+    asked = asked or (met["name"] if met else "")
+    if is_root or not asked or _SUDO.search(step.rest) or "<<" in step.rest:
         return None
-    return f"apt-get as USER {user}: permission denied", "write USER root before, and USER after it"
+    return f"{asked} as USER {user}: permission denied", "write USER root before, and USER after it"
 
 
 def _unlisted(stage: Stage, index: int) -> tuple[str, str] | None:
@@ -260,6 +285,28 @@ def _dash(stage: Stage, step: Instruction, shell: str) -> tuple[str, str] | None
     if match is None or in_bash or not _DEBIAN.fullmatch(stage.base):
         return None
     return "source in /bin/sh, which has none: source: not found", f"write . {match[1]}"
+
+
+def _sure(stage: Stage, step: Instruction) -> bool:
+    """Tell whether a step ends with its `source`; NVIDIA's images may have another shell."""
+    met = _SOURCE.search(step.rest)
+    return met is not None and not _OF_NVIDIA.fullmatch(stage.base) and ends_step(step, met.end())
+
+
+def _run_together(step: Instruction) -> Iterator[tuple[Finding, int]]:
+    """Find a command among the words of apt-get: the && between them is lost.
+
+    apt-get(8): "The update command takes no arguments"; no package has the name of these.
+    """
+    met = _TOGETHER.search(step.rest)
+    if met is None:
+        return
+    word = met["after_update"] or met["after_install"]
+    if met["after_update"]:
+        found = f"{word} stands among the words of apt-get update, which takes none: the build ends"
+    else:
+        found = f"{word} stands among the packages of apt-get install, and is none: the build ends"
+    yield refused(step, found, f"write && before {word}", met.end())
 
 
 def _managed(stage: Stage, index: int) -> tuple[str, str] | None:

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.rules.image_stages import Instruction, Stage, refused, stages, warned
+from megatron_eks.rules.image_stages import (
+    PLAIN,
+    Instruction,
+    Stage,
+    refused,
+    stages,
+    warned,
+)
+from megatron_eks.rules.images.image_fetches import OF_BASES
 
 _FORMS = ("CMD", "ENTRYPOINT", "SHELL")
 _SPACED = re.compile(r"(?P<name>[A-Za-z_]\w*)\s+=\s*(?P<value>\S.*)")
@@ -14,6 +22,8 @@ _NAMED = re.compile(r"(?:^|[;&|\s])(?:useradd|adduser)\b(?P<words>[^;&|\n]*)")
 _CLONE = re.compile(r"\bgit\s+clone\b[^;&|\n]*?\s(?P<word>cd|make|pip3?)\s+(?P<next>[^\s;&|]+)")
 _DECLARED = re.compile(r"(?:^|\s)([A-Za-z_]\w*)(?==|$|\s)")
 _USED = re.compile(r"(?<![\\$])\$(?:\{([A-Z][A-Z0-9_]*)\}|([A-Z][A-Z0-9_]*))")
+_ASSIGNED = re.compile(r"(?:^|(?<=\s))(?P<name>\w+)=(?P<value>\"[^\"]*\"|\S*)")
+_REFERENCE = re.compile(r"(?<![\\$])\$(?:\{(\w+)\}|(\w+))")
 _SINGLE = re.compile(r"'[^']*'")
 # Repositories whose tags begin with v.
 _OF_TAGS = re.compile(
@@ -39,6 +49,7 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     for stage in stages(listed):
         yield from _of_stage(stage)
         yield from _twice(stage)
+        yield from _same_instruction(stage)
 
 
 def _spaced(step: Instruction) -> tuple[str, str] | None:
@@ -146,6 +157,30 @@ def _twice(stage: Stage) -> Iterator[tuple[Finding, int]]:
         if step.name in {"CMD", "ENTRYPOINT"} and last[step.name] is not step:
             found = f"a later {step.name} takes its place: this one does nothing"
             yield warned(step, found, "keep one of them")
+
+
+def _same_instruction(stage: Stage) -> Iterator[tuple[Finding, int]]:
+    """Find a variable that takes its value from another of the same instruction.
+
+    Docker, Dockerfile reference, "Environment replacement": the whole instruction uses the values
+    from before it.
+    """
+    known: set[str] = set()
+    for index, step in enumerate(stage.steps):
+        if step.name == "ENV" and index >= stage.own and PLAIN.fullmatch(stage.base):
+            plain = _SINGLE.sub("", step.rest)
+            set_here: set[str] = set()
+            for word in _ASSIGNED.finditer(plain) if "=" in plain.split()[0] else ():
+                for met in _REFERENCE.finditer(word["value"]):
+                    name = met[1] or met[2]
+                    if name in set_here - known and not OF_BASES.fullmatch(name):
+                        found = f"{name} is set by this same instruction, and {word['name']} gets "
+                        found += "its value from before: it is empty"
+                        yield refused(step, found, f"write ENV {word['name']}=... after it")
+                        known.add(name)
+                set_here.add(word["name"])
+        if step.name in {"ARG", "ENV"}:
+            known |= {met[1] for met in _DECLARED.finditer(step.rest)}
 
 
 def _of_stage(stage: Stage) -> Iterator[tuple[Finding, int]]:

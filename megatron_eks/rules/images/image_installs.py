@@ -32,10 +32,14 @@ _WITHOUT_EFA = re.compile(
     r"(docker\.io/)?((nvcr\.io/)?nvidia/cuda|pytorch/pytorch|(library/)?(ubuntu|debian|python))"
     r"(:.*)?"
 )
+_MAY_BRING_EFA = re.compile(
+    r"/opt/amazon/efa|/opt/amazon(/?[\s*]|/?$)|(^|\s)/(opt/?)?(\*|\s|$)|libfabric|\.sh\b|--mount"
+)
 _OF_EFA = re.compile(r"/opt/amazon(?:/(?:efa|ofi-nccl))?\b")
 _LIBRARIES = re.compile(r"libefa|ibverbs|rdma|/usr/lib|efa_installer|\.sh\b")
 
 _MPI_HOME = re.compile(r"\bMPI_HOME=(?P<place>/[\w./-]+)")
+_OTHER_MPI = re.compile(r"--from=|mpich|libopenmpi|openmpi-bin|\bompi\b|/opt/amazon(\s|/\s|$)")
 _OF_MPI = ("/opt/amazon/openmpi", "/opt/amazon/openmpi5")
 
 # Files with keys and tokens, by the names that their programs give them; *.pub is for all.
@@ -53,6 +57,7 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     built = stages(listed)
     yield from judged(built, partial(_of_step, built))
     yield from judged(built, _without_compiler, refused)
+    yield from judged(built, _skipped_mpi, refused)
 
 
 def _of_step(built: list[Stage], stage: Stage, index: int) -> Iterator[tuple[str, str]]:
@@ -148,6 +153,27 @@ def _without_mpi(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
         yield f"{found}mpi.h is found", f"write MPI_HOME={_OF_MPI[0]}"
 
 
+def _skipped_mpi(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
+    """Find NCCL's tests that look for the Open MPI which EFA's installer was told to leave out.
+
+    README of the EFA installer, --skip-mpi; awslabs/awsome-distributed-training, issue 74:
+    "mpi.h: No such file or directory".
+    """
+    step = stage.steps[index]
+    match = _MPI_HOME.search(step.rest) if step.name == "RUN" else None
+    if not match or "nccl-tests" not in step.rest or not _WITHOUT_EFA.fullmatch(stage.base):
+        return
+    place = match["place"].rstrip("/")
+    steps = [*stage.steps[:index], Instruction(step.line, "RUN", step.rest[: match.start()])]
+    runs = [one for each in steps for one in _STARTS_EFA.finditer(each.rest)]
+    skipped = runs and all(re.search(r"\s--skip-mpi\b", one["options"]) for one in runs)
+    texts = [each.rest for each in steps if each.name not in {"ENV", "ARG"}]
+    brought = any(place in each or _OTHER_MPI.search(each) for each in texts)
+    if place in _OF_MPI and skipped and not brought:
+        found = f"{place} is not there: efa_installer.sh was told --skip-mpi, and nccl-tests end "
+        yield f"{found}with mpi.h: No such file", "leave --skip-mpi out"
+
+
 def _without_compiler(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
     """Find NCCL's tests that are compiled where nvcc is not.
 
@@ -219,9 +245,35 @@ def _left_behind(stage: Stage, index: int, built: list[Stage]) -> Iterator[tuple
             found = "/opt/amazon without the rdma-core that EFA's installer put into /usr: NCCL's "
             found += "plugin ends with version 'EFA_1.4' not found, and NCCL takes TCP"
             yield found, "run efa_installer.sh in this stage"
+    elif step.name == "ENV" and taken and _names_efa(step) and _without_efa(stage):
+        found = "/opt/amazon/efa/lib is not in this stage: no step copies EFA's libfabric, the "
+        found += "plugin does not load, and NCCL takes TCP"
+        yield found, f"write {_first_copy(taken[0])} too"
     elif step.name == "ENV" and "LD_LIBRARY_PATH" in step.rest and not taken:
         whole = any(re.search(r"--from=\S+\s+(/|/opt/?)\s", each.rest) for each in copied)
         if not whole and not any(_LIBRARIES.search(each) for each in texts):
             found = "EFA is installed in another stage, and nothing of it is in this one: NCCL "
             found += "takes TCP, without an error"
             yield found, "run efa_installer.sh in this stage"
+
+
+def _names_efa(step: Instruction) -> bool:
+    return re.search(r"LD_LIBRARY_PATH=\S*/opt/amazon/efa/lib", step.rest) is not None
+
+
+def _without_efa(stage: Stage) -> bool:
+    """Tell whether no step of a stage can have put libfabric into /opt/amazon/efa."""
+    for each in stage.steps:
+        if each.name in {"ARG", "ENV"}:
+            continue
+        if _MAY_BRING_EFA.search(each.rest):
+            return False
+        if each.name in {"COPY", "ADD"} and ("$" in each.rest or "[" in each.rest):
+            return False
+    return True
+
+
+def _first_copy(step: Instruction) -> str:
+    """Return the copy of EFA's own directory from where another of its directories comes."""
+    source = re.search(r"--from=\S+", step.rest)
+    return f"COPY {source[0] if source else ''} /opt/amazon/efa /opt/amazon/efa"

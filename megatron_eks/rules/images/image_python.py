@@ -4,7 +4,16 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.rules.image_stages import Instruction, Stage, judged, stages
+from megatron_eks.rules.image_stages import (
+    PUBLIC,
+    Instruction,
+    Stage,
+    ends_step,
+    judged,
+    refused,
+    stages,
+    warned,
+)
 
 _INSTALL = re.compile(
     r"(?:^|[\s;&(])(?:pip3?|python3? -m pip|uv pip)\s+install\b(?P<words>[^;&|\n]*)"
@@ -46,27 +55,65 @@ _OF_NVIDIA = re.compile(r"nvcr\.io/nvidia/(pytorch|nemo)[:@]")
 _CUDA_OF_BASE = re.compile(r"(?:docker\.io/|nvcr\.io/)?nvidia/cuda:([0-9]{2})\..*")
 _CUDA_OF_WHEELS = re.compile(r"download\.pytorch\.org/whl/(?:nightly/|test/)?cu([0-9]{2})[0-9]")
 _TAKEN_OUT = re.compile(r"\bpip3? uninstall\b.*\btorch\b")
+_MAY_BRING_WHEELS = re.compile(
+    r"--from|find[-_]links|\s-f\s|\bpip3? (wheel|config|download)\b|pip\.conf"
+    r"|(?i:(?<!TORCH_)(extra-)?index[-_]url(?![= ]https://download\.pytorch\.org))|\.whl"
+)
 _ISOLATED_NOT = re.compile(r"--no-build-isolation|PIP_NO_BUILD_ISOLATION")
 
 
 def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     """Judge what pip installs; a finding comes with its line."""
-    return judged(stages(listed), _of_step)
+    built = stages(listed)
+    yield from judged(built, _of_step)
+    for stage in built:
+        for index in range(stage.own, len(stage.steps)):
+            yield from _of_builds(stage, index)
+
+
+def _of_builds(stage: Stage, index: int) -> Iterator[tuple[Finding, int]]:
+    step, before = stage.steps[index], stage.before(index)
+    for match in _INSTALL.finditer(step.rest) if step.name == "RUN" else ():
+        names = _names(step, match)
+        here = f"{before}\n{step.rest[: match.start()]}"
+        said = refused if _ends(stage, index, match) else warned
+        for found, remedy in (
+            *_isolated(stage, names, f"{here}{match[0]}", here),
+            *_compiled(stage, names, here),
+        ):
+            yield said(step, found, remedy)
+
+
+def _ends(stage: Stage, index: int, match: re.Match[str]) -> bool:
+    """Tell whether a release of flash-attn is made from its source, with which the step ends.
+
+    PyPI has no wheel of it; an index, a list of links or another stage may bring one.
+    """
+    whole = f"{stage.before(index)}\n{stage.steps[index].rest}"
+    plain = not _MAY_BRING_WHEELS.search(whole) and "$" not in match["words"]
+    known = PUBLIC.fullmatch(stage.base) and not _OF_NVIDIA.match(stage.base)
+    # uv may have its own settings for builds, in a file of the project.
+    own = re.search(r"\bflash[-_]attn==[12]\.", match["words"]) and "uv pip" not in match[0]
+    return bool(own and plain and known and ends_step(stage.steps[index], match.end()))
+
+
+def _names(step: Instruction, match: re.Match[str]) -> list[str]:
+    words = match["words"]
+    names = [each for each in map(_named, _requirements(words.split())) if each]
+    if _APEX.search(step.rest) and re.search(r"(?<!\S)\.{1,2}/?(?!\S)|/apex\b", words):
+        names.append("apex")
+    return names
 
 
 def _of_step(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
     before, rest = stage.before(index), stage.steps[index].rest
     for match in _INSTALL.finditer(rest) if stage.steps[index].name == "RUN" else ():
         words = match["words"].split()
-        names = [each for each in map(_named, _requirements(words)) if each]
+        names = _names(stage.steps[index], match)
         here = f"{before}\n{rest[: match.start()]}"
-        if _APEX.search(rest) and re.search(r"(?<!\S)\.{1,2}/?(?!\S)|/apex\b", match["words"]):
-            names.append("apex")
-        yield from _isolated(stage, names, f"{here}{match[0]}", here)
         yield from _other_torch(words, f"{here}{match[0]}")
-        yield from _compiled(stage, names, here)
         yield from _other_cuda(stage, names, here)
-        yield from _replaced(stage, words, here)
+        yield from replaced(stage, words, here)
         yield from _bare_engine(stage, words, f"{before}\n{rest}")
         if "$" not in match["words"]:
             yield from _plain_apex(names, f"{here}{match[0]}")
@@ -159,7 +206,7 @@ def _other_cuda(stage: Stage, names: list[str], before: str) -> Iterator[tuple[s
         yield found, "take torch and the image of one CUDA"
 
 
-def _replaced(stage: Stage, words: list[str], before: str) -> Iterator[tuple[str, str]]:
+def replaced(stage: Stage, words: list[str], before: str) -> Iterator[tuple[str, str]]:
     """Find another torch in an image of NVIDIA's that brings its own, and was not rid of it.
 
     NVIDIA, PyTorch release notes: its containers hold a build of their own, which

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.rules.image_stages import Instruction, Stage, stages, warned
+from megatron_eks.rules.image_stages import PLAIN, Instruction, Stage, stages, warned
 
 _SHELL = re.compile(r"(\S*/)?(ba|da|k|z|a)?sh")
 _SCRIPT_FLAG = re.compile(r"-[a-z]*c")
@@ -22,7 +22,7 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     for stage in stages(listed):
         for step in stage.steps[stage.own :]:
             words = _words(step)
-            said = _dropped(words) or (_as_they_are(words) if _alone(stage, step) else None)
+            said = _dropped(words) or _of_list(stage, step, words)
             if said is not None:
                 yield warned(step, *said)
 
@@ -59,6 +59,54 @@ def _dropped(words: list[str]) -> tuple[str, str] | None:
     found = f"the shell runs {script} alone, and drops the {len(rest)} words after it"
     whole = json.dumps([*words[: at + 1], " ".join([script, *rest])])
     return found, f"write one word after {words[at]}: {whole}"
+
+
+def _of_list(stage: Stage, step: Instruction, words: list[str]) -> tuple[str, str] | None:
+    """Judge a list with the words of the entry point that stands before it.
+
+    Docker, Dockerfile reference, "Understand how CMD and ENTRYPOINT interact": with lists, the
+    command's words follow those of the entry point.
+    """
+    if _alone(stage, step):
+        return _as_they_are(words) or _no_program(stage, words)
+    entries = [each for each in stage.steps if each.name == "ENTRYPOINT"]
+    entry = _words(entries[-1])
+    said = (
+        _as_they_are([*entry[:1], *words])
+        if words and not any(map(_SHELL.fullmatch, entry))
+        else None
+    )
+    met = next((one for each in words if (one := _NAMED.search(each))), None)
+    if said is None or met is None:
+        return None
+    name = met["name"] or met["braced"]
+    place = _place(stage, name)
+    right = f"write {_NAMED.sub(place, met.string)}" if place else f"write what {name} stands for"
+    return said[0], right
+
+
+def _place(stage: Stage, name: str) -> str:
+    """Return the path that a stage's ENV gives a name, and nothing else that it may give."""
+    given = [
+        met[1]
+        for each in stage.steps
+        if each.name == "ENV"
+        for met in re.finditer(
+            rf"(?:^|\s){name}(?:=|\s+)[\"']?(/[\w./-]+)[\"']?(?=\s|$)", each.rest
+        )
+    ]
+    return given[-1] if given else ""
+
+
+def _no_program(stage: Stage, words: list[str]) -> tuple[str, str] | None:
+    """Find a list whose program is a variable, and no entry point that reads it."""
+    met = re.match(r"\$(?:(\w+)|\{(\w+)\})", words[0]) if words else None
+    if met is None or not PLAIN.fullmatch(stage.base):
+        return None
+    name = met[1] or met[2]
+    place = _place(stage, name)
+    right = words[0].replace(met[0], place) if place else f"what {name} stands for"
+    return f"{words[0]}: no shell here puts in {name}: no such file", f"write {right}"
 
 
 def _as_they_are(words: list[str]) -> tuple[str, str] | None:

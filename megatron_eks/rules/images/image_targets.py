@@ -18,6 +18,17 @@ _PLAIN = re.compile(r"(?P<major>[0-9]{1,2})(?P<minor>[0-9])(?P<rest>a|f|\+PTX)?"
 _PAIR = re.compile(
     r"arch=compute_(?P<arch>[0-9]{2,3})[a-f]?,code=\[?(?P<kind>sm|compute)_(?P<code>[0-9]{2,3})"
 )
+_CUDA_OF_BASE = re.compile(
+    r"(?:docker\.io/|nvcr\.io/)?nvidia/cuda:(?P<major>[0-9]+)\.(?P<minor>[0-9]+)\b.*"
+)
+# NVIDIA, CUDA Toolkit release notes: the release that brought an architecture, and the one after
+# which there is none of it.
+_SINCE = {
+    (11, 8): {"89", "90"},
+    (12, 8): {"100", "120"},
+    (12, 9): {"103", "121"},
+}
+_UNTIL = {(12, 0): {"35", "37"}, (13, 0): {"60", "61", "70"}}
 _CLONE = re.compile(r"\bgit\s+clone\b[^;&|\n]*")
 _BRANCH = re.compile(r"\s(?:-b|--branch)[= ]\s*(?P<ref>\S+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -31,6 +42,7 @@ _FORMS = {
     "gdrcopy": (r"v[0-9.]+", "v{}"),
 }
 _INDEX = re.compile(r"download\.pytorch\.org/whl/(?P<name>cuda[^/\s\"']*|cu[0-9]+\.[0-9]+)")
+_OTHER_CUDA = re.compile(r"cuda[-_](toolkit|compiler|nvcc|\d)|cuda_\d|conda|--from=|runfile")
 _COMMANDS = re.compile(r"&&|\|\||;|\n")
 _SEARCHED = re.compile(
     r"export\s+(?P<name>LD_LIBRARY_PATH|PATH|PYTHONPATH|CUDA_HOME|LD_PRELOAD)=\S+"
@@ -59,6 +71,7 @@ def findings(listed: list[Instruction]) -> Iterator[tuple[Finding, int]]:
     built = stages(listed)
     yield from judged(built, _of_step)
     yield from judged(built, _tags, refused)
+    yield from judged(built, _unknown_to_nvcc, refused)
 
 
 def _of_step(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
@@ -96,6 +109,28 @@ def _targets(step: Instruction) -> Iterator[tuple[str, str]]:
                 )
                 found = f"{name}={value}: torch ends with Unknown CUDA arch"
                 yield found, f'write "{right}", with semicolons or spaces between'
+
+
+def _unknown_to_nvcc(stage: Stage, index: int) -> Iterator[tuple[str, str]]:
+    """Find a GPU that the compiler of the base image does not know, or knows no more.
+
+    NVIDIA, CUDA Toolkit release notes, 11.8, 12.8, 12.9 and 13.0: "Unsupported gpu architecture".
+    """
+    step = stage.steps[index]
+    met = _CUDA_OF_BASE.fullmatch(stage.base)
+    if step.name != "RUN" or not met or _OTHER_CUDA.search(f"{stage.before(index)}\n{step.rest}"):
+        return
+    base = int(met["major"]), int(met["minor"])
+    for arch in dict.fromkeys(one["arch"] for one in _PAIR.finditer(step.rest)):
+        since = next((one for one, archs in _SINCE.items() if arch in archs), base)
+        until = next((one for one, archs in _UNTIL.items() if arch in archs), None)
+        found = f"nvcc of CUDA {base[0]}.{base[1]} ends with Unsupported gpu architecture "
+        found += f"'compute_{arch}': "
+        if base < since:
+            remedy = f"take an image of CUDA {since[0]}.{since[1]} or later, or leave it out"
+            yield f"{found}it is known since {since[0]}.{since[1]}", remedy
+        elif until and base >= until:
+            yield f"{found}{until[0]}.{until[1]} took it out", "leave it out"
 
 
 def _pairs(step: Instruction) -> Iterator[tuple[str, str]]:
