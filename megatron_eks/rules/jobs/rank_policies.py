@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level
 from megatron_eks.config.load import Json
+from megatron_eks.rules.jobs.operator_labels import outdated
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
 from megatron_eks.rules.objects.workload_set import chosen
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, text
@@ -40,9 +41,20 @@ def ranks_cut_off(together: ManifestSet) -> Iterator[Found]:
             if applied and not any(_is_for_all_ports(rule) for _, _, rule in narrow):
                 # What goes to addresses alone was not written for the ranks.
                 meant = any(_names_pods(rule) or not _peers(rule) for _, _, rule in narrow)
+                # One that was to admit them, by labels of another operator, is told itself.
+                if not meant and _is_meant(job, way, together):
+                    continue
                 yield _few_ports(job, way, narrow) if meant else _cut_off(job, way, applied)
             elif applied:
                 yield from _some_cut_off(job, way, peers, perhaps)
+
+
+def _is_meant(job: Manifest, way: str, together: ManifestSet) -> bool:
+    return any(
+        outdated(each) is not None and _has_rules(each, way)
+        for each in together.of("NetworkPolicy")
+        if job.kind == "PyTorchJob" and each.namespace == job.namespace
+    )
 
 
 def _some_cut_off(job: Manifest, way: str, peers: str, policies: list[Manifest]) -> Iterator[Found]:
