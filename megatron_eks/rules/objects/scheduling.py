@@ -127,7 +127,36 @@ def taints(together: ManifestSet) -> Iterator[Found]:
             found = f"node group {shown(pool.name)} has the taint {taint}: {what}"
             path = (*pod.path[1:], "tolerations")
             remedy = f"tolerate {taint.key} with effect {taint.effect}"
-            yield manifest, manifest.find(Code.UNTOLERATED, path, found, remedy, Level.WARNING)
+            device = _offered(pod)
+            sure = device and _no_node_offers(device, [pool for pool, _ in kept], together)
+            level = Level.ERROR if sure else Level.WARNING
+            found += f", and no node with GPUs offers {device}" if sure else ""
+            yield manifest, manifest.find(Code.UNTOLERATED, path, found, remedy, level)
+
+
+def _offered(pod: Pod) -> str | None:
+    """Return the device that a plugin offers, by its image."""
+    for container in pod.containers:
+        match = _PLUGIN.search(str(container.body.get("image")))
+        if match:
+            return EFA if "efa" in match[2] else GPU
+    return None
+
+
+def _no_node_offers(device: str, kept: list[NodePool], together: ManifestSet) -> bool:
+    """Tell whether all groups with GPUs keep a device's only plugin off, and pods ask for it."""
+    having = [
+        pool
+        for pool in together.node_pools
+        if not pool.types or any(_WITH_GPUS.match(name) for name in pool.types)
+    ]
+    agents = [
+        each for each in together.of("DaemonSet") for pod in each.pods if _offered(pod) == device
+    ]
+    asked = any(
+        pod.names(device) and pod.names(GPU) for each in together.objects for pod in each.pods
+    )
+    return asked and len(agents) == 1 and bool(having) and all(pool in kept for pool in having)
 
 
 def _may_offer(pool: NodePool, pod: Pod) -> bool:
