@@ -112,7 +112,7 @@ def findings_in_manifests(
     told by the file of a Kustomization: the paths in it that lead to nothing.
     """
     placed = [
-        _Placed(Manifest(body, document.file), document, path)
+        _Placed(Manifest(body, document.file, _plain(document, path, body)), document, path)
         for document in documents
         if is_manifest(document.value)
         for path, element in elements(document.value)
@@ -131,6 +131,17 @@ def findings_in_manifests(
     lines = _Lines(documents, read)
     judged = [(by_id[number], finding) for number, finding in apply(found, allowances)]
     return [finding.at(each.document.file, lines.of(each)) for each, finding in judged]
+
+
+def _plain(document: Document, path: Path, body: "dict[str, Json]") -> dict[Path, str]:
+    """Return how the numbers of a Kustomization are written, which may say more than they do."""
+    if not (text(body.get("apiVersion")) or "").startswith("kustomize.config.k8s.io/"):
+        return {}
+    return {
+        place[len(path) :]: each.raw
+        for place, each in document.places.items()
+        if place[: len(path)] == path and each.raw
+    }
 
 
 @dataclass(frozen=True)

@@ -185,6 +185,7 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     device_claims.twice,
     gpu_operator.features,
     monitors.monitors,
+    monitors.selected,
     secret_stores.stores,
     secret_stores.accounts,
     made_secrets.made,

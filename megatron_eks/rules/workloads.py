@@ -163,6 +163,8 @@ class Manifest:
 
     body: "Mapping[str, Json]"
     file: str = ""
+    plain: "Mapping[Path, str]" = field(default_factory=dict, compare=False)
+    """How numbers of a Kustomization are written in its file."""
 
     @cached_property
     def group(self) -> str:
@@ -195,7 +197,10 @@ class Manifest:
     def title(self) -> str:
         """How findings call it: `Kind/name`, or what its name begins with."""
         metadata = mapping(self.body.get("metadata")) or {}
-        return f"{self.kind or '?'}/{self.name or text(metadata.get('generateName')) or '?'}"
+        name = self.name or text(metadata.get("generateName"))
+        # A Kustomization has none, as a rule.
+        nameless = name is None and self.group == "kustomize.config.k8s.io" and self.kind
+        return self.kind if nameless else f"{self.kind or '?'}/{name or '?'}"
 
     @cached_property
     def spec(self) -> "Mapping[str, Json]":

@@ -71,7 +71,7 @@ def _patch_of(text):
         ("patches: [{patch: [{op: remove, path: /a}]}]", "patches.0.patch", "as a text"),
         ("patches: [{path: patch.yaml, target: {labels: a}}]", "target.labels", "labelSelector"),
         ("resources: [board.yaml, ./board.yaml]", "resources.1", "is listed twice"),
-        ("images: [{name: a, newTag: 1.0}]", "images.0.newTag", '"1.0"'),
+        ("images: [{name: a, newTag: 1.10}]", "images.0.newTag", 'newTag: "1.10"'),
         ("images: [{name: a, tag: v1}]", "images.0.tag", "no field"),
         ("images: [{name: 'a:v0', newTag: v1}]", "images.0.name", "without their tag"),
         ("replicas: [{name: board, count: two}]", "replicas.0.count", "no number"),

@@ -52,6 +52,7 @@ _RELATION_TABLES = (
     "platform_objects",
     "platform_parts",
     "platform_relations",
+    "platform_remedies",
     "platform_servers",
     "platform_supplies",
     "platform_upkeep",

@@ -1,6 +1,7 @@
 """Pods and the nodes they need, when templates and manifests are given together."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -59,3 +60,30 @@ def test_files_of_both_kinds_are_held_against_each_other(tmp_path):
     (tmp_path / "job.yaml").write_text(json.dumps(job))
     code, lines = check(tmp_path)
     assert (code, [line.split()[1] for line in lines]) == (0, ["MEKS-0681"])
+
+
+def _beside(tolerations, tasks):
+    """Return what the taint of the GPU nodes makes of a plugin with these tolerations."""
+    change = {"Gpu.Taints": [{"Key": "team", "Value": "llm", "Effect": "NO_SCHEDULE"}]}
+    pools = node_pools(TemplateSet(cases.templates_of({"set": change})))
+    image = "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.7"
+    pod = {"containers": [{"name": "c", "image": image}], "tolerations": tolerations}
+    plugin: dict[str, Any] = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "efa"},
+        "spec": {"template": {"spec": pod}},
+    }
+    together = ManifestSet([Manifest(plugin), *map(Manifest, tasks)], pools)
+    return [str(each) for _, each in scheduling.taints(together) if "DaemonSet" in str(each)]
+
+
+def test_a_plugin_that_no_node_takes():
+    """It is an error where jobs ask for its device, and a warning where none is at hand."""
+    (sure,) = _beside([], [cases.good_job()])
+    assert sure.startswith("error")
+    assert "and no node with GPUs offers vpc.amazonaws.com/efa - tolerate team" in sure
+    (perhaps,) = _beside([], [])
+    assert perhaps.startswith("warning")
+    assert "offers" not in perhaps
+    assert _beside([{"key": "team", "operator": "Exists"}], [cases.good_job()]) == []

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level
 from megatron_eks.config.load import Json
+from megatron_eks.rules.jobs.operator_labels import outdated
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
 from megatron_eks.rules.objects.workload_set import chosen
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, text
@@ -40,9 +41,20 @@ def ranks_cut_off(together: ManifestSet) -> Iterator[Found]:
             if applied and not any(_is_for_all_ports(rule) for _, _, rule in narrow):
                 # What goes to addresses alone was not written for the ranks.
                 meant = any(_names_pods(rule) or not _peers(rule) for _, _, rule in narrow)
+                # One that was to admit them, by labels of another operator, is told itself.
+                if not meant and _is_meant(job, way, together):
+                    continue
                 yield _few_ports(job, way, narrow) if meant else _cut_off(job, way, applied)
             elif applied:
                 yield from _some_cut_off(job, way, peers, perhaps)
+
+
+def _is_meant(job: Manifest, way: str, together: ManifestSet) -> bool:
+    return any(
+        outdated(each) is not None and _has_rules(each, way)
+        for each in together.of("NetworkPolicy")
+        if job.kind == "PyTorchJob" and each.namespace == job.namespace
+    )
 
 
 def _some_cut_off(job: Manifest, way: str, peers: str, policies: list[Manifest]) -> Iterator[Found]:
@@ -122,19 +134,27 @@ def few_ports(together: ManifestSet) -> Iterator[Found]:
         if _has_job(policy, selector, together):
             continue
         by_label = _selects_ranks(selector)
+        # Rules and policies add up, and any that may take these pods may be what admits the rest.
         near = [
             each
             for each in policies
-            if each.namespace == policy.namespace and each.spec.get("podSelector") in (selector, {})
+            if each.namespace == policy.namespace
+            and _may_overlap(each.spec.get("podSelector"), selector)
         ]
         for way, peers in (("Ingress", "from"), ("Egress", "to")):
             inside = [
                 (each, index, rule)
                 for each in near
                 for index, value in enumerate(items(each.spec.get(way.lower())) or [])
-                if (rule := mapping(value) or {}) and _names(rule.get(peers), selector)
+                if (rule := _body(value)) and _may_admit(rule, policy, selector)
             ]
-            own = [each for each in inside if each[0] is policy and (by_label or _meets(each[2]))]
+            own = [
+                each
+                for each in inside
+                if each[0] is policy
+                and _names(each[2].get(peers), selector)
+                and (by_label or _meets(each[2]))
+            ]
             if own and not any(_is_for_all_ports(rule) for _, _, rule in inside):
                 index, rule = own[0][1:]
                 said = ", ".join(_said(mapping(each) or {}) for each in items(rule["ports"]) or [])
@@ -168,12 +188,56 @@ def _has_job(policy: Manifest, selector: Mapping[str, Json], together: ManifestS
     )
 
 
-def _names(peers: Json, selector: Mapping[str, Json]) -> bool:
+def _names(peers: Json, selector: "dict[str, Json]") -> bool:
     """Tell whether the peers of a rule are the selected pods, or all of their namespace."""
     listed = [mapping(each) or {} for each in items(peers) or []]
     return not listed or any(
-        "podSelector" in each and each["podSelector"] in (selector, {}) for each in listed
+        "podSelector" in each
+        and (
+            each["podSelector"] in (selector, {})
+            or {} != _wanted(selector) == _wanted(each["podSelector"])
+        )
+        for each in listed
     )
+
+
+def _may_admit(rule: Mapping[str, Json], policy: Manifest, selector: "dict[str, Json]") -> bool:
+    """Tell whether a rule may admit pods of a selector; without peers it admits everybody."""
+    peers = _peers(rule)
+    return not peers or any(
+        _may_overlap(each.get("podSelector"), selector) and _is_of(each, policy) for each in peers
+    )
+
+
+def _is_of(peer: Mapping[str, Json], policy: Manifest) -> bool:
+    """Tell whether a peer may be in a policy's namespace."""
+    spaces = mapping((mapping(peer.get("namespaceSelector")) or {}).get("matchLabels")) or {}
+    space = text(spaces.get("kubernetes.io/metadata.name"))
+    return (
+        None in {space, policy.namespace}
+        or is_placeholder(space or "")
+        or (space == policy.namespace)
+    )
+
+
+def _may_overlap(one: Json, other: Json) -> bool:
+    """Tell whether two selectors may take one pod: no label has to have two values."""
+    first, second = _wanted(one), _wanted(other)
+    return not any(first[key].isdisjoint(second[key]) for key in first.keys() & second.keys())
+
+
+def _wanted(selector: Json) -> "dict[str, frozenset[str]]":
+    """Return the values that a selector takes of each label, in whichever way it says so.
+
+    Kubernetes, "Labels and Selectors": matchLabels is matchExpressions with In and one value.
+    """
+    body = _body(selector)
+    wanted = {key: frozenset({str(each)}) for key, each in _body(body.get("matchLabels")).items()}
+    for expression in map(_body, items(body.get("matchExpressions")) or []):
+        key, values = text(expression.get("key")), items(expression.get("values")) or []
+        if key is not None and expression.get("operator") == "In":
+            wanted[key] = frozenset(map(str, values))
+    return wanted
 
 
 def _said(body: Mapping[str, Json]) -> str:

@@ -184,6 +184,11 @@ def _discovery(value: str) -> tuple[str, str] | None:
     if left is not None:
         found = f"{shown(left[0])} is to be replaced: it finds no group"
         return found, "write the cluster's name"
+    blank = next((each for each in value.split(",") if each != each.strip()), None)
+    if blank is not None and not is_placeholder(value):
+        # parseASGAutoDiscoverySpec splits at commas and strips nothing (autoscaler, issue 1854).
+        found = f"{shown(blank)} has a blank, as no tag of a group has: it finds no group"
+        return found, "write the tags on one line, without blanks"
     if not _TAGS.fullmatch(value) and value.startswith("asg"):
         return f"{shown(value)} is no way to find groups on AWS", "write asg:tag=KEY,KEY"
     return None

@@ -140,14 +140,20 @@ def restarts(manifest: Manifest) -> Iterator[Finding]:
 
 
 def bounds(manifest: Manifest) -> Iterator[Finding]:
-    """Require of a LimitRange bounds in order.
+    """Require of a LimitRange bounds in order, and defaults for containers alone.
 
     Kubernetes 1.35, pkg/apis/core/validation, ValidateLimitRange: min, defaultRequest, default and
-    max, each no more than the next.
+    max, each no more than the next; defaults "may not be specified when `type` is Pod".
     """
     order = ("min", "defaultRequest", "default", "max")
     for index, value in enumerate(items(manifest.spec.get("limits")) or []):
         limit = (mapping(value) or {}) if manifest.kind == "LimitRange" else {}
+        for key in ("default", "defaultRequest") if limit.get("type") == "Pod" else ():
+            if mapping(limit.get(key)):
+                found = f"{key} in a limit of type Pod: the API server refuses the LimitRange"
+                remedy = "put it into a limit with type: Container"
+                path: Path = ("spec", "limits", index, key)
+                yield manifest.find(Code.MANIFEST_VALUE, path, found, remedy)
         for place, low in enumerate(order):
             for high in order[place + 1 :]:
                 first, second = (mapping(limit.get(each)) or {} for each in (low, high))

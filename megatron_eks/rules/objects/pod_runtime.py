@@ -231,9 +231,12 @@ def broad_rights(manifest: Manifest) -> Iterator[Finding]:
     if manifest.kind in {"ClusterRole", "Role"}:
         for index, value in enumerate(items(manifest.body.get("rules")) or []):
             rule = mapping(value) or {}
+            # Everything of a named group may be what an administrator of that group is for.
+            groups = items(rule.get("apiGroups")) or []
             everything = all("*" in (items(rule.get(key)) or []) for key in ("resources", "verbs"))
-            if everything:
+            if everything and ("*" in groups or "" in groups):
                 found, path = "every verb on every resource", ("rules", index)
+                found += "" if "*" in groups else " of the core group, secrets included"
                 remedy = "list the verbs and resources"
                 yield manifest.find(Code.BROAD_RIGHTS, path, found, remedy, Level.WARNING)
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.hardware import TYPE_LABELS, instance_types, type_names
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
 from megatron_eks.rules.objects.node_labels import wanted
@@ -22,6 +22,7 @@ _WITH_GPUS = re.compile(r"[gp][0-9]")
 # Without these on a node, nobody can use its GPUs, its EFA devices or its file system.
 _EFA_PLUGIN = re.compile(r"(^|/)aws-efa-k8s-device-plugin[:@]")
 _AGENT = re.compile(r"(^|/)(k8s-device-plugin|aws-efa-k8s-device-plugin|aws-fsx-csi-driver)[:@]")
+_PLUGIN = re.compile(r"(^|/)(k8s-device-plugin|aws-efa-k8s-device-plugin)[:@]")
 _HYPERPOD = "ml."
 _PREFERENCE = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -40,10 +41,26 @@ def selected_nodes(together: ManifestSet) -> Iterator[Found]:
             for key, values in wanted_labels(pod):
                 found = _unmet(key, values, pools)
                 if found and not any(is_placeholder(each) for each in (key, *values)):
-                    path = (*pod.path[1:], "nodeSelector")
-                    code, written = Code.NODE_SELECTOR, f"no node group has {key}: {values[0]}"
+                    # What a device plugin does not reach is told with the nodes that lack it.
+                    if key in TYPE_LABELS and _is_plugin(pod):
+                        break
+                    path = _place_of(key, values, pod)
+                    said = ", ".join(values)
+                    code, written = Code.NODE_SELECTOR, f"no node group has {key}: {said}"
                     yield manifest, manifest.find(code, path, written, found, Level.WARNING)
                     break
+
+
+def _is_plugin(pod: Pod) -> bool:
+    return any(_PLUGIN.search(str(each.body.get("image"))) for each in pod.containers)
+
+
+def _place_of(key: str, values: list[str], pod: Pod) -> Path:
+    """Return where a pod demands a label: in its selector, or in a term of its affinity."""
+    for path, name, given in wanted(pod):
+        if (name, given) == (key, values) and _PREFERENCE not in path and "affinity" in path:
+            return path[1:]
+    return (*pod.path[1:], "nodeSelector")
 
 
 def types_of_hyperpod(together: ManifestSet) -> Iterator[Found]:
@@ -110,7 +127,36 @@ def taints(together: ManifestSet) -> Iterator[Found]:
             found = f"node group {shown(pool.name)} has the taint {taint}: {what}"
             path = (*pod.path[1:], "tolerations")
             remedy = f"tolerate {taint.key} with effect {taint.effect}"
-            yield manifest, manifest.find(Code.UNTOLERATED, path, found, remedy, Level.WARNING)
+            device = _offered(pod)
+            sure = device and _no_node_offers(device, [pool for pool, _ in kept], together)
+            level = Level.ERROR if sure else Level.WARNING
+            found += f", and no node with GPUs offers {device}" if sure else ""
+            yield manifest, manifest.find(Code.UNTOLERATED, path, found, remedy, level)
+
+
+def _offered(pod: Pod) -> str | None:
+    """Return the device that a plugin offers, by its image."""
+    for container in pod.containers:
+        match = _PLUGIN.search(str(container.body.get("image")))
+        if match:
+            return EFA if "efa" in match[2] else GPU
+    return None
+
+
+def _no_node_offers(device: str, kept: list[NodePool], together: ManifestSet) -> bool:
+    """Tell whether all groups with GPUs keep a device's only plugin off, and pods ask for it."""
+    having = [
+        pool
+        for pool in together.node_pools
+        if not pool.types or any(_WITH_GPUS.match(name) for name in pool.types)
+    ]
+    agents = [
+        each for each in together.of("DaemonSet") for pod in each.pods if _offered(pod) == device
+    ]
+    asked = any(
+        pod.names(device) and pod.names(GPU) for each in together.objects for pod in each.pods
+    )
+    return asked and len(agents) == 1 and bool(having) and all(pool in kept for pool in having)
 
 
 def _may_offer(pool: NodePool, pod: Pod) -> bool:

@@ -1,4 +1,4 @@
-"""Rules over the rights of service accounts: names that Kubernetes knows, and enough of them."""
+"""Rules over what a role gives: groups, resources and verbs that Kubernetes knows."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, in_one_folder
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
-from megatron_eks.rules.workloads import Manifest, Pod
+from megatron_eks.rules.workloads import Manifest
 
 _CLOSE = 0.8
 # Kubernetes 1.35, API reference, and kubeflow/trainer v1.9.4: the groups that training uses.
@@ -83,14 +83,6 @@ _OF_OBJECTS = frozenset(
 _PARTS_OF_PODS = ("attach", "eviction", "exec", "log", "portforward", "proxy", "status")
 _CALLED = frozenset({"pods/attach", "pods/exec", "pods/portforward"})
 _NAMELESS = frozenset({"create", "deletecollection"})
-# kubeflow/trainer v1.9.4, pkg/controller.v1/pytorch/pytorchjob_controller.go: what it calls.
-_OPERATOR = re.compile(r"(^|/)training-operator([:@]|$)")
-_NEEDED = (
-    *(("", "pods", verb) for verb in ("create", "delete", "list", "watch")),
-    *(("", "services", verb) for verb in ("create", "delete", "list", "watch")),
-    *(("kubeflow.org", "pytorchjobs", verb) for verb in ("list", "watch")),
-    ("kubeflow.org", "pytorchjobs/status", "update"),
-)
 
 
 def names(manifest: Manifest) -> Iterator[Finding]:
@@ -105,7 +97,7 @@ def names(manifest: Manifest) -> Iterator[Finding]:
     yield from _by_name(manifest)
     for index, value in enumerate(items(manifest.body.get("rules")) or []):
         rule, path = mapping(value) or {}, ("rules", index)
-        groups = _texts(rule.get("apiGroups"))
+        groups = texts(rule.get("apiGroups"))
         for place, group in enumerate(groups):
             if re.search(r"/v[0-9]", group):
                 found = f"{shown(group)} is a group with a version: it gives no right"
@@ -118,17 +110,17 @@ def names(manifest: Manifest) -> Iterator[Finding]:
         if groups and all(group in _RESOURCES for group in groups):
             yield from _resources(manifest, (*path, "resources"), groups, rule.get("resources"))
         own = bool(groups) and set(groups) <= _RESOURCES.keys()
-        yield from _verbs(manifest, (*path, "verbs"), _texts(rule.get("verbs")), own=own)
+        yield from _verbs(manifest, (*path, "verbs"), texts(rule.get("verbs")), own=own)
         yield from _parts(manifest, index, rule)
 
 
 def _parts(manifest: Manifest, index: int, rule: "dict[str, Json]") -> Iterator[Finding]:
     """Find what kubectl calls a part of a pod in the place of a verb."""
     rules = [mapping(each) or {} for each in items(manifest.body.get("rules")) or []]
-    of_pods = "" in _texts(rule.get("apiGroups")) and "pods" in _texts(rule.get("resources"))
-    for place, verb in enumerate(_texts(rule.get("verbs")) if of_pods else ()):
+    of_pods = "" in texts(rule.get("apiGroups")) and "pods" in texts(rule.get("resources"))
+    for place, verb in enumerate(texts(rule.get("verbs")) if of_pods else ()):
         part, right = _OF_PARTS.get(verb.lower(), ("", ""))
-        if part and not _gives(rules, "", part, right):
+        if part and not gives(rules, "", part, right):
             found = f"{shown(verb)} is no verb: it gives no right"
             remedy = f"add a rule for {part} with the verb {right}"
             path: Path = ("rules", index, "verbs", place)
@@ -149,15 +141,15 @@ def of_no_namespace(together: ManifestSet) -> Iterator[Found]:
         beside = [rule for other, rule in wide if in_one_folder(role, other)]
         for index, value in enumerate(items(role.body.get("rules")) or []):
             rule = mapping(value) or {}
-            verbs = _texts(rule.get("verbs"))
+            verbs = texts(rule.get("verbs"))
             free = verbs and _OF_OBJECTS.issuperset(verbs)
-            for place, each in enumerate(_texts(rule.get("resources")) if free else ()):
+            for place, each in enumerate(texts(rule.get("resources")) if free else ()):
                 groups = [
                     group
-                    for group in _texts(rule.get("apiGroups"))
+                    for group in texts(rule.get("apiGroups"))
                     if each.partition("/")[0] in _OF_NO_NAMESPACE.get(group, "").split()
                 ]
-                if groups and not all(_gives(beside, groups[0], each, verb) for verb in verbs):
+                if groups and not all(gives(beside, groups[0], each, verb) for verb in verbs):
                     found = f"{each} are of no namespace: a Role gives no right to them"
                     remedy = "write a ClusterRole for them, and a ClusterRoleBinding"
                     path: Path = ("rules", index, "resources", place)
@@ -183,8 +175,8 @@ def _calls(manifest: Manifest) -> Iterator[Finding]:
     """Find calls of pods that a role lets only be read, in any of its rules."""
     rules = [mapping(each) or {} for each in items(manifest.body.get("rules")) or []]
     for index, rule in enumerate(rules):
-        called = next((each for each in _texts(rule.get("resources")) if each in _CALLED), None)
-        if called and _texts(rule.get("verbs")) and not _gives(rules, "", called, "create"):
+        called = next((each for each in texts(rule.get("resources")) if each in _CALLED), None)
+        if called and texts(rule.get("verbs")) and not gives(rules, "", called, "create"):
             found = f"{called} without create: Kubernetes 1.35 refuses the call"
             path = ("rules", index, "verbs")
             yield manifest.find(Code.RIGHTS, path, found, "add create", Level.WARNING)
@@ -199,14 +191,14 @@ def _by_name(manifest: Manifest) -> Iterator[Finding]:
     rules = [mapping(each) or {} for each in items(manifest.body.get("rules")) or []]
     free = [each for each in rules if not items(each.get("resourceNames"))]
     for index, rule in enumerate(rules):
-        named = _texts(rule.get("resourceNames"))
-        groups = _texts(rule.get("apiGroups"))
-        whole = [each for each in _texts(rule.get("resources")) if "/" not in each]
-        for place, verb in enumerate(_texts(rule.get("verbs")) if named else ()):
+        named = texts(rule.get("resourceNames"))
+        groups = texts(rule.get("apiGroups"))
+        whole = [each for each in texts(rule.get("resources")) if "/" not in each]
+        for place, verb in enumerate(texts(rule.get("verbs")) if named else ()):
             lacking = [
                 each
                 for each in whole
-                if not any(_gives(free, group, each, verb) for group in groups)
+                if not any(gives(free, group, each, verb) for group in groups)
             ]
             if verb in _NAMELESS and lacking:
                 found = f"{verb} of {lacking[0]} with resourceNames gives no right: the call has "
@@ -218,7 +210,7 @@ def _by_name(manifest: Manifest) -> Iterator[Finding]:
 
 def _resources(manifest: Manifest, path: Path, groups: list[str], value: Json) -> Iterator[Finding]:
     known = frozenset().union(*(_RESOURCES[group] for group in groups))
-    for index, each in enumerate(_texts(value)):
+    for index, each in enumerate(texts(value)):
         name, _, part = each.partition("/")
         nearly = get_close_matches(part, _PARTS_OF_PODS, 1, _CLOSE) if name == "pods" else []
         if nearly and part not in _PARTS_OF_PODS:
@@ -238,7 +230,8 @@ def _resources(manifest: Manifest, path: Path, groups: list[str], value: Json) -
         yield manifest.find(Code.RIGHTS, (*path, index), found, remedy)
 
 
-def _texts(value: Json) -> list[str]:
+def texts(value: Json) -> list[str]:
+    """Return the texts of a list that are no placeholders."""
     return [
         name
         for each in items(value) or []
@@ -246,123 +239,14 @@ def _texts(value: Json) -> list[str]:
     ]
 
 
-def tokens(together: ManifestSet) -> Iterator[Found]:
-    """Warn of a service account with rights in pods that get no token, and of one named a user.
+def gives(rules: "list[dict[str, Json]]", group: str, resource: str, verb: str) -> bool:
+    """Tell whether rules of roles give a verb on a resource of a group.
 
-    Kubernetes, "Configure Service Accounts for Pods", opting out: each call is "forbidden" to
-    system:anonymous then; "Using RBAC Authorization", subjects.
+    Kubernetes, "Using RBAC Authorization": rules add up, and `*` is everything.
     """
-    accounts = together.of("ServiceAccount")
-    bound: set[tuple[str | None, str | None]] = set()
-    for binding in together.of("ClusterRoleBinding", "RoleBinding"):
-        for index, value in enumerate(items(binding.body.get("subjects")) or []):
-            subject = mapping(value) or {}
-            name = text(subject.get("name"))
-            space = text(subject.get("namespace")) or binding.namespace
-            if subject.get("kind") == "ServiceAccount":
-                bound.add((space, name))
-            named = any(each.name == name and in_one_folder(each, binding) for each in accounts)
-            if subject.get("kind") == "User" and named:
-                found = f"{shown(name)} is a service account here, and a user of that name is none"
-                path: Path = ("subjects", index, "kind")
-                remedy = "write kind: ServiceAccount, its namespace, and no apiGroup"
-                yield binding, binding.find(Code.RIGHTS, path, found, remedy, Level.WARNING)
-    for manifest in together.objects:
-        for pod in manifest.pods:
-            account = text(pod.spec.get("serviceAccountName"))
-            if account and (manifest.namespace, account) in bound and _has_no_token(pod):
-                found = f"{shown(account)} has rights, and this pod gets no token to use them"
-                path = (*pod.path[1:], "automountServiceAccountToken")
-                remedy = "set it to true, or take the rights away"
-                yield manifest, manifest.find(Code.RIGHTS, path, found, remedy, Level.WARNING)
 
-
-def _has_no_token(pod: Pod) -> bool:
-    return pod.spec.get("automountServiceAccountToken") is False and not any(
-        "projected" in (mapping(each) or {}) for each in items(pod.spec.get("volumes")) or []
-    )
-
-
-def accounts_elsewhere(together: ManifestSet) -> Iterator[Found]:
-    """Warn of a binding whose service account is, by that name, in another namespace only.
-
-    Kubernetes, "Using RBAC Authorization": an account is its namespace and its name.
-    """
-    accounts = together.of("ServiceAccount")
-    for binding in together.of("ClusterRoleBinding", "RoleBinding"):
-        for index, value in enumerate(items(binding.body.get("subjects")) or []):
-            subject = mapping(value) or {}
-            name, space = text(subject.get("name")), text(subject.get("namespace"))
-            known = subject.get("kind") == "ServiceAccount" and name and space
-            if not known or is_placeholder(f"{name}{space}"):
-                continue
-            same = [each for each in accounts if each.name == name and in_one_folder(each, binding)]
-            spaces = {each.namespace for each in same}
-            # A binding of its own namespace is judged as a reference.
-            if not same or None in spaces or space in {*spaces, binding.namespace}:
-                continue
-            there = ", ".join(sorted(filter(None, spaces)))
-            found = f"{shown(name)} of namespace {shown(space)}, and it is in {there}"
-            path = ("subjects", index, "namespace")
-            remedy = f"write {there}, or make the account there"
-            yield binding, binding.find(Code.RIGHTS, path, found, remedy, Level.WARNING)
-
-
-def operators(together: ManifestSet) -> Iterator[Found]:
-    """Refuse a training operator that may not do its work, where all its roles are at hand.
-
-    kubeflow/trainer v1.9.4, the rights that its controller names: its log says "forbidden", and
-    no pod of a job is made.
-    """
-    for manifest in together.objects:
-        for pod in manifest.pods:
-            named = any(_OPERATOR.search(str(each.body.get("image"))) for each in pod.containers)
-            rules = _rules_of(manifest, pod, together) if named else None
-            if not rules:
-                continue
-            missing = [each for each in _NEEDED if not _gives(rules, *each)]
-            if missing:
-                _, resource, verb = missing[0]
-                found = f"the roles of its service account lack {verb} on {resource}"
-                remedy = "add it to the ClusterRole that is bound to it"
-                path = (*pod.path[1:], "serviceAccountName")
-                yield manifest, manifest.find(Code.RIGHTS, path, found, remedy)
-
-
-def _rules_of(manifest: Manifest, pod: Pod, together: ManifestSet) -> "list[dict[str, Json]]":
-    """Return what the roles bound to a pod's account give; none where one is not at hand.
-
-    A binding of the same name in another namespace is a finding of its own.
-    """
-    account = text(pod.spec.get("serviceAccountName")) or "default"
-    found: list[dict[str, Json]] = []
-    for binding in together.of("ClusterRoleBinding", "RoleBinding"):
-        subjects = [mapping(each) or {} for each in items(binding.body.get("subjects")) or []]
-        spaces = [
-            each.get("namespace", binding.namespace)
-            for each in subjects
-            if each.get("kind") == "ServiceAccount" and each.get("name") == account
-        ]
-        if not spaces:
-            continue
-        if manifest.namespace not in spaces:
-            return []
-        reference = mapping(binding.body.get("roleRef")) or {}
-        kind, name = text(reference.get("kind")) or "", text(reference.get("name")) or ""
-        # What the API server refuses is a finding of its own.
-        if binding.kind == "ClusterRoleBinding" and kind == "Role":
-            return []
-        role = together.named(binding, kind, name)
-        aggregated = role is not None and "aggregationRule" in role.body
-        if role is None or aggregated:
-            return []
-        found += [mapping(each) or {} for each in items(role.body.get("rules")) or []]
-    return found
-
-
-def _gives(rules: "list[dict[str, Json]]", group: str, resource: str, verb: str) -> bool:
     def has(rule: "dict[str, Json]", key: str, *wanted: str) -> bool:
-        return not {"*", *wanted}.isdisjoint(_texts(rule.get(key)))
+        return not {"*", *wanted}.isdisjoint(texts(rule.get(key)))
 
     return any(
         has(rule, "apiGroups", group)

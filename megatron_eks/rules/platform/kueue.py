@@ -7,7 +7,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.quantity import quantity
-from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
+from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, in_one_folder
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
 
@@ -198,8 +198,21 @@ def flavors(together: ManifestSet) -> Iterator[Found]:
                     found = f"no ResourceFlavor {shown(name)}: the queue is inactive"
                     path = ("spec", "resourceGroups", index, "flavors", place, "name")
                     remedy = f"there: {', '.join(sorted(filter(None, known)))}"
-                    finding = queue.find(Code.QUEUE, path, found, remedy, Level.WARNING)
-                    yield queue, finding
+                    # The only flavor of the folder, which no queue names, is what is meant.
+                    meant = next(iter(known.values()))
+                    lone = len(known) == 1 and in_one_folder(queue, meant)
+                    lone = lone and meant.name not in _named_flavors(together)
+                    level = Level.ERROR if lone else Level.WARNING
+                    yield queue, queue.find(Code.QUEUE, path, found, remedy, level)
+
+
+def _named_flavors(together: ManifestSet) -> set[str | None]:
+    return {
+        text((mapping(each) or {}).get("name"))
+        for queue in together.of("ClusterQueue")
+        for group in items(queue.spec.get("resourceGroups")) or []
+        for each in items((mapping(group) or {}).get("flavors")) or []
+    }
 
 
 def namespaces(together: ManifestSet) -> Iterator[Found]:

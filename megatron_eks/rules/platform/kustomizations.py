@@ -145,7 +145,7 @@ def _inside(manifest: Manifest) -> _Wrong:
             if key in {"patches", "patchesJson6902"}:
                 yield from _patch((key, index), body)
             elif key in {"images", "imageTags"}:
-                yield from _image((key, index), body)
+                yield from _image(manifest, (key, index), body)
             elif key == "labels":
                 yield from _texts((key, index, "pairs"), body.get("pairs"))
             elif key == "replicas":
@@ -181,11 +181,13 @@ def _patch(path: Path, body: dict[str, Json]) -> _Wrong:
             yield (*path, key), f"{shown(body[key])} is no text: {REFUSED}", remedy
 
 
-def _image(path: Path, body: dict[str, Json]) -> _Wrong:
+def _image(manifest: Manifest, path: Path, body: dict[str, Json]) -> _Wrong:
     for key in ("digest", "name", "newName", "newTag"):
         if body.get(key) is not None and not isinstance(body[key], str):
-            found = f"{shown(body[key])} is no text: {REFUSED}"
-            yield (*path, key), found, f'write it in quotes: {key}: "{body[key]}"'
+            # 1.10 is 1.1 as a number, and another tag.
+            said = manifest.plain.get((*path, key), shown(body[key]))
+            found = f"{said} is no text: {REFUSED}"
+            yield (*path, key), found, f'write it in quotes: {key}: "{said}"'
     name = text(body.get("name")) or ""
     if ("@" in name or ":" in name.rpartition("/")[2]) and not is_placeholder(name):
         found = f"{shown(name)} matches no image: names stand here without their tag"

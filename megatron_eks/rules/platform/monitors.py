@@ -1,17 +1,28 @@
-"""Rule over the monitors of the Prometheus operator: the Services, pods and ports they select."""
+"""Rules over the monitors of the Prometheus operator: the Services, pods and ports they select."""
 
 from collections.abc import Iterator, Mapping
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, in_one_folder
+from megatron_eks.rules.objects.manifest_set import (
+    Found,
+    ManifestSet,
+    built_by_kustomize,
+    in_one_folder,
+)
 from megatron_eks.rules.objects.pod_selection import labels_of
 from megatron_eks.rules.platform.device_plugins import is_near
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
 
 _ENDPOINTS = {"ServiceMonitor": "endpoints", "PodMonitor": "podMetricsEndpoints"}
+_SELECTORS = {
+    "PodMonitor": "podMonitorSelector",
+    "PrometheusRule": "ruleSelector",
+    "ServiceMonitor": "serviceMonitorSelector",
+}
+_GROUP = "monitoring.coreos.com"
 _ACTIONS = (
     *("drop", "dropequal", "hashmod", "keep", "keepequal", "labeldrop", "labelkeep", "labelmap"),
     *("lowercase", "replace", "uppercase"),
@@ -26,7 +37,7 @@ def endpoints(manifest: Manifest) -> Iterator[Finding]:
     Prometheus operator, API reference, PodMonitorSpec and ServiceMonitorSpec.
     """
     key = _ENDPOINTS.get(manifest.kind)
-    if key is None or manifest.group != "monitoring.coreos.com":
+    if key is None or manifest.group != _GROUP:
         return
     other = next(each for each in _ENDPOINTS.values() if each != key)
     if other in manifest.spec:
@@ -72,6 +83,38 @@ def monitors(together: ManifestSet) -> Iterator[Found]:
             yield _found(monitor, ("spec", "namespaceSelector"), found, remedy)
         else:
             yield from _nearly(monitor, labels, near)
+
+
+def selected(together: ManifestSet) -> Iterator[Found]:
+    """Warn of a monitor, or of rules, that the Prometheus beside it does not select.
+
+    Prometheus operator, API reference, PrometheusSpec: serviceMonitorSelector and its like take
+    objects by their labels, and what none takes is not scraped. Kustomize may add labels.
+    """
+    servers = [e for e in together.of("Prometheus") if e.group == _GROUP]
+    for monitor in together.of(*_SELECTORS):
+        near = [each for each in servers if in_one_folder(each, monitor)]
+        wanted = [_wanted(each, _SELECTORS[monitor.kind]) for each in near]
+        odd = any(is_placeholder(str(each)) for each in monitor.labels.values())
+        if odd or monitor.group != _GROUP or built_by_kustomize(monitor, together):
+            continue
+        if near and all(each and not _has(monitor.labels, each) for each in wanted):
+            labels = wanted[0] or {}
+            key, value = next((k, v) for k, v in labels.items() if monitor.labels.get(k) != v)
+            there = monitor.labels.get(key)
+            found = f"{near[0].title} selects {key}: {value}"
+            found += ", and this has " + ("no such label" if there is None else f"{there}")
+            end = "nothing is scraped" if monitor.kind in _ENDPOINTS else "its rules are not read"
+            path: Path = ("metadata", "labels", *(() if there is None else (key,)))
+            yield _found(monitor, path, f"{found}: {end}", f"write {key}: {value}")
+
+
+def _wanted(server: Manifest, key: str) -> "Mapping[str, Json] | None":
+    """Return the labels that a server wants; None where it may take others too, or none at all."""
+    selector = mapping(server.spec.get(key)) or {}
+    labels = mapping(selector.get("matchLabels")) or {}
+    odd = any(is_placeholder(str(each)) for each in labels.values())
+    return None if odd or not is_absent(selector.get("matchExpressions")) else labels
 
 
 def _found(monitor: Manifest, path: Path, found: str, remedy: str) -> Found:

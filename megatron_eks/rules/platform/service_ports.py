@@ -39,7 +39,12 @@ def numbers(together: ManifestSet) -> Iterator[Found]:
                     text(body.get("name")),
                     text(body.get("targetPort")),
                 }
-                like = SequenceMatcher(None, str(port), str(target)).ratio() >= _ALIKE
+                # Two that have names, and not the same ones, are two things.
+                apart = name is not None and not is_absent(body.get("name")) and len(ports) <= 1
+                like = (
+                    not (apart and not same)
+                    and SequenceMatcher(None, str(port), str(target)).ratio() >= _ALIKE
+                )
                 if same or like or alone:
                     found = f"port {target} of pods that list {port}: nobody answers there"
                     key = "port" if is_absent(body.get("targetPort")) else "targetPort"

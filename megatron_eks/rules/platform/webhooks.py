@@ -5,13 +5,17 @@ from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.load import Json
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, built_by_kustomize
+from megatron_eks.rules.objects.pod_selection import pods_beside, selects
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Manifest
 
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _EVERY_POD = frozenset({"*", "*/*", "pods"})
 _HTTPS = 443
+# kubernetes-sigs/controller-runtime, pkg/webhook/server.go, DefaultPort.
+_LISTENS = 9443
 _OF_JOBS = frozenset({"jobset.x-k8s.io", "kubeflow.org", "kueue.x-k8s.io", "trainer.kubeflow.org"})
 _LONGEST = 30
 _CLOSE = 0.8
@@ -53,8 +57,34 @@ def services(together: ManifestSet) -> Iterator[Found]:
             if ports and port not in ports:
                 found = f"port {port}, and {target.title} has {', '.join(map(str, ports))}"
                 remedy = "write a port of the Service, not of the pod"
+                listens = _own_port(target, together)
+                if listens is not None and listens not in [_target(each) for each in listed]:
+                    remedy = f"add to the Service port: {port}, targetPort: {listens}"
                 finding = manifest.find(Code.WEBHOOK, (*path, "port"), found, remedy)
                 yield manifest, finding
+
+
+def _own_port(service: Manifest, together: ManifestSet) -> int | None:
+    """Return the port that the pods of a Service list for their webhook, if it is one."""
+    selector = mapping(service.spec.get("selector")) or {}
+    ports = [
+        mapping(each) or {}
+        for manifest, pod in pods_beside(service, together)
+        if selector and selects(selector, manifest, pod)
+        for container in pod.containers
+        for each in items(container.body.get("ports")) or []
+    ]
+    named = {
+        number(each.get("containerPort"))
+        for each in ports
+        if "webhook" in (text(each.get("name")) or "") or each.get("containerPort") == _LISTENS
+    }
+    return next(iter(named)) if len(named) == 1 else None
+
+
+def _target(port: "dict[str, Json]") -> int | str | None:
+    target = port.get("port") if is_absent(port.get("targetPort")) else port.get("targetPort")
+    return number(target) or text(target)
 
 
 def settings(manifest: Manifest) -> Iterator[Finding]:
