@@ -9,6 +9,7 @@ from megatron_eks.config.job import MegatronJob
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.layout import job_layout, job_memory
 from megatron_eks.plan.jobs.layout_checks import check_layout
+from megatron_eks.plan.storage_checks import size_for
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, GIB
 from megatron_eks.predict.parameters import parameters
 
@@ -87,7 +88,10 @@ def check_disk(
             f"being written and the base weights take {_gib(needed)} GiB "
             f"of {cluster.storage.lustre.capacity_gib}"
         )
-        remedy = "keep fewer, or raise storage.lustre.capacity_gib"
+        fitting = (capacity - base) // checkpoint - 1
+        size = size_for(cluster.storage.lustre, -(-needed // GIB))
+        remedy = f"use at most {fitting}, or" if fitting > 0 else "even keep_last: 1 takes more:"
+        remedy = f"{remedy} set storage.lustre.capacity_gib: {size}"
         yield Finding(Code.CHECKPOINTS_FILL_DISK, ("checkpoint", "keep_last"), found, remedy)
 
 
@@ -150,9 +154,25 @@ def _options(
         changed = parallelism.model_copy(update={"tensor": tensor, "sequence_parallel": True})
         yield f"parallelism.tensor: {tensor}", job.model_copy(update={"parallelism": changed})
         tensor *= 2
+    yield from _divided(job, instance, model)
     if training.recompute != "full":
         full = training.model_copy(update={"recompute": "full"})
         yield "training.recompute: full", job.model_copy(update={"training": full})
+
+
+def _divided(
+    job: "MegatronRun", instance: "InstanceType", model: "ModelShape"
+) -> "Iterator[tuple[str, MegatronRun]]":
+    """Yield the least context that suffices: docs/parallelism.md has it before recomputation."""
+    if job.training.sequence_length < _LONG_SEQUENCE:
+        return
+    for context in (job.parallelism.context << power for power in range(1, _DOUBLINGS)):
+        changed = job.parallelism.model_copy(update={"context": context})
+        option = job.model_copy(update={"parallelism": changed})
+        wrong = any(True for _ in check_layout(option, model, instance))
+        if not wrong and fits(_memory(option, model, instance)):
+            yield f"parallelism.context: {context}", option
+            return
 
 
 def _pairs(job: "MegatronRun", instance: "InstanceType") -> "Iterator[tuple[str, MegatronRun]]":
