@@ -61,7 +61,9 @@ def check_saving(
             f"{job.checkpoint.interval} iterations take about {_shown(between)}"
         )
         path = ("checkpoint", "interval")
-        remedy = "save less often: with async_save the run waits for the save before it"
+        seldom = ceil(job.checkpoint.interval * seconds / between)
+        seldom = min(seldom, job.training.train_iters)
+        remedy = f"use at least {seldom}: with async_save the run waits for the save before it"
         yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
     elif between > _DAY_SECONDS and job.checkpoint.interval <= job.training.train_iters:
         found = (
@@ -78,7 +80,9 @@ def check_saving(
     if lines > _LINE_SECONDS and job.training.log_interval <= job.training.train_iters:
         found = f"{job.training.log_interval} iterations take about {_shown(lines)}"
         path = ("training", "log_interval")
-        remedy = "log more often: nobody sees a loss that diverges, or a rank that hangs, before"
+        often = max(1, int(job.training.log_interval * _LINE_SECONDS / lines))
+        remedy = f"use at most {often}" if job.training.log_interval > 1 else "use more nodes"
+        remedy += ": nobody sees a loss that diverges, or a rank that hangs, before"
         yield Finding(Code.SLOW_TO_FAIL, path, found, remedy, Level.WARNING)
     yield from _years(job.training.train_iters * step, "train_iters")
     yield from check_spot(job, pool, cluster, between, seconds)
@@ -107,7 +111,9 @@ def check_replicas_saving(
             f"a checkpoint of {size / 1e9:.0f} GB takes about {_shown(seconds)} to write, and "
             f"{job.checkpoint.interval} steps take about {_shown(between)}"
         )
-        remedy = "save less often: the run would do little else"
+        seldom = ceil(job.checkpoint.interval * seconds / between / _MOSTLY_SAVING)
+        seldom = min(seldom, job.training.max_steps)
+        remedy = f"use at least {seldom}: the run would do little else"
         yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
     elif between > _DAY_SECONDS and job.checkpoint.interval <= job.training.max_steps:
         found = f"{job.checkpoint.interval} steps take about {_shown(between)}: a failure loses all"
@@ -196,7 +202,9 @@ def check_window(
             f"iterations take {_shown(fastest * job.checkpoint.interval)} or more"
         )
         path: Path = ("checkpoint", "interval")
-        remedy = "save more often: nothing would be kept"
+        often = int(left / fastest)
+        remedy = f"use at most {often}" if often else "use more nodes, or a later block"
+        remedy += ": nothing would be kept"
         yield Finding(Code.BLOCK_ENDS_FIRST, path, found, remedy)
     elif step * job.training.train_iters > left:
         found = (

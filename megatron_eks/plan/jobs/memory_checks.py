@@ -9,6 +9,7 @@ from megatron_eks.config.job import MegatronJob
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.layout import job_layout, job_memory
 from megatron_eks.plan.jobs.layout_checks import check_layout
+from megatron_eks.plan.jobs.node_checks import gpu_pool
 from megatron_eks.plan.storage_checks import size_for
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, GIB
 from megatron_eks.predict.parameters import parameters
@@ -39,7 +40,8 @@ def check_memory(
     elastic = job.runtime.elastic
     smallest = job.model_copy(update={"nodes": elastic.min_nodes}) if elastic else job
     memory = _memory(smallest, model, instance)
-    remedy = partial(_smaller, smallest, instance, model)
+    pool = gpu_pool(job, cluster)
+    remedy = partial(_smaller, smallest, instance, model, pool.max_nodes if pool else None)
     yield from verdict(memory, instance, ("parallelism",), remedy, elastic)
     yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
 
@@ -105,7 +107,9 @@ def _breakdown(memory: "MemoryEstimate") -> str:
     )
 
 
-def _smaller(job: "MegatronRun", instance: "InstanceType", model: "ModelShape") -> str:
+def _smaller(
+    job: "MegatronRun", instance: "InstanceType", model: "ModelShape", most_nodes: int | None
+) -> str:
     """Name the single changes that would fit, cheapest in speed first; or those that save most."""
     needed = _memory(job, model, instance).per_gpu_bytes
     saving: list[tuple[int, str, bool]] = []
@@ -124,9 +128,31 @@ def _smaller(job: "MegatronRun", instance: "InstanceType", model: "ModelShape") 
         memory = _memory(option, model, instance)
         if fits(memory):
             return f"use {name} ({_gib(needed - memory.per_gpu_bytes)} less)"
+    if more := _more(job, instance, model, most_nodes):
+        return more
     most = sorted(saving, reverse=True)[:3]
     words = ", ".join(f"{name} ({_gib(saved)} less, not enough)" for saved, name, _ in most)
     return f"use more GPUs, a larger type, or pipeline stages{f': {words}' if words else ''}"
+
+
+def _more(
+    job: "MegatronRun", instance: "InstanceType", model: "ModelShape", most_nodes: int | None
+) -> str | None:
+    """Name the fewest nodes that suffice, with a change of the layout if need be."""
+    key = "runtime.elastic.min_nodes" if job.runtime.elastic else "nodes"
+    for nodes in (job.nodes << power for power in range(1, _DOUBLINGS)):
+        larger = job.model_copy(update={"nodes": nodes})
+        pairs = _pairs(larger, instance)
+        for name, option in (("", larger), *_options(larger, instance, model), *pairs):
+            if any(True for _ in check_layout(option, model, instance)):
+                continue
+            if fits(_memory(option, model, instance)):
+                words = f" with {name.replace(' with ', ' and ')}" if name else ""
+                raised = ""
+                if most_nodes is not None and nodes > most_nodes:
+                    raised = f", for which the pool needs max_nodes: {nodes}"
+                return f"use {key}: {nodes}{words}{raised}; or a larger type"
+    return None
 
 
 def _options(

@@ -181,7 +181,8 @@ def _intervals(job: "MegatronRun") -> "Iterator[Finding]":
             f"{training.eval_interval} of training"
         )
         path = ("training", "eval_iters")
-        remedy = "use fewer, or raise training.eval_interval"
+        most, least = training.eval_interval // 2, 2 * training.eval_iters
+        remedy = f"use at most {most}, or training.eval_interval: {least}"
         yield Finding(Code.EVALUATION, path, found, remedy, Level.WARNING)
 
 
