@@ -135,7 +135,7 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
         if job.data.corpus_tokens is not None:
             training, gpus = job.training, job.nodes * gpus_per_node(job, instance)
             step = training.train_batch_size * training.sequence_length * gpus
-            yield from check_epochs(step * training.max_steps, job.data.corpus_tokens, "max_steps")
+            yield from check_epochs(step, training.max_steps, job.data.corpus_tokens, "max_steps")
 
 
 def _training(job: "TorchRun") -> "Iterator[Finding]":
