@@ -114,7 +114,7 @@ def _smaller(
     needed = _memory(job, model, instance).per_gpu_bytes
     saving: list[tuple[int, str, bool]] = []
     for name, option in _options(job, instance, model):
-        if any(True for _ in check_layout(option, model, instance)):
+        if not _adds_up(option, model, instance):
             continue
         memory = _memory(option, model, instance)
         if memory.per_gpu_bytes < needed:
@@ -123,7 +123,7 @@ def _smaller(
     if fitting:
         return f"use {' or '.join(fitting[:3])}"
     for name, option in _pairs(job, instance):
-        if any(True for _ in check_layout(option, model, instance)):
+        if not _adds_up(option, model, instance):
             continue
         memory = _memory(option, model, instance)
         if fits(memory):
@@ -135,6 +135,13 @@ def _smaller(
     return f"use more GPUs, a larger type, or pipeline stages{f': {words}' if words else ''}"
 
 
+def _adds_up(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") -> bool:
+    # Where embedding and loss count as layers, a stage may hold no other: nobody proposes that.
+    if job.parallelism.pipeline > model.num_layers:
+        return False
+    return not any(True for _ in check_layout(job, model, instance))
+
+
 def _more(
     job: "MegatronRun", instance: "InstanceType", model: "ModelShape", most_nodes: int | None
 ) -> str | None:
@@ -144,7 +151,7 @@ def _more(
         larger = job.model_copy(update={"nodes": nodes})
         pairs = _pairs(larger, instance)
         for name, option in (("", larger), *_options(larger, instance, model), *pairs):
-            if any(True for _ in check_layout(option, model, instance)):
+            if not _adds_up(option, model, instance):
                 continue
             if fits(_memory(option, model, instance)):
                 words = f" with {name.replace(' with ', ' and ')}" if name else ""
@@ -195,8 +202,7 @@ def _divided(
     for context in (job.parallelism.context << power for power in range(1, _DOUBLINGS)):
         changed = job.parallelism.model_copy(update={"context": context})
         option = job.model_copy(update={"parallelism": changed})
-        wrong = any(True for _ in check_layout(option, model, instance))
-        if not wrong and fits(_memory(option, model, instance)):
+        if _adds_up(option, model, instance) and fits(_memory(option, model, instance)):
             yield f"parallelism.context: {context}", option
             return
 
