@@ -56,7 +56,9 @@ POLICIES: dict[str, Policy] = {
     "NCCL_DEBUG_SUBSYS": Policy(
         Verdict.SET, "INIT and NET are what the start-up guard reads", REMOVE
     ),
-    "NCCL_DEBUG_FILE": Policy(Verdict.SET, "the start-up guard reads this file", REMOVE),
+    "NCCL_DEBUG_FILE": Policy(
+        Verdict.SET, "the plan sets it for its start-up guard, which another file blinds", REMOVE
+    ),
     "TORCH_NCCL_TRACE_BUFFER_SIZE": Policy(Verdict.SET, "the flight recorder is always on", REMOVE),
     "TORCH_NCCL_DUMP_ON_TIMEOUT": Policy(Verdict.SET, "the flight recorder is always on", REMOVE),
     "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": Policy(Verdict.SET, "dumps go under the job's logs", REMOVE),

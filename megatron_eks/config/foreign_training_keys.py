@@ -90,7 +90,7 @@ OF_TRAINING: dict[str, dict[str, str]] = {
             "activationcheckpointing gradientcheckpointing recomputegranularity",
         ),
         "recomputenumlayers": "use recompute_layers",
-        **same("use extra_args: [--adam-eps, 1e-8]", "adameps adamepsilon"),
+        **same('use extra_args: [--adam-eps, "1e-8"]', "adameps adamepsilon"),
         **same("use eval_interval", "evalsteps evalevery valcheckinterval"),
         "limitvalbatches": "use eval_iters",
         **same("use model.hidden_dropout and model.attention_dropout", "dropout"),

@@ -158,6 +158,7 @@ def _wrong_value(
         meant = isinstance(path[-1], int) and slips.of_entry(given, pattern)
         meant = meant or (pattern == ABSOLUTE_PATH and slips.of_place(given, str(path[-1])))
         meant = meant or slips.of_pool(given, str(path[-1]))
+        meant = meant or slips.of_mount(given, str(path[-1]))
         remedy = meant or spellings.of_value(given, pattern) or FORMATS[pattern]
         return Finding(Code.BAD_FORMAT, path, f"{shown} {what(given, pattern)}", remedy)
     if kind in _RANGES:

@@ -7,6 +7,7 @@ from typing import Self
 Scalar = None | bool | int | float | str
 
 # Python refuses to parse integers of more than 4300 digits; no field here takes one.
+_PLAIN = re.compile(r"[A-Za-z0-9_./+-][^\s,#:\[\]{}]*")
 _LONGEST_INTEGER = 100
 
 # YAML 1.2 core schema (yaml.org/spec/1.2.2, section 10.3.2): `yes` and `1:30` are strings and
@@ -46,6 +47,12 @@ def scalar(text: str) -> Scalar:
     if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
         return float(text)
     return text
+
+
+def as_text(word: str) -> str:
+    """Write a word of a list so that YAML reads a text again: in quotes if need be."""
+    plain = isinstance(scalar(word), str) and _PLAIN.fullmatch(word) and word != "-"
+    return word if plain else f'"{word}"'
 
 
 def scalar_1_1(text: str) -> Scalar:

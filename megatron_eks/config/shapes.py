@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.config import slips
 from megatron_eks.config.model import RESERVATION
+from megatron_eks.config.scalars import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -98,7 +99,7 @@ def _pairs(value: object, path: "Path", _keys: Keys) -> str | None:
     return None
 
 
-def _entries(value: object, _path: "Path", keys: Keys) -> str | None:
+def _entries(value: object, path: "Path", keys: Keys) -> str | None:
     """Write what stands alone, or below names, as the entries of a list."""
     if isinstance(value, dict) and value:
         return _entries_of_mapping(value, keys)
@@ -106,6 +107,10 @@ def _entries(value: object, _path: "Path", keys: Keys) -> str | None:
         return f"write a list, with - {_example(keys)} for each entry"
     if not isinstance(value, str):
         return None
+    if path and path[-1] == "extra_args":
+        return (
+            f"write {_list([as_text(word) for word in value.split()])}" if value.split() else None
+        )
     parts = [part.strip() for part in re.split("[,;]", value) if part.strip()]
     return f"write {_list(parts)}" if parts else None
 

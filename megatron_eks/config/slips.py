@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb")
+_MADE_BY_FSX = re.compile(r"/[a-z0-9]{8}")
 PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\$[A-Z][A-Z0-9_]+|<[A-Za-z][A-Za-z0-9 _-]*>")
 """A place of a template that nobody filled in."""
 
@@ -107,6 +108,19 @@ def of_pool(text: str, key: str) -> str | None:
     if key != "pool" or not _INSTANCE_TYPE.fullmatch(text):
         return None
     return "use the name of a pool of the cluster file, gpu_pools[].name, and not its type"
+
+
+def of_mount(text: str, key: str) -> str | None:
+    """Say where the name of a file system comes from, where the path of its mount stands for it.
+
+    FSx API, LustreFileSystemConfiguration.MountName: AWS makes it, of eight signs.
+    """
+    if key != "mount_name" or not text.startswith("/") or _MADE_BY_FSX.fullmatch(text):
+        return None
+    return (
+        "a path is where it is mounted: write LustreConfiguration.MountName, as "
+        "`aws fsx describe-file-systems` prints it"
+    )
 
 
 def of_several(path: tuple[str | int, ...], value: object) -> str | None:

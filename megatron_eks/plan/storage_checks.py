@@ -88,6 +88,15 @@ def _capacity(lustre: "Lustre") -> "Iterator[Finding]":
         yield Finding(Code.LUSTRE_CAPACITY, place, found, remedy, Level.WARNING)
 
 
+def size_for(lustre: "Lustre", gib: int) -> int:
+    """Return the smallest size of a file system that holds so much."""
+    if lustre.efa:
+        step = _EFA_STEP_TIMES_THROUGHPUT // lustre.throughput_mbps_per_tib
+    else:
+        step = _LUSTRE_SMALLEST_GIB if gib <= _LUSTRE_SMALLEST_GIB else _LUSTRE_STEP_GIB
+    return -(-gib // step) * step
+
+
 def _deployment(lustre: "Lustre") -> "Iterator[Finding]":
     if lustre.deployment != "scratch_2":
         return

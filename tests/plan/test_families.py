@@ -110,8 +110,17 @@ def test_several_nodes_on_spot_are_warned_of():
     [found] = findings_of_job(spot)
     assert found == (
         "warning MEKS-0231  nodes: 2 nodes on spot: EC2 takes one with two minutes' notice, and "
-        "all restart - use another kind of capacity, or save often: checkpoint.interval"
+        "all restart; a checkpoint takes about 6 minutes - use another kind of capacity, or "
+        "storage.lustre.capacity_gib: 4800 with checkpoint.interval: 36 at most"
     )
+    followed = {**spot, "capacity_gib: 1200": "capacity_gib: 4800"}
+    seldom = "2 nodes on spot: EC2 takes one with two minutes' notice, and all restart"
+    [found] = findings_of_job(followed)
+    assert found == (
+        f"warning MEKS-0231  nodes: {seldom}; 500 steps between checkpoints take 7 hours - use "
+        "another kind of capacity, or checkpoint.interval: 36 at most"
+    )
+    assert findings_of_job(followed, {"\n  interval: 500": "\n  interval: 36"}) == []
     assert findings_of_job(spot, {"nodes: 2": "nodes: 1"}) == []
 
 

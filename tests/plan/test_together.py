@@ -142,7 +142,12 @@ def test_an_export_of_what_megatron_lm_has_saved(tmp_path):
     """Its checkpoints lack the configuration that Megatron-Bridge's have."""
     export = job("export-techpulse", source="/shared/checkpoints/techpulse-cpt")
     (line,) = findings(tmp_path, export, job(RUN))
-    assert line.startswith("warning MEKS-0334 job0.yaml")
+    assert line.startswith("error MEKS-0334 job0.yaml")
+    bridge = job(
+        "bridge-cpt-techpulse", checkpoint={"directory": "/shared/checkpoints/techpulse-cpt"}
+    )
+    found = findings(tmp_path, export, job(RUN), bridge)
+    assert any(line.startswith("warning MEKS-0334 job0.yaml") for line in found)
 
 
 def test_spot_without_another_try(tmp_path):

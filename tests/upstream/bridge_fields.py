@@ -71,6 +71,13 @@ _ARCHITECTURES = """
 
 ARCHITECTURES = frozenset(_ARCHITECTURES.split())
 """Classes of transformers that it converts."""
+
+_NOT_OF_LLAMA = """
+{not_of_llama}
+"""
+
+NOT_OF_LLAMA = frozenset(_NOT_OF_LLAMA.split())
+"""Fields of other models' classes, which GPTModelProvider does not have; Llama's is that class."""
 '''
 
 _TRAINING = "megatron.bridge.training.config"
@@ -81,6 +88,8 @@ _FAMILIES = {
     "dataset": "megatron.bridge.data.base.DataloaderConfig",
     "peft": "megatron.bridge.peft.base.PEFT",
 }
+# What LlamaBridge makes (megatron/bridge/models/llama/llama_bridge.py).
+_LLAMA = ("megatron.bridge.models.gpt_provider", "GPTModelProvider")
 _LETTERS = {"bool": "b", "int": "i", "float": "f", "str": "s", "Path": "s", "PathLike": "s"}
 
 
@@ -261,6 +270,7 @@ def main() -> None:
     container = source.module(_TRAINING).classes[_CONTAINER]
     lines: list[str] = []
     choices: list[str] = []
+    others: set[str] = set()
     for line in container.body:
         if not isinstance(line, ast.AnnAssign) or not isinstance(line.target, ast.Name):
             continue
@@ -273,6 +283,8 @@ def main() -> None:
         for each in classes:
             for name, kind in source.fields(*each).items():
                 fields.setdefault(name, _Kind(set(kind.letters), set(kind.words))).add(kind)
+        if block == "model":
+            others = fields.keys() - source.fields(*_LLAMA).keys()
         by_kind: dict[str, list[str]] = {}
         for name, kind in sorted(fields.items()):
             letters = "".join(sorted(kind.letters)) or "o"
@@ -284,7 +296,13 @@ def main() -> None:
     table, words = "\n".join(lines), "\n".join(choices)
     architectures = _wrap(" ".join(sorted(source.architectures("megatron.bridge.models"))))
     sys.stdout.write(
-        _HEAD.format(version=wheel.version, table=table, choices=words, architectures=architectures)
+        _HEAD.format(
+            version=wheel.version,
+            table=table,
+            choices=words,
+            architectures=architectures,
+            not_of_llama=_wrap(" ".join(sorted(others))),
+        )
     )
 
 

@@ -34,8 +34,8 @@ def check_amount(job: "MegatronRun") -> "Iterator[Finding]":
     if corpus is None or len(split) != _SHARES or split[0] <= 0:
         return
     share = split[0] / sum(split)
-    tokens = training.global_batch_size * training.sequence_length * training.train_iters
-    yield from check_epochs(tokens, int(corpus * share), "train_iters")
+    step = training.global_batch_size * training.sequence_length
+    yield from check_epochs(step, training.train_iters, int(corpus * share), "train_iters")
     left = int(corpus * split[1] / sum(split))
     if split[1] > 0 and training.eval_iters and left <= training.sequence_length:
         found = (
@@ -66,15 +66,18 @@ def _weights(job: "MegatronRun") -> "Iterator[Finding]":
             yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
 
 
-def check_epochs(tokens: int, corpus: int, key: str) -> "Iterator[Finding]":
+def check_epochs(step: int, steps: int, corpus: int, key: str) -> "Iterator[Finding]":
     """Yield a run that reads its corpus so often that nothing new is in it."""
+    tokens = step * steps
     if tokens > _MOST_EPOCHS * corpus:
+        most = _MOST_EPOCHS * corpus // step
         found = (
             f"the run reads {tokens} tokens, {tokens / max(corpus, 1):.0f} times the {corpus} "
             "that the corpus has for training"
         )
+        fewer = f"use training.{key}: {most} at most, or" if most else "use"
         remedy = (
-            f"lower training.{key}, or use more data: after about {_MOST_EPOCHS} epochs a model "
-            "learns nothing more from them"
+            f"{fewer} more data: after about {_MOST_EPOCHS} epochs a model learns nothing more "
+            "from them"
         )
         yield Finding(Code.REPEATED_DATA, ("data", "corpus_tokens"), found, remedy, Level.WARNING)

@@ -9,6 +9,7 @@ from megatron_eks.catalog.megatron_options import FLAGS, NUMBERS, OPTIONS, SINGL
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, choices
+from megatron_eks.config.scalars import as_text
 from megatron_eks.config.slips import of_text
 from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.environment_folders import mounts
@@ -137,7 +138,7 @@ def _unknown(word: str, name: str) -> tuple[str, str] | None:
     if name in OPTIONS:
         return None
     if " " in word and name.split(maxsplit=1)[0] in OPTIONS:
-        apart = ", ".join(word.split())
+        apart = ", ".join(as_text(each) for each in word.split())
         found = f"{word!r} is one word, and Megatron has no option of that name"
         return found, f"write each word apart: [{apart}]"
     return f"Megatron has no option {name}", of_other_program(name) or _similar(name)
@@ -166,7 +167,9 @@ def _of_plan(
     if key is not None:
         return f"{name} follows from the job file", f"remove it, and set {key}"
     against = next((OF_PLAN[setting, each] for each in values if (setting, each) in OF_PLAN), "")
-    same = setting not in plan or plan[setting] == tuple(values)
+    # What a flag is given is the mistake, and not the flag; `=false` would be to take it back.
+    given = name in FLAGS and [each.lower() for each in values] == ["true"]
+    same = setting not in plan or plan[setting] == tuple(values) or (given and not plan[setting])
     if same or (setting in CHOSEN and not against):
         return None
     found = f"{name} is set by the plan for every run"
@@ -177,7 +180,9 @@ def _form(name: str, values: "Sequence[str]", settings: set[str]) -> tuple[str, 
     """Say what the parser does not take of an option: how many values, or of which form."""
     if name in FLAGS and values:
         found = f"{name} takes no value, and {values[0]!r} follows"
-        return found, _stray(values[0]) or "remove the value"
+        off = values[0].lower() in {"false", "0", "no"}
+        remedy = f"remove {name} too: it switches on by itself" if off else "remove the value"
+        return found, _stray(values[0]) or remedy
     if name in SINGLE and len(values) != 1:
         return f"{name} takes one value, and {len(values)} follow", f"write {name} VALUE"
     if problem := _value(name, values):

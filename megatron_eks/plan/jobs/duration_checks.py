@@ -4,6 +4,7 @@ What is refused would fail at the best speed of the predicted range; warnings ar
 likely one.
 """
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
@@ -15,6 +16,7 @@ from megatron_eks.plan.jobs.layout import hardware, job_batch, job_layout, model
 from megatron_eks.plan.jobs.node_checks import gpu_pool
 from megatron_eks.plan.jobs.pytorch import torch_speed
 from megatron_eks.plan.storage import SCRATCH_MBPS_PER_TIB
+from megatron_eks.plan.storage_checks import size_for
 from megatron_eks.predict import replicas
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
 from megatron_eks.predict.parameters import parameters
@@ -59,7 +61,9 @@ def check_saving(
             f"{job.checkpoint.interval} iterations take about {_shown(between)}"
         )
         path = ("checkpoint", "interval")
-        remedy = "save less often: with async_save the run waits for the save before it"
+        seldom = ceil(job.checkpoint.interval * seconds / between)
+        seldom = min(seldom, job.training.train_iters)
+        remedy = f"use at least {seldom}: with async_save the run waits for the save before it"
         yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
     elif between > _DAY_SECONDS and job.checkpoint.interval <= job.training.train_iters:
         found = (
@@ -76,10 +80,12 @@ def check_saving(
     if lines > _LINE_SECONDS and job.training.log_interval <= job.training.train_iters:
         found = f"{job.training.log_interval} iterations take about {_shown(lines)}"
         path = ("training", "log_interval")
-        remedy = "log more often: nobody sees a loss that diverges, or a rank that hangs, before"
+        often = max(1, int(job.training.log_interval * _LINE_SECONDS / lines))
+        remedy = f"use at most {often}" if job.training.log_interval > 1 else "use more nodes"
+        remedy += ": nobody sees a loss that diverges, or a rank that hangs, before"
         yield Finding(Code.SLOW_TO_FAIL, path, found, remedy, Level.WARNING)
     yield from _years(job.training.train_iters * step, "train_iters")
-    yield from check_spot(job, pool, between, seconds)
+    yield from check_spot(job, pool, cluster, between, seconds)
     yield from _restarts(job, pool, job.training.train_iters * step)
     minutes = job.runtime.distributed_timeout_minutes
     if not job.checkpoint.async_save and seconds > minutes * 60:
@@ -105,7 +111,9 @@ def check_replicas_saving(
             f"a checkpoint of {size / 1e9:.0f} GB takes about {_shown(seconds)} to write, and "
             f"{job.checkpoint.interval} steps take about {_shown(between)}"
         )
-        remedy = "save less often: the run would do little else"
+        seldom = ceil(job.checkpoint.interval * seconds / between / _MOSTLY_SAVING)
+        seldom = min(seldom, job.training.max_steps)
+        remedy = f"use at least {seldom}: the run would do little else"
         yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
     elif between > _DAY_SECONDS and job.checkpoint.interval <= job.training.max_steps:
         found = f"{job.checkpoint.interval} steps take about {_shown(between)}: a failure loses all"
@@ -114,19 +122,33 @@ def check_replicas_saving(
     else:
         yield from _at_the_end(job.checkpoint.interval, job.training.max_steps, step)
     yield from _years(job.training.max_steps * step, "max_steps")
-    yield from check_spot(job, pool, between, seconds)
+    yield from check_spot(job, pool, cluster, between, seconds)
 
 
 def check_spot(
-    job: "TrainingJob", pool: "GpuPool", between: float, seconds: float
+    job: "TrainingJob", pool: "GpuPool", cluster: "ClusterConfig", between: float, seconds: float
 ) -> "Iterator[Finding]":
     """Yield ranks on several spot nodes that lose much when EC2 takes one of them back."""
-    quick = 0 < between <= _SOON_SECONDS and seconds <= _NOTICE_SECONDS
+    # An elastic job goes on with the nodes that are left, from its last checkpoint.
+    saved = seconds <= _NOTICE_SECONDS or job.runtime.elastic is not None
+    quick = 0 < between <= _SOON_SECONDS and saved
     if isinstance(pool.capacity, Spot) and job.nodes > 1 and not quick:
         found = (
             f"{job.nodes} nodes on spot: EC2 takes one with two minutes' notice, and all restart"
         )
         remedy = "use another kind of capacity, or save often: checkpoint.interval"
+        interval = job.checkpoint.interval
+        often = int(interval * _SOON_SECONDS / between) if between else 0
+        if often and saved and often * between / interval > seconds:
+            found += f"; {interval} steps between checkpoints take {_shown(between)}"
+            remedy = f"use another kind of capacity, or checkpoint.interval: {often} at most"
+        elif between and not saved:
+            found += f"; a checkpoint takes about {_shown(seconds)}"
+            lustre = cluster.storage.lustre
+            size = size_for(lustre, ceil(lustre.capacity_gib * seconds / _NOTICE_SECONDS))
+            remedy = f"use another kind of capacity, or storage.lustre.capacity_gib: {size}"
+            if often and between > _SOON_SECONDS:
+                remedy += f" with checkpoint.interval: {often} at most"
         yield Finding(Code.SPOT_GANG, ("nodes",), found, remedy, Level.WARNING)
 
 
@@ -180,7 +202,9 @@ def check_window(
             f"iterations take {_shown(fastest * job.checkpoint.interval)} or more"
         )
         path: Path = ("checkpoint", "interval")
-        remedy = "save more often: nothing would be kept"
+        often = int(left / fastest)
+        remedy = f"use at most {often}" if often else "use more nodes, or a later block"
+        remedy += ": nothing would be kept"
         yield Finding(Code.BLOCK_ENDS_FIRST, path, found, remedy)
     elif step * job.training.train_iters > left:
         found = (

@@ -4,6 +4,7 @@ The rules are those that Megatron-LM's `validate_args`, `TransformerConfig` and
 `ParallelState` apply at start-up (core_v0.19), applied before any GPU is rented.
 """
 
+from math import lcm
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
@@ -54,6 +55,8 @@ def _world(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":
     if parallelism.tensor > per_node:
         found = f"tensor parallel size {parallelism.tensor} spans nodes of {per_node} GPUs"
         remedy = f"use at most {per_node}: every layer waits for it, and only NVLink is fast enough"
+        if per_node < parallelism.tensor <= instance.gpus and not instance.gpus % tensor:
+            remedy = f"use at most {per_node}, or set gpus_per_node: {instance.gpus}, all of a node"
         yield Finding(Code.TENSOR_PARALLEL_ACROSS_NODES, ("parallelism", "tensor"), found, remedy)
     elif per_node % parallelism.tensor:
         found = f"tensor parallel size {tensor} does not divide the {per_node} GPUs of a node"
@@ -182,12 +185,15 @@ def _sequence(job: "MegatronRun") -> "Iterator[Finding]":
     path = ("training", "sequence_length")
     context, tensor = job.parallelism.context, job.parallelism.tensor
     # Each context parallel rank takes two chunks, one from each end, to balance causal attention.
+    chunks = 2 * context if context > 1 else 1
+    parts = tensor * context if job.parallelism.sequence_parallel else 1
+    near = _near(length, lcm(chunks, parts))
     if context > 1 and length % (2 * context):
         found = f"{length} is no multiple of 2 x context parallel size {context}"
-        yield Finding(Code.LAYOUT_SEQUENCE, path, found, f"use {_round_up(length, 2 * context)}")
+        yield Finding(Code.LAYOUT_SEQUENCE, path, found, f"use {near}")
     if job.parallelism.sequence_parallel and length % (tensor * context):
         found = f"{length} is no multiple of tensor x context parallel size {tensor * context}"
-        remedy = f"use {_round_up(length, tensor * context)}: sequence parallelism splits it"
+        remedy = f"use {near}: sequence parallelism splits it"
         yield Finding(Code.SEQUENCE_PARALLEL, path, found, remedy)
 
 
@@ -274,6 +280,11 @@ def _divisors(number: int) -> str:
     if number > _MOST_LISTED:
         return f"its divisors: {number}"
     return ", ".join(str(value) for value in range(1, number + 1) if number % value == 0)
+
+
+def _near(number: int, step: int) -> int:
+    """Return the multiple that is nearest: 4096 for 4097."""
+    return max(step, (number + step // 2) // step * step)
 
 
 def _round_up(number: int, step: int) -> int:

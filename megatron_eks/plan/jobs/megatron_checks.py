@@ -126,7 +126,10 @@ def _placement(
     if job.training.sequence_length > model.max_position_embeddings:
         most = model.max_position_embeddings
         found = f"{job.training.sequence_length} positions, and the model has {most}"
-        remedy = "shorten the sequence, or raise model.max_position_embeddings"
+        longer = f"max_position_embeddings: {job.training.sequence_length}"
+        changed = f"model: {{preset: {job.model}, {longer}}}"
+        longer = changed if isinstance(job.model, str) else f"model.{longer}"
+        remedy = f"use at most {most}, or {longer}"
         yield Finding(Code.LAYOUT_SEQUENCE, ("training", "sequence_length"), found, remedy)
 
 

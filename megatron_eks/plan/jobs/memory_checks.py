@@ -9,6 +9,8 @@ from megatron_eks.config.job import MegatronJob
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.layout import job_layout, job_memory
 from megatron_eks.plan.jobs.layout_checks import check_layout
+from megatron_eks.plan.jobs.node_checks import gpu_pool
+from megatron_eks.plan.storage_checks import size_for
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, GIB
 from megatron_eks.predict.parameters import parameters
 
@@ -38,7 +40,8 @@ def check_memory(
     elastic = job.runtime.elastic
     smallest = job.model_copy(update={"nodes": elastic.min_nodes}) if elastic else job
     memory = _memory(smallest, model, instance)
-    remedy = partial(_smaller, smallest, instance, model)
+    pool = gpu_pool(job, cluster)
+    remedy = partial(_smaller, smallest, instance, model, pool.max_nodes if pool else None)
     yield from verdict(memory, instance, ("parallelism",), remedy, elastic)
     yield from check_disk(job, model, cluster, CHECKPOINT_BYTES_PER_PARAMETER)
 
@@ -87,7 +90,10 @@ def check_disk(
             f"being written and the base weights take {_gib(needed)} GiB "
             f"of {cluster.storage.lustre.capacity_gib}"
         )
-        remedy = "keep fewer, or raise storage.lustre.capacity_gib"
+        fitting = (capacity - base) // checkpoint - 1
+        size = size_for(cluster.storage.lustre, -(-needed // GIB))
+        remedy = f"use at most {fitting}, or" if fitting > 0 else "even keep_last: 1 takes more:"
+        remedy = f"{remedy} set storage.lustre.capacity_gib: {size}"
         yield Finding(Code.CHECKPOINTS_FILL_DISK, ("checkpoint", "keep_last"), found, remedy)
 
 
@@ -101,12 +107,14 @@ def _breakdown(memory: "MemoryEstimate") -> str:
     )
 
 
-def _smaller(job: "MegatronRun", instance: "InstanceType", model: "ModelShape") -> str:
+def _smaller(
+    job: "MegatronRun", instance: "InstanceType", model: "ModelShape", most_nodes: int | None
+) -> str:
     """Name the single changes that would fit, cheapest in speed first; or those that save most."""
     needed = _memory(job, model, instance).per_gpu_bytes
     saving: list[tuple[int, str, bool]] = []
     for name, option in _options(job, instance, model):
-        if any(True for _ in check_layout(option, model, instance)):
+        if not _adds_up(option, model, instance):
             continue
         memory = _memory(option, model, instance)
         if memory.per_gpu_bytes < needed:
@@ -115,14 +123,43 @@ def _smaller(job: "MegatronRun", instance: "InstanceType", model: "ModelShape") 
     if fitting:
         return f"use {' or '.join(fitting[:3])}"
     for name, option in _pairs(job, instance):
-        if any(True for _ in check_layout(option, model, instance)):
+        if not _adds_up(option, model, instance):
             continue
         memory = _memory(option, model, instance)
         if fits(memory):
             return f"use {name} ({_gib(needed - memory.per_gpu_bytes)} less)"
+    if more := _more(job, instance, model, most_nodes):
+        return more
     most = sorted(saving, reverse=True)[:3]
     words = ", ".join(f"{name} ({_gib(saved)} less, not enough)" for saved, name, _ in most)
     return f"use more GPUs, a larger type, or pipeline stages{f': {words}' if words else ''}"
+
+
+def _adds_up(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") -> bool:
+    # Where embedding and loss count as layers, a stage may hold no other: nobody proposes that.
+    if job.parallelism.pipeline > model.num_layers:
+        return False
+    return not any(True for _ in check_layout(job, model, instance))
+
+
+def _more(
+    job: "MegatronRun", instance: "InstanceType", model: "ModelShape", most_nodes: int | None
+) -> str | None:
+    """Name the fewest nodes that suffice, with a change of the layout if need be."""
+    key = "runtime.elastic.min_nodes" if job.runtime.elastic else "nodes"
+    for nodes in (job.nodes << power for power in range(1, _DOUBLINGS)):
+        larger = job.model_copy(update={"nodes": nodes})
+        pairs = _pairs(larger, instance)
+        for name, option in (("", larger), *_options(larger, instance, model), *pairs):
+            if not _adds_up(option, model, instance):
+                continue
+            if fits(_memory(option, model, instance)):
+                words = f" with {name.replace(' with ', ' and ')}" if name else ""
+                raised = ""
+                if most_nodes is not None and nodes > most_nodes:
+                    raised = f", for which the pool needs max_nodes: {nodes}"
+                return f"use {key}: {nodes}{words}{raised}; or a larger type"
+    return None
 
 
 def _options(
@@ -150,9 +187,24 @@ def _options(
         changed = parallelism.model_copy(update={"tensor": tensor, "sequence_parallel": True})
         yield f"parallelism.tensor: {tensor}", job.model_copy(update={"parallelism": changed})
         tensor *= 2
+    yield from _divided(job, instance, model)
     if training.recompute != "full":
         full = training.model_copy(update={"recompute": "full"})
         yield "training.recompute: full", job.model_copy(update={"training": full})
+
+
+def _divided(
+    job: "MegatronRun", instance: "InstanceType", model: "ModelShape"
+) -> "Iterator[tuple[str, MegatronRun]]":
+    """Yield the least context that suffices: docs/parallelism.md has it before recomputation."""
+    if job.training.sequence_length < _LONG_SEQUENCE:
+        return
+    for context in (job.parallelism.context << power for power in range(1, _DOUBLINGS)):
+        changed = job.parallelism.model_copy(update={"context": context})
+        option = job.model_copy(update={"parallelism": changed})
+        if _adds_up(option, model, instance) and fits(_memory(option, model, instance)):
+            yield f"parallelism.context: {context}", option
+            return
 
 
 def _pairs(job: "MegatronRun", instance: "InstanceType") -> "Iterator[tuple[str, MegatronRun]]":

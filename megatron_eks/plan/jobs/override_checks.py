@@ -86,7 +86,8 @@ def _near(block: str, name: str, fields: "Mapping[str, object]") -> str:
     near += sorted(each for each in fields if words & set(each.split("_")) and each not in near)
     if not near:
         return f"name one of its {len(fields)} values: megatron.bridge, ConfigContainer.{block}"
-    return f"did you mean {near[0]!r}? near are {', '.join(near[:_SOME])}"
+    rest = f" near are {', '.join(near[1:_SOME])}" if near[1:] else ""
+    return f"did you mean {near[0]!r}?{rest}"
 
 
 def _kinds(value: Value) -> set[str]:

@@ -7,12 +7,14 @@ Megatron-Bridge 0.6, megatron/bridge/models/gpt_provider.py.
 
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.bridge_fields import FIELDS, NOT_OF_LLAMA
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, has_errors
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
+from megatron_eks.plan.jobs.override_checks import level_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +34,8 @@ _SIZES = frozenset(
         *("qk_pos_emb_head_dim", "share_embeddings_and_output_weights", "vocab_size"),
     }
 )
+# Megatron-LM's name for what a job file says elsewhere, or in another name.
+_ELSEWHERE = {"max_position_embeddings": "training.sequence_length says how long texts are"}
 # What weights are trained with, though they have the same shapes without it.
 _LEARNT_WITH = {
     "rotary_base": "rotary_base",
@@ -47,6 +51,11 @@ def check_model_override(job: "MegatronBridgeJob", name: str, value: object) -> 
     if block != "model" or has_errors(check_model(job.model)):
         return
     path: Path = ("overrides", name)
+    preset = job.model.preset if isinstance(job.model, ModelSpec) else job.model
+    if field in NOT_OF_LLAMA and (preset or "").startswith("llama-") and _is_llama(job.recipe):
+        found = f"the model of {job.recipe} has no {field}: another model's has it"
+        yield Finding(Code.OVERRIDE, path, found, _instead(field), level_in(job.image))
+        return
     shape = model_shape(job.model)
     if field in _SIZES and (planned := _planned(shape, field)) != value:
         if field == "vocab_size" and isinstance(value, int) and value > shape.vocab_size:
@@ -56,7 +65,6 @@ def check_model_override(job: "MegatronBridgeJob", name: str, value: object) -> 
         if field == "share_embeddings_and_output_weights":
             key = "untie_embeddings_and_output_weights"
         yield Finding(Code.OVERRIDE, path, found, f"remove it, or set model.{key} as well")
-    preset = job.model.preset if isinstance(job.model, ModelSpec) else job.model
     base = PRESETS.get(preset or "")
     if field in _LEARNT_WITH and base is not None and job.checkpoint.pretrained is not None:
         theirs = getattr(base, _LEARNT_WITH[field])
@@ -65,6 +73,19 @@ def check_model_override(job: "MegatronBridgeJob", name: str, value: object) -> 
         if value != theirs and not larger:
             found = f"{_said(value)}, and weights of {preset} were trained with {theirs}"
             yield Finding(Code.MODEL_VALUE, path, found, "remove it", Level.WARNING)
+
+
+def _is_llama(recipe: str) -> bool:
+    """Tell whether LlamaBridge makes a recipe's model, by its name: llama32_1b, not llama4."""
+    return recipe.startswith(("llama2_", "llama3_", "llama31_", "llama32_"))
+
+
+def _instead(field: str) -> str:
+    blocks = [f"{block}.{field}" for block, fields in FIELDS.items() if field in fields]
+    others = [each for each in blocks if not each.startswith("model.")]
+    if others:
+        return f"write {' or '.join(others)}"
+    return f"remove it{f': {_ELSEWHERE[field]}' if field in _ELSEWHERE else ''}"
 
 
 def _planned(shape: "ModelShape", field: str) -> object:

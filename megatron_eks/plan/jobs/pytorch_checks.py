@@ -135,7 +135,7 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
         if job.data.corpus_tokens is not None:
             training, gpus = job.training, job.nodes * gpus_per_node(job, instance)
             step = training.train_batch_size * training.sequence_length * gpus
-            yield from check_epochs(step * training.max_steps, job.data.corpus_tokens, "max_steps")
+            yield from check_epochs(step, training.max_steps, job.data.corpus_tokens, "max_steps")
 
 
 def _training(job: "TorchRun") -> "Iterator[Finding]":
@@ -261,6 +261,12 @@ def _smaller(job: "TorchRun", model: "ModelShape", pool: "GpuPool", memory: "Mem
                 if nodes > pool.max_nodes:
                     remedy += f", for which pool {pool.name!r} needs max_nodes: {nodes}"
                 return f"{remedy}, or a larger type" if count else remedy
+    words, option = list(_divided(job))[-1]
+    for length in (job.training.sequence_length >> power for power in range(1, _DOUBLINGS)):
+        sharded = fsdp_memory(_changed(option, {"sequence_length": length}), model, instance)
+        if fits(sharded):
+            shorter = [*words, f"training.sequence_length: {length}"]
+            return f"use {' and '.join(shorter)} ({_less(needed, sharded)}), or a larger type"
     return "use a shorter training.sequence_length, or a larger type"
 
 

@@ -129,6 +129,13 @@ def _warm_up(training: "MegatronTraining") -> "Iterator[Finding]":
         remedy = "use a hundredth to a tenth of them"
         path: Path = ("training", "warmup_iters")
         yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
+    if training.lr_schedule == "WSD" and training.warmup_iters >= left and training.decay_iters:
+        most = training.train_iters - training.warmup_iters - 1
+        if decay >= training.train_iters and most > 0:
+            found = f"{decay} iterations of decay, and the run has {training.train_iters}"
+            remedy = f"use at most {most}, which leaves room for the warm-up"
+            yield Finding(Code.SCHEDULE, ("training", "decay_iters"), found, remedy)
+            return
     if training.warmup_iters >= left:
         remedy = f"use fewer than {left}" if left > 0 else "shorten training.decay_iters"
         yield Finding(Code.SCHEDULE, ("training", "warmup_iters"), found, remedy)
@@ -174,7 +181,8 @@ def _intervals(job: "MegatronRun") -> "Iterator[Finding]":
             f"{training.eval_interval} of training"
         )
         path = ("training", "eval_iters")
-        remedy = "use fewer, or raise training.eval_interval"
+        most, least = training.eval_interval // 2, 2 * training.eval_iters
+        remedy = f"use at most {most}, or training.eval_interval: {least}"
         yield Finding(Code.EVALUATION, path, found, remedy, Level.WARNING)
 
 

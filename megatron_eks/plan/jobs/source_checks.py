@@ -11,6 +11,7 @@ from megatron_eks.config.job import (
     ConvertCheckpointJob,
     DataPrepJob,
     FetchJob,
+    MegatronBridgeJob,
     MegatronJob,
     MegatronRun,
     TorchRun,
@@ -63,10 +64,11 @@ def _proved(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Finding]":
         preparations = [other for other in others if isinstance(other, DataPrepJob)]
         for path, prefix in data_prefixes(job):
             known = list(_data(job.data.tokenizer, path, prefix, preparations))
-            yield from known
+            counted = list(_other_words(job, prefix, others))
+            # Tokens of another number are those of another tokenizer: that is said once.
+            yield from counted or known
             if isinstance(job, MegatronRun) and not known:
                 yield from check_ending(path, prefix)
-            yield from _other_words(job.data.tokenizer, prefix, others)
         yield from check_vocabulary(job, others)
         if isinstance(job, MegatronRun):
             yield from _weights(job, others)
@@ -99,16 +101,24 @@ def _data(
             yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
 
 
-def _other_words(tokenizer: str, prefix: str, others: "Sequence[AnyJob]") -> "Iterator[Finding]":
+def _other_words(
+    job: "MegatronRun | TorchRun", prefix: str, others: "Sequence[AnyJob]"
+) -> "Iterator[Finding]":
     """Yield data whose numbers are another tokenizer's for certain: of another size."""
-    count = tokens_of(tokenizer, others)
+    tokenizer = job.data.tokenizer
+    count, vocabulary = tokens_of(tokenizer, others), None
+    if not has_errors(check_model(job.model)):
+        vocabulary = model_shape(job.model).vocab_size
     for other in others:
         if not isinstance(other, DataPrepJob) or prefix not in _written(other):
             continue
         theirs = tokens_of(other.tokenizer, others)
         if count is not None and theirs is not None and count != theirs:
             found = f"{count} tokens, and {other.name} made the data with {theirs}"
+            again = f"prepare the data again: set tokenizer: {tokenizer} in {other.name}"
             remedy = f"use {other.tokenizer}, or prepare the data with {tokenizer}"
+            if vocabulary in {count, theirs}:
+                remedy = again if vocabulary == count else f"use {other.tokenizer}"
             yield Finding(Code.VOCABULARY, ("data", "tokenizer"), found, remedy)
 
 
@@ -226,11 +236,17 @@ def _conversion(job: ConvertCheckpointJob, others: "Sequence[AnyJob]") -> "Itera
         elif job.direction == "export" and fetches:
             found = f"{other.name} has it from Hugging Face, in its form already"
             yield Finding(Code.WEIGHTS, ("direction",), found, "use import")
-        elif trains and isinstance(other, MegatronJob):
-            # Megatron-Bridge exports what it has saved itself, with its run_config.yaml.
+        elif job.direction == "export" and trains and isinstance(other, MegatronJob):
+            # Megatron-Bridge exports what it has saved itself, with its run_config.yaml, and the
+            # program ends without that file; a run of Bridge's in the same place writes one.
+            bridge = any(
+                isinstance(each, MegatronBridgeJob) and each.checkpoint.directory == job.source
+                for each in others
+            )
             found = f"{other.name} saves without the configuration that the export reads"
             remedy = "train with kind: megatron_bridge what is to be exported"
-            yield Finding(Code.WEIGHTS, ("source",), found, remedy, Level.WARNING)
+            level = Level.WARNING if bridge else Level.ERROR
+            yield Finding(Code.WEIGHTS, ("source",), found, remedy, level)
 
 
 def _trained(job: "AnyJob") -> str | None:

@@ -20,6 +20,7 @@ from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
 from megatron_eks.plan.jobs.s3_checks import check_policy
 from megatron_eks.plan.jobs.source_checks import preset_of
+from megatron_eks.plan.storage_checks import size_for
 from megatron_eks.predict import memory, replicas
 from megatron_eks.predict.memory import GIB
 from megatron_eks.predict.parameters import parameters
@@ -156,22 +157,32 @@ def _check_room(
     """Yield, with its file, the job whose checkpoints fill what the others leave."""
     capacity = cluster.storage.lustre.capacity_gib * GIB
     kinds: dict[bool, dict[str, int]] = {True: {}, False: {}}
-    for job, file in jobs:
-        trains = isinstance(job, TrainingJob)
-        for path, place, needed in _room(job):
-            if not place.startswith(f"{cluster.storage.lustre.mount_path}/"):
-                continue  # EFS grows by itself
-            taken = kinds[trains]
-            before = sum(taken.values())
-            taken[place] = max(needed, taken.get(place, 0))
-            after = sum(taken.values())
-            room = f"GiB of {cluster.storage.lustre.capacity_gib}"
-            if before <= capacity < after and needed <= capacity:
-                what = "checkpoints" if trains else "weights"
-                found = f"the {what} of {len(taken)} jobs take {after / GIB:.0f} {room}"
-                remedy = "keep fewer, delete those of finished runs, or raise capacity_gib"
-                code = Code.CHECKPOINTS_TOGETHER
-                yield file, Finding(code, path, found, remedy, Level.WARNING)
+    whole: dict[bool, dict[str, int]] = {True: {}, False: {}}
+    rooms = [
+        (file, isinstance(job, TrainingJob), *room)
+        for job, file in jobs
+        for room in _room(job)
+        # EFS grows by itself.
+        if room[1].startswith(f"{cluster.storage.lustre.mount_path}/")
+    ]
+    for _, trains, _, place, needed in rooms:
+        whole[trains][place] = max(needed, whole[trains].get(place, 0))
+    for file, trains, path, place, needed in rooms:
+        taken = kinds[trains]
+        before = sum(taken.values())
+        taken[place] = max(needed, taken.get(place, 0))
+        after = sum(taken.values())
+        room = f"GiB of {cluster.storage.lustre.capacity_gib}"
+        if before <= capacity < after and needed <= capacity:
+            what = "checkpoints" if trains else "weights"
+            found = f"the {what} of {len(taken)} jobs take {after / GIB:.0f} {room}"
+            size = size_for(cluster.storage.lustre, -(-sum(whole[trains].values()) // GIB))
+            remedy = (
+                "keep fewer, delete those of finished runs, or set "
+                f"storage.lustre.capacity_gib: {size}"
+            )
+            code = Code.CHECKPOINTS_TOGETHER
+            yield file, Finding(code, path, found, remedy, Level.WARNING)
 
 
 def _room(job: "AnyJob") -> "Iterator[tuple[Path, str, int]]":
