@@ -17,3 +17,6 @@ FOLDERS = frozenset(
     }
 )
 """Folders that programs make, or files that they write."""
+
+WRITTEN = FOLDERS | {"NCCL_DEBUG_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TRANSFORMERS_CACHE"}
+"""What is written even where nothing else fails by it."""

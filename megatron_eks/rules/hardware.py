@@ -3,7 +3,7 @@
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.load import Json
 from megatron_eks.rules.values import items, mapping, text
-from megatron_eks.rules.workloads import Pod
+from megatron_eks.rules.workloads import GPU, Pod
 
 TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
@@ -60,3 +60,13 @@ def instance_types(pod: Pod) -> list[InstanceType]:
     """Return the types that a pod allows; none where one is unknown, or not named."""
     names = type_names(pod)
     return [INSTANCES[name] for name in sorted(names)] if names <= INSTANCES.keys() else []
+
+
+def takes_all_gpus(pod: Pod) -> bool:
+    """Tell whether no second pod like this one has room on its node, whatever node it is.
+
+    EC2 User Guide, "Accelerated computing": no node in use has 16 GPUs, which two pods would take.
+    """
+    gpus = sum(int(each.amount(GPU) or 0) for each in pod.containers)
+    known = [INSTANCES[each].gpus for each in type_names(pod) if each in INSTANCES]
+    return gpus >= (max(known) if known else 8)

@@ -61,6 +61,7 @@ _RELATION_TABLES = (
     "script_ends",
     "scripts_and_groups",
     "rank_starts",
+    "remedies_of_jobs",
     "relations_of_objects",
     "second_objects",
     "single_faults",

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
-from megatron_eks.rules.workloads import GPU, Manifest
+from megatron_eks.rules.workloads import GPU, MAIN_CONTAINER, Container, Manifest, Variable
 
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _VARIABLE = re.compile(r"(?<!\$)\$\((?P<name>[A-Za-z_][A-Za-z0-9_.-]*)\)")
+_OF_THE_OPERATOR = frozenset({"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"})
 _LEAST_GRACE = 30
 _LEAST_RUN = 300
 _BALANCER = "service.beta.kubernetes.io/aws-load-balancer-"
@@ -122,9 +123,10 @@ def spreads(manifest: Manifest) -> Iterator[Finding]:
 
 
 def references(manifest: Manifest) -> Iterator[Finding]:
-    """Warn of `$(NAME)` in a variable's value that no variable before it has.
+    """Report `$(NAME)` in a variable's value that no variable before it has.
 
-    Kubernetes, "Define Dependent Environment Variables": such a value stays as it is written.
+    Kubernetes, "Define Dependent Environment Variables": such a value stays as it is written, also
+    where the variable comes later in the list.
     """
     for pod in manifest.pods:
         for container in pod.containers:
@@ -138,13 +140,44 @@ def references(manifest: Manifest) -> Iterator[Finding]:
                     continue
                 names = [each["name"] for each in _VARIABLE.finditer(variable.value or "")]
                 unknown = next((each for each in names if each not in known), None)
-                # Kubernetes gives the addresses of Services so.
-                if unknown is not None and not unknown.endswith(("_HOST", "_PORT")):
-                    found = f"{shown(variable.value)}: no variable {unknown} before it"
-                    path = (*container.path, "env", variable.index, "value")
-                    remedy = "define it above, or expand it in a shell"
-                    yield Finding(Code.IDLE, path, found, remedy, Level.WARNING)
+                if unknown is not None:
+                    yield from _unresolved(manifest, container, variable, unknown)
                 known.add(variable.name)
+
+
+def _unresolved(
+    manifest: Manifest, container: Container, variable: Variable, name: str
+) -> Iterator[Finding]:
+    path = (*container.path, "env", variable.index, "value")
+    later = {each.name for each in container.variables[variable.index :]}
+    adds = _adds_variable(manifest, container, name)
+    if name in later and name != variable.name:
+        found = f"{shown(variable.value)}: {name} is defined below, so it stays as it is"
+        remedy = f"move {name} above {variable.name}"
+        yield Finding(Code.IDLE, path, found, remedy)
+    elif adds is not None:
+        found = f"{shown(variable.value)}: {adds} adds {name} below, so it stays as it is"
+        remedy = f"write $({name}) in command or args, where it is known"
+        yield Finding(Code.IDLE, path, found, remedy)
+    # Kubernetes gives the addresses of Services so.
+    elif not name.endswith(("_HOST", "_PORT")):
+        found = f"{shown(variable.value)}: no variable {name} before it"
+        remedy = "define it above, or expand it in a shell"
+        yield Finding(Code.IDLE, path, found, remedy, Level.WARNING)
+
+
+def _adds_variable(manifest: Manifest, container: Container, name: str) -> str | None:
+    """Say who puts a variable at the end of a container's list, when its pod is made.
+
+    kubeflow/trainer v1.9.4, pkg/controller.v1/pytorch/envvar.go; Kubernetes,
+    pkg/controller/job/indexed_job_utils.go, addCompletionIndexEnvVariable.
+    """
+    types = manifest.pytorch_replicas or {}
+    by_operator = "Master" in types and container.name == MAIN_CONTAINER and not container.is_init
+    if by_operator and name in _OF_THE_OPERATOR:
+        return "the operator"
+    indexed = manifest.kind == "Job" and manifest.spec.get("completionMode") == "Indexed"
+    return "the Job" if indexed and name == "JOB_COMPLETION_INDEX" else None
 
 
 def open_services(manifest: Manifest) -> Iterator[Finding]:

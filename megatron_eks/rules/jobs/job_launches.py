@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from fractions import Fraction
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
-from megatron_eks.rules.jobs.rendezvous import launcher_flags
+from megatron_eks.rules.jobs.rendezvous import in_command, launcher_flags
 from megatron_eks.rules.jobs.shell_scripts import commands_of
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, MAIN_CONTAINER, Container, Manifest
@@ -60,7 +61,9 @@ def nodes_of_a_job(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(Code.RENDEZVOUS_FLAG, flags["nnodes"][0], found, remedy)
         if rank is not None and number(rank[1]) is not None and total > 1 and nodes != 1:
             found = f"--node-rank {shown(rank[1])} in each of {total} pods: none is another rank"
-            remedy = f"use completionMode: Indexed and --node-rank=$({_INDEX})"
+            remedy = f"write --node-rank={in_command(container, _INDEX)}"
+            if manifest.spec.get("completionMode") != "Indexed":
+                remedy = remedy.replace("write", "use completionMode: Indexed and", 1)
             level = Level.ERROR if nodes is not None else Level.WARNING
             yield Finding(Code.RENDEZVOUS_FLAG, rank[0], found, remedy, level)
 
@@ -202,10 +205,23 @@ def without_launcher(manifest: Manifest) -> Iterator[Finding]:
             other = container.has_launcher or _OTHER_LAUNCHER.search(container.line)
             if not words or other or not _runs_python(words):
                 continue
-            found = f"python without torchrun: one rank in each pod, and {gpus - 1} idle GPUs"
+            found = f"python without torchrun: one rank in each pod, {_missing(manifest, gpus)}"
             path = (*container.path, "command")
             remedy = "start it with torchrun, unless the program starts the others"
             yield Finding(Code.PROCESSES_PER_NODE, path, found, remedy, Level.WARNING)
+
+
+def _missing(manifest: Manifest, gpus: Fraction) -> str:
+    """Say what one rank in each pod leaves: ranks that the others wait for, or idle GPUs.
+
+    kubeflow/trainer v1.9.4, envvar.go: WORLD_SIZE, of jobs with a Master, is nprocPerNode for each
+    pod.
+    """
+    each, types = number(manifest.spec.get("nprocPerNode")) or 1, manifest.pytorch_replicas or {}
+    pods = sum(1 if pod.replicas is None else pod.replicas for pod in manifest.pods)
+    if each > 1 and "Master" in types:
+        return f"where nprocPerNode makes WORLD_SIZE {pods * each}: they wait for ever"
+    return f"and {gpus - 1} idle GPUs"
 
 
 def _runs_python(words: list[str]) -> bool:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
-from megatron_eks.rules.jobs.rendezvous import gpus_of, launcher_flags, may_launch
+from megatron_eks.rules.jobs.rendezvous import gpus_of, in_command, launcher_flags, may_launch
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest, Pod
 
@@ -91,7 +91,7 @@ def one_place(manifest: Manifest) -> Iterator[Finding]:
             for flag in flags if launches else ():
                 same = any((flag.name, flag.value) == (each.name, each.value) for each in others)
                 if flag.name in _HOST_FLAGS and (same or not alone):
-                    yield from _own_host(container, flag)
+                    yield from _own_host(manifest, pod, container, flag)
                 elif flag.name == "rdzv-id":
                     yield from _own_id(container, flag)
                 foreign = _FOREIGN.search(flag.value)
@@ -264,17 +264,40 @@ def _endpoint_set(manifest: Manifest) -> bool:
     )
 
 
-def _own_host(container: Container, flag: Flag) -> Iterator[Finding]:
+def _own_host(manifest: Manifest, pod: Pod, container: Container, flag: Flag) -> Iterator[Finding]:
     host = flag.value if flag.value.startswith("[") else flag.value.rpartition(":")[0] or flag.value
+    name = _NAME.fullmatch(host)
+    own = [each.value for each in container.variables if name and each.name == name["name"]]
+    of_variable = name is not None and name["name"] == "MASTER_ADDR" and own and own[0] is not None
     host = _assigned(container, host)
+    loop = _LOOP.fullmatch(host) is not None
+    # There it is the variable that is wrong, and a rule of its own says so.
+    if loop and of_variable and manifest.pytorch_replicas is None and (pod.replicas or 1) > 1:
+        return
     cut = _CUT_NAME.search(container.line) is not None
-    if _LOOP.fullmatch(host) or (_OWN_NAME.fullmatch(host) and not cut):
+    if loop or (_OWN_NAME.fullmatch(host) and not cut):
         found = (
             f"--{flag.name} {shown(flag.value)}: each pod waits at itself, and none meets another"
         )
-        yield flag.wrong(
-            found, "name one host for all pods: $(MASTER_ADDR), or the first pod's name"
-        )
+        yield flag.wrong(found, _one_host(manifest, pod, container))
+
+
+def _one_host(manifest: Manifest, pod: Pod, container: Container) -> str:
+    """Say which host all pods of a job know by one name."""
+    types, name = manifest.pytorch_replicas, manifest.name
+    # A name that the API server makes up, or a template, has no pod that could be called here.
+    named = name is not None and not is_placeholder(name)
+    address = [each.value for each in container.variables if each.name == "MASTER_ADDR"]
+    if "Master" in (types or {}) or (address and not _LOOP.fullmatch(address[0] or "")):
+        given = in_command(container, "MASTER_ADDR")
+        return f"name one host for all pods: {given}, or the first pod's name"
+    if types is not None:
+        return f"write {name}-worker-0" if named else "name the first pod"
+    subdomain = text(pod.spec.get("subdomain"))
+    indexed = manifest.kind == "Job" and manifest.spec.get("completionMode") == "Indexed"
+    if named and indexed and subdomain and not is_placeholder(subdomain):
+        return f"write {name}-0.{subdomain}"
+    return "name the first pod by its headless Service"
 
 
 def _own_id(container: Container, flag: Flag) -> Iterator[Finding]:

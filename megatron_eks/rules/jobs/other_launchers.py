@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.jobs.megatron_layouts import world_of
+from megatron_eks.rules.jobs.rendezvous import in_command
 from megatron_eks.rules.jobs.training_flags import split_words
 from megatron_eks.rules.values import items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, Container, Manifest
@@ -59,15 +60,18 @@ def accelerate(manifest: Manifest) -> Iterator[Finding]:
             # Without a flag all may stand in the file that accelerate config writes.
             if alone and not flags.keys().isdisjoint({"num-processes", "multi-gpu"}):
                 found = f"{pods} pods, and accelerate is told of one machine: each trains alone"
-                remedy = f"add --num_machines {pods} --machine_rank $RANK --main_process_ip "
-                remedy += "$MASTER_ADDR"
+                remedy = (
+                    f"add --num_machines {pods} --machine_rank {_rank_of(manifest, container)} "
+                )
+                remedy += f"--main_process_ip {_address_of(manifest, container)}"
                 yield replace(_apart(launch.path, found, remedy), level=Level.WARNING)
             if (machines or 1) > 1:
-                yield from _rank(launch, replicas, elsewhere=elsewhere)
+                yield from _rank(manifest, launch, replicas, container, elsewhere=elsewhere)
                 path, rank = launch.flags.get("machine-rank", (launch.path, ""))
                 if both and "Worker" in container.path and (replicas, number(rank)) == (1, 0):
                     found = f"--machine_rank {shown(rank)}, and the Master is machine 0 already"
-                    yield _apart(path, found, "write --machine_rank $RANK in both")
+                    remedy = f"write --machine_rank {_rank_of(manifest, container)} in both"
+                    yield _apart(path, found, remedy)
 
 
 def _processes(container: Container, flags: Flags, machines: int | None) -> Iterator[Finding]:
@@ -84,23 +88,49 @@ def _processes(container: Container, flags: Flags, machines: int | None) -> Iter
         yield Finding(Code.PROCESSES_PER_NODE, path, found, remedy, level)
 
 
-def _rank(launch: _Launch, replicas: int, *, elsewhere: bool) -> Iterator[Finding]:
+def _rank(
+    manifest: Manifest, launch: _Launch, replicas: int, container: Container, *, elsewhere: bool
+) -> Iterator[Finding]:
     path, rank = launch.flags.get("machine-rank", (launch.path, None))
-    if rank is None and not elsewhere:
+    address = launch.flags.get("main-process-ip")
+    lacks_rank = rank is None and not elsewhere
+    lacks_address = address is None and "rdzv-backend" not in launch.flags and not elsewhere
+    own_rank, own_address = _rank_of(manifest, container), _address_of(manifest, container)
+    untold = {"Worker"} == {*(manifest.pytorch_replicas or {})}
+    if (lacks_rank or lacks_address) and untold:
+        found = "several machines and no --machine_rank or --main_process_ip: each pod is alone"
+        remedy = f"add a Master, --machine_rank {own_rank} and --main_process_ip {own_address}; or "
+        remedy += "start it with torchrun, which reads the operator's PET_ variables"
+        yield _apart(launch.path, found, remedy)
+        return
+    if lacks_rank:
         found = "several machines and no --machine_rank: each pod is machine 0"
-        yield _apart(path, found, "add --machine_rank $RANK")
+        yield _apart(path, found, f"add --machine_rank {own_rank}")
     elif rank is not None and number(rank) is not None and replicas > 1:
         found = f"--machine_rank {shown(rank)} in each of {replicas} pods: none is another machine"
-        yield _apart(path, found, "write --machine_rank $RANK")
-    address = launch.flags.get("main-process-ip")
-    if address is None and "rdzv-backend" not in launch.flags and not elsewhere:
+        yield _apart(path, found, f"write --machine_rank {own_rank}")
+    if lacks_address:
         found = "several machines and no --main_process_ip: each waits at its own 127.0.0.1"
-        yield _apart(launch.path, found, "add --main_process_ip $MASTER_ADDR")
+        yield _apart(launch.path, found, f"add --main_process_ip {own_address}")
     # The first machine may call itself so, if the others do not.
     first = replicas == 1 and number(rank) == 0
     if address is not None and address[1] in _LOOP and not first:
         found = f"--main_process_ip {shown(address[1])}: each pod waits at itself"
-        yield _apart(address[0], found, "write --main_process_ip $MASTER_ADDR")
+        yield _apart(address[0], found, f"write --main_process_ip {own_address}")
+
+
+def _rank_of(manifest: Manifest, container: Container) -> str:
+    """Write what numbers the pods of a job in a command."""
+    of_operator = manifest.pytorch_replicas is not None
+    return in_command(container, "RANK" if of_operator else "JOB_COMPLETION_INDEX")
+
+
+def _address_of(manifest: Manifest, container: Container) -> str:
+    """Write what names the first pod of a job in a command."""
+    given = any(each.name == "MASTER_ADDR" for each in container.variables)
+    if manifest.pytorch_replicas is not None or given:
+        return in_command(container, "MASTER_ADDR")
+    return "with the first pod's name"
 
 
 def deepspeed(manifest: Manifest) -> Iterator[Finding]:

@@ -40,6 +40,8 @@ _WORDS = {
 # A program that only reads may call its directory so too.
 _READ_TOO = frozenset({"--checkpoint-dir", "--checkpoints-dir", "--ckpt-dir"})
 _OF_MEGATRON = re.compile(r"pretrain_|train_megatron")
+_NEVER_WRITTEN = ("configMap", "downwardAPI", "projected", "secret", "image")
+_CLAIM = "persistentVolumeClaim"
 _LIVES_WITH_POD = ("emptyDir", "ephemeral")
 _SHARED = re.compile(r"fsx|efs|lustre|nfs|shared|weka|gpfs|beegfs|ceph|s3|mount-s3", re.IGNORECASE)
 # Disks of a node by their usual place: EKS AMIs, Deep Learning AMIs, and Linux's own directories.
@@ -78,6 +80,14 @@ class Place:
     def goes_with_pod(self) -> bool:
         """Tell whether the volume is made for the pod."""
         return any(key in self.volume for key in _LIVES_WITH_POD)
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether nobody can write there."""
+        sources = [mapping(value) or {} for value in self.volume.values()]
+        closed = any(source.get("readOnly") is True for source in sources)
+        kept = any(key in self.volume for key in _NEVER_WRITTEN)
+        return self.mount.get("readOnly") is True or closed or kept
 
     @property
     def node_disk(self) -> str | None:
@@ -164,3 +174,21 @@ def mounted(container: Container) -> str:
     mounts = items(container.body.get("volumeMounts")) or []
     paths = sorted(str((mapping(each) or {}).get("mountPath")) for each in mounts)
     return ", ".join(paths) or "none"
+
+
+def writable(container: Container, pod: Pod, *, claims: bool | None) -> str:
+    """Name the mounts to which a container may write, on claims or on others; empty for none.
+
+    Memory is the last resort: what is written there counts as the container's own.
+    """
+    found: list[str] = []
+    in_memory: list[str] = []
+    for each in items(container.body.get("volumeMounts")) or []:
+        path = text((mapping(each) or {}).get("mountPath")) or ""
+        place = place_of(path, container, pod) if path.startswith("/") else None
+        if place is None or place.is_closed or "subPathExpr" in place.mount:
+            continue
+        memory = (mapping(place.volume.get("emptyDir")) or {}).get("medium") == "Memory"
+        if claims in {None, _CLAIM in place.volume}:
+            (in_memory if memory else found).append(path)
+    return ", ".join(sorted(found or in_memory))

@@ -3,29 +3,27 @@
 import re
 from collections.abc import Iterator
 
-from megatron_eks.catalog.environment_folders import FOLDERS
+from megatron_eks.catalog.environment_folders import WRITTEN
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.jobs.output_places import (
     CHECKPOINTS,
     LOGS,
     Output,
-    Place,
     directory_in,
     mounted,
     outputs_of,
     place_of,
+    writable,
 )
 from megatron_eks.rules.jobs.training_flags import megatron_flags, megatron_words
+from megatron_eks.rules.objects.pod_needs import has_closed_root, lacks_scratch
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod
 
 _TRAINS = re.compile(r"train|tune|fsdp|sft", re.IGNORECASE)
 _COPIED = re.compile(r"\bs3 (sync|cp|mv)\b|\brclone\b|\bs5cmd\b|\brsync\b|\bazcopy\b|\bgsutil\b")
 _INPUTS = ("--data-path", "--train-data-path", "--valid-data-path")
-_WRITTEN_VARIABLES = FOLDERS | {
-    *("NCCL_DEBUG_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TRANSFORMERS_CACHE"),
-}
 _PERHAPS_IN_IMAGE = frozenset(
     {
         *("--load", "--merge-file", "--pretrained-checkpoint", "--tokenizer-model"),
@@ -36,7 +34,9 @@ _PERHAPS_IN_IMAGE = frozenset(
 _OF_IMAGES = re.compile(
     r"/(app|code|etc|home|megatron|opt|root|src|srv|usr|workspace)\b", re.IGNORECASE
 )
-_NEVER_WRITTEN = ("configMap", "downwardAPI", "projected", "secret", "image")
+_SCRATCH = "/tmp"  # noqa: S108 -- inside a container
+# Each of these is slow on a file system of all ranks, or waits there for one lock.
+_OF_EACH_NODE = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})
 
 
 def checkpoints(manifest: Manifest) -> Iterator[Finding]:
@@ -180,15 +180,17 @@ def read_only(manifest: Manifest) -> Iterator[Finding]:
                 if place is None:
                     continue
                 told = f"{output.flag} {shown(output.value)}"
-                if _is_closed(place):
+                if place.is_closed:
                     found = f"{told}, where {shown(place.name)} is mounted for reading"
                     remedy = "remove readOnly, or write elsewhere"
                     level = _level(output, container)
                     yield Finding(Code.LOST_OUTPUT, output.path, found, remedy, level)
                 elif not place.mount and has_closed_root(container):
                     found = f"{told} is on the image's own file system, which is closed for writing"
-                    remedy = "mount a claim there, or write to one that is mounted: "
-                    remedy += f"{mounted(container)}; readOnlyRootFilesystem is true"
+                    claims = writable(container, pod, claims=True)
+                    remedy = "mount a claim there"
+                    remedy += f", or write to one that is mounted: {claims}" if claims else ""
+                    remedy += "; readOnlyRootFilesystem is true"
                     yield Finding(Code.LOST_OUTPUT, output.path, found, remedy)
 
 
@@ -202,14 +204,22 @@ def variables(manifest: Manifest) -> Iterator[Finding]:
         for container in pod.containers:
             for each in container.variables if has_closed_root(container) else ():
                 value = each.value or ""
-                if each.name not in _WRITTEN_VARIABLES or not value.startswith("/"):
+                if each.name not in WRITTEN or not value.startswith("/"):
                     continue
+                in_scratch = f"{value}/".startswith(f"{_SCRATCH}/")
                 place = place_of(value, container, pod) if not is_placeholder(value) else None
-                if place is not None and not place.mount:
+                # What torchrun lacks in the same place is a finding of its own.
+                told = in_scratch and lacks_scratch(manifest, container)
+                if place is not None and not place.mount and not told:
                     found = f"{each.name} is on the image's own file system, which is closed for "
                     found += "writing"
                     path = (*container.path, "env", each.index, "value")
-                    remedy = f"name a path on a mount: {mounted(container)}"
+                    remedy = "mount an emptyDir at /tmp"
+                    if not in_scratch:
+                        alone = each.name in _OF_EACH_NODE
+                        there = writable(container, pod, claims=False if alone else None)
+                        remedy += ", and name a path there" if not there else ""
+                        remedy = f"name a path on a mount: {there}" if there else remedy
                     yield Finding(Code.LOST_OUTPUT, path, found, remedy)
 
 
@@ -222,17 +232,3 @@ def _level(output: Output, container: Container) -> Level:
     maybe_read = output.kind.endswith(("checkpoint-dir", "checkpoints-dir", "ckpt-dir"))
     surely = not maybe_read or _TRAINS.search(container.line) is not None
     return Level.ERROR if surely else Level.WARNING
-
-
-def _is_closed(place: Place) -> bool:
-    """Tell whether nobody can write there."""
-    sources = [mapping(value) or {} for value in place.volume.values()]
-    closed = any(source.get("readOnly") is True for source in sources)
-    kept = any(key in place.volume for key in _NEVER_WRITTEN)
-    return place.mount.get("readOnly") is True or closed or kept
-
-
-def has_closed_root(container: Container) -> bool:
-    """Tell whether a container may write to its mounts alone."""
-    security = mapping(container.body.get("securityContext")) or {}
-    return security.get("readOnlyRootFilesystem") is True

@@ -129,6 +129,10 @@ def alone(manifest: Manifest) -> Iterator[Finding]:
     """
     # The operators of Kubeflow tell the launcher how many nodes there are.
     told = manifest.group in {"kubeflow.org", "trainer.kubeflow.org", "ray.io"}
+    own = names_of(manifest)
+    # Several jobs of a set have several first pods.
+    named = own is not None and own.subdomain and len(manifest.pods) == 1 and not own.unnamed
+    first = f": {min(own.hosts)}.{own.subdomain}" if own is not None and named else ""
     for pod in manifest.pods if not told else ():
         for container in pod.containers if (pod.replicas or 1) > 1 else ():
             if container.is_init or not container.has_launcher:
@@ -139,7 +143,7 @@ def alone(manifest: Manifest) -> Iterator[Finding]:
                 if each.value in _LOOP and "standalone" not in flags:
                     found = f"{shown(each.value)}: each pod waits at itself, and none meets another"
                     path: Path = (*container.path, "env", each.index, "value")
-                    remedy = "name the first pod by its headless Service"
+                    remedy = f"name the first pod by its headless Service{first}"
                     yield Finding(Code.RENDEZVOUS_FLAG, path, found, remedy)
             known = any(each.name.startswith("PET_") for each in container.variables)
             said = flags.keys() & {"nnodes", "standalone", "rdzv-endpoint", "rdzv-id"}

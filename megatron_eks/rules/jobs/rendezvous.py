@@ -120,6 +120,17 @@ def held(container: Container, value: str) -> str:
     return value if single is None or "$" in single else single
 
 
+def in_command(container: Container, name: str) -> str:
+    """Write a variable as a command reads it: by its shell, or else by Kubernetes.
+
+    Kubernetes, "Define a Command and Arguments for a Container": it puts in `$(NAME)` alone, which
+    in a shell is a substitution of a command.
+    """
+    words = container.words
+    in_shell = bool(words) and _SHELL.fullmatch(words[0][1]) is not None
+    return f"${name}" if in_shell else f"$({name})"
+
+
 def may_launch(container: Container) -> bool:
     """Tell whether torchrun starts here, by the command line or by an image that hides it."""
     return is_absent(container.body.get("command")) or container.has_launcher

@@ -26,6 +26,11 @@ _ELSEWHERE = re.compile(
     r"SLURM_|OMPI_|SM_|GPU|NVIDIA|CUDA|HOME$|PWD$|USER$|TMPDIR$|HOST|RDZV_|NUM_GPUS"
 )
 
+# Bash Reference Manual, "Bash Variables".
+_OF_SHELLS = frozenset(
+    {"BASHPID", "EPOCHREALTIME", "EPOCHSECONDS", "LINENO", "PPID", "RANDOM", "SECONDS", "UID"}
+)
+
 
 def values(manifest: Manifest) -> Iterator[Finding]:
     """Warn of a launcher's option that is empty, or stays as it is written.
@@ -52,7 +57,7 @@ def values(manifest: Manifest) -> Iterator[Finding]:
                 by_others = FROM_OTHERS.match(name) and not its_number
                 elsewhere = by_others or _ELSEWHERE.search(name)
                 shell = container.words[0][1].endswith("sh")
-                if IN_PODS.fullmatch(name) or (elsewhere and shell):
+                if IN_PODS.fullmatch(name) or (shell and (elsewhere or name in _OF_SHELLS)):
                     continue
                 found = f"{flag} {shown(value)}: nothing here sets {name}"
                 remedy = f"add {name} to env, unless the image sets it, or write its value"

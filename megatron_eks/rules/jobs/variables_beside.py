@@ -7,8 +7,8 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.hardware import instance_types
 from megatron_eks.rules.jobs.job_launches import processes
-from megatron_eks.rules.jobs.outputs import has_closed_root
 from megatron_eks.rules.jobs.training_flags import PROGRAM, megatron_flags, megatron_words
+from megatron_eks.rules.objects.pod_needs import has_closed_root
 from megatron_eks.rules.values import is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.variables import variables_of
 from megatron_eks.rules.workloads import GPU, Container, Manifest, Pod

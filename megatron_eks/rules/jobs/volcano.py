@@ -51,11 +51,13 @@ def groups(together: ManifestSet) -> Iterator[Found]:
             for resource, amount in (least or _at_once(each, gang)).items():
                 most, needed = quantity(capability.get(resource)), quantity(amount)
                 if most is not None and needed is not None and needed > most:
-                    found = f"{shown(amount)} of {resource} at once, and {queue.title} may have "
+                    found = f"{shown(amount)} of {resource} at once, and {queue.title} allows "
                     found += f"{shown(capability[resource])}: it never starts"
                     remedy = "raise the capability of the queue, or ask for less"
                     where = (*path, resource) if least else path
-                    yield each, each.find(Code.QUEUE, where, found, remedy, Level.WARNING)
+                    # Whether the training operator makes groups at all is said elsewhere.
+                    level = Level.WARNING if each.group == _KUBEFLOW else Level.ERROR
+                    yield each, each.find(Code.QUEUE, where, found, remedy, level)
 
 
 def _gang(each: Manifest) -> "tuple[dict[str, Json] | None, Path]":

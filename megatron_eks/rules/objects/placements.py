@@ -1,14 +1,15 @@
 """Rules over where pods are to run: demands that no node or zone meets together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.hardware import TYPE_LABELS, node_terms, type_names
+from megatron_eks.rules.hardware import TYPE_LABELS, node_terms, takes_all_gpus
 from megatron_eks.rules.objects.workload_set import chosen
-from megatron_eks.rules.values import is_placeholder, items, mapping, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, text
 from megatron_eks.rules.workloads import EFA, GPU, Manifest, Pod
 
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
@@ -17,6 +18,23 @@ _COMPUTE = "eks.amazonaws.com/compute-type"
 # Labels by which nobody tells two pools of one type apart.
 _OF_ANY_POOL = frozenset({_ZONE, _ARCH, "kubernetes.io/os", "nvidia.com/gpu.present", *TYPE_LABELS})
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """A demand that pods are in different places."""
+
+    path: Path
+    body: "Mapping[str, Json]"
+    is_spread: bool
+
+    @property
+    def key(self) -> str | None:
+        return text(self.body.get("topologyKey"))
+
+    @property
+    def selector(self) -> "Mapping[str, Json]":
+        return mapping(self.body.get("labelSelector")) or {}
 
 
 def contradictions(manifest: Manifest) -> Iterator[Finding]:
@@ -98,12 +116,12 @@ def spread_ranks(manifest: Manifest) -> Iterator[Finding]:
     for pod in manifest.pods if manifest.is_job and several > 1 else ():
         if not pod.names(EFA) and not pod.names(GPU):
             continue
-        for path, key, what, selector in _apart(pod):
-            if key == _ZONE and pod.names(EFA) and chosen(selector, manifest, pod):
-                found = f"{what} by zone, and EFA reaches no other zone: ranks cannot meet by it"
-                remedy = "keep all ranks in one zone"
-                yield Finding(Code.NODE_SELECTOR, path, found, remedy, Level.WARNING)
-        zones = _zones(pod) if pod.names(EFA) else set()
+        for apart in _apart(pod):
+            # Without a selector no pod is counted.
+            counted = not is_absent(apart.body.get("labelSelector"))
+            if counted and apart.key == _ZONE and chosen(apart.selector, manifest, pod):
+                yield from _over_zones(manifest, pod, apart)
+        zones = _one_of(pod) if pod.names(EFA) else set()
         if len(zones) > 1 and not _kept_together(pod):
             path = (*pod.path, "affinity" if "affinity" in pod.spec else "nodeSelector")
             found = f"any of zones {', '.join(sorted(zones))}, and EFA reaches no other zone: "
@@ -111,19 +129,52 @@ def spread_ranks(manifest: Manifest) -> Iterator[Finding]:
             remedy = "name one zone, or require podAffinity by zone"
             yield Finding(Code.NODE_SELECTOR, path, found, remedy, Level.WARNING)
         for path, term in _terms(pod, "podAffinity"):
-            whole = _takes_all(pod)
+            whole = takes_all_gpus(pod)
             mine = chosen(mapping(term.get("labelSelector")) or {}, manifest, pod)
             if term.get("topologyKey") == _HOST and mine and whole and term.get("labelSelector"):
                 found = "beside another rank on one node, and each takes all of its GPUs"
                 yield Finding(Code.NODE_SELECTOR, path, found, "use the zone as topologyKey")
 
 
-def _zones(pod: Pod) -> set[str]:
+def _over_zones(manifest: Manifest, pod: Pod, apart: "_Apart") -> Iterator[Finding]:
+    """Report ranks that are kept in different zones, where they are one job."""
+    path, zones = apart.path, _zones(pod)
+    if apart.is_spread:
+        # Kubernetes, nodeAffinityPolicy: only zones that the pod allows are counted.
+        if pod.names(EFA) and (len(zones) != 1 or apart.body.get("nodeAffinityPolicy") == "Ignore"):
+            found = "spread evenly by zone, and EFA reaches no other zone: ranks cannot meet by it"
+            remedy = f"remove it, or demand one zone: nodeSelector {_ZONE}"
+            yield Finding(Code.NODE_SELECTOR, path, found, remedy, Level.WARNING)
+        return
+    there = [each for each in manifest.pods if _zones(each) and _zones(each) <= zones]
+    count = sum(
+        1 if each.replicas is None else each.replicas
+        for each in there
+        if chosen(apart.selector, manifest, each)
+    )
+    remedy = f"write topologyKey: {_HOST}"
+    if count > len(zones) and apart.body.keys() <= {"labelSelector", "topologyKey"}:
+        found = f"never two by zone, and {count} pods may be in {', '.join(sorted(zones))} alone: "
+        found += f"{count - len(zones)} of them stay Pending"
+        yield Finding(Code.NODE_SELECTOR, path, found, remedy)
+    elif pod.names(EFA):
+        found = "never two by zone, and EFA reaches no other zone: ranks cannot meet by it"
+        remedy += ", and keep all ranks in one zone"
+        yield Finding(Code.NODE_SELECTOR, path, found, remedy, Level.WARNING)
+
+
+def _one_of(pod: Pod) -> set[str]:
     """Return the zones that a pod allows; none where another demand may choose among them."""
+    demands = [key for term in node_terms(pod) for key, *_ in term]
+    return _zones(pod) if all(key in _OF_ANY_POOL for key in demands) else set()
+
+
+def _zones(pod: Pod) -> set[str]:
+    """Return the zones that a pod allows; none where it allows any."""
     found: set[str] = set()
     for term in node_terms(pod):
         given = [set(values) for key, operator, values in term if (key, operator) == (_ZONE, "In")]
-        if not given or any(key not in _OF_ANY_POOL for key, *_ in term):
+        if not given:
             return set()
         found |= set.intersection(*given)
     return set() if any(is_placeholder(each) for each in found) else found
@@ -135,23 +186,14 @@ def _kept_together(pod: Pod) -> bool:
     return by_queue or next(_terms(pod, "podAffinity"), None) is not None
 
 
-def _takes_all(pod: Pod) -> bool:
-    gpus = sum(int(each.amount(GPU) or 0) for each in pod.containers)
-    known = [INSTANCES[each].gpus for each in type_names(pod) if each in INSTANCES]
-    # No node of EC2 has 16 GPUs, which two such pods would take.
-    return gpus >= (max(known) if known else 8)
-
-
-def _apart(pod: Pod) -> "Iterator[tuple[Path, str | None, str, dict[str, Json]]]":
+def _apart(pod: Pod) -> "Iterator[_Apart]":
     for path, term in _terms(pod, "podAntiAffinity"):
-        selector = mapping(term.get("labelSelector")) or {}
-        yield path, text(term.get("topologyKey")), "never two", dict(selector)
+        yield _Apart(path, term, is_spread=False)
     for index, value in enumerate(items(pod.spec.get("topologySpreadConstraints")) or []):
         body = mapping(value) or {}
         if body.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
             path = (*pod.path, "topologySpreadConstraints", index)
-            selector = mapping(body.get("labelSelector")) or {}
-            yield path, text(body.get("topologyKey")), "spread evenly", dict(selector)
+            yield _Apart(path, body, is_spread=True)
 
 
 def _terms(pod: Pod, kind: str) -> "Iterator[tuple[Path, dict[str, Json]]]":

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
+from megatron_eks.catalog.environment_folders import WRITTEN
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.quantity import quantity
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet, may_share
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
-from megatron_eks.rules.workloads import GPU, Manifest
+from megatron_eks.rules.workloads import GPU, Container, Manifest
 
 _SEVERAL = 2
 _LEAST_SHARED, _MIB = 2**30, 2**20
@@ -46,26 +47,49 @@ def shared_memory(manifest: Manifest) -> Iterator[Finding]:
                     yield Finding(Code.SHARED_MEMORY, path, found, remedy, Level.WARNING)
 
 
+def has_closed_root(container: Container) -> bool:
+    """Tell whether a container may write to its mounts alone."""
+    security = mapping(container.body.get("securityContext")) or {}
+    return security.get("readOnlyRootFilesystem") is True
+
+
 def scratch(manifest: Manifest) -> Iterator[Finding]:
-    """Warn of training on a read-only root without a place for temporary files.
+    """Report training on a read-only root without a place for temporary files.
 
     torch/distributed/launcher and Python's tempfile: torchrun makes its log directory in /tmp, and
-    "No usable temporary directory found" ends it.
+    "No usable temporary directory found" ends it; what variables name there cannot be made at all.
     """
-    for pod in manifest.pods if manifest.is_job else ():
+    for pod in manifest.pods:
         for container in pod.containers:
-            context = mapping(container.body.get("securityContext")) or {}
-            mounts = items(container.body.get("volumeMounts"))
-            closed = context.get("readOnlyRootFilesystem") is True
-            if not closed or mounts is None or container.is_init:
-                continue
-            places = {(text((mapping(m) or {}).get("mountPath")) or "").rstrip("/") for m in mounts}
-            moved = any(each.name == "TMPDIR" for each in container.variables)
-            if container.has_launcher and _SCRATCH not in places and not moved:
+            if lacks_scratch(manifest, container):
+                named = [
+                    each.name
+                    for each in container.variables
+                    if each.name in WRITTEN and f"{each.value}/".startswith(f"{_SCRATCH}/")
+                    if not any(f"{each.value}/".startswith(f"{at}/") for at in _places(container))
+                ]
                 found = "a read-only root and nothing at /tmp, where torchrun writes"
+                if named:
+                    found += f", and what {', '.join(named)} {'name' if named[1:] else 'names'}"
                 path = (*container.path, "volumeMounts")
-                remedy = "mount an emptyDir at /tmp"
-                yield Finding(Code.REFUSED_IN_POD, path, found, remedy, Level.WARNING)
+                level = Level.ERROR if named else Level.WARNING
+                yield Finding(Code.REFUSED_IN_POD, path, found, "mount an emptyDir at /tmp", level)
+
+
+def lacks_scratch(manifest: Manifest, container: Container) -> bool:
+    """Tell whether a launcher's container can write nothing to /tmp, by what it mounts."""
+    mounts = items(container.body.get("volumeMounts"))
+    judged = manifest.is_job and container.has_launcher and not container.is_init
+    if not judged or mounts is None or not has_closed_root(container):
+        return False
+    moved = any(each.name == "TMPDIR" for each in container.variables)
+    return _SCRATCH not in _places(container) and not moved
+
+
+def _places(container: Container) -> set[str]:
+    mounts = items(container.body.get("volumeMounts")) or []
+    paths = (text((mapping(each) or {}).get("mountPath")) or "" for each in mounts)
+    return {each.rstrip("/") for each in paths} - {""}
 
 
 def host_ports(manifest: Manifest) -> Iterator[Finding]:

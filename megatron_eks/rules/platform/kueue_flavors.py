@@ -23,7 +23,7 @@ _DEMANDS = tuple(f"kueue.x-k8s.io/podset-{each}-topology" for each in ("required
 
 
 def contradicted(together: ManifestSet) -> Iterator[Found]:
-    """Warn of a workload that demands other nodes than each flavor of a resource has.
+    """Refuse a workload that demands other nodes than each flavor of a resource has.
 
     Kueue, "Resource Flavor", nodeLabels: a flavor is taken only for pods whose nodeSelector and
     node affinity its labels meet; without one the job stays suspended.
@@ -39,7 +39,7 @@ def contradicted(together: ManifestSet) -> Iterator[Found]:
                 found = f"{other}: the job stays suspended"
                 path = (*pod.path[1:], "nodeSelector")
                 remedy = "demand the flavor's nodes, or correct its nodeLabels"
-                yield job, job.find(Code.QUEUE, path, found, remedy, Level.WARNING)
+                yield job, job.find(Code.QUEUE, path, found, remedy)
                 break
 
 
@@ -121,7 +121,7 @@ def unknown_levels(together: ManifestSet) -> Iterator[Found]:
 
 
 def untolerated(together: ManifestSet) -> Iterator[Found]:
-    """Warn of a workload that tolerates no flavor of a resource that it asks for.
+    """Refuse a workload that tolerates no flavor of a resource that it asks for.
 
     Kueue, "Resource Flavor", nodeTaints: a flavor is left out for pods that do not tolerate its
     taints, by themselves or by the flavor's tolerations; without one the job stays suspended.
@@ -139,7 +139,7 @@ def untolerated(together: ManifestSet) -> Iterator[Found]:
                 found = f"{flavor.title} has the taint {taint}: the job is never admitted"
                 path = (*pod.path[1:], "tolerations")
                 remedy = f"tolerate {taint.key} with effect {taint.effect}, here or in the flavor"
-                yield job, job.find(Code.QUEUE, path, found, remedy, Level.WARNING)
+                yield job, job.find(Code.QUEUE, path, found, remedy)
                 break
 
 

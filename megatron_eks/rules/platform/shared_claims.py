@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Level, Path
+from megatron_eks.rules.hardware import takes_all_gpus
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, text
 from megatron_eks.rules.workloads import Manifest, Pod
@@ -16,7 +17,7 @@ _OF_DISKS = re.compile(r"(?<![a-z0-9])(gp[23]|io[12]|ebs|auto-ebs-sc)(?![a-z0-9]
 
 
 def claims(together: ManifestSet) -> Iterator[Found]:
-    """Warn of a claim for one node under a job of several pods; refuse one for a single pod.
+    """Warn of a claim for one node under a job of several pods; refuse it where nodes differ.
 
     Kubernetes, "Persistent Volumes", access modes: a disk is attached to one node, and the pods
     on others wait with Multi-Attach errors.
@@ -36,7 +37,14 @@ def claims(together: ManifestSet) -> Iterator[Found]:
                 path = (*pod.path[1:], "volumes", index, "persistentVolumeClaim")
                 found = f"{claim.title} is {modes[0]}, and pods on several nodes mount it"
                 remedy = "use ReadWriteMany, on FSx for Lustre or EFS"
-                level = Level.ERROR if modes == [_ONE_POD] else Level.WARNING
+                # Pods of a whole node each are on several for sure, and only a disk is attached;
+                # the jobs of a set may come one after another.
+                apart = all(takes_all_gpus(each) for each in users) and _is_disk(claim, together)
+                at_once = manifest.pytorch_replicas is not None or any(
+                    (each.replicas or 1) > 1 for each in users
+                )
+                apart = apart and at_once
+                level = Level.ERROR if modes == [_ONE_POD] or apart else Level.WARNING
                 finding = manifest.find(Code.CLAIM_AND_VOLUME, path, found, remedy, level)
                 yield manifest, finding
 
