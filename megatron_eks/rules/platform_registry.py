@@ -178,6 +178,7 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     karpenter_jobs.pools_alone,
     pool_fits.agents,
     pool_fits.labels,
+    pool_fits.room,
     device_plugins.takers,
     gpu_operator.configs,
     gpu_operator.second_plugin,

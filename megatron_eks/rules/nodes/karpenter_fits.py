@@ -193,7 +193,7 @@ def disks(manifest: Manifest) -> Iterator[Finding]:
     if (manifest.group, manifest.kind) != ("karpenter.k8s.aws", _CLASS):
         return
     mapped = items(manifest.spec.get("blockDeviceMappings")) or []
-    size, family = _image_disk(manifest), _family(manifest)
+    size, family = image_disk(manifest), _family(manifest)
     # One without its unit is refused before.
     known = size is not None and size >= 2**20
     if mapped and known and size is not None and size < _OF_AMI and family in _AMAZON_LINUX:
@@ -232,7 +232,7 @@ def image_room(together: ManifestSet) -> Iterator[Found]:
             continue
         if any(each is used for each in warned):
             continue
-        size = _image_disk(used)
+        size = image_disk(used)
         refused = not is_absent(used.spec.get("blockDeviceMappings")) and (size or 0) < _OF_AMI
         if size is not None and size < _ROOM_FOR_IMAGES and not refused:
             warned.append(used)
@@ -252,7 +252,7 @@ def _has_other_room(used: Manifest) -> bool:
     )
 
 
-def _image_disk(used: Manifest) -> int | None:
+def image_disk(used: Manifest) -> int | None:
     """Return the bytes of the disk with the images; None where nobody can know."""
     wanted = _DISKS.get(_family(used) or "")
     mapped = used.spec.get("blockDeviceMappings")

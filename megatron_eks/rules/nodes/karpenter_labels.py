@@ -1,5 +1,6 @@
 """Rules over Karpenter's older kinds, and the taints and labels that its pools may give nodes."""
 
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
@@ -44,6 +45,11 @@ _CLOSE = 0.9
 # kubernetes-sigs/karpenter, pkg/apis/v1/labels.go, LabelDomainExceptions.
 _FREE = "node.kubernetes.io/"
 _OWN, _ALLOWED = "karpenter.sh/", ("karpenter.sh/capacity-type",)
+# kubernetes-sigs/karpenter, hack/validation/labels.sh, until pull request 2586, after v1.8.
+_KUBERNETES = ("kubernetes.io", "k8s.io")
+_EXCEPTED = ("node.kubernetes.io", "node-restriction.kubernetes.io", "kops.k8s.io")
+_BETA = re.compile(r"(failure-domain\.)?beta\.kubernetes\.io/(instance-type|region|zone|os|arch)")
+_REGION = "topology.kubernetes.io/region"
 
 
 def gone(manifest: Manifest) -> Iterator[Finding]:
@@ -80,6 +86,12 @@ def node_marks(manifest: Manifest) -> Iterator[Finding]:
                 found = f"no effect {shown(effect)}: Karpenter's API refuses it"
                 place = (*path, part, index, "effect")
                 yield manifest.find(Code.KARPENTER, place, found, f"use {', '.join(_EFFECTS)}")
+    yield from _labels(manifest, template, spec)
+
+
+def _labels(
+    manifest: Manifest, template: "dict[str, Json]", spec: "dict[str, Json]"
+) -> Iterator[Finding]:
     own = (mapping((mapping(template.get("metadata")) or {}).get("labels")) or {}).keys()
     for place, key in _keys(template, spec):
         meant = _misplaced(key)
@@ -94,6 +106,18 @@ def node_marks(manifest: Manifest) -> Iterator[Finding]:
         if key in _RESTRICTED or (key.startswith(_OWN) and key not in _ALLOWED):
             found = f"{key} is Karpenter's own: its API refuses it"
             yield manifest.find(Code.KARPENTER, place, found, "use a label of your own")
+        elif meant is None:
+            yield from _restricted(manifest, place, key)
+
+
+def _restricted(manifest: Manifest, place: Path, key: str) -> Iterator[Finding]:
+    """Find a label of Kubernetes' domains, which older releases of Karpenter do not take."""
+    known = key in _WELL_KNOWN or key == _REGION or _BETA.fullmatch(key) or is_placeholder(key)
+    domain = next((each for each in _KUBERNETES if key.partition("/")[0].endswith(each)), None)
+    if not known and domain is not None and not key.partition("/")[0].endswith(_EXCEPTED):
+        found = f"{key}, and Karpenter up to v1.8 restricts the domain {domain}: its API refuses "
+        remedy = f"use a label of your own, or one of {_FREE}"
+        yield manifest.find(Code.KARPENTER, place, f"{found}the pool", remedy, Level.WARNING)
 
 
 def _misplaced(key: str) -> str | None:

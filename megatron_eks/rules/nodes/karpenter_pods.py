@@ -15,7 +15,7 @@ from megatron_eks.rules.workloads import GPU, Manifest, Pod
 
 ZONE = "topology.kubernetes.io/zone"
 _KIND = ("karpenter.sh", "NodePool")
-_FAMILY, _CATEGORY = "karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-category"
+FAMILY, _CATEGORY = "karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-category"
 _WITH_GPUS = re.compile(r"[gp][0-9]?")
 
 
@@ -58,7 +58,7 @@ def _has_the_type(pool: Pool, wanted: set[str], *, named: bool) -> bool:
     if pool.types:
         with_gpus = all(_WITH_GPUS.match(each) for each in pool.types)
         return bool(pool.types & wanted) if wanted else with_gpus or named
-    for key, of_type in ((_FAMILY, _family), (_CATEGORY, _category)):
+    for key, of_type in ((FAMILY, _family), (_CATEGORY, _category)):
         there = asked(pool.manifest, key)
         if there:
             with_gpus = all(_WITH_GPUS.match(each) for each in there)
