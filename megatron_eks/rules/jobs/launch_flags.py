@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.jobs.rank_names import names_of
 from megatron_eks.rules.jobs.rendezvous import gpus_of, launcher_flags, may_launch
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest, Pod
@@ -32,6 +33,8 @@ _DRAWN = re.compile(
     r"|\$[({]?((NODE_|GROUP_)?RANK|JOB_COMPLETION_INDEX)\b|mktemp|EPOCHSECONDS|openssl rand"
 )
 _NEEDS_SHELL = re.compile(r"\$\((date|hostname|cat|uuidgen|openssl)\b|`|RANDOM|\$\$|\$[A-Z{]")
+_ALONE = frozenset({"Job", "StatefulSet"})
+_OF_GROUPS = frozenset({"JobSet", "LeaderWorkerSet"})
 _SHELL = re.compile(r"(\S*/)?(ba|da|k|z|a)?sh")
 _NAME = re.compile(r"\$[({]?(?P<name>[A-Za-z_][A-Za-z0-9_]*)[)}]?")
 # Other schedulers, and torchrun itself for its workers, set these.
@@ -87,11 +90,15 @@ def one_place(manifest: Manifest) -> Iterator[Finding]:
         for container in pod.containers:
             flags = [] if container.is_init else [Flag(*each) for each in launcher_flags(container)]
             nodes = next((flag.value for flag in flags if flag.name == "nnodes"), "")
-            launches = container.has_launcher and number(nodes) != 1
+            # Jobs of a set, and groups, may be runs of their own.
+            several = (number(nodes) or 1) > 1 or manifest.kind not in _OF_GROUPS
+            launches = container.has_launcher and number(nodes) != 1 and several
             for flag in flags if launches else ():
                 same = any((flag.name, flag.value) == (each.name, each.value) for each in others)
-                if flag.name in _HOST_FLAGS and (same or not alone):
-                    yield from _own_host(container, flag)
+                # A variable that names the pod itself is refused where it is set.
+                elsewhere = manifest.kind in _OF_GROUPS and "MASTER_ADDR" in flag.value
+                if flag.name in _HOST_FLAGS and (same or not alone) and not elsewhere:
+                    yield from _own_host(manifest, container, flag)
                 elif flag.name == "rdzv-id":
                     yield from _own_id(container, flag)
                 foreign = _FOREIGN.search(flag.value)
@@ -107,7 +114,7 @@ def _flags(pod: Pod) -> Iterator[Flag]:
 
 def _together(manifest: Manifest) -> int:
     """Return how many pods work together, as far as the object says."""
-    if manifest.pytorch_replicas is None and manifest.kind not in {"Job", "StatefulSet"}:
+    if manifest.pytorch_replicas is None and manifest.kind not in _OF_GROUPS | _ALONE:
         return 0
     return sum(1 if pod.replicas is None else pod.replicas for pod in manifest.pods)
 
@@ -264,7 +271,7 @@ def _endpoint_set(manifest: Manifest) -> bool:
     )
 
 
-def _own_host(container: Container, flag: Flag) -> Iterator[Finding]:
+def _own_host(manifest: Manifest, container: Container, flag: Flag) -> Iterator[Finding]:
     host = flag.value if flag.value.startswith("[") else flag.value.rpartition(":")[0] or flag.value
     host = _assigned(container, host)
     cut = _CUT_NAME.search(container.line) is not None
@@ -272,9 +279,10 @@ def _own_host(container: Container, flag: Flag) -> Iterator[Finding]:
         found = (
             f"--{flag.name} {shown(flag.value)}: each pod waits at itself, and none meets another"
         )
-        yield flag.wrong(
-            found, "name one host for all pods: $(MASTER_ADDR), or the first pod's name"
-        )
+        own = names_of(manifest) if manifest.kind in _OF_GROUPS else None
+        first = f"{min(own.hosts)}.{own.subdomain}" if own and own.subdomain else None
+        any_first = "$(MASTER_ADDR), or the first pod's name"
+        yield flag.wrong(found, f"name one host for all pods: {first or any_first}")
 
 
 def _own_id(container: Container, flag: Flag) -> Iterator[Finding]:
