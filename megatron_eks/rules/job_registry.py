@@ -138,6 +138,7 @@ OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     own_programs.words,
     own_waits.own_ports,
     own_waits.names_of_others,
+    own_waits.variables_of_others,
     unasked_gpus.gpus,
     unasked_gpus.of_mpi,
     unasked_gpus.looked_at,

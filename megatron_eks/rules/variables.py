@@ -18,7 +18,15 @@ from megatron_eks.rules.hardware import instance_types, type_names
 from megatron_eks.rules.megatron_runs import splits_layers, uses_fsdp
 from megatron_eks.rules.secret_words import kind_of_secret
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
-from megatron_eks.rules.workloads import EFA, GPU, Container, Manifest, Pod, Variable
+from megatron_eks.rules.workloads import (
+    EFA,
+    GPU,
+    Container,
+    Manifest,
+    Pod,
+    Variable,
+    asks_for_pages,
+)
 
 # What the operator or torchrun sets for each rank; outside a PyTorchJob somebody has to.
 RENDEZVOUS = re.compile(
@@ -183,6 +191,9 @@ def _is_harmless(name: str, value: str | None, container: Container, pod: Pod) -
         return value is None or of_nvidia or by_value(name, value) is None
     if name.startswith("PET_"):
         return not RENDEZVOUS.fullmatch(name)
+    if name == "FI_EFA_USE_HUGE_PAGE":
+        # Without pages of its own libfabric finds none, whether it looks for them or not.
+        return unknown or not asks_for_pages(container)
     # Secrets are the business of `secrets`, for every container.
     elsewhere = is_secret(name, value or "?") or (unknown and name in DEPENDS_ON_VALUE)
     no_efa = ABOUT_EFA.fullmatch(name) is not None and not container.names(EFA)

@@ -113,6 +113,12 @@ class Container:
         ]
 
 
+def asks_for_pages(container: Container) -> bool:
+    """Tell whether a container names huge pages among its resources."""
+    amounts = {**container.amounts("limits"), **container.amounts("requests")}
+    return any(name.startswith(HUGEPAGES) for name in amounts)
+
+
 def _word(value: Json) -> str | None:
     unquoted = isinstance(value, bool | int | float)
     return json.dumps(value) if unquoted else text(value)

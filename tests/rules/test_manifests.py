@@ -71,6 +71,7 @@ _RELATION_TABLES = (
     "train_resources",
     "unmet_labels",
     "untold_ranks",
+    "waits_and_meetings",
     "written_by_hand_sets",
 )
 _SET_TABLES = (*_VALUE_TABLES, *_MINED_TABLES, *_RELATION_TABLES)

@@ -39,6 +39,8 @@ _DIVIDED = ("mpu", "pipeline", "sequence_parallel_size", "tensor_parallel", "ela
 def readable(manifest: Manifest) -> Iterator[Finding]:
     """Refuse settings that are no JSON, and two formats of numbers at once.
 
+    DeepSpeed, "DeepSpeed Configuration JSON", offload_param: "Available only with ZeRO stage 3".
+
     Python, "json", JSONDecodeError; deepspeed/runtime/config.py, _do_error_check: "bfloat16 and
     fp16 modes cannot be simultaneously enabled".
     """
@@ -63,6 +65,11 @@ def readable(manifest: Manifest) -> Iterator[Finding]:
         if not is_absent(stage) and str(stage) not in {*"0123", "auto"}:
             found = f"zero_optimization.stage {shown(stage)}: DeepSpeed has 0, 1, 2 and 3"
             yield manifest.find(Code.TRAINING_FLAG, path, found, "write one of these, as a number")
+        device = (mapping(zero.get("offload_param")) or {}).get("device")
+        if str(stage) in {*"012"} and device in {"cpu", "nvme"}:
+            found = f"offload_param with stage {stage}: DeepSpeed moves parameters in stage 3 alone"
+            remedy = "write stage: 3, or remove offload_param"
+            yield manifest.find(Code.TRAINING_FLAG, path, found, remedy, Level.WARNING)
         for name in settings if zero or _ALL in settings else ():
             close = get_close_matches(name, _NAMES, 1, _CLOSE)
             if name not in _NAMES and close and close[0] not in settings:

@@ -12,6 +12,8 @@ from megatron_eks.rules.workloads import Container, Manifest, Pod
 _LOOP = re.compile(r"\b(until|while)\b")
 _PORT = re.compile(r"\b(nc|ncat|netcat|curl|wget|telnet)\b|/dev/tcp/")
 _LOOKS = re.compile(r"\b(nslookup|getent|dig|host|ping|nc)\b")
+_LOOKS_OR_ASKS = re.compile(f"{_LOOKS.pattern}|{_PORT.pattern}")
+_OF_OPERATOR = re.compile(r"\$[({]?(?P<name>MASTER_ADDR|MASTER_PORT|WORLD_SIZE|RANK)\b")
 _POD = re.compile(r"(?<![\w.$-])[a-z][a-z0-9-]*-(master|worker)-[0-9]+\b")
 # What ends the wait, or leaves the first pod out of it.
 _ENDS = re.compile(r"\b(if|case|break|timeout|seq|test|HOSTNAME|hostname)\b|\[ |INDEX|RANK|POD_")
@@ -57,6 +59,30 @@ def names_of_others(manifest: Manifest) -> Iterator[Finding]:
                     path = container.path
                     yield Finding(Code.RANKS_WAIT, path, found, remedy, Level.WARNING)
                     break
+
+
+def variables_of_others(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse an init container that waits by a variable which the operator gives to others.
+
+    kubeflow/trainer v1.9.4, pkg/controller.v1/pytorch/envvar.go, setPodEnv: it goes over
+    Spec.Containers, and not over initContainers; an unset variable is an empty text in a shell.
+    """
+    for pod in manifest.pods if manifest.pytorch_replicas is not None else ():
+        for container in pod.containers:
+            line = container.line
+            waits = container.is_init and _LOOP.search(line) and _LOOKS_OR_ASKS.search(line)
+            match = _OF_OPERATOR.search(line) if waits else None
+            if match is None or container.body.get("envFrom"):
+                continue
+            name = match["name"]
+            own = any(each.name == name for each in container.variables)
+            # What the script sets, or leaves at its default, is there.
+            if not own and not re.search(rf"\b{name}(=|:)", line):
+                found = f"waits by {name}, which the operator sets in containers, and in no init "
+                found += "container"
+                remedy = "remove it: the operator's own init container waits; or write "
+                remedy += f"{manifest.name or 'the job'}-master-0"
+                yield Finding(Code.RANKS_WAIT, container.path, found, remedy)
 
 
 def _first(manifest: Manifest, pod: Pod) -> "tuple[re.Pattern[str] | None, str]":

@@ -47,6 +47,8 @@ _LAST = {
     "capacityType": "eks.amazonaws.com/capacityType",
 }
 _BARE = ("instance-type", "instanceType")
+# Karpenter, "v1beta1 Migration": labels of v1alpha5, which no release after 0.32 gives to nodes.
+_OF_OLD_KARPENTER = {"karpenter.sh/provisioner-name": "karpenter.sh/nodepool"}
 _OLD = ("beta.kubernetes.io/", "failure-domain.beta.kubernetes.io/", "alpha.eksctl.io/")
 # Nobody but Kubernetes sets labels of nodes in these.
 _RESERVED = re.compile(
@@ -75,6 +77,10 @@ def node_labels(manifest: Manifest) -> Iterator[Finding]:
             for value, (what, remedy) in wrong[:1]:
                 found, level = f"{shown(value)} is {what}", Level.WARNING if free else Level.ERROR
                 yield Finding(Code.WRONG_VALUE, path, found, remedy, level)
+            if key in _OF_OLD_KARPENTER:
+                found = f"no node of Karpenter since 0.33 has the label {shown(key)}, of v1alpha5"
+                remedy = f"write {_OF_OLD_KARPENTER[key]}, with the name of a NodePool"
+                yield Finding(Code.WRONG_VALUE, path, found, remedy, Level.WARNING)
             meant = meant_label(key)
             if meant is None and key in _BARE and all(each in INSTANCES for each in values):
                 found = f"no node has the label {shown(key)}, unless its group gives it one"

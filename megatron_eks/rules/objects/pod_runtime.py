@@ -7,7 +7,14 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
-from megatron_eks.rules.workloads import EFA, GPU, HUGEPAGES, Container, Manifest, Pod
+from megatron_eks.rules.workloads import (
+    EFA,
+    GPU,
+    HUGEPAGES,
+    Manifest,
+    Pod,
+    asks_for_pages,
+)
 
 _SEVERAL = 2
 _PAGES = "FI_EFA_USE_HUGE_PAGE"
@@ -100,7 +107,7 @@ def huge_pages(manifest: Manifest) -> Iterator[Finding]:
         for each in pod.containers
         if each.requested(EFA) > 0
     ]
-    others = any(_asks_for_pages(each) for each in with_efa)
+    others = any(asks_for_pages(each) for each in with_efa)
     for container in with_efa:
         amounts = {**container.amounts("limits"), **container.amounts("requests")}
         limits: Path = (*container.path, "resources", "limits")
@@ -111,16 +118,11 @@ def huge_pages(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(Code.HUGE_PAGES, path, found, remedy, Level.WARNING)
         told = any(each.name == _PAGES and each.value == "1" for each in container.variables)
         # One that a template fills in may well be none.
-        if not container.is_init and not _asks_for_pages(container) and (others or told):
+        if not container.is_init and not asks_for_pages(container) and (others or told):
             who = "others of this job ask" if others else f"{_PAGES} asks"
             found = f"EFA and no huge pages, for which {who}"
             remedy, path = f"add {HUGEPAGES}2Mi: 5120Mi", (*limits, f"{HUGEPAGES}2Mi")
             yield Finding(Code.HUGE_PAGES, path, found, remedy, Level.WARNING)
-
-
-def _asks_for_pages(container: Container) -> bool:
-    amounts = {**container.amounts("limits"), **container.amounts("requests")}
-    return any(name.startswith(HUGEPAGES) for name in amounts)
 
 
 def sysctls(manifest: Manifest) -> Iterator[Finding]:
