@@ -27,6 +27,8 @@ def activations(
     model: "ModelShape", layout: "Layout", batch: "Batch", layers: int, stage: int
 ) -> float:
     """Return the bytes that a stage of so many layers keeps, and works on."""
+    if not layers:  # a stage of the embedding or the loss alone
+        return 0.0
     tokens = batch.rank_tokens(layout)
     start, stop = layout.stage_span(model.num_layers, stage)
     mixed = model.expert_layers(start, stop) / (stop - start)

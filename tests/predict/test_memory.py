@@ -118,6 +118,15 @@ def test_full_recomputation_keeps_less_than_selective():
     assert gib(layout, replace(BATCH, recompute="full")) < gib(layout)
 
 
+@pytest.mark.parametrize("recompute", ["full", "selective", "none"])
+def test_a_stage_of_the_embedding_alone_keeps_nothing_of_layers(recompute: str) -> None:
+    """Megatron's stages of 32 layers, embedding and loss may be 34 of one."""
+    batch = replace(BATCH, recompute=recompute)
+    first, *middle, _ = estimate(LLAMA, Layout(1, 34, 1, 1), batch, 0).stages
+    assert first.activations_bytes == 0
+    assert all(stage.activations_bytes > 0 for stage in middle)
+
+
 def test_early_pipeline_stages_hold_more_microbatches():
     """In 1F1B the first stage has as many microbatches in flight as there are stages."""
     stages = estimate(LLAMA, Layout(1, 4, 1, 4), BATCH, 0).stages

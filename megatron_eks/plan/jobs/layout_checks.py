@@ -125,9 +125,11 @@ def _pipeline(
         remedy = f"use one of {_divisors(counted)}"
         yield Finding(Code.LAYOUT_LAYERS, ("parallelism", "pipeline"), found, remedy)
         return
-    layers = (counted or model.num_layers) // pipeline
-    if (job.training.recompute_layers or 1) > layers:
-        found = f"{job.training.recompute_layers} layers, and a pipeline stage has {layers}"
+    # Where embedding and loss count, a stage at an end may have no other layer.
+    layers = counted // pipeline if counted else -(-model.num_layers // pipeline)
+    recomputed = job.training.recompute_layers
+    if recomputed is not None and recomputed > layers:
+        found = f"{recomputed} layers, and a pipeline stage has {layers}"
         yield Finding(
             Code.RECOMPUTE, ("training", "recompute_layers"), found, f"use at most {layers}"
         )
