@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.jobs.rank_names import names_of
 from megatron_eks.rules.jobs.rendezvous import gpus_of, in_command, launcher_flags, may_launch
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Container, Manifest, Pod
@@ -32,6 +33,8 @@ _DRAWN = re.compile(
     r"|\$[({]?((NODE_|GROUP_)?RANK|JOB_COMPLETION_INDEX)\b|mktemp|EPOCHSECONDS|openssl rand"
 )
 _NEEDS_SHELL = re.compile(r"\$\((date|hostname|cat|uuidgen|openssl)\b|`|RANDOM|\$\$|\$[A-Z{]")
+_ALONE = frozenset({"Job", "StatefulSet"})
+_OF_GROUPS = frozenset({"JobSet", "LeaderWorkerSet"})
 _SHELL = re.compile(r"(\S*/)?(ba|da|k|z|a)?sh")
 _NAME = re.compile(r"\$[({]?(?P<name>[A-Za-z_][A-Za-z0-9_]*)[)}]?")
 # Other schedulers, and torchrun itself for its workers, set these.
@@ -87,7 +90,9 @@ def one_place(manifest: Manifest) -> Iterator[Finding]:
         for container in pod.containers:
             flags = [] if container.is_init else [Flag(*each) for each in launcher_flags(container)]
             nodes = next((flag.value for flag in flags if flag.name == "nnodes"), "")
-            launches = container.has_launcher and number(nodes) != 1
+            # Jobs of a set, and groups, may be runs of their own.
+            several = (number(nodes) or 1) > 1 or manifest.kind not in _OF_GROUPS
+            launches = container.has_launcher and number(nodes) != 1 and several
             for flag in flags if launches else ():
                 same = any((flag.name, flag.value) == (each.name, each.value) for each in others)
                 if flag.name in _HOST_FLAGS and (same or not alone):
@@ -107,7 +112,7 @@ def _flags(pod: Pod) -> Iterator[Flag]:
 
 def _together(manifest: Manifest) -> int:
     """Return how many pods work together, as far as the object says."""
-    if manifest.pytorch_replicas is None and manifest.kind not in {"Job", "StatefulSet"}:
+    if manifest.pytorch_replicas is None and manifest.kind not in _OF_GROUPS | _ALONE:
         return 0
     return sum(1 if pod.replicas is None else pod.replicas for pod in manifest.pods)
 
@@ -279,10 +284,10 @@ def _own_host(manifest: Manifest, pod: Pod, container: Container, flag: Flag) ->
         found = (
             f"--{flag.name} {shown(flag.value)}: each pod waits at itself, and none meets another"
         )
-        yield flag.wrong(found, _one_host(manifest, pod, container))
+        yield flag.wrong(found, _one_host(manifest, container))
 
 
-def _one_host(manifest: Manifest, pod: Pod, container: Container) -> str:
+def _one_host(manifest: Manifest, container: Container) -> str:
     """Say which host all pods of a job know by one name."""
     types, name = manifest.pytorch_replicas, manifest.name
     # A name that the API server makes up, or a template, has no pod that could be called here.
@@ -293,10 +298,10 @@ def _one_host(manifest: Manifest, pod: Pod, container: Container) -> str:
         return f"name one host for all pods: {given}, or the first pod's name"
     if types is not None:
         return f"write {name}-worker-0" if named else "name the first pod"
-    subdomain = text(pod.spec.get("subdomain"))
-    indexed = manifest.kind == "Job" and manifest.spec.get("completionMode") == "Indexed"
-    if named and indexed and subdomain and not is_placeholder(subdomain):
-        return f"write {name}-0.{subdomain}"
+    own = names_of(manifest)
+    # Several jobs of a set have several first pods.
+    if own is not None and own.subdomain and len(manifest.pods) == 1:
+        return f"name one host for all pods: {min(own.hosts)}.{own.subdomain}"
     return "name the first pod by its headless Service"
 
 
