@@ -119,7 +119,7 @@ def test_full_recomputation_keeps_less_than_selective():
 
 
 @pytest.mark.parametrize("recompute", ["full", "selective", "none"])
-def test_a_stage_of_the_embedding_alone_keeps_nothing_of_layers(recompute: str) -> None:
+def test_a_stage_of_the_embedding_alone_keeps_nothing_of_layers(recompute):
     """Megatron's stages of 32 layers, embedding and loss may be 34 of one."""
     batch = replace(BATCH, recompute=recompute)
     first, *middle, _ = estimate(LLAMA, Layout(1, 34, 1, 1), batch, 0).stages

@@ -299,7 +299,8 @@ def _one_host(manifest: Manifest, container: Container) -> str:
     if types is not None:
         return f"write {name}-worker-0" if named else "name the first pod"
     own = names_of(manifest)
-    if own and own.subdomain:
+    # Several jobs of a set have several first pods.
+    if own is not None and own.subdomain and len(manifest.pods) == 1:
         return f"write {min(own.hosts)}.{own.subdomain}"
     return "name the first pod by its headless Service"
 

@@ -27,7 +27,7 @@ Flags = dict[str, tuple[Path, str]]
 
 
 @dataclass(frozen=True)
-class _Launch:
+class Launch:
     """One command of a launcher."""
 
     path: Path
@@ -41,10 +41,10 @@ def accelerate(manifest: Manifest) -> Iterator[Finding]:
     Hugging Face Accelerate, "The Command Line", accelerate launch: --num_processes is the total
     number of processes, --machine_rank 0 where nothing is said.
     """
-    pods = _pods(manifest)
+    pods = working_pods(manifest)
     both = {"Master", "Worker"} <= (manifest.pytorch_replicas or {}).keys()
     for replicas, container in _containers(manifest):
-        for launch in _launches(container, ("accelerate", "launch")):
+        for launch in launches(container, ("accelerate", "launch")):
             flags = launch.flags
             elsewhere = _FILE in flags or any(
                 _ENVIRONMENT.match(each.name) for each in container.variables
@@ -89,7 +89,7 @@ def _processes(container: Container, flags: Flags, machines: int | None) -> Iter
 
 
 def _rank(
-    manifest: Manifest, launch: _Launch, replicas: int, container: Container, *, elsewhere: bool
+    manifest: Manifest, launch: Launch, replicas: int, container: Container, *, elsewhere: bool
 ) -> Iterator[Finding]:
     path, rank = launch.flags.get("machine-rank", (launch.path, None))
     address = launch.flags.get("main-process-ip")
@@ -139,9 +139,9 @@ def deepspeed(manifest: Manifest) -> Iterator[Finding]:
     DeepSpeed, deepspeed/launcher/runner.py, fetch_hostfile: without a host file it goes on with
     local resources only, and takes 127.0.0.1 for the master; --no_ssh starts each node by itself.
     """
-    pods = _pods(manifest)
+    pods = working_pods(manifest)
     for _, container in _containers(manifest) if (pods or 1) > 1 else ():
-        for launch in _launches(container, ("deepspeed",)):
+        for launch in launches(container, ("deepspeed",)):
             told = launch.flags.keys() & {"hostfile", "no-ssh", "launcher", "H"}
             listed = any(
                 (text((mapping(each) or {}).get("mountPath")) or "").startswith("/job")
@@ -189,7 +189,7 @@ def _containers(manifest: Manifest) -> Iterator[tuple[int, Container]]:
                 yield 1 if pod.replicas is None else pod.replicas, container
 
 
-def _pods(manifest: Manifest) -> int | None:
+def working_pods(manifest: Manifest) -> int | None:
     """Return how many pods work together; None where runs may be of one pod each."""
     indexed = manifest.kind == "Job" and manifest.spec.get("completionMode") == "Indexed"
     of_a_set = (manifest.group, manifest.kind) == ("jobset.x-k8s.io", "JobSet")
@@ -200,7 +200,7 @@ def _pods(manifest: Manifest) -> int | None:
     return sum(1 if pod.replicas is None else pod.replicas for pod in working)
 
 
-def _launches(container: Container, names: tuple[str, ...]) -> Iterator[_Launch]:
+def launches(container: Container, names: tuple[str, ...]) -> Iterator[Launch]:
     """Return the commands that begin so, each with the flags before its program."""
     words = [(path, word) for path, line in container.words for word in split_words(line)]
     for index, (path, _) in enumerate(words):
@@ -223,7 +223,7 @@ def _launches(container: Container, names: tuple[str, ...]) -> Iterator[_Launch]
                 flag, _, value = word.lstrip("-").partition("=")
                 after = rest[place + 1][1] if place + 1 < len(rest) else ""
                 flags[flag.replace("_", "-")] = (where, value or after)
-        yield _Launch(path, flags)
+        yield Launch(path, flags)
 
 
 def _count(flags: Flags, name: str) -> int | None:

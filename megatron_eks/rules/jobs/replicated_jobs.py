@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.jobs import job_launches, job_meeting, job_policies, launch_flags
+from megatron_eks.rules.jobs import job_launches, job_meeting, job_policies
 from megatron_eks.rules.jobs.rendezvous import launcher_flags
 from megatron_eks.rules.objects import fields, pod_runtime
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
@@ -168,9 +168,6 @@ def jobs_inside(manifest: Manifest) -> Iterator[Finding]:
             yield twice
         elif len(jobs) == 1 and manifest.kind == "JobSet":
             rules.append(job_launches.nodes_of_a_job)
-        # Without a number of nodes each pod may train by itself.
-        if any(flag == "nnodes" for _, flag, _ in _flags_of(own)):
-            rules.append(launch_flags.one_place)
         for rule in rules:
             yield from (
                 _moved(manifest, job, each)
@@ -181,12 +178,6 @@ def jobs_inside(manifest: Manifest) -> Iterator[Finding]:
             # Its pods are judged with those of all other kinds.
             if each.path[1:4] != _OF_A_POD and not each.found.startswith("Kubernetes needs"):
                 yield _moved(manifest, job, each)
-
-
-def _flags_of(job: Manifest) -> Iterator[tuple[Path, str, str]]:
-    for pod in job.pods:
-        for container in pod.containers:
-            yield from launcher_flags(container)
 
 
 def _ranks_twice(manifest: Manifest, job: ReplicatedJob, own: Manifest) -> Finding | None:

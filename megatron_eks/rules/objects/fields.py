@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, dotted
+from megatron_eks.config.load import Json
 from megatron_eks.config.scalars import Octal
 from megatron_eks.rules.shapes import KUBERNETES, OPERATORS, Misfit, misfits, table
 from megatron_eks.rules.values import is_absent, shown, text
@@ -17,6 +18,15 @@ _MODES = frozenset({"defaultMode", "mode"})
 _OCTAL = re.compile(r"[0-7]{3}")
 _OF_OWNERS = re.compile(r"7[0-7]{2}")
 _WHOLE = "a whole number"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+# Words that no shell changes, and those of them that YAML takes for texts.
+_WORDS = frozenset({"args", "command"})
+_PLAIN_WORD = re.compile(r"[\w./=:,@%+-]+", re.ASCII)
+_PLAIN_TEXT = re.compile(
+    r"(?!(true|false|yes|no|on|off|null)$)(--?|[./])?[A-Za-z][\w./=-]*", re.ASCII
+)
+_SECRET = re.compile(r"token|key|secret|passw", re.IGNORECASE)
+_SHORT_LINE = 80
 # What people write under resources itself, and how kinds of volumes call the name of their object.
 _AMOUNTS = frozenset({"cpu", "ephemeral-storage", "hugepages-1Gi", "hugepages-2Mi", "memory"})
 _NAMES = {"persistentVolumeClaim": "claimName", "secret": "secretName"}
@@ -152,16 +162,40 @@ def finding(manifest: Manifest, path: Path, misfit: Misfit) -> Finding:
             written = f"{value:o}"  # YAML reads 0700 as 448
         remedy = f'put it in quotes: "{written}"'
     else:
-        code, found = Code.WRONG_VALUE, f"{shown(value)} is not what Kubernetes takes here"
-        remedy = f"write {misfit.expected}"
-        if misfit.expected == _WHOLE and isinstance(value, str) and value.isdecimal():
-            remedy = f"write {value}, without quotes"
-        if misfit.expected == "a mapping" and "imagePullSecrets" in path:
-            remedy = f"write {{name: {value}}}"
-        if key in _MODES and _OCTAL.fullmatch(str(value)):
-            # 755 without a 0 is 01363 in octal.
-            remedy = f"write 0{value}: without the 0 it is no octal number"
+        # A command's words may be secrets.
+        said = "a text" if key in _WORDS and _SECRET.search(str(value)) else shown(value)
+        code, found = Code.WRONG_VALUE, f"{said} is not what Kubernetes takes here"
+        remedy = _instead(key, value, path, misfit)
     return manifest.find(code, path, found, remedy)
+
+
+def _instead(key: str, value: Json, path: Path, misfit: Misfit) -> str:
+    """Say what to write in the place of a value of another kind."""
+    if misfit.expected == _WHOLE and isinstance(value, str) and value.isdecimal():
+        return f"write {value}, without quotes"
+    if misfit.expected == "a mapping" and "imagePullSecrets" in path:
+        return f"write {{name: {value}}}"
+    if key == _REQUIRED and "nodeAffinity" in path and isinstance(value, list):
+        return "write nodeSelectorTerms: [{matchExpressions: [...]}] under it"
+    if key in _WORDS and isinstance(value, str) and (words := _as_list(value)):
+        return f"write {words}"
+    if key in _MODES and _OCTAL.fullmatch(str(value)):
+        # 755 without a 0 is 01363 in octal.
+        return f"write 0{value}: without the 0 it is no octal number"
+    return f"write {misfit.expected}"
+
+
+def _as_list(line: str) -> str | None:
+    """Write a command's line as the list that it is, unless a shell or a secret may be in it."""
+    words = line.split()
+    if (
+        len(line) > _SHORT_LINE
+        or _SECRET.search(line)
+        or not all(map(_PLAIN_WORD.fullmatch, words))
+    ):
+        return None
+    quoted = (word if _PLAIN_TEXT.fullmatch(word) else f'"{word}"' for word in words)
+    return f"[{', '.join(quoted)}]"
 
 
 def _home(path: Path, misfit: Misfit) -> str:
