@@ -26,7 +26,7 @@ Flags = dict[str, tuple[Path, str]]
 
 
 @dataclass(frozen=True)
-class _Launch:
+class Launch:
     """One command of a launcher."""
 
     path: Path
@@ -40,10 +40,10 @@ def accelerate(manifest: Manifest) -> Iterator[Finding]:
     Hugging Face Accelerate, "The Command Line", accelerate launch: --num_processes is the total
     number of processes, --machine_rank 0 where nothing is said.
     """
-    pods = _pods(manifest)
+    pods = working_pods(manifest)
     both = {"Master", "Worker"} <= (manifest.pytorch_replicas or {}).keys()
     for replicas, container in _containers(manifest):
-        for launch in _launches(container, ("accelerate", "launch")):
+        for launch in launches(container, ("accelerate", "launch")):
             flags = launch.flags
             elsewhere = _FILE in flags or any(
                 _ENVIRONMENT.match(each.name) for each in container.variables
@@ -84,7 +84,7 @@ def _processes(container: Container, flags: Flags, machines: int | None) -> Iter
         yield Finding(Code.PROCESSES_PER_NODE, path, found, remedy, level)
 
 
-def _rank(launch: _Launch, replicas: int, *, elsewhere: bool) -> Iterator[Finding]:
+def _rank(launch: Launch, replicas: int, *, elsewhere: bool) -> Iterator[Finding]:
     path, rank = launch.flags.get("machine-rank", (launch.path, None))
     if rank is None and not elsewhere:
         found = "several machines and no --machine_rank: each pod is machine 0"
@@ -109,9 +109,9 @@ def deepspeed(manifest: Manifest) -> Iterator[Finding]:
     DeepSpeed, deepspeed/launcher/runner.py, fetch_hostfile: without a host file it goes on with
     local resources only, and takes 127.0.0.1 for the master; --no_ssh starts each node by itself.
     """
-    pods = _pods(manifest)
+    pods = working_pods(manifest)
     for _, container in _containers(manifest) if (pods or 1) > 1 else ():
-        for launch in _launches(container, ("deepspeed",)):
+        for launch in launches(container, ("deepspeed",)):
             told = launch.flags.keys() & {"hostfile", "no-ssh", "launcher", "H"}
             listed = any(
                 (text((mapping(each) or {}).get("mountPath")) or "").startswith("/job")
@@ -159,7 +159,7 @@ def _containers(manifest: Manifest) -> Iterator[tuple[int, Container]]:
                 yield 1 if pod.replicas is None else pod.replicas, container
 
 
-def _pods(manifest: Manifest) -> int | None:
+def working_pods(manifest: Manifest) -> int | None:
     """Return how many pods work together; None where runs may be of one pod each."""
     indexed = manifest.kind == "Job" and manifest.spec.get("completionMode") == "Indexed"
     of_a_set = (manifest.group, manifest.kind) == ("jobset.x-k8s.io", "JobSet")
@@ -170,7 +170,7 @@ def _pods(manifest: Manifest) -> int | None:
     return sum(1 if pod.replicas is None else pod.replicas for pod in working)
 
 
-def _launches(container: Container, names: tuple[str, ...]) -> Iterator[_Launch]:
+def launches(container: Container, names: tuple[str, ...]) -> Iterator[Launch]:
     """Return the commands that begin so, each with the flags before its program."""
     words = [(path, word) for path, line in container.words for word in split_words(line)]
     for index, (path, _) in enumerate(words):
@@ -193,7 +193,7 @@ def _launches(container: Container, names: tuple[str, ...]) -> Iterator[_Launch]
                 flag, _, value = word.lstrip("-").partition("=")
                 after = rest[place + 1][1] if place + 1 < len(rest) else ""
                 flags[flag.replace("_", "-")] = (where, value or after)
-        yield _Launch(path, flags)
+        yield Launch(path, flags)
 
 
 def _count(flags: Flags, name: str) -> int | None:
