@@ -64,6 +64,7 @@ def of_workers(manifest: Manifest) -> Iterator[Finding]:
     """
     worker = next((pod for pod in manifest.pods if pod.path[3:4] == ("Worker",)), None)
     second = text(manifest.body.get("apiVersion")) == "kubeflow.org/v2beta1"
+    second = second and manifest.spec.get("mpiImplementation") in {None, "OpenMPI"}
     if not second or manifest.kind != "MPIJob" or worker is None:
         return
     launchers = [each for pod in manifest.pods if pod is not worker for each in pod.containers]
