@@ -19,6 +19,7 @@ _WEIGHT = re.compile(r"[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?")
 # pretrain_gpt.py gives its parser args_defaults={'tokenizer_type': 'GPT2BPETokenizer'}.
 _OF_GPT = re.compile(r"\bpretrain_gpt\.py\b")
 _OF_A_RUN = frozenset({"--data-path", "--lr", "--num-layers", "--train-iters"})
+_TOKENIZER_FILE = re.compile(r"/.+/[^/]+\.(model|json)")
 _MODELS = frozenset(
     {
         *("HuggingFaceTokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer"),
@@ -113,7 +114,9 @@ def _split(words: list[tuple[Path, str]]) -> Iterator[Finding]:
 def _tokenizer(container: Container) -> Iterator[Finding]:
     """Require the files that a tokenizer is made of.
 
-    Megatron-LM, megatron/training/tokenizer/tokenizer.py, build_tokenizer: it asserts them.
+    Megatron-LM, megatron/training/tokenizer/tokenizer.py, build_tokenizer: it asserts them; that of
+    Hugging Face calls AutoTokenizer.from_pretrained, which takes what is no directory for the name
+    of a repository ("Repo id must be in the form").
     """
     options = known_options(container)
     if not options or not options.keys().isdisjoint(ELSEWHERE):
@@ -133,6 +136,12 @@ def _tokenizer(container: Container) -> Iterator[Finding]:
     elif kind == "NullTokenizer":
         needs = ("--vocab-size",)
     lacks = [each for each in needs if each not in options]
+    place, model = options.get("--tokenizer-model", ((), ""))
+    if kind == "HuggingFaceTokenizer" and _TOKENIZER_FILE.fullmatch(model):
+        found = f"--tokenizer-model {shown(model)} is a file, and HuggingFaceTokenizer takes a "
+        found += "directory or a name on the hub: it stops"
+        remedy = f"write {model.rpartition('/')[0]}"
+        yield Finding(Code.TRAINING_FLAG, place, found, remedy)
     if lacks:
         found = f"no --tokenizer-type, so {kind}," if default else f"--tokenizer-type {kind}"
         found += f" without {' and '.join(lacks)}: Megatron stops"

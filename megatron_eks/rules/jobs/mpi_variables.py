@@ -8,11 +8,12 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.jobs.mpi_jobs import arguments
 from megatron_eks.rules.jobs.training_flags import split_words
-from megatron_eks.rules.values import is_absent, shown
+from megatron_eks.rules.values import is_absent, shown, text
 from megatron_eks.rules.workloads import GPU, Container, Manifest
 
 # Libraries read these in each rank; mpirun itself reads others.
 _OF_RANKS = re.compile(r"(NCCL|FI|TORCH|TORCH_NCCL|OFI_NCCL|CUDA|RDMAV|GLOO)_\w+")
+_SSHD = re.compile(r"(\S*/)?sshd( -\S+)*")
 _NAMES = re.compile(r"[A-Za-z_]\w*")
 _INCLUDE = re.compile(r"(btl_tcp|oob_tcp)_if_include")
 _INTERFACES = re.compile(r"[a-z]+[a-z0-9]*[0-9](,[a-z]+[a-z0-9]*)*")
@@ -52,6 +53,38 @@ def handed_on(manifest: Manifest) -> Iterator[Finding]:
             found = f"{names}: mpirun starts the ranks of other nodes without it"
             path = (*container.path, "env", lost[0].index)
             remedy = " ".join(f"-x {each.name}" for each in lost)
+            yield Finding(Code.IDLE, path, found, f"add {remedy} to mpirun", Level.WARNING)
+
+
+def of_workers(manifest: Manifest) -> Iterator[Finding]:
+    """Warn of variables of a worker whose ranks are children of its sshd.
+
+    kubeflow/mpi-operator v2beta1 runs sshd in the workers; OpenSSH, sshd(8), login process: a
+    session gets a basic environment, and not that of the daemon (kubeflow/trainer, issue 3427).
+    """
+    worker = next((pod for pod in manifest.pods if pod.path[3:4] == ("Worker",)), None)
+    second = text(manifest.body.get("apiVersion")) == "kubeflow.org/v2beta1"
+    second = second and manifest.spec.get("mpiImplementation") in {None, "OpenMPI"}
+    if not second or manifest.kind != "MPIJob" or worker is None:
+        return
+    launchers = [each for pod in manifest.pods if pod is not worker for each in pod.containers]
+    lines = [part for each in launchers for _, one in each.words for part in split_words(one)]
+    started = any("mpirun" in each for each in lines)
+    if not started or any(map(_elsewhere, launchers)):
+        return
+    for container in worker.containers:
+        # A start of its own may hand them to every session.
+        plain = not container.line or _SSHD.fullmatch(container.line)
+        lost = [
+            each
+            for each in container.variables
+            if _OF_RANKS.fullmatch(each.name) and each.name not in _handed(lines)
+        ]
+        if plain and lost and container.names(GPU) and not container.is_init:
+            names = ", ".join(each.name for each in lost)
+            found = f"{names}: sshd does not hand it to the ranks that mpirun starts through it"
+            remedy = " ".join(f"-x {each.name}={each.value or '...'}" for each in lost)
+            path = (*container.path, "env", lost[0].index)
             yield Finding(Code.IDLE, path, found, f"add {remedy} to mpirun", Level.WARNING)
 
 

@@ -80,8 +80,9 @@ def variables_of_others(manifest: Manifest) -> Iterator[Finding]:
             if not own and not re.search(rf"\b{name}(=|:)", line):
                 found = f"waits by {name}, which the operator sets in containers, and in no init "
                 found += "container"
+                first = "master" if "Master" in (manifest.pytorch_replicas or {}) else "worker"
                 remedy = "remove it: the operator's own init container waits; or write "
-                remedy += f"{manifest.name or 'the job'}-master-0"
+                remedy += f"{manifest.name or 'the job'}-{first}-0"
                 yield Finding(Code.RANKS_WAIT, container.path, found, remedy)
 
 

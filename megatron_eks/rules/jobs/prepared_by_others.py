@@ -15,6 +15,12 @@ from megatron_eks.rules.workloads import Container, Manifest
 _PREPARES = re.compile(r"(^|[\s/;&|(])preprocess_data\.py\b")
 _DATA = ("--data-path", "--train-data-path", "--valid-data-path")
 _TEXT = "text"
+# The project's own program, and that of Hugging Face.
+_DOWNLOADS = re.compile(
+    r"/programs/fetch\.py\s[^\n;&|]*--directory[ =](?P<own>\S+)"
+    r"|\b(huggingface-cli|hf)\s+download\s[^\n;&|]*--local-dir[ =](?P<hub>\S+)"
+)
+_WRITTEN_TO = re.compile(r"--(?:target|save|save-dir)[ =](\S+?)/?(?=\s|$)")
 _COPIES = re.compile(r"\baws\s+s3\s+(cp|mv)\s+(?P<rest>[^\n;&|]*)")
 
 
@@ -84,6 +90,45 @@ def _keys(words: "list[tuple[Path, str]]") -> list[str]:
             end = next((n for n, word in enumerate(after) if word.startswith("-")), len(after))
             return after[:end] or [_TEXT]
     return [_TEXT]
+
+
+def fetched(together: ManifestSet) -> Iterator[Found]:
+    """Refuse weights that a job of the set fetches from Hugging Face as Megatron's checkpoint.
+
+    Megatron-LM, megatron/training/checkpointing.py, load_checkpoint: it looks for
+    latest_checkpointed_iteration.txt ("No checkpoint found in load directory or pretrained
+    directory"); with --load alone it starts from random weights.
+    """
+    filled = [each for manifest in together.objects for each in _fetched(manifest)]
+    lines = [each.line for one in together.objects for pod in one.pods for each in pod.containers]
+    for manifest in together.objects if filled else ():
+        for pod in manifest.pods:
+            for container in pod.containers:
+                for path, flag, value in options_of(megatron_words(container)):
+                    if flag not in {"--load", "--pretrained-checkpoint"}:
+                        continue
+                    for job, directory in filled:
+                        # What converts in place, or saves there, makes it one of Megatron's.
+                        made = any(directory in _WRITTEN_TO.findall(each) for each in lines)
+                        same = value.rstrip("/") == directory and may_share(manifest, job)
+                        if same and not made and job is not manifest:
+                            found = f"{flag} {shown(value)}, which {job.title} fills with weights "
+                            found += "of Hugging Face: Megatron finds no checkpoint there"
+                            remedy = "name the directory of the converted ones"
+                            first = flag == "--pretrained-checkpoint"
+                            level = Level.ERROR if first else Level.WARNING
+                            code = Code.TRAINING_FLAG
+                            yield manifest, manifest.find(code, path[1:], found, remedy, level)
+
+
+def _fetched(manifest: Manifest) -> Iterator[tuple[Manifest, str]]:
+    """Return directories that a job downloads a model into."""
+    for pod in manifest.pods:
+        for container in pod.containers:
+            match = _DOWNLOADS.search(container.line)
+            directory = (match["own"] or match["hub"] or "").rstrip("/") if match else ""
+            if directory.startswith("/") and not is_placeholder(directory):
+                yield manifest, directory
 
 
 def copies(manifest: Manifest) -> Iterator[Finding]:

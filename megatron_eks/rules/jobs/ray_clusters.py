@@ -1,5 +1,6 @@
 """Rules over clusters and jobs of Ray: what KubeRay refuses, and GPUs that Ray does not see."""
 
+import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
@@ -18,6 +19,8 @@ _SPECS = {
 }
 _SHM = "/dev/shm"  # noqa: S108 -- inside a container
 _IMAGE = "rayproject/ray"
+_OF_RAY = re.compile(r"(^|[/_-])ray([_-][^/]*)?$")
+_RAY_TAG = re.compile(r"2\.[0-9]+\.[0-9]+-py3[0-9]+(-.*)?")
 
 
 def groups(manifest: Manifest) -> Iterator[Finding]:
@@ -145,7 +148,10 @@ def versions(manifest: Manifest) -> Iterator[Finding]:
             image = text(container.body.get("image")) or ""
             name, _, tag = image.rpartition(":")
             numbered = tag.partition("-")[0]
-            if name != _IMAGE or not numbered[:1].isdigit() or numbered == version:
+            # An own image counts in its own way, unless its tag has the form of Ray's.
+            ours = name == _IMAGE and numbered[:1].isdigit()
+            theirs = _OF_RAY.search(name) and _RAY_TAG.fullmatch(tag)
+            if not (ours or theirs) or numbered == version:
                 continue
             found = f"Ray {numbered}, and rayVersion is {version}"
             path = (*container.path, "image")

@@ -17,6 +17,7 @@ from megatron_eks.rules.jobs import (
     megatron_layouts,
     megatron_relations,
     option_values,
+    other_layouts,
     rank_starts,
     repeated_flags,
     shell_names,
@@ -91,6 +92,10 @@ def trainers(manifest: Manifest) -> Iterator[Finding]:
     if nodes and count and known and options and not elsewhere:
         for each in megatron_layouts.layout(options, nodes * count):
             yield replace(each, path=(manifest.title, "spec", "trainer", *each.path))
+    for each in (
+        other_layouts.of_container(container, nodes * count) if nodes and count and known else ()
+    ):
+        yield replace(each, path=(manifest.title, "spec", "trainer", *each.path))
 
 
 # Fields of other jobs, and where a TrainJob says the same.

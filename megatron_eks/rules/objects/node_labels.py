@@ -77,7 +77,8 @@ def node_labels(manifest: Manifest) -> Iterator[Finding]:
             for value, (what, remedy) in wrong[:1]:
                 found, level = f"{shown(value)} is {what}", Level.WARNING if free else Level.ERROR
                 yield Finding(Code.WRONG_VALUE, path, found, remedy, level)
-            if key in _OF_OLD_KARPENTER:
+            # Who keeps away from such nodes has no value for it.
+            if key in _OF_OLD_KARPENTER and values:
                 found = f"no node of Karpenter since 0.33 has the label {shown(key)}, of v1alpha5"
                 remedy = f"write {_OF_OLD_KARPENTER[key]}, with the name of a NodePool"
                 yield Finding(Code.WRONG_VALUE, path, found, remedy, Level.WARNING)
