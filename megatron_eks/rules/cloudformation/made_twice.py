@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import is_absent, items, mapping, shown, text, truth
@@ -73,10 +73,11 @@ def associations(templates: TemplateSet) -> Iterator[Finding]:
 
 
 def rules(templates: TemplateSet) -> Iterator[Finding]:
-    """Refuse a rule of a security group that the group has already.
+    """Warn of a rule of a security group that the group has already.
 
     EC2 API, AuthorizeSecurityGroupIngress and -Egress: InvalidPermission.Duplicate, which ends the
-    stack; descriptions make no difference.
+    stack unless CloudFormation passes over it; then the removal of one rule takes both away
+    (cloudformation-coverage-roadmap issues 612 and 1534). Descriptions make no difference.
     """
     for direction, peers in _PEERS.items():
         seen: dict[str, tuple[Resource, str]] = {}
@@ -94,8 +95,9 @@ def rules(templates: TemplateSet) -> Iterator[Finding]:
                 continue
             if same in seen:
                 found = f"the same rule as {seen[same][1]}: EC2 refuses the second "
-                found += "(InvalidPermission.Duplicate)"
-                yield rule.find(Code.TWICE, (), found, "remove one of the two")
+                found += "(InvalidPermission.Duplicate), or the removal of one takes both away"
+                remedy = "remove one of the two"
+                yield rule.find(Code.TWICE, (), found, remedy, Level.WARNING)
             seen.setdefault(same, (rule, rule.id))
 
 
