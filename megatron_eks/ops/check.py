@@ -31,6 +31,7 @@ from megatron_eks.rules.dockerfiles import (
 from megatron_eks.rules.manifests import elements, findings_in_manifests, is_manifest
 from megatron_eks.rules.objects.node_pools import node_pools
 from megatron_eks.rules.platform.json_patches import is_patch, of_file
+from megatron_eks.rules.policies import subjects
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.templates import findings_in_templates, is_template
 
@@ -117,9 +118,12 @@ class Checked:
         for templates in self._templates.values():
             found += findings_in_templates(templates, self._texts.__getitem__)
         values = {each.file: each.value for every in self._templates.values() for each in every}
-        pools = node_pools(TemplateSet(values)) if self._manifests else []
+        beside = TemplateSet(values if self._manifests else {})
+        pools, roles = node_pools(beside), subjects(beside)
         absent = absent_files(self._manifests)
-        found += findings_in_manifests(self._manifests, self._texts.__getitem__, pools, absent)
+        found += findings_in_manifests(
+            self._manifests, self._texts.__getitem__, pools, absent, roles
+        )
         for patch in self._patches:
             found += of_file(patch)
         for file in self.dockerfiles:

@@ -21,6 +21,7 @@ from megatron_eks.rules.workloads import Manifest
 
 _WORKER = "Worker"
 _NOTHING: Mapping[str, frozenset[str]] = MappingProxyType({})
+_NO_ROLES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 def check_manifests(objects: "Sequence[Json]") -> Iterator[Finding]:
@@ -34,13 +35,14 @@ def _every(
     manifests: "Sequence[Manifest]",
     node_pools: "Sequence[NodePool]" = (),
     absent: Mapping[str, frozenset[str]] = _NOTHING,
+    subjects: Mapping[str, tuple[str, ...]] = _NO_ROLES,
 ) -> "list[tuple[int, Finding]]":
     """Return what is found in each object, which is told by its identity."""
     over = patches(manifests)
     parts = [each for each in manifests if id(each) in over]
     run = as_run([each for each in manifests if id(each) not in over])
     alone = [run.placed(each, finding) for each in run.objects for finding in _by_itself(each)]
-    together = ManifestSet(run.objects, node_pools, parts, absent)
+    together = ManifestSet(run.objects, node_pools, parts, absent, subjects)
     among = [run.placed(*each) for rule in SET_RULES for each in rule(together)]
     own = [(id(each), finding) for each in parts for finding in fields.fields_of_part(each)]
     # A script that stands in a ConfigMap is judged there, and in each job that starts it.
@@ -104,12 +106,13 @@ def findings_in_manifests(
     read: Callable[[str], str],
     node_pools: "Sequence[NodePool]" = (),
     absent: Mapping[str, frozenset[str]] = _NOTHING,
+    subjects: Mapping[str, tuple[str, ...]] = _NO_ROLES,
 ) -> list[Finding]:
     """Judge the objects of documents; read a text only to find a line in it.
 
-    They are held against the node groups too, where templates were given with them. Documents that
-    were never read (objects still in memory) stand in the order of their file. What is absent is
-    told by the file of a Kustomization: the paths in it that lead to nothing.
+    They are held against the node groups and roles too, where templates were given with them.
+    Documents that were never read (objects still in memory) stand in the order of their file. What
+    is absent is told by the file of a Kustomization: the paths in it that lead to nothing.
     """
     placed = [
         _Placed(Manifest(body, document.file, _plain(document, path, body)), document, path)
@@ -120,7 +123,7 @@ def findings_in_manifests(
     ]
     by_id = {id(each.manifest): each for each in placed}
     manifests = [each.manifest for each in placed]
-    found = _every(manifests, node_pools, absent)
+    found = _every(manifests, node_pools, absent, subjects)
     allowances = [
         allowance
         for number, each in by_id.items()

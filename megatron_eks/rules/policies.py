@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from megatron_eks.rules.values import is_absent, items, mapping, shown, text
+from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 
 if TYPE_CHECKING:
     from megatron_eks.config.errors import Path
@@ -52,6 +52,43 @@ def granted(holder: "Resource") -> "Iterator[tuple[Path, dict[str, Json]]]":
         for index, body in enumerate(statements(document) or []):
             if body.get("Effect") == "Allow" and is_absent(body.get("Condition")):
                 yield (*path, "Statement", index), body
+
+
+def subjects(templates: "TemplateSet") -> "dict[str, tuple[str, ...]]":
+    """Return the service accounts that may take each role that has a name; unknown ones are absent.
+
+    IAM User Guide, "Create a role for OpenID Connect federation": the condition's key ends in :sub.
+    """
+    found: dict[str, tuple[str, ...] | None] = {}
+    for role in templates.resources(ROLE):
+        name = text(templates.default(role.properties.get("RoleName"), role.file))
+        if name is not None and not is_placeholder(name):
+            found[name] = None if name in found else _subjects(role)
+    return {name: listed for name, listed in found.items() if listed}
+
+
+def _subjects(role: "Resource") -> tuple[str, ...] | None:
+    listed: list[str] = []
+    trust = statements(role.properties.get("AssumeRolePolicyDocument"))
+    if trust is None or "Condition" in role.body:
+        return None
+    for body in trust:
+        principal = mapping(body.get("Principal")) or {}
+        if principal.keys() == {"Service"} or body.get("Effect") != "Allow":
+            continue
+        condition = mapping(body.get("Condition")) or {}
+        given = [
+            each
+            for operator in ("StringEquals", "StringLike")
+            for key, value in (mapping(condition.get(operator)) or {}).items()
+            if key.endswith(":sub")
+            for each in (value if isinstance(value, list) else [value])
+        ]
+        names = [name for each in given if (name := text(each)) and not is_placeholder(name)]
+        if not given or len(names) < len(given) or set(condition) - {"StringEquals", "StringLike"}:
+            return None
+        listed += names
+    return tuple(listed)
 
 
 def of_pods(templates: "TemplateSet") -> "set[Resource]":

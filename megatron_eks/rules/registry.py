@@ -305,6 +305,7 @@ SET_RULES: tuple[Callable[[ManifestSet], Iterator[Found]], ...] = (
     priority_order.defaults,
     directory_owners.owners,
     role_annotations.unread,
+    role_annotations.trusted,
     shared_gpus.shared,
     shared_gpus.divided,
     plugin_versions.old_plugins,

@@ -15,7 +15,7 @@ from megatron_eks.rules.manifests import (
 )
 from megatron_eks.rules.objects import namespaces, relations, same_things, scheduling
 from megatron_eks.rules.objects.manifest_set import ManifestSet
-from megatron_eks.rules.platform import json_patches, kustomize_paths
+from megatron_eks.rules.platform import json_patches, kustomize_paths, role_annotations
 from megatron_eks.rules.registry import MANIFEST_RULES, SET_RULES
 from megatron_eks.rules.workloads import Manifest
 from tests.rules import cases
@@ -82,6 +82,7 @@ _OF_FILES = (
     *(relations.twice, same_things.over_files, namespaces.elsewhere),
     *(kustomize_paths.absent, kustomize_paths.unmet),
     *(kustomize_paths.generated, kustomize_paths.images, json_patches.applied),
+    role_annotations.trusted,
 )
 _MASTER = "PyTorchJob/train.spec.pytorchReplicaSpecs.Master.template.spec"
 

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from megatron_eks.config.load import Json
 from megatron_eks.rules.objects import scheduling
 from megatron_eks.rules.objects.manifest_set import ManifestSet
 from megatron_eks.rules.objects.node_pools import node_pools
+from megatron_eks.rules.platform import role_annotations
+from megatron_eks.rules.policies import subjects
 from megatron_eks.rules.template_set import TemplateSet
 from megatron_eks.rules.workloads import Manifest
 from tests.rules import cases
@@ -87,3 +90,42 @@ def test_a_plugin_that_no_node_takes():
     assert perhaps.startswith("warning")
     assert "offers" not in perhaps
     assert _beside([{"key": "team", "operator": "Exists"}], [cases.good_job()]) == []
+
+
+SUBJECT = "system:serviceaccount:kube-system:fsx-csi"
+
+
+@pytest.mark.parametrize(
+    ("condition", "namespace", "refused"),
+    [
+        ({"StringEquals": {"oidc.eks/id/A:sub": SUBJECT}}, "fsx", True),
+        ({"StringEquals": {"oidc.eks/id/A:sub": SUBJECT}}, "kube-system", False),
+        ({"StringLike": {"oidc.eks/id/A:sub": "system:serviceaccount:*:fsx-csi"}}, "fsx", False),
+        ({"StringLike": {"oidc.eks/id/A:sub": ["system:serviceaccount:a:*"]}}, "fsx", True),
+        ({"StringEquals": {"oidc.eks/id/A:aud": "sts.amazonaws.com"}}, "fsx", False),
+        ({"StringEquals": {"oidc.eks/id/A:sub": {"Fn::Sub": "${Account}"}}}, "fsx", False),
+        ({"StringEquals": {"oidc.eks/id/A:sub": SUBJECT}}, None, False),
+    ],
+)
+def test_service_accounts_are_held_against_the_trust_of_their_role(condition, namespace, refused):
+    """One that the role's condition does not admit gets no credentials; the unknown is left out."""
+    principal = {"Federated": "arn:aws:iam::111122223333:oidc-provider/oidc.eks/id/A"}
+    action = "sts:AssumeRoleWithWebIdentity"
+    one = {"Effect": "Allow", "Principal": principal, "Action": action, "Condition": condition}
+    trust = {"Version": "2012-10-17", "Statement": [one]}
+    role = {"RoleName": "fsx", "AssumeRolePolicyDocument": trust}
+    template: Any = {"Resources": {"Fsx": {"Type": "AWS::IAM::Role", "Properties": role}}}
+    arn: dict[str, Json] = {"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/fsx"}
+    metadata: dict[str, Json] = {"name": "fsx-csi", "annotations": arn}
+    metadata |= {"namespace": namespace} if namespace else {}
+    account = Manifest({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    together = ManifestSet([account], subjects=subjects(TemplateSet({"a.yaml": template})))
+    told = [str(finding).replace("  ", " ", 1) for _, finding in role_annotations.trusted(together)]
+    admitted = SUBJECT if "StringEquals" in condition else "system:serviceaccount:a:*"
+    place = "ServiceAccount/fsx-csi.metadata.annotations.eks.amazonaws.com/role-arn"
+    line = (
+        f"error MEKS-0541 {place}: the role's trust admits '{admitted}', and not this account: its "
+        "pods get AccessDenied - write system:serviceaccount:fsx:fsx-csi in the condition of the "
+        "trust"
+    )
+    assert told == ([line] if refused else [])

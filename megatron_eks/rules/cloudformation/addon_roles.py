@@ -55,6 +55,8 @@ def given(templates: TemplateSet) -> Iterator[Finding]:
             found += "the cluster's identity provider"
             remedy = "name it under PodIdentityAssociations, or trust the provider"
             yield addon.find(Code.ROLE_TRUST, ("ServiceAccountRoleArn",), found, remedy)
+            # Made for pods of another kind: it needs no right of the add-on's.
+            role = None
         for value in identities or []:
             own = templates.target((mapping(value) or {}).get("RoleArn"), addon.file)
             role = own if own is not None else role

@@ -113,6 +113,10 @@ def _location(user: Resource, path: Path, templates: TemplateSet) -> Iterator[Fi
         found = f"{shown(said)} has the bucket's address in it: FSx finds no such bucket"
         name = f"${{{address['name']}}}" if address["name"] else "BUCKET"
         yield user.find(Code.DATA_REPOSITORY, path, found, f"write s3://{name}/...")
+    elif plain and said.startswith("arn:"):
+        found = f"{shown(said)} is an ARN, and FSx takes s3://BUCKET/PREFIX: it refuses it"
+        rest = said.partition(":::")[2] or "BUCKET/PREFIX"
+        yield user.find(Code.DATA_REPOSITORY, path, found, f"write s3://{rest}")
     elif of_bucket or (plain and said and "$" not in said and not said.startswith("s3://")):
         found = f"{shown(said)} does not start with s3://: FSx refuses it"
         name = f"${{{match['name']}}}" if match else "BUCKET"

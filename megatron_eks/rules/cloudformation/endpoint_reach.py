@@ -7,7 +7,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.rules.cloudformation.security_groups import ALL, GROUP, TCP, rules_of
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, items, text, written
+from megatron_eks.rules.values import is_absent, items, text, truth, written
 
 _HTTPS = 443
 _OWN_REGION = "${AWS::Region}"
@@ -21,6 +21,9 @@ _ON_OTHER_PORTS = re.compile(
 )
 # A local zone, such as us-west-2-lax-1a, belongs to the region before its second name.
 _ZONE = re.compile(r"(?P<region>[a-z]{2}(-[a-z]+)+-[0-9]+)([a-z]|-[a-z]+-[0-9]+[a-z])")
+_ENDPOINT = "AWS::EC2::VPCEndpoint"
+_INSTANCE, _SCALING = "AWS::EC2::Instance", "AWS::AutoScaling::AutoScalingGroup"
+_DEFAULT = "DefaultSecurityGroup"
 _ASSOCIATION = "AWS::EC2::SubnetRouteTableAssociation"
 
 
@@ -78,7 +81,8 @@ def interface_ports(templates: TemplateSet) -> Iterator[Finding]:
     AWS PrivateLink Guide, "Access an AWS service using an interface VPC endpoint": without it all
     calls wait, since the service's name leads here.
     """
-    for endpoint in templates.resources("AWS::EC2::VPCEndpoint"):
+    told: list[list[Resource]] = []
+    for endpoint in templates.resources(_ENDPOINT):
         listed = items(endpoint.properties.get("SecurityGroupIds")) or []
         groups = templates.targets(listed, endpoint.file)
         known = [each for each in groups if each is not None and each.type == GROUP]
@@ -91,10 +95,76 @@ def interface_ports(templates: TemplateSet) -> Iterator[Finding]:
             for each in rules
             for rule in each or []
         )
-        if not any(admitted):
+        if not any(admitted) and known not in told:
+            told.append(known)
             found = f"{known[0].id} admits no TCP 443, so every call to the service waits"
-            path, remedy = ("SecurityGroupIds",), "admit TCP 443 from the nodes"
-            yield endpoint.find(Code.ENDPOINT_UNUSED, path, found, remedy)
+            remedy = "admit TCP 443 from the nodes"
+            users = _endpoints_with(known, templates)
+            if len(users) > 1 and len(known) == 1:
+                found = f"no TCP 443, so every call by {', '.join(users)} waits"
+                path = ("SecurityGroupIngress",)
+                yield known[0].find(Code.ENDPOINT_UNUSED, path, found, remedy)
+            else:
+                path = ("SecurityGroupIds",)
+                yield endpoint.find(Code.ENDPOINT_UNUSED, path, found, remedy)
+
+
+def _endpoints_with(groups: list[Resource], templates: TemplateSet) -> list[str]:
+    """Return the endpoints with HTTPS that have these groups."""
+    return [
+        each.id
+        for each in templates.resources(_ENDPOINT)
+        if _is_https(each)
+        and templates.targets(items(each.properties.get("SecurityGroupIds")) or [], each.file)
+        == groups
+    ]
+
+
+def default_groups(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse an interface endpoint of nodes in the default group of a VPC, which admits itself.
+
+    EC2 API, CreateVpcEndpoint.SecurityGroupId: without one it is the VPC's default group; VPC User
+    Guide, "Default security groups for your VPCs"; nodes of EKS are in the cluster's.
+    """
+    others = (_INSTANCE, _SCALING, "AWS::Lambda::Function", "AWS::ECS::Service")
+    if any(True for _ in templates.resources(*others)):
+        return
+    groups = list(templates.resources("AWS::EKS::Nodegroup"))
+    for endpoint in templates.resources(_ENDPOINT):
+        vpc = templates.target(endpoint.properties.get("VpcId"), endpoint.file)
+        private = truth(endpoint.properties.get("PrivateDnsEnabled")) is True
+        interface = endpoint.properties.get("VpcEndpointType") == "Interface" and private
+        given = "SecurityGroupIds" in endpoint.properties
+        if vpc is None or not interface or given or not _is_https(endpoint):
+            continue
+        # Whoever names it may open it, or put nodes in it.
+        named = any(_DEFAULT in str(template) for _, template in templates.files())
+        beside = [
+            group
+            for group in groups
+            for subnet in templates.targets(
+                items(group.properties.get("Subnets")) or [], group.file
+            )
+            if subnet is not None and _vpc_of(subnet, templates) is vpc
+        ]
+        if beside and not named:
+            found = "no group, so the default one of the VPC, which admits its own members alone: "
+            found += f"calls from {beside[0].id} wait"
+            remedy = f"name a group that admits TCP 443 from the nodes{_like(endpoint, templates)}"
+            yield endpoint.find(Code.ENDPOINT_UNUSED, ("SecurityGroupIds",), found, remedy)
+
+
+def _like(endpoint: Resource, templates: TemplateSet) -> str:
+    """Say which group the endpoints beside one have."""
+    listed = [
+        group
+        for each in templates.resources(_ENDPOINT)
+        if each.file == endpoint.file
+        for group in templates.targets(
+            items(each.properties.get("SecurityGroupIds")) or [], each.file
+        )
+    ]
+    return f", as {listed[0].id}" if listed and listed[0] is not None else ""
 
 
 def _is_https(endpoint: Resource) -> bool:

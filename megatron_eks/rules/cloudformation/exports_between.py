@@ -5,12 +5,15 @@ from difflib import get_close_matches
 from pathlib import PurePath
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.rules.cloudformation.properties import NEARLY, imported
 from megatron_eks.rules.template_set import Resource, TemplateSet
 from megatron_eks.rules.values import written
 
 _OF_CDK = "ExportsOutput"
+_LIKE = 0.4
+# So many prove the custom of a stack.
+_SEVERAL = 3
 _Import = tuple[Resource, Path, str]
 
 
@@ -30,6 +33,24 @@ def gone(templates: TemplateSet) -> Iterator[Finding]:
             found = f"nothing here exports {rest!r} of {stack}, whose other exports are here"
             remedy = f"export it there, as {name}, or import what is exported"
             yield resource.find(Code.REFERENCE, path, found, remedy)
+        elif not of_cdk and _is_foreign(name, known, templates):
+            # Another stack may export it all the same: the prefix is a custom.
+            found = f"nothing here exports {rest!r} of {stack}, whose other exports are here"
+            remedy = "import one of those, or export it there"
+            own = [each.partition(":")[2] for each in known if each.startswith(f"{stack}:")]
+            near = get_close_matches(rest, own, 3, _LIKE)
+            remedy = f"did you mean {' or '.join(near)}?" if near else remedy
+            yield resource.find(Code.REFERENCE, path, found, remedy, Level.WARNING)
+
+
+def _is_foreign(name: str, known: list[str], templates: TemplateSet) -> bool:
+    """Tell a name below a stack's prefix all of whose exports are at hand, in one template."""
+    stack, colon, _ = name.partition(":")
+    own = [each for each in known if colon and each.startswith(f"{stack}:")]
+    files = {templates.exporter(each) for each in own}
+    of_cdk = len(own) >= _SEVERAL and all(each.startswith(f"{stack}:{_OF_CDK}") for each in own)
+    near = name in known or get_close_matches(name, known, 1, NEARLY)
+    return of_cdk and len(files) == 1 and None not in files and not near
 
 
 def circles(templates: TemplateSet) -> Iterator[Finding]:

@@ -225,6 +225,10 @@ def _differences(
         card = interface.card or 0
         # EFA with IP on the first card is what the older layout has there, and legal.
         older = card == 0 == instance.first_efa_card and actual.get(card) == FORMER_FIRST
+        # Where the first card takes none, the others have either device index (p6-b300).
+        older = older or bool(
+            instance.first_efa_card and card and actual.get(card) == frozenset({(1, "efa-only")})
+        )
         if card in actual and actual[card] != expected.get(card) and not older:
             differing.setdefault((actual.pop(card), expected.get(card)), []).append(interface)
     for (given, wanted), firsts in differing.items():
@@ -254,6 +258,7 @@ def _cards_differ(
     # A second address for IP traffic, or one on the EFA interface, is a documented choice.
     extra = actual > expected and all(type_ == "interface" for _, type_ in actual - expected)
     extra = extra or {(slot, f"{type_}-only") for slot, type_ in actual} == expected
+    extra = extra or bool(instance.first_efa_card and expected and actual == {(1, "efa")})
     each = " each" if several else ""
     have = "have" if several else "has"
     return template.resource.find(

@@ -60,6 +60,7 @@ _PSEUDO = frozenset(
     )
 )
 _PROGRAMS = frozenset({"Args", "Command", "EntryPoint", "Metadata"})
+_ADD = "add it, or import it"
 _SUB = re.compile(r"\$\{([^!$}][^}]*)\}")
 
 
@@ -176,10 +177,29 @@ def references(templates: TemplateSet) -> Iterator[Finding]:
     for resource in templates.everything():
         names = (*named(dict(resource.body), ()), *after(resource))
         for path, found, remedy in _unresolved(templates, resource.file, names):
-            yield resource.find(Code.REFERENCE, path, found, remedy)
+            name = _of_a_script(resource, path, found) if remedy == _ADD else None
+            said = f"write ${{!{name}}} for a variable of the script, or add a parameter"
+            yield resource.find(Code.REFERENCE, path, found, said if name else remedy)
     for file, outputs in templates.outputs():
         for path, found, remedy in _unresolved(templates, file, named(outputs, ("Outputs",))):
             yield Finding(Code.REFERENCE, path, found, remedy, file=file)
+
+
+def _of_a_script(resource: Resource, path: Path, found: str) -> str | None:
+    """Return a name that a shell script in Fn::Sub has between ${ and }, as its own variables."""
+    value: Json = dict(resource.properties)
+    for step in path:
+        if isinstance(value, dict):
+            value = value.get(str(step))
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+    inner = value.get("Fn::Sub") if isinstance(value, dict) else None
+    said = inner[0] if isinstance(inner, list) and inner else inner
+    if not isinstance(said, str) or not ("#!/" in said or "UserData" in path):
+        return None
+    return next(
+        (each[1] for each in _SUB.finditer(said) if f"parameter {shown(each[1])} " in found), None
+    )
 
 
 def _unresolved(
@@ -193,7 +213,7 @@ def _unresolved(
         close = get_close_matches(name, [*names.known, *_PSEUDO], 1, _CLOSE)
         if close or names.whole:
             found = f"no resource and no parameter {shown(name)} in this template"
-            remedy = f"did you mean {close[0]}?" if close else "add it, or import it"
+            remedy = f"did you mean {close[0]}?" if close else _ADD
             yield path, found, remedy
 
 

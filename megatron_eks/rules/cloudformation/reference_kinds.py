@@ -103,6 +103,41 @@ _KNOWN = {kind for wanted in (*_BY_NAME.values(), *_IN_A_PART.values()) for kind
 }
 
 
+def lists(templates: TemplateSet) -> Iterator[Finding]:
+    """Refuse a parameter that is a list as an element of a list.
+
+    CloudFormation User Guide, "Parameters", List<...> and CommaDelimitedList: a Ref of it is the
+    whole list; "Value of property ... must be of type List of String".
+    """
+    for resource in templates.everything():
+        own = resource.type.startswith("AWS::") and "::CloudFormation::" not in resource.type
+        if not own or templates.has_macro(resource.file):
+            continue
+        parameters = templates.part(resource.file, "Parameters") or {}
+        for path, name, alone in _in_lists(dict(resource.properties), ()):
+            body = parameters.get(name)
+            kind = text(body.get("Type")) if isinstance(body, dict) else None
+            if kind is not None and ("List<" in kind or "CommaDelimitedList" in kind):
+                key = next((str(each) for each in reversed(path[:-1]) if isinstance(each, str)), "")
+                found = f"{name} is a list itself, so this is a list in a list: CloudFormation "
+                remedy = f"write {key}: !Ref {name}" if alone else f"write !Ref {name} alone"
+                place = path[:-1] if alone else path
+                yield resource.find(Code.PROPERTY, place, f"{found}refuses it", remedy)
+
+
+def _in_lists(value: Json, path: Path) -> Iterator[tuple[Path, str, bool]]:
+    """Return the references that are elements of lists, and whether each is alone there."""
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            name = text(each.get("Ref")) if isinstance(each, dict) and len(each) == 1 else None
+            if name is not None and not str(path[-1]).startswith("Fn::"):
+                yield (*path, index), name, len(value) == 1
+            yield from _in_lists(each, (*path, index))
+    for key, each in value.items() if isinstance(value, dict) else ():
+        if not key.startswith("Fn::") or key == "Fn::If":
+            yield from _in_lists(each, (*path, key))
+
+
 def kinds(templates: TemplateSet) -> Iterator[Finding]:
     """Require of a reference the kind of resource, and the value of it, that a property takes.
 

@@ -48,28 +48,56 @@ def ways_out(templates: TemplateSet) -> Iterator[Finding]:
             outward = default_routes(subnet, templates) if subnet is not None else None
             if subnet is None or outward is None:
                 continue
-            public = truth(subnet.properties.get("MapPublicIpOnLaunch")) is True
-            gateways = [(each.properties.get("GatewayId"), each.file) for each in outward]
-            nat = [getattr(templates.target(*each), "type", "") in _NAT for each in gateways]
-            by_gateway = any(
-                not is_absent(value) and not is_nat
-                for (value, _), is_nat in zip(gateways, nat, strict=True)
-            )
-            if not outward and not endpoints:
-                found = f"{subnet.id} has no route out, and no endpoint is at hand: no node joins"
-                remedy = "route 0.0.0.0/0 to a NAT gateway, or add interface endpoints"
-            elif not outward and lacking:
-                found = f"{subnet.id} has no route out and no endpoint for {', '.join(lacking)}"
-                found += ": no node joins"
-                remedy = "add the endpoints, or route 0.0.0.0/0 to a NAT gateway"
-            elif by_gateway and not public:
-                found = f"{subnet.id} routes to an internet gateway, and gives no public address"
-                remedy = "route 0.0.0.0/0 to a NAT gateway"
-                if _is_for_gateways(subnet, templates):
-                    remedy = "name a private subnet, whose way out is a NAT gateway"
-            else:
-                continue
-            yield group.find(Code.NETWORK_PART, ("Subnets",), found, remedy, Level.WARNING)
+            said = _no_way(subnet, outward, endpoints, lacking, templates)
+            if said is not None:
+                refused = bool(outward) and _is_refused(group, subnet)
+                found, remedy = said
+                if refused:
+                    found += ": EKS fails the group (Ec2SubnetInvalidConfiguration)"
+                    remedy += ", or write MapPublicIpOnLaunch: true"
+                level = Level.ERROR if refused else Level.WARNING
+                yield group.find(Code.NETWORK_PART, ("Subnets",), found, remedy, level)
+
+
+def _no_way(
+    subnet: Resource,
+    outward: list[Resource],
+    endpoints: list[str],
+    lacking: list[str],
+    templates: TemplateSet,
+) -> tuple[str, str] | None:
+    """Say why nodes in a subnet reach nothing, and what to write."""
+    public = truth(subnet.properties.get("MapPublicIpOnLaunch")) is True
+    gateways = [(each.properties.get("GatewayId"), each.file) for each in outward]
+    nat = [getattr(templates.target(*each), "type", "") in _NAT for each in gateways]
+    by_gateway = any(
+        not is_absent(value) and not is_nat
+        for (value, _), is_nat in zip(gateways, nat, strict=True)
+    )
+    if not outward and not endpoints:
+        found = f"{subnet.id} has no route out, and no endpoint is at hand: no node joins"
+        return found, "route 0.0.0.0/0 to a NAT gateway, or add interface endpoints"
+    if not outward and lacking:
+        found = f"{subnet.id} has no route out and no endpoint for {', '.join(lacking)}"
+        found += ": no node joins"
+        return found, "add the endpoints, or route 0.0.0.0/0 to a NAT gateway"
+    if by_gateway and not public:
+        found = f"{subnet.id} routes to an internet gateway, and gives no public address"
+        if _is_for_gateways(subnet, templates):
+            return found, "name a private subnet, whose way out is a NAT gateway"
+        return found, "route 0.0.0.0/0 to a NAT gateway"
+    return None
+
+
+def _is_refused(group: Resource, subnet: Resource) -> bool:
+    """Tell whether nothing else can give nodes of a group their public addresses.
+
+    EKS User Guide, "Troubleshoot problems with Amazon EKS clusters and nodes",
+    Ec2SubnetInvalidConfiguration: a launch template may do it instead.
+    """
+    assigns = subnet.properties.get("MapPublicIpOnLaunch")
+    off = is_absent(assigns) or truth(assigns) is False
+    return off and is_absent(group.properties.get("LaunchTemplate"))
 
 
 def _is_for_gateways(subnet: Resource, templates: TemplateSet) -> bool:

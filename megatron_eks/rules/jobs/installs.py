@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.rules.jobs.outputs import has_closed_root
 from megatron_eks.rules.jobs.shell_scripts import commands_of, scripts_of
+from megatron_eks.rules.objects.pod_needs import has_closed_root
 from megatron_eks.rules.values import items, mapping, text
 from megatron_eks.rules.workloads import Container, Manifest
 

@@ -180,7 +180,9 @@ def efa_groups(manifest: Manifest) -> Iterator[Finding]:
             several = (
                 number(group.get("maxSize")) or number(group.get("desiredCapacity")) or 0
             ) > 1
-            plain = is_absent(group.get("efaEnabled")) and is_absent(group.get("launchTemplate"))
+            # A key that is nearly this one has a finding of its own.
+            said = any("efa" in key.lower() for key, value in group.items() if value is not None)
+            plain = not said and is_absent(group.get("launchTemplate"))
             if whole and several and plain and path[0] == "managedNodeGroups":
                 found = f"{whole[0].name} without efaEnabled: nodes talk over TCP"
                 remedy = "write efaEnabled: true, if jobs span nodes"

@@ -65,6 +65,16 @@ def clusters(manifest: Manifest) -> Iterator[Finding]:
         yield manifest.find(Code.EKSCTL, ("iamIdentityMappings",), found, remedy, Level.WARNING)
     yield from _places(manifest)
     yield from _ranges(manifest)
+    yield from _zones(manifest)
+
+
+def _zones(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse zones beside subnets: eksctl, pkg/ctl/cmdutils/configfile.go, on `create cluster`."""
+    subnets = mapping((mapping(manifest.body.get("vpc")) or {}).get("subnets")) or {}
+    given = any(mapping(subnets.get(key)) for key in ("private", "public"))
+    if given and items(manifest.body.get("availabilityZones")):
+        found = "zones beside vpc.subnets, which are in theirs: eksctl refuses the file"
+        yield manifest.find(Code.EKSCTL, ("availabilityZones",), found, "remove them")
 
 
 def _places(manifest: Manifest) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """Rules over the fields of eksctl's cluster files: names, kinds, and what goes together."""
 
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
@@ -83,7 +84,8 @@ def _unknown(manifest: Manifest, misfit: Misfit, shape: Shape) -> Finding:
         for name, inner in (here.items() if isinstance(here, dict) else ())
         if isinstance(inner, dict) and key.lower() in {each.lower() for each in inner}
     ]
-    close = get_close_matches(key, misfit.known, 1, _CLOSE)
+    same = [each for each in misfit.known if _words(each) == _words(key)]
+    close = get_close_matches(key, misfit.known, 1, _CLOSE) or same
     own = misfit.path[:1] == _GROUPS[:1] and _shape_at(shape, (_GROUPS[1], 0, key))
     found = f"eksctl knows no {shown(key)} here"
     if below:
@@ -102,6 +104,12 @@ def _unknown(manifest: Manifest, misfit: Misfit, shape: Shape) -> Finding:
         return _found(manifest, misfit.path, found, f"write {other}")
     remedy = "remove it, unless a later eksctl has it: this one refuses the file"
     return _found(manifest, misfit.path, found, remedy, Level.WARNING)
+
+
+def _words(key: str) -> list[str]:
+    """Return the words of a key in one order: enableEFA is efaEnabled."""
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", key)
+    return sorted(re.sub(r"e?d$", "", word.lower()).rstrip("e") for word in words)
 
 
 def _into_a_group(manifest: Manifest, key: str, kinds: list[str]) -> str:

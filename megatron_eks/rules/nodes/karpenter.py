@@ -150,7 +150,7 @@ def _requirement(manifest: Manifest, path: Path, body: "dict[str, Json]") -> Ite
 
 
 def room(manifest: Manifest) -> Iterator[Finding]:
-    """Warn of a NodePool whose limits are below one node of the types that it may start.
+    """Find a NodePool whose limits are below one node of the types that it may start.
 
     Karpenter, "NodePools", spec.limits: what no node has is never reached; a node that would
     exceed them is not started, and its pods stay Pending. A limit of 0 stops a pool on purpose.
@@ -178,7 +178,7 @@ def room(manifest: Manifest) -> Iterator[Finding]:
             found = f"{shown(amount)} of {name}, and one {types[0].name} has {least}: "
             found += "no node is ever started"
             path, remedy = ("spec", "limits", name), f"allow at least {least}, for each node"
-            yield manifest.find(Code.KARPENTER, path, found, remedy, Level.WARNING)
+            yield manifest.find(Code.KARPENTER, path, found, remedy)
 
 
 def _types(manifest: Manifest) -> list[InstanceType]:

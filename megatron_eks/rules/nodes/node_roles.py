@@ -141,12 +141,18 @@ def _entry(
         what = "role" if key == "rolearn" else "user"
         found = f"{shown(arn)} is no ARN of a {what}"
         remedy = f"write it like arn:aws:iam::111122223333:{what}/NAME"
+        other = next(each for each in _PARTS if _PARTS[each] != key)
+        if (_USER if key == "rolearn" else _ROLE).fullmatch(arn) and not arn.endswith(":root"):
+            remedy = f"move it to {other}, as {_PARTS[other]}"
         yield _found(manifest, (*place, key), found, remedy)
     yield from _of_groups(manifest, place, body)
 
 
 def _of_groups(manifest: Manifest, place: Path, body: Mapping[str, Json]) -> Iterator[Finding]:
-    username = text(body.get("username")) or ""
+    username = _plain(text(body.get("username")) or "")
+    if username != (text(body.get("username")) or "") and username.startswith("system:node:"):
+        found = "a username in angle brackets, which no node has: nodes do not join by it"
+        yield _found(manifest, (*place, "username"), found, f"write {_NODE}")
     groups = [text(each) for each in items(body.get("groups")) or []]
     nodes = username.startswith("system:node:")
     missing = [each for each in _OF_NODES if each not in groups] if nodes else []
@@ -177,9 +183,16 @@ def _of_groups(manifest: Manifest, place: Path, body: Mapping[str, Json]) -> Ite
             yield _found(manifest, (*place, "username"), found, f"write {_NODE}")
 
 
+def _plain(word: str) -> str:
+    """Return a word without the angle brackets of a document that it was copied from."""
+    return word[1:-1] if word.startswith("<") and word.endswith(">") else word
+
+
 def _meant(group: str | None) -> str | None:
     """Return the group of Kubernetes that a word which is none of them nearly is."""
     if group is None or group in _GROUPS or group.count(":") != 1:
         return None
+    if _plain(group) in _GROUPS:
+        return _plain(group)
     close = get_close_matches(group, _GROUPS, 1, _SLIP)
     return close[0] if close else None

@@ -48,12 +48,15 @@ class ManifestSet:
         node_pools: Sequence[NodePool] = (),
         laid_over: Sequence[Manifest] = (),
         absent: Mapping[str, frozenset[str]] = MappingProxyType({}),
+        subjects: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     ) -> None:
         self.objects = objects
         self.laid_over = laid_over
         """The parts of objects that Kustomize lays over others."""
         self.absent = absent
         """By the file of a Kustomization: the paths in it that lead to nothing."""
+        self.subjects = subjects
+        """By the name of a role in the templates: the service accounts that may take it."""
         self.node_pools = list(node_pools)
         """The node groups of templates that were given with them."""
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
@@ -105,3 +106,28 @@ def accounts(manifest: Manifest) -> Iterator[Finding]:
     elif _ROLE in notes and is_absent(notes.get(_ROLE)):
         path = ("metadata", "annotations", _ROLE)
         yield manifest.find(Code.ROLE_UNREAD, path, "no role", "name one, or remove it")
+
+
+def trusted(together: ManifestSet) -> Iterator[Found]:
+    """Refuse a service account whose role, in a template beside it, trusts other ones alone.
+
+    EKS User Guide, "Assign IAM roles to Kubernetes service accounts": namespace and name are in the
+    condition of the role's trust; STS answers AccessDenied.
+    """
+    # Kustomize may put it in another namespace.
+    if together.of("Kustomization"):
+        return
+    for account in together.of(_ACCOUNT):
+        arn = text(_notes(dict(account.body)).get(_ROLE)) or ""
+        listed = together.subjects.get(arn.rpartition("/")[2]) if _ARN.fullmatch(arn) else None
+        own = f"system:serviceaccount:{account.namespace}:{account.name}"
+        known = account.namespace is not None and account.name is not None
+        odd = is_placeholder(account.name or "")
+        if listed is None or not known or odd or any(fnmatchcase(own, each) for each in listed):
+            continue
+        more = f" and {len(listed) - 1} more" if len(listed) > 1 else ""
+        found = f"the role's trust admits {shown(listed[0])}{more}, and not this account: its "
+        found += "pods get AccessDenied"
+        remedy = f"write {own} in the condition of the trust"
+        path: Path = ("metadata", "annotations", _ROLE)
+        yield account, account.find(Code.ROLE_TRUST, path, found, remedy)
