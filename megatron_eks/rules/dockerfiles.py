@@ -16,6 +16,7 @@ from megatron_eks.rules.images import (
     image_fetches,
     image_forms,
     image_installs,
+    image_instructions,
     image_needs,
     image_plugins,
     image_python,
@@ -122,8 +123,16 @@ def findings_in_dockerfile(
         for finding in image_builds.of_steps(each.name, each.rest, content):
             yield finding.at(file, each.line)
     rules = (
-        *(image_bases, image_stages, image_python, image_commands, image_targets),
-        *(image_installs, image_needs, image_plugins, image_forms, image_fetches, image_starts),
+        *(image_bases, image_stages, image_python, image_instructions, image_commands),
+        *(
+            image_targets,
+            image_installs,
+            image_needs,
+            image_plugins,
+            image_forms,
+            image_fetches,
+            image_starts,
+        ),
         image_users,
     )
     for finding, line in (
