@@ -124,16 +124,8 @@ def findings_in_dockerfile(
             yield finding.at(file, each.line)
     rules = (
         *(image_bases, image_stages, image_python, image_instructions, image_commands),
-        *(
-            image_targets,
-            image_installs,
-            image_needs,
-            image_plugins,
-            image_forms,
-            image_fetches,
-            image_starts,
-        ),
-        image_users,
+        *(image_targets, image_installs, image_needs, image_plugins, image_forms),
+        *(image_fetches, image_starts, image_users),
     )
     for finding, line in (
         *image_variables.findings(listed, content),
