@@ -16,7 +16,8 @@ _INDEX = "JOB_COMPLETION_INDEX"
 _INDEX_USED = re.compile(rf"\$[({{]?{_INDEX}\b(?!:?[-=+])")
 _INDEX_SET = re.compile(rf"(?<![\w$]){_INDEX}=")
 _INDEX_FIELD = "job-completion-index"
-_OTHER_BACKEND = re.compile(r"\b(gloo|mpi)\b")
+# Ranks of these need no GPU.
+OTHER_BACKEND = re.compile(r"\b(gloo|mpi)\b")
 _DEVICE = re.compile(r"[0-9]+|(GPU|MIG)-[0-9a-f-]+")
 _PYTHON = re.compile(r"(\S*/)?python[0-9.]*")
 _SHELL_RUNS = re.compile(r"^\s*(exec\s+)?(\S*/)?python[0-9.]*\s+(-u\s+)?\S+\.py\b[^;&|\n]*$")
@@ -101,7 +102,7 @@ def processes_of_a_job(manifest: Manifest) -> Iterator[Finding]:
         flags, gpus = _single_flags(container), container.amount(GPU)
         path, written = flags.get("nproc-per-node", ((), ""))
         count = number(written)
-        if not gpus or gpus < 1 or count is None or _OTHER_BACKEND.search(container.line):
+        if not gpus or gpus < 1 or count is None or OTHER_BACKEND.search(container.line):
             continue
         many = f"{count} process{'' if count == 1 else 'es'} for {gpus} GPU{'s' * (gpus > 1)}"
         remedy = f"write --nproc-per-node={gpus}"
