@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
-from megatron_eks.rules.jobs.rendezvous import in_command, launcher_flags
+from megatron_eks.rules.jobs.rendezvous import in_command, launcher_flags, left_of
 from megatron_eks.rules.jobs.shell_scripts import commands_of
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, MAIN_CONTAINER, Container, Manifest
@@ -129,26 +129,31 @@ def completion_index(manifest: Manifest) -> Iterator[Finding]:
         return
     for pod in manifest.pods:
         for container in pod.containers:
-            path = _reads_index(container)
-            if path is not None:
-                found = f"reads {_INDEX}, which only an Indexed Job sets: it is empty"
+            read = _reads_index(container)
+            if read is not None:
+                path, left = read
+                found = f"reads {_INDEX}, which only an Indexed Job sets: {left}"
                 yield Finding(Code.JOB_FIELDS, path, found, "add completionMode: Indexed")
 
 
-def _reads_index(container: Container) -> Path | None:
-    """Return where a container first reads the index, unless something else may set it."""
+def _reads_index(container: Container) -> tuple[Path, str] | None:
+    """Return where a container first reads the index, and what it gets for it.
+
+    None where something else may set it.
+    """
     own = any(each.name == _INDEX for each in container.variables)
     if own or container.body.get("envFrom") or _INDEX_SET.search(container.line):
         return None
     for path, word in container.words:
         if _INDEX_USED.search(word):
-            return path
+            return path, left_of(container, _INDEX, word)
     for index, value in enumerate(items(container.body.get("env")) or []):
         entry = mapping(value) or {}
         source = mapping((mapping(entry.get("valueFrom")) or {}).get("fieldRef")) or {}
         field = text(source.get("fieldPath")) or ""
-        if _INDEX_USED.search(text(entry.get("value")) or "") or _INDEX_FIELD in field:
-            return (*container.path, "env", index)
+        if (used := _INDEX_USED.search(text(entry.get("value")) or "")) or _INDEX_FIELD in field:
+            left = f"$({_INDEX}) stays as it is written" if used else "it is empty"
+            return (*container.path, "env", index), left
     return None
 
 
