@@ -18,7 +18,7 @@ from megatron_eks.rules.objects.pod_selection import (
     under_another_key,
 )
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
-from megatron_eks.rules.workloads import Manifest, Pod
+from megatron_eks.rules.workloads import EFA, Container, Manifest, Pod
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _OPEN = "kube-system"
@@ -291,7 +291,7 @@ def _violations(pod: Pod, *, restricted: bool) -> "Iterator[_Violation]":
         context = mapping(container.body.get("securityContext"))
         if context is not None:
             inner = (*container.path[1:], "securityContext")
-            for each in _of_container(outer, context, restricted=restricted):
+            for each in _of_container(outer, container, restricted=restricted):
                 first = str(each.path[0])
                 inherited = first in _OF_BOTH and first in outer and first not in context
                 holder = (*path, "securityContext") if inherited else inner
@@ -299,9 +299,10 @@ def _violations(pod: Pod, *, restricted: bool) -> "Iterator[_Violation]":
 
 
 def _of_container(
-    outer: Mapping[str, Json], context: Mapping[str, Json], *, restricted: bool
+    outer: Mapping[str, Json], container: Container, *, restricted: bool
 ) -> "Iterator[_Violation]":
     """Return what is refused of a container, with paths from its security context."""
+    context = mapping(container.body.get("securityContext")) or {}
     capabilities = mapping(context.get("capabilities")) or {}
     allowed = {"NET_BIND_SERVICE"} if restricted else _CAPABILITIES
     added = {text(each) or "" for each in items(capabilities.get("add")) or []}
@@ -309,10 +310,10 @@ def _of_container(
         yield _Violation(("privileged",), "a privileged container", "remove it", is_of_node=True)
     if wrong := added - allowed:
         named = ", ".join(sorted(wrong))
-        # EKS User Guide, "Run machine learning training on Amazon EKS with Elastic Fabric Adapter":
-        # its pods ask for the devices and for huge pages, and for no capability.
-        unneeded = wrong == {"IPC_LOCK"}
-        remedy = f"remove {named}" + (", which EFA does not need" if unneeded else "")
+        # bottlerocket-core-kit, pull request 141, and amazon-eks-ami, pull request 595: containers
+        # may lock memory as they are; capabilities(7): only root would get this one.
+        unneeded = wrong == {"IPC_LOCK"} and container.names(EFA)
+        remedy = f"remove {named}" + (", which EFA does not need on EKS" if unneeded else "")
         of_node = bool(wrong - _CAPABILITIES) and not unneeded
         path = ("capabilities", "add")
         yield _Violation(path, f"capability {named}", remedy, is_of_node=of_node)
