@@ -68,6 +68,7 @@ OF_ONE: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     operator_fields.fields,
     option_values.values,
     replicated_jobs.names,
+    replicated_jobs.lengths,
     replicated_jobs.jobs_inside,
     replicated_jobs.runtimes,
     train_jobs.trainers,

@@ -36,7 +36,7 @@ def checkpoints(manifest: Manifest) -> Iterator[Finding]:
     """
     for pod in manifest.pods if manifest.is_job else ():
         for container in pod.containers:
-            if container.is_init or not _is_one_of_several(manifest, container):
+            if container.is_init or not is_one_of_several(manifest, container):
                 continue
             for output in outputs_of(container):
                 place = place_of(output.value, container, pod)
@@ -76,7 +76,7 @@ def _own_part(place: Place, container: Container) -> bool:
     return any(f"$({name})" in expression for name in own)
 
 
-def _is_one_of_several(manifest: Manifest, container: Container) -> bool:
+def is_one_of_several(manifest: Manifest, container: Container) -> bool:
     """Tell whether a pod's ranks belong together with those of others."""
     flags = {name: value for _, name, value in launcher_flags(container)}
     if not container.has_launcher or "standalone" in flags:

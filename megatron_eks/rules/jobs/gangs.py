@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
-from megatron_eks.rules.jobs.rendezvous import launcher_flags
+from megatron_eks.rules.jobs.rendezvous import launcher_flags, left_of
 from megatron_eks.rules.objects.manifest_set import GROUP_NAME, Found, ManifestSet, may_share
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import Manifest, Pod
@@ -155,8 +155,9 @@ def unplugged(manifest: Manifest) -> Iterator[Finding]:
             own = {each.name for each in container.variables}
             for name, plugin in (("VC_TASK_INDEX", "env"), ("VK_TASK_INDEX", "env")):
                 if name in container.line and plugin not in (given or {}) and name not in own:
-                    place = next(path for path, word in container.words if name in word)
-                    found = f"reads {name}, which the plugin {plugin} sets: it is empty"
+                    place, word = next(each for each in container.words if name in each[1])
+                    found = f"reads {name}, which the plugin {plugin} sets: "
+                    found += left_of(container, name, word)
                     remedy = f"add {plugin}: [] under spec.plugins"
                     yield Finding(Code.JOB_FIELDS, place, found, remedy)
             named = [each for each in container.variables if each.name == "MASTER_ADDR"]

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
-from megatron_eks.rules.jobs.rendezvous import in_command, launcher_flags
+from megatron_eks.rules.jobs.rendezvous import in_command, launcher_flags, left_of
 from megatron_eks.rules.jobs.shell_scripts import commands_of
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
 from megatron_eks.rules.workloads import GPU, MAIN_CONTAINER, Container, Manifest
@@ -16,7 +16,8 @@ _INDEX = "JOB_COMPLETION_INDEX"
 _INDEX_USED = re.compile(rf"\$[({{]?{_INDEX}\b(?!:?[-=+])")
 _INDEX_SET = re.compile(rf"(?<![\w$]){_INDEX}=")
 _INDEX_FIELD = "job-completion-index"
-_OTHER_BACKEND = re.compile(r"\b(gloo|mpi)\b")
+# Ranks of these need no GPU.
+OTHER_BACKEND = re.compile(r"\b(gloo|mpi)\b")
 _DEVICE = re.compile(r"[0-9]+|(GPU|MIG)-[0-9a-f-]+")
 _PYTHON = re.compile(r"(\S*/)?python[0-9.]*")
 _SHELL_RUNS = re.compile(r"^\s*(exec\s+)?(\S*/)?python[0-9.]*\s+(-u\s+)?\S+\.py\b[^;&|\n]*$")
@@ -101,7 +102,7 @@ def processes_of_a_job(manifest: Manifest) -> Iterator[Finding]:
         flags, gpus = _single_flags(container), container.amount(GPU)
         path, written = flags.get("nproc-per-node", ((), ""))
         count = number(written)
-        if not gpus or gpus < 1 or count is None or _OTHER_BACKEND.search(container.line):
+        if not gpus or gpus < 1 or count is None or OTHER_BACKEND.search(container.line):
             continue
         many = f"{count} process{'' if count == 1 else 'es'} for {gpus} GPU{'s' * (gpus > 1)}"
         remedy = f"write --nproc-per-node={gpus}"
@@ -128,26 +129,31 @@ def completion_index(manifest: Manifest) -> Iterator[Finding]:
         return
     for pod in manifest.pods:
         for container in pod.containers:
-            path = _reads_index(container)
-            if path is not None:
-                found = f"reads {_INDEX}, which only an Indexed Job sets: it is empty"
+            read = _reads_index(container)
+            if read is not None:
+                path, left = read
+                found = f"reads {_INDEX}, which only an Indexed Job sets: {left}"
                 yield Finding(Code.JOB_FIELDS, path, found, "add completionMode: Indexed")
 
 
-def _reads_index(container: Container) -> Path | None:
-    """Return where a container first reads the index, unless something else may set it."""
+def _reads_index(container: Container) -> tuple[Path, str] | None:
+    """Return where a container first reads the index, and what it gets for it.
+
+    None where something else may set it.
+    """
     own = any(each.name == _INDEX for each in container.variables)
     if own or container.body.get("envFrom") or _INDEX_SET.search(container.line):
         return None
     for path, word in container.words:
         if _INDEX_USED.search(word):
-            return path
+            return path, left_of(container, _INDEX, word)
     for index, value in enumerate(items(container.body.get("env")) or []):
         entry = mapping(value) or {}
         source = mapping((mapping(entry.get("valueFrom")) or {}).get("fieldRef")) or {}
         field = text(source.get("fieldPath")) or ""
-        if _INDEX_USED.search(text(entry.get("value")) or "") or _INDEX_FIELD in field:
-            return (*container.path, "env", index)
+        if (used := _INDEX_USED.search(text(entry.get("value")) or "")) or _INDEX_FIELD in field:
+            left = f"$({_INDEX}) stays as it is written" if used else "it is empty"
+            return (*container.path, "env", index), left
     return None
 
 

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.jobs.job_launches import OTHER_BACKEND
 from megatron_eks.rules.jobs.rank_names import names_of
 from megatron_eks.rules.jobs.rendezvous import gpus_of, in_command, launcher_flags, may_launch
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, number, shown, text
@@ -72,6 +73,8 @@ def rendezvous_flags(manifest: Manifest) -> Iterator[Finding]:
             flags = [Flag(*each) for each in launcher_flags(container)]
             for flag in flags:
                 yield from _of_operator(manifest, pod, flag, flags)
+                if flag.name == "nproc-per-node":
+                    yield from _other_count(manifest, container, flag)
             yield from _without_endpoint(manifest, flags)
 
 
@@ -123,9 +126,7 @@ def _of_operator(
     nodes = _together(manifest)
     processes = number(manifest.spec.get("nprocPerNode")) or 1
     told = f"--{flag.name} {shown(flag.value)}"
-    if flag.name == "nproc-per-node":
-        yield from _other_count(manifest, flag)
-    elif flag.name == "standalone" and nodes > 1:
+    if flag.name == "standalone" and nodes > 1:
         yield flag.wrong("--standalone: every node trains alone")
     elif flag.name == "nnodes" and "WORLD_SIZE" in flag.value and processes > 1:
         yield flag.wrong(f"{told}: WORLD_SIZE counts processes, {processes} for each node")
@@ -240,12 +241,26 @@ def _unserved(manifest: Manifest, value: str, flags: "list[Flag]") -> str | None
     return "the pod of node 0 alone listens, and this is another one"
 
 
-def _other_count(manifest: Manifest, flag: Flag) -> Iterator[Finding]:
-    given = number(flag.value)
-    wanted = number(manifest.spec.get("nprocPerNode")) or gpus_of(manifest)
-    if given is not None and wanted and given != wanted:
-        found = f"--nproc-per-node {given} overrides nprocPerNode, {wanted}"
-        yield flag.wrong(found, "remove it: torchrun reads PET_NPROC_PER_NODE")
+def _other_count(manifest: Manifest, container: Container, flag: Flag) -> Iterator[Finding]:
+    """Judge a number of processes by the operator's field, or by the GPUs where it is not set."""
+    given, gpus = number(flag.value), gpus_of(manifest)
+    elastic = mapping(manifest.spec.get("elasticPolicy")) or {}
+    wanted = number(manifest.spec.get("nprocPerNode")) or number(elastic.get("nProcPerNode"))
+    if given is None:
+        return
+    if wanted:
+        if given != wanted:
+            found = f"--nproc-per-node {given} overrides nprocPerNode, {wanted}"
+            yield flag.wrong(found, "remove it: torchrun reads PET_NPROC_PER_NODE")
+    elif gpus and given != gpus and not OTHER_BACKEND.search(container.line):
+        ranks = f"{given} process{'' if given == 1 else 'es'}"
+        found = f"{ranks}, and the container has {gpus} GPU{'s' * (gpus > 1)}: "
+        found += (
+            "the last ones end with 'invalid device ordinal'" if given > gpus else "others idle"
+        )
+        remedy = f'write {gpus}, or remove it and set nprocPerNode: "{gpus}"'
+        level = Level.ERROR if given > gpus else Level.WARNING
+        yield Finding(Code.PROCESSES_PER_NODE, flag.path, found, remedy, level)
 
 
 def _without_endpoint(manifest: Manifest, flags: "list[Flag]") -> Iterator[Finding]:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from megatron_eks.catalog.environment_folders import WRITTEN
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.rules.jobs.apart_places import is_one_of_several
 from megatron_eks.rules.jobs.output_places import (
     CHECKPOINTS,
     LOGS,
@@ -59,11 +60,39 @@ def checkpoints(manifest: Manifest) -> Iterator[Finding]:
                 if output.kind in CHECKPOINTS and (said := _lost(output, container, pod))
             )
             if (first := next(lost, None)) is not None:
-                output, said = first
-                found = f"{output.flag} {output.value} {said}"
-                path = (*container.path, "volumeMounts")
-                remedy = "mount the shared file system's claim there"
-                yield Finding(Code.CHECKPOINTS_LOST, path, found, remedy, Level.WARNING)
+                yield _is_lost(manifest, pod, container, *first)
+
+
+def _is_lost(
+    manifest: Manifest, pod: Pod, container: Container, output: Output, said: str
+) -> Finding:
+    """Say where to save instead: on a claim that is mounted beside it, or on one that is not."""
+    place = place_of(output.value, container, pod)
+    found = f"{output.flag} {output.value} {said}"
+    level, flags = Level.WARNING, output.flag
+    if place is not None and place.goes_with_pod and _is_resumed(manifest, container, output):
+        flags = "--save and --load"
+        found += ", and each node has a part of the checkpoint that all of them load"
+        level = Level.ERROR
+    path: Path = (*container.path, "volumeMounts")
+    remedy = "mount the shared file system's claim there"
+    covered = place is not None and place.claim_above is not None
+    if not covered and (claims := writable(container, pod, claims=True)):
+        path = output.path
+        each = "one of " if ", " in claims else ""
+        remedy = f"write {flags} below {each}{claims}, which is mounted"
+    return Finding(Code.CHECKPOINTS_LOST, path, found, remedy, level)
+
+
+def _is_resumed(manifest: Manifest, container: Container, output: Output) -> bool:
+    """Tell whether ranks of several pods load what they save.
+
+    Megatron-LM, megatron/training/checkpointing.py: rank 0 alone writes the metadata and the number
+    of the last iteration; a benchmark that only saves may well use the pod's own disk.
+    """
+    loads = [value for _, flag, value in megatron_flags(container) if flag == "--load"]
+    again = any(directory_in(container, value) == output.value for value in loads)
+    return again and output.kind == "--save" and is_one_of_several(manifest, container)
 
 
 def _lost(output: Output, container: Container, pod: Pod) -> str | None:

@@ -131,6 +131,18 @@ def in_command(container: Container, name: str) -> str:
     return f"${name}" if in_shell else f"$({name})"
 
 
+def left_of(container: Container, name: str, word: str) -> str:
+    """Say what a command gets for a variable that nothing sets.
+
+    Kubernetes, Container.command: a reference that cannot be resolved is left as it is; a shell
+    takes an empty text for it.
+    """
+    written = re.search(rf"\$(\({name}\)|{{{name}}}|{name}\b)", word)
+    if written is None or in_command(container, name) == f"${name}":
+        return "it is empty"
+    return f"{written[0]} stays as it is written"
+
+
 def may_launch(container: Container) -> bool:
     """Tell whether torchrun starts here, by the command line or by an image that hides it."""
     return is_absent(container.body.get("command")) or container.has_launcher

@@ -22,6 +22,7 @@ _OF_A_POD = ("spec", "template", "spec")
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _HOST = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _MOST = 999
+_LABEL_LENGTH = 63
 _NO_POD = re.compile(
     r"(?P<pod>[a-z0-9-]+) is no pod of this Job|no pod is called (?P<called>[a-z0-9-]+)"
 )
@@ -124,6 +125,37 @@ def names(manifest: Manifest) -> Iterator[Finding]:
                 path = (*place, "coordinator", key)
                 remedy = f"use 0 to {count - 1}"
                 yield manifest.find(Code.REPLICATED_JOBS, path, found, remedy)
+
+
+def lengths(manifest: Manifest) -> Iterator[Finding]:
+    """Refuse a set whose name makes names of Jobs or pods that are no DNS labels for their length.
+
+    kubernetes-sigs/jobset v1alpha2, pkg/webhooks/jobset_webhook.go, ValidateCreate: Jobs are
+    SET-JOB-INDEX, pods of Indexed ones SET-JOB-INDEX-INDEX with a dash and five characters; of
+    pods whose number is not written it judges nothing.
+    """
+    name = manifest.name
+    if manifest.kind != "JobSet" or name is None or is_placeholder(name):
+        return
+    longest, of_what = "", ""
+    for job in replicated_jobs(manifest):
+        mode = job.spec.get("completionMode")
+        pods = number(job.spec.get("completions")) or 0
+        if not job.name or is_placeholder(job.name) or not job.replicas or job.replicas < 1:
+            continue
+        made = f"-{job.name}-{job.replicas - 1}"
+        what = "a Job"
+        # The webhook that fills in defaults makes them Indexed, before this one judges.
+        if pods > 0 and (is_absent(mode) or mode == "Indexed"):
+            made, what = f"{made}-{pods - 1}-xxxxx", "a pod"
+        if len(made) > len(longest):
+            longest, of_what = made, what
+    most = _LABEL_LENGTH - len(longest)
+    if longest and len(name) > most:
+        found = f"{len(name)} characters: the name of {of_what}, NAME{longest}, has "
+        found += f"{len(name) + len(longest)}, and over {_LABEL_LENGTH} the webhook refuses the set"
+        remedy = f"use at most {most}" if most > 0 else "shorten the replicated job's name"
+        yield manifest.find(Code.REPLICATED_JOBS, ("metadata", "name"), found, remedy)
 
 
 def _named(

@@ -69,11 +69,12 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
         for each in together.of(reference.kind)
         if each.name == reference.name and _is_meant(manifest, each, together)
     ]
-    beside = [each.name for each in together.beside(manifest, reference.kind) if each.name]
+    here = [each.name for each in together.beside(manifest, reference.kind) if each.name]
+    beside = [each for each in here if each not in _mounted_too(manifest, reference)]
     close = get_close_matches(reference.name, beside, 1, _CLOSE)
     # An account is made with its namespace; of other kinds there may be some already.
     made_here = together.makes_namespace(manifest.namespace) and (
-        bool(beside) or reference.kind == "ServiceAccount"
+        bool(here) or reference.kind == "ServiceAccount"
     )
     made_here = made_here or (
         reference.kind in _MADE_TOGETHER
@@ -102,13 +103,27 @@ def _missing(manifest: Manifest, reference: Reference, together: ManifestSet) ->
             remedy = f"write namespace: {elsewhere[0].namespace} in the subject"
     elif close or made_here or lone:
         found = f"no {kind} {name} among these objects"
-        there = f"there: {', '.join(sorted(beside))}" if beside else "add it beside the namespace"
+        made = together.makes_namespace(manifest.namespace)
+        nothing = "add it beside the namespace" if made else "add it, unless it is there already"
+        there = f"there: {', '.join(sorted(beside))}" if beside else nothing
         there = f"there: {lone[0]}, which nobody names" if lone else there
         remedy = f"did you mean {close[0]}?" if close else there
     else:
         return
     finding = manifest.find(Code.MISSING_OBJECT, reference.path, found, remedy, Level.WARNING)
     yield manifest, finding
+
+
+def _mounted_too(manifest: Manifest, reference: Reference) -> set[str]:
+    """Return the other claims of one pod: each is mounted once, and none is a slip of another."""
+    if reference.kind != "PersistentVolumeClaim" or "volumes" not in reference.path:
+        return set()
+    pod = reference.path[: reference.path.index("volumes")]
+    return {
+        each.name
+        for each in references(manifest)
+        if each.kind == reference.kind and each.path[: len(pod)] == pod
+    }
 
 
 def _is_meant(manifest: Manifest, other: Manifest, together: ManifestSet) -> bool:

@@ -1,6 +1,7 @@
 """Rules over workloads and what surrounds them: Services, network policies, Pod Security."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from megatron_eks.config.codes import Code
@@ -17,9 +18,10 @@ from megatron_eks.rules.objects.pod_selection import (
     under_another_key,
 )
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
-from megatron_eks.rules.workloads import Manifest, Pod
+from megatron_eks.rules.workloads import EFA, Container, Manifest, Pod
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
+_OPEN = "kube-system"
 _ALIKE = 0.6
 _MAKE_PODS = ("monitoring.coreos.com",)
 _HOST = ("hostNetwork", "hostPID", "hostIPC")
@@ -206,11 +208,30 @@ def pod_security(together: ManifestSet) -> Iterator[Found]:
         level = levels.get(manifest.namespace or "")
         if level not in {"baseline", "restricted"}:
             continue
+        space = manifest.namespace
         for pod in manifest.pods:
-            for path, found in _violations(pod, restricted=level == "restricted"):
-                remedy = f"change it, or the level of namespace {manifest.namespace}"
-                written = f"{found}, which {level} in its namespace refuses"
-                yield manifest, manifest.find(Code.POD_ABOVE_NAMESPACE, path, written, remedy)
+            needed = list(_violations(pod, restricted=False))
+            if manifest.kind == "DaemonSet" and needed:
+                # What serves a node needs these, and where they are allowed everything is.
+                whole = " and ".join(dict.fromkeys(each.found for each in needed))
+                remedy = f"set {_ENFORCE}: privileged on namespace {space}, or put the DaemonSet "
+                written = f"{whole}, which {level} in its namespace refuses"
+                yield (
+                    manifest,
+                    manifest.find(
+                        Code.POD_ABOVE_NAMESPACE, needed[0].path, written, f"{remedy}into {_OPEN}"
+                    ),
+                )
+                continue
+            for each in _violations(pod, restricted=level == "restricted"):
+                remedy = each.remedy
+                if each.is_of_node:
+                    remedy += f", or set {_ENFORCE}: privileged on namespace {space}"
+                written = f"{each.found}, which {level} in its namespace refuses"
+                yield (
+                    manifest,
+                    manifest.find(Code.POD_ABOVE_NAMESPACE, each.path, written, remedy),
+                )
 
 
 def open_namespaces(together: ManifestSet) -> Iterator[Found]:
@@ -225,9 +246,10 @@ def open_namespaces(together: ManifestSet) -> Iterator[Found]:
         for manifest in together.objects:
             inside = manifest.namespace == namespace.name and manifest.is_job
             for pod in manifest.pods if inside else ():
-                found = next((said for _, said in _violations(pod, restricted=False)), None)
-                if found is not None:
-                    written = f"no level, so any pod may do what {manifest.title} does: {found}"
+                first = next(_violations(pod, restricted=False), None)
+                if first is not None:
+                    written = f"no level, so any pod may do what {manifest.title} does: "
+                    written += first.found
                     path = ("metadata", "labels", _ENFORCE)
                     remedy = "set it to baseline, or to privileged if it is meant"
                     yield (
@@ -238,53 +260,82 @@ def open_namespaces(together: ManifestSet) -> Iterator[Found]:
 
 
 _OF_BOTH = frozenset({"runAsNonRoot", "seccompProfile"})
+_OTHER_USER = "use another number, such as 1000"
 
 
-def _violations(pod: Pod, *, restricted: bool) -> Iterator[tuple[Path, str]]:
+@dataclass(frozen=True)
+class _Violation:
+    """What a level of Pod Security refuses."""
+
+    path: Path
+    found: str
+    remedy: str
+    is_of_node: bool = False
+    """Whether it may be what a pod that serves its node cannot do without."""
+
+
+def _violations(pod: Pod, *, restricted: bool) -> "Iterator[_Violation]":
     path = pod.path[1:]
     for key in _HOST:
         if pod.spec.get(key) is True:
-            yield (*path, key), key
+            yield _Violation((*path, key), key, "remove it", is_of_node=True)
     for index, value in enumerate(items(pod.spec.get("volumes")) or []):
         if "hostPath" in (mapping(value) or {}):
-            yield (*path, "volumes", index), "a hostPath volume"
+            remedy = "use a claim or an emptyDir"
+            place = (*path, "volumes", index)
+            yield _Violation(place, "a hostPath volume", remedy, is_of_node=True)
     outer = mapping(pod.spec.get("securityContext")) or {}
     if restricted and outer.get("runAsUser") == 0:
-        yield (*path, "securityContext", "runAsUser"), "user 0"
+        yield _Violation((*path, "securityContext", "runAsUser"), "user 0", _OTHER_USER)
     for container in pod.containers:
         context = mapping(container.body.get("securityContext"))
         if context is not None:
             inner = (*container.path[1:], "securityContext")
-            for key, said in _of_container(outer, context, restricted=restricted):
-                inherited = key in _OF_BOTH and key in outer and key not in context
-                yield ((*path, "securityContext", key) if inherited else (*inner, key)), said
+            for each in _of_container(outer, container, restricted=restricted):
+                first = str(each.path[0])
+                inherited = first in _OF_BOTH and first in outer and first not in context
+                holder = (*path, "securityContext") if inherited else inner
+                yield replace(each, path=(*holder, *each.path))
 
 
 def _of_container(
-    outer: Mapping[str, Json], context: Mapping[str, Json], *, restricted: bool
-) -> Iterator[tuple[str, str]]:
+    outer: Mapping[str, Json], container: Container, *, restricted: bool
+) -> "Iterator[_Violation]":
+    """Return what is refused of a container, with paths from its security context."""
+    context = mapping(container.body.get("securityContext")) or {}
     capabilities = mapping(context.get("capabilities")) or {}
     allowed = {"NET_BIND_SERVICE"} if restricted else _CAPABILITIES
     added = {text(each) or "" for each in items(capabilities.get("add")) or []}
     if context.get("privileged") is True:
-        yield "privileged", "a privileged container"
-    if added - allowed:
-        yield "capabilities", f"capability {', '.join(sorted(added - allowed))}"
+        yield _Violation(("privileged",), "a privileged container", "remove it", is_of_node=True)
+    if wrong := added - allowed:
+        named = ", ".join(sorted(wrong))
+        # bottlerocket-core-kit, pull request 141, and amazon-eks-ami, pull request 595: containers
+        # may lock memory as they are; capabilities(7): only root would get this one.
+        unneeded = wrong == {"IPC_LOCK"} and container.names(EFA)
+        remedy = f"remove {named}" + (", which EFA does not need on EKS" if unneeded else "")
+        of_node = bool(wrong - _CAPABILITIES) and not unneeded
+        path = ("capabilities", "add")
+        yield _Violation(path, f"capability {named}", remedy, is_of_node=of_node)
     if restricted:
         yield from _restricted(outer, context, capabilities)
 
 
 def _restricted(
     outer: Mapping[str, Json], context: Mapping[str, Json], capabilities: Mapping[str, Json]
-) -> Iterator[tuple[str, str]]:
+) -> "Iterator[_Violation]":
     if context.get("allowPrivilegeEscalation") is not False:
-        yield "allowPrivilegeEscalation", "privilege escalation that is not switched off"
+        found = "privilege escalation that is not switched off"
+        key = "allowPrivilegeEscalation"
+        yield _Violation((key,), found, f"write {key}: false")
     if "ALL" not in (items(capabilities.get("drop")) or []):
-        yield "capabilities", "capabilities that are not all dropped"
+        path = ("capabilities", "drop")
+        yield _Violation(path, "capabilities that are not all dropped", "write drop: [ALL]")
     if context.get("runAsNonRoot", outer.get("runAsNonRoot")) is not True:
-        yield "runAsNonRoot", "no runAsNonRoot: true"
+        yield _Violation(("runAsNonRoot",), "no runAsNonRoot: true", "write runAsNonRoot: true")
     if context.get("runAsUser") == 0:
-        yield "runAsUser", "user 0"
+        yield _Violation(("runAsUser",), "user 0", _OTHER_USER)
     profile = mapping(context.get("seccompProfile") or outer.get("seccompProfile")) or {}
     if profile.get("type") not in ("RuntimeDefault", "Localhost"):
-        yield "seccompProfile", "no seccompProfile"
+        remedy = "write seccompProfile: {type: RuntimeDefault}"
+        yield _Violation(("seccompProfile",), "no seccompProfile", remedy)
