@@ -14,6 +14,7 @@ from megatron_eks.rules.values import is_absent, items, mapping, text, truth
 
 _HTTPS = 443
 _PEERS = ("CidrIpv6", "SourcePrefixListId", "SourceSecurityGroupName")
+_BY_ROUTE = frozenset({"CoreNetworkArn", "TransitGatewayId", "VpcPeeringConnectionId"})
 # What gives a VPC further ranges, or joins it to other networks.
 _JOINS = (
     *("AWS::EC2::ClientVpn", "AWS::EC2::TransitGateway", "AWS::EC2::VPCCidrBlock"),
@@ -72,7 +73,9 @@ def _range_of(vpc: Resource, templates: TemplateSet) -> ipaddress.IPv4Network | 
 
     VPC User Guide, "Connect your VPC": callers may be in what a VPC is joined to.
     """
-    joined = any(each.type.startswith(_JOINS) for each in templates.everything())
+    joined = any(each.type.startswith(_JOINS) for each in templates.everything()) or any(
+        not _BY_ROUTE.isdisjoint(each.properties) for each in templates.resources("AWS::EC2::Route")
+    )
     return None if joined else _literal(vpc.properties.get("CidrBlock"))
 
 
