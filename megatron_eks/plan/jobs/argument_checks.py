@@ -4,6 +4,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.megatron_conflicts import CHOSEN, OF_PLAN
 from megatron_eks.catalog.megatron_options import FLAGS, NUMBERS, OPTIONS, SINGLE, WHOLE, WORDS
 from megatron_eks.config.architecture import ModelSpec
@@ -16,6 +17,7 @@ from megatron_eks.plan.jobs.environment_folders import mounts
 from megatron_eks.plan.jobs.foreign_options import of_other_program
 from megatron_eks.plan.jobs.idle_option_checks import check_places
 from megatron_eks.plan.jobs.layout import job_layout, model_shape
+from megatron_eks.plan.jobs.node_checks import gpu_pool
 from megatron_eks.plan.jobs.option_checks import Option, check_combinations
 from megatron_eks.plan.jobs.relation_checks import check_relations
 from megatron_eks.plan.jobs.stage_checks import check_stages
@@ -121,7 +123,8 @@ def check_extra_arguments(
         name, equals, value = words[start].partition("=")
         values = [value] if equals else words[start + 1 : end]
         settings = {setting for _, setting, _ in given.values()}
-        problem = _unknown(words[start], name) or _of_plan(name, values, plan)
+        problem = _unknown(words[start], name) or _without_fp8(name, job, cluster)
+        problem = problem or _of_plan(name, values, plan)
         problem = problem or _form(name, values, settings)
         if problem is not None:
             yield Finding(Code.EXTRA_ARGUMENT, ("extra_args", start), *problem)
@@ -153,6 +156,18 @@ def _key(name: str) -> str | None:
     if key == "model":
         return next((f"model.{each}" for each in named if each in ModelSpec.model_fields), key)
     return key
+
+
+def _without_fp8(name: str, job: "MegatronJob", cluster: "ClusterConfig") -> tuple[str, str] | None:
+    """Say that a job's GPUs compute nothing in FP8 (Transformer Engine: compute capability 8.9)."""
+    pool = gpu_pool(job, cluster)
+    gpu = INSTANCES[pool.instance_type].gpu if pool is not None else None
+    if gpu is None or gpu.has_fp8 or OPTIONS[name] != OPTIONS["--fp8-format"]:
+        return None
+    # A precision that the GPU does not have is a finding of its own.
+    if job.training.precision == "fp8":
+        return None
+    return f"{name}, and {gpu.name} has no FP8", "remove it, and keep training.precision: bf16"
 
 
 def _of_plan(

@@ -34,7 +34,7 @@ def check_layout(
 ) -> "Iterator[Finding]":
     """Yield what keeps the layout from starting."""
     yield from _world(job, instance)
-    yield from _tensor(job, model)
+    yield from _tensor(job, model, instance)
     yield from _pipeline(job, model, instance)
     yield from _idle_stages(job, instance)
     yield from _sequence(job)
@@ -79,12 +79,30 @@ def _world(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":
         yield Finding(Code.LAYOUT_BATCH, ("training", "global_batch_size"), found, f"use {near}")
 
 
-def _tensor(job: "MegatronRun", model: "ModelShape") -> "Iterator[Finding]":
+def _tensor_sizes(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") -> list[int]:
+    """Return the tensor parallel sizes that a node, the job's GPUs and the model all take."""
+    per_node, groups = gpus_per_node(job, instance), model.num_query_groups
+    rest = job.parallelism.pipeline * job.parallelism.context
+    whole = (per_node, model.num_attention_heads, model.ffn_hidden_size)
+    return [
+        size
+        for size in range(1, per_node + 1)
+        if not any(each % size for each in whole)
+        and not (groups % size and size % groups)
+        and not job.nodes * per_node % (size * rest)
+    ]
+
+
+def _tensor(
+    job: "MegatronRun", model: "ModelShape", instance: "InstanceType"
+) -> "Iterator[Finding]":
     tensor = job.parallelism.tensor
     path = ("parallelism", "tensor")
+    fitting = ", ".join(map(str, _tensor_sizes(job, model, instance)))
+    fits = f"use {fitting}" if fitting == "1" else f"use one of {fitting}"
     if model.num_attention_heads % tensor:
         found = f"{tensor} does not divide {model.num_attention_heads} attention heads"
-        remedy = f"use one of {_divisors(model.num_attention_heads)}"
+        remedy = fits if fitting else f"use one of {_divisors(model.num_attention_heads)}"
         yield Finding(Code.LAYOUT_HEADS, path, found, remedy)
     groups = model.num_query_groups
     if groups % tensor and tensor % groups:
@@ -93,7 +111,7 @@ def _tensor(job: "MegatronRun", model: "ModelShape") -> "Iterator[Finding]":
             Code.LAYOUT_HEADS,
             path,
             found,
-            f"use one of {_divisors(groups)}, or a multiple of {groups}",
+            fits if fitting else f"use one of {_divisors(groups)}, or a multiple of {groups}",
         )
     if model.num_attention_heads % groups:
         found = f"{groups} query groups do not divide {model.num_attention_heads} attention heads"
@@ -110,7 +128,7 @@ def _tensor(job: "MegatronRun", model: "ModelShape") -> "Iterator[Finding]":
         yield Finding(Code.LAYOUT_HEADS, ("model", "kv_channels"), found, remedy)
     if model.ffn_hidden_size % tensor:
         found = f"{tensor} does not divide ffn_hidden_size {model.ffn_hidden_size}"
-        yield Finding(Code.LAYOUT_HEADS, path, found, "use a divisor of it")
+        yield Finding(Code.LAYOUT_HEADS, path, found, fits if fitting else "use a divisor of it")
 
 
 def _pipeline(

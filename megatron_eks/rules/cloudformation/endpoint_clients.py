@@ -10,9 +10,17 @@ from megatron_eks.rules.cloudformation.networks import networks_of
 from megatron_eks.rules.cloudformation.security_groups import ALL, GROUP, TCP, Rule, rules_of
 from megatron_eks.rules.launch_templates import launch_templates
 from megatron_eks.rules.template_set import Resource, TemplateSet
-from megatron_eks.rules.values import is_absent, items, mapping
+from megatron_eks.rules.values import is_absent, items, mapping, text, truth
 
 _HTTPS = 443
+_PEERS = ("CidrIpv6", "SourcePrefixListId", "SourceSecurityGroupName")
+_BY_ROUTE = frozenset({"CoreNetworkArn", "TransitGatewayId", "VpcPeeringConnectionId"})
+# What gives a VPC further ranges, or joins it to other networks.
+_JOINS = (
+    *("AWS::EC2::ClientVpn", "AWS::EC2::TransitGateway", "AWS::EC2::VPCCidrBlock"),
+    *("AWS::EC2::VPCPeeringConnection", "AWS::EC2::VPN", "AWS::DirectConnect::"),
+    *("AWS::NetworkManager::", "AWS::VpcLattice::", "AWS::CloudFormation::Stack", "AWS::RAM::"),
+)
 
 
 def clients(templates: TemplateSet) -> Iterator[Finding]:
@@ -35,6 +43,15 @@ def clients(templates: TemplateSet) -> Iterator[Finding]:
         if None in rules or not opened:
             continue
         vpc = templates.target(endpoint.properties.get("VpcId"), endpoint.file)
+        private = truth(endpoint.properties.get("PrivateDnsEnabled")) is True
+        own = _range_of(vpc, templates) if private and vpc is not None else None
+        away = [_range(each) for each in opened]
+        if own is not None and all(each and not each.overlaps(own) for each in away):
+            found = f"{away[0]} is not in the VPC, which is {own}: nothing in it reaches "
+            found += f"{endpoint.id} and its like"
+            path, remedy = (*opened[0].path, "CidrIp"), f"write {own}, or the group of the nodes"
+            yield opened[0].resource.find(Code.ENDPOINT_UNUSED, path, found, remedy)
+            continue
         for group, subnet in subnets:
             if templates.target(subnet.properties.get("VpcId"), subnet.file) is not vpc:
                 continue
@@ -49,6 +66,31 @@ def clients(templates: TemplateSet) -> Iterator[Finding]:
                 path = ("SecurityGroupIngress",)
                 yield known[0].find(Code.ENDPOINT_UNUSED, path, found, remedy)
                 break
+
+
+def _range_of(vpc: Resource, templates: TemplateSet) -> ipaddress.IPv4Network | None:
+    """Return the range of a VPC that has one, and no other network beside it; None otherwise.
+
+    VPC User Guide, "Connect your VPC": callers may be in what a VPC is joined to.
+    """
+    joined = any(each.type.startswith(_JOINS) for each in templates.everything()) or any(
+        not _BY_ROUTE.isdisjoint(each.properties) for each in templates.resources("AWS::EC2::Route")
+    )
+    return None if joined else _literal(vpc.properties.get("CidrBlock"))
+
+
+def _range(rule: Rule) -> ipaddress.IPv4Network | None:
+    """Return the addresses that a rule admits; None where these are not written, or others."""
+    body = _body(rule)
+    alone = rule.is_range and set(body).isdisjoint(_PEERS)
+    return _literal(body.get("CidrIp")) if alone else None
+
+
+def _literal(value: Json) -> ipaddress.IPv4Network | None:
+    try:
+        return ipaddress.IPv4Network(text(value) or "", strict=False)
+    except ValueError:
+        return None
 
 
 def _subnets(templates: TemplateSet) -> list[tuple[Resource, Resource]]:
@@ -73,13 +115,7 @@ def _shuts_out(rule: Rule, group: Resource, subnet: Resource, templates: Templat
         return _carried_by_none(rule.group, group, templates)
     if not rule.is_range:
         return False
-    body: Json = dict(rule.resource.properties)
-    for key in rule.path:
-        if isinstance(body, dict) and isinstance(key, str):
-            body = body.get(key)
-        elif isinstance(body, list) and isinstance(key, int):
-            body = body[key]
-    value = (mapping(body) or {}).get("CidrIp")
+    value = _body(rule).get("CidrIp")
     if is_absent(value):
         return False
     ranges = networks_of(value, rule.resource, templates)
@@ -87,6 +123,16 @@ def _shuts_out(rule: Rule, group: Resource, subnet: Resource, templates: Templat
     if len(own) != 1 or not ranges:
         return False
     return not any(_holds(each, own[0]) for each in ranges)
+
+
+def _body(rule: Rule) -> dict[str, Json]:
+    body: Json = dict(rule.resource.properties)
+    for key in rule.path:
+        if isinstance(body, dict) and isinstance(key, str):
+            body = body.get(key)
+        elif isinstance(body, list) and isinstance(key, int):
+            body = body[key]
+    return mapping(body) or {}
 
 
 def _carried_by_none(admitted: Resource, group: Resource, templates: TemplateSet) -> bool:

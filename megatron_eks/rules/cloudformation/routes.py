@@ -85,8 +85,20 @@ def _no_way(
         found = f"{subnet.id} routes to an internet gateway, and gives no public address"
         if _is_for_gateways(subnet, templates):
             return found, "name a private subnet, whose way out is a NAT gateway"
+        if _shares_table(subnet, templates):
+            # Other subnets may need the gateway in this table.
+            return found, "give it a route table that leads to a NAT gateway"
         return found, "route 0.0.0.0/0 to a NAT gateway"
     return None
+
+
+def _shares_table(subnet: Resource, templates: TemplateSet) -> bool:
+    tables: dict[Resource | None, list[Resource | None]] = {}
+    for each in templates.resources("AWS::EC2::SubnetRouteTableAssociation"):
+        table = templates.target(each.properties.get("RouteTableId"), each.file)
+        other = templates.target(each.properties.get("SubnetId"), each.file)
+        tables.setdefault(table, []).append(other)
+    return any(subnet in shared and len(shared) > 1 for shared in tables.values())
 
 
 def _is_refused(group: Resource, subnet: Resource) -> bool:

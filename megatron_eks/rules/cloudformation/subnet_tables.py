@@ -13,7 +13,7 @@ _ASSOCIATION = "AWS::EC2::SubnetRouteTableAssociation"
 _SUBNET = "AWS::EC2::Subnet"
 _INSIDE = "kubernetes.io/role/internal-elb"
 _OUTSIDE = "kubernetes.io/role/elb"
-_PRIVATE = re.compile(r"[Pp]rivate")
+_PRIVATE, _PUBLIC = re.compile(r"[Pp]rivate"), re.compile(r"[Pp]ublic")
 # Services whose interfaces never have a public address, and where each names its subnets.
 _WITHOUT_ADDRESS = (
     ("AWS::CodeBuild::Project", "VpcConfig", "Subnets", "CodeBuild", Level.ERROR),
@@ -73,9 +73,16 @@ def kinds(templates: TemplateSet) -> Iterator[Finding]:
         off = is_absent(assigns) or truth(assigns) is False
         named = _INSIDE in tags or _PRIVATE.search(f"{subnet.id} {_name(subnet)}") is not None
         if public and named and off and _OUTSIDE not in tags:
-            route = next(each for each in routes if not is_absent(each.properties["GatewayId"]))
             found = f"{subnet.id} is private and gives no public address: behind an internet "
             found += "gateway nothing in it gets an answer, and no node joins"
+            shared = _shared(subnet, templates)
+            if shared is not None:
+                association, table, other = shared
+                found = f"{table.id} is the table of {other.id}, which is public, and {found}"
+                path, remedy = ("RouteTableId",), _own_table(subnet, table, templates)
+                yield association.find(Code.NETWORK_PART, path, found, remedy)
+                continue
+            route = next(r for r in routes if not is_absent(r.properties.get("GatewayId")))
             remedy = "name a NAT gateway, as NatGatewayId"
             yield route.find(Code.NETWORK_PART, ("GatewayId",), found, remedy)
         elif _OUTSIDE in tags and _INSIDE not in tags and not public and _is_known(routes):
@@ -83,6 +90,49 @@ def kinds(templates: TemplateSet) -> Iterator[Finding]:
             found += "answer nobody"
             remedy = f"route 0.0.0.0/0 to an internet gateway, or write {_INSIDE}"
             yield subnet.find(Code.NETWORK_PART, ("Tags",), found, remedy, Level.WARNING)
+
+
+def _shared(subnet: Resource, templates: TemplateSet) -> tuple[Resource, Resource, Resource] | None:
+    """Return how a subnet gets a table, the table, and a subnet that needs it to be public."""
+    joined = _associations(templates)
+    own = next(((each, table) for each, one, table in joined if one is subnet), None)
+    for _, other, table in joined:
+        if own is not None and table is own[1] and other is not None and other is not subnet:
+            meant = _OUTSIDE in _tags(other) or _PUBLIC.search(f"{other.id} {_name(other)}")
+            if meant or truth(other.properties.get("MapPublicIpOnLaunch")) is True:
+                return own[0], table, other
+    return None
+
+
+def _own_table(subnet: Resource, public: Resource, templates: TemplateSet) -> str:
+    """Say which table to name: one by which a NAT gateway is reached, one of no other subnet."""
+    joined = _associations(templates)
+    by_nat = [
+        templates.target(route.properties.get("RouteTableId"), route.file)
+        for route in templates.resources("AWS::EC2::Route")
+        if not is_absent(route.properties.get("NatGatewayId"))
+    ]
+    vpc = templates.target(subnet.properties.get("VpcId"), subnet.file)
+    near = [
+        each
+        for each in by_nat
+        if each is not None
+        and each is not public
+        and templates.target(each.properties.get("VpcId"), each.file) is vpc
+    ]
+    free = [each for each in near if not any(table is each for *_, table in joined)]
+    if not near:
+        return "name a table of its own, with a route to a NAT gateway"
+    return f"name {(free or near)[0].id}, which routes to a NAT gateway"
+
+
+def _associations(templates: TemplateSet) -> list[tuple[Resource, Resource | None, Resource]]:
+    """Return each association whose table is at hand, with its subnet and that table."""
+    return [
+        (each, templates.target(each.properties.get("SubnetId"), each.file), table)
+        for each in templates.resources(_ASSOCIATION)
+        if (table := templates.target(each.properties.get("RouteTableId"), each.file))
+    ]
 
 
 def users(templates: TemplateSet) -> Iterator[Finding]:

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.load import Json
+from megatron_eks.rules.node_configs import read_config
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
 from megatron_eks.rules.workloads import Manifest
 
 _MANAGED = "managedNodeGroups"
 _TARGET = "capacityReservationTarget"
 _AL2023 = "AmazonLinux2023"
+_OVERRIDE = "overrideBootstrapCommand"
 _SCRIPT = re.compile(r"/etc/eks/bootstrap\.sh")
 _ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
 _OF_AWS = re.compile(r"arn:aws[a-z-]*:iam::aws:policy/.+")
@@ -103,13 +105,25 @@ def _placed(manifest: Manifest, path: Path, group: dict[str, Json]) -> Iterator[
 
 
 def _scripts(manifest: Manifest, path: Path, group: dict[str, Json]) -> Iterator[Finding]:
-    # Of an AMI of one's own nobody knows what is on it.
-    if group.get("amiFamily") != _AL2023 or not is_absent(group.get("ami")):
+    """Find Amazon Linux 2's script in a group of Amazon Linux 2023.
+
+    eksctl-io/eksctl, pkg/nodebootstrap/al2023.go, stringToNodeConfig: overrideBootstrapCommand is
+    read as a NodeConfig, whatever the AMI is, and a text that is no mapping ends the command.
+    """
+    if group.get("amiFamily") != _AL2023:
         return
+    own = not is_absent(group.get("ami"))
     for key in ("overrideBootstrapCommand", "preBootstrapCommands"):
         value = group.get(key)
         lines = [text(each) or "" for each in (value if isinstance(value, list) else [value])]
-        if any(_SCRIPT.search(line) for line in lines):
+        # Of an AMI of one's own nobody knows what is on it.
+        if key == _OVERRIDE and own and any(_SCRIPT.search(line) for line in lines):
+            if read_config(lines[0]) is None:
+                found = "a script, and for AmazonLinux2023, which has no /etc/eks/bootstrap.sh, "
+                found += "eksctl reads a NodeConfig here: it refuses the file"
+                remedy = "remove it: eksctl writes the NodeConfig; or write what to add to that one"
+                yield _found(manifest, (*path, key), found, remedy)
+        elif not own and any(_SCRIPT.search(line) for line in lines):
             found = f"/etc/eks/bootstrap.sh, which {_AL2023} does not have: no node joins"
             remedy = "remove it: eksctl writes the NodeConfig that nodes join with"
             yield _found(manifest, (*path, key), found, remedy)

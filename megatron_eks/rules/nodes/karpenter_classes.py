@@ -24,6 +24,15 @@ _OF_NODES = (
     *("expireAfter", "nodeClassRef", "requirements", "startupTaints", "taints"),
     "terminationGracePeriod",
 )
+# Fields that other objects have at that place, and where a NodePool has them.
+_ELSEWHERE: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
+    (("template", "spec"), ("labels", "annotations"), "spec.template.metadata"),
+    (("template", "spec"), _OF_POOLS, "spec"),
+    (("template",), ("labels", "annotations"), "spec.template.metadata"),
+    (("template",), _OF_NODES, "spec.template.spec"),
+    ((), ("labels", "annotations"), "spec.template.metadata"),
+    ((), _OF_NODES, "spec.template.spec"),
+)
 _NUMBERS = frozenset(
     {
         *("evictionMaxPodGracePeriod", "imageGCHighThresholdPercent"),
@@ -59,6 +68,7 @@ def fields(manifest: Manifest) -> Iterator[Finding]:
         spec = mapping(template.get("spec")) or {}
         yield from _slips(manifest, ("spec",), dict(manifest.spec), _OF_POOLS)
         yield from _slips(manifest, ("spec", "template", "spec"), spec, _OF_NODES)
+        yield from _misplaced(manifest)
 
 
 def _slips(
@@ -70,6 +80,21 @@ def _slips(
             found = f"Karpenter has no field {shown(key)}: it is refused, or nobody reads it"
             remedy = f"did you mean {close[0]}?"
             yield manifest.find(Code.KARPENTER, (*path, key), found, remedy)
+
+
+def _misplaced(manifest: Manifest) -> Iterator[Finding]:
+    if text(manifest.body.get("apiVersion")) != "karpenter.sh/v1":
+        return
+    for inside, names, place in _ELSEWHERE:
+        body = dict(manifest.spec)
+        for key in inside:
+            body = mapping(body.get(key)) or {}
+        for name in names:
+            if name in body:
+                found = f"{'.'.join(('spec', *inside))} has no {name}: Karpenter's API refuses it, "
+                found += "or drops it unread"
+                path: Path = ("spec", *inside, name)
+                yield manifest.find(Code.KARPENTER, path, found, f"write it under {place}")
 
 
 def _kubelet(manifest: Manifest) -> Iterator[Finding]:

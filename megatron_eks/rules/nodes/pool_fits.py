@@ -11,7 +11,7 @@ from megatron_eks.rules.hardware import TYPE_LABELS, type_names
 from megatron_eks.rules.nodes.karpenter_fits import image_disk
 from megatron_eks.rules.nodes.karpenter_pods import FAMILY, asked, class_of, requirements
 from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
-from megatron_eks.rules.objects.named_pools import POOL_NAMES, Pool, pools_of
+from megatron_eks.rules.objects.named_pools import POOL_NAMES, Pool, other_tolerations, pools_of
 from megatron_eks.rules.objects.node_pools import tolerates, wanted_labels
 from megatron_eks.rules.platform.device_plugins import is_near
 from megatron_eks.rules.values import is_absent, is_placeholder, items, mapping, shown, text
@@ -35,8 +35,12 @@ def agents(together: ManifestSet) -> Iterator[Found]:
     device, and one without a storage driver's part mounts nothing, whatever its pods tolerate.
     """
     pools = _pools(together)
+    # A pool that pods name keeps them off is told of by them.
+    told = [(each, finding.path) for each, finding in other_tolerations(together)] if pools else []
     for manifest in together.of("DaemonSet") if pools else ():
         for pod in manifest.pods:
+            if (manifest, (manifest.title, *pod.path[1:], "tolerations")) in told:
+                continue
             if not any(_AGENT.search(str(each.body.get("image"))) for each in pod.containers):
                 continue
             given = [mapping(each) or {} for each in items(pod.spec.get("tolerations")) or []]

@@ -40,18 +40,20 @@ def _of_container(
     mounts = mounts_of(pod, container)
     if mounts is None:
         return
-    kept = {place: names for place, source, names in _keyed(manifest, mounts, together) if source}
+    kept = kept_files(manifest, mounts, together)
     for path, written in _paths(container):
         inside = [place for place, _ in mounts if is_in(written, place)]
         if not inside:
             secret = next((each for each in _SECRETS if written.startswith(each)), None)
             rest = written.removeprefix(secret or "")
-            folder = written.rpartition("/")[0]
-            close = get_close_matches(folder, kept, 1, _CLOSE) if kept else []
-            if (secret and not rest.startswith(_GIVEN)) or (close and _is_file(written)):
+            close = near(written, kept)
+            if (secret and not rest.startswith(_GIVEN)) or close is not None:
                 there = ", ".join(sorted(kept)) or "no Secret or ConfigMap"
                 found = f"{shown(written)} is in no mount: the file is not there"
                 remedy = f"mounted: {there}"
+                name = written.rpartition("/")[2]
+                if close is not None and name in (kept[close] or ()):
+                    remedy = f"write {close}/{name}, where it is mounted"
                 # Something that changes pods on their way in may mount it.
                 level = Level.ERROR if kept else Level.WARNING
                 finding = manifest.find(Code.FILE_NOT_MOUNTED, path, found, remedy, level)
@@ -82,6 +84,22 @@ def _of_container(
 
 def _is_file(written: str) -> bool:
     return "." in written.rpartition("/")[2] or written.endswith(("/token", "/password", "/key"))
+
+
+def kept_files(
+    manifest: Manifest, mounts: "list[tuple[str, dict[str, object]]]", together: ManifestSet
+) -> "dict[str, set[str] | None]":
+    """Return where Secrets and ConfigMaps are mounted, with their files where these are known."""
+    return {place: names for place, source, names in _keyed(manifest, mounts, together) if source}
+
+
+def near(written: str, kept: "dict[str, set[str] | None]") -> str | None:
+    """Return the mount of a Secret or ConfigMap that is meant by a file in no mount."""
+    folder, _, name = written.rpartition("/")
+    close = get_close_matches(folder, kept, 1, _CLOSE) if kept and _is_file(written) else []
+    # A mount below the folder leaves there what the image has.
+    image = bool(close) and is_in(close[0], folder) and name not in (kept[close[0]] or ())
+    return close[0] if close and not image else None
 
 
 def _paths(container: Container) -> Iterator[tuple[Path, str]]:

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.objects.manifest_set import Found, ManifestSet
+from megatron_eks.rules.objects.mounted_files import kept_files, mounts_of, near
 from megatron_eks.rules.values import is_absent, items, mapping, number, shown, text
-from megatron_eks.rules.workloads import Container, Manifest
+from megatron_eks.rules.workloads import Container, Manifest, Pod
 
 _DCGM = re.compile(r"(^|/)dcgm-exporter([:@]|$)")
 _LISTENS = re.compile(r"--web\.listen-address=[^:]*:(?P<port>[0-9]{1,5})")
@@ -67,35 +69,47 @@ def files_of_the_node(manifest: Manifest) -> Iterator[Finding]:
                     yield manifest.find(Code.MONITOR, path[1:], found, remedy, Level.WARNING)
 
 
-def lists_of_fields(manifest: Manifest) -> Iterator[Finding]:
+def lists_of_fields(together: ManifestSet) -> Iterator[Found]:
     """Warn of a list that NVIDIA's exporter does not have, and of one that it may not read.
 
     NVIDIA/dcgm-exporter, etc/ and docker/Dockerfile: the image holds three lists, and the fields of
     profiling need SYS_ADMIN, and root besides.
     """
-    for pod in manifest.pods:
-        for container in pod.containers:
-            mounts = _mounts(container)
-            if mounts is None or not _DCGM.search(text(container.body.get("image")) or ""):
-                continue
-            for path, word in container.words:
-                file = word.rpartition("=")[2]
-                folder, _, name = file.rpartition("/")
-                if folder != _OWN or not name.endswith(".csv"):
-                    continue
-                if name not in _LISTS and not _under(file, mounts):
-                    found = f"{shown(file)}, which the image does not have: the exporter stops"
-                    remedy = f"mount it there, or use {_OWN}/{_LISTS[-1]}"
-                    yield manifest.find(Code.MONITOR, path[1:], found, remedy, Level.WARNING)
-                elif name == _PROFILING and not _may_profile(container):
-                    found = f"fields of profiling without {_RIGHT}: they are missing"
-                    place = (*container.path[1:], "securityContext", "capabilities")
-                    remedy = f"add {_RIGHT} to capabilities.add"
-                    yield manifest.find(Code.MONITOR, place, found, remedy, Level.WARNING)
-                elif name == _PROFILING and (user := pod.user_of(container)):
-                    found = f"fields of profiling as user {user}: they are missing"
-                    place = (*container.path[1:], "securityContext", "runAsUser")
-                    yield manifest.find(Code.MONITOR, place, found, "write 0", Level.WARNING)
+    for manifest in together.objects:
+        for pod in manifest.pods:
+            for container in pod.containers:
+                if _DCGM.search(text(container.body.get("image")) or ""):
+                    for finding in _lists(manifest, pod, container, together):
+                        yield manifest, finding
+
+
+def _lists(
+    manifest: Manifest, pod: Pod, container: Container, together: ManifestSet
+) -> Iterator[Finding]:
+    mounts, sources = _mounts(container), mounts_of(pod, container)
+    if mounts is None:
+        return
+    kept = kept_files(manifest, sources or [], together)
+    for path, word in container.words:
+        file = word.rpartition("=")[2]
+        folder, _, name = file.rpartition("/")
+        if folder != _OWN or not name.endswith(".csv"):
+            continue
+        if name not in _LISTS and not _under(file, mounts):
+            # One that is mounted beside it is told of as such.
+            if near(file, kept) is None:
+                found = f"{shown(file)}, which the image does not have: the exporter stops"
+                remedy = f"mount it there, or use {_OWN}/{_LISTS[-1]}"
+                yield manifest.find(Code.MONITOR, path[1:], found, remedy, Level.WARNING)
+        elif name == _PROFILING and not _may_profile(container):
+            found = f"fields of profiling without {_RIGHT}: they are missing"
+            place = (*container.path[1:], "securityContext", "capabilities")
+            remedy = f"add {_RIGHT} to capabilities.add"
+            yield manifest.find(Code.MONITOR, place, found, remedy, Level.WARNING)
+        elif name == _PROFILING and (user := pod.user_of(container)):
+            found = f"fields of profiling as user {user}: they are missing"
+            place = (*container.path[1:], "securityContext", "runAsUser")
+            yield manifest.find(Code.MONITOR, place, found, "write 0", Level.WARNING)
 
 
 def _may_profile(container: Container) -> bool:

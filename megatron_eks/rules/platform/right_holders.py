@@ -161,23 +161,57 @@ def operators(together: ManifestSet) -> Iterator[Found]:
             images = [str(each.body.get("image")) for each in pod.containers]
             for operator in _OPERATORS:
                 named = any(operator.image.search(each) for each in images)
-                rules = _rules_of(manifest, pod, together) if named else []
+                roles = _roles_of(manifest, pod, together) if named else []
+                rules = [_body(each) for role in roles for each in _rules(role)]
                 missing = [each for each in operator.needed if not gives(rules, *each)]
                 if rules and missing:
-                    _, resource, verb = missing[0]
-                    found = f"the roles of its service account lack {verb} on {resource}"
-                    path = (*pod.path[1:], "serviceAccountName")
-                    found += operator.end
-                    yield manifest, manifest.find(Code.RIGHTS, path, found, operator.remedy)
+                    yield _lacking(manifest, pod, operator, missing, roles)
 
 
-def _rules_of(manifest: Manifest, pod: Pod, together: ManifestSet) -> "list[dict[str, Json]]":
-    """Return what the roles bound to a pod's account give; none where one is not at hand.
+def _lacking(
+    manifest: Manifest,
+    pod: Pod,
+    operator: Operator,
+    missing: "list[_Right]",
+    roles: "list[Manifest]",
+) -> Found:
+    """Say all verbs that lack on a resource, at the role that has to have them if there is one."""
+    _, resource, _ = missing[0]
+    *others, last = [verb for _, other, verb in missing if other == resource]
+    lacking = f"{', '.join(others)} and {last}" if others else last
+    # A Role gives them in one namespace only.
+    wide = [each for each in roles if each.kind == "ClusterRole"]
+    if len(wide) != 1:
+        found = f"the roles of its service account lack {lacking} on {resource}{operator.end}"
+        path: Path = (*pod.path[1:], "serviceAccountName")
+        return manifest, manifest.find(Code.RIGHTS, path, found, operator.remedy)
+    (role,) = wide
+    found = f"no {lacking} on {resource} for {manifest.title}{operator.end or ': forbidden'}"
+    group = missing[0][0]
+    for index, rule in enumerate(_rules(role)):
+        if _body(rule).get("apiGroups") != [group]:
+            continue
+        listed = [text(each) for each in items(_body(rule).get("resources")) or []]
+        if resource in listed:
+            remedy = f"add {lacking}" if listed == [resource] else f"add {lacking} for {resource}"
+            return role, role.find(Code.RIGHTS, ("rules", index, "verbs"), found, remedy)
+    remedy = f"add a rule for {resource} with {lacking}"
+    if operator.end:
+        remedy = operator.remedy
+    return role, role.find(Code.RIGHTS, ("rules",), found, remedy)
+
+
+def _rules(role: Manifest) -> "list[Json]":
+    return items(role.body.get("rules")) or []
+
+
+def _roles_of(manifest: Manifest, pod: Pod, together: ManifestSet) -> "list[Manifest]":
+    """Return the roles bound to a pod's account; none where one is not at hand.
 
     A binding of the same name in another namespace is a finding of its own.
     """
     account = text(pod.spec.get("serviceAccountName")) or "default"
-    found: list[dict[str, Json]] = []
+    found: list[Manifest] = []
     for binding in together.of("ClusterRoleBinding", "RoleBinding"):
         subjects = [mapping(each) or {} for each in items(binding.body.get("subjects")) or []]
         spaces = [
@@ -198,5 +232,5 @@ def _rules_of(manifest: Manifest, pod: Pod, together: ManifestSet) -> "list[dict
         aggregated = role is not None and "aggregationRule" in role.body
         if role is None or aggregated:
             return []
-        found += [mapping(each) or {} for each in items(role.body.get("rules")) or []]
+        found.append(role)
     return found

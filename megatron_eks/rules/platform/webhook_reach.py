@@ -48,6 +48,7 @@ def reached(together: ManifestSet) -> Iterator[Found]:
                     port is None
                     or not applied
                     or any(_lets_in(each, port, pod) for each in applied)
+                    or _is_another(port, pod, applied)
                 ):
                     continue
                 names = ", ".join(each.title for each in applied)
@@ -58,6 +59,17 @@ def reached(together: ManifestSet) -> Iterator[Found]:
                 path = ("spec", "template", "metadata", "labels")
                 yield owner, owner.find(Code.POLICY_PORT, path, found, remedy, Level.WARNING)
             break
+
+
+def _is_another(port: int, pod: Pod, applied: list[Manifest]) -> bool:
+    """Tell whether the pod lists other ports, one of which is admitted: the Service is at fault."""
+    listed = [
+        number((mapping(each) or {}).get("containerPort"))
+        for container in pod.containers
+        for each in items(container.body.get("ports")) or []
+    ]
+    admitted = (_lets_in(rule, each, pod) for rule in applied for each in listed if each)
+    return port not in listed and any(admitted)
 
 
 def _port(service: Manifest, port: int, pod: Pod) -> int | None:
