@@ -12,8 +12,10 @@ from hypothesis import settings
 from megatron_eks import entry
 
 entry.use_bundled_node()
-# A shell that starts the tests in the background lets them ignore Ctrl-C, and all that they start.
+# A shell that starts the tests in the background lets them ignore Ctrl-C, nohup the end of the
+# terminal, and so would all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 settings.register_profile("repeated", derandomize=True)
 settings.load_profile("repeated")
 
