@@ -15,9 +15,9 @@ from megatron_eks.rules.workloads import Container, Manifest
 _PREPARES = re.compile(r"(^|[\s/;&|(])preprocess_data\.py\b")
 _DATA = ("--data-path", "--train-data-path", "--valid-data-path")
 _TEXT = "text"
-# The project's own program, and that of Hugging Face.
+# The project's own program, which copies whatever a bucket has as well, and that of Hugging Face.
 _DOWNLOADS = re.compile(
-    r"/programs/fetch\.py\s[^\n;&|]*--directory[ =](?P<own>\S+)"
+    r"/programs/fetch\.py\s(?![^\n;&|]*--s3-uri)[^\n;&|]*--directory[ =](?P<own>\S+)"
     r"|\b(huggingface-cli|hf)\s+download\s[^\n;&|]*--local-dir[ =](?P<hub>\S+)"
 )
 _WRITTEN_TO = re.compile(r"--(?:target|save|save-dir)[ =](\S+?)/?(?=\s|$)")
