@@ -3,9 +3,10 @@
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from megatron_eks.config.errors import Finding
-from megatron_eks.rules.image_stages import Instruction, Stage, stages, warned
+from megatron_eks.rules.image_stages import Instruction, Stage, judged, stages, warned
 from megatron_eks.rules.images.image_python import replaced
 
 IGNORED = ".dockerignore"
@@ -42,9 +43,7 @@ def findings(listed: list[Instruction], beside: Mapping[str, str]) -> Iterator[t
             if _left_out(source, beside.get(IGNORED, "")):
                 found = f"{IGNORED} leaves {source} out of the build's context: not found"
                 yield warned(step, found, f"write !{source} at its end")
-    for stage in stages(listed):
-        for index in range(stage.own, len(stage.steps)):
-            yield from _wishes(stage, index, beside)
+    yield from judged(stages(listed), partial(_wishes, beside))
 
 
 def _left_out(source: str, ignored: str) -> bool:
@@ -73,7 +72,7 @@ def _expression(pattern: str) -> str:
     return "".join(_GLOBS.get(one[0]) or re.escape(one[0]) for one in _PARTS.finditer(pattern))
 
 
-def _wishes(stage: Stage, index: int, beside: Mapping[str, str]) -> Iterator[tuple[Finding, int]]:
+def _wishes(beside: Mapping[str, str], stage: Stage, index: int) -> Iterator[tuple[str, str]]:
     """Find a torch of its own in a list of packages that a step before copies."""
     step, before = stage.steps[index], stage.before(index)
     copied = {
@@ -92,4 +91,4 @@ def _wishes(stage: Stage, index: int, beside: Mapping[str, str]) -> Iterator[tup
             if ";" in wish:
                 continue
             for found, remedy in replaced(stage, [wish], whole):
-                yield warned(step, f"{source}: {found}", remedy)
+                yield f"{source}: {found}", remedy

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.rules.jobs.mounted_paths import inside, kept, mounts, paths
 from megatron_eks.rules.jobs.output_places import CHECKPOINTS, Output, Place, outputs_of, place_of
 from megatron_eks.rules.jobs.rendezvous import launcher_flags
 from megatron_eks.rules.jobs.shell_values import told
 from megatron_eks.rules.jobs.training_flags import megatron_flags, options_of, split_words
 from megatron_eks.rules.values import items, mapping, number, shown, text
-from megatron_eks.rules.workloads import Container, Manifest, Pod
+from megatron_eks.rules.workloads import Container, Manifest
 
 _OF_A_POD = re.compile(
     r"\$[({]?(HOSTNAME|POD_NAME|POD_IP|RANK|NODE_RANK|PET_NODE_RANK|GROUP_RANK|LOCAL_RANK"
@@ -18,8 +19,6 @@ _OF_A_POD = re.compile(
 )
 _FIELDS = frozenset({"metadata.name", "metadata.uid", "status.podIP", "spec.nodeName"})
 _READ_TOO = frozenset({"--checkpoint-dir", "--checkpoints-dir", "--ckpt-dir"})
-_PATH = re.compile(r"/[\w.-]+(/[\w.-]+)*/?")
-_KEPT = frozenset({"emptyDir", "ephemeral", "hostPath", "persistentVolumeClaim"})
 # Directories that an image may well have itself.
 _OF_IMAGES = ("/bin", "/dev", "/etc", "/home", "/lib", "/proc", "/root", "/sys", "/tmp", "/usr")  # noqa: S108 -- inside a container
 _WRITES = re.compile(
@@ -93,52 +92,27 @@ def before_the_start(manifest: Manifest) -> Iterator[Finding]:
     both mount.
     """
     for pod in manifest.pods:
-        kept = _kept(pod)
+        stay = kept(pod)
         others = [
             (place, name, each.name)
             for each in pod.containers
             if not each.is_init
-            for place, name in _mounts(each)
-            if name in kept and not place.startswith(_OF_IMAGES)
+            for place, name in mounts(each)
+            if name in stay and not place.startswith(_OF_IMAGES)
         ]
         for container in pod.containers:
             if not container.is_init or not _WRITES.search(container.line):
                 continue
-            own = [place for place, _ in _mounts(container)]
+            own = [place for place, _ in mounts(container)]
             # What it shares under another path may be copied from the image's own.
-            shared = {name for _, name in _mounts(container)}
-            for path, word in _paths(container):
-                at = next((each for each in others if _inside(word, each[0])), None)
+            shared = {name for _, name in mounts(container)}
+            for path, word in paths(container):
+                at = next((each for each in others if inside(word, each[0])), None)
                 if at is None or at[1] in shared:
                     continue
-                if not any(_inside(word, each) for each in own):
+                if not any(inside(word, each) for each in own):
                     found = f"{shown(word)} is of this container alone: {at[0]} is mounted in "
                     found += f"{at[2] or 'the other one'}, and not here"
                     remedy = f"mount the same volume at {at[0]} here too"
                     yield Finding(Code.LOST_OUTPUT, path, found, remedy)
                     break
-
-
-def _kept(pod: Pod) -> set[str]:
-    volumes = [mapping(each) or {} for each in items(pod.spec.get("volumes")) or []]
-    return {text(each.get("name")) or "" for each in volumes if not _KEPT.isdisjoint(each)}
-
-
-def _mounts(container: Container) -> Iterator[tuple[str, str]]:
-    for value in items(container.body.get("volumeMounts")) or []:
-        mount = mapping(value) or {}
-        place = (text(mount.get("mountPath")) or "").rstrip("/")
-        if place:
-            yield place, text(mount.get("name")) or ""
-
-
-def _paths(container: Container) -> "Iterator[tuple[tuple[str | int, ...], str]]":
-    for path, line in container.words:
-        for word in split_words(line):
-            value = word.partition("=")[2] if word.startswith("-") else word.lstrip(">")
-            if _PATH.fullmatch(value):
-                yield path, value
-
-
-def _inside(directory: str, place: str) -> bool:
-    return f"{directory.rstrip('/')}/".startswith(f"{place.rstrip('/')}/")

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
+from megatron_eks.rules.jobs.mounted_paths import PATH, inside, kept, mounts, paths
 from megatron_eks.rules.jobs.output_places import mounted, outputs_of, place_of
 from megatron_eks.rules.jobs.shell_scripts import commands_of, scripts_of
 from megatron_eks.rules.jobs.training_flags import split_words
-from megatron_eks.rules.values import items, mapping, shown, text
+from megatron_eks.rules.values import shown
 from megatron_eks.rules.workloads import Container, Manifest, Pod
 
-_PATH = re.compile(r"/[\w.-]+(/[\w.-]+)*/?")
-_KEPT = frozenset({"emptyDir", "ephemeral", "hostPath", "persistentVolumeClaim"})
 # Directories that an image may well have itself.
 _OF_IMAGES = re.compile(
     r"/(app|bin|code|dev|etc|home|lib|megatron|opt|proc|root|src|srv|sys|tmp|usr|var|workspace)\b",
@@ -50,12 +49,12 @@ def read_elsewhere(manifest: Manifest) -> Iterator[Finding]:
                 continue
             saved = {each.value.rstrip("/") for each in outputs_of(container)}
             for path, value in _options(container):
-                at = next((each for each in filled if _inside(value, each[0])), None)
+                at = next((each for each in filled if inside(value, each[0])), None)
                 place = place_of(value, container, pod)
                 if at is None or place is None or place.mount or value in saved:
                     continue
                 _, where, volume, first = at
-                here = next((p for p, name in _mounts(container) if name == volume), None)
+                here = next((p for p, name in mounts(container) if name == volume), None)
                 found = f"{shown(value)}, and {shown(first)} has {volume} at {where}: "
                 found += f"here it is at {here}" if here else "here it is not mounted"
                 remedy = f"mount {volume} at {where} here too"
@@ -66,15 +65,15 @@ def read_elsewhere(manifest: Manifest) -> Iterator[Finding]:
 
 def _filled(pod: Pod) -> Iterator[tuple[str, str, str, str]]:
     """Return paths that init containers write on volumes, with mount, volume and container."""
-    kept = _kept(pod)
+    stay = kept(pod)
     for container in pod.containers:
         if not container.is_init or not _WRITES.search(container.line):
             continue
-        mounts = [each for each in _mounts(container) if each[1] in kept]
-        for _, word in _paths(container):
-            inside = [each for each in mounts if _inside(word, each[0])]
-            if inside and not _OF_IMAGES.match(word):
-                where, volume = max(inside, key=lambda each: len(each[0]))
+        own = [each for each in mounts(container) if each[1] in stay]
+        for _, word in paths(container):
+            around = [each for each in own if inside(word, each[0])]
+            if around and not _OF_IMAGES.match(word):
+                where, volume = max(around, key=lambda each: len(each[0]))
                 yield word.rstrip("/"), where, volume, container.name or "the init container"
 
 
@@ -85,7 +84,7 @@ def unkept(manifest: Manifest) -> Iterator[Finding]:
     what is to stay goes to a volume that both mount.
     """
     for pod in manifest.pods if manifest.is_job else ():
-        others = {place for each in pod.containers for place, _ in _mounts(each)} - {_SHM}
+        others = {place for each in pod.containers for place, _ in mounts(each)} - {_SHM}
         # A pod without a volume may get its volumes from elsewhere.
         for container in pod.containers if others else ():
             if not container.is_init or not _only_fetches(container):
@@ -93,7 +92,7 @@ def unkept(manifest: Manifest) -> Iterator[Finding]:
             for path, word in _targets(container):
                 place = place_of(word, container, pod)
                 # One that another container mounts there is told so by a rule of its own.
-                known = any(_inside(word, each) for each in others)
+                known = any(inside(word, each) for each in others)
                 if place is None or place.mount or known or _OF_IMAGES.match(word):
                     continue
                 found = f"{shown(word)}, where nothing is mounted: it is gone when the others start"
@@ -129,7 +128,7 @@ def _targets(container: Container) -> Iterator[tuple[Path, str]]:
                 target = word
             else:
                 continue
-            if _PATH.fullmatch(target):
+            if PATH.fullmatch(target):
                 yield path, target.rstrip("/")
 
 
@@ -148,31 +147,6 @@ def _options(container: Container) -> Iterator[tuple[Path, str]]:
         for word in split_words(line):
             match = _OPTION.fullmatch(word)
             value = match["value"] if match else word if before.startswith("--") else ""
-            if _PATH.fullmatch(value) and not _OF_IMAGES.match(value):
+            if PATH.fullmatch(value) and not _OF_IMAGES.match(value):
                 yield path, value.rstrip("/")
             before = "" if "=" in word else word
-
-
-def _kept(pod: Pod) -> set[str]:
-    volumes = [mapping(each) or {} for each in items(pod.spec.get("volumes")) or []]
-    return {text(each.get("name")) or "" for each in volumes if not _KEPT.isdisjoint(each)}
-
-
-def _mounts(container: Container) -> Iterator[tuple[str, str]]:
-    for value in items(container.body.get("volumeMounts")) or []:
-        mount = mapping(value) or {}
-        place = (text(mount.get("mountPath")) or "").rstrip("/")
-        if place:
-            yield place, text(mount.get("name")) or ""
-
-
-def _paths(container: Container) -> Iterator[tuple[Path, str]]:
-    for path, line in container.words:
-        for word in split_words(line):
-            value = word.partition("=")[2] if word.startswith("-") else word.lstrip(">")
-            if _PATH.fullmatch(value):
-                yield path, value
-
-
-def _inside(directory: str, place: str) -> bool:
-    return f"{directory.rstrip('/')}/".startswith(f"{place.rstrip('/')}/")
