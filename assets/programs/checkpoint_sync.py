@@ -2,19 +2,21 @@
 
 checkpoint_sync.py push   LOCAL_DIR S3_URI [--all | --name N] [--keep-last N] [--watch]
 checkpoint_sync.py pull   LOCAL_DIR S3_URI [--name N] [--allow-none]
-checkpoint_sync.py verify LOCAL_DIR S3_URI [--all | --name N] [--local]
+checkpoint_sync.py verify LOCAL_DIR [S3_URI] [--all | --name N] [--local]
 checkpoint_sync.py ls     LOCAL_DIR [S3_URI]
 checkpoint_sync.py prune  LOCAL_DIR [S3_URI] --keep-last N [--local] [--dry-run] [--only NAME]
 
-push sends the newest whole checkpoint: its files, then a manifest with their checksums, then the
-pointer `latest`, which never moves to an older one. With --watch it runs beside the training at
-low priority until SIGTERM or the end of --parent, and always ends with 0: no trouble with S3 may
-end a training. pull fetches what `latest` names, goes on where it was interrupted, checks every
-byte, and then renames the directory and sets the tracker file. verify compares S3's own checksums
-with the manifest, without downloading; --local reads the local copy too. ls says which are whole,
-which torn and why, and what a restart takes. prune keeps the newest N and what `latest` names;
-with --local it does the same in LOCAL_DIR, where it keeps what the tracker file names. Where no
-directory is meant, LOCAL_DIR is `-`.
+A checkpoint is whole if it is as its manifest says, which is written once its save is final: size
+and SHA-256 of each file. One without is unverified, and never removed. push sends the newest
+whole checkpoint: its files, then the manifest, then the pointer `latest`, which never moves to an
+older one. With --watch it runs beside the training at low priority until SIGTERM or the end of
+--parent, and always ends with 0: no trouble with S3 may end a training. pull fetches what `latest`
+names, or the next older one that is whole, goes on where it was interrupted, checks every byte,
+and then renames the directory and sets the tracker file. verify compares S3's own checksums with
+the manifest, without downloading; without an S3 URI, or with --local, it reads LOCAL_DIR. ls says
+which are whole, which are not and why, and what a restart takes. prune keeps the newest N whole
+ones and what `latest` names; with --local it does the same in LOCAL_DIR, where it keeps what the
+tracker file names. Where no directory is meant, LOCAL_DIR is `-`.
 
 Checkpoints are directories iter_0000500 of Megatron-LM, Megatron-Bridge and train_fsdp.py.
 
@@ -41,7 +43,7 @@ from sync_remote import Remote
 
 _LOW_PRIORITY = 19
 _NONE = "-"
-_WITHOUT_S3 = ("ls", "prune")
+_WITHOUT_S3 = ("ls", "prune", "verify")
 _MIB = 2**20
 
 
@@ -63,6 +65,9 @@ def main(argv: Sequence[str], report: Report) -> None:
         if remote
         else None
     )
+    if options.command == "verify":
+        _verify(options, directory, sync, report)
+        return
     if options.command == "prune":
         local = directory if options.local else None
         if not (local or sync):
@@ -82,8 +87,18 @@ def main(argv: Sequence[str], report: Report) -> None:
                 sync_prune.prune(sync, options.keep_last)
         case "pull":
             sync_commands.pull(sync, options.name, allow_none=options.allow_none)
-        case "verify":
-            sync_commands.verify(sync, options.name, every=options.all, local=options.local)
+
+
+def _verify(
+    options: argparse.Namespace, directory: Path | None, sync: Sync | None, report: Report
+) -> None:
+    name, local = options.name, options.local or sync is None
+    if sync is not None:
+        sync_commands.verify(sync, name, every=options.all, local=options.local)
+    compared = [report.facts.get(kind) or [] for kind in ("verified", "damaged")]
+    known = frozenset(each for names in compared if isinstance(names, list) for each in names)
+    if local and directory is not None:
+        sync_commands.verify_local(directory, name, report, known)
 
 
 def _above_zero(text: str) -> int:

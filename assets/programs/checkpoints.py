@@ -1,79 +1,48 @@
-"""Megatron's checkpoint directory: which checkpoints are whole, and what its tracker file says.
+"""A run's checkpoint directory: its checkpoints, its tracker file, and what a start resumes from.
 
-Layout: megatron/training/checkpointing.py and megatron/core/dist_checkpointing, Megatron core 0.19.
+Layout: megatron/training/checkpointing.py, Megatron core 0.19. What makes a checkpoint whole is in
+whole.py.
 """
 
 import json
 import os
-import re
 import shutil
 import tempfile
-import time
-import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import manifests
+import whole
+from whole import State
+
 TRACKER = "latest_checkpointed_iteration.txt"
 RELEASE = "release"
-DEFAULT_FORMAT = "torch_dist"
 
-_ITERATION = re.compile(r"iter_(\d{7,})")
-_RANK = re.compile(r"mp_rank_(\d{2,})(?:_(\d{3,}))?(?:_(\d{3,}))?")
-_RANK_FILE = "model_optim_rng.pt"
 _BRIDGE_STATE = "train_state.pt"
-# These two have no metadata.json; their .metadata is the last file of a save.
-_PLAIN_FORMATS = ("torch_dcp", "fsdp_dtensor")
+_IMPORTED = ".imported.json"
 
-
-def is_complete(directory: Path, ckpt_format: str) -> bool:
-    """Tell whether a checkpoint can be loaded, as far as its marker files tell."""
-    return what_is_missing(directory, ckpt_format) is None
-
-
-def what_is_missing(directory: Path, ckpt_format: str) -> str | None:
-    """Say why a checkpoint cannot be loaded, as far as its marker files tell.
-
-    torch_dist: the last file of a save is metadata.json, after .metadata. torch: nothing marks
-    the end, so every rank's file has to be there and end as torch's zip files do.
-    """
-    if not directory.is_dir():
-        return "it is not there"
-    no_metadata = None if _has_bytes(directory / ".metadata") else ".metadata is missing or empty"
-    if (directory / "metadata.json").exists():
-        is_good = _is_metadata(directory / "metadata.json")
-        return no_metadata if is_good else "metadata.json cannot be read"
-    ranks = sorted(path for path in directory.glob("mp_rank_*") if path.is_dir())
-    if ranks:
-        if not _all_ranks(ranks):
-            return "the directory of a rank is missing"
-        broken = [path.name for path in ranks if not _is_whole(path / _RANK_FILE)]
-        return f"{broken[0]}/{_RANK_FILE} is missing or cut" if broken else None
-    if ckpt_format in _PLAIN_FORMATS:
-        return no_metadata
-    return "metadata.json, the last file of a save, is missing"
+Judge = Callable[[Path, str], State]
 
 
 def iterations(root: Path) -> dict[int, Path]:
     """Return the iteration directories, oldest first; links are another owner's."""
     found = {}
     for path in root.iterdir():
-        match = _ITERATION.fullmatch(path.name)
-        if match and path.is_dir() and not path.is_symlink():
-            found[int(match[1])] = path
+        number = manifests.iteration_of(path.name)
+        if number is not None and path.is_dir() and not path.is_symlink():
+            found[number] = path
     return dict(sorted(found.items()))
 
 
-def iteration_of(name: str) -> int | None:
-    """Return the iteration that a directory's name stands for."""
-    match = _ITERATION.fullmatch(name)
-    return int(match[1]) if match else None
-
-
-def complete_iterations(root: Path, ckpt_format: str) -> dict[int, Path]:
-    """Return the iteration directories that can be loaded, oldest first."""
-    every = iterations(root)
-    return {number: path for number, path in every.items() if is_complete(path, ckpt_format)}
+def loadable(root: Path, ckpt_format: str) -> dict[int, Path]:
+    """Return the checkpoints that a run may go on from, as far as sizes tell, oldest first."""
+    return {
+        number: path
+        for number, path in iterations(root).items()
+        if whole.by_sizes(path, ckpt_format).loadable
+    }
 
 
 def size_bytes(directory: Path) -> int:
@@ -83,9 +52,10 @@ def size_bytes(directory: Path) -> int:
 
 @dataclass(frozen=True)
 class Tracker:
-    """The tracker file of a directory, and whether a run can resume from it."""
+    """The tracker file of a directory."""
 
     state: Literal["absent", "good", "torn", "dangling"]
+    """good: it names a checkpoint that can be loaded, as far as sizes tell."""
     text: str = ""
     checkpoint: Path | None = None
     """What a good or dangling tracker names."""
@@ -107,59 +77,129 @@ def read_tracker(root: Path, ckpt_format: str) -> Tracker:
     if name is None:
         return Tracker("torn", text)
     checkpoint = root / name
-    state: Literal["good", "dangling"] = (
-        "good" if is_complete(checkpoint, ckpt_format) else "dangling"
-    )
-    return Tracker(state, text, checkpoint)
+    good = whole.by_sizes(checkpoint, ckpt_format).loadable
+    return Tracker("good" if good else "dangling", text, checkpoint)
 
 
 @dataclass(frozen=True)
-class Restart:
-    """What a run that starts now would resume from."""
+class Choice:
+    """What a start resumes from."""
 
-    takes: str | None
-    """Name of a directory; None: it would start anew, or from its base weights."""
-    why: str
+    takes: Path | None
+    """None: nothing that can be loaded is there."""
+    state: State
+    """Of what is taken."""
+    tracker: Tracker
+    rejected: tuple[tuple[str, State], ...]
+    """What was looked at before, newest first, and why it is not taken."""
+
+    @property
+    def lost(self) -> bool:
+        """Tell whether there was a checkpoint once, and none can be loaded.
+
+        A first save that did not end leaves no tracker behind, and nothing that was whole.
+        """
+        if self.takes is not None:
+            return False
+        ended = any(state.kind != "unfinished" for _, state in self.rejected)
+        return ended or self.tracker.state != "absent"
+
+    @property
+    def why(self) -> str:
+        """Say how it came to this choice."""
+        names = self.tracker.checkpoint.name if self.tracker.checkpoint else ""
+        if self.takes is not None and self.takes.name == names:
+            return "the tracker file names it"
+        if self.takes is not None and self.tracker.state == "good" and not self.rejected:
+            return f"it was finished after the tracker file, which names {names}"
+        if self.lost:
+            return f"no checkpoint can be loaded: {self.reasons}"
+        if self.takes is None:
+            return "no save has come to its end"
+        return {
+            "absent": "the newest that can be loaded; no tracker file is there",
+            "torn": "the newest that can be loaded; the tracker file is torn",
+        }.get(self.tracker.state, f"the newest that can be loaded; {self.reasons}")
+
+    @property
+    def reasons(self) -> str:
+        """Say what is wrong with what is not taken."""
+        texts = [f"{name}: {state.why}" for name, state in self.rejected]
+        return (
+            "; ".join(texts) or f"{TRACKER} says {self.tracker.text[:40]!r}, and nothing is there"
+        )
 
 
-def restart(root: Path, ckpt_format: str) -> Restart:
-    """Say what a run would resume from: what the tracker names, after `repair_tracker`."""
-    tracker = read_tracker(root, ckpt_format)
-    if tracker.checkpoint is not None and tracker.state == "good":
-        return Restart(tracker.checkpoint.name, "the tracker file names it")
-    complete = complete_iterations(root, ckpt_format) if root.is_dir() else {}
-    if tracker.state == "absent":
-        if not complete:
-            return Restart(None, "no whole checkpoint is there")
-        fix = f"write {max(complete)} into {TRACKER} to resume"
-        return Restart(None, f"no tracker file names one of the whole checkpoints: {fix}")
-    what = "is torn" if tracker.state == "torn" else "names what is not whole"
-    if complete:
-        name = complete[max(complete)].name
-        return Restart(name, f"the tracker file {what}, so the start-up guard takes the newest")
-    if is_complete(root / RELEASE, ckpt_format):
-        return Restart(RELEASE, f"the tracker file {what}, and this alone is whole")
-    return Restart(None, f"the tracker file {what}, and no checkpoint is whole")
+def choose(root: Path, ckpt_format: str, judge: Judge = whole.by_sizes) -> Choice:
+    """Say what a start resumes from: what the tracker names, else the newest that can be loaded.
 
-
-def repair_tracker(root: Path, ckpt_format: str, tracker: Tracker) -> str:
-    """Point a bad tracker to the newest whole checkpoint, and say what was done.
-
-    Megatron ends with exit code 0 on a torn tracker, so the job would look like a success. Without
-    a whole checkpoint the tracker is set aside: a run then starts as it did the first time.
+    A newer one that was finished after the tracker was written comes first: the run ended in
+    between. With an older tracker than that, people go back on purpose.
     """
-    complete = complete_iterations(root, ckpt_format)
-    if complete:
-        number = max(complete)
-        replace_text(root / TRACKER, str(number))
-        return f"set to iteration {number}, the newest whole checkpoint"
-    if is_complete(root / RELEASE, ckpt_format):
-        replace_text(root / TRACKER, RELEASE)
-        return "set to the release checkpoint, the only whole one"
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    aside = root / f"{TRACKER}.{tracker.state}-{stamp}"
-    (root / TRACKER).rename(aside)
-    return f"no whole checkpoint is left, so it was renamed to {aside.name}"
+    tracker = read_tracker(root, ckpt_format)
+    candidates = list(reversed(iterations(root).values())) if root.is_dir() else []
+    if tracker.checkpoint is not None:
+        number = manifests.iteration_of(tracker.checkpoint.name)
+        newer = [path for path in candidates if _is_after(path, number, root / TRACKER)]
+        candidates = [*newer, tracker.checkpoint, *candidates]
+    if tracker.state in {"torn", "dangling"}:
+        candidates.append(root / RELEASE)
+    rejected: list[tuple[str, State]] = []
+    for path in dict.fromkeys(candidates):
+        state = judge(path, ckpt_format)
+        if state.loadable:
+            return Choice(path, state, tracker, tuple(rejected))
+        if path.name != RELEASE or path.exists():
+            rejected.append((path.name, state))
+    return Choice(None, State("damaged"), tracker, tuple(rejected))
+
+
+def _is_after(checkpoint: Path, number: int | None, tracker: Path) -> bool:
+    """Tell whether a checkpoint is a newer one, and was finished after the tracker was written."""
+    own = manifests.iteration_of(checkpoint.name) or 0
+    if number is None or own <= number:
+        return False
+    times = [path.stat().st_mtime_ns for path in manifests.files_of(checkpoint)]
+    return max(times, default=0) > tracker.stat().st_mtime_ns
+
+
+def lost(root: Path, choice: Choice) -> tuple[Path, str, str]:
+    """Return where no checkpoint can be loaded, why, and how to go on."""
+    remedy = (
+        "bring a whole copy back (meks ckpt pull); to start over on purpose move them away, or "
+        "name another directory"
+    )
+    return root, f"checkpoints are there, and none can be loaded: {choice.reasons}", remedy
+
+
+def point_to(root: Path, checkpoint: Path) -> None:
+    """Let a run resume from a checkpoint."""
+    number = manifests.iteration_of(checkpoint.name)
+    replace_text(root / TRACKER, RELEASE if number is None else str(number))
+
+
+def forget_newer(root: Path, checkpoint: Path) -> None:
+    """Remove the manifests of newer checkpoints, over which a run that goes back will write."""
+    number = manifests.iteration_of(checkpoint.name)
+    for each, path in iterations(root).items():
+        if number is not None and each > number:
+            (path / manifests.MANIFEST).unlink(missing_ok=True)
+
+
+def note_imported(root: Path) -> None:
+    """Write down, at the first start in a directory, which checkpoints others put there."""
+    record = root / _IMPORTED
+    if not record.exists():
+        replace_text(record, json.dumps([path.name for path in iterations(root).values()]))
+
+
+def imported(root: Path) -> frozenset[str] | None:
+    """Return the checkpoints that others put there; None if no start has noted them."""
+    try:
+        names = json.loads((root / _IMPORTED).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return frozenset(map(str, names)) if isinstance(names, list) else None
 
 
 def point_bridge(root: Path, checkpoint: Path) -> bool:
@@ -180,18 +220,19 @@ def point_bridge(root: Path, checkpoint: Path) -> bool:
 def replace_text(path: Path, text: str) -> None:
     """Replace a file so that a crash leaves the old or the new text, never a part."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    with os.fdopen(descriptor, "w") as file:
-        # mkstemp lets nobody else read; people and other jobs do read a tracker.
-        os.fchmod(descriptor, 0o644)
-        file.write(text)
-        file.flush()
-        os.fsync(descriptor)
-    Path(name).replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+        with os.fdopen(descriptor, "w") as file:
+            # mkstemp lets nobody else read; people and other jobs do read a tracker.
+            os.fchmod(descriptor, 0o644)
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        Path(name).replace(path)
+    except OSError:
+        # A full disk must not fill with what could not be written to its end.
+        Path(name).unlink(missing_ok=True)
+        raise
+    manifests.sync_one(path.parent)
 
 
 def _directory_name(text: str) -> str | None:
@@ -202,37 +243,3 @@ def _directory_name(text: str) -> str | None:
     except ValueError:
         return None
     return f"iter_{number:07d}" if number >= 0 else None
-
-
-def _is_metadata(path: Path) -> bool:
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError:
-        return False
-    return isinstance(content, dict) and "sharded_backend" in content
-
-
-def _has_bytes(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0
-
-
-def _is_whole(path: Path) -> bool:
-    """Look for the end of a zip file; very old files are plain pickles, which have no marker."""
-    if not _has_bytes(path):
-        return False
-    with path.open("rb") as file:
-        is_zip = file.read(2) == b"PK"
-    return not is_zip or zipfile.is_zipfile(path)
-
-
-def _all_ranks(ranks: list[Path]) -> bool:
-    """Tell whether no combination of tensor, pipeline and expert rank is missing."""
-    numbers = []
-    for path in ranks:
-        match = _RANK.fullmatch(path.name)
-        if match:
-            numbers.append([int(group or 0) for group in match.groups()])
-    expected = 1
-    for axis in zip(*numbers, strict=True):
-        expected *= max(axis) + 1
-    return len(numbers) == expected

@@ -28,8 +28,9 @@ from typing import Any
 import checkpoints
 import conversion_check
 import hf_directory
+import manifests
 import program
-import sync_manifest
+import whole
 from findings import Finding, Report, error
 from program import StopError
 
@@ -80,11 +81,11 @@ def check_export(
 
 def iteration_directory(source: Path) -> Path | None:
     """Return the whole checkpoint that a directory is, or that its tracker names."""
-    if checkpoints.is_complete(source, checkpoints.DEFAULT_FORMAT):
+    if whole.by_sizes(source).loadable:
         return source
     if not source.is_dir():
         return None
-    tracker = checkpoints.read_tracker(source, checkpoints.DEFAULT_FORMAT)
+    tracker = checkpoints.read_tracker(source, whole.DEFAULT_FORMAT)
     return tracker.checkpoint if tracker.state == "good" else None
 
 
@@ -117,10 +118,13 @@ def check_target(target: Path, source: Path, size: object) -> Iterator[Finding]:
 def check_result(direction: str, staging: Path, facts: dict[str, object]) -> Iterator[Finding]:
     """Check that what was written is whole, as far as its files tell."""
     if direction == "import":
-        tracker = checkpoints.read_tracker(staging, checkpoints.DEFAULT_FORMAT)
+        tracker = checkpoints.read_tracker(staging, whole.DEFAULT_FORMAT)
         if tracker.state != "good" or tracker.checkpoint is None:
             yield error(staging, "Megatron-Bridge wrote no whole checkpoint", "read its messages")
             return
+        state = whole.seal(tracker.checkpoint)
+        if not state.loadable:
+            yield error(tracker.checkpoint, state.why, "convert again")
         facts["result"] = tracker.checkpoint.name
         facts["result_bytes"] = checkpoints.size_bytes(tracker.checkpoint)
         return
@@ -216,7 +220,7 @@ def main(argv: Sequence[str], report: Report) -> None:
             report.collect(verify(options, bridge, staging, facts))
         if report.exit_code:
             return
-        sync_manifest.sync_to_disk(staging)
+        manifests.sync_to_disk(staging)
         if target.exists():
             target.rmdir()
         staging.rename(target)

@@ -27,8 +27,8 @@ from pathlib import Path
 
 import fetch_hub
 import fetch_s3
+import manifests
 import program
-import sync_manifest
 from fetch_files import MARKER, Fetched, RemoteFile, Source, read_marker
 from findings import Report, warning
 from program import StopError
@@ -163,11 +163,11 @@ def _publish(fetched: Fetched, staging: Path, directory: Path) -> None:
         elif path not in wanted:
             path.unlink()
     (staging / MARKER).write_text(fetched.text())
-    sync_manifest.sync_to_disk(staging)
+    manifests.sync_to_disk(staging)
     if directory.exists():
         directory.rmdir()
     staging.rename(directory)
-    sync_manifest.sync_one(directory.parent)
+    manifests.sync_one(directory.parent)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,11 +5,14 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import checkpoints
+import manifests
+import whole
 from arguments import MegatronArguments
-from checkpoints import Tracker
+from checkpoints import Choice, Tracker
 from findings import Finding, error, warning
 from indexed_data import DataSet, blend_prefixes, check_prefix, check_split
 
@@ -93,22 +96,62 @@ def check_environment(environment: Mapping[str, str]) -> Iterator[Finding]:
         yield from check_writable(directory)
 
 
-def repair(root: Path, ckpt_format: str, *, own: bool) -> Iterator[Finding]:
-    """Repair the tracker of the directory this run saves in; another one is only looked at."""
-    tracker = checkpoints.read_tracker(root, ckpt_format)
-    if tracker.usable:
+def resume(
+    load: Path, ckpt_format: str, facts: dict[str, object], *, own: bool, deadline: float
+) -> Iterator[Finding]:
+    """Find what the run resumes from, read all of it, and let the tracker name it.
+
+    A directory that the run does not save in is only looked at. Reading ends at the deadline of
+    the monotonic clock.
+    """
+    if not load.is_dir():
         return
-    found = _describe(tracker)
-    file = root / checkpoints.TRACKER
+    judge = partial(whole.by_bytes, deadline=deadline)
+    choice = checkpoints.choose(load, ckpt_format, judge)
+    if choice.takes is None:
+        yield from _nothing_whole(load, choice)
+    else:
+        for name, state in choice.rejected:
+            yield warning(load / name, state.why, "it is not resumed from")
+        if choice.state.why:
+            yield warning(choice.takes, choice.state.why, "it is resumed from")
+        facts["start"] = str(choice.takes)
+        if choice.takes != choice.tracker.checkpoint:
+            yield from _point(load, choice, own=own)
+    if own:
+        checkpoints.note_imported(load)
+        if choice.takes is not None:
+            checkpoints.forget_newer(load, choice.takes)
+
+
+def _nothing_whole(load: Path, choice: Choice) -> Iterator[Finding]:
+    """Refuse to begin anew where there was a checkpoint."""
+    others = checkpoints.imported(load)
+    own_rest = all(others is not None and name not in others for name, _ in choice.rejected)
+    if choice.lost or not own_rest:
+        yield error(*checkpoints.lost(load, choice))
+        return
+    for name, _ in choice.rejected:
+        found = "the run's first save, which did not come to its end"
+        yield warning(load / name, found, "the run begins anew")
+
+
+def _point(load: Path, choice: Choice, *, own: bool) -> Iterator[Finding]:
+    """Let the tracker name what is taken; Megatron takes nothing else."""
+    assert choice.takes is not None  # noqa: S101 -- the caller looked
+    file, found = load / checkpoints.TRACKER, _describe(choice.tracker)
+    if choice.tracker.state == "good":
+        found = f"{choice.takes.name} was finished after it was written"
     if not own:
-        yield error(file, found, "write the number of a whole checkpoint into it")
+        number = manifests.iteration_of(choice.takes.name)
+        yield error(file, found, f"write {number} into it, the newest that can be loaded")
         return
     try:
-        done = checkpoints.repair_tracker(root, ckpt_format, tracker)
+        checkpoints.point_to(load, choice.takes)
     except OSError as problem:
         yield error(file, f"{found}, and: {problem.strerror}", "repair it by hand")
         return
-    yield warning(file, found, done)
+    yield warning(file, found, f"set to {choice.takes.name}, the newest that can be loaded")
 
 
 def wait_for_repair(root: Path, ckpt_format: str, seconds: float) -> Iterator[Finding]:
@@ -125,34 +168,28 @@ def wait_for_repair(root: Path, ckpt_format: str, seconds: float) -> Iterator[Fi
         time.sleep(_POLL_SECONDS)
 
 
-def check_start(
-    load: Path | None, pretrained: Path | None, ckpt_format: str, facts: dict[str, object]
+def check_base(
+    pretrained: Path | None, ckpt_format: str, facts: dict[str, object], deadline: float
 ) -> Iterator[Finding]:
-    """Check what the run starts from: its own checkpoint, else base weights, else nothing."""
-    if load is not None:
-        tracker = checkpoints.read_tracker(load, ckpt_format)
-        if tracker.state == "good":
-            facts["start"] = str(tracker.checkpoint)
-            return
-        complete = checkpoints.complete_iterations(load, ckpt_format) if load.is_dir() else {}
-        if complete and tracker.state == "absent":
-            yield warning(
-                load,
-                f"whole checkpoints up to iteration {max(complete)}, but no tracker names one",
-                f"to resume instead of starting anew write {max(complete)} into "
-                f"{checkpoints.TRACKER}",
-            )
+    """Check what a run without a checkpoint of its own starts from: base weights, or nothing."""
+    if "start" in facts:
+        return
     facts["start"] = "random weights"
-    if pretrained is not None:
-        base = checkpoints.read_tracker(pretrained, ckpt_format)
-        if base.state == "good":
-            facts["start"] = str(base.checkpoint)
-        else:
-            yield error(
-                pretrained,
-                f"no base weights: {_describe(base)}",
-                "convert the base weights, or correct --pretrained-checkpoint",
-            )
+    if pretrained is None:
+        return
+    base = checkpoints.read_tracker(pretrained, ckpt_format)
+    found = _describe(base)
+    if base.state == "good" and base.checkpoint is not None:
+        state = whole.by_bytes(base.checkpoint, ckpt_format, deadline=deadline)
+        facts["start"] = str(base.checkpoint)
+        if state.loadable:
+            return
+        found = f"{base.checkpoint.name}: {state.why}"
+    yield error(
+        pretrained,
+        f"no base weights: {found}",
+        "convert the base weights, or correct --pretrained-checkpoint",
+    )
 
 
 def check_space(save: Path, pretrained: Path | None, ckpt_format: str) -> Iterator[Finding]:
@@ -175,9 +212,9 @@ def option_path(words: MegatronArguments, option: str) -> Path | None:
 
 
 def _checkpoint_size(save: Path, pretrained: Path | None, ckpt_format: str) -> int:
-    complete = checkpoints.complete_iterations(save, ckpt_format)
-    if complete:
-        return checkpoints.size_bytes(complete[max(complete)])
+    there = checkpoints.loadable(save, ckpt_format)
+    if there:
+        return checkpoints.size_bytes(there[max(there)])
     base = checkpoints.read_tracker(pretrained, ckpt_format) if pretrained else None
     if base is None or base.checkpoint is None or not base.usable:
         return 0

@@ -1,7 +1,7 @@
-"""Keeps the newest checkpoints of a run and removes older ones, beside the training process.
+"""Writes the manifests of a run's saves and removes old ones, beside the training process.
 
-`train_megatron.py` starts it on rank 0. It ends with its parent, and no error of it reaches
-the training.
+`train_megatron.py` and `train_bridge.py` start it on rank 0; the other trainers call `prune` for
+themselves. No error of it reaches the training.
 """
 
 import argparse
@@ -14,44 +14,113 @@ import time
 from pathlib import Path
 
 import checkpoints
+import manifests
+import whole
+from whole import State
 
 _INTERVAL_SECONDS = 60.0
 _DELETING = ".deleting-"
 _PR_SET_PDEATHSIG = 1
+_LOW_PRIORITY = 19
+# Beside a training, which needs the other cores for its data.
+_THREADS = 4
 # What a save leaves in its directory; anything else there was put by somebody.
 _PARTS = ("metadata.json", ".metadata", "*.distcp", "common.pt", "mp_rank_*")
 
 
-def removable(root: Path, keep_last: int, ckpt_format: str) -> list[Path]:
+class Known:
+    """Judgements by bytes, kept as long as no file of the checkpoint is touched.
+
+    A file's change time is set by the kernel at every write, truncation and renaming.
+    """
+
+    def __init__(self, threads: int = _THREADS) -> None:
+        self._threads = threads
+        self._states: dict[Path, tuple[object, State]] = {}
+
+    def judge(self, path: Path, ckpt_format: str) -> State:
+        """Judge a checkpoint by every byte, once."""
+        try:
+            mark = _mark(path)
+        except OSError:
+            return whole.by_sizes(path, ckpt_format)
+        known = self._states.get(path)
+        if known is None or known[0] != mark:
+            known = mark, whole.by_bytes(path, ckpt_format, threads=self._threads)
+            self._states[path] = known
+        return known[1]
+
+    def is_damaged(self, path: Path) -> bool:
+        """Tell whether a checkpoint was found to be damaged, and has not been touched since."""
+        known = self._states.get(path)
+        return known is not None and not known[1].loadable and known[0] == _mark(path)
+
+    def note(self, path: Path, state: State) -> None:
+        """Keep the judgement of who has just read a checkpoint."""
+        self._states[path] = _mark(path), state
+
+
+def removable(root: Path, keep_last: int, ckpt_format: str, judge: checkpoints.Judge) -> list[Path]:
     """Return the checkpoints to remove, oldest first.
 
-    Never the newest `keep_last` whole ones, never the one the tracker names, and nothing younger
-    than the newest whole one, which may be a save in progress.
+    Never the newest `keep_last` whole ones or any younger than the oldest of these, never the one
+    the tracker names, and without a manifest only the rest of a save of this run that did not end.
+    Nothing at all unless `judge` finds those that stay whole.
     """
     tracker = checkpoints.read_tracker(root, ckpt_format)
-    complete = checkpoints.complete_iterations(root, ckpt_format)
     # Megatron rewrites the tracker in place, so for a moment it names nothing: wait for the next
     # round rather than guess.
-    if tracker.state != "good" or not complete:
+    if tracker.state != "good" or tracker.checkpoint is None:
         return []
-    newest = max(complete)
-    kept = {*list(complete)[-keep_last:]}
-    return [
-        path
-        for number, path in checkpoints.iterations(root).items()
-        if number < newest
-        and number not in kept
-        and path != tracker.checkpoint
-        and (number in complete or _is_remnant(path))
-    ]
+    every = checkpoints.iterations(root)
+    # First by sizes: where nothing could go, nothing has to be read.
+    could = _older(root, every, keep_last, ckpt_format, whole.by_sizes)
+    could.discard(tracker.checkpoint)
+    if not could or not judge(tracker.checkpoint, ckpt_format).loadable:
+        return []
+    could &= _older(root, every, keep_last, ckpt_format, judge)
+    return sorted(could)
 
 
-def prune(root: Path, keep_last: int, ckpt_format: str) -> list[str]:
+def _older(
+    root: Path,
+    every: dict[int, Path],
+    keep_last: int,
+    ckpt_format: str,
+    judge: checkpoints.Judge,
+) -> set[Path]:
+    """Return what is older than the newest `keep_last` whole ones, and what failed saves left."""
+    kept: list[int] = []
+    for number in reversed(every):
+        if len(kept) < keep_last and judge(every[number], ckpt_format).kind == "whole":
+            kept.append(number)
+    if not kept:
+        return set()
+    others = checkpoints.imported(root)
+    found = set()
+    for number, path in every.items():
+        if _has_manifest(path):
+            is_old = len(kept) == keep_last and number < min(kept)
+        else:
+            is_old = (
+                others is not None
+                and path.name not in others
+                and number < max(kept)
+                and _is_remnant(path, ckpt_format)
+                # What somebody is copying to here just now is younger than the last save.
+                and _newest_change(path) < _newest_change(every[max(kept)])
+            )
+        if is_old:
+            found.add(path)
+    return found
+
+
+def prune(root: Path, keep_last: int, ckpt_format: str, known: Known) -> list[str]:
     """Remove what is removable, and what an interrupted removal left; return the names."""
     removed = []
     for leftover in root.glob(f"{_DELETING}*"):
         shutil.rmtree(leftover)
-    for path in removable(root, keep_last, ckpt_format):
+    for path in removable(root, keep_last, ckpt_format, known.judge):
         remove(path)
         removed.append(path.name)
     return removed
@@ -64,6 +133,26 @@ def remove(path: Path) -> None:
     shutil.rmtree(going)
 
 
+def seal_new(root: Path, ckpt_format: str, known: Known) -> dict[str, State]:
+    """Write the manifests of this run's saves that are final and have none; return what was read.
+
+    Raises OSError.
+    """
+    tracker = checkpoints.read_tracker(root, ckpt_format)
+    others = checkpoints.imported(root)
+    if tracker.state != "good" or tracker.checkpoint is None or others is None:
+        return {}
+    # A save is final when the tracker names it, or a later one.
+    newest = manifests.iteration_of(tracker.checkpoint.name) or 0
+    looked = {}
+    for number, path in reversed(checkpoints.iterations(root).items()):
+        is_new = number <= newest and path.name not in others and not _has_manifest(path)
+        if is_new and not known.is_damaged(path):
+            looked[path.name] = whole.seal(path, ckpt_format, threads=_THREADS)
+            known.note(path, looked[path.name])
+    return looked
+
+
 def end_with_parent(parent: int) -> None:
     """Ask the kernel for SIGTERM when the parent is gone; it may be gone already."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -73,13 +162,17 @@ def end_with_parent(parent: int) -> None:
 
 
 def main() -> None:
-    """Prune once an interval for as long as the training process lives."""
+    """Look once an interval for as long as the training process lives."""
     options = _parser().parse_args()
     end_with_parent(options.parent)
+    os.nice(_LOW_PRIORITY)
+    known = Known()
     said = ""
     while os.getppid() == options.parent:
         try:
-            for name in prune(options.directory, options.keep_last, options.format):
+            for name, state in seal_new(options.directory, options.format, known).items():
+                _say(f"{name} is {state.kind}" + (f": {state.why}" if state.why else ""))
+            for name in prune(options.directory, options.keep_last, options.format, known):
                 _say(f"removed {name}, older than the {options.keep_last} newest checkpoints")
             said = ""
         except OSError as problem:
@@ -94,8 +187,27 @@ def _say(message: str) -> None:
     sys.stderr.flush()
 
 
-def _is_remnant(path: Path) -> bool:
+def _mark(path: Path) -> object:
+    """Return what changes when a file of a checkpoint is touched."""
+    found = []
+    for each in sorted([path, *path.rglob("*")]):
+        status = each.lstat()
+        found.append((str(each), status.st_ino, status.st_size, status.st_ctime_ns))
+    return found
+
+
+def _newest_change(path: Path) -> float:
+    return max(each.lstat().st_mtime for each in [path, *path.rglob("*")])
+
+
+def _has_manifest(path: Path) -> bool:
+    return (path / manifests.MANIFEST).exists()
+
+
+def _is_remnant(path: Path, ckpt_format: str) -> bool:
     """Tell whether a directory is empty or holds parts of a save that never became whole."""
+    if whole.by_sizes(path, ckpt_format).kind != "unfinished":
+        return False
     names = any(True for _ in path.iterdir())
     return not names or any(True for part in _PARTS for _ in path.glob(part))
 
@@ -104,7 +216,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--directory", type=Path, required=True, help="where Megatron saves")
     parser.add_argument("--keep-last", type=int, required=True, help="whole checkpoints to keep")
-    parser.add_argument("--format", default=checkpoints.DEFAULT_FORMAT, help="as --ckpt-format")
+    parser.add_argument("--format", default=whole.DEFAULT_FORMAT, help="as --ckpt-format")
     parser.add_argument("--parent", type=int, required=True, help="process to end with")
     parser.add_argument("--interval", type=float, default=_INTERVAL_SECONDS, help="seconds")
     return parser

@@ -4,6 +4,7 @@ import argparse
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,6 +15,8 @@ _HERE = Path(__file__).resolve().parent
 _DEFAULT_TIMEOUT_MINUTES = 10.0
 # torch's and Megatron's own.
 _MARGIN_SECONDS = 60.0
+# The other ranks wait for rank 0 in their first collective.
+_READING_SHARE = 0.6
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +105,11 @@ def start(
         )
     except OSError as problem:
         yield warning("watch", str(problem), "training goes on unwatched")
+
+
+def reading_deadline(timeout_minutes: float | None) -> float:
+    """Return until when, on the monotonic clock, rank 0 may read what the run resumes from."""
+    return time.monotonic() + _READING_SHARE * 60 * (timeout_minutes or _DEFAULT_TIMEOUT_MINUTES)
 
 
 def _count(text: str) -> int:

@@ -1,18 +1,21 @@
 """What checkpoint_sync does: push, pull and verify, each whole or without effect."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 import checkpoints
+import manifests
 import program
-import sync_manifest
+import whole
 from findings import Report, error, warning
+from manifests import BadManifestError, Latest, Manifest
 from program import StopError
-from s3_store import GoneError, Store
-from sync_manifest import Latest, Manifest
-from sync_pull import fetch, publish
-from sync_remote import Remote
+from s3_store import Store
+from sync_pull import DamagedCopyError, fetch_far, publish
+from sync_remote import Far, Remote
+from whole import State
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,22 @@ class Sync:
         return self.remote.store
 
     def local(self) -> dict[int, Path]:
-        """Return the whole checkpoints of the directory by step, oldest first."""
+        """Return the checkpoints of the directory that may be sent, by step, oldest first.
+
+        Without a manifest a save is final when the tracker names it, or a later one.
+        """
         if not self.directory.is_dir():
             return {}
-        return checkpoints.complete_iterations(self.directory, checkpoints.DEFAULT_FORMAT)
+        tracker = checkpoints.read_tracker(self.directory, whole.DEFAULT_FORMAT)
+        taken = tracker.checkpoint
+        named = manifests.iteration_of(taken.name) if taken is not None else None
+        found = {}
+        for step, path in checkpoints.iterations(self.directory).items():
+            state = whole.by_sizes(path)
+            final = named is None or step <= named
+            if state.kind == "whole" or (state.kind == "unverified" and final):
+                found[step] = path
+        return found
 
     def note(self, fact: str, name: str) -> None:
         """Add a checkpoint to a list of the summary."""
@@ -49,12 +64,13 @@ def push(sync: Sync, name: str | None, *, every: bool) -> None:
     local = sync.local()
     chosen = {step: path for step, path in local.items() if name in (None, path.name)}
     if not chosen:
-        raise StopError(
-            program.EXIT_NOT_FOUND,
-            sync.directory / (name or ""),
-            "no whole checkpoint",
-            "wait for the save to end, or correct the directory",
-        )
+        raise _nothing_to_send(sync.directory, name)
+    newest = max(chosen)
+    for step, path in checkpoints.iterations(sync.directory).items():
+        if name is None and step > newest:
+            state = whole.by_sizes(path)
+            remedy = f"{chosen[newest].name} is the newest that is sent"
+            sync.report.findings.append(warning(path, _words(state), remedy))
     for step in sorted(chosen)[0 if every else -1 :]:
         push_one(sync, chosen[step])
 
@@ -62,12 +78,12 @@ def push(sync: Sync, name: str | None, *, every: bool) -> None:
 def push_one(sync: Sync, path: Path) -> None:
     """Send one checkpoint and move `latest` to it; visible when all of it is there.
 
-    Raises StopError if the checkpoint changes or goes away meanwhile, or another writer has put
+    Raises StopError if it is damaged, changes or goes away meanwhile, or another writer has put
     a different one of this name there.
     """
-    step = checkpoints.iteration_of(path.name) or 0
+    step = manifests.iteration_of(path.name) or 0
     try:
-        manifest = sync_manifest.of_directory(path, step, part=sync.part, threads=sync.threads)
+        manifest = _manifest_of(sync, path, step)
         sent = sync.remote.put(manifest, path)
     except FileNotFoundError as problem:
         raise StopError(
@@ -82,7 +98,7 @@ def push_one(sync: Sync, path: Path) -> None:
     if newer:
         sync.report.findings.append(
             warning(
-                f"{sync.store.uri}/{sync_manifest.LATEST}",
+                f"{sync.store.uri}/{manifests.LATEST}",
                 f"it names {newer.name}, newer than {path.name}, and stays",
                 "use another URI for another run",
             )
@@ -90,60 +106,144 @@ def push_one(sync: Sync, path: Path) -> None:
 
 
 def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
-    """Fetch what `latest` names, or the named checkpoint, and make a run resume from it."""
-    manifest = sync.remote.wanted(name)
-    if manifest is None and allow_none:
+    """Fetch what `latest` names, or the named checkpoint, and make a run resume from it.
+
+    Where the newest is damaged, the next older one is fetched; a named one never is replaced.
+    """
+    manifest = None
+    for far in _wanted(sync, name):
+        try:
+            manifest = fetch_far(far, sync.directory, sync.store, sync.threads)
+            break
+        except DamagedCopyError as problem:
+            subject = f"{sync.store.uri}/{far.name}"
+            if name is not None:
+                remedy = "pull another one (ls lists them), or push it again from a whole copy"
+                raise StopError(
+                    program.EXIT_CHECK_FAILED, subject, str(problem), remedy
+                ) from problem
+            remedy = "an older one is fetched; push it again from a whole copy"
+            sync.report.findings.append(warning(subject, str(problem), remedy))
+    if manifest is None and allow_none and not sync.report.findings:
         program.say(f"{sync.store.uri}: no checkpoint yet")
         sync.report.facts.update(pulled=None)
         return
-    manifest = _fetch_whole(sync, manifest or _absent(sync, name), name)
+    if manifest is None:
+        _absent(sync, name)
     sync.report.facts.update(pulled=manifest.name, step=manifest.step, bytes=manifest.size)
     if not publish(sync.directory, manifest):
         sync.report.findings.append(
             warning(
                 sync.directory,
-                f"a newer whole checkpoint than {manifest.name} is there",
+                f"a newer checkpoint than {manifest.name} is there",
                 "nothing, a run resumes from the newer one",
             )
         )
     program.say(f"{manifest.name}: whole in {sync.directory}")
 
 
-def _fetch_whole(sync: Sync, manifest: Manifest, name: str | None) -> Manifest:
-    """Fetch a checkpoint, or the one that `latest` names now if it was pruned meanwhile."""
-    try:
-        fetch(manifest, sync.directory, sync.store, sync.threads)
-    except GoneError as problem:
-        again = None if name else sync.remote.wanted(None)
-        if again is None or again.name == manifest.name:
-            raise StopError(
-                program.EXIT_CHECK_FAILED,
-                str(problem),
-                "this object of the checkpoint is missing",
-                "pull another one by --name (ls lists them)",
-            ) from problem
-        return _fetch_whole(sync, again, name)
-    return manifest
-
-
 def verify(sync: Sync, name: str | None, *, every: bool, local: bool) -> None:
     """Compare sizes and checksums that S3 keeps with the manifests, without fetching anything."""
     remote = sync.remote
-    manifests = [*remote.checkpoints().values()] if every else [remote.wanted(name)]
-    for each in manifests or [None]:
-        manifest = each or _absent(sync, name)
-        problems = remote.problems(manifest)
-        copy = sync.directory / manifest.name
-        if local and copy.is_dir():
-            bad = sync_manifest.differing(manifest, copy, threads=sync.threads)
+    if every:
+        found = [each for each in remote.every().values() if not each.unfinished]
+    else:
+        found = [each for each in _wanted(sync, name) if not each.unfinished][:1]
+    for each in found or [_absent(sync, name)]:
+        problems = [each.damage] if each.damage else []
+        if each.manifest is not None:
+            problems += remote.problems(each.manifest)
+        copy = sync.directory / each.name
+        if local and copy.is_dir() and each.manifest is not None:
+            bad = manifests.differing(each.manifest, copy, threads=sync.threads)
             problems += [f"{copy / path} differs" for path in bad]
-        for text in problems:
-            sync.report.findings.append(
-                error(manifest.name, text, "push it again from a whole copy, or prune it")
-            )
-        sync.note("damaged" if problems else "verified", manifest.name)
-        state = "damaged" if problems else "whole"
-        program.say(f"{manifest.name}: {state}, {len(manifest.files)} files, {manifest.size:,} B")
+        _tell(sync.report, each.name, State("damaged", problems[0]) if problems else State("whole"))
+
+
+def verify_local(directory: Path, name: str | None, report: Report, known: frozenset[str]) -> None:
+    """Read the checkpoints of a directory; those of `known` were compared with S3."""
+    there = checkpoints.iterations(directory) if directory.is_dir() else {}
+    chosen = [path for path in there.values() if name in (None, path.name)]
+    if not chosen and not known:
+        raise StopError(
+            program.EXIT_NOT_FOUND,
+            directory / (name or ""),
+            "no checkpoint there",
+            "correct the directory or the name (ls lists what is there)",
+        )
+    for path in chosen:
+        if path.name not in known:
+            _tell(report, path.name, whole.by_bytes(path))
+
+
+def _tell(report: Report, name: str, state: State) -> None:
+    if not state.loadable:
+        remedy = "push it again from a whole copy, pull one, or remove it"
+        report.findings.append(error(name, _words(state), remedy))
+    kind = "verified" if state.kind == "whole" else state.kind
+    noted = report.facts.get(kind)
+    report.facts[kind] = [*noted, name] if isinstance(noted, list) else [name]
+    program.say(f"{name}: {_words(state)}")
+
+
+def _words(state: State) -> str:
+    return f"{state.kind}: {state.why}" if state.why else state.kind
+
+
+def _manifest_of(sync: Sync, path: Path, step: int) -> Manifest:
+    """Return the manifest of a checkpoint to send; one without is read first."""
+    links = manifests.links_in(path)
+    if links:
+        found, remedy = "it is no file of the checkpoint, and is not followed", "replace it by one"
+        raise StopError(program.EXIT_CHECK_FAILED, links[0], found, remedy)
+    state = whole.by_sizes(path)
+    if state.kind == "unverified":
+        others = checkpoints.imported(path.parent)
+        own = others is not None and path.name not in others
+        state = whole.seal(path) if own else whole.by_bytes(path, threads=sync.threads)
+    if not state.loadable:
+        raise StopError(
+            program.EXIT_CHECK_FAILED, path, _words(state), "push another one; this is not sent"
+        )
+    # S3 compares what arrives with the checksums in the manifest.
+    known = manifests.read(path)
+    return known or manifests.of_directory(path, step, part=sync.part, threads=sync.threads)
+
+
+def _wanted(sync: Sync, name: str | None) -> Iterator[Far]:
+    """Yield the named checkpoint, or what `latest` names and then the others, newest first."""
+    if name is not None:
+        far = sync.remote.look(name)
+        if far is not None and not far.unfinished:
+            yield far
+        return
+    try:
+        latest = sync.remote.latest()
+    except BadManifestError as problem:
+        subject = f"{sync.store.uri}/{manifests.LATEST}"
+        remedy = "the newest whole checkpoint is taken; the next push mends it"
+        sync.report.findings.append(warning(subject, str(problem), remedy))
+        latest = None
+    named = sync.remote.look(latest.name) if latest else None
+    if named is not None:
+        yield named
+    # A first push may have ended between the manifest and the pointer.
+    for far in reversed(sync.remote.every().values()):
+        if not far.unfinished and (latest is None or far.name != latest.name):
+            yield far
+
+
+def _nothing_to_send(directory: Path, name: str | None) -> StopError:
+    path = directory / (name or "")
+    if name and path.is_dir():
+        state = whole.by_sizes(path)
+        return StopError(program.EXIT_CHECK_FAILED, path, _words(state), "push another one")
+    return StopError(
+        program.EXIT_NOT_FOUND,
+        path,
+        "no whole checkpoint",
+        "wait for the save to end, or correct the directory",
+    )
 
 
 def _absent(sync: Sync, name: str | None) -> NoReturn:

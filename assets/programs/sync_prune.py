@@ -6,12 +6,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import checkpoints
+import manifests
 import program
 import retention
-import sync_manifest
+import whole
 from findings import error, warning
+from manifests import BadManifestError
 from sync_commands import Sync
 from sync_listing import measured
+from sync_remote import Far
 
 # No push takes that long, so what has no manifest by then was given up.
 _GIVEN_UP_SECONDS = 7 * 24 * 3600.0
@@ -42,8 +45,12 @@ def run(
     *,
     dry_run: bool,
 ) -> None:
-    """Choose at both ends that are given, and remove what goes and what `only` names as well."""
-    local = [*local_choices(directory, keep_last)] if directory else []
+    """Choose at both ends that are given, and remove what goes and what `only` names as well.
+
+    A dry run judges by sizes; before anything is removed all bytes of what stays are read.
+    """
+    judge = whole.by_sizes if dry_run else whole.by_bytes
+    local = [*local_choices(directory, keep_last, judge)] if directory else []
     remote = [*remote_choices(sync, keep_last)] if sync else []
     chosen = [*local, *remote]
     going = [each for each in chosen if each.goes and (only is None or each.name in only)]
@@ -60,75 +67,93 @@ def run(
 def remote_choices(sync: Sync, keep_last: int) -> Iterator[Choice]:
     """Yield what becomes of the checkpoints in S3.
 
-    Kept: the newest `keep_last`, what `latest` names, and what a push may still be sending.
+    Kept: the newest `keep_last` whole ones and all that is younger than the oldest of them, what
+    `latest` names, and what a push may still be sending.
     """
-    latest = sync.remote.latest()
-    far = sync.remote.checkpoints()
-    needed = far.get(latest.step) if latest else None
-    stop = ""
-    if needed is None:
-        stop = "`latest` names no whole checkpoint"
-        sync.report.findings.append(warning(sync.store.uri, stop, "nothing was removed"))
-    elif broken := sync.remote.problems(needed):
-        stop = f"{needed.name}, which `latest` names, is damaged"
-        sync.report.findings.append(
-            error(needed.name, broken[0], "nothing was removed; push a whole checkpoint first")
-        )
-    newest = sorted(far)[-keep_last:]
-    for step, manifest in far.items():
+    far = sync.remote.every()
+    needed, stop = _named(sync, far)
+    good = [step for step, each in far.items() if not each.damage]
+    kept: list[int] = []
+    # Checksums are asked for only where something could go.
+    asks = len(good) > keep_last or len(good) < len(far)
+    for step in reversed(good):
+        damage = sync.remote.damage(far[step]) if asks and len(kept) < keep_last else None
+        if damage:
+            _warn(sync, far[step].name, damage)
+        elif len(kept) < keep_last:
+            kept.append(step)
+    for step, each in far.items():
         goes = False
         if stop or needed is None:
             why = stop
         elif step == needed.step:
             why = "`latest` names it"
-        elif step in newest:
+        elif each.unfinished:
+            old = all(found.age_seconds > _GIVEN_UP_SECONDS for found in each.objects)
+            goes = old and step < needed.step
+            why = "a push that was given up" if goes else "perhaps a push that still goes on"
+        elif step in kept:
             why = f"one of the newest {keep_last}"
-        elif step > needed.step:
-            why = f"newer than {needed.name}, which `latest` names"
+        elif len(kept) < keep_last or step > min(kept):
+            why = f"damaged: {each.damage}" if each.damage else "not older than what stays"
         else:
             goes, why = True, f"older than the newest {keep_last}"
-        yield Choice(manifest.name, "s3", manifest.size, goes, why)
-    if needed is not None and not stop:
-        yield from _unfinished(sync, needed.step, {manifest.name for manifest in far.values()})
+        size = each.manifest.size if each.manifest else sum(one.size for one in each.objects)
+        yield Choice(each.name, "s3", size, goes, why)
 
 
-def local_choices(root: Path, keep_last: int) -> Iterator[Choice]:
+def local_choices(root: Path, keep_last: int, judge: checkpoints.Judge) -> Iterator[Choice]:
     """Yield what becomes of the checkpoints of a directory, as retention beside a training has it.
 
-    Kept: the newest `keep_last`, what the tracker names, and what may be a save in progress.
+    Kept: the newest `keep_last`, what the tracker names, what has no manifest, and what may be a
+    save in progress.
     """
     if not root.is_dir():
         return
-    ckpt_format = checkpoints.DEFAULT_FORMAT
-    going = set(retention.removable(root, keep_last, ckpt_format))
-    tracker = checkpoints.read_tracker(root, ckpt_format)
-    complete = checkpoints.complete_iterations(root, ckpt_format)
-    for number, path in checkpoints.iterations(root).items():
+    going = set(retention.removable(root, keep_last, whole.DEFAULT_FORMAT, judge))
+    tracker = checkpoints.read_tracker(root, whole.DEFAULT_FORMAT)
+    for path in checkpoints.iterations(root).values():
+        state = whole.by_sizes(path)
         if path in going:
             why = f"older than the newest {keep_last}"
-            why = why if number in complete else "what a failed save left"
+            why = "what a failed save left" if state.kind == "unfinished" else why
         elif tracker.state != "good":
-            why = "the tracker file names no whole checkpoint"
+            why = "the tracker file names no checkpoint that can be loaded"
         elif path == tracker.checkpoint:
             why = "a restart takes it"
-        elif number in complete:
-            why = f"one of the newest {keep_last}"
-        else:
+        elif state.kind == "unfinished":
             why = "perhaps a save in progress, or something of yours"
+        elif state.kind == "unverified":
+            why = "it has no manifest; if you do not need it, remove it yourself"
+        elif state.kind == "damaged":
+            why = f"damaged: {state.why}"
+        else:
+            why = f"one of the newest {keep_last}"
         yield Choice(path.name, "local", measured(path)[0], path in going, why)
 
 
-def _unfinished(sync: Sync, newest: int, known: set[str]) -> Iterator[Choice]:
-    """Yield what becomes of the objects of pushes that never came to their manifest."""
-    for name in sync.store.names():
-        step = checkpoints.iteration_of(name)
-        if step is None or name in known:
-            continue
-        found = sync.store.objects(f"{name}/")
-        old = all(each.age_seconds > _GIVEN_UP_SECONDS for each in found)
-        goes = old and step < newest
-        why = "a push that was given up" if goes else "perhaps a push that still goes on"
-        yield Choice(name, "s3", sum(each.size for each in found), goes, why)
+def _named(sync: Sync, far: dict[int, Far]) -> tuple[Far | None, str]:
+    """Return what `latest` names, and why nothing may be removed if it is not whole."""
+    try:
+        latest = sync.remote.latest()
+    except BadManifestError as problem:
+        latest, found = None, f"`latest`: {problem}"
+    else:
+        found = "`latest` names no whole checkpoint"
+    needed = far.get(latest.step) if latest else None
+    if needed is None or needed.unfinished:
+        sync.report.findings.append(warning(sync.store.uri, found, "nothing was removed"))
+        return None, found
+    if damage := sync.remote.damage(needed):
+        remedy = "nothing was removed; push a whole checkpoint first"
+        sync.report.findings.append(error(needed.name, damage, remedy))
+        return needed, f"{needed.name}, which `latest` names, is damaged"
+    return needed, ""
+
+
+def _warn(sync: Sync, name: str, damage: str) -> None:
+    remedy = "it does not count as kept; push it again from a whole copy"
+    sync.report.findings.append(warning(name, damage, remedy))
 
 
 def _remove_local(root: Path, going: list[Choice], facts: dict[str, object]) -> None:
@@ -145,7 +170,7 @@ def _remove_local(root: Path, going: list[Choice], facts: dict[str, object]) -> 
 def _remove_remote(sync: Sync, going: list[Choice]) -> None:
     for each in going:
         # The manifest goes first: without it the checkpoint is not there for anybody.
-        sync.store.delete([sync_manifest.manifest_key(each.name)])
+        sync.store.delete([manifests.manifest_key(each.name)])
         sync.store.delete([found.key for found in sync.store.objects(f"{each.name}/")])
         program.say(f"{each.name}: removed from S3")
         sync.note("removed", each.name)

@@ -3,51 +3,79 @@
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import checkpoints
+import manifests
 import program
-import sync_manifest
+import whole
+from manifests import Manifest
 from program import StopError
-from s3_store import Store
-from sync_manifest import Manifest
+from s3_store import GoneError, Store
+from saved_tensors import BadFileError
+from sync_remote import Far
 
 _ATTEMPTS = 3
 _STAGING = ".pull-"
 _LOCK = ".pull.lock"
 
 
+class DamagedCopyError(Exception):
+    """What S3 holds is not what was pushed."""
+
+
+def fetch_far(far: Far, root: Path, store: Store, threads: int) -> Manifest:
+    """Fetch a checkpoint as S3 lists it; raises DamagedCopyError."""
+    if far.damage or far.manifest is None:
+        raise DamagedCopyError(str(far.damage))
+    fetch(far.manifest, root, store, threads)
+    return far.manifest
+
+
 def fetch(manifest: Manifest, root: Path, store: Store, threads: int) -> Path:
     """Return the directory of a checkpoint that is whole on disk.
 
-    A directory of that name is never changed: it is the same checkpoint, or StopError is raised.
-    Raises GoneError if an object is missing.
+    A whole directory of that name is never changed: it is the same checkpoint, or StopError is
+    raised. A damaged one is set aside under another name. Raises DamagedCopyError.
     """
     target = root / manifest.name
     root.mkdir(parents=True, exist_ok=True)
     with _only_one(root):
-        if target.exists():
-            _check_present(manifest, target, threads)
+        if target.exists() and _is_same(manifest, target, threads):
             return target
-        staging = root / f"{_STAGING}{manifest.name}-{manifest.id}"
-        staging.mkdir(exist_ok=True)
-        _remove_others(manifest, root, staging)
-        _fill(manifest, staging, store, threads)
-        sync_manifest.sync_to_disk(staging)
+        # Under its own name, which the files inside it may tell.
+        above = root / f"{_STAGING}{manifest.name}-{manifest.id}"
+        staging = above / manifest.name
+        staging.mkdir(parents=True, exist_ok=True)
+        _remove_others(manifest, root, above)
+        try:
+            _fill(manifest, staging, store, threads)
+            whole.by_format(staging)
+        except (GoneError, BadFileError) as problem:
+            raise DamagedCopyError(str(problem)) from problem
+        manifests.write(staging, manifest)
+        manifests.sync_to_disk(staging)
+        if target.exists():
+            stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+            aside = target.with_name(f"{target.name}.damaged-{stamp}")
+            target.rename(aside)
+            program.say(f"{target.name} was damaged, and is now {aside.name}; remove it yourself")
         staging.rename(target)
-        sync_manifest.sync_one(root)
+        above.rmdir()
+        manifests.sync_one(root)
     return target
 
 
 def publish(root: Path, manifest: Manifest) -> bool:
-    """Make a run resume from a checkpoint, unless it would from a newer whole one."""
-    whole = checkpoints.complete_iterations(root, checkpoints.DEFAULT_FORMAT)
-    if (root / checkpoints.TRACKER).exists() and max(whole, default=0) > manifest.step:
+    """Make a run resume from a checkpoint, unless it would from a newer one."""
+    there = checkpoints.loadable(root, whole.DEFAULT_FORMAT)
+    if (root / checkpoints.TRACKER).exists() and max(there, default=0) > manifest.step:
         return False
     checkpoints.point_bridge(root, root / manifest.name)
-    checkpoints.replace_text(root / checkpoints.TRACKER, str(manifest.step))
+    checkpoints.point_to(root, root / manifest.name)
     return True
 
 
@@ -55,7 +83,7 @@ def _fill(manifest: Manifest, staging: Path, store: Store, threads: int) -> None
     """Fetch what is missing or different, until all is as the manifest says."""
     missing: list[str] = [file.path for file in manifest.files]
     for _ in range(_ATTEMPTS):
-        missing = sync_manifest.differing(manifest, staging, threads=threads)
+        missing = manifests.differing(manifest, staging, threads=threads)
         files = [file for file in manifest.files if file.path in set(missing)]
         if not files:
             return
@@ -72,43 +100,43 @@ def _fill(manifest: Manifest, staging: Path, store: Store, threads: int) -> None
             path.parent.mkdir(parents=True, exist_ok=True)
             store.download(manifest.key(file), path)
             program.say(f"{manifest.name}/{file.path}: {file.size:,} bytes")
-    missing = sync_manifest.differing(manifest, staging, threads=threads)
+    missing = manifests.differing(manifest, staging, threads=threads)
     if missing:
-        raise StopError(
-            program.EXIT_CHECK_FAILED,
-            f"{store.uri}/{manifest.name}",
-            f"{missing[0]} is not what was pushed, {_ATTEMPTS} times",
-            "verify it (checkpoint_sync.py verify), and pull another one",
-        )
+        raise DamagedCopyError(f"{missing[0]} is not what was pushed, {_ATTEMPTS} times")
 
 
-def _remove_others(manifest: Manifest, root: Path, staging: Path) -> None:
+def _remove_others(manifest: Manifest, root: Path, above: Path) -> None:
     """Remove what is not of this checkpoint: other pulls that were given up, parts of files."""
     for path in root.glob(f"{_STAGING}*-*"):
-        if path != staging:
+        if path != above:
             shutil.rmtree(path)
-    known = {staging / file.path for file in manifest.files}
-    for path in staging.rglob("*"):
-        if path.is_file() and path not in known:
+    known = {above / manifest.name / file.path for file in manifest.files}
+    for path in above.rglob("*"):
+        if path.is_symlink() or (path.is_file() and path not in known):
             path.unlink()
 
 
-def _check_present(manifest: Manifest, target: Path, threads: int) -> None:
-    if not checkpoints.is_complete(target, checkpoints.DEFAULT_FORMAT):
+def _is_same(manifest: Manifest, target: Path, threads: int) -> bool:
+    """Tell whether a checkpoint is there already, or a damaged one that may be set aside."""
+    state = whole.by_sizes(target)
+    if state.kind == "unfinished":
         raise StopError(
             program.EXIT_CHECK_FAILED,
             target,
             "a directory of this name is there, and is not a whole checkpoint",
             "look whether a training is saving it; else move it away and pull again",
         )
-    bad = sync_manifest.differing(manifest, target, threads=threads)
-    if bad:
+    bad = manifests.differing(manifest, target, threads=threads)
+    if not bad:
+        return True
+    if whole.by_bytes(target, threads=threads).loadable:
         raise StopError(
             program.EXIT_CHECK_FAILED,
             target,
             f"another checkpoint of this name is there ({bad[0]} differs)",
             "pull into another directory, or move it away",
         )
+    return False
 
 
 @contextmanager

@@ -1,60 +1,77 @@
 """The checkpoints below an S3 URI: read and written so that two writers lose nothing."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
-import checkpoints
+import manifests
 import program
-import sync_manifest
+from manifests import BadManifestError, FileEntry, Latest, Manifest
 from program import StopError
-from s3_store import GoneError, RaceError, Store
-from sync_manifest import BadManifestError, FileEntry, Latest, Manifest
+from s3_store import GoneError, RaceError, Store, Stored
 
 _POINTER_ATTEMPTS = 10
+_THREADS = 8
+
+
+@dataclass(frozen=True)
+class Far:
+    """A checkpoint in S3, as far as its manifest and the sizes of its objects tell."""
+
+    name: str
+    step: int
+    manifest: Manifest | None
+    """None: there is none, or it cannot be read."""
+    objects: tuple[Stored, ...]
+    damage: str | None
+    """Why it cannot be fetched; None: it is whole, as far as sizes tell."""
+    unfinished: bool = False
+    """No manifest: a push has not come to its end."""
 
 
 class Remote:
-    """The manifests and the pointer; raises StopError where one cannot be read."""
+    """The manifests and the pointer; raises StopError where S3 does not answer as it should."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     def manifest(self, name: str) -> Manifest | None:
-        """Return the manifest of a checkpoint; None unless all of it is there."""
-        key = sync_manifest.manifest_key(name)
+        """Return the manifest of a checkpoint; None if there is none.
+
+        Raises BadManifestError.
+        """
         try:
-            return sync_manifest.parse_manifest(self.store.read(key)[0])
+            return manifests.parse_manifest(self.store.read(manifests.manifest_key(name))[0], name)
         except GoneError:
             return None
-        except BadManifestError as problem:
-            raise self._unreadable(key, problem) from problem
 
-    def checkpoints(self) -> dict[int, Manifest]:
-        """Return the checkpoints that are whole, oldest first."""
-        found = {}
-        for name in self.store.names():
-            step = checkpoints.iteration_of(name)
-            manifest = None if step is None else self.manifest(name)
-            if step is not None and manifest:
-                found[step] = manifest
-        return dict(sorted(found.items()))
+    def look(self, name: str) -> Far | None:
+        """Return a checkpoint; None if nothing of this name is there."""
+        step = manifests.iteration_of(name)
+        objects = tuple(self.store.objects(f"{name}/")) if step is not None else ()
+        if step is None or not objects:
+            return None
+        try:
+            manifest = self.manifest(name)
+        except BadManifestError as problem:
+            return Far(name, step, None, objects, f"{manifests.MANIFEST}: {problem}")
+        if manifest is None:
+            damage = f"no {manifests.MANIFEST}: its push has not come to its end"
+            return Far(name, step, None, objects, damage, unfinished=True)
+        sizes = {each.key: each.size for each in objects}
+        return Far(name, step, manifest, objects, _lacking(manifest, sizes))
+
+    def every(self) -> dict[int, Far]:
+        """Return all checkpoints, whole or not, oldest first."""
+        found = (self.look(name) for name in self.store.names())
+        return {each.step: each for each in sorted(filter(None, found), key=lambda far: far.step)}
 
     def latest(self) -> Latest | None:
-        """Return what `latest` names."""
+        """Return what `latest` names; raises BadManifestError."""
         try:
-            text, _ = self.store.read(sync_manifest.LATEST)
+            text, _ = self.store.read(manifests.LATEST)
         except GoneError:
             return None
-        return self._parse_latest(text)
-
-    def wanted(self, name: str | None) -> Manifest | None:
-        """Return the named checkpoint, or the newest one."""
-        if name:
-            return self.manifest(name)
-        latest = self.latest()
-        if latest:
-            return self.manifest(latest.name)
-        # A first push that ended between the manifest and the pointer.
-        return next(reversed(self.checkpoints().values()), None)
+        return manifests.parse_latest(text)
 
     def problem(self, manifest: Manifest, file: FileEntry) -> str | None:
         """Say what is wrong with the object of a file, without fetching it."""
@@ -70,47 +87,64 @@ class Remote:
         return None
 
     def problems(self, manifest: Manifest) -> list[str]:
-        """Say what is wrong with a checkpoint."""
-        return [text for file in manifest.files if (text := self.problem(manifest, file))]
+        """Say what is wrong with a checkpoint, by the checksums that S3 keeps."""
+        found = manifests.in_threads(
+            _THREADS, lambda file: self.problem(manifest, file), manifest.files
+        )
+        return [text for text in found if text]
+
+    def damage(self, far: Far | None) -> str | None:
+        """Say why a checkpoint cannot be fetched, by the checksums that S3 keeps."""
+        if far is None:
+            return "it is not there"
+        if far.damage or far.manifest is None:
+            return far.damage
+        return next(iter(self.problems(far.manifest)), None)
 
     def put(self, manifest: Manifest, directory: Path) -> bool:
         """Send what is not there yet, look at each file, and write the manifest; False if known.
 
         Raises FileNotFoundError if a file went away.
         """
-        present = self.manifest(manifest.name)
-        if present:
-            self._compare(manifest, present)
-            return False
+        present = self._present(manifest)
+        sent = False
         for file in manifest.files:
             if self.problem(manifest, file) is None:
                 continue
-            path = directory / file.path
+            path, sent = directory / file.path, True
             self.store.upload(path, manifest.key(file), file.part_bytes)
             found = self.problem(manifest, file)
             if found:
-                fix = "it changed while it was sent, or the network damages data; push again"
-                raise StopError(program.EXIT_CHECK_FAILED, path, f"after sending: {found}", fix)
-        key = sync_manifest.manifest_key(manifest.name)
+                fix = "push another checkpoint; see whether this node's memory and network are good"
+                found = f"it has changed since its manifest was written: {found}"
+                raise StopError(program.EXIT_CHECK_FAILED, path, found, fix)
+        if present:
+            return sent
+        key = manifests.manifest_key(manifest.name)
         try:
             self.store.write(key, manifest.text(), replacing=None)
         except RaceError:
             # Perhaps our own: an answer that got lost makes boto3 write again.
-            self._compare(manifest, self.manifest(manifest.name))
+            if not self._present(manifest):
+                raise
         return True
 
     def move_latest(self, wanted: Latest) -> Latest | None:
-        """Let `latest` name a checkpoint; one that is newer stays and is returned."""
-        key = sync_manifest.LATEST
+        """Let `latest` name a checkpoint; one that is newer and whole stays and is returned."""
+        key = manifests.LATEST
         for _ in range(_POINTER_ATTEMPTS):
+            now, tag = None, ""
             try:
                 text, tag = self.store.read(key)
+                now = manifests.parse_latest(text)
             except GoneError:
-                now, tag = None, ""
-            else:
-                now = self._parse_latest(text)
-            if now and now.step >= wanted.step:
-                return now if now.step > wanted.step else None
+                pass
+            except BadManifestError as problem:
+                program.say(f"{self.store.uri}/{key}: {problem} - it is replaced")
+            if now == wanted:
+                return None
+            if now and now.step > wanted.step and self.damage(self.look(now.name)) is None:
+                return now
             try:
                 self.store.write(key, wanted.text(), replacing=tag or None)
             except (RaceError, GoneError):
@@ -119,25 +153,26 @@ class Remote:
         place = f"{self.store.uri}/{key}"
         raise StopError(program.EXIT_FAILED, place, "others keep changing it", "push again")
 
-    def _parse_latest(self, text: bytes) -> Latest:
+    def _present(self, manifest: Manifest) -> bool:
+        """Tell whether this very manifest is there; raises StopError for another one."""
+        place = f"{self.store.uri}/{manifest.name}"
         try:
-            return sync_manifest.parse_latest(text)
+            present = self.manifest(manifest.name)
         except BadManifestError as problem:
-            raise self._unreadable(sync_manifest.LATEST, problem) from problem
+            fix = f"remove {place}/{manifests.MANIFEST}, and push again"
+            text = f"{manifests.MANIFEST}: {problem}"
+            raise StopError(program.EXIT_CHECK_FAILED, place, text, fix) from problem
+        if present is not None and present.id != manifest.id:
+            text, fix = "another checkpoint of this name is there", "use one S3 URI for each run"
+            raise StopError(program.EXIT_CHECK_FAILED, place, f"{text} already", fix)
+        return present is not None
 
-    def _compare(self, manifest: Manifest, present: Manifest | None) -> None:
-        if present is None or present.id != manifest.id:
-            raise StopError(
-                program.EXIT_CHECK_FAILED,
-                f"{self.store.uri}/{manifest.name}",
-                "another checkpoint of this name is there already",
-                "use one S3 URI for each run",
-            )
 
-    def _unreadable(self, key: str, problem: Exception) -> StopError:
-        return StopError(
-            program.EXIT_CHECK_FAILED,
-            f"{self.store.uri}/{key}",
-            str(problem),
-            "remove that object, or use the version of this program that wrote it",
-        )
+def _lacking(manifest: Manifest, sizes: dict[str, int]) -> str | None:
+    for file in manifest.files:
+        found = sizes.get(manifest.key(file))
+        if found is None:
+            return f"{file.path} is missing"
+        if found != file.size:
+            return f"{file.path} has {found:,} bytes, {file.size:,} expected"
+    return None

@@ -32,6 +32,7 @@ import companions
 import guards
 import program
 import start_guard
+import whole
 from arguments import MegatronArguments
 from bridge_config import Values
 from findings import Finding, Report, warning
@@ -56,14 +57,14 @@ def guard_words(values: Values) -> MegatronArguments:
     return MegatronArguments(words)
 
 
-def check(values: Values, environment: Mapping[str, str], report: Report) -> None:
+def check(values: Values, environment: Mapping[str, str], report: Report, deadline: float) -> None:
     """Check what this rank can check: all of it, whatever the first checks find."""
     words = guard_words(values)
     save, load, pretrained = (
         Path(str(values[name])) if values.get(name) else None
         for name in ("checkpoint.save", "checkpoint.load", "checkpoint.pretrained_checkpoint")
     )
-    ckpt_format = str(values.get("checkpoint.ckpt_format", checkpoints.DEFAULT_FORMAT))
+    ckpt_format = str(values.get("checkpoint.ckpt_format", whole.DEFAULT_FORMAT))
     report.collect(guards.check_environment(environment))
     if int(environment.get("LOCAL_RANK", "0")) == 0:
         data_sets: list[DataSet] = []
@@ -76,10 +77,11 @@ def check(values: Values, environment: Mapping[str, str], report: Report) -> Non
         if load is not None:
             report.collect(guards.wait_for_repair(load, ckpt_format, _WAIT_SECONDS))
         return
-    if load is not None and load.is_dir():
-        report.collect(guards.repair(load, ckpt_format, own=load == save))
+    how = ckpt_format, report.facts
+    if load is not None:
+        report.collect(guards.resume(load, *how, own=load == save, deadline=deadline))
         report.collect(_point_bridge(load, ckpt_format))
-    report.collect(guards.check_start(load, pretrained, ckpt_format, report.facts))
+    report.collect(guards.check_base(pretrained, *how, deadline))
     if save is not None and save.is_dir():
         report.collect(guards.check_space(save, pretrained, ckpt_format))
 
@@ -119,7 +121,7 @@ def main(argv: Sequence[str], report: Report) -> None:
     timeout = values.get("dist.distributed_timeout_minutes")
     minutes = float(str(timeout)) if timeout else None
     report.collect(start_guard.start(options, os.environ, minutes))
-    check(values, os.environ, report)
+    check(values, os.environ, report, start_guard.reading_deadline(minutes))
     if report.exit_code:
         return
     try:

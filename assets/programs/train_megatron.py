@@ -22,10 +22,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import checkpoints
 import companions
 import guards
 import start_guard
+import whole
 from arguments import MegatronArguments
 from findings import Report, warning
 from indexed_data import DataSet
@@ -55,7 +55,7 @@ class Start:
         self.save = guards.option_path(self.words, "--save")
         self.load = guards.option_path(self.words, "--load")
         self.pretrained = guards.option_path(self.words, "--pretrained-checkpoint")
-        self.ckpt_format = self.words.value("--ckpt-format") or checkpoints.DEFAULT_FORMAT
+        self.ckpt_format = self.words.value("--ckpt-format") or whole.DEFAULT_FORMAT
 
     def check(self) -> Report:
         """Run the checks of this process; all of them, whatever the first ones find."""
@@ -69,7 +69,7 @@ class Start:
         if self.first_of_node:
             self._check_node(report)
         if self.rank == 0:
-            self._check_job(report)
+            self._check_job(report, start_guard.reading_deadline(timeout))
         elif self.load is not None:
             report.collect(guards.wait_for_repair(self.load, self.ckpt_format, self.wait_seconds))
         return report
@@ -86,13 +86,13 @@ class Start:
                 report.collect(guards.check_writable(directory))
         report.facts["data"] = [asdict(data_set) for data_set in data_sets]
 
-    def _check_job(self, report: Report) -> None:
+    def _check_job(self, report: Report, deadline: float) -> None:
         """Check what is the same for all ranks: what the run starts from, and room to save."""
+        how = self.ckpt_format, report.facts
         if self.load is not None:
             own = self.load == self.save
-            report.collect(guards.repair(self.load, self.ckpt_format, own=own))
-        start = guards.check_start(self.load, self.pretrained, self.ckpt_format, report.facts)
-        report.collect(start)
+            report.collect(guards.resume(self.load, *how, own=own, deadline=deadline))
+        report.collect(guards.check_base(self.pretrained, *how, deadline))
         if self.save is not None and self.save.is_dir():
             report.collect(guards.check_space(self.save, self.pretrained, self.ckpt_format))
 

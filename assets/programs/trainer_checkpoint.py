@@ -7,7 +7,7 @@ older ones go last.
 """
 
 import json
-import os
+import re
 import shutil
 import sys
 from concurrent.futures import Future
@@ -15,16 +15,26 @@ from pathlib import Path
 from typing import Any
 
 import checkpoints
+import manifests
 import retention
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+import whole
+from manifests import FileEntry, Manifest
 from torch import nn
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from trainer_storage import Planner, Reader, Writer, take_sums
+from whole import State
 
 _ASIDE = ".saving-"
-_FORMAT = checkpoints.DEFAULT_FORMAT
+_FORMAT = whole.DEFAULT_FORMAT
+_RANKS_FILE = re.compile(r"__(\d+)_")
+
+
+class LostCheckpointsError(Exception):
+    """Checkpoints are there, and none of them can be loaded."""
 
 
 class Checkpointer:
@@ -36,7 +46,8 @@ class Checkpointer:
         self.root = root
         self._keep_last = keep_last
         self._model, self._optimizer = model, optimizer
-        self._rank = dist.get_rank()
+        self._rank, self._ranks = dist.get_rank(), dist.get_world_size()
+        self._known = retention.Known()
         # Savers and the training itself must not share a group: both talk at the same time.
         self._group = dist.new_group(backend="gloo")
         # Pinned memory that is kept: the copy from a GPU, for which the training waits, takes a
@@ -56,16 +67,32 @@ class Checkpointer:
         self._pending: tuple[Future[Any], int] | None = None
 
     def resume(self) -> dict[str, Any] | None:
-        """Load the newest whole checkpoint, if there is one, and return the trainer's state."""
+        """Load what a start resumes from, if there is a checkpoint; return the trainer's state.
+
+        Raises LostCheckpointsError on all ranks, and ValueError for a file that would run code.
+        """
         chosen: list[str | None] = [None]
+        lost: list[str | None] = [None]
         if self._rank == 0:
-            chosen[0] = self._choose()
+            chosen[0], lost[0] = self._choose()
+            self._share_out(None)
+        else:
+            while (name := self._share_out(None)) is not None:
+                self._gather(name)
+        dist.broadcast_object_list(lost, src=0, group=self._group)
         dist.broadcast_object_list(chosen, src=0, group=self._group)
+        if lost[0] is not None:
+            raise LostCheckpointsError(lost[0])
         if chosen[0] is None:
             return None
         directory = self.root / chosen[0]
         state = self._state()
-        dcp.load(state, checkpoint_id=directory, process_group=self._group)
+        dcp.load(
+            state,
+            storage_reader=Reader(directory),
+            planner=Planner(),
+            process_group=self._group,
+        )
         set_state_dict(
             self._model,
             self._optimizer,
@@ -88,7 +115,7 @@ class Checkpointer:
         aside = self.root / f"{_ASIDE}iter_{step:07d}"
         future = dcp.async_save(
             self._state(),
-            checkpoint_id=aside,
+            storage_writer=Writer(aside),
             process_group=self._group,
             async_stager=self._stager,
         )
@@ -141,50 +168,87 @@ class Checkpointer:
         model, optimizer = get_state_dict(self._model, self._optimizer)
         return {"model": model, "optimizer": optimizer}
 
-    def _choose(self) -> str | None:
-        """Remove what unfinished saves left, and point the tracker to the newest whole one."""
+    def _choose(self) -> tuple[str | None, str | None]:
+        """Return the name of what a start resumes from, and what is wrong if all is lost."""
         self.root.mkdir(parents=True, exist_ok=True)
         for left in self.root.glob(f"{_ASIDE}*"):
             shutil.rmtree(left, ignore_errors=True)
-        whole = {
-            number: path
-            for number, path in checkpoints.complete_iterations(self.root, _FORMAT).items()
-            if _is_intact(path)
-        }
-        if not whole:
-            return None
-        newest = max(whole)
-        checkpoints.replace_text(self.root / checkpoints.TRACKER, str(newest))
-        return whole[newest].name
+        choice = checkpoints.choose(self.root, _FORMAT, self._judge)
+        for name, state in choice.rejected:
+            sys.stderr.write(f"warning {self.root / name}: {state.why} - it is not resumed from\n")
+        if choice.takes is None:
+            # This trainer's saves get their names when they are whole, so there was one.
+            if choice.rejected or choice.lost:
+                root, found, remedy = checkpoints.lost(self.root, choice)
+                return None, f"{root}: {found} - {remedy}"
+            return None, None
+        if choice.state.why:
+            sys.stderr.write(f"warning {choice.takes}: {choice.state.why} - it is resumed from\n")
+        checkpoints.point_to(self.root, choice.takes)
+        return choice.takes.name, None
+
+    def _judge(self, path: Path, _format: str) -> State:
+        """Judge a checkpoint by every byte; each rank reads its part."""
+        state = whole.by_sizes(path, _FORMAT)
+        if not state.loadable or not _has_trainer(path):
+            return state if not state.loadable else State("damaged", "it is not this trainer's")
+        self._share_out(path.name)
+        found = self._gather(path.name)
+        return next((each for each in found if not each.loadable), found[0])
+
+    def _share_out(self, name: str | None) -> str | None:
+        """Tell all ranks which checkpoint to read, and that there is none any more."""
+        words = [name]
+        dist.broadcast_object_list(words, src=0, group=self._group)
+        return words[0]
+
+    def _gather(self, name: str) -> list[State]:
+        """Read this rank's part of a checkpoint, and return what all ranks found."""
+        share = whole.by_bytes(self.root / name, _FORMAT, threads=2, only=self._is_mine)
+        found: list[Any] = [None] * self._ranks
+        dist.all_gather_object(found, share, group=self._group)
+        return found
+
+    def _is_mine(self, file: FileEntry) -> bool:
+        """Tell whether this rank reads a file; its own, so that loading finds it in memory."""
+        match = _RANKS_FILE.match(file.path)
+        owner = int(match[1]) % self._ranks if match else 0
+        return bool(owner == self._rank)
 
     def _publish(self, aside: Path, step: int, trainer: dict[str, Any]) -> None:
-        files = {path.name: path.stat().st_size for path in aside.iterdir()}
+        final = self.root / f"iter_{step:07d}"
+        sums = take_sums(aside)
         content = {
             "sharded_backend": "torch_dcp",
             "sharded_backend_version": 1,
             "trainer": trainer,
-            "files": files,
+            "files": {path.name: path.stat().st_size for path in aside.iterdir()},
         }
         checkpoints.replace_text(aside / "metadata.json", json.dumps(content))
-        final = self.root / f"iter_{step:07d}"
+        files = [
+            sums.get(path.name) or manifests.entry(aside, path)
+            for path in manifests.files_of(aside)
+        ]
+        manifests.write(aside, Manifest(final.name, step, tuple(files)))
         if final.exists():
             # Only of a run that was resumed from an older one by hand.
-            shutil.rmtree(final)
+            retention.remove(final)
         aside.rename(final)
+        manifests.sync_one(self.root)
+        self._known.note(final, State("whole"))
         checkpoints.replace_text(self.root / checkpoints.TRACKER, str(step))
         # `meks status` tells the age of the newest checkpoint from it.
         sys.stderr.write(f"saved checkpoint of step {step} to {self.root}\n")
         try:
-            retention.prune(self.root, self._keep_last, _FORMAT)
+            retention.prune(self.root, self._keep_last, _FORMAT, self._known)
         except OSError as problem:
             sys.stderr.write(f"warning {self.root}: {problem} - old checkpoints stay\n")
 
 
-def _is_intact(directory: Path) -> bool:
-    """Compare the files with the sizes that were written down when the save was complete."""
-    content = json.loads((directory / "metadata.json").read_bytes())
-    files = content.get("files", {})
-    if not files or "trainer" not in content:
+def _has_trainer(directory: Path) -> bool:
+    """Tell whether a checkpoint holds the state of this trainer, beside weights and optimizer."""
+    try:
+        content = json.loads((directory / "metadata.json").read_bytes())
+        return isinstance(content["trainer"], dict)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
-    there = {entry.name: entry.stat().st_size for entry in os.scandir(directory)}
-    return all(there.get(name) == size for name, size in files.items())

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from findings import EXIT_CHECK_FAILED, Report, error, warning
 from trainer_batches import Batches, open_samples
-from trainer_checkpoint import Checkpointer
+from trainer_checkpoint import Checkpointer, LostCheckpointsError
 from trainer_config import Checkpoint, Config, read_config
 from trainer_documents import BadDocumentError
 from trainer_loop import Loop, NotFiniteError
@@ -98,6 +98,11 @@ class _Rank:
         try:
             with attention():
                 status, summary = self._train(decoder, layout)
+        except LostCheckpointsError as problem:
+            if self.rank == 0:
+                self._say_error(str(problem))
+            dist.barrier()
+            return EXIT_CHECK_FAILED
         except (NotFiniteError, BadDocumentError, BadTokenizerError, ValueError) as problem:
             # All ranks may see it or this one alone, so nobody is waited for.
             self._say_error(str(problem))

@@ -8,6 +8,8 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.programs import saved
+
 PROGRAMS = Path(__file__).parents[2] / "assets" / "programs"
 TRACKER = "latest_checkpointed_iteration.txt"
 
@@ -65,8 +67,8 @@ def write_checkpoint(root: Path, name: int | str, *, whole: bool = True) -> Path
     """Write a torch_dist checkpoint; one that is not whole lacks its last file."""
     directory = root / (f"iter_{name:07d}" if isinstance(name, int) else name)
     directory.mkdir(parents=True)
-    (directory / "__0_0.distcp").write_bytes(b"x" * 100)
-    (directory / ".metadata").write_bytes(b"pickle")
+    (directory / "__0_0.distcp").write_bytes(saved.torch_file(b"x" * 100))
+    saved.dot_metadata(directory)
     if whole:
         content = {"sharded_backend": "torch_dist", "sharded_backend_version": 1}
         (directory / "metadata.json").write_text(json.dumps(content))

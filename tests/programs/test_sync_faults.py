@@ -150,10 +150,10 @@ def test_space_is_checked_before_anything_is_fetched(pair):
     pair.sync("push", pair.near, URI)
     manifest = pair.s3.json("iter_0000500/manifest.json")
     fields = {key: manifest[key] for key in ("name", "step")}
-    import sync_manifest  # noqa: PLC0415 -- this test alone makes a manifest
+    import manifests  # noqa: PLC0415 -- this test alone makes a manifest
 
-    huge = sync_manifest.FileEntry("huge.distcp", 10**18, "x", 2**26)
-    text = sync_manifest.Manifest(**fields, files=(huge,)).text()
+    huge = manifests.FileEntry("huge.distcp", 10**18, "x", 2**26)
+    text = manifests.Manifest(**fields, files=(huge,)).text()
     pair.s3.put("iter_0000500/manifest.json", text)
     done = pair.sync("pull", pair.far, URI)
     assert done.code == 4
@@ -203,10 +203,10 @@ def test_manifest_that_cannot_be_right_is_refused(pair, text, found):
 
 def test_manifest_cannot_write_outside_its_directory(pair):
     """A path with `..` is refused before anything is fetched."""
-    import sync_manifest  # noqa: PLC0415 -- this test alone makes a manifest
+    import manifests  # noqa: PLC0415 -- this test alone makes a manifest
 
-    entry = sync_manifest.FileEntry("../../stolen", 1, "x", 2**26)
-    text = sync_manifest.Manifest("iter_0000500", 500, (entry,)).text()
+    entry = manifests.FileEntry("../../stolen", 1, "x", 2**26)
+    text = manifests.Manifest("iter_0000500", 500, (entry,)).text()
     pair.s3.put("iter_0000500/manifest.json", text)
     done = pair.sync("pull", pair.far, URI)
     assert done.code == 4

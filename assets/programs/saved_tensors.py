@@ -1,0 +1,224 @@
+"""Reads what torch saved without torch, and without running anything that the files name.
+
+A checkpoint's `.metadata` is a pickle, which may name any function to be called. Here every name
+becomes an object that only remembers what it was given; a name that no checkpoint needs is an
+error. Formats: torch/distributed/checkpoint/filesystem.py and metadata.py, torch/serialization.py,
+torch 2.9; megatron/core/dist_checkpointing/strategies, Megatron core 0.19.
+"""
+
+import io
+import pickle
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Self
+
+METADATA = ".metadata"
+
+_ZIP, _PICKLE = b"PK", b"\x80"
+_COMMON = "common_state"
+_CHUNK_BYTES = 2**20
+# What .metadata of torch's planners and of Megatron's names, beside names of these packages.
+_PLAIN = {"collections", "pathlib", "torch", "torch.serialization", "torch._utils"}
+_BELOW = ("torch.distributed.", "megatron.core.")
+
+
+class BadFileError(Exception):
+    """The file is not what torch saves, or is cut or changed."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """Where one tensor or object of a checkpoint lies."""
+
+    name: str
+    file: str
+    offset: int
+    length: int
+    plain: bool
+    """Whether the bytes are torch.save's own, and not transformed by an extension."""
+
+
+class Inert:
+    """Stands for whatever a pickle names: a class, a function, or what they would have made."""
+
+    def __new__(cls, *_args: object, **_words: object) -> Self:
+        """Make it of anything."""
+        return object.__new__(cls)
+
+    def __init__(self, *args: object, **_words: object) -> None:
+        self.args = args
+        self.state: Any = None
+
+    def __setstate__(self, state: object) -> None:
+        """Remember what it was given."""
+        self.state = state
+
+    def __setitem__(self, key: object, value: object) -> None:
+        """Take an entry, as dictionaries of other classes do."""
+
+    def append(self, value: object) -> None:
+        """Take an element, as lists of other classes do."""
+
+    def extend(self, values: object) -> None:
+        """Take elements."""
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes nothing but containers, numbers, texts and `Inert`."""
+
+    def find_class(self, _module: str, name: str, /) -> type[Inert]:
+        return type(name, (Inert,), {})
+
+    def persistent_load(self, _key: object, /) -> Inert:
+        """Stand for a tensor's bytes, which are in other members of the archive."""
+        return Inert()
+
+
+class _Strict(_Unpickler):
+    def find_class(self, module: str, name: str, /) -> type[Inert]:
+        if not (module in _PLAIN or module.startswith(_BELOW)):
+            raise BadFileError(f"it names {module}.{name}, which no checkpoint needs")
+        return super().find_class(module, name)
+
+
+def items(directory: Path) -> list[Item]:
+    """Return where `.metadata` of a checkpoint says that its bytes lie.
+
+    Raises BadFileError, and OSError where it cannot be read.
+    """
+    with (directory / METADATA).open("rb") as file:
+        try:
+            content = _Strict(file).load()
+            places = content.state["storage_data"]
+            found = [_item(key.state, place.state) for key, place in places.items()]
+        except BadFileError as problem:
+            raise BadFileError(f"{METADATA}: {problem}") from problem
+        except OSError:
+            raise
+        except Exception as problem:  # whatever a damaged pickle makes of itself
+            raise BadFileError(f"{METADATA} cannot be read: {problem}") from problem
+    if not found:
+        raise BadFileError(f"{METADATA} names no tensor")
+    return found
+
+
+def by_file(found: list[Item]) -> dict[str, list[Item]]:
+    """Return the items of each file."""
+    files: dict[str, list[Item]] = {}
+    for item in found:
+        files.setdefault(item.file, []).append(item)
+    return files
+
+
+def ends(found: list[Item]) -> dict[str, int]:
+    """Return how many bytes each file of a checkpoint has at least."""
+    least: dict[str, int] = {}
+    for item in found:
+        least[item.file] = max(least.get(item.file, 0), item.offset + item.length)
+    return least
+
+
+def check_items(directory: Path, file: str, found: list[Item]) -> None:
+    """Read the items of one file, each of which has checksums of its own; raises BadFileError."""
+    path = directory / file
+    with path.open("rb") as stream:
+        for item in sorted(found, key=lambda each: each.offset):
+            if item.plain:
+                _check_zip(_Slice(stream, item.offset, item.length), f"{file} at {item.offset:,}")
+
+
+def check_file(path: Path) -> None:
+    """Read a file that torch.save wrote; raises BadFileError.
+
+    Very old ones are plain pickles, which have no checksums.
+    """
+    with path.open("rb") as stream:
+        begin = stream.read(len(_ZIP))
+        if begin == _ZIP:
+            _check_zip(stream, path.name)
+        elif begin[:1] != _PICKLE:
+            raise BadFileError(f"{path.name} is no file of torch.save's")
+
+
+def iteration(directory: Path) -> int | None:
+    """Return the iteration that Megatron wrote down inside a checkpoint; None if it is not found.
+
+    Raises BadFileError and OSError as `items` does.
+    """
+    for path in (directory / "common.pt", *sorted(directory.glob("mp_rank_*/*.pt"))[:1]):
+        if path.is_file():
+            with path.open("rb") as stream:
+                return _iteration(stream)
+    if not (directory / METADATA).is_file():
+        return None
+    common = [item for item in items(directory) if item.name.startswith(_COMMON)]
+    for item in common[:1]:
+        with (directory / item.file).open("rb") as stream:
+            return _iteration(_Slice(stream, item.offset, item.length))
+    return None
+
+
+def _iteration(stream: IO[bytes]) -> int | None:
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            member = next(name for name in archive.namelist() if name.endswith("data.pkl"))
+            content = _Unpickler(io.BytesIO(archive.read(member))).load()
+    except Exception:  # noqa: BLE001 -- whether it is whole, others judge
+        return None
+    # Megatron saves an object of several shards as a list.
+    content = content[0] if isinstance(content, list) and content else content
+    number = content.get("iteration") if isinstance(content, dict) else None
+    return number if isinstance(number, int) else None
+
+
+def _item(key: Any, place: Any) -> Item:  # noqa: ANN401 -- what a pickle holds
+    file, offset, length = (place[name] for name in ("relative_path", "offset", "length"))
+    if not isinstance(file, str) or "/" in file or min(offset, length) < 0:
+        raise BadFileError(f"it names {file!r} at {offset!r}")
+    return Item(str(key["fqn"]), file, offset, length, not place.get("transform_descriptors"))
+
+
+def _check_zip(stream: IO[bytes], name: str) -> None:
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            for member in archive.infolist():
+                with archive.open(member) as content:
+                    # At its end the checksum is compared.
+                    while content.read(_CHUNK_BYTES):
+                        pass
+    except OSError:
+        raise
+    except Exception as problem:  # whatever a damaged archive makes of itself
+        raise BadFileError(f"{name} is damaged: {problem}") from problem
+
+
+class _Slice(io.RawIOBase):
+    """A part of a file as a file of its own."""
+
+    def __init__(self, stream: IO[bytes], begin: int, length: int) -> None:
+        super().__init__()
+        self._stream, self._begin, self._length = stream, begin, length
+        self._place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._length}[whence]
+        self._place = max(0, base + offset)
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        left = max(0, self._length - self._place)
+        wanted = left if size is None or size < 0 else min(size, left)
+        self._stream.seek(self._begin + self._place)
+        content = self._stream.read(wanted)
+        self._place += len(content)
+        return content
