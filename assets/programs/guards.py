@@ -112,7 +112,8 @@ def resume(
         yield from _nothing_whole(load, choice)
     else:
         for name, state in choice.rejected:
-            yield warning(load / name, state.why, "it is not resumed from")
+            if (load / name).exists():
+                yield warning(load / name, state.why, "it is not resumed from")
         if choice.state.why:
             yield warning(choice.takes, choice.state.why, "it is resumed from")
         facts["start"] = str(choice.takes)

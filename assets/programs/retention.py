@@ -178,7 +178,7 @@ def main() -> None:
         except OSError as problem:
             if str(problem) != said:
                 said = str(problem)
-                _say(f"could not remove old checkpoints: {said} - training goes on")
+                _say(f"cannot look after checkpoints: {said} - training goes on")
         time.sleep(options.interval)
 
 

@@ -141,6 +141,13 @@ def check_file(path: Path) -> None:
             raise BadFileError(f"{path.name} is no file of torch.save's")
 
 
+def has_common(directory: Path, found: list[Item]) -> bool:
+    """Tell whether what all ranks of Megatron share is there: in a file, or as an object."""
+    return (directory / "common.pt").is_file() or any(
+        item.name.startswith(_COMMON) for item in found
+    )
+
+
 def iteration(directory: Path) -> int | None:
     """Return the iteration that Megatron wrote down inside a checkpoint; None if it is not found.
 

@@ -128,6 +128,9 @@ def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
         program.say(f"{sync.store.uri}: no checkpoint yet")
         sync.report.facts.update(pulled=None)
         return
+    if manifest is None and sync.report.findings:
+        found, remedy = "no checkpoint there is whole", "push one from a whole copy"
+        raise StopError(program.EXIT_CHECK_FAILED, sync.store.uri, found, remedy)
     if manifest is None:
         _absent(sync, name)
     sync.report.facts.update(pulled=manifest.name, step=manifest.step, bytes=manifest.size)
@@ -135,7 +138,7 @@ def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
         sync.report.findings.append(
             warning(
                 sync.directory,
-                f"a newer checkpoint than {manifest.name} is there",
+                f"a newer whole checkpoint than {manifest.name} is there",
                 "nothing, a run resumes from the newer one",
             )
         )

@@ -115,8 +115,8 @@ class Remote:
             self.store.upload(path, manifest.key(file), file.part_bytes)
             found = self.problem(manifest, file)
             if found:
-                fix = "push another checkpoint; see whether this node's memory and network are good"
-                found = f"it has changed since its manifest was written: {found}"
+                fix = "push another one; test this node's memory and network if it happens again"
+                found = f"it changed since its manifest was written: {found}"
                 raise StopError(program.EXIT_CHECK_FAILED, path, found, fix)
         if present:
             return sent

@@ -30,6 +30,7 @@ THREADS = min(16, os.cpu_count() or 1)
 _RANK = re.compile(r"mp_rank_(\d{2,})(?:_(\d{3,}))?(?:_(\d{3,}))?")
 _RANK_FILE = "model_optim_rng.pt"
 _LAST_FILE = "metadata.json"
+_MEGATRONS = "torch_dist"
 # These two have no metadata.json; their .metadata is the last file of a save.
 _PLAIN_FORMATS = ("torch_dcp", "fsdp_dtensor")
 
@@ -52,10 +53,11 @@ class State:
 
 @dataclass(frozen=True)
 class _Noted:
-    """What our own trainers note in metadata.json."""
+    """What metadata.json says."""
 
     sizes: dict[str, int]
     step: object
+    is_megatrons: bool = False
 
 
 def by_sizes(directory: Path, ckpt_format: str = DEFAULT_FORMAT) -> State:
@@ -148,7 +150,10 @@ def _distributed(directory: Path, noted: _Noted) -> State:
         raise BadFileError(f"it holds step {noted.step!r}")
     if not _has_bytes(directory / saved_tensors.METADATA):
         raise BadFileError(f"{saved_tensors.METADATA} is missing or empty")
-    least = saved_tensors.ends(saved_tensors.items(directory))
+    items = saved_tensors.items(directory)
+    least = saved_tensors.ends(items)
+    if noted.is_megatrons and not saved_tensors.has_common(directory, items):
+        raise BadFileError("common.pt is missing")
     for name in least | noted.sizes:
         path = directory / name
         if not path.is_file():
@@ -207,7 +212,8 @@ def _last_file(path: Path) -> _Noted:
         content = json.loads(path.read_bytes())
         sizes, trainer = content.get("files", {}), content.get("trainer", {})
         if "sharded_backend" in content and all(isinstance(each, int) for each in sizes.values()):
-            return _Noted(sizes, trainer.get("step"))
+            megatrons = content["sharded_backend"] == _MEGATRONS
+            return _Noted(sizes, trainer.get("step"), megatrons)
     except (ValueError, RecursionError, AttributeError, TypeError):
         pass
     raise BadFileError(f"{_LAST_FILE} cannot be read")

@@ -4,7 +4,6 @@ import json
 import struct
 import subprocess
 import sys
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -69,18 +68,19 @@ def write_checkpoint(root: Path, name: int | str, *, whole: bool = True) -> Path
     directory.mkdir(parents=True)
     (directory / "__0_0.distcp").write_bytes(saved.torch_file(b"x" * 100))
     saved.dot_metadata(directory)
+    iteration = name if isinstance(name, int) else 0
+    (directory / "common.pt").write_bytes(saved.torch_file(b"", iteration=iteration))
     if whole:
         content = {"sharded_backend": "torch_dist", "sharded_backend_version": 1}
         (directory / "metadata.json").write_text(json.dumps(content))
     return directory
 
 
-def write_rank(directory: Path, rank: str, *, torn: bool = False) -> None:
+def write_rank(directory: Path, rank: str, *, torn: bool = False, step: int | None = None) -> None:
     """Write one rank's file of a checkpoint in the `torch` format."""
     path = directory / rank / "model_optim_rng.pt"
     path.parent.mkdir(parents=True)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("archive/data.pkl", b"x" * 200)
+    path.write_bytes(saved.torch_file(rank.encode() * 20, iteration=step))
     if torn:
         path.write_bytes(path.read_bytes()[:-40])
 

@@ -57,10 +57,19 @@ class World:
         found = self.client.list_objects_v2(Bucket=BUCKET).get("Contents", [])
         return [entry["Key"].removeprefix("run/") for entry in found]
 
-    def json(self, key: str) -> Any:
+    def content(self, key: str) -> bytes:
         """Return an object's content."""
-        body = self.client.get_object(Bucket=BUCKET, Key=f"run/{key}")["Body"]
-        return json.loads(body.read())
+        body: bytes = self.client.get_object(Bucket=BUCKET, Key=f"run/{key}")["Body"].read()
+        return body
+
+    def json(self, key: str) -> Any:
+        """Return an object's content as JSON."""
+        return json.loads(self.content(key))
+
+    def clear(self) -> None:
+        """Remove all objects."""
+        for key in self.names():
+            self.delete(key)
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object past the proxy."""

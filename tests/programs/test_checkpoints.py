@@ -1,14 +1,19 @@
 """Which checkpoints are whole, what a tracker means, and how a bad one is repaired."""
 
 import os
-import re
+import pickle
+import time
 from pathlib import Path
 
 import checkpoints
+import guards
 import pytest
+import whole
+from findings import Finding
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.programs import saved
 from tests.programs.megatron_files import TRACKER, write_checkpoint, write_rank
 
 # Each example writes files, which takes its time on a busy machine.
@@ -16,33 +21,60 @@ SLOW_DISK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 DIST = "torch_dist"
 
 
-@pytest.mark.parametrize("missing", ["metadata.json", ".metadata"])
-def test_torch_dist_needs_both_metadata_files(tmp_path, missing):
-    """A save that was interrupted lacks metadata.json, its last file, or even .metadata."""
-    whole = write_checkpoint(tmp_path, 500)
-    assert checkpoints.is_complete(whole, DIST)
-    (whole / missing).unlink()
-    assert not checkpoints.is_complete(whole, DIST)
+class Hostile:
+    """Runs a command when it is read back."""
+
+    def __reduce__(self):
+        """Name the command."""
+        return os.system, ("touch /tmp/it-ran",)
 
 
-@pytest.mark.parametrize("content", ["", '{"sharded_backend": "torch', "[]", "{}"])
-def test_torn_metadata_is_not_whole(tmp_path, content):
-    """Megatron would end with a JSON error on it."""
-    directory = write_checkpoint(tmp_path, 500)
-    (directory / "metadata.json").write_text(content)
-    assert not checkpoints.is_complete(directory, DIST)
+RUNS = pickle.dumps(Hostile())
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind"),
+    [
+        (lambda path: (path / "metadata.json").unlink(), "unfinished"),
+        (lambda path: (path / "metadata.json").write_text(""), "damaged"),
+        (lambda path: (path / "metadata.json").write_text('{"sharded_backend": "to'), "damaged"),
+        (lambda path: (path / "metadata.json").write_text("[" * 100_000), "damaged"),
+        (lambda path: (path / "metadata.json").write_text("[]"), "damaged"),
+        (lambda path: (path / "metadata.json").write_text("{}"), "damaged"),
+        (lambda path: (path / ".metadata").unlink(), "damaged"),
+        (lambda path: (path / ".metadata").write_bytes(b""), "damaged"),
+        (lambda path: (path / ".metadata").write_bytes(b"pickle"), "damaged"),
+        (lambda path: (path / ".metadata").write_bytes(RUNS), "damaged"),
+        (lambda path: (path / "__0_0.distcp").unlink(), "damaged"),
+        (lambda path: os.truncate(path / "__0_0.distcp", 10), "damaged"),
+    ],
+)
+def test_sizes_tell_without_a_manifest(tmp_path, damage, kind):
+    """What torch and Megatron write shows most damages of a save that has no manifest yet."""
+    path = write_checkpoint(tmp_path, 500)
+    assert whole.by_sizes(path).kind == "unverified"
+    damage(path)
+    assert whole.by_sizes(path).kind == kind
+    assert whole.by_bytes(path).kind == kind
+
+
+def test_pickle_that_would_run_something_runs_nothing(tmp_path):
+    """The file names what it would call."""
+    path = write_checkpoint(tmp_path, 500)
+    (path / ".metadata").write_bytes(RUNS)
+    assert "it names posix.system" in whole.by_sizes(path).why
 
 
 @pytest.mark.parametrize("ckpt_format", ["torch_dcp", "fsdp_dtensor"])
 def test_plain_formats_end_with_dot_metadata(tmp_path, ckpt_format):
     """These formats have no metadata.json, so what is torn for torch_dist is whole for them."""
     directory = write_checkpoint(tmp_path, 500, whole=False)
-    assert checkpoints.is_complete(directory, ckpt_format)
-    assert not checkpoints.is_complete(directory, DIST)
+    assert whole.by_sizes(directory, ckpt_format).loadable
+    assert not whole.by_sizes(directory, DIST).loadable
 
 
 @pytest.mark.parametrize(
-    ("ranks", "torn", "whole"),
+    ("ranks", "torn", "good"),
     [
         (["mp_rank_00"], None, True),
         (["mp_rank_00_000", "mp_rank_00_001", "mp_rank_01_000", "mp_rank_01_001"], None, True),
@@ -51,19 +83,28 @@ def test_plain_formats_end_with_dot_metadata(tmp_path, ckpt_format):
         (["mp_rank_00", "mp_rank_01"], "mp_rank_01", False),
     ],
 )
-def test_torch_format_needs_every_rank_to_its_end(tmp_path, ranks, torn, whole):
+def test_torch_format_needs_every_rank_to_its_end(tmp_path, ranks, torn, good):
     """Nothing marks the end of such a save, so the ranks' files themselves are looked at."""
     directory = tmp_path / "iter_0000500"
     for rank in ranks:
         write_rank(directory, rank, torn=rank == torn)
-    assert checkpoints.is_complete(directory, "torch") is whole
+    assert whole.by_sizes(directory, "torch").loadable is good
 
 
 def test_rank_without_its_file_is_not_whole(tmp_path):
     """Each rank makes its folder before it writes."""
     write_rank(tmp_path, "mp_rank_00")
     (tmp_path / "mp_rank_01").mkdir()
-    assert not checkpoints.is_complete(tmp_path, "torch")
+    assert not whole.by_sizes(tmp_path, "torch").loadable
+
+
+def test_rank_that_lacks_a_file_of_the_others_is_not_whole(tmp_path):
+    """Of the distributed optimizer's, for example."""
+    for rank in ("mp_rank_00", "mp_rank_01"):
+        write_rank(tmp_path, rank)
+    (tmp_path / "mp_rank_00" / "distrib_optim.pt").write_bytes(b"PK")
+    state = whole.by_sizes(tmp_path, "torch")
+    assert state.why == "mp_rank_01/distrib_optim.pt is missing"
 
 
 @pytest.mark.parametrize(
@@ -91,9 +132,11 @@ def test_tracker_is_read_as_megatron_reads_it(tmp_path, text, state):
     assert checkpoints.read_tracker(tmp_path, DIST).state == state
 
 
-def repair(root: Path) -> str:
-    """Repair the tracker of a directory."""
-    return checkpoints.repair_tracker(root, DIST, checkpoints.read_tracker(root, DIST))
+def resume(root: Path) -> tuple[list[Finding], dict[str, object]]:
+    """Let the start-up guard look at a run's own directory."""
+    facts: dict[str, object] = {}
+    found = guards.resume(root, DIST, facts, own=True, deadline=time.monotonic() + 60)
+    return list(found), facts
 
 
 def test_repair_takes_the_newest_whole_checkpoint(tmp_path):
@@ -102,7 +145,9 @@ def test_repair_takes_the_newest_whole_checkpoint(tmp_path):
         write_checkpoint(tmp_path, iteration)
     write_checkpoint(tmp_path, 1500, whole=False)
     (tmp_path / TRACKER).write_text("15")
-    assert repair(tmp_path) == "set to iteration 1000, the newest whole checkpoint"
+    found, facts = resume(tmp_path)
+    assert "set to iter_0001000" in str(found[-1])
+    assert facts == {"start": str(tmp_path / "iter_0001000")}
     assert (tmp_path / TRACKER).read_text() == "1000"
     assert checkpoints.read_tracker(tmp_path, DIST).state == "good"
 
@@ -111,21 +156,91 @@ def test_repair_falls_back_to_release_weights(tmp_path):
     """Weights that were put into the directory are better than none."""
     write_checkpoint(tmp_path, "release")
     (tmp_path / TRACKER).write_text("")
-    repair(tmp_path)
+    resume(tmp_path)
     assert (tmp_path / TRACKER).read_text() == "release"
 
 
-def test_repair_sets_a_hopeless_tracker_aside(tmp_path):
-    """Without a whole checkpoint the file is kept under another name, not deleted."""
+@pytest.mark.parametrize("text", ["5", "torn", None])
+def test_run_never_begins_anew_where_a_checkpoint_was(tmp_path, text):
+    """What is damaged is named, nothing is touched, and the way to start over is told."""
+    path = write_checkpoint(tmp_path, 500)
+    os.truncate(path / "__0_0.distcp", 10)
+    if text is not None:
+        (tmp_path / TRACKER).write_text(text)
+    found, facts = resume(tmp_path)
+    assert facts == {}
+    (error,) = [each for each in found if each.level == "error"]
+    assert "iter_0000500: __0_0.distcp has 10 bytes" in error.found
+    assert "to start over on purpose move them away" in error.remedy
+    assert (tmp_path / TRACKER).exists() == (text is not None)
+
+
+def test_first_save_that_did_not_end_is_no_checkpoint(tmp_path):
+    """A run that was killed in it begins anew, and says so."""
+    assert resume(tmp_path) == ([], {})
     write_checkpoint(tmp_path, 500, whole=False)
-    (tmp_path / TRACKER).write_text("5")
-    message = repair(tmp_path)
-    (aside,) = tmp_path.glob(f"{TRACKER}.dangling-*")
-    assert re.fullmatch(rf"{re.escape(TRACKER)}\.dangling-\d{{8}}T\d{{6}}Z", aside.name)
-    assert aside.name in message
-    assert aside.read_text() == "5"
-    assert not (tmp_path / TRACKER).exists()
-    assert (tmp_path / "iter_0000500").is_dir()
+    found, facts = resume(tmp_path)
+    assert [each.level for each in found] == ["warning"]
+    assert "did not come to its end" in found[0].found
+    assert facts == {}
+
+
+def test_half_a_copy_of_others_is_not_passed_over(tmp_path):
+    """What was there before the run's first start is no save of its own."""
+    write_checkpoint(tmp_path, 500, whole=False)
+    found, _ = resume(tmp_path)
+    assert [each.level for each in found] == ["error"]
+
+
+def test_without_a_tracker_the_newest_is_taken(tmp_path):
+    """Megatron itself would begin anew without a word."""
+    for iteration in (500, 1000):
+        write_checkpoint(tmp_path, iteration)
+    found, facts = resume(tmp_path)
+    assert [each.level for each in found] == ["warning"]
+    assert facts == {"start": str(tmp_path / "iter_0001000")}
+    assert (tmp_path / TRACKER).read_text() == "1000"
+
+
+def test_save_that_ended_just_before_its_tracker_counts(tmp_path):
+    """The run was killed in between."""
+    (tmp_path / "iter_0000500").parent.mkdir(exist_ok=True)
+    write_checkpoint(tmp_path, 500)
+    (tmp_path / TRACKER).write_text("500")
+    time.sleep(0.02)
+    write_checkpoint(tmp_path, 1000)
+    assert resume(tmp_path)[1] == {"start": str(tmp_path / "iter_0001000")}
+
+
+def test_people_may_go_back(tmp_path):
+    """An older number that is written into the tracker afterwards is what they want."""
+    for iteration in (500, 1000):
+        saved.seal(write_checkpoint(tmp_path, iteration))
+    time.sleep(0.02)
+    (tmp_path / TRACKER).write_text("500")
+    assert resume(tmp_path) == ([], {"start": str(tmp_path / "iter_0000500")})
+    # The run will write over the newer one, whose manifest would then tell of damage.
+    assert whole.by_sizes(tmp_path / "iter_0001000").kind == "unverified"
+
+
+def test_all_bytes_are_read_before_a_resume(tmp_path):
+    """A checkpoint of the right size with other content is passed over."""
+    for iteration in (500, 1000):
+        saved.seal(write_checkpoint(tmp_path, iteration))
+    (tmp_path / TRACKER).write_text("1000")
+    file = tmp_path / "iter_0001000" / "__0_0.distcp"
+    file.write_bytes(bytes(file.stat().st_size))
+    found, facts = resume(tmp_path)
+    assert "__0_0.distcp has changed since it was saved" in found[0].found
+    assert facts == {"start": str(tmp_path / "iter_0000500")}
+
+
+def test_reading_ends_in_time(tmp_path):
+    """Other ranks wait: then sizes have to do, and it is said."""
+    saved.seal(write_checkpoint(tmp_path, 500))
+    state = whole.by_bytes(tmp_path / "iter_0000500", deadline=time.monotonic() - 1)
+    assert state.kind == "whole"
+    assert "not all compared" in state.why
 
 
 def test_replacement_is_atomic_and_readable(tmp_path, monkeypatch):
@@ -147,22 +262,24 @@ def test_replacement_is_atomic_and_readable(tmp_path, monkeypatch):
 
 @settings(SLOW_DISK)
 @given(
-    whole=st.sets(st.integers(1, 9)),
+    good=st.sets(st.integers(1, 9)),
     torn=st.sets(st.integers(10, 15)),
     text=st.text(max_size=4) | st.integers(0, 15).map(str),
 )
-def test_after_a_repair_megatron_can_go_on(tmp_path_factory, whole, torn, text):
-    """Whatever the tracker held, it ends absent or naming a whole checkpoint, the newest if bad."""
+def test_after_the_guard_megatron_can_go_on(tmp_path_factory, good, torn, text):
+    """Whatever the tracker held, it names a checkpoint that can be loaded, or the run ends."""
     root = tmp_path_factory.mktemp("save")
-    for iteration in whole:
+    for iteration in good:
         write_checkpoint(root, iteration)
     for iteration in torn:
         write_checkpoint(root, iteration, whole=False)
     (root / TRACKER).write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
     before = checkpoints.read_tracker(root, DIST)
-    if not before.usable:
-        repair(root)
+    found, facts = resume(root)
     after = checkpoints.read_tracker(root, DIST)
-    assert after.state == ("good" if whole else "absent")
-    if not before.usable and whole:
-        assert after.text == str(max(whole))
+    assert any(each.level == "error" for each in found) == (not good)
+    if good:
+        assert after.state == "good"
+        assert facts == {"start": str(after.checkpoint)}
+    if good and not before.usable:
+        assert after.text == str(max(good))

@@ -25,22 +25,31 @@ def test_torn_tracker_is_repaired(job, text):
     assert (job.save / TRACKER).read_text() == "1000"
     assert summary(done.stdout)["start"] == str(job.save / "iter_0001000")
     assert f"warning {job.save / TRACKER}: {text.strip()!r} is neither" in done.stderr
-    assert "- set to iteration 1000, the newest whole checkpoint" in done.stderr
+    assert "- set to iter_0001000, the newest that can be loaded" in done.stderr
 
 
-def test_without_a_whole_checkpoint_base_weights_are_used(job, tmp_path):
-    """The bad tracker is kept under another name, and the run starts as it did the first time."""
+def test_base_weights_never_take_the_place_of_a_damaged_checkpoint(job, tmp_path):
+    """A run that was further once ends, and says what to do."""
     base = tmp_path / "base"
     write_checkpoint(base, "release")
     (base / TRACKER).write_text("release")
     write_checkpoint(job.save, 500, whole=False)
     (job.save / TRACKER).write_text("500")
     done = job.run("--pretrained-checkpoint", str(base))
-    assert done.returncode == 0
-    assert summary(done.stdout)["start"] == str(base / "release")
-    assert "it names iter_0000500, which is missing or not whole" in done.stderr
-    (aside,) = job.save.glob(f"{TRACKER}.dangling-*")
-    assert aside.name in done.stderr
+    assert done.returncode == 4
+    assert "iter_0000500: metadata.json, the last file of a save, is missing" in done.stderr
+    assert "to start over on purpose move them away" in done.stderr
+    assert (job.save / TRACKER).read_text() == "500"
+
+
+def test_damaged_base_weights_are_found(job, tmp_path):
+    """Before ranks meet."""
+    base = write_checkpoint(tmp_path / "base", "release")
+    (tmp_path / "base" / TRACKER).write_text("release")
+    (base / "__0_0.distcp").write_bytes(bytes((base / "__0_0.distcp").stat().st_size))
+    done = job.run("--pretrained-checkpoint", str(tmp_path / "base"))
+    assert done.returncode == 4
+    assert "no base weights: release: __0_0.distcp at 0 is damaged" in done.stderr
 
 
 def test_base_weights_are_not_needed_to_resume(job):
@@ -59,18 +68,17 @@ def test_tracker_of_another_directory_is_not_touched(job, tmp_path):
     done = job.run("--load", str(tmp_path / "theirs"))
     assert done.returncode == 4
     assert (tmp_path / "theirs" / TRACKER).read_text() == "5"
-    assert "write the number of a whole checkpoint into it" in done.stderr
+    assert "write 500 into it, the newest that can be loaded" in done.stderr
 
 
-def test_checkpoints_without_a_tracker_are_pointed_out(job):
-    """Megatron starts anew without a word; here it takes one."""
+def test_checkpoints_without_a_tracker_are_taken(job):
+    """Megatron alone would begin anew without a word."""
     write_checkpoint(job.save, 500)
     done = job.run()
     assert done.returncode == 0
-    assert (
-        f"warning {job.save}: whole checkpoints up to iteration 500, but no tracker names one "
-        f"- to resume instead of starting anew write 500 into {TRACKER}\n"
-    ) in done.stderr
+    assert summary(done.stdout)["start"] == str(job.save / "iter_0000500")
+    assert (job.save / TRACKER).read_text() == "500"
+    assert "- set to iter_0000500, the newest that can be loaded" in done.stderr
 
 
 def test_rank_1_waits_for_rank_0(job):

@@ -7,11 +7,14 @@ import time
 from pathlib import Path
 
 import checkpoints
+import manifests
 import pytest
 import retention
+import whole
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.programs import saved
 from tests.programs.megatron_files import PROGRAMS, TRACKER, write_checkpoint
 
 # Each example writes files, which takes its time on a busy machine.
@@ -26,27 +29,42 @@ time.sleep(60)
 
 def names(root: Path) -> list[str]:
     """Return what is left of a directory, without its tracker."""
-    return sorted(path.name for path in root.iterdir() if path.name != TRACKER)
+    own = {TRACKER, ".imported.json"}
+    return sorted(path.name for path in root.iterdir() if path.name not in own)
+
+
+def prune(root: Path, keep_last: int) -> list[str]:
+    """Prune as a training that has just begun."""
+    return retention.prune(root, keep_last, DIST, retention.Known())
+
+
+def leave(root: Path, iteration: int) -> None:
+    """Leave the rest of a save that did not end, some time ago."""
+    rest = write_checkpoint(root, iteration, whole=False)
+    for path in [*rest.rglob("*"), rest]:
+        os.utime(path, (1e9, 1e9))
 
 
 def save(root: Path, *iterations: int, tracker: int | str | None = None) -> None:
-    """Write whole checkpoints, and the tracker of the last or of a given one."""
+    """Write whole checkpoints of this run, and the tracker of the last or of a given one."""
+    root.mkdir(parents=True, exist_ok=True)
+    checkpoints.note_imported(root)
     for iteration in iterations:
-        write_checkpoint(root, iteration)
+        saved.seal(write_checkpoint(root, iteration))
     (root / TRACKER).write_text(str(iterations[-1] if tracker is None else tracker))
 
 
 def test_newest_are_kept(tmp_path):
     """With three of five to keep the two oldest go."""
     save(tmp_path, 100, 200, 300, 400, 500)
-    assert retention.prune(tmp_path, 3, DIST) == ["iter_0000100", "iter_0000200"]
+    assert prune(tmp_path, 3) == ["iter_0000100", "iter_0000200"]
     assert names(tmp_path) == ["iter_0000300", "iter_0000400", "iter_0000500"]
 
 
 def test_trackers_checkpoint_is_kept(tmp_path):
     """A resume reads what the tracker names, however old it is."""
     save(tmp_path, 100, 200, 300, 400, tracker=100)
-    retention.prune(tmp_path, 1, DIST)
+    prune(tmp_path, 1)
     assert names(tmp_path) == ["iter_0000100", "iter_0000400"]
 
 
@@ -54,18 +72,99 @@ def test_trackers_checkpoint_is_kept(tmp_path):
 def test_nothing_goes_while_the_tracker_is_not_good(tmp_path, tracker):
     """Megatron rewrites the tracker in place, so it may be caught half written."""
     save(tmp_path, 100, 200, 300, tracker=tracker)
-    assert retention.prune(tmp_path, 1, DIST) == []
+    assert prune(tmp_path, 1) == []
 
 
 def test_remnants_of_failed_saves_go_once_they_are_old(tmp_path):
     """A save that never became whole goes when a younger one is whole, not before."""
     save(tmp_path, 200, 300)
-    write_checkpoint(tmp_path, 100, whole=False)
+    leave(tmp_path, 100)
     (tmp_path / "iter_0000150").mkdir()
-    write_checkpoint(tmp_path, 400, whole=False)
+    os.utime(tmp_path / "iter_0000150", (1e9, 1e9))
+    leave(tmp_path, 400)
     (tmp_path / "iter_0000500").mkdir()
-    retention.prune(tmp_path, 2, DIST)
+    prune(tmp_path, 2)
     assert names(tmp_path) == ["iter_0000200", "iter_0000300", "iter_0000400", "iter_0000500"]
+
+
+def test_what_is_being_copied_to_here_stays(tmp_path):
+    """It looks like the rest of a save, but is younger than the last one."""
+    save(tmp_path, 200, 300)
+    write_checkpoint(tmp_path, 100, whole=False)
+    assert prune(tmp_path, 1) == ["iter_0000200"]
+    assert names(tmp_path) == ["iter_0000100", "iter_0000300"]
+
+
+def test_checkpoints_without_a_manifest_stay(tmp_path):
+    """They were saved by others or by an earlier version, and are whole or not: nobody knows."""
+    write_checkpoint(tmp_path, 100)
+    leave(tmp_path, 150)
+    save(tmp_path, 200, 300)
+    write_checkpoint(tmp_path, 250)
+    assert prune(tmp_path, 1) == ["iter_0000200"]
+    assert names(tmp_path) == ["iter_0000100", "iter_0000150", "iter_0000250", "iter_0000300"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "other bytes"])
+def test_damaged_one_takes_no_place_of_a_whole_one(tmp_path, damage):
+    """The newest two that are whole stay, and what is damaged is no reason to remove them."""
+    save(tmp_path, 100, 200, 300, 400, tracker=300)
+    file = tmp_path / "iter_0000400" / "__0_0.distcp"
+    file.write_bytes(b"" if damage == "cut" else bytes(file.stat().st_size))
+    assert prune(tmp_path, 2) == ["iter_0000100"]
+    assert names(tmp_path) == ["iter_0000200", "iter_0000300", "iter_0000400"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "other bytes"])
+def test_nothing_goes_if_what_a_restart_takes_is_damaged(tmp_path, damage):
+    """One of the older ones may be needed."""
+    save(tmp_path, 100, 200, 300)
+    file = tmp_path / "iter_0000300" / "__0_0.distcp"
+    file.write_bytes(b"" if damage == "cut" else bytes(file.stat().st_size))
+    assert prune(tmp_path, 1) == []
+
+
+def test_each_checkpoint_is_read_once(tmp_path, monkeypatch):
+    """As long as none of its files is touched."""
+    read: list[str] = []
+    differing = manifests.differing
+    monkeypatch.setattr(
+        manifests,
+        "differing",
+        lambda manifest, *rest, **words: (
+            read.append(manifest.name) or differing(manifest, *rest, **words)
+        ),
+    )
+    known = retention.Known()
+    save(tmp_path, 100, 200)
+    retention.prune(tmp_path, 1, DIST, known)
+    save(tmp_path, 300)
+    retention.prune(tmp_path, 1, DIST, known)
+    assert read == ["iter_0000200", "iter_0000300"]
+    (tmp_path / "iter_0000300" / "__0_0.distcp").touch()
+    save(tmp_path, 400, tracker=300)
+    retention.prune(tmp_path, 1, DIST, known)
+    assert read[2:] == ["iter_0000300", "iter_0000400"] or read[2:] == []
+
+
+def test_saves_of_the_run_get_their_manifests(tmp_path):
+    """Once the tracker names them or a later one, but not what was there at the first start."""
+    write_checkpoint(tmp_path, 50)
+    save(tmp_path, 100)
+    for step in (200, 300, 400):
+        write_checkpoint(tmp_path, step)
+    (tmp_path / "iter_0000200" / "__0_0.distcp").write_bytes(bytes(321))
+    (tmp_path / TRACKER).write_text("300")
+    known = retention.Known()
+    looked = retention.seal_new(tmp_path, DIST, known)
+    assert {name: state.kind for name, state in looked.items()} == {
+        "iter_0000300": "whole",
+        "iter_0000200": "damaged",
+    }
+    assert retention.seal_new(tmp_path, DIST, known) == {}
+    assert whole.by_bytes(tmp_path / "iter_0000300").kind == "whole"
+    assert whole.by_sizes(tmp_path / "iter_0000400").kind == "unverified"
+    assert whole.by_sizes(tmp_path / "iter_0000050").kind == "unverified"
 
 
 def test_what_is_not_megatrons_stays(tmp_path):
@@ -78,42 +177,42 @@ def test_what_is_not_megatrons_stays(tmp_path):
     (tmp_path / "iter_100-copy").mkdir()
     (tmp_path / "release").mkdir()
     before = names(tmp_path)
-    retention.prune(tmp_path, 1, DIST)
+    prune(tmp_path, 1)
     assert names(tmp_path) == [name for name in before if name != "iter_0000400"]
-    assert checkpoints.is_complete(elsewhere, DIST)
+    assert whole.by_sizes(elsewhere).loadable
 
 
 def test_interrupted_removal_is_finished(tmp_path):
     """A checkpoint that was being removed is never taken for a whole one again."""
     save(tmp_path, 400, 500)
     write_checkpoint(tmp_path, ".deleting-iter_0000300")
-    retention.prune(tmp_path, 2, DIST)
+    prune(tmp_path, 2)
     assert names(tmp_path) == ["iter_0000400", "iter_0000500"]
 
 
 @settings(SLOW_DISK)
 @given(
-    whole=st.sets(st.integers(1, 20), min_size=1),
+    good=st.sets(st.integers(1, 20), min_size=1),
     torn=st.sets(st.integers(1, 25)),
     keep_last=st.integers(1, 4),
     choice=st.integers(0, 30),
 )
-def test_retention_never_takes_what_counts(tmp_path_factory, whole, torn, keep_last, choice):
+def test_retention_never_takes_what_counts(tmp_path_factory, good, torn, keep_last, choice):
     """The newest N, the tracker's own and anything younger than the newest whole one stay."""
     root = tmp_path_factory.mktemp("save")
-    torn -= whole
-    save(root, *whole, tracker=choice)
+    torn -= good
+    save(root, *good, tracker=choice)
     for iteration in torn:
-        write_checkpoint(root, iteration, whole=False)
-    retention.prune(root, keep_last, DIST)
+        leave(root, iteration)
+    prune(root, keep_last)
     left = set(checkpoints.iterations(root))
-    assert set(sorted(whole)[-keep_last:]) <= left
-    assert {iteration for iteration in torn if iteration > max(whole)} <= left
-    if choice in whole:
-        assert left & whole == set(sorted(whole)[-keep_last:]) | {choice}
-        assert not {iteration for iteration in torn if iteration < max(whole)} & left
+    assert set(sorted(good)[-keep_last:]) <= left
+    assert {iteration for iteration in torn if iteration > max(good)} <= left
+    if choice in good:
+        assert left & good == set(sorted(good)[-keep_last:]) | {choice}
+        assert not {iteration for iteration in torn if iteration < max(good)} & left
     else:
-        assert left == whole | torn
+        assert left == good | torn
 
 
 def start(root: Path, parent: int) -> "subprocess.Popen[str]":
@@ -137,18 +236,25 @@ def wait_for(condition, seconds: float = 20.0) -> None:
 
 
 def test_program_survives_errors_and_says_them_once(tmp_path):
-    """A directory that is not there yet is said once, and pruned when it appears."""
+    """What is no directory is said once, and looked after when it becomes one."""
     root = tmp_path / "save"
+    root.write_text("")
     process = start(root, os.getpid())
     assert process.stderr is not None
-    assert "could not remove old checkpoints" in process.stderr.readline()
+    assert "cannot look after" in process.stderr.readline()
     time.sleep(0.3)
     save(tmp_path / "staging", 100, 200)
+    write_checkpoint(tmp_path / "staging", 50)
+    root.unlink()
     (tmp_path / "staging").rename(root)
     wait_for(lambda: not (root / "iter_0000100").exists())
     process.terminate()
     _, err = process.communicate(timeout=20)
-    assert err == "retention: removed iter_0000100, older than the 1 newest checkpoints\n"
+    assert err.splitlines() == [
+        "retention: iter_0000050 is whole",
+        "retention: removed iter_0000050, older than the 1 newest checkpoints",
+        "retention: removed iter_0000100, older than the 1 newest checkpoints",
+    ]
 
 
 def test_program_ends_with_its_parent(tmp_path):

@@ -126,10 +126,11 @@ def test_empty_uri_is_an_error_unless_allowed(sync, far):
 
 def test_megatron_bridge_resumes_too(sync, near, far):
     """Megatron-Bridge reads a copy of the train state before the tracker."""
-    (saved.megatron(near, 500) / "train_state.pt").write_bytes(b"state of 500")
+    state = saved.torch_file(b"state of 500")
+    (saved.megatron(near, 500) / "train_state.pt").write_bytes(state)
     sync("push", near, URI)
     sync("pull", far, URI)
-    assert (far / "latest_train_state.pt").read_bytes() == b"state of 500"
+    assert (far / "latest_train_state.pt").read_bytes() == state
 
 
 def test_ls_shows_both_ends(sync, near):

@@ -1,16 +1,25 @@
 """checkpoint_sync where S3, the network or the disk fails: nothing lost, nothing half visible."""
 
+import base64
+import json
 import resource
+import shutil
 import signal
 import subprocess
 import threading
 
+import manifests
 import pytest
+import sync_pull
+from program import StopError
+from s3_store import Store
 
 from tests.programs.run_program import command
 from tests.programs.s3_world import URI
 from tests.programs.sync_pair import MANIFEST
 
+GOOD = manifests.FileEntry("__0_0.distcp", 1, base64.b64encode(bytes(32)).decode(), 2**26)
+ENTRY = manifests.Manifest("iter_0000500", 500, (GOOD,)).text()
 DATA = r"iter_0000500/[0-9a-f]{16}/"
 
 
@@ -101,7 +110,7 @@ def test_verify_finds_damage_without_downloading(pair, damage):
     pair.s3.heal()
     done = pair.sync("verify", pair.near, URI)
     assert (done.code, done.summary["damaged"]) == (4, ["iter_0000500"])
-    assert key in done.findings[0]
+    assert "__1_0.distcp" in done.findings[0]
     assert pair.s3.proxy.seen(f"GET .*{DATA}") == []
 
 
@@ -121,7 +130,7 @@ def test_object_that_vanished_stops_a_pull(pair):
     pair.s3.delete(next(key for key in pair.s3.names() if key.endswith("__1_0.distcp")))
     done = pair.sync("pull", pair.far, URI)
     assert done.code == 4
-    assert "__1_0.distcp: this object of the checkpoint is missing" in done.findings[0]
+    assert "__1_0.distcp is missing" in done.findings[0]
     assert not (pair.far / "iter_0000500").exists()
 
 
@@ -145,19 +154,15 @@ def test_full_disk_leaves_nothing_visible_and_a_pull_goes_on(pair):
     assert pair.is_whole()
 
 
-def test_space_is_checked_before_anything_is_fetched(pair):
-    """A checkpoint larger than the file system is refused at once."""
+def test_space_is_checked_before_anything_is_fetched(pair, monkeypatch):
+    """A checkpoint larger than what is free is refused at once."""
     pair.sync("push", pair.near, URI)
-    manifest = pair.s3.json("iter_0000500/manifest.json")
-    fields = {key: manifest[key] for key in ("name", "step")}
-    import manifests  # noqa: PLC0415 -- this test alone makes a manifest
-
-    huge = manifests.FileEntry("huge.distcp", 10**18, "x", 2**26)
-    text = manifests.Manifest(**fields, files=(huge,)).text()
-    pair.s3.put("iter_0000500/manifest.json", text)
-    done = pair.sync("pull", pair.far, URI)
-    assert done.code == 4
-    assert "1,000,000,000,000,000,000 needed" in done.findings[0]
+    text = json.dumps(pair.s3.json("iter_0000500/manifest.json")).encode()
+    manifest = manifests.parse_manifest(text, "iter_0000500")
+    usage = shutil.disk_usage(pair.near)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(StopError, match="1,000 bytes free"):
+        sync_pull.fetch(manifest, pair.far, Store(URI), 2)
 
 
 def test_killed_pull_goes_on(pair):
@@ -189,25 +194,40 @@ def test_killed_pull_goes_on(pair):
     [
         (b"{torn", "cannot be read"),
         (b'{"name": "iter_0000500", "step": 500, "files": []}', "version None"),
-        (b'{"version": 1, "name": "x", "step": 1, "files": [], "id": ""}', "its id"),
+        (b'{"version": 1, "name": "iter_0000500", "step": 500, "files": [], "id": ""}', "no files"),
+        (b"[" * 100_000, "cannot be read"),
+        (b"[]", "no JSON object"),
+        (ENTRY.replace(b'"id": "', b'"id": "0'), "its id"),
+        (ENTRY.replace(b'"size": 1', b'"size": -1'), "sizes are -1"),
+        (ENTRY.replace(b'"size": 1', b'"size": 1e400'), "sizes are inf"),
+        (ENTRY.replace(b'"size": 1', b'"size": true'), "sizes are True"),
+        (ENTRY.replace(b'"step": 500', b'"step": "500"'), "step '500'"),
+        (ENTRY.replace(b"iter_0000500", b"iter_0000900"), "step 500"),
+        (ENTRY.replace(b"iter_0000500", b"latest_checkpointed_iteration.txt"), "no name"),
+        (manifests.Manifest("iter_0000400", 400, (GOOD,)).text(), "the one of iter_0000400"),
+        (manifests.Manifest("iter_0000500", 500, (GOOD, GOOD)).text(), "a file twice"),
     ],
 )
 def test_manifest_that_cannot_be_right_is_refused(pair, text, found):
-    """Nothing is guessed from a damaged manifest."""
+    """Nothing is guessed from a damaged manifest, and nothing is written."""
     pair.sync("push", pair.near, URI)
     pair.s3.put("iter_0000500/manifest.json", text)
     done = pair.sync("pull", pair.far, URI)
     assert done.code == 4
     assert found in done.findings[0]
+    assert not list(pair.far.glob("*"))
 
 
-def test_manifest_cannot_write_outside_its_directory(pair):
-    """A path with `..` is refused before anything is fetched."""
-    import manifests  # noqa: PLC0415 -- this test alone makes a manifest
-
-    entry = manifests.FileEntry("../../stolen", 1, "x", 2**26)
+@pytest.mark.parametrize(
+    "path",
+    ["../../stolen", "/etc/stolen", "a/../../b", "manifest.json", ".", "a//b", "a\n\x1b[2Jb"],
+)
+def test_manifest_cannot_write_outside_its_directory(pair, path):
+    """Such a path is refused before anything is fetched."""
+    entry = manifests.FileEntry(path, 1, GOOD.checksum, 2**26)
     text = manifests.Manifest("iter_0000500", 500, (entry,)).text()
     pair.s3.put("iter_0000500/manifest.json", text)
     done = pair.sync("pull", pair.far, URI)
     assert done.code == 4
-    assert "'../../stolen' is no path inside the checkpoint" in done.findings[0]
+    assert f"{path!r} is no path inside the checkpoint" in done.findings[0]
+    assert not list(pair.far.glob("*"))

@@ -1,6 +1,7 @@
-"""What is said of checkpoints: why one is torn, what a restart takes, what a prune removes."""
+"""What is said of checkpoints: their states, what a restart takes, what a prune removes."""
 
 import tempfile
+import time
 from pathlib import Path
 
 import checkpoints
@@ -10,31 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.programs import saved
-from tests.programs.megatron_files import TRACKER, write_checkpoint, write_rank
+from tests.programs.megatron_files import TRACKER, write_checkpoint
 from tests.programs.s3_world import URI
 
 SLOW_DISK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 DIST = "torch_dist"
-
-
-def test_each_tear_has_its_reason(tmp_path):
-    """As far as the files that mark the end of a save tell."""
-    whole = write_checkpoint(tmp_path, 500)
-    assert checkpoints.what_is_missing(whole, DIST) is None
-    (whole / ".metadata").write_text("")
-    assert checkpoints.what_is_missing(whole, DIST) == ".metadata is missing or empty"
-    (whole / "metadata.json").write_text("{")
-    assert checkpoints.what_is_missing(whole, DIST) == "metadata.json cannot be read"
-    (whole / "metadata.json").unlink()
-    assert "last file of a save, is missing" in str(checkpoints.what_is_missing(whole, DIST))
-    assert checkpoints.what_is_missing(tmp_path / "none", DIST) == "it is not there"
-    ranks = tmp_path / "iter_0000600"
-    write_rank(ranks, "mp_rank_00")
-    write_rank(ranks, "mp_rank_01", torn=True)
-    expected = "mp_rank_01/model_optim_rng.pt is missing or cut"
-    assert checkpoints.what_is_missing(ranks, "torch") == expected
-    write_rank(ranks, "mp_rank_03")
-    assert checkpoints.what_is_missing(ranks, "torch") == "the directory of a rank is missing"
 
 
 @SLOW_DISK
@@ -53,23 +34,27 @@ def test_what_a_restart_takes_is_what_the_guard_leaves_it(whole, torn, tracker):
             write_checkpoint(root, step, whole=False)
         if tracker is not None:
             (root / TRACKER).write_text(tracker)
-        told = checkpoints.restart(root, DIST)
-        list(guards.repair(root, DIST, own=True))
-        after = checkpoints.read_tracker(root, DIST)
-        assert told.takes == (after.checkpoint.name if after.checkpoint else None)
+        told = checkpoints.choose(root, DIST)
+        facts: dict[str, object] = {}
+        found = list(guards.resume(root, DIST, facts, own=True, deadline=time.monotonic() + 60))
+        assert facts.get("start") == (str(told.takes) if told.takes else None)
+        assert any(each.level == "error" for each in found) == told.lost or not told.takes
+        if told.takes:
+            assert checkpoints.read_tracker(root, DIST).checkpoint == told.takes
 
 
 def test_ls_without_s3_lists_a_directory(sync, tmp_path):
     """One that is not there is an error, an empty one is not."""
     saved.megatron(tmp_path / "near", 500)
     (saved.megatron(tmp_path / "near", 600) / "metadata.json").unlink()
+    saved.seal(saved.megatron(tmp_path / "near", 400))
     done = sync("ls", tmp_path / "near")
-    assert [(row["name"], row["torn"] is None) for row in done.summary["ends"]] == [
-        ("iter_0000500", True),
-        ("iter_0000600", False),
+    assert [(row["name"], row["state"]) for row in done.summary["ends"]] == [
+        ("iter_0000400", "whole"),
+        ("iter_0000500", "unverified"),
+        ("iter_0000600", "unfinished"),
     ]
-    assert done.summary["restart"]["takes"] is None
-    assert "write 500 into latest_checkpointed_iteration.txt" in done.summary["restart"]["why"]
+    assert done.summary["restart"]["takes"] == "iter_0000500"
     assert sync("ls", tmp_path / "none").code == 3
 
 
@@ -81,9 +66,10 @@ def test_ls_of_s3_needs_no_directory(sync, s3, tmp_path):
     s3.put("iter_0000500/manifest.json", b"{torn")
     done = sync("ls", "-", URI)
     assert done.code == 0
-    states = {row["name"]: row["torn"] for row in done.summary["ends"]}
-    assert "cannot be read" in states["iter_0000500"]
-    assert states["iter_0000600"] is None
+    states = {row["name"]: (row["state"], row["why"]) for row in done.summary["ends"]}
+    assert states["iter_0000500"][0] == "damaged"
+    assert "cannot be read" in states["iter_0000500"][1]
+    assert states["iter_0000600"] == ("whole", None)
     assert "restart" not in done.summary
 
 
@@ -91,7 +77,7 @@ def test_prune_of_both_ends_removes_what_only_names(sync, s3, tmp_path):
     """What is needed stays, even if it is named."""
     near = tmp_path / "near"
     for step in (300, 400, 500):
-        saved.megatron(near, step)
+        saved.seal(saved.megatron(near, step))
     (near / TRACKER).write_text("500")
     sync("push", near, URI, "--all")
     words = ("prune", near, URI, "--keep-last", "1", "--local")

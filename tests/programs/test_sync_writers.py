@@ -43,7 +43,7 @@ def test_file_that_changes_during_a_push_is_not_published(pair):
     pair.s3.before("PUT .*__0_0.distcp", lambda: file.write_bytes(bytes(200_000)))
     done = pair.sync("push", pair.near, URI)
     assert done.code == 4
-    assert "it changed while it was sent" in done.findings[0]
+    assert "it changed since its manifest was written" in done.findings[0]
     assert pair.s3.proxy.seen(MANIFEST) == []
 
 
