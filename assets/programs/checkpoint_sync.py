@@ -5,16 +5,18 @@ checkpoint_sync.py pull   LOCAL_DIR S3_URI [--name N] [--allow-none]
 checkpoint_sync.py verify LOCAL_DIR S3_URI [--all | --name N] [--local]
 checkpoint_sync.py ls     LOCAL_DIR [S3_URI]
 checkpoint_sync.py prune  LOCAL_DIR [S3_URI] --keep-last N [--local] [--dry-run] [--only NAME]
+checkpoint_sync.py check  LOCAL_DIR S3_URI
 
 push sends the newest whole checkpoint: its files, then a manifest with their checksums, then the
 pointer `latest`, which never moves to an older one. With --watch it runs beside the training at
-low priority until SIGTERM or the end of --parent, and always ends with 0: no trouble with S3 may
-end a training. pull fetches what `latest` names, goes on where it was interrupted, checks every
+low priority until SIGTERM or the end of --parent, and says how the copies are: in its log, and in
+LOCAL_DIR/copies.json. pull fetches what `latest` names, goes on where it was interrupted, checks every
 byte, and then renames the directory and sets the tracker file. verify compares S3's own checksums
 with the manifest, without downloading; --local reads the local copy too. ls says which are whole,
 which torn and why, and what a restart takes. prune keeps the newest N and what `latest` names;
-with --local it does the same in LOCAL_DIR, where it keeps what the tracker file names. Where no
-directory is meant, LOCAL_DIR is `-`.
+with --local it does the same in LOCAL_DIR, where it keeps what the tracker file names. check lists,
+writes, reads and removes a small object, and gives up within seconds. Where no directory is meant,
+LOCAL_DIR is `-`.
 
 Checkpoints are directories iter_0000500 of Megatron-LM, Megatron-Bridge and train_fsdp.py.
 
@@ -26,8 +28,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import copies
 import program
 import sync_commands
 import sync_listing
@@ -53,8 +57,15 @@ def main(argv: Sequence[str], report: Report) -> None:
     if watching:
         os.nice(_LOW_PRIORITY)
     directory = None if str(options.directory) == _NONE else options.directory
+    if options.command == "check":
+        denied = Store(options.uri, patient=False).check()
+        if denied is not None:
+            report.findings.append(replace(denied.finding, level="warning"))
+        return
     remote = Remote(Store(options.uri, connections=3 if watching else 10)) if options.uri else None
     if options.command == "ls":
+        if directory and (found := copies.finding(directory)):
+            report.findings.append(found)
         sync_listing.ls(directory, remote, report)
         return
     threads = 1 if watching else 4
@@ -109,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
         "verify": "compare what S3 holds with the manifests",
         "ls": "list checkpoints",
         "prune": "remove old checkpoints",
+        "check": "see whether checkpoints can be copied there",
     }
     each = {}
     for name, text in helps.items():

@@ -1,38 +1,243 @@
-"""What copies checkpoints to S3 beside a training: started by every trainer, awaited by some."""
+"""What runs beside a training: started by every trainer, started again when it dies."""
 
+import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import checkpoints
+import program
+import start_guard
+from copies import Copies as State
+from findings import Finding, error, usage_error, warning
+from rank_processes import Progress, cpu_seconds
 
 _SYNC = Path(__file__).resolve().parent / "checkpoint_sync.py"
 
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 300.0
+# What ran for so long has not died of how it was started.
+_SETTLED_SECONDS = 600.0
 
-class Copies:
-    """checkpoint_sync.py in a process of its own; whatever happens to it costs no training.
+_CHECK_SECONDS = 30.0
+# A role's rights reach all of S3 within seconds of being given.
+_SPREAD_SECONDS = 5.0
+
+# Hashing and sending 100 MB/s take several percent of a core, a request that is not answered none.
+_STALLED_SECONDS = 120.0
+_TELL_SECONDS = 30.0
+_LAST_ATTEMPTS = 2
+_FINDING = re.compile(r"(error|warning) (.*?): (.*) - (.*)", re.DOTALL)
+
+
+class Companion:
+    """A program beside the training; whatever happens to it costs no training.
 
     Raises OSError if it cannot be started.
     """
 
+    def __init__(
+        self,
+        name: str,
+        words: Sequence[str],
+        *,
+        longest_pause: float = _LONGEST_PAUSE_SECONDS,
+        tell: Callable[[str], object] = program.say,
+        **settings: Any,  # noqa: ANN401 -- those of subprocess.Popen
+    ) -> None:
+        self.name = name
+        self._longest_pause, self._tell = longest_pause, tell
+        self._start: Callable[[], subprocess.Popen[bytes]] = lambda: subprocess.Popen(  # noqa: S603 -- this directory's own programs
+            words, stdin=subprocess.DEVNULL, **settings
+        )
+        self.process = self._start()
+        self._ending = threading.Event()
+        self._changing = threading.Lock()
+        threading.Thread(target=self._keep, name=name, daemon=True).start()
+
+    def end(self) -> "subprocess.Popen[bytes]":
+        """Ask it to end, and start it no more."""
+        with self._changing:
+            self._ending.set()
+            self.process.terminate()
+            return self.process
+
+    def _keep(self) -> None:
+        pause = _FIRST_PAUSE_SECONDS
+        while not self._ending.is_set():
+            begun = time.monotonic()
+            how = ended(self.process.wait())
+            if time.monotonic() - begun > _SETTLED_SECONDS:
+                pause = _FIRST_PAUSE_SECONDS
+            while not self._ending.is_set():
+                self._tell(
+                    f"{self.name}: failing: its program {how} - training goes on, it starts again "
+                    f"in {pause:.0f} s"
+                )
+                self._ending.wait(pause)
+                pause = min(2 * pause, self._longest_pause)
+                with self._changing:
+                    if self._ending.is_set():
+                        return
+                    try:
+                        self.process = self._start()
+                        break
+                    except OSError as problem:
+                        how = f"cannot be started ({problem.strerror})"
+
+
+class Copies:
+    """checkpoint_sync.py in a process of its own. Raises OSError if it cannot be started."""
+
     def __init__(self, save: Path, uri: str, keep_last: int) -> None:
+        self._save, self._uri = save, uri
         self._push = [
             *(sys.executable, str(_SYNC), "push", str(save), uri),
             f"--keep-last={keep_last}",
         ]
-        self._watcher = subprocess.Popen(  # noqa: S603 -- this directory's own program
+        self._watcher = Companion(
+            f"copies to {uri}",
             [*self._push, "--watch", f"--parent={os.getpid()}"],
-            stdin=subprocess.DEVNULL,
             # Its JSON line is none of the training's.
             stdout=sys.stderr.fileno(),
             # It has to outlive the training, whose last checkpoint is the one that matters.
             start_new_session=True,
         )
 
-    def finish(self) -> None:
-        """Wait until the last checkpoint is sent: the container ends with the training."""
-        self._watcher.terminate()
-        if self._watcher.wait() != 0:
-            # It ends with 0 once it watches; the training was over before that.
-            subprocess.run(  # noqa: S603 -- as above
-                self._push, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), check=False
+    def finish(self) -> State:
+        """Wait until the last checkpoint is sent: the container ends with the training.
+
+        As long as something moves: GPUs are idle meanwhile.
+        """
+        # A rank that waits computes nothing, and is not to be ended for it.
+        start_guard.leave()
+        moving = _Moving(self._uri)
+        code = moving.wait(self._watcher.end())
+        why = ""
+        for _ in range(_LAST_ATTEMPTS):
+            # It ends with 0 where all is there; by a signal, or before it watched, it did not try.
+            if code in {0, None} or not self._has_checkpoints():
+                break
+            try:
+                last = subprocess.Popen(  # noqa: S603 -- as above
+                    self._push, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+                )
+            except OSError as problem:
+                why = str(problem)
+                break
+            code = moving.wait(last)
+            why = _reason(last) if code else ""
+        if code == 0 or not self._has_checkpoints():
+            state = State(self._uri, "whole", "all that was saved last is there")
+        else:
+            found = why or f"nothing has moved for {_STALLED_SECONDS:.0f} s, so it is given up"
+            state = State(
+                self._uri,
+                "missing",
+                f"the last checkpoint is in {self._save} alone: {found} - meks ckpt push JOB "
+                "sends it",
             )
+            state.last_word()
+        state.say()
+        state.keep(self._save)
+        return state
+
+    def _has_checkpoints(self) -> bool:
+        try:
+            return bool(checkpoints.iterations(self._save))
+        except OSError:
+            return False
+
+
+class _Moving:
+    """Waits for programs as long as they do something, and says so."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._begun = self._told = time.monotonic()
+
+    def wait(self, process: "subprocess.Popen[bytes]") -> int | None:
+        """Return the exit code; None if it had to be given up."""
+        progress = Progress(_STALLED_SECONDS)
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(1.0)
+            now = time.monotonic()
+            used = cpu_seconds(process.pid)
+            if used is not None and progress.is_blocked(process.pid, used, now):
+                process.kill()
+                return None
+            if now - self._told >= _TELL_SECONDS:
+                self._told = now
+                waited = f"{now - self._begun:.0f} s for the last checkpoint"
+                State(self._uri, "waiting", waited).say()
+
+
+def check_copies(save: Path, uri: str) -> Iterator[Finding]:
+    """Ask S3 for what copies need, before GPUs work: list, write, read and remove below the URI.
+
+    What surely loses the copies is an error where nothing has been saved yet; a run that has begun
+    goes on. S3 that does not answer may do so later.
+    """
+    found = _ask(uri)
+    if found is not None and found.level == "error" and not found.usage:
+        time.sleep(_SPREAD_SECONDS)
+        found = _ask(uri)
+    if found is None:
+        return
+    begun = save.is_dir() and bool(checkpoints.iterations(save))
+    if found.level == "error" and not begun:
+        yield found
+        return
+    State(uri, "failing", f"{found.found} - {found.remedy}").say()
+    yield warning(found.subject, found.found, f"training goes on; {found.remedy}")
+
+
+def ended(code: int) -> str:
+    """Say how a process ended."""
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+
+
+def _ask(uri: str) -> Finding | None:
+    words = [sys.executable, str(_SYNC), "check", "-", uri]
+    try:
+        done = subprocess.run(  # noqa: S603 -- as above
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_CHECK_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        remedy = "see that S3 can be reached (network policy, endpoint, proxy)"
+        return warning(uri, f"no answer in {_CHECK_SECONDS:.0f} s", remedy)
+    subject, found, remedy = _parts(done.stdout, done.returncode)
+    if done.returncode in {0, program.EXIT_NOT_REACHABLE}:
+        return warning(subject, found, remedy) if found else None
+    kind = usage_error if done.returncode == program.EXIT_USAGE else error
+    return kind(subject or uri, found or f"its check {ended(done.returncode)}", remedy)
+
+
+def _reason(process: "subprocess.Popen[bytes]") -> str:
+    """Return what a program that has ended says of its failure in its JSON line."""
+    out = process.stdout.read() if process.stdout else b""
+    _, found, _ = _parts(out, process.returncode)
+    return found or f"its program {ended(process.returncode)}"
+
+
+def _parts(out: bytes, code: int) -> tuple[str, str, str]:
+    """Return the parts of the last finding of a program's JSON line."""
+    try:
+        texts = json.loads(out.splitlines()[-1])["findings"]
+    except (ValueError, IndexError, KeyError, TypeError):
+        texts = []
+    found = _FINDING.fullmatch(str(texts[-1])) if texts else None
+    return (found[2], found[3], found[4]) if found else ("", "", f"exit code {code}")

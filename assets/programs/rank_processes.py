@@ -13,6 +13,8 @@ from pathlib import Path
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PARENT, _USER, _SYSTEM, _STARTED, _EXIT_CODE = 1, 11, 12, 19, 49
 _DUMP_SECONDS = 0.5
+# What torch's own threads use in a process that waits is a tenth of this.
+_LEAST_CPU = 0.01
 
 
 class Rank:
@@ -41,6 +43,22 @@ class Rank:
         every = [path for path in Path("/proc").iterdir() if path.name.isdigit()]
         mine = [path for path in every if _parent(int(path.name)) == self.agent]
         return sorted(int(path.name) for path in mine if _is_rank(path))
+
+
+class Progress:
+    """Whether a process computes: the CPU time that it used within a window."""
+
+    def __init__(self, window_seconds: float) -> None:
+        self._window = window_seconds
+        self._marks: dict[int, tuple[float, float]] = {}
+
+    def is_blocked(self, rank: int, used: float, now: float) -> bool:
+        """Take a rank's CPU time and the time, both in seconds."""
+        since, had = self._marks.setdefault(rank, (now, used))
+        if used - had >= _LEAST_CPU * self._window:
+            self._marks[rank] = (now, used)
+            return False
+        return now - since >= self._window
 
 
 def cpu_seconds(pid: int) -> float | None:

@@ -21,6 +21,7 @@ from program import StopError
 PART_BYTES = 64 * 2**20
 _MOST_PARTS = 10_000
 _ATTEMPTS = 4
+_CHECK = ".write-check"
 _PAUSE_SECONDS = 1.0
 _READ_BYTES = 2**20
 _BUSY = {"SlowDown", "503", "500", "InternalError", "ServiceUnavailable", "RequestTimeout"}
@@ -82,7 +83,8 @@ class Store:
     caller can act.
     """
 
-    def __init__(self, uri: str, *, connections: int = 10) -> None:
+    def __init__(self, uri: str, *, connections: int = 10, patient: bool = True) -> None:
+        """Take a URI; a store that is not `patient` gives up within seconds."""
         self.uri = uri.rstrip("/")
         self.bucket, _, self.prefix = self.uri.removeprefix("s3://").partition("/")
         if not uri.startswith("s3://") or not self.bucket:
@@ -95,13 +97,14 @@ class Store:
                 program.EXIT_NOT_FOUND, "boto3", "not installed", "run this in a training image"
             ) from problem
         self._connections = connections
+        self._attempts = _ATTEMPTS if patient else 1
         self._client: Any = boto3.client(
             "s3",
             config=Config(
                 # Three attempts, or AWS_MAX_ATTEMPTS; each of _ATTEMPTS has that many.
                 retries={"mode": "standard"},
-                connect_timeout=10,
-                read_timeout=60,
+                connect_timeout=10 if patient else 3,
+                read_timeout=60 if patient else 5,
                 max_pool_connections=connections + 2,
             ),
         )
@@ -168,6 +171,23 @@ class Store:
             ),
         )
 
+    def check(self) -> StopError | None:
+        """List, write, read and remove, as copies need it; return what only tidying needs.
+
+        Raises StopError where copies cannot work.
+        """
+        bucket, key = self.bucket, self._key(_CHECK)
+        place: dict[str, Any] = {"Bucket": bucket, "Key": key}
+        listed = {"Bucket": bucket, "Prefix": key, "MaxKeys": 1}
+        self._try("", lambda: self._client.list_objects_v2(**listed))
+        self._try(_CHECK, lambda: self._client.put_object(**place, Body=b"x"))
+        self._try(_CHECK, lambda: self._client.get_object(**place)["Body"].read())
+        try:
+            self._try(_CHECK, lambda: self._client.delete_object(**place))
+        except StopError as problem:
+            return problem
+        return None
+
     def names(self) -> list[str]:
         """Return the names directly below the URI, of what have objects below them."""
         pages = self._list(Prefix=self._key(""), Delimiter="/")
@@ -232,21 +252,30 @@ class Store:
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 -- as above
 
         subject = f"{self.uri}/{key}"
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, self._attempts + 1):
             try:
                 return action()
             except (Boto3Error, BotoCoreError, ClientError, ConnectionError) as problem:
                 # boto3 wraps what an upload raised, and loses the code in a text.
                 cause = problem.__context__ if isinstance(problem, Boto3Error) else problem
                 self._judge(subject, cause or problem)
-                if attempt == _ATTEMPTS:
+                if attempt == self._attempts:
                     raise _given_up(subject, cause or problem) from problem
                 time.sleep(_PAUSE_SECONDS * 2**attempt)
         raise AssertionError
 
     def _judge(self, subject: str, problem: BaseException) -> None:
         """Raise what more attempts cannot change."""
-        from botocore.exceptions import ClientError, NoCredentialsError  # noqa: PLC0415 -- as above
+        from botocore.exceptions import (  # noqa: PLC0415 -- as above
+            ClientError,
+            NoCredentialsError,
+            ParamValidationError,
+        )
+
+        if isinstance(problem, ParamValidationError):
+            raise StopError(
+                program.EXIT_USAGE, subject, " ".join(str(problem).split()), "correct the URI"
+            ) from problem
 
         if isinstance(problem, NoCredentialsError):
             raise StopError(

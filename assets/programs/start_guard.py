@@ -14,6 +14,7 @@ _HERE = Path(__file__).resolve().parent
 _DEFAULT_TIMEOUT_MINUTES = 10.0
 # torch's and Megatron's own.
 _MARGIN_SECONDS = 60.0
+_watchers: list["subprocess.Popen[bytes]"] = []
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +95,7 @@ def start(
     if options.heartbeats is not None:
         words.append(f"--heartbeats={options.heartbeats}")
     try:
-        subprocess.Popen(  # noqa: S603 -- this directory's own program
+        watcher = subprocess.Popen(  # noqa: S603 -- this directory's own program
             [sys.executable, str(_HERE / "watch.py"), *words],
             stdin=subprocess.DEVNULL,
             # torchrun ends a rank's whole process group; the watcher has to tell the other nodes.
@@ -102,6 +103,16 @@ def start(
         )
     except OSError as problem:
         yield warning("watch", str(problem), "training goes on unwatched")
+        return
+    _watchers.append(watcher)
+
+
+def leave() -> None:
+    """End the watcher: the training is over, and a rank that only waits is not to be ended."""
+    while _watchers:
+        watcher = _watchers.pop()
+        watcher.terminate()
+        watcher.wait()
 
 
 def _count(text: str) -> int:

@@ -70,7 +70,7 @@ def check(values: Values, environment: Mapping[str, str], report: Report) -> Non
         report.collect(guards.check_data(words, data_sets))
         report.collect(guards.check_tokenizer(words))
         if save is not None:
-            report.collect(guards.check_writable(save))
+            report.collect(guards.check_save(save, pretrained, ckpt_format))
         report.facts["data"] = [asdict(data_set) for data_set in data_sets]
     if int(environment.get("RANK", "0")) != 0:
         if load is not None:
@@ -120,6 +120,9 @@ def main(argv: Sequence[str], report: Report) -> None:
     minutes = float(str(timeout)) if timeout else None
     report.collect(start_guard.start(options, os.environ, minutes))
     check(values, os.environ, report)
+    uri, save = (job.get("checkpoint") or {}).get("s3_uri"), values.get("checkpoint.save")
+    if uri and save and os.environ.get("RANK", "0") == "0":
+        report.collect(companions.check_copies(Path(str(save)), uri))
     if report.exit_code:
         return
     try:
@@ -146,7 +149,7 @@ def main(argv: Sequence[str], report: Report) -> None:
     copies = _start_copies(job.get("checkpoint") or {}, values, report)
     pretrain(config=config, forward_step_func=forward_step)
     if copies is not None:
-        copies.finish()
+        report.facts["copies"] = asdict(copies.finish())
 
 
 def _point_bridge(load: Path, ckpt_format: str) -> Iterator[Finding]:

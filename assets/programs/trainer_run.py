@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import torch
 import torch.distributed as dist
 from findings import EXIT_CHECK_FAILED, Report, error, warning
 from trainer_batches import Batches, open_samples
-from trainer_checkpoint import Checkpointer
+from trainer_checkpoint import Checkpointer, NotSavedError
 from trainer_config import Checkpoint, Config, read_config
 from trainer_documents import BadDocumentError
 from trainer_loop import Loop, NotFiniteError
@@ -62,18 +63,25 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
         if config.checkpoint.pretrained is not None:
             base = Path(config.checkpoint.pretrained)
             report.collect(check_pretrained(decoder, model.shape, base))
+        if config.checkpoint.s3_uri is not None and os.environ["RANK"] == "0":
+            where = Path(config.checkpoint.directory), config.checkpoint.s3_uri
+            report.collect(companions.check_copies(*where))
     if report.exit_code or config is None or model is None or decoder is None:
         return _refuse(program, report)
     copies = _start_copies(config.checkpoint, report) if os.environ["RANK"] == "0" else None
     if os.environ["LOCAL_RANK"] == "0":
         report.write_findings()
-    code = _Rank(program, config, model, options).train(decoder, layout)
+    rank = _Rank(program, config, model, options)
+    code = rank.train(decoder, layout)
     # Groups that live on in the model's tensors go with Python itself otherwise: a thread of theirs
     # that then wants Python ends a rank that is done by SIGABRT, and its gang begins again.
     del decoder
     gc.collect()
-    if copies is not None and code == 0:
-        copies.finish()
+    if rank.summary is not None:
+        if copies is not None and code == 0:
+            rank.summary["copies"] = asdict(copies.finish())
+        sys.stdout.write(json.dumps(rank.summary) + "\n")
+        sys.stdout.flush()
     return code
 
 
@@ -84,6 +92,8 @@ class _Rank:
         self, program: str, config: Config, model: Model, options: argparse.Namespace
     ) -> None:
         self.program, self.config, self.model, self.options = program, config, model, options
+        self.summary: dict[str, object] | None = None
+        """What the first rank's JSON line says of a training that came to its end."""
         self.rank = int(os.environ["RANK"])
         self.ranks = int(os.environ["WORLD_SIZE"])
         local = int(os.environ["LOCAL_RANK"])
@@ -94,7 +104,6 @@ class _Rank:
 
     def train(self, decoder: Decoder, layout: Layout) -> int:
         """Train, and end together with the other ranks."""
-        summary: dict[str, object] = {"program": self.program}
         try:
             with attention():
                 status, summary = self._train(decoder, layout)
@@ -102,14 +111,11 @@ class _Rank:
             # All ranks may see it or this one alone, so nobody is waited for.
             self._say_error(str(problem))
             return EXIT_CHECK_FAILED
-        except (OSError, RuntimeError) as problem:
-            if not isinstance(problem, OSError) and not str(problem).startswith("the checkpoint"):
-                raise
+        except (OSError, NotSavedError) as problem:
             self._say_error(str(problem))
             return 1
         if self.rank == 0:
-            sys.stdout.write(json.dumps({**summary, "status": status}) + "\n")
-            sys.stdout.flush()
+            self.summary = {**summary, "status": status}
         dist.destroy_process_group()
         return 0 if status == "finished" else EXIT_INTERRUPTED
 
