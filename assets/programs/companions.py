@@ -162,23 +162,24 @@ class _Moving:
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
-        self._begun = self._told = time.monotonic()
+        self._begun = time.monotonic()
+        self._told = -_TELL_SECONDS
 
     def wait(self, process: "subprocess.Popen[bytes]") -> int | None:
         """Return the exit code; None if it had to be given up."""
         progress = Progress(_STALLED_SECONDS)
         while True:
-            with suppress(subprocess.TimeoutExpired):
-                return process.wait(1.0)
             now = time.monotonic()
-            used = cpu_seconds(process.pid)
-            if used is not None and progress.is_blocked(process.pid, used, now):
-                process.kill()
-                return None
             if now - self._told >= _TELL_SECONDS:
                 self._told = now
                 waited = f"{now - self._begun:.0f} s for the last checkpoint"
                 State(self._uri, "waiting", waited).say()
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(1.0)
+            used = cpu_seconds(process.pid)
+            if used is not None and progress.is_blocked(process.pid, used, now):
+                process.kill()
+                return None
 
 
 def check_copies(save: Path, uri: str) -> Iterator[Finding]:

@@ -149,7 +149,7 @@ def _forget_after(path: Path, step: int) -> None:
 
     They are the end of the file, which is cut off: that takes no room on a full file system.
     """
-    if not path.exists():
+    if not path.is_file():
         return
     kept = end = 0
     with path.open("rb") as file:
