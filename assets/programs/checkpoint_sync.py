@@ -9,14 +9,14 @@ checkpoint_sync.py check  LOCAL_DIR S3_URI
 
 push sends the newest whole checkpoint: its files, then a manifest with their checksums, then the
 pointer `latest`, which never moves to an older one. With --watch it runs beside the training at
-low priority until SIGTERM or the end of --parent, and says how the copies are: in its log, and in
-LOCAL_DIR/copies.json. pull fetches what `latest` names, goes on where it was interrupted, checks every
-byte, and then renames the directory and sets the tracker file. verify compares S3's own checksums
-with the manifest, without downloading; --local reads the local copy too. ls says which are whole,
-which torn and why, and what a restart takes. prune keeps the newest N and what `latest` names;
-with --local it does the same in LOCAL_DIR, where it keeps what the tracker file names. check lists,
-writes, reads and removes a small object, and gives up within seconds. Where no directory is meant,
-LOCAL_DIR is `-`.
+low priority until SIGTERM or the end of --parent, and says how the copies are in its log and in
+LOCAL_DIR/copies.json. pull fetches what `latest` names, goes on where it was interrupted, checks
+every byte, and then renames the directory and sets the tracker file. verify compares S3's own
+checksums with the manifest, without downloading; --local reads the local copy too. ls says which
+are whole, which torn and why, and what a restart takes. prune keeps the newest N and what `latest`
+names; with --local it does the same in LOCAL_DIR, where it keeps what the tracker file names. check
+lists, writes, reads and removes a small object, and gives up within seconds. Where no directory is
+meant, LOCAL_DIR is `-`.
 
 Checkpoints are directories iter_0000500 of Megatron-LM, Megatron-Bridge and train_fsdp.py.
 
@@ -28,7 +28,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import copies
@@ -58,14 +57,11 @@ def main(argv: Sequence[str], report: Report) -> None:
         os.nice(_LOW_PRIORITY)
     directory = None if str(options.directory) == _NONE else options.directory
     if options.command == "check":
-        denied = Store(options.uri, patient=False).check()
-        if denied is not None:
-            report.findings.append(replace(denied.finding, level="warning"))
+        report.findings += Store(options.uri, patient=False).check()
         return
-    remote = Remote(Store(options.uri, connections=3 if watching else 10)) if options.uri else None
+    remote = _remote(options.uri, connections=3 if watching else 10)
     if options.command == "ls":
-        if directory and (found := copies.finding(directory)):
-            report.findings.append(found)
+        report.findings += copies.findings(directory)
         sync_listing.ls(directory, remote, report)
         return
     threads = 1 if watching else 4
@@ -95,6 +91,10 @@ def main(argv: Sequence[str], report: Report) -> None:
             sync_commands.pull(sync, options.name, allow_none=options.allow_none)
         case "verify":
             sync_commands.verify(sync, options.name, every=options.all, local=options.local)
+
+
+def _remote(uri: str | None, connections: int) -> Remote | None:
+    return Remote(Store(uri, connections=connections)) if uri else None
 
 
 def _above_zero(text: str) -> int:

@@ -5,6 +5,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -52,14 +53,15 @@ class Copies:
                 _LAST_WORD.write_text(f"{self}\n")
 
 
-def finding(directory: Path) -> Finding | None:
-    """Return what the file tells, unless the copies are whole or there are none."""
+def findings(directory: Path | None) -> Iterator[Finding]:
+    """Yield what the file tells, unless the copies are whole or there are none."""
+    if directory is None:
+        return
     try:
         fields = json.loads((directory / FILE).read_bytes())
         uri, state, text = (str(fields[name]) for name in ("uri", "state", "text"))
     except (OSError, ValueError, TypeError, KeyError):
-        return None
-    if state == "whole":
-        return None
-    found, _, remedy = text.rpartition(" - ")
-    return warning(uri, f"copies {state}: {found or text}", remedy or "meks ckpt push")
+        return
+    if state != "whole":
+        found, _, remedy = text.rpartition(" - ")
+        yield warning(uri, f"copies {state}: {found or text}", remedy or "meks ckpt push")

@@ -12,6 +12,25 @@ from pathlib import Path
 
 import checkpoints
 
+_MAKE_ROOM = "remove what is not needed (`meks ckpt prune`)"
+_LOST = (
+    "the file system fails",
+    "see that FSx is AVAILABLE, and the node's dmesg for its client; start again on another node",
+)
+_REFUSALS = {
+    errno.EROFS: (
+        "mounted read-only",
+        "see the node's dmesg for errors, mount it for writing, or choose another directory",
+    ),
+    errno.ESTALE: (
+        "replaced or mounted anew while it was open",
+        "start the pod again, so that it opens the file system anew",
+    ),
+    errno.EFBIG: ("a file may not become so large", "raise the limit: ulimit -f"),
+    **dict.fromkeys(
+        (errno.EIO, errno.ENOTCONN, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.ENODEV), _LOST
+    ),
+}
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 # What a save and its removal leave, whoever was killed in the middle; nobody ever reads it.
 _UNFINISHED = (".saving-*", ".deleting-*", f".{checkpoints.TRACKER}-*")
@@ -34,7 +53,7 @@ def probe(directory: Path) -> OSError | None:
         finally:
             os.close(descriptor)
             with suppress(FileNotFoundError):
-                os.unlink(name)
+                Path(name).unlink()
     except OSError as problem:
         return problem
     return None
@@ -61,34 +80,14 @@ def system_error(problem: BaseException | None) -> OSError | None:
 def explain(directory: Path, problem: OSError, needed: int = 0) -> tuple[str, str]:
     """Return what is wrong and what to do; `needed` are the bytes of the next checkpoint."""
     said = problem.strerror or str(problem)
-    match problem.errno:
-        case errno.ENOSPC:
-            return _full(directory, said, needed)
-        case errno.EDQUOT:
-            return (
-                f"quota used up ({said}){_takes(needed)}",
-                f"remove what is not needed (`meks ckpt prune`), or raise the quota: "
-                f"lfs quota -u {os.getuid()} {directory}",
-            )
-        case errno.EROFS:
-            return (
-                f"mounted read-only ({said})",
-                "see dmesg of the node for errors of the file system, mount it for writing, or "
-                "choose another directory",
-            )
-        case errno.ESTALE:
-            return (
-                f"replaced or mounted anew while it was open ({said})",
-                "start the pod again, so that it opens the file system anew",
-            )
-        case errno.EIO | errno.ENOTCONN | errno.ESHUTDOWN | errno.ETIMEDOUT | errno.ENODEV:
-            return (
-                f"the file system fails ({said})",
-                "see that the FSx file system is AVAILABLE, and dmesg of the node for its client; "
-                "then start again on another node",
-            )
-        case errno.EFBIG:
-            return f"a file may not become so large ({said})", "raise the limit: ulimit -f"
+    if problem.errno == errno.ENOSPC:
+        return _full(directory, said, needed)
+    if problem.errno == errno.EDQUOT:
+        remedy = f"{_MAKE_ROOM}, or raise the quota: lfs quota -u {os.getuid()} {directory}"
+        return f"quota used up ({said}){_takes(needed)}", remedy
+    if problem.errno in _REFUSALS:
+        found, remedy = _REFUSALS[problem.errno]
+        return f"{found} ({said})", remedy
     return said, f"give user {os.getuid()} the right to write, or choose another directory"
 
 
@@ -127,7 +126,7 @@ def _full(directory: Path, said: str, needed: int) -> tuple[str, str]:
     there = next(path for path in (directory, *directory.parents) if path.exists())
     state = os.statvfs(there)
     free, total = state.f_bavail * state.f_frsize, state.f_blocks * state.f_frsize
-    remedy = "remove what is not needed (`meks ckpt prune`), or enlarge the file system"
+    remedy = f"{_MAKE_ROOM}, or enlarge the file system"
     if state.f_files and not state.f_favail:
         return f"file system full ({said}): it can hold no more files", remedy
     found = f"file system full ({said}): {gigabytes(free)} free of {gigabytes(total)}"

@@ -1,6 +1,5 @@
 """What has to be true before GPUs start to work: data, tokenizer, directories and checkpoints."""
 
-import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping

@@ -22,7 +22,7 @@ _AGAIN_SECONDS = 30.0
 
 
 class FileCopy(threading.Thread):
-    """Appends chunks to a file; drops them when it cannot keep up, or the file cannot be written."""
+    """Appends chunks to a file; drops them when it cannot keep up, or the file takes none."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(daemon=True)
@@ -36,9 +36,10 @@ class FileCopy(threading.Thread):
         while True:
             try:
                 self._append()
-                return
             except OSError as problem:
                 self._say(str(problem.strerror))
+            else:
+                return
             again = time.monotonic() + _AGAIN_SECONDS
             while time.monotonic() < again:
                 try:

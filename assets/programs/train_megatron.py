@@ -4,8 +4,8 @@ torchrun train_megatron.py --log-dir DIR --keep-last N [OPTIONS] -- MEGATRON ARG
 
 torchrun runs it once for each GPU. The first process of a node checks data, tokenizer and
 directories as that node sees them; rank 0 also repairs a bad tracker file and keeps the newest
-checkpoints. Then Megatron runs in this process, so signals and the exit code are Megatron's own; what
-runs beside it is started again when it dies, and rank 0 waits for the last checkpoint's copy in S3.
+checkpoints. Then Megatron runs in this process, so signals and the exit code are Megatron's own.
+What runs beside it starts again when it dies, and rank 0 waits for the last checkpoint's copy.
 
 A watcher beside each node's ranks ends them where they cannot go on (see watch.py).
 

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ import companions
 import start_guard
 import torch
 import torch.distributed as dist
-from findings import EXIT_CHECK_FAILED, Report, error, warning
+from findings import EXIT_CHECK_FAILED, Finding, Report, error, warning
 from trainer_batches import Batches, open_samples
 from trainer_checkpoint import Checkpointer, NotSavedError
 from trainer_config import Checkpoint, Config, read_config
@@ -57,15 +57,14 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
         report.collect(start_guard.start(options, os.environ, minutes))
     if config is not None and model is not None:
         report.collect(check_all(config, model, options.device))
+        if os.environ["RANK"] == "0":
+            report.collect(_check_copies(config.checkpoint))
         with torch.device("meta"):
             recompute = config.training.activation_checkpointing
             decoder = Decoder(model.shape, recompute=recompute)
         if config.checkpoint.pretrained is not None:
             base = Path(config.checkpoint.pretrained)
             report.collect(check_pretrained(decoder, model.shape, base))
-        if config.checkpoint.s3_uri is not None and os.environ["RANK"] == "0":
-            where = Path(config.checkpoint.directory), config.checkpoint.s3_uri
-            report.collect(companions.check_copies(*where))
     if report.exit_code or config is None or model is None or decoder is None:
         return _refuse(program, report)
     copies = _start_copies(config.checkpoint, report) if os.environ["RANK"] == "0" else None
@@ -77,11 +76,7 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
     # that then wants Python ends a rank that is done by SIGABRT, and its gang begins again.
     del decoder
     gc.collect()
-    if rank.summary is not None:
-        if copies is not None and code == 0:
-            rank.summary["copies"] = asdict(copies.finish())
-        sys.stdout.write(json.dumps(rank.summary) + "\n")
-        sys.stdout.flush()
+    rank.sum_up(copies if code == 0 else None)
     return code
 
 
@@ -92,7 +87,7 @@ class _Rank:
         self, program: str, config: Config, model: Model, options: argparse.Namespace
     ) -> None:
         self.program, self.config, self.model, self.options = program, config, model, options
-        self.summary: dict[str, object] | None = None
+        self.summary: dict[str, object] = {}
         """What the first rank's JSON line says of a training that came to its end."""
         self.rank = int(os.environ["RANK"])
         self.ranks = int(os.environ["WORLD_SIZE"])
@@ -118,6 +113,14 @@ class _Rank:
             self.summary = {**summary, "status": status}
         dist.destroy_process_group()
         return 0 if status == "finished" else EXIT_INTERRUPTED
+
+    def sum_up(self, copies: companions.Copies | None) -> None:
+        """Wait for the last copy, and write the first rank's JSON line."""
+        if copies is not None:
+            self.summary["copies"] = asdict(copies.finish())
+        if self.summary:
+            sys.stdout.write(json.dumps(self.summary) + "\n")
+            sys.stdout.flush()
 
     def _train(self, decoder: Decoder, layout: Layout) -> tuple[str, dict[str, object]]:
         config, training = self.config, self.config.training
@@ -185,6 +188,11 @@ class _Rank:
         report.write_findings()
         if self.rank == 0:
             report.write_summary({"program": self.program, "status": "failed"})
+
+
+def _check_copies(checkpoint: Checkpoint) -> Iterator[Finding]:
+    if checkpoint.s3_uri is not None:
+        yield from companions.check_copies(Path(checkpoint.directory), checkpoint.s3_uri)
 
 
 def _start_copies(checkpoint: Checkpoint, report: Report) -> companions.Copies | None:

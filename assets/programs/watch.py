@@ -2,8 +2,9 @@
 
 watch.py --rank PID --node N --nodes M [OPTIONS]
 
-Every training program starts it on the first rank of each node; it ends with that rank, or by a
-SIGTERM once that rank has no more to do than to wait for S3. It ends the node's ranks, so that torchrun, the container and then the whole gang start again, when
+Every training program starts it on the first rank of each node; it ends with that rank, or by
+SIGTERM once that rank only waits for S3. It ends the node's ranks, so that torchrun, the container
+and then the whole gang start again, when
 
 - NCCL's log shows TCP instead of EFA, fewer interfaces than expected, or nothing at all;
 - another node of the gang has lost its ranks, has started anew, or is silent: a rank that waits for

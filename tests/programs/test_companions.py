@@ -103,7 +103,7 @@ def test_megatron_waits_for_the_last_copy(s3, job):
 
 
 def test_s3_that_hangs_at_the_end_is_given_up(s3, job, silent, tmp_path):
-    """The job ends by itself: finished, with its copies missing, and the command that sends them."""
+    """The job ends by itself, finished, and names the command that sends what is missing."""
     program = tmp_path / "impatient.py"
     program.write_text(IMPATIENT)
     write_checkpoint(job.save, 100)
@@ -169,8 +169,7 @@ def test_a_job_whose_copies_are_missing_says_so(s3, programs_python, tmp_path):
     assert told["copies"]["state"] == "missing"
     assert "S3 refuses" in told["copies"]["text"]
     assert f"copies to {URI}: failing: {URI}/" in done.stderr
-    found = copies.finding(trainer.checkpoints)
-    assert found is not None
+    (found,) = copies.findings(trainer.checkpoints)
     assert found.found.startswith("copies missing: the last checkpoint is in ")
 
 

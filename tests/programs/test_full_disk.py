@@ -215,7 +215,9 @@ def test_a_restart_frees_its_own_leftovers_first(trained, mount):
     assert again.losses() == pytest.approx(run.losses(), abs=CLOSE)
 
 
-@pytest.mark.parametrize("left", [".deleting-iter_0000100", ".pull-iter_0000300-0a1b", "iter_0000300"])
+@pytest.mark.parametrize(
+    "left", [".deleting-iter_0000100", ".pull-iter_0000300-0a1b", "iter_0000300"]
+)
 def test_megatrons_restart_frees_them_too(job, mount, left):
     """Its own saves lie under their last name already: those that never ended are of no use."""
     job.save = mount("megatron", 2**20)
@@ -253,14 +255,17 @@ def test_a_file_system_that_is_closed_is_called_so(job, mount):
     words = ["mount", "-o", "remount,ro", str(job.save)]
     subprocess.run(words, check=True)  # noqa: S603 -- the tests of CI run as root
     (line,) = errors(job.run().stderr)
-    assert "cannot be written: mounted read-only (Read-only file system) - see dmesg" in line
+    assert (
+        "cannot be written: mounted read-only (Read-only file system) - see the node's dmesg"
+        in line
+    )
 
 
 @pytest.mark.parametrize(
     ("number", "found", "remedy"),
     [
         (errno.EDQUOT, "quota used up", "lfs quota -u"),
-        (errno.EROFS, "mounted read-only", "see dmesg"),
+        (errno.EROFS, "mounted read-only", "dmesg for errors"),
         (errno.EIO, "the file system fails", "AVAILABLE"),
         (errno.ENOTCONN, "the file system fails", "AVAILABLE"),
         (errno.ESTALE, "mounted anew", "start the pod again"),

@@ -54,7 +54,9 @@ def _copies(look: Look) -> Iterator[Finding]:
         yield _warning(look, Code.COPIES_MISSING, text, f"meks ckpt push {look.job.name}")
     elif copied.state == "failing":
         text = f"no copies in {copied.uri}: {found or copied.text}"
-        yield _warning(look, Code.COPIES_FAIL, text, remedy or f"meks logs {look.job.name} --rank 0")
+        yield _warning(
+            look, Code.COPIES_FAIL, text, remedy or f"meks logs {look.job.name} --rank 0"
+        )
 
 
 def _still(look: Look, found: Pace, plan: JobPlan | None) -> Iterator[Finding]:

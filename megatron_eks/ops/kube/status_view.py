@@ -157,7 +157,7 @@ def _copies(state: State) -> str:
     found = state.copies
     assert found is not None  # noqa: S101 -- the caller has looked
     age = _seconds(found.at, state)
-    since = "" if age is None or state.look.job.ended else f", {duration(age)} ago"
+    since = "" if age is None or state.look.job.ended else f", {span(age)} ago"
     return f"{found.state}: {found.text} ({found.uri}{since})"
 
 
