@@ -46,6 +46,8 @@ _LOW_PRIORITY = 19
 _NONE = "-"
 _WITHOUT_S3 = ("ls", "prune")
 _MIB = 2**20
+# Threads that compute checksums, and connections.
+_BESIDE_TRAINING, _ALONE = (1, 3), (4, 10)
 
 
 def main(argv: Sequence[str], report: Report) -> None:
@@ -59,12 +61,12 @@ def main(argv: Sequence[str], report: Report) -> None:
     if options.command == "check":
         report.findings += Store(options.uri, patient=False).check()
         return
-    remote = _remote(options.uri, connections=3 if watching else 10)
+    threads, connections = _BESIDE_TRAINING if watching else _ALONE
+    remote = _remote(options.uri, connections)
     if options.command == "ls":
         report.findings += copies.findings(directory)
         sync_listing.ls(directory, remote, report)
         return
-    threads = 1 if watching else 4
     sync = (
         Sync(options.directory, remote, report, options.part_mib * _MIB, threads)
         if remote
@@ -79,18 +81,22 @@ def main(argv: Sequence[str], report: Report) -> None:
         sync_prune.run(sync, local, *words, dry_run=options.dry_run)
         return
     assert sync  # noqa: S101 -- the parser demands a URI of all others
-    if watching:
-        sync_watch.watch(sync, options.keep_last, options.interval, options.parent)
-        return
     match options.command:
         case "push":
-            sync_commands.push(sync, options.name, every=options.all)
-            if options.keep_last:
-                sync_prune.prune(sync, options.keep_last)
+            _push(sync, options)
         case "pull":
             sync_commands.pull(sync, options.name, allow_none=options.allow_none)
         case "verify":
             sync_commands.verify(sync, options.name, every=options.all, local=options.local)
+
+
+def _push(sync: Sync, options: argparse.Namespace) -> None:
+    if options.watch:
+        sync_watch.watch(sync, options.keep_last, options.interval, options.parent)
+        return
+    sync_commands.push(sync, options.name, every=options.all)
+    if options.keep_last:
+        sync_prune.prune(sync, options.keep_last)
 
 
 def _remote(uri: str | None, connections: int) -> Remote | None:

@@ -178,7 +178,7 @@ def test_dead_copies_start_again_beside_fsdp(s3, programs_python, tmp_path):
     """On a run of days, checkpoints go on to be copied."""
     trainer = Run(tmp_path, programs_python)
     trainer.config["training"]["max_steps"] = 1_000_000
-    trainer.config["checkpoint"] |= {"s3_uri": URI, "interval": 50}
+    trainer.config["checkpoint"] |= {"s3_uri": URI, "interval": 300, "keep_last": 1000}
     process = trainer.start(1)
     try:
         until(lambda: processes("checkpoint_sync.py", "--watch", trainer.checkpoints), "watcher")
@@ -233,10 +233,10 @@ def test_watcher_says_what_is_there_and_what_fails(s3, tmp_path):
     saved.megatron(near, 100)
     words = command("checkpoint_sync.py", "push", near, URI, "--watch", "--interval", "0.2")
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:  # noqa: S603 -- the program under test
-        wait_for(s3, "iter_0000100")
+        until((near / copies.FILE).exists, "copy")
         s3.fail(".", "403")
         saved.megatron(near, 200)
-        until(lambda: '"failing"' in (near / copies.FILE).read_text(), "trouble")
+        until(lambda: list(copies.findings(near)), "trouble")
         it.send_signal(signal.SIGTERM)
         _, err = it.communicate(timeout=60)
     assert it.returncode == 1
