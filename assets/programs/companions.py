@@ -1,31 +1,24 @@
-"""What runs beside a training: started by every trainer, started again when it dies."""
+"""The copies of a training's checkpoints in S3: asked for at its start, awaited at its end."""
 
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import checkpoints
 import program
 import start_guard
+from companion import Companion, ended
 from copies import Copies as State
 from findings import Finding, error, usage_error, warning
 from rank_processes import Progress, cpu_seconds
 
 _SYNC = Path(__file__).resolve().parent / "checkpoint_sync.py"
-
-_FIRST_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 300.0
-# What ran for so long has not died of how it was started.
-_SETTLED_SECONDS = 600.0
 
 _CHECK_SECONDS = 30.0
 # A role's rights reach all of S3 within seconds of being given.
@@ -36,62 +29,6 @@ _STALLED_SECONDS = 120.0
 _TELL_SECONDS = 30.0
 _LAST_ATTEMPTS = 2
 _FINDING = re.compile(r"(error|warning) (.*?): (.*) - (.*)", re.DOTALL)
-
-
-class Companion:
-    """A program beside the training; whatever happens to it costs no training.
-
-    Raises OSError if it cannot be started.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        words: Sequence[str],
-        *,
-        longest_pause: float = _LONGEST_PAUSE_SECONDS,
-        tell: Callable[[str], object] = program.say,
-        **settings: Any,  # noqa: ANN401 -- those of subprocess.Popen
-    ) -> None:
-        self.name = name
-        self._longest_pause, self._tell = longest_pause, tell
-        self._start: Callable[[], subprocess.Popen[bytes]] = lambda: subprocess.Popen(  # noqa: S603 -- this directory's own programs
-            words, stdin=subprocess.DEVNULL, **settings
-        )
-        self.process = self._start()
-        self._ending = threading.Event()
-        self._changing = threading.Lock()
-        threading.Thread(target=self._keep, name=name, daemon=True).start()
-
-    def end(self) -> "subprocess.Popen[bytes]":
-        """Ask it to end, and start it no more."""
-        with self._changing:
-            self._ending.set()
-            self.process.terminate()
-            return self.process
-
-    def _keep(self) -> None:
-        pause = _FIRST_PAUSE_SECONDS
-        while not self._ending.is_set():
-            begun = time.monotonic()
-            how = ended(self.process.wait())
-            if time.monotonic() - begun > _SETTLED_SECONDS:
-                pause = _FIRST_PAUSE_SECONDS
-            while not self._ending.is_set():
-                self._tell(
-                    f"{self.name}: failing: its program {how} - training goes on, it starts again "
-                    f"in {pause:.0f} s"
-                )
-                self._ending.wait(pause)
-                pause = min(2 * pause, self._longest_pause)
-                with self._changing:
-                    if self._ending.is_set():
-                        return
-                    try:
-                        self.process = self._start()
-                        break
-                    except OSError as problem:
-                        how = f"cannot be started ({problem.strerror})"
 
 
 class Copies:
@@ -200,11 +137,6 @@ def check_copies(save: Path, uri: str) -> Iterator[Finding]:
         return
     State(uri, "failing", f"{found.found} - {found.remedy}").say()
     yield warning(found.subject, found.found, f"training goes on; {found.remedy}")
-
-
-def ended(code: int) -> str:
-    """Say how a process ended."""
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
 
 
 def _ask(uri: str) -> Finding | None:

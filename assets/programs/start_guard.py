@@ -4,9 +4,12 @@ import argparse
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from companion import Companion
 from efa_system import System
 from findings import Finding, error, warning
 
@@ -14,7 +17,8 @@ _HERE = Path(__file__).resolve().parent
 _DEFAULT_TIMEOUT_MINUTES = 10.0
 # torch's and Megatron's own.
 _MARGIN_SECONDS = 60.0
-_watchers: list["subprocess.Popen[bytes]"] = []
+_LEAVE_SECONDS = 5.0
+_watchers: list[Companion] = []
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -85,6 +89,8 @@ def start(
         f"--rank={os.getpid()}",
         f"--node={environment.get('GROUP_RANK', '0')}",
         f"--nodes={environment.get('GROUP_WORLD_SIZE', '1')}",
+        # For the other nodes a watcher that died and was started again is the same one.
+        f"--start={uuid.uuid4().hex}",
         f"--expect-efa={options.expect_efa}",
         f"--watch={options.watch}",
         f"--start-seconds={seconds}",
@@ -95,9 +101,9 @@ def start(
     if options.heartbeats is not None:
         words.append(f"--heartbeats={options.heartbeats}")
     try:
-        watcher = subprocess.Popen(  # noqa: S603 -- this directory's own program
+        watcher = Companion(
+            "watch",
             [sys.executable, str(_HERE / "watch.py"), *words],
-            stdin=subprocess.DEVNULL,
             # torchrun ends a rank's whole process group; the watcher has to tell the other nodes.
             start_new_session=True,
         )
@@ -110,9 +116,8 @@ def start(
 def leave() -> None:
     """End the watcher: the training is over, and a rank that only waits is not to be ended."""
     while _watchers:
-        watcher = _watchers.pop()
-        watcher.terminate()
-        watcher.wait()
+        with suppress(subprocess.TimeoutExpired):
+            _watchers.pop().end().wait(_LEAVE_SECONDS)
 
 
 def _count(text: str) -> int:

@@ -28,6 +28,7 @@ import guards
 import megatron_process
 import start_guard
 from arguments import MegatronArguments
+from companion import Companion
 from findings import Report, warning
 from indexed_data import DataSet
 
@@ -124,7 +125,7 @@ class Start:
         # The readers stay open here too: a copy that dies costs no rank its output, nor its life.
         readers = [reader for reader, _ in ends.values()]
         out, err = os.dup(1), os.dup(2)
-        companions.Companion(
+        Companion(
             f"log copy to {self.log_dir}",
             [
                 sys.executable,
@@ -147,7 +148,7 @@ class Start:
             os.close(writer)
 
     def _start_retention(self, save: Path) -> None:
-        companions.Companion(
+        Companion(
             f"retention in {save}",
             [
                 sys.executable,

@@ -97,7 +97,7 @@ class GangWatch:
     def __init__(self, options: argparse.Namespace) -> None:
         self._directory: Path = options.heartbeats
         node, nodes = options.node, options.nodes
-        self._heart = gang.Heart(gang.path_of(self._directory, node))
+        self._heart = gang.Heart(gang.path_of(self._directory, node), options.start)
         others = range(1, nodes) if node == 0 else [0]
         self._peers = [gang.Peer(other, options.silent_rounds) for other in others]
         self._said = ""
@@ -216,6 +216,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--node", type=int, required=True, help="this node's number, from 0")
     parser.add_argument("--nodes", type=int, required=True, help="nodes of the gang")
     parser.add_argument("--heartbeats", type=Path, help="directory on shared storage")
+    parser.add_argument("--start", help="name of this start of the ranks, for the other nodes")
     parser.add_argument("--expect-efa", type=int, default=0, help="EFA interfaces of the pod")
     parser.add_argument("--expect-gpu-direct", action="store_true", help="see train_megatron.py")
     parser.add_argument("--watch", choices=("stop", "warn"), default="stop", help="what to do")

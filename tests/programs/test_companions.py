@@ -262,6 +262,27 @@ def test_a_rank_that_waits_for_s3_is_not_ended(tmp_path):
         rank.kill()
 
 
+def test_a_watcher_that_dies_ends_no_node(job, tmp_path):
+    """It starts again as the same one: the other nodes see a pause, not another start."""
+    heartbeats = tmp_path / "heartbeats"
+    path = gang.path_of(heartbeats, 1)
+    environment = job.environment(GROUP_RANK="1", GROUP_WORLD_SIZE="2")
+    own = ["--heartbeats", str(heartbeats)]
+    process = job.popen("--wait-for-signal", own=own, environment=environment)
+    until(lambda: gang.read(path), "sign of life")
+    peer = gang.Peer(1, patience=30)
+    assert peer.look(gang.read(path)) is None
+    (first,) = processes("watch.py", heartbeats)
+    os.kill(first, signal.SIGKILL)
+    killed = gang.read(path)
+    until(lambda: gang.read(path) != killed, "second sign of life")
+    assert peer.look(gang.read(path)) is None
+    os.kill(process.pid, signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "watch: failing: its program was ended by SIGKILL - training goes on" in err
+
+
 def test_log_copy_goes_on_once_there_is_room(tmp_path, monkeypatch):
     """A disk that is full for a while costs the lines of that while, and says how many bytes."""
     monkeypatch.setattr(log_copy, "_AGAIN_SECONDS", 0.1)
