@@ -122,7 +122,9 @@ class Checkpointer:
                 time.sleep(pause)
         last = checkpoints.read_tracker(self.root, _FORMAT).checkpoint
         whole = f"the last whole one is {last.name}" if last else "no other is whole"
-        raise NotSavedError(f"the checkpoint of step {step} was not saved: {self._why}; {whole}")
+        found, _, remedy = self._why.partition("; ")
+        message = f"the checkpoint of step {step} was not saved: {found}; {whole}"
+        raise NotSavedError(f"{message} - {remedy or 'read the lines above'}")
 
     def gather(self, state: dict[str, Any]) -> list[dict[str, Any]]:
         """Return what every rank has to say; earlier saves are waited for."""
