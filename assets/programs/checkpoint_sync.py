@@ -46,8 +46,7 @@ _LOW_PRIORITY = 19
 _NONE = "-"
 _WITHOUT_S3 = ("ls", "prune")
 _MIB = 2**20
-# Threads that compute checksums, and connections.
-_BESIDE_TRAINING, _ALONE = (1, 3), (4, 10)
+_CHECK_SECONDS = 5.0
 
 
 def main(argv: Sequence[str], report: Report) -> None:
@@ -59,10 +58,10 @@ def main(argv: Sequence[str], report: Report) -> None:
         os.nice(_LOW_PRIORITY)
     directory = None if str(options.directory) == _NONE else options.directory
     if options.command == "check":
-        report.findings += Store(options.uri, patient=False).check()
+        report.findings += Store(options.uri, attempts=1, seconds=_CHECK_SECONDS).check()
         return
-    threads, connections = _BESIDE_TRAINING if watching else _ALONE
-    remote = _remote(options.uri, connections)
+    threads = 1 if watching else 4
+    remote = _remote(options.uri, watching=watching)
     if options.command == "ls":
         report.findings += copies.findings(directory)
         sync_listing.ls(directory, remote, report)
@@ -99,8 +98,11 @@ def _push(sync: Sync, options: argparse.Namespace) -> None:
         sync_prune.prune(sync, options.keep_last)
 
 
-def _remote(uri: str | None, connections: int) -> Remote | None:
-    return Remote(Store(uri, connections=connections)) if uri else None
+def _remote(uri: str | None, *, watching: bool) -> Remote | None:
+    if not uri:
+        return None
+    # S3 that hangs beside a training is to be told within minutes; the next look tries again.
+    return Remote(Store(uri, connections=3, attempts=2, seconds=20) if watching else Store(uri))
 
 
 def _above_zero(text: str) -> int:

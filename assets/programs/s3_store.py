@@ -26,6 +26,7 @@ __all__ = ["GoneError", "RaceError", "Store", "Stored", "checksum", "part_bytes"
 PART_BYTES = 64 * 2**20
 _MOST_PARTS = 10_000
 _ATTEMPTS = 4
+_CONNECT_SECONDS, _ANSWER_SECONDS = 10.0, 60.0
 _CHECK = ".write-check"
 _PAUSE_SECONDS = 1.0
 _READ_BYTES = 2**20
@@ -75,8 +76,15 @@ class Store:
     caller can act.
     """
 
-    def __init__(self, uri: str, *, connections: int = 10, patient: bool = True) -> None:
-        """Take a URI; a store that is not `patient` gives up within seconds."""
+    def __init__(
+        self,
+        uri: str,
+        *,
+        connections: int = 10,
+        attempts: int = _ATTEMPTS,
+        seconds: float = _ANSWER_SECONDS,
+    ) -> None:
+        """Take a URI, and for how long, and how often, an answer is waited for."""
         self.uri = uri.rstrip("/")
         self.bucket, _, self.prefix = self.uri.removeprefix("s3://").partition("/")
         if not uri.startswith("s3://") or not self.bucket:
@@ -89,14 +97,14 @@ class Store:
                 program.EXIT_NOT_FOUND, "boto3", "not installed", "run this in a training image"
             ) from problem
         self._connections = connections
-        self._attempts = _ATTEMPTS if patient else 1
+        self._attempts = attempts
         self._client: Any = boto3.client(
             "s3",
             config=Config(
-                # Three attempts, or AWS_MAX_ATTEMPTS; each of _ATTEMPTS has that many.
+                # Three attempts, or AWS_MAX_ATTEMPTS; each of ours has that many.
                 retries={"mode": "standard"},
-                connect_timeout=10 if patient else 3,
-                read_timeout=60 if patient else 5,
+                connect_timeout=min(_CONNECT_SECONDS, seconds),
+                read_timeout=seconds,
                 max_pool_connections=connections + 2,
             ),
         )

@@ -1,5 +1,6 @@
 """Sends every new checkpoint while a training runs, and never gets into its way."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -53,7 +54,7 @@ class _Watcher:
         # Stays until a prune has come to its end: SIGTERM may end one in the middle.
         self._to_prune = False
         self._said: set[str] = set()
-        self._told = 0.0
+        self._told = -math.inf
 
     def look(self) -> None:
         """Send what is new; a trouble is said once and tried again at the next look."""
@@ -69,6 +70,7 @@ class _Watcher:
             self.pushes += 1
             self._to_prune = self.keep_last is not None
             self.missing = None
+            self._told = -math.inf
             self._tell("whole", f"up to {fresh[-1].name}")
         if self.keep_last and self._to_prune:
             tidy = partial(sync_prune.prune, self.sync, self.keep_last)

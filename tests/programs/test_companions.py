@@ -39,9 +39,9 @@ runpy.run_path({str(PROGRAMS)!r} + "/" + sys.argv.pop(1), run_name="__main__")
 
 def until(happened: Callable[[], object], what: str) -> None:
     """Wait until something has happened."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 400
     while not happened():
-        assert time.monotonic() < deadline, f"no {what} in 120 s"
+        assert time.monotonic() < deadline, f"no {what} in 400 s"
         time.sleep(0.05)
 
 
