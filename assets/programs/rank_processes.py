@@ -18,7 +18,7 @@ _LEAST_CPU = 0.01
 
 
 class Rank:
-    """The rank that started the watcher; its process keeps its number through an exec."""
+    """The rank that started the watcher."""
 
     def __init__(self, pid: int) -> None:
         """Raise ProcessLookupError if it is gone already."""
