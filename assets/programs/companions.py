@@ -16,7 +16,7 @@ import start_guard
 from companion import Companion, ended
 from copies import Copies as State
 from findings import Finding, error, usage_error, warning
-from rank_processes import Progress, cpu_seconds
+from rank_processes import Progress, cpu_seconds, wants_cpu
 
 _SYNC = Path(__file__).resolve().parent / "checkpoint_sync.py"
 
@@ -113,6 +113,9 @@ class _Moving:
                 State(self._uri, "waiting", waited).say()
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(1.0)
+            if wants_cpu(process.pid):
+                # It runs at low priority: on a busy node it waits for a core, not for S3.
+                progress = Progress(_STALLED_SECONDS)
             used = cpu_seconds(process.pid)
             if used is not None and progress.is_blocked(process.pid, used, now):
                 process.kill()

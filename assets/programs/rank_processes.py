@@ -67,6 +67,12 @@ def cpu_seconds(pid: int) -> float | None:
     return (int(fields[_USER]) + int(fields[_SYSTEM])) / _TICKS if fields else None
 
 
+def wants_cpu(pid: int) -> bool:
+    """Tell whether a thread of a process computes, or would if the node had a core for it."""
+    states = (_stat(pid, thread.name)[:1] for thread in Path(f"/proc/{pid}/task").glob("*"))
+    return ["R"] in states
+
+
 def started(pid: int) -> float | None:
     """Return when a process started, in seconds of the system's clock; None if it is gone."""
     fields = _stat(pid)
@@ -96,10 +102,11 @@ def _send(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _stat(pid: int) -> list[str]:
+def _stat(pid: int, thread: str | None = None) -> list[str]:
     """Return the fields from the third, the state, on; the second may hold spaces."""
+    path = Path(f"/proc/{pid}") / (f"task/{thread}" if thread else "") / "stat"
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return path.read_text().rpartition(")")[2].split()
     except OSError:
         return []
 
