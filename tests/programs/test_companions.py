@@ -178,7 +178,7 @@ def test_dead_copies_start_again_beside_fsdp(s3, programs_python, tmp_path):
     """On a run of days, checkpoints go on to be copied."""
     trainer = Run(tmp_path, programs_python)
     trainer.config["training"]["max_steps"] = 1_000_000
-    trainer.config["checkpoint"] |= {"s3_uri": URI, "interval": 300, "keep_last": 1000}
+    trainer.config["checkpoint"] |= {"s3_uri": URI, "interval": 10, "keep_last": 1000}
     process = trainer.start(1)
     try:
         until(lambda: processes("checkpoint_sync.py", "--watch", trainer.checkpoints), "watcher")
