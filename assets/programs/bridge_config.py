@@ -62,7 +62,6 @@ _SAME: dict[str, dict[str, tuple[str, ...]]] = {
         "directory": ("checkpoint.save", "checkpoint.load"),
         "pretrained": ("checkpoint.pretrained_checkpoint",),
         "interval": ("checkpoint.save_interval",),
-        "keep_last": ("checkpoint.most_recent_k",),
         "format": ("checkpoint.ckpt_format",),
         "async_save": ("checkpoint.async_save",),
     },
@@ -73,7 +72,7 @@ _OTHER: dict[str, set[str]] = {
     "parallelism": {"sequence_parallel"},
     "training": {"precision", "recompute"},
     "data": {"prefix", "blend", "split", "tokenizer"},
-    "checkpoint": {"s3_uri"},
+    "checkpoint": {"keep_last", "s3_uri"},
     "runtime": set(),
 }
 _BLOCKS = {*_SAME, "model", "overrides"}
@@ -103,6 +102,8 @@ def values_of(job: Mapping[str, Any]) -> tuple[Values, list[Finding]]:
     if "checkpoint.save" in values:
         # The recipes' own place is below the working directory, which pods may not write.
         values["logger.tensorboard_dir"] = f"{values['checkpoint.save']}/tensorboard"
+        # It would count damaged ones; retention.py removes old checkpoints.
+        values["checkpoint.most_recent_k"] = -1
     # SIGTERM, which an eviction sends, saves a checkpoint.
     values["train.exit_signal_handler"] = True
     values.update(job.get("overrides") or {})

@@ -5,18 +5,20 @@ checkpoint_sync.py pull   LOCAL_DIR S3_URI [--name N] [--allow-none]
 checkpoint_sync.py verify LOCAL_DIR [S3_URI] [--all | --name N] [--local]
 checkpoint_sync.py ls     LOCAL_DIR [S3_URI]
 checkpoint_sync.py prune  LOCAL_DIR [S3_URI] --keep-last N [--local] [--dry-run] [--only NAME]
+checkpoint_sync.py check  LOCAL_DIR S3_URI
 
 A checkpoint is whole if it is as its manifest says, which is written once its save is final: size
 and SHA-256 of each file. One without is unverified, and never removed. push sends the newest
 whole checkpoint: its files, then the manifest, then the pointer `latest`, which never moves to an
 older one. With --watch it runs beside the training at low priority until SIGTERM or the end of
---parent, and always ends with 0: no trouble with S3 may end a training. pull fetches what `latest`
-names, or the next older one that is whole, goes on where it was interrupted, checks every byte,
-and then renames the directory and sets the tracker file. verify compares S3's own checksums with
-the manifest, without downloading; without an S3 URI, or with --local, it reads LOCAL_DIR. ls says
-which are whole, which are not and why, and what a restart takes. prune keeps the newest N whole
-ones and what `latest` names; with --local it does the same in LOCAL_DIR, where it keeps what the
-tracker file names. Where no directory is meant, LOCAL_DIR is `-`.
+--parent, and says how the copies are in its log and in LOCAL_DIR/copies.json. pull fetches what
+`latest` names, or the next older one that is whole, goes on where it was interrupted, checks every
+byte, and then renames the directory and sets the tracker file. verify compares S3's own checksums
+with the manifest, without downloading; without an S3 URI, or with --local, it reads LOCAL_DIR. ls
+says which are whole, which are not and why, and what a restart takes. prune keeps the newest N
+whole ones and what `latest` names; with --local it does the same in LOCAL_DIR, where it keeps what
+the tracker file names. check lists, writes, reads and removes a small object, and gives up within
+seconds. Where no directory is meant, LOCAL_DIR is `-`.
 
 Checkpoints are directories iter_0000500 of Megatron-LM, Megatron-Bridge and train_fsdp.py.
 
@@ -30,6 +32,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import copies
 import program
 import sync_commands
 import sync_listing
@@ -45,6 +48,7 @@ _LOW_PRIORITY = 19
 _NONE = "-"
 _WITHOUT_S3 = ("ls", "prune", "verify")
 _MIB = 2**20
+_CHECK_SECONDS = 5.0
 
 
 def main(argv: Sequence[str], report: Report) -> None:
@@ -55,11 +59,15 @@ def main(argv: Sequence[str], report: Report) -> None:
     if watching:
         os.nice(_LOW_PRIORITY)
     directory = None if str(options.directory) == _NONE else options.directory
-    remote = Remote(Store(options.uri, connections=3 if watching else 10)) if options.uri else None
-    if options.command == "ls":
-        sync_listing.ls(directory, remote, report)
+    if options.command == "check":
+        report.findings += Store(options.uri, attempts=1, seconds=_CHECK_SECONDS).check()
         return
     threads = 1 if watching else 4
+    remote = _remote(options.uri, watching=watching)
+    if options.command == "ls":
+        report.findings += copies.findings(directory)
+        sync_listing.ls(directory, remote, report)
+        return
     sync = (
         Sync(options.directory, remote, report, options.part_mib * _MIB, threads)
         if remote
@@ -77,14 +85,9 @@ def main(argv: Sequence[str], report: Report) -> None:
         sync_prune.run(sync, local, *words, dry_run=options.dry_run)
         return
     assert sync  # noqa: S101 -- the parser demands a URI of all others
-    if watching:
-        sync_watch.watch(sync, options.keep_last, options.interval, options.parent)
-        return
     match options.command:
         case "push":
-            sync_commands.push(sync, options.name, every=options.all)
-            if options.keep_last:
-                sync_prune.prune(sync, options.keep_last)
+            _push(sync, options)
         case "pull":
             sync_commands.pull(sync, options.name, allow_none=options.allow_none)
 
@@ -99,6 +102,22 @@ def _verify(
     known = frozenset(each for names in compared if isinstance(names, list) for each in names)
     if local and directory is not None:
         sync_commands.verify_local(directory, name, report, known)
+
+
+def _push(sync: Sync, options: argparse.Namespace) -> None:
+    if options.watch:
+        sync_watch.watch(sync, options.keep_last, options.interval, options.parent)
+        return
+    sync_commands.push(sync, options.name, every=options.all)
+    if options.keep_last:
+        sync_prune.prune(sync, options.keep_last)
+
+
+def _remote(uri: str | None, *, watching: bool) -> Remote | None:
+    if not uri:
+        return None
+    # S3 that hangs beside a training is to be told within minutes; the next look tries again.
+    return Remote(Store(uri, connections=3, attempts=2, seconds=20) if watching else Store(uri))
 
 
 def _above_zero(text: str) -> int:
@@ -124,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
         "verify": "compare what S3 holds with the manifests",
         "ls": "list checkpoints",
         "prune": "remove old checkpoints",
+        "check": "see whether checkpoints can be copied there",
     }
     each = {}
     for name, text in helps.items():

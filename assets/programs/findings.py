@@ -73,7 +73,7 @@ class Report:
         sys.stderr.flush()
 
     def write_summary(self, head: Mapping[str, object]) -> None:
-        """Write the JSON line on stdout, flushed: a buffer would be lost in an exec."""
+        """Write the JSON line on stdout, flushed: a process may end at once."""
         messages = [str(finding) for finding in self.findings]
         sys.stdout.write(json.dumps({**head, **self.facts, "findings": messages}) + "\n")
         sys.stdout.flush()

@@ -54,11 +54,14 @@ def read(path: Path) -> Record | None:
 class Heart:
     """The file of this node, which shows the others that it lives."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, start: str | None = None) -> None:
+        """Open it; `start` names the start of the ranks, a new one if none is given."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o664)
-        self._start = uuid.uuid4().hex
-        self._count = 0
+        self._start = start or uuid.uuid4().hex
+        before = read(path) if start else None
+        # Goes on counting after a watcher of the same start that died.
+        self._count = before.count if before and before.start == start else 0
 
     def beat(self, state: State = "running") -> None:
         """Say that this node lives, or how it ended; raises OSError."""

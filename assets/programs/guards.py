@@ -1,14 +1,13 @@
 """What has to be true before GPUs start to work: data, tokenizer, directories and checkpoints."""
 
-import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 import checkpoints
+import disk
 import manifests
 import whole
 from arguments import MegatronArguments
@@ -24,6 +23,7 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.tx
 _CHECKPOINT_PER_BASE = 7
 _CHECKPOINTS_NEEDED = 2
 _POLL_SECONDS = 0.5
+_ROUNDS = 6
 
 
 def check_data(words: MegatronArguments, good: list[DataSet]) -> Iterator[Finding]:
@@ -68,18 +68,26 @@ def check_program(program: Path) -> Iterator[Finding]:
 
 def check_writable(directory: Path) -> Iterator[Finding]:
     """Create a directory and write a file in it."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=directory, prefix=".write-check-") as probe:
-            probe.write(b"x")
-            probe.flush()
-            os.fsync(probe.fileno())
-    except OSError as problem:
-        yield error(
-            directory,
-            f"cannot be written: {problem.strerror}",
-            f"give user {os.getuid()} the right to write, or choose another directory",
-        )
+    problem = disk.probe(directory)
+    if problem is not None:
+        yield _unwritable(directory, problem)
+
+
+def check_save(
+    save: Path, pretrained: Path | None, ckpt_format: str, least: int = 0
+) -> Iterator[Finding]:
+    """Make room of what earlier starts left here, then check that a checkpoint can be written.
+
+    `least` is what one takes at least, in bytes, where none tells.
+    """
+    yield from _freed(save, all_of_them=False)
+    problem = disk.probe(save)
+    needed = max(least, _checkpoint_size(save, pretrained, ckpt_format)) if save.is_dir() else 0
+    if disk.is_full(problem) or (needed and shutil.disk_usage(save).free < needed):
+        yield from _freed(save, all_of_them=True)
+        problem = _probe_again(save)
+    if problem is not None:
+        yield _unwritable(save, problem, needed)
 
 
 def check_environment(environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -193,16 +201,18 @@ def check_base(
     )
 
 
-def check_space(save: Path, pretrained: Path | None, ckpt_format: str) -> Iterator[Finding]:
-    """Warn when the next two checkpoints will not fit."""
-    size = _checkpoint_size(save, pretrained, ckpt_format)
+def check_space(
+    save: Path, pretrained: Path | None, ckpt_format: str, least: int = 0
+) -> Iterator[Finding]:
+    """Warn when the next two checkpoints will not fit; `least` as for check_save."""
+    needed = _CHECKPOINTS_NEEDED * max(least, _checkpoint_size(save, pretrained, ckpt_format))
     free = shutil.disk_usage(save).free
-    needed = _CHECKPOINTS_NEEDED * size
     if free < needed:
         yield warning(
             save,
-            f"{_gigabytes(free)} free, and two checkpoints take about {_gigabytes(needed)}",
-            "remove what is not needed, keep fewer checkpoints, or enlarge the file system",
+            f"{disk.gigabytes(free)} free, and two checkpoints take about {disk.gigabytes(needed)}",
+            "remove what is not needed (`meks ckpt prune`), keep fewer checkpoints, or enlarge the "
+            "file system",
         )
 
 
@@ -231,5 +241,21 @@ def _describe(tracker: Tracker) -> str:
     return f"no {checkpoints.TRACKER} in it"
 
 
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.1f} GB"
+def _unwritable(directory: Path, problem: OSError, needed: int = 0) -> Finding:
+    found, remedy = disk.explain(directory, problem, needed)
+    return error(directory, f"cannot be written: {found}", remedy)
+
+
+def _freed(save: Path, *, all_of_them: bool) -> Iterator[Finding]:
+    for path in disk.free_leftovers(save, all_of_them=all_of_them):
+        yield warning(path, "left by work that was cut short, and removed", "nothing is to do")
+
+
+def _probe_again(save: Path) -> OSError | None:
+    """Write once more, for as long as another node may still be removing the same leftovers."""
+    for _ in range(_ROUNDS):
+        problem = disk.probe(save)
+        if not disk.is_full(problem):
+            break
+        time.sleep(_POLL_SECONDS)
+    return problem

@@ -11,37 +11,65 @@ import queue
 import selectors
 import sys
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 _CHUNK_BYTES = 65536
 _QUEUE_CHUNKS = 256
 _FLUSH_SECONDS = 2.0
+_AGAIN_SECONDS = 30.0
 
 
 class FileCopy(threading.Thread):
-    """Appends chunks to a file; drops them when it cannot keep up."""
+    """Appends chunks to a file; drops them when it cannot keep up, or the file takes none."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(daemon=True)
         self.path = path
         self.chunks: queue.Queue[bytes | None] = queue.Queue(_QUEUE_CHUNKS)
         self.dropped = 0
+        self._said = ""
 
     def run(self) -> None:
-        """Write until told to stop; after an error, throw the rest away."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab", buffering=0) as file:
-                while (chunk := self.chunks.get()) is not None:
-                    if self.dropped:
-                        lost, self.dropped = self.dropped, 0
-                        file.write(f"\n[{lost} bytes were not copied]\n".encode())
-                    file.write(chunk)
-        except OSError as problem:
-            message = f"log copy: {self.path}: {problem.strerror} - read the pod's log instead\n"
-            os.write(2, message.encode())
-            while self.chunks.get() is not None:
-                pass
+        """Write until told to stop; after an error, drop what comes for a while and try again."""
+        while True:
+            try:
+                self._append()
+            except OSError as problem:
+                self._say(str(problem.strerror))
+            else:
+                return
+            again = time.monotonic() + _AGAIN_SECONDS
+            while time.monotonic() < again:
+                try:
+                    chunk = self.chunks.get(timeout=_FLUSH_SECONDS)
+                except queue.Empty:
+                    continue
+                if chunk is None:
+                    return
+                self.dropped += len(chunk)
+
+    def _append(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab", buffering=0) as file:
+            while (chunk := self.chunks.get()) is not None:
+                if self.dropped:
+                    file.write(f"\n[{self.dropped} bytes were not copied]\n".encode())
+                    self.dropped = 0
+                try:
+                    written = file.write(chunk)
+                except OSError:
+                    self.dropped += len(chunk)
+                    raise
+                self.dropped += len(chunk) - (written or 0)
+
+    def _say(self, found: str) -> None:
+        if found != self._said:
+            self._said = found
+            message = f"log copy: {self.path}: {found} - read the pod's log instead\n"
+            with suppress(OSError):
+                os.write(2, message.encode())
 
     def put(self, chunk: bytes) -> None:
         """Hand over a chunk, or count it as dropped."""

@@ -11,16 +11,21 @@ import multiprocessing
 import os
 import runpy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 
-def main() -> None:
-    """Take the program's place on the command line, and run it."""
-    program = sys.argv[1]
-    del sys.argv[0]
+def run(program: str, words: Sequence[str]) -> int:
+    """Run the program in its own place on the command line; return its exit code."""
+    sys.argv = [program, *words]
     sys.path[0] = str(Path(program).parent)
     try:
         runpy.run_path(program, run_name="__main__")
+    except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            sys.stderr.write(f"{end.code}\n")
+            return 1
+        return end.code or 0
     except Exception:  # noqa: BLE001 -- whatever Megatron ends with
         sys.excepthook(*sys.exc_info())
         sys.stdout.flush()
@@ -29,7 +34,8 @@ def main() -> None:
             child.kill()
         # Not sys.exit: queues of the killed processes would be waited for as well.
         os._exit(1)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run(sys.argv[1], sys.argv[2:]))

@@ -13,10 +13,12 @@ from pathlib import Path
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PARENT, _USER, _SYSTEM, _STARTED, _EXIT_CODE = 1, 11, 12, 19, 49
 _DUMP_SECONDS = 0.5
+# What torch's own threads use in a process that waits is a tenth of this.
+_LEAST_CPU = 0.01
 
 
 class Rank:
-    """The rank that started the watcher; its process keeps its number through an exec."""
+    """The rank that started the watcher."""
 
     def __init__(self, pid: int) -> None:
         """Raise ProcessLookupError if it is gone already."""
@@ -43,10 +45,32 @@ class Rank:
         return sorted(int(path.name) for path in mine if _is_rank(path))
 
 
+class Progress:
+    """Whether a process computes: the CPU time that it used within a window."""
+
+    def __init__(self, window_seconds: float) -> None:
+        self._window = window_seconds
+        self._marks: dict[int, tuple[float, float]] = {}
+
+    def is_blocked(self, rank: int, used: float, now: float) -> bool:
+        """Take a rank's CPU time and the time, both in seconds."""
+        since, had = self._marks.setdefault(rank, (now, used))
+        if used - had >= _LEAST_CPU * self._window:
+            self._marks[rank] = (now, used)
+            return False
+        return now - since >= self._window
+
+
 def cpu_seconds(pid: int) -> float | None:
     """Return what a process and all its threads have computed so far; None if it is gone."""
     fields = _stat(pid)
     return (int(fields[_USER]) + int(fields[_SYSTEM])) / _TICKS if fields else None
+
+
+def wants_cpu(pid: int) -> bool:
+    """Tell whether a thread of a process computes, or would if the node had a core for it."""
+    states = (_stat(pid, thread.name)[:1] for thread in Path(f"/proc/{pid}/task").glob("*"))
+    return ["R"] in states
 
 
 def started(pid: int) -> float | None:
@@ -78,10 +102,11 @@ def _send(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _stat(pid: int) -> list[str]:
+def _stat(pid: int, thread: str | None = None) -> list[str]:
     """Return the fields from the third, the state, on; the second may hold spaces."""
+    path = Path(f"/proc/{pid}") / (f"task/{thread}" if thread else "") / "stat"
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return path.read_text().rpartition(")")[2].split()
     except OSError:
         return []
 

@@ -129,8 +129,19 @@ def prune(root: Path, keep_last: int, ckpt_format: str, known: Known) -> list[st
 def remove(path: Path) -> None:
     """Remove a checkpoint: it is whole or gone, whenever this is interrupted."""
     going = path.with_name(_DELETING + path.name)
+    shutil.rmtree(going, ignore_errors=True)
     path.rename(going)
     shutil.rmtree(going)
+
+
+def replace(path: Path, new: Path) -> None:
+    """Put a checkpoint into its place, where a run that went back may have left another one."""
+    going = path.with_name(_DELETING + path.name)
+    if path.exists():
+        shutil.rmtree(going, ignore_errors=True)
+        path.rename(going)
+    new.rename(path)
+    shutil.rmtree(going, ignore_errors=True)
 
 
 def seal_new(root: Path, ckpt_format: str, known: Known) -> dict[str, State]:
@@ -164,22 +175,29 @@ def end_with_parent(parent: int) -> None:
 def main() -> None:
     """Look once an interval for as long as the training process lives."""
     options = _parser().parse_args()
-    end_with_parent(options.parent)
+    if options.parent is not None:
+        end_with_parent(options.parent)
     os.nice(_LOW_PRIORITY)
     known = Known()
     said = ""
-    while os.getppid() == options.parent:
+    while True:
         try:
-            for name, state in seal_new(options.directory, options.format, known).items():
-                _say(f"{name} is {state.kind}" + (f": {state.why}" if state.why else ""))
-            for name in prune(options.directory, options.keep_last, options.format, known):
-                _say(f"removed {name}, older than the {options.keep_last} newest checkpoints")
+            _look(options, known)
             said = ""
         except OSError as problem:
             if str(problem) != said:
                 said = str(problem)
                 _say(f"cannot look after checkpoints: {said} - training goes on")
+        if options.once or os.getppid() != options.parent:
+            return
         time.sleep(options.interval)
+
+
+def _look(options: argparse.Namespace, known: Known) -> None:
+    for name, state in seal_new(options.directory, options.format, known).items():
+        _say(f"{name} is {state.kind}" + (f": {state.why}" if state.why else ""))
+    for name in prune(options.directory, options.keep_last, options.format, known):
+        _say(f"removed {name}, older than the {options.keep_last} newest checkpoints")
 
 
 def _say(message: str) -> None:
@@ -217,7 +235,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--directory", type=Path, required=True, help="where Megatron saves")
     parser.add_argument("--keep-last", type=int, required=True, help="whole checkpoints to keep")
     parser.add_argument("--format", default=whole.DEFAULT_FORMAT, help="as --ckpt-format")
-    parser.add_argument("--parent", type=int, required=True, help="process to end with")
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--parent", type=int, help="process to end with")
+    how.add_argument("--once", action="store_true", help="look once, and end")
     parser.add_argument("--interval", type=float, default=_INTERVAL_SECONDS, help="seconds")
     return parser
 

@@ -10,34 +10,28 @@ import base64
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import program
+import s3_errors
+from findings import Finding
 from program import StopError
+from s3_errors import GoneError, RaceError
+
+__all__ = ["GoneError", "RaceError", "Store", "Stored", "checksum", "part_bytes"]
 
 PART_BYTES = 64 * 2**20
 _MOST_PARTS = 10_000
 _ATTEMPTS = 4
+_CONNECT_SECONDS, _ANSWER_SECONDS = 10.0, 60.0
+_CHECK = ".write-check"
 _PAUSE_SECONDS = 1.0
 _READ_BYTES = 2**20
-_BUSY = {"SlowDown", "503", "500", "InternalError", "ServiceUnavailable", "RequestTimeout"}
-_DAMAGED = {"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"}
-_GONE = {"404", "NoSuchKey", "NotFound"}
-_LOST_RACE = {"412", "PreconditionFailed", "409", "ConditionalRequestConflict"}
-_DENIED = {"403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"}
 
 T = TypeVar("T")
-
-
-class GoneError(Exception):
-    """The object is not there, or not any more."""
-
-
-class RaceError(Exception):
-    """Another writer was first."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +76,15 @@ class Store:
     caller can act.
     """
 
-    def __init__(self, uri: str, *, connections: int = 10) -> None:
+    def __init__(
+        self,
+        uri: str,
+        *,
+        connections: int = 10,
+        attempts: int = _ATTEMPTS,
+        seconds: float = _ANSWER_SECONDS,
+    ) -> None:
+        """Take a URI, and for how long, and how often, an answer is waited for."""
         self.uri = uri.rstrip("/")
         self.bucket, _, self.prefix = self.uri.removeprefix("s3://").partition("/")
         if not uri.startswith("s3://") or not self.bucket:
@@ -95,13 +97,14 @@ class Store:
                 program.EXIT_NOT_FOUND, "boto3", "not installed", "run this in a training image"
             ) from problem
         self._connections = connections
+        self._attempts = attempts
         self._client: Any = boto3.client(
             "s3",
             config=Config(
-                # Three attempts, or AWS_MAX_ATTEMPTS; each of _ATTEMPTS has that many.
+                # Three attempts, or AWS_MAX_ATTEMPTS; each of ours has that many.
                 retries={"mode": "standard"},
-                connect_timeout=10,
-                read_timeout=60,
+                connect_timeout=min(_CONNECT_SECONDS, seconds),
+                read_timeout=seconds,
                 max_pool_connections=connections + 2,
             ),
         )
@@ -168,6 +171,21 @@ class Store:
             ),
         )
 
+    def check(self) -> Iterator[Finding]:
+        """List, write, read and remove, as copies need it; what only tidying needs is a warning.
+
+        Raises StopError where copies cannot work.
+        """
+        client, place = self._client, {"Bucket": self.bucket, "Key": self._key(_CHECK)}
+        listed = {"Bucket": self.bucket, "Prefix": place["Key"], "MaxKeys": 1}
+        self._try("", partial(client.list_objects_v2, **listed))
+        self._try(_CHECK, partial(client.put_object, **place, Body=b"x"))
+        self.read(_CHECK)
+        try:
+            self._try(_CHECK, partial(client.delete_object, **place))
+        except StopError as problem:
+            yield replace(problem.finding, level="warning")
+
     def names(self) -> list[str]:
         """Return the names directly below the URI, of what have objects below them."""
         pages = self._list(Prefix=self._key(""), Delimiter="/")
@@ -232,67 +250,14 @@ class Store:
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 -- as above
 
         subject = f"{self.uri}/{key}"
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, self._attempts + 1):
             try:
                 return action()
             except (Boto3Error, BotoCoreError, ClientError, ConnectionError) as problem:
                 # boto3 wraps what an upload raised, and loses the code in a text.
                 cause = problem.__context__ if isinstance(problem, Boto3Error) else problem
-                self._judge(subject, cause or problem)
-                if attempt == _ATTEMPTS:
-                    raise _given_up(subject, cause or problem) from problem
+                s3_errors.judge(subject, cause or problem)
+                if attempt == self._attempts:
+                    raise s3_errors.given_up(subject, cause or problem) from problem
                 time.sleep(_PAUSE_SECONDS * 2**attempt)
         raise AssertionError
-
-    def _judge(self, subject: str, problem: BaseException) -> None:
-        """Raise what more attempts cannot change."""
-        from botocore.exceptions import ClientError, NoCredentialsError  # noqa: PLC0415 -- as above
-
-        if isinstance(problem, NoCredentialsError):
-            raise StopError(
-                program.EXIT_FAILED,
-                subject,
-                "no AWS credentials",
-                "give the pod's service account a role (Pod Identity); elsewhere set AWS_PROFILE",
-            ) from problem
-        if not isinstance(problem, ClientError):
-            return
-        code = problem.response["Error"]["Code"]
-        if code == "NoSuchBucket":
-            raise StopError(
-                program.EXIT_NOT_FOUND, subject, "no such bucket", "correct the URI"
-            ) from problem
-        if code in _GONE:
-            raise GoneError(subject) from problem
-        if code in _LOST_RACE:
-            raise RaceError(subject) from problem
-        if code in _DENIED:
-            raise StopError(
-                program.EXIT_FAILED,
-                subject,
-                f"S3 refuses: {problem}",
-                "give the role the right to do this, or correct the URI",
-            ) from problem
-        if code not in _BUSY | _DAMAGED:
-            raise StopError(
-                program.EXIT_FAILED, subject, str(problem), "see the S3 error code's meaning"
-            ) from problem
-
-
-def _given_up(subject: str, problem: BaseException) -> StopError:
-    from botocore.exceptions import ClientError, FlexibleChecksumError  # noqa: PLC0415 -- as above
-
-    code = problem.response["Error"]["Code"] if isinstance(problem, ClientError) else ""
-    if code in _DAMAGED or isinstance(problem, FlexibleChecksumError):
-        return StopError(
-            program.EXIT_CHECK_FAILED,
-            subject,
-            f"the bytes change on the way: {problem}",
-            "use another node, and test this one's memory and network",
-        )
-    return StopError(
-        program.EXIT_NOT_REACHABLE,
-        subject,
-        str(problem),
-        "see that S3 can be reached (network policy, endpoint, proxy), then start again",
-    )

@@ -5,9 +5,12 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from companion import Companion
 from efa_system import System
 from findings import Finding, error, warning
 
@@ -17,6 +20,8 @@ _DEFAULT_TIMEOUT_MINUTES = 10.0
 _MARGIN_SECONDS = 60.0
 # The other ranks wait for rank 0 in their first collective.
 _READING_SHARE = 0.6
+_LEAVE_SECONDS = 5.0
+_watchers: list[Companion] = []
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -87,6 +92,8 @@ def start(
         f"--rank={os.getpid()}",
         f"--node={environment.get('GROUP_RANK', '0')}",
         f"--nodes={environment.get('GROUP_WORLD_SIZE', '1')}",
+        # For the other nodes a watcher that died and was started again is the same one.
+        f"--start={uuid.uuid4().hex}",
         f"--expect-efa={options.expect_efa}",
         f"--watch={options.watch}",
         f"--start-seconds={seconds}",
@@ -97,14 +104,23 @@ def start(
     if options.heartbeats is not None:
         words.append(f"--heartbeats={options.heartbeats}")
     try:
-        subprocess.Popen(  # noqa: S603 -- this directory's own program
+        watcher = Companion(
+            "watch",
             [sys.executable, str(_HERE / "watch.py"), *words],
-            stdin=subprocess.DEVNULL,
             # torchrun ends a rank's whole process group; the watcher has to tell the other nodes.
             start_new_session=True,
         )
     except OSError as problem:
         yield warning("watch", str(problem), "training goes on unwatched")
+        return
+    _watchers.append(watcher)
+
+
+def leave() -> None:
+    """End the watcher: the training is over, and a rank that only waits is not to be ended."""
+    while _watchers:
+        with suppress(subprocess.TimeoutExpired):
+            _watchers.pop().end().wait(_LEAVE_SECONDS)
 
 
 def reading_deadline(timeout_minutes: float | None) -> float:

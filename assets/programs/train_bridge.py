@@ -71,7 +71,7 @@ def check(values: Values, environment: Mapping[str, str], report: Report, deadli
         report.collect(guards.check_data(words, data_sets))
         report.collect(guards.check_tokenizer(words))
         if save is not None:
-            report.collect(guards.check_writable(save))
+            report.collect(guards.check_save(save, pretrained, ckpt_format))
         report.facts["data"] = [asdict(data_set) for data_set in data_sets]
     if int(environment.get("RANK", "0")) != 0:
         if load is not None:
@@ -122,6 +122,9 @@ def main(argv: Sequence[str], report: Report) -> None:
     minutes = float(str(timeout)) if timeout else None
     report.collect(start_guard.start(options, os.environ, minutes))
     check(values, os.environ, report, start_guard.reading_deadline(minutes))
+    uri, save = (job.get("checkpoint") or {}).get("s3_uri"), values.get("checkpoint.save")
+    if uri and save and os.environ.get("RANK", "0") == "0":
+        report.collect(companions.check_copies(Path(str(save)), uri))
     if report.exit_code:
         return
     try:
@@ -145,10 +148,12 @@ def main(argv: Sequence[str], report: Report) -> None:
         return
     if os.environ.get("RANK", "0") == "0":
         report.write_summary({"program": "train_bridge", "status": "starting"})
-    copies = _start_copies(job.get("checkpoint") or {}, values, report)
+    retention, copies = _start_companions(job.get("checkpoint") or {}, values, report)
     pretrain(config=config, forward_step_func=forward_step)
+    if retention is not None:
+        retention.finish()
     if copies is not None:
-        copies.finish()
+        report.facts["copies"] = asdict(copies.finish())
 
 
 def _point_bridge(load: Path, ckpt_format: str) -> Iterator[Finding]:
@@ -160,20 +165,22 @@ def _point_bridge(load: Path, ckpt_format: str) -> Iterator[Finding]:
             yield warning(load, "its train state was another checkpoint's", f"set to {name}'s")
 
 
-def _start_copies(
+def _start_companions(
     checkpoint: Mapping[str, Any], values: Values, report: Report
-) -> companions.Copies | None:
-    """Start what copies checkpoints to S3; the training does without it if it has to."""
+) -> tuple[companions.Retention | None, companions.Copies | None]:
+    """Start what looks after checkpoints; the training does without it if it has to."""
     uri, save = checkpoint.get("s3_uri"), values.get("checkpoint.save")
-    if not uri or not save or os.environ.get("RANK", "0") != "0":
-        return None
+    if not save or os.environ.get("RANK", "0") != "0":
+        return None, None
+    directory, keep_last = Path(str(save)), checkpoint.get("keep_last", _KEEP_LAST)
+    ckpt_format = str(values.get("checkpoint.ckpt_format", whole.DEFAULT_FORMAT))
     try:
-        keep_last = checkpoint.get("keep_last", _KEEP_LAST)
-        return companions.Copies(Path(str(save)), uri, keep_last)
+        retention = companions.Retention(directory, keep_last, ckpt_format)
+        return retention, companions.Copies(directory, uri, keep_last) if uri else None
     except OSError as problem:
         remedy = "copy the checkpoints with checkpoint_sync.py"
-        report.findings.append(warning(uri, str(problem), remedy))
-        return None
+        report.findings.append(warning(directory, str(problem), remedy))
+        return None, None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -4,7 +4,8 @@ torchrun train_megatron.py --log-dir DIR --keep-last N [OPTIONS] -- MEGATRON ARG
 
 torchrun runs it once for each GPU. The first process of a node checks data, tokenizer and
 directories as that node sees them; rank 0 also repairs a bad tracker file and keeps the newest
-checkpoints. Then Megatron takes the process over, so signals and the exit code are Megatron's own.
+checkpoints. Then Megatron runs in this process, so signals and the exit code are Megatron's own.
+What runs beside it starts again when it dies, and rank 0 waits for the last checkpoint's copy.
 
 A watcher beside each node's ranks ends them where they cannot go on (see watch.py).
 
@@ -16,7 +17,6 @@ Environment: MEGATRON_LM names the Megatron-LM checkout (default /opt/megatron-l
 
 import argparse
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -24,9 +24,11 @@ from pathlib import Path
 
 import companions
 import guards
+import megatron_process
 import start_guard
 import whole
 from arguments import MegatronArguments
+from companion import Companion
 from findings import Report, warning
 from indexed_data import DataSet
 
@@ -34,6 +36,7 @@ MEGATRON_LM = "/opt/megatron-lm"
 
 _HERE = Path(__file__).resolve().parent
 _WAIT_SECONDS = 300.0
+_LOG_PAUSE_SECONDS = 4.0
 
 
 class Start:
@@ -49,6 +52,8 @@ class Start:
         self.wait_seconds: float = options.wait_seconds
         self.words = MegatronArguments(words)
         self.environment = environment
+        self.copies: companions.Copies | None = None
+        self.retention: companions.Retention | None = None
         self.rank = int(environment.get("RANK", "0"))
         self.first_of_node = int(environment.get("LOCAL_RANK", "0")) == 0
         self.program = Path(environment.get("MEGATRON_LM", MEGATRON_LM)) / "pretrain_gpt.py"
@@ -81,7 +86,10 @@ class Start:
         report.collect(guards.check_data(self.words, data_sets))
         report.collect(guards.check_tokenizer(self.words))
         tensorboard = guards.option_path(self.words, "--tensorboard-dir")
-        for directory in (self.save, tensorboard, self.log_dir):
+        if self.save is not None:
+            kept = self.save, self.pretrained, self.ckpt_format
+            report.collect(guards.check_save(*kept))
+        for directory in (tensorboard, self.log_dir):
             if directory is not None:
                 report.collect(guards.check_writable(directory))
         report.facts["data"] = [asdict(data_set) for data_set in data_sets]
@@ -93,6 +101,8 @@ class Start:
             own = self.load == self.save
             report.collect(guards.resume(self.load, *how, own=own, deadline=deadline))
         report.collect(guards.check_base(self.pretrained, *how, deadline))
+        if self.save is not None and self.s3_uri is not None:
+            report.collect(companions.check_copies(self.save, self.s3_uri))
         if self.save is not None and self.save.is_dir():
             report.collect(guards.check_space(self.save, self.pretrained, self.ckpt_format))
 
@@ -101,10 +111,10 @@ class Start:
         try:
             self._start_log_copy()
             if self.rank == 0 and self.save is not None:
-                self._start_retention(self.save)
+                self.retention = companions.Retention(self.save, self.keep_last, self.ckpt_format)
                 report.facts["keep_last"] = self.keep_last
                 if self.s3_uri is not None:
-                    companions.Copies(self.save, self.s3_uri, self.keep_last)
+                    self.copies = companions.Copies(self.save, self.s3_uri, self.keep_last)
                     report.facts["s3_uri"] = self.s3_uri
         except OSError as problem:
             report.findings.append(
@@ -113,40 +123,34 @@ class Start:
 
     def _start_log_copy(self) -> None:
         ends = {name: os.pipe() for name in ("stdout", "stderr")}
+        # The readers stay open here too: a copy that dies costs no rank its output, nor its life.
         readers = [reader for reader, _ in ends.values()]
-        subprocess.Popen(  # noqa: S603 -- this directory's own program
+        out, err = os.dup(1), os.dup(2)
+        Companion(
+            f"log copy to {self.log_dir}",
             [
                 sys.executable,
                 str(_HERE / "log_copy.py"),
                 *(f"--{name}={reader}" for name, (reader, _) in ends.items()),
                 str(self.log_dir / f"rank-{self.rank:05d}.log"),
             ],
+            # A rank that has filled the pipe waits for it.
+            longest_pause=_LOG_PAUSE_SECONDS,
+            tell=lambda text: os.write(err, f"{text}\n".encode()),
+            stdout=out,
+            stderr=err,
             pass_fds=readers,
             # torchrun ends a worker's whole process group; the copy has to outlive Megatron's
             # last words, and ends by itself when they are through.
             start_new_session=True,
         )
-        for descriptor, (reader, writer) in zip((1, 2), ends.values(), strict=True):
+        for descriptor, (_, writer) in zip((1, 2), ends.values(), strict=True):
             os.dup2(writer, descriptor)
             os.close(writer)
-            os.close(reader)
-
-    def _start_retention(self, save: Path) -> None:
-        subprocess.Popen(  # noqa: S603 -- this directory's own program
-            [
-                sys.executable,
-                str(_HERE / "retention.py"),
-                f"--directory={save}",
-                f"--keep-last={self.keep_last}",
-                f"--format={self.ckpt_format}",
-                f"--parent={os.getpid()}",
-            ],
-            stdin=subprocess.DEVNULL,
-        )
 
 
-def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, list[str]]:
-    """Check and say what was found; return an exit code, and the command if it is 0."""
+def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Check, say what was found, and train; return the exit code."""
     parser = _parser()
     own, separator, words = _split(argv)
     options = parser.parse_args(own)
@@ -163,8 +167,15 @@ def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, l
     if start.first_of_node:
         status = "refused" if refused else "starting"
         report.write_summary({"program": "train_megatron", "status": status, "rank": start.rank})
-    process = str(_HERE / "megatron_process.py")
-    return report.exit_code, [sys.executable, process, str(start.program), *words]
+    if refused:
+        return report.exit_code
+    code = megatron_process.run(str(start.program), words)
+    sys.stdout.flush()
+    if start.retention is not None and code == 0:
+        start.retention.finish()
+    if start.copies is not None and code == 0:
+        start.copies.finish()
+    return code
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], bool, list[str]]:
@@ -197,8 +208,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    exit_code, command = prepare(sys.argv[1:], os.environ)
-    if exit_code:
-        sys.exit(exit_code)
-    # Megatron takes this process over: torchrun's signals and the exit code are its own.
-    os.execv(command[0], command)  # noqa: S606 -- no shell is wanted here
+    sys.exit(main(sys.argv[1:], os.environ))

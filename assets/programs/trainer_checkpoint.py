@@ -10,11 +10,13 @@ import json
 import re
 import shutil
 import sys
-from concurrent.futures import Future
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import checkpoints
+import disk
 import manifests
 import retention
 import torch
@@ -31,10 +33,17 @@ from whole import State
 _ASIDE = ".saving-"
 _FORMAT = whole.DEFAULT_FORMAT
 _RANKS_FILE = re.compile(r"__(\d+)_")
+# Before the last save of a run is tried again: somebody may have made room.
+_PAUSES_SECONDS = (5.0, 20.0)
+_LONGEST = 500
 
 
 class LostCheckpointsError(Exception):
     """Checkpoints are there, and none of them can be loaded."""
+
+
+class NotSavedError(Exception):
+    """What a run ends with could not be saved."""
 
 
 class Checkpointer:
@@ -52,19 +61,19 @@ class Checkpointer:
         self._group = dist.new_group(backend="gloo")
         # Pinned memory that is kept: the copy from a GPU, for which the training waits, takes a
         # fraction of the time.
-        self._stager = (
-            DefaultStager(
-                StagingOptions(
-                    use_pinned_memory=True,
-                    use_shared_memory=False,
-                    use_async_staging=False,
-                    use_non_blocking_copy=True,
-                )
+        on_gpu = torch.cuda.is_available()
+        self._stager = DefaultStager(
+            StagingOptions(
+                use_pinned_memory=on_gpu,
+                use_shared_memory=False,
+                use_async_staging=False,
+                use_non_blocking_copy=on_gpu,
             )
-            if torch.cuda.is_available()
-            else None
         )
-        self._pending: tuple[Future[Any], int] | None = None
+        self._writer = ThreadPoolExecutor(1)
+        self._pending: tuple[Future[None], int] | None = None
+        self._at_end = False
+        self._why = ""
 
     def resume(self) -> dict[str, Any] | None:
         """Load what a start resumes from, if there is a checkpoint; return the trainer's state.
@@ -105,35 +114,44 @@ class Checkpointer:
             sys.stderr.write(f"goes on from step {trainer['step']}, {directory}\n")
         return trainer
 
-    def save(self, step: int, trainer: dict[str, Any], *, wait: bool) -> None:
+    def save(self, step: int, trainer: dict[str, Any], *, wait: bool) -> bool:
         """Start to save; earlier saves are waited for. With `wait` it is on disk on return.
 
-        Raises RuntimeError with `wait`, if that failed; otherwise a failed save is said on stderr
-        and the training goes on.
+        A save that fails is said on stderr, and False is returned where that is known already: the
+        training goes on.
         """
         self.finish()
         aside = self.root / f"{_ASIDE}iter_{step:07d}"
-        future = dcp.async_save(
-            self._state(),
-            storage_writer=Writer(aside),
-            process_group=self._group,
-            async_stager=self._stager,
-        )
-        published: Future[Any] = Future()
+        problem: BaseException | None = None
+        try:
+            staged = self._stager.stage(self._state())
+        except (OSError, RuntimeError) as raised:
+            problem = raised
+        # All or none: writing is a matter of all ranks, and those that begin wait for the others.
+        if not self._agree(step, problem):
+            return False
 
-        def publish(done: "Future[Any]") -> None:
-            try:
-                done.result()
-                if self._rank == 0:
-                    self._publish(aside, step, trainer)
-                published.set_result(None)
-            except BaseException as problem:  # noqa: BLE001 -- raised again by who waits
-                published.set_exception(problem)
+        def write() -> None:
+            dcp.save(staged, storage_writer=Writer(aside), process_group=self._group)
+            if self._rank == 0:
+                self._publish(aside, step, trainer)
 
-        future.add_done_callback(publish)
-        self._pending = (published, step)
-        if wait and not self.finish():
-            raise RuntimeError(f"the checkpoint of step {step} was not saved")
+        self._pending = (self._writer.submit(write), step)
+        return self.finish() if wait else True
+
+    def save_last(self, step: int, trainer: dict[str, Any]) -> None:
+        """Save what the run ends with, again if that fails. Raises NotSavedError."""
+        self._at_end = True
+        for pause in (*_PAUSES_SECONDS, None):
+            if self.save(step, trainer, wait=True):
+                return
+            if pause is not None:
+                time.sleep(pause)
+        last = checkpoints.read_tracker(self.root, _FORMAT).checkpoint
+        other = f"the last whole one is {last.name}" if last else "no other is whole"
+        found, _, remedy = self._why.partition("; ")
+        message = f"the checkpoint of step {step} was not saved: {found}; {other}"
+        raise NotSavedError(f"{message} - {remedy or 'read the lines above'}")
 
     def gather(self, state: dict[str, Any]) -> list[dict[str, Any]]:
         """Return what every rank has to say; earlier saves are waited for."""
@@ -145,24 +163,43 @@ class Checkpointer:
     def close(self) -> None:
         """Wait for all ranks, so that none ends the job while others write."""
         dist.barrier(group=self._group)
-        if self._stager is not None:
-            self._stager.close()
+        self._writer.shutdown()
+        self._stager.close()
 
     def finish(self) -> bool:
         """Wait for the save in progress; tell whether it succeeded on all ranks."""
         if self._pending is None:
             return True
         (future, step), self._pending = self._pending, None
-        problem = future.exception()
-        failed = torch.tensor([0 if problem is None else 1])
-        dist.all_reduce(failed, group=self._group)
-        if problem is not None:
-            sys.stderr.write(f"warning checkpoint of step {step}: {problem} - training goes on\n")
-        if int(failed):
-            if self._rank == 0:
-                shutil.rmtree(self.root / f"{_ASIDE}iter_{step:07d}", ignore_errors=True)
-            return False
-        return True
+        return self._agree(step, future.exception())
+
+    def _agree(self, step: int, problem: BaseException | None) -> bool:
+        """Tell whether no rank has a problem with a save; else say which, and remove the rest."""
+        aside = self.root / f"{_ASIDE}iter_{step:07d}"
+        told: list[str | None] = [None] * dist.get_world_size()
+        dist.all_gather_object(told, problem and self._explain(problem, aside), group=self._group)
+        found = next((each for each in told if each), None)
+        if found is None:
+            return True
+        self._why = found
+        if self._rank == 0:
+            shutil.rmtree(aside, ignore_errors=True)
+            # Of a run that is at its end already, the caller says what becomes of it.
+            after = "" if self._at_end else " - training goes on"
+            sys.stderr.write(f"warning checkpoint of step {step}: {found}{after}\n")
+        return False
+
+    def _explain(self, problem: BaseException, aside: Path) -> str:
+        """Say why a save failed, and what to do; torch tells of the place in its code alone."""
+        cause = disk.system_error(problem)
+        if cause is None and isinstance(problem, dcp.api.CheckpointException | RuntimeError):
+            # Its writer in C++ loses the system's error.
+            cause = disk.probe(self.root)
+        if cause is None:
+            return " ".join(str(problem).split())[-_LONGEST:]
+        size = checkpoints.size_bytes(aside) if aside.is_dir() else 0
+        found, remedy = disk.explain(self.root, cause)
+        return f"{found}, of its files {disk.gigabytes(size)} were written; {remedy}"
 
     def _state(self) -> dict[str, Any]:
         model, optimizer = get_state_dict(self._model, self._optimizer)
@@ -184,7 +221,12 @@ class Checkpointer:
             return None, None
         if choice.state.why:
             sys.stderr.write(f"warning {choice.takes}: {choice.state.why} - it is resumed from\n")
-        checkpoints.point_to(self.root, choice.takes)
+        try:
+            checkpoints.point_to(self.root, choice.takes)
+        except OSError as problem:
+            # This trainer finds it without the tracker, too.
+            found, remedy = disk.explain(self.root, problem)
+            sys.stderr.write(f"warning {self.root / checkpoints.TRACKER}: {found} - {remedy}\n")
         return choice.takes.name, None
 
     def _judge(self, path: Path, _format: str) -> State:
@@ -230,10 +272,7 @@ class Checkpointer:
             for path in manifests.files_of(aside)
         ]
         manifests.write(aside, Manifest(final.name, step, tuple(files)))
-        if final.exists():
-            # Only of a run that was resumed from an older one by hand.
-            retention.remove(final)
-        aside.rename(final)
+        retention.replace(final, aside)
         manifests.sync_one(self.root)
         self._known.note(final, State("whole"))
         checkpoints.replace_text(self.root / checkpoints.TRACKER, str(step))

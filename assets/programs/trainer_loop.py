@@ -73,7 +73,7 @@ class Loop:
     ) -> Literal["finished", "stopped"]:
         """Train from the step after `start` to the end, or until a SIGTERM on any rank.
 
-        Raises NotFiniteError, RuntimeError when the last checkpoint fails, and what batches raise.
+        Raises NotFiniteError, NotSavedError when the last checkpoint fails, and what batches raise.
         """
         signal.signal(signal.SIGTERM, self._ask_to_stop)
         last = self._training.max_steps
@@ -95,7 +95,7 @@ class Loop:
             ends = ends or self._stopping
             if saves or ends:
                 used = consumed + (number - start) * self._per_step
-                self._save(pending, used, checkpointer, wait=ends)
+                self._save(pending, used, checkpointer, last=ends)
             pending = None
             if validates or saves:
                 self._mark = time.perf_counter()
@@ -173,14 +173,17 @@ class Loop:
             if step.number % self._training.log_interval == 0 or validates:
                 say(self.last, self._training.max_steps)
 
-    def _save(self, step: _Step, consumed: int, checkpointer: Checkpointer, *, wait: bool) -> None:
+    def _save(self, step: _Step, consumed: int, checkpointer: Checkpointer, *, last: bool) -> None:
         trainer = {
             "step": step.number,
             "consumed_samples": consumed,
             "data": merge(checkpointer.gather(step.state)),
             "ranks": self._ranks,
         }
-        checkpointer.save(step.number, trainer, wait=wait or not self._config.checkpoint.async_save)
+        if last:
+            checkpointer.save_last(step.number, trainer)
+        else:
+            checkpointer.save(step.number, trainer, wait=not self._config.checkpoint.async_save)
 
     @torch.no_grad()
     def _validate(self) -> float | None:

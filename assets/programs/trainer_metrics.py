@@ -1,12 +1,16 @@
 """What a run says of each step: a JSON object in metrics.jsonl and a line for people."""
 
 import json
+import math
 import os
 import resource
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+import disk
 import torch
 from trainer_peaks import peak_tflops
 from trainer_shape import Shape
@@ -14,6 +18,8 @@ from trainer_shape import Shape
 FILE = "metrics.jsonl"
 
 _GIB = 1024**3
+# Days of lines.
+_MOST_WAITING_BYTES = 16 * 2**20
 
 
 def memory_gib(device: torch.device) -> float:
@@ -29,10 +35,8 @@ class Metrics:
     def __init__(
         self, directory: Path, *, resumed_at: int, shape: Shape, length: int, ranks: int
     ) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._path = directory / FILE
-        _forget_after(self._path, resumed_at)
-        self._file: IO[str] = self._path.open("a", encoding="utf-8")
+        self._file = LineFile(directory / FILE)
+        self._file.guard(lambda: _forget_after(directory / FILE, resumed_at))
         self._flops_per_token = shape.flops_per_token(length)
         self._ranks = ranks
         self._device = torch.device("cpu")
@@ -55,14 +59,75 @@ class Metrics:
             "mfu": None if self._peak is None else round(tflops / self._peak, 4),
             "memory_gib": round(memory_gib(self._device), 3),
         }
-        self._file.write(json.dumps(values) + "\n")
-        self._file.flush()
+        self._file.append(json.dumps(values))
         return values
 
     def close(self) -> None:
-        """Put everything on disk."""
-        os.fsync(self._file.fileno())
+        """Put everything on disk, as far as it takes it."""
         self._file.close()
+
+
+class LineFile:
+    """Lines at the end of a file; what a full or lost file system does not take waits in memory.
+
+    A run is worth more than its figures: nothing is raised, and a trouble is said once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self._waiting = b""
+        self._left_out = 0
+        self._said: int | None = None
+
+    def append(self, line: str) -> None:
+        """Write a line, after those that still wait."""
+        if len(self._waiting) < _MOST_WAITING_BYTES:
+            self._waiting += f"{line}\n".encode()
+        else:
+            self._left_out += 1
+        self.guard(self._write)
+
+    def close(self) -> None:
+        """Write what waits, and see that all of it is on disk."""
+        self.guard(self._write)
+        if self._descriptor is not None:
+            descriptor = self._descriptor
+            self.guard(lambda: os.fsync(descriptor))
+        self._leave()
+        if self._waiting or self._left_out:
+            lost = self._waiting.count(b"\n") + self._left_out
+            sys.stderr.write(f"warning {self._path}: {lost} lines are lost\n")
+
+    def guard(self, action: Callable[[], None]) -> None:
+        """Do something with the file; say it once where the system refuses."""
+        try:
+            action()
+        except OSError as problem:
+            self._leave()
+            found, remedy = disk.explain(self._path.parent, problem)
+            if problem.errno != self._said:
+                self._said = problem.errno
+                sys.stderr.write(
+                    f"warning {self._path}: {found} - training goes on, its lines wait; {remedy}\n"
+                )
+
+    def _write(self) -> None:
+        if self._descriptor is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        while self._waiting:
+            # Less than all is written where room ends: the rest of that line comes later.
+            written = os.write(self._descriptor, self._waiting)
+            self._waiting = self._waiting[written:]
+        self._said = None
+
+    def _leave(self) -> None:
+        """Let go of the file: after a trouble it is opened anew."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                os.close(self._descriptor)
+        self._descriptor = None
 
 
 def say(values: dict[str, Any], steps: int) -> None:
@@ -80,17 +145,24 @@ def say(values: dict[str, Any], steps: int) -> None:
 
 
 def _forget_after(path: Path, step: int) -> None:
-    """Drop the steps that will be done again, and a line that a crash cut short."""
-    if not path.exists():
+    """Drop the steps that will be done again, and a line that a crash cut short.
+
+    They are the end of the file, which is cut off: that takes no room on a full file system.
+    """
+    if not path.is_file():
         return
-    kept = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            values = json.loads(line)
-        except ValueError:
-            continue
-        if values["step"] <= step:
-            kept.append(line + "\n")
-    aside = path.with_name(f".{path.name}")
-    aside.write_text("".join(kept), encoding="utf-8")
-    aside.replace(path)
+    kept = end = 0
+    with path.open("rb") as file:
+        for line in file:
+            end += len(line)
+            if line.endswith(b"\n") and _step(line) <= step:
+                kept = end
+    if kept < end:
+        os.truncate(path, kept)
+
+
+def _step(line: bytes) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, TypeError, KeyError):
+        return math.inf

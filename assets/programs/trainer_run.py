@@ -7,7 +7,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,9 +16,9 @@ import companions
 import start_guard
 import torch
 import torch.distributed as dist
-from findings import EXIT_CHECK_FAILED, Report, error, warning
+from findings import EXIT_CHECK_FAILED, Finding, Report, error, warning
 from trainer_batches import Batches, open_samples
-from trainer_checkpoint import Checkpointer, LostCheckpointsError
+from trainer_checkpoint import Checkpointer, LostCheckpointsError, NotSavedError
 from trainer_config import Checkpoint, Config, read_config
 from trainer_documents import BadDocumentError
 from trainer_loop import Loop, NotFiniteError
@@ -56,6 +57,8 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
         report.collect(start_guard.start(options, os.environ, minutes))
     if config is not None and model is not None:
         report.collect(check_all(config, model, options.device))
+        if os.environ["RANK"] == "0":
+            report.collect(_check_copies(config.checkpoint))
         with torch.device("meta"):
             recompute = config.training.activation_checkpointing
             decoder = Decoder(model.shape, recompute=recompute)
@@ -67,13 +70,13 @@ def main(program: str, description: str | None, layout: Layout, argv: Sequence[s
     copies = _start_copies(config.checkpoint, report) if os.environ["RANK"] == "0" else None
     if os.environ["LOCAL_RANK"] == "0":
         report.write_findings()
-    code = _Rank(program, config, model, options).train(decoder, layout)
+    rank = _Rank(program, config, model, options)
+    code = rank.train(decoder, layout)
     # Groups that live on in the model's tensors go with Python itself otherwise: a thread of theirs
     # that then wants Python ends a rank that is done by SIGABRT, and its gang begins again.
     del decoder
     gc.collect()
-    if copies is not None and code == 0:
-        copies.finish()
+    rank.sum_up(copies if code == 0 else None)
     return code
 
 
@@ -84,6 +87,8 @@ class _Rank:
         self, program: str, config: Config, model: Model, options: argparse.Namespace
     ) -> None:
         self.program, self.config, self.model, self.options = program, config, model, options
+        self.summary: dict[str, object] = {}
+        """What the first rank's JSON line says of a training that came to its end."""
         self.rank = int(os.environ["RANK"])
         self.ranks = int(os.environ["WORLD_SIZE"])
         local = int(os.environ["LOCAL_RANK"])
@@ -94,7 +99,6 @@ class _Rank:
 
     def train(self, decoder: Decoder, layout: Layout) -> int:
         """Train, and end together with the other ranks."""
-        summary: dict[str, object] = {"program": self.program}
         try:
             with attention():
                 status, summary = self._train(decoder, layout)
@@ -107,16 +111,21 @@ class _Rank:
             # All ranks may see it or this one alone, so nobody is waited for.
             self._say_error(str(problem))
             return EXIT_CHECK_FAILED
-        except (OSError, RuntimeError) as problem:
-            if not isinstance(problem, OSError) and not str(problem).startswith("the checkpoint"):
-                raise
+        except (OSError, NotSavedError) as problem:
             self._say_error(str(problem))
             return 1
         if self.rank == 0:
-            sys.stdout.write(json.dumps({**summary, "status": status}) + "\n")
-            sys.stdout.flush()
+            self.summary = {**summary, "status": status}
         dist.destroy_process_group()
         return 0 if status == "finished" else EXIT_INTERRUPTED
+
+    def sum_up(self, copies: companions.Copies | None) -> None:
+        """Wait for the last copy, and write the first rank's JSON line."""
+        if copies is not None:
+            self.summary["copies"] = asdict(copies.finish())
+        if self.summary:
+            sys.stdout.write(json.dumps(self.summary) + "\n")
+            sys.stdout.flush()
 
     def _train(self, decoder: Decoder, layout: Layout) -> tuple[str, dict[str, object]]:
         config, training = self.config, self.config.training
@@ -184,6 +193,11 @@ class _Rank:
         report.write_findings()
         if self.rank == 0:
             report.write_summary({"program": self.program, "status": "failed"})
+
+
+def _check_copies(checkpoint: Checkpoint) -> Iterator[Finding]:
+    if checkpoint.s3_uri is not None:
+        yield from companions.check_copies(Path(checkpoint.directory), checkpoint.s3_uri)
 
 
 def _start_copies(checkpoint: Checkpoint, report: Report) -> companions.Copies | None:

@@ -14,6 +14,8 @@ from trainer_config import Config
 from trainer_documents import JSONL
 from trainer_shape import Model
 
+# fp32 weights and both of Adam's moments.
+_BYTES_PER_PARAMETER = 12
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -23,10 +25,18 @@ def check_all(config: Config, model: Model, kind: str) -> Iterator[Finding]:
     yield from _check_length(config, model)
     yield from _check_data(config)
     yield from guards.check_environment(os.environ)
-    directory = Path(config.checkpoint.directory)
-    yield from guards.check_writable(directory)
-    if directory.is_dir():
-        yield from guards.check_space(directory, None, config.checkpoint.format)
+    # Once a node: ranks beside each other see the same.
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        directory = Path(config.checkpoint.directory)
+        where = directory, None, config.checkpoint.format, _least(model)
+        yield from guards.check_save(*where)
+        if directory.is_dir():
+            yield from guards.check_space(*where)
+
+
+def _least(model: Model) -> int:
+    """Return what the layers' matrices and their two moments take in a checkpoint, in bytes."""
+    return _BYTES_PER_PARAMETER * model.shape.matrix_parameters
 
 
 def _check_device(kind: str) -> Iterator[Finding]:

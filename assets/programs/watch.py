@@ -2,8 +2,9 @@
 
 watch.py --rank PID --node N --nodes M [OPTIONS]
 
-Every training program starts it on the first rank of each node; it ends with that rank. It ends
-the node's ranks, so that torchrun, the container and then the whole gang start again, when
+Every training program starts it on the first rank of each node; it ends with that rank, or by
+SIGTERM once that rank only waits for S3. It ends the node's ranks, so that torchrun, the container
+and then the whole gang start again, when
 
 - NCCL's log shows TCP instead of EFA, fewer interfaces than expected, or nothing at all;
 - another node of the gang has lost its ranks, has started anew, or is silent: a rank that waits for
@@ -19,6 +20,7 @@ expected one, 7 another node was lost, 8 a rank was blocked.
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -28,7 +30,7 @@ import gang
 import nccl_log
 import program
 from findings import Finding, Report, error, warning
-from rank_processes import Rank, cpu_seconds, end, started
+from rank_processes import Progress, Rank, cpu_seconds, end, started
 
 EXIT_NETWORK = 6
 EXIT_PEER_LOST = 7
@@ -40,8 +42,6 @@ _SILENT_ROUNDS = 30
 # seconds to import torch: by then nobody of the last start may be left to meet.
 _GRACE_SECONDS = 1.0
 _LOG_BYTES = 4 * 2**20
-# What torch's own threads use in a process that waits is a tenth of this.
-_LEAST_CPU = 0.01
 
 
 class NetworkWatch:
@@ -97,7 +97,7 @@ class GangWatch:
     def __init__(self, options: argparse.Namespace) -> None:
         self._directory: Path = options.heartbeats
         node, nodes = options.node, options.nodes
-        self._heart = gang.Heart(gang.path_of(self._directory, node))
+        self._heart = gang.Heart(gang.path_of(self._directory, node), options.start)
         others = range(1, nodes) if node == 0 else [0]
         self._peers = [gang.Peer(other, options.silent_rounds) for other in others]
         self._said = ""
@@ -129,22 +129,6 @@ class GangWatch:
             program.say(str(warning(self._directory, self._said, remedy)))
 
 
-class Progress:
-    """Whether a rank computes: the CPU time that it used within a window."""
-
-    def __init__(self, window_seconds: float) -> None:
-        self._window = window_seconds
-        self._marks: dict[int, tuple[float, float]] = {}
-
-    def is_blocked(self, rank: int, used: float, now: float) -> bool:
-        """Take a rank's CPU time and the time, both in seconds."""
-        since, had = self._marks.setdefault(rank, (now, used))
-        if used - had >= _LEAST_CPU * self._window:
-            self._marks[rank] = (now, used)
-            return False
-        return now - since >= self._window
-
-
 class Watch:
     """All that is watched on one node."""
 
@@ -161,6 +145,13 @@ class Watch:
 
     def run(self) -> tuple[int, Finding | None]:
         """Watch until the ranks end, or have to; return an exit code, and why."""
+        try:
+            return self._run()
+        except KeyboardInterrupt:
+            self._leave("finished")
+            return 0, None
+
+    def _run(self) -> tuple[int, Finding | None]:
         said: set[int] = set()
         while not self._rank.wait(self._round):
             for code, finding in self._look():
@@ -201,6 +192,7 @@ class Watch:
 def main() -> int:
     """Watch, and say what was done."""
     options = _parser().parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         rank = Rank(options.rank)
         watch = Watch(rank, options)
@@ -224,6 +216,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--node", type=int, required=True, help="this node's number, from 0")
     parser.add_argument("--nodes", type=int, required=True, help="nodes of the gang")
     parser.add_argument("--heartbeats", type=Path, help="directory on shared storage")
+    parser.add_argument("--start", help="name of this start of the ranks, for the other nodes")
     parser.add_argument("--expect-efa", type=int, default=0, help="EFA interfaces of the pod")
     parser.add_argument("--expect-gpu-direct", action="store_true", help="see train_megatron.py")
     parser.add_argument("--watch", choices=("stop", "warn"), default="stop", help="what to do")

@@ -362,6 +362,8 @@ class Code(StrEnum):
     CHECKPOINT_OVERDUE = "MEKS-0764"
     LOSS_IS_NO_NUMBER = "MEKS-0765"
     PATTERN_TOO_SLOW = "MEKS-0766"
+    COPIES_FAIL = "MEKS-0767"
+    COPIES_MISSING = "MEKS-0768"
     # Secrets of jobs, costs, and what the machine itself refuses
     SECRET_VALUE = "MEKS-0791"  # noqa: S105 -- the number of a finding
     SECRET_NOT_FOUND = "MEKS-0792"  # noqa: S105 -- the number of a finding
@@ -522,6 +524,7 @@ class Code(StrEnum):
     LOG_ENROOT_HOOK = "MEKS-0994"
     LOG_PROBE_FAILED = "MEKS-0995"
     LOG_LAUNCHER_SIGNALLED = "MEKS-0996"
+    LOG_COPIES_MISSING = "MEKS-0808"
     LOG_TRACKER_REFUSED = "MEKS-0997"
     LOG_LAUNCH_REFUSED = "MEKS-0998"
     LOG_NODE_CARD_FAULT = "MEKS-0999"

@@ -162,7 +162,7 @@ _IN_VAIN = re.compile(r"\bWARNING: .*(\b|\\n)Error: ")
 _RAISED = re.compile(r"^\s*((\w+\.)*\w+(Error|Exception|Failed|Exit)\b|terminate called|fatal)")
 _OUTLIVED = re.compile(
     r"\b([Rr]etrying|RETRYING|[Rr]etry (in|after|attempt|\d)|[Ww]ill (re)?try|[Tt]rying again"
-    r"|[Ff]all(s|ing)? ?back|[Aa]ttempt \d+|[Ii]gnor(ed|ing)|[Ss]kipp(ed|ing)"
+    r"|[Tt]raining goes on|[Ff]all(s|ing)? ?back|[Aa]ttempt \d+|[Ii]gnor(ed|ing)|[Ss]kipp(ed|ing)"
     r"|(?<!NCCL )(?<!CCOM )(DEBUG|INFO|WARN|WARNING)|non-fatal)\b"
 )
 

@@ -57,19 +57,6 @@ def test_last_checkpoint_is_in_s3_when_the_job_ends(s3, programs_python, tmp_pat
     assert json.loads(done.stdout)["status"] == "finished"
 
 
-@pytest.mark.programs
-def test_a_training_whose_s3_is_broken_is_a_good_training(s3, programs_python, tmp_path):
-    """The trouble is on stderr, and the exit code is the training's."""
-    s3.fail(".", "403")
-    trainer = Run(tmp_path, programs_python)
-    trainer.config["checkpoint"]["s3_uri"] = URI
-    done = trainer.run(1)
-    assert done.returncode == 0, done.stderr
-    assert trainer.saved() == ["iter_0000008", "iter_0000012"]
-    assert "S3 refuses" in done.stderr
-    assert s3.names() == []
-
-
 def test_a_recipe_copies_what_it_saves(s3, config, tmp_path):
     """One process of the job sends, and the program waits for it."""
     job = json.loads(config.read_text())

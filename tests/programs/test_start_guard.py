@@ -57,7 +57,7 @@ def test_a_pod_without_gpu_needs_no_efa(tree):
 
 
 def test_megatron_is_watched(tmp_path):
-    """The watcher outlives the exec, and tells the other nodes how Megatron ended."""
+    """The watcher outlives the rank, and tells the other nodes how Megatron ended."""
     job = Job(tmp_path)
     heartbeats = tmp_path / "heartbeats"
     environment = job.environment(GROUP_RANK="1", GROUP_WORLD_SIZE="2")

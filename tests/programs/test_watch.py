@@ -11,6 +11,7 @@ from pathlib import Path
 
 import gang
 import pytest
+import rank_processes
 import watch
 
 from tests.programs import nccl_logs as logs
@@ -105,7 +106,7 @@ def test_a_stopped_rank_is_ended(rank, watched):
 )
 def test_progress(used, blocked):
     """A look a second, and a window of four."""
-    progress = watch.Progress(4)
+    progress = rank_processes.Progress(4)
     looks = [progress.is_blocked(1, each, now) for now, each in enumerate(used)]
     assert looks == [False] * 4 + [blocked]
 

@@ -24,6 +24,8 @@ def ls(target: Target, place: Place, output: str, console: Console) -> int:
     if ended.code:
         return ended.code
     rows = [_row(each, place.name) for each in ended.rows("ends")]
+    for found in ended.names("findings"):
+        console.say(found)
     if output == "table":
         console.write("".join(f"{line}\n" for line in _lines(rows, ended)))
     else:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from megatron_eks.kubernetes.client import Object
+from megatron_eks.ops.kube import run_log
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank
 from megatron_eks.ops.kube.look import TAIL_LINES, Logs, Look
 from megatron_eks.ops.kube.pace import Pace
+from megatron_eks.ops.kube.run_log import Copies
 
 # A log whose first line is later than this after its container's start has lost its beginning.
 _BEGINNING = timedelta(minutes=2)
@@ -67,6 +69,15 @@ def checkpoint(look: Look) -> Checkpoint:
         return Checkpoint(loads[0].step, None, "it went on from it, and tells of none since")
     why = f"neither the first 256 KiB nor the last {TAIL_LINES} lines of its log tell of one"
     return Checkpoint(None, None, why if look.logs.end.last else "no step is logged yet")
+
+
+def copies(look: Look) -> Copies | None:
+    """Return what the run says last of its copies in S3, in its log or as its container's word."""
+    told = look.logs.end.copies or look.logs.begin.copies
+    if told is not None or not look.ranks:
+        return told
+    words = _container(look.ranks[0]).get("state", {}).get("terminated", {}).get("message", "")
+    return run_log.read(words.splitlines()).copies
 
 
 def restarts(look: Look) -> Restarts:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.ops.checks import in_kubernetes
-from megatron_eks.ops.kube.account import Checkpoint
+from megatron_eks.ops.kube.account import Checkpoint, copies
 from megatron_eks.ops.kube.look import Look
 from megatron_eks.ops.kube.pace import Pace, Planned, argument, span, stands_still
 from megatron_eks.plan.cluster import ClusterPlan
@@ -33,14 +33,30 @@ def alarms(
 ) -> list[Finding]:
     """Return what is wrong with a run, or will be."""
     if look.job.ended:
-        return []
+        return [*_copies(look)]
     return [
+        *_copies(look),
         *_still(look, found, plan),
         *_block(look, cluster, found),
         *_slow(look, found, predicted),
         *_overdue(look, plan, newest),
         *_loss(look),
     ]
+
+
+def _copies(look: Look) -> Iterator[Finding]:
+    copied = copies(look)
+    if copied is None or copied.state == "whole":
+        return
+    found, _, remedy = copied.text.rpartition(" - ")
+    if copied.state == "missing" or look.job.ended == "Succeeded":
+        text = f"finished, copies missing in {copied.uri}: {found or copied.text}"
+        yield _warning(look, Code.COPIES_MISSING, text, f"meks ckpt push {look.job.name}")
+    elif copied.state == "failing":
+        text = f"no copies in {copied.uri}: {found or copied.text}"
+        yield _warning(
+            look, Code.COPIES_FAIL, text, remedy or f"meks logs {look.job.name} --rank 0"
+        )
 
 
 def _still(look: Look, found: Pace, plan: JobPlan | None) -> Iterator[Finding]:

@@ -24,6 +24,8 @@ _SAVED = re.compile(
 _LOADED = re.compile(
     r"successfully loaded checkpoint from .* at iteration (\d+)|goes on from step (\d+)"
 )
+# A line of assets/programs/copies.py.
+_COPIES = re.compile(r"copies to (s3://\S+): (whole|failing|waiting|missing): (.*)")
 _PERCENT, _MILLI = 100, 1000
 
 
@@ -64,6 +66,18 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class Copies:
+    """What a run says last of its checkpoints' copies in S3."""
+
+    uri: str
+    state: str
+    """`whole`, `failing`, `waiting` for the last one, or `missing` at the end."""
+    text: str
+    """Up to which checkpoint, or why not."""
+    at: datetime | None = None
+
+
+@dataclass(frozen=True)
 class RunLog:
     """All that was found in some lines, oldest first."""
 
@@ -72,6 +86,7 @@ class RunLog:
     loads: tuple[Mark, ...] = ()
     first_at: datetime | None = None
     """The time of the first line."""
+    copies: Copies | None = None
 
     @property
     def last(self) -> Step | None:
@@ -83,6 +98,7 @@ def read(lines: Iterable[str]) -> RunLog:
     """Read lines in their order."""
     steps, saves, loads = [], [], []
     first: datetime | None = None
+    copies: Copies | None = None
     for line in lines:
         at = _time(line)
         first = first or at
@@ -92,7 +108,9 @@ def read(lines: Iterable[str]) -> RunLog:
             saves.append(Mark(int(found[1] or found[2]), at))
         elif found := _LOADED.search(line):
             loads.append(Mark(int(found[1] or found[2]), at))
-    return RunLog(tuple(steps), tuple(saves), tuple(loads), first)
+        elif found := _COPIES.search(line):
+            copies = Copies(found[1], found[2], found[3], at)
+    return RunLog(tuple(steps), tuple(saves), tuple(loads), first, copies)
 
 
 def merged(logs: Iterable[RunLog]) -> RunLog:
@@ -105,6 +123,7 @@ def merged(logs: Iterable[RunLog]) -> RunLog:
         tuple(sorted((mark for each in found for mark in each.saves), key=_number)),
         tuple(mark for each in found for mark in each.loads),
         min(times, default=None),
+        next((each.copies for each in found if each.copies), None),
     )
 
 

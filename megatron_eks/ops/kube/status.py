@@ -12,6 +12,7 @@ from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.ops.kube.look import Look, look
 from megatron_eks.ops.kube.node_view import NodeUse
 from megatron_eks.ops.kube.pace import Pace, Planned
+from megatron_eks.ops.kube.run_log import Copies
 from megatron_eks.ops.kube.waiting import Around, Wait, waits
 from megatron_eks.project import Project
 
@@ -26,6 +27,8 @@ class State:
     no_plan: str
     """Why there is no plan to compare it with."""
     checkpoint: Checkpoint
+    copies: Copies | None
+    """In S3; None where the run has told of none."""
     restarts: Restarts
     goodput: Goodput | None
     waits: tuple[Wait, ...]
@@ -51,6 +54,7 @@ def read(client: Client, project: Project, name: str, *, nodes: bool = False) ->
         planned=predicted,
         no_plan=no_plan,
         checkpoint=newest,
+        copies=account.copies(found),
         restarts=account.restarts(found),
         goodput=account.goodput(found, speed),
         waits=tuple(waits(found.job, found.ranks, found.events, around)),

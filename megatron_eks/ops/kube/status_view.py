@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 
+from megatron_eks.config.codes import Code
 from megatron_eks.config.load import Json
 from megatron_eks.ops.aws.console import duration
+from megatron_eks.ops.endings import CHECK_FAILED, DONE
 from megatron_eks.ops.kube import node_view
 from megatron_eks.ops.kube.account import Restarts
 from megatron_eks.ops.kube.jobs import Rank
@@ -26,7 +28,12 @@ def view(state: State) -> View:
         as_json=lambda: as_json(state),
         time=f"{state.look.now:%H:%M:%S}",
         ended=bool(state.look.job.ended),
+        code=CHECK_FAILED if _is_missing(state) else DONE,
     )
+
+
+def _is_missing(state: State) -> bool:
+    return any(each.code is Code.COPIES_MISSING for each in state.findings)
 
 
 def lines(state: State) -> Iterator[str]:
@@ -76,6 +83,8 @@ def head(state: State) -> Iterator[str]:
         yield from _left(state)
         yield f"checkpoint  {_checkpoint(state)}"
         yield f"goodput     {_goodput(state)}"
+    if state.copies is not None:
+        yield f"copies      {_copies(state)}"
     if text := _restarts(state.restarts):
         yield f"restarts    {text}"
 
@@ -143,6 +152,15 @@ def _checkpoint(state: State) -> str:
     return f"iteration {found.step}{old} ({found.how})"
 
 
+def _copies(state: State) -> str:
+    """Write what is in S3; a run that waits for it at its end says for how long."""
+    found = state.copies
+    assert found is not None  # noqa: S101 -- the caller has looked
+    age = _seconds(found.at, state)
+    since = "" if age is None or state.look.job.ended else f", {span(age)} ago"
+    return f"{found.state}: {found.text} ({found.uri}{since})"
+
+
 def _goodput(state: State) -> str:
     found = state.goodput
     if found is None:
@@ -179,6 +197,7 @@ def as_json(state: State) -> dict[str, Json]:
             "age_seconds": _seconds(state.checkpoint.at, state),
             "how": state.checkpoint.how,
         },
+        "copies": _copies_json(state),
         "goodput": _goodput_json(state),
         "restarts": asdict(state.restarts),
         "ranks": [_rank_json(rank) for rank in look.ranks],
@@ -206,6 +225,11 @@ def _progress(state: State) -> Json:
         "seconds_left": found.seconds_left,
         "ends_at": time_text(found.ends_at),
     }
+
+
+def _copies_json(state: State) -> Json:
+    found = state.copies
+    return {**asdict(found), "at": time_text(found.at)} if found else None
 
 
 def _goodput_json(state: State) -> Json:

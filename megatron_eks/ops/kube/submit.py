@@ -10,12 +10,13 @@ from megatron_eks.config.outputs import PLACEHOLDER_HOST, is_digest
 from megatron_eks.kubernetes.client import ApiError, Client
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.aws.console import Console
-from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED
+from megatron_eks.ops.endings import CHECK_FAILED, DONE, FAILED, INTERRUPTED
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube import fit, jobs, logs, objects
+from megatron_eks.ops.kube import account, fit, jobs, logs, objects
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.apply import refuse_previews
 from megatron_eks.ops.kube.jobs import RunningJob
+from megatron_eks.ops.kube.look import look
 from megatron_eks.ops.kube.rendering import HASH_ANNOTATION, Rendered, Wish, render
 from megatron_eks.ops.kube.status import ranks_of, summary
 from megatron_eks.ops.kube.waiting import waits
@@ -217,6 +218,11 @@ def _wait(
     if ended == "Failed":
         console.say(f"see why: meks logs {job.name} --tail 50")
         return FAILED
+    copied = account.copies(look(client, job.namespace, job.name)) if ended else None
+    if copied is not None and copied.state != "whole":
+        console.say(f"{job.name}: copies {copied.state}: {copied.text}")
+        console.say(f"once that is repaired: meks ckpt push {job.name}")
+        return CHECK_FAILED
     return DONE
 
 

@@ -40,6 +40,8 @@ class View:
     time: str
     ended: bool
     """Whether nothing more will change."""
+    code: int = DONE
+    """What the command ends with."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +66,15 @@ def show(client: Client, see: Callable[[], View], options: Options, console: Con
             console.write("".join(f"{line}\n" for line in view.lines()))
         else:
             console.write(structured(view.as_json(), options.output))
-        return DONE
+        return view.code
     try:
-        _watch(client, see, options, console)
+        return _watch(client, see, options, console)
     except KeyboardInterrupt:
         console.say(f"\nwhat runs goes on; to look again: {options.again}")
         return INTERRUPTED
-    return DONE
 
 
-def _watch(client: Client, see: Callable[[], View], options: Options, console: Console) -> None:
+def _watch(client: Client, see: Callable[[], View], options: Options, console: Console) -> int:
     assert options.seconds is not None  # noqa: S101 -- the caller has looked
     teller = _teller(options, console)
     view = see()
@@ -81,7 +82,7 @@ def _watch(client: Client, see: Callable[[], View], options: Options, console: C
     while True:
         teller.tell(view, trouble)
         if view.ended and not trouble:
-            return
+            return view.code
         # A connection that sleeps between looks is one that a firewall forgets.
         client.close()
         console.clock.sleep(options.seconds)
