@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import checkpoints
+from printable import guarded
 
 _INTERVAL_SECONDS = 60.0
 _DELETING = ".deleting-"
@@ -72,6 +73,7 @@ def end_with_parent(parent: int) -> None:
         sys.exit(0)
 
 
+@guarded()
 def main() -> None:
     """Prune once an interval for as long as the training process lives."""
     options = _parser().parse_args()

@@ -29,6 +29,7 @@ import start_guard
 from arguments import MegatronArguments
 from findings import Report, warning
 from indexed_data import DataSet
+from printable import guarded
 
 MEGATRON_LM = "/opt/megatron-lm"
 
@@ -145,6 +146,7 @@ class Start:
         )
 
 
+@guarded()
 def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, list[str]]:
     """Check and say what was found; return an exit code, and the command if it is 0."""
     parser = _parser()

@@ -28,6 +28,7 @@ import gang
 import nccl_log
 import program
 from findings import Finding, Report, error, warning
+from printable import guarded
 from rank_processes import Rank, cpu_seconds, end, started
 
 EXIT_NETWORK = 6
@@ -198,6 +199,7 @@ class Watch:
             self._gang.leave(state)
 
 
+@guarded()
 def main() -> int:
     """Watch, and say what was done."""
     options = _parser().parse_args()

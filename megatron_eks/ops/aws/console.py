@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.endings import USAGE
 from megatron_eks.ops.failure import Failure
+from megatron_eks.printable import guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,11 @@ class Console:
     clock: Clock
     yes: bool = False
     """Every question has been answered with yes, by a flag."""
+
+    def __post_init__(self) -> None:
+        """Guard the streams: whoever writes to them may quote what somebody else has written."""
+        object.__setattr__(self, "stdout", guard(self.stdout))
+        object.__setattr__(self, "stderr", guard(self.stderr))
 
     def say(self, line: str = "") -> None:
         """Tell how it goes."""

@@ -67,7 +67,7 @@ def _in_one(place: _Place, rank: Rank, command: Sequence[str], console: Console)
     begun = _start(place, rank, pod, command or _SHELL, terminal)
     with contextlib.closing(begun), terminal.serve(begun):
         for channel, data in _output(begun, rank, command or _SHELL):
-            _write(console.stderr if channel is Channel.STDERR else console.stdout, data)
+            _write(console.stderr if channel is Channel.STDERR else console.stdout, data, terminal)
     return begun.exit_code or DONE
 
 
@@ -183,12 +183,16 @@ def _not_running(place: _Place, rank: Rank, why: str) -> Failure:
     )
 
 
-def _write(stream: TextIO, data: bytes) -> None:
-    """Write bytes as they are: they may be a file, or part of a letter."""
+def _write(stream: TextIO, data: bytes, terminal: Terminal) -> None:
+    """Write bytes as they are: they may be a file, or what moves the cursor of somebody's editor.
+
+    A terminal on which nobody types is shown text.
+    """
     stream.flush()
     buffer = getattr(stream, "buffer", None)
-    if buffer is None:
+    if buffer is None or (stream.isatty() and not terminal.is_one):
         stream.write(data.decode(errors="backslashreplace"))
+        stream.flush()
     else:
         buffer.write(data)
         buffer.flush()
