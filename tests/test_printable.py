@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import structured, table
 from megatron_eks.printable import guard, log_line, own, plain, printable
 from megatron_eks.project import ROOT
@@ -83,18 +84,22 @@ def test_a_cell_of_a_table_is_one_line():
     assert head == "NAME          SIZE"
 
 
-def test_a_console_guards_its_streams_once():
-    """Whoever makes one cannot forget it; what moves the cursor itself finds the stream below."""
+def test_a_console_is_guarded_whatever_its_streams_are():
+    """Its questions too; what moves the cursor itself finds the stream below a guard."""
     out, err = io.StringIO(), io.StringIO()
     console = Console(io.StringIO(), out, err, SystemClock())
     console.write(f"{hostile.ALL}{hostile.COLOURS}\n")
     console.say(hostile.ALL)
-    console.stdout.writelines([hostile.ALL])
+    with pytest.raises(Failure, match="nobody is there to answer"):
+        console.confirm(hostile.ALL)
     for stream in (out, err):
         assert hostile.acting(stream.getvalue()) == []
     assert hostile.COLOURS in out.getvalue()
-    assert own(console.stdout) is out
-    assert guard(console.stdout) is console.stdout
+    guarded = guard(out)
+    guarded.writelines([hostile.ALL])
+    assert hostile.acting(out.getvalue()) == []
+    assert own(guarded) is own(out) is out
+    assert guard(guarded) is guarded
 
 
 def test_programs_guard_both_streams():
