@@ -7,8 +7,8 @@ slash at its end stands for its content. S3 checks every part on its arrival (SH
 the same command goes on with the first file that is not whole there.
 
 A link in a folder is followed to a file of this folder. What leads out of it, what is no file, and
-what cannot be read is left out and named (`left_out` in the JSON line); the program ends with 4 when
-all else is sent.
+what cannot be read is left out and named (`left_out` in the JSON line); the program ends with 4
+when all else is sent.
 
 Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 nothing to send, 4 a check failed,
 5 S3 cannot be reached, 130 interrupted.

@@ -140,9 +140,9 @@ def test_only_colours_reach_a_terminal(cluster, submit, read):
         assert f"[0] {hostile.COLOURS}" in printed
         assert "gone" in text
     found = diagnosis.of_job(cluster.client, cluster.plan, "acting", logs.Options())
-    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock())
-    report(found, "table", console)
-    assert hostile.acting(console.stdout.getvalue()) == []
+    out = io.StringIO()
+    report(found, "table", Console(io.StringIO(), out, io.StringIO(), SystemClock()))
+    assert hostile.acting(out.getvalue()) == []
 
 
 def test_a_line_that_is_redrawn_hides_none_after_it(cluster, submit, read):
