@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.errors import ConfigError, has_errors
+from megatron_eks.printable import guarded
 from megatron_eks.project import DEFAULT_CLUSTER, Project, load_project
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def use_bundled_node() -> None:
         os.environ.setdefault("JSII_NODE", str(node))
 
 
+@guarded()
 def run(
     render: "Callable[[Project], Iterable[Finding]]", program: str, cluster_file: str | None = None
 ) -> int:

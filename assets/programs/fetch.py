@@ -27,6 +27,7 @@ from pathlib import Path
 
 import fetch_hub
 import fetch_s3
+import inside
 import manifests
 import program
 from fetch_files import MARKER, Fetched, RemoteFile, Source, read_marker
@@ -76,6 +77,13 @@ def present(directory: Path, wanted: Fetched) -> Fetched | None:
 def fetch(source: Source, directory: Path, asked: str | None) -> Fetched:
     """Fetch all files beside the directory, compare them, and make it appear."""
     staging = directory.parent / f".fetch-{directory.name}-{source.identity}"
+    for link in inside.links(staging):
+        raise StopError(
+            program.EXIT_CHECK_FAILED,
+            link,
+            "a link, and what is written there would go elsewhere",
+            "see who made it, remove it, and start again",
+        )
     staging.mkdir(parents=True, exist_ok=True)
     for other in directory.parent.glob(f".fetch-{directory.name}-*"):
         if other != staging:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from printable import plain
+
 EXIT_USAGE = 2
 EXIT_CHECK_FAILED = 4
 
@@ -23,7 +25,7 @@ class Finding:
 
     def __str__(self) -> str:
         """Return the line that people read."""
-        return f"{self.level} {self.subject}: {self.found} - {self.remedy}"
+        return plain(f"{self.level} {self.subject}: {self.found} - {self.remedy}")
 
 
 def error(subject: object, found: str, remedy: str) -> Finding:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import program
 from findings import Report, warning
+from printable import log_line
 from program import StopError
 
 _NAME = re.compile(r"rank-(\d+)\.log")
@@ -47,7 +48,7 @@ def main(argv: Sequence[str], report: Report) -> None:
         kept, dropped = _last(_lines(path, since), options.tail, share)
         cut += dropped
         for line in kept:
-            shown = f"[{rank:{width}}] {_text(line)}"
+            shown = f"[{rank:{width}}] {log_line(line)}"
             sys.stdout.write(f"{shown}\n")
             lines, checksum = lines + 1, zlib.crc32(shown.encode(), checksum)
     report.facts.update(directory=str(options.directory), ranks=len(files), lines=lines)
@@ -104,13 +105,6 @@ def _moment(line: bytes) -> float | None:
     except ValueError:
         return None
     return moment.replace(tzinfo=UTC).timestamp()
-
-
-def _text(line: bytes) -> str:
-    """Return a line that comes through whole: what is no UTF-8 and control codes escaped."""
-    # A progress bar goes back to the start of its line: what it said last is the line.
-    text = line.decode(errors="backslashreplace").rpartition("\r")[2]
-    return "".join(c if c.isprintable() or c in "\t\x1b" else ascii(c)[1:-1] for c in text)
 
 
 def _last(lines: Iterator[bytes], tail: int | None, most: int) -> tuple[list[bytes], int]:

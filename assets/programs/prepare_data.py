@@ -25,11 +25,13 @@ from types import FrameType
 import prepare_options
 from findings import EXIT_USAGE, Report, error, warning
 from prepare_job import Options, PrepareError
+from printable import guarded
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
 
+@guarded()
 def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run the program and return its exit code."""
     begin = time.monotonic()

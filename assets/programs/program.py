@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 import findings
+import printable
 from findings import Report, error
 
 EXIT_FAILED = 1
@@ -50,6 +51,7 @@ def say(message: str) -> None:
     sys.stderr.flush()
 
 
+@printable.guarded()
 def run(name: str, main: Callable[[Sequence[str], Report], None], argv: Sequence[str]) -> int:
     """Run a program; whatever ends it, stderr says why and stdout ends with the JSON line.
 
@@ -86,7 +88,12 @@ def run(name: str, main: Callable[[Sequence[str], Report], None], argv: Sequence
     report.write_findings()
     # Under torchrun the ranks of a node share stdout.
     if os.environ.get("RANK", "0") == "0":
-        report.write_summary({"program": name, "status": _STATUS[code]})
+        try:
+            report.write_summary({"program": name, "status": _STATUS[code]})
+        except OSError as problem:
+            say(f"cannot write the result: {problem}")
+            printable.drop(sys.stdout)
+            return code or EXIT_FAILED
     return code
 
 

@@ -4,6 +4,8 @@ import sys
 import time
 from dataclasses import dataclass, field
 
+from printable import own, plain
+
 _TERMINAL_SECONDS = 0.5
 _LOG_SECONDS = 15.0
 
@@ -25,6 +27,8 @@ class Progress:
         """Remember where this process began."""
         self._before = self.done
         self._terminal = sys.stderr.isatty()
+        # Only on a terminal it moves the cursor, with figures of its own on the line.
+        self._stream = own(sys.stderr) if self._terminal else sys.stderr
         self._next = self._begin + (_TERMINAL_SECONDS if self._terminal else _LOG_SECONDS)
 
     def add(self, done: int, documents: int, tokens: int) -> None:
@@ -36,13 +40,11 @@ class Progress:
         if now >= self._next:
             self._next = now + (_TERMINAL_SECONDS if self._terminal else _LOG_SECONDS)
             end = "\x1b[K\r" if self._terminal else "\n"
-            sys.stderr.write(f"{self.line(now)}{end}")
-            sys.stderr.flush()
+            self._write(f"{self.line(now)}{end}")
 
     def close(self) -> None:
         """Leave the terminal with the last figures on a line of their own."""
-        line = self.line(time.monotonic())
-        sys.stderr.write(f"{line}\x1b[K\n" if self._terminal else f"{line}\n")
+        self._line(self.line(time.monotonic()))
 
     def line(self, now: float) -> str:
         """Return the line for people."""
@@ -55,14 +57,20 @@ class Progress:
             f"{clock(left)} left"
         )
 
+    def _line(self, text: str) -> None:
+        self._write(f"{text}\x1b[K\n" if self._terminal else f"{text}\n")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
 
 class TransferProgress(Progress):
     """The same of files on their way, where nothing is known but bytes."""
 
     def say(self, message: str) -> None:
         """Write a line of its own in the place of the one that changes."""
-        sys.stderr.write(f"{message}\x1b[K\n" if self._terminal else f"{message}\n")
-        sys.stderr.flush()
+        self._line(plain(message))
 
     def line(self, now: float) -> str:
         """Return the line for people."""

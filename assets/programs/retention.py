@@ -16,6 +16,7 @@ from pathlib import Path
 import checkpoints
 import manifests
 import whole
+from printable import guarded
 from whole import State
 
 _INTERVAL_SECONDS = 60.0
@@ -172,6 +173,7 @@ def end_with_parent(parent: int) -> None:
         sys.exit(0)
 
 
+@guarded()
 def main() -> None:
     """Look once an interval for as long as the training process lives."""
     options = _parser().parse_args()

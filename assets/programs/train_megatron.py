@@ -31,6 +31,7 @@ from arguments import MegatronArguments
 from companion import Companion
 from findings import Report, warning
 from indexed_data import DataSet
+from printable import guarded
 
 MEGATRON_LM = "/opt/megatron-lm"
 
@@ -149,8 +150,9 @@ class Start:
             os.close(writer)
 
 
-def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Check, say what was found, and train; return the exit code."""
+@guarded()
+def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, Start, list[str]]:
+    """Check and say what was found; return an exit code, and what is to be started if it is 0."""
     parser = _parser()
     own, separator, words = _split(argv)
     options = parser.parse_args(own)
@@ -167,8 +169,14 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     if start.first_of_node:
         status = "refused" if refused else "starting"
         report.write_summary({"program": "train_megatron", "status": status, "rank": start.rank})
+    return report.exit_code, start, words
+
+
+def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Check, say what was found, and train; return the exit code."""
+    refused, start, words = prepare(argv, environment)
     if refused:
-        return report.exit_code
+        return refused
     code = megatron_process.run(str(start.program), words)
     sys.stdout.flush()
     if start.retention is not None and code == 0:

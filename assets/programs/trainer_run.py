@@ -17,6 +17,7 @@ import start_guard
 import torch
 import torch.distributed as dist
 from findings import EXIT_CHECK_FAILED, Finding, Report, error, warning
+from printable import guarded
 from trainer_batches import Batches, open_samples
 from trainer_checkpoint import Checkpointer, LostCheckpointsError, NotSavedError
 from trainer_config import Checkpoint, Config, read_config
@@ -37,6 +38,7 @@ Layout = Callable[[Decoder, torch.device, str, Weights], Parallel]
 _ALONE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
 
 
+@guarded()
 def main(program: str, description: str | None, layout: Layout, argv: Sequence[str]) -> int:
     """Check, train and sum up; return the exit code."""
     options = _parser(description).parse_args(argv)

@@ -30,6 +30,7 @@ import gang
 import nccl_log
 import program
 from findings import Finding, Report, error, warning
+from printable import guarded
 from rank_processes import Progress, Rank, cpu_seconds, end, started
 
 EXIT_NETWORK = 6
@@ -189,6 +190,7 @@ class Watch:
             self._gang.leave(state)
 
 
+@guarded()
 def main() -> int:
     """Watch, and say what was done."""
     options = _parser().parse_args()

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
+from megatron_eks.printable import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -62,7 +63,7 @@ class Finding:
         place = f"{self.file}:{self.line}" if self.line else self.file
         line = f"{self.level} {self.code} {place} {dotted(self.path)}: {self.found} - {self.remedy}"
         # A key or value may hold line ends and terminal codes; a finding stays one plain line.
-        return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+        return plain(line)
 
     def as_json(self) -> dict[str, str | int]:
         """Return the same as a flat mapping."""

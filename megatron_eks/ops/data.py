@@ -46,25 +46,28 @@ def push(
     output: str,
     console: Console,
 ) -> int:
-    """Send files to S3, and say how pods get them."""
+    """Send files to S3, and say how pods get them; what is left out makes it end with 4."""
     ended = programs.run(place, "upload", [*paths, uri], console)
-    if ended.code:
+    left_out = ended.rows("left_out")
+    if ended.code and not left_out:
         return ended.code
     found = ended.summary
     where, how = on_shared(_sent(paths, uri), plan)
     if output == "table":
         sent, present = found.get("sent"), found.get("present")
+        left = f"; {len(left_out)} left out" if left_out else ""
         console.write(
             f"{uri}: {count(int(str(found.get('files'))), 'file')}, {size(found.get('bytes'))}; "
-            f"{sent} sent, {present} there already\n"
+            f"{sent} sent, {present} there already{left}\n"
         )
         console.say(f"for pods: {how}")
     else:
         facts = ("files", "bytes", "sent", "present", "bytes_sent")
         shown: dict[str, Json] = {"schema_version": SCHEMA_VERSION, "s3_uri": uri}
         shown |= {fact: found.get(fact) for fact in facts}
-        console.write(structured({**shown, "shared": {"path": where, "how": how}}, output))
-    return DONE
+        shown |= {"left_out": [*left_out], "shared": {"path": where, "how": how}}
+        console.write(structured(shown, output))
+    return ended.code
 
 
 def on_shared(uri: str, plan: ClusterPlan) -> tuple[str | None, str]:

@@ -16,6 +16,7 @@ from megatron_eks.ops.endings import DONE, NOT_FOUND, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.pods import one_line
 from megatron_eks.ops.output import count, structured
+from megatron_eks.printable import plain
 
 SCHEMA_VERSION = 1
 _WIDTH = 80
@@ -85,7 +86,11 @@ def _text(found: Diagnosis) -> Iterator[str]:
 
 def _paragraph(head: str, text: str) -> list[str]:
     return textwrap.wrap(
-        text, _WIDTH, initial_indent=f"{head:9}", subsequent_indent=" " * 9, break_long_words=True
+        plain(text),
+        _WIDTH,
+        initial_indent=f"{head:9}",
+        subsequent_indent=" " * 9,
+        break_long_words=True,
     )
 
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from megatron_eks.ops.endings import FAILED, CommandError
+from megatron_eks.printable import plain
 
 if TYPE_CHECKING:
     from megatron_eks.config.codes import Code
@@ -16,10 +17,6 @@ class Failure(CommandError):  # noqa: N818 -- it reads as what happened, like Fi
     ) -> None:
         line = f"{code} {where}: {found}" if where else f"{code} {found}"
         # What AWS or a file says may hold line ends and terminal codes; a failure stays one line.
-        super().__init__(_plain(line), _plain(remedy), exit_code)
+        super().__init__(plain(line), plain(remedy), exit_code)
         self.finding = code
-        self.found, self.remedy = _plain(found), _plain(remedy)
-
-
-def _plain(text: str) -> str:
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+        self.found, self.remedy = plain(found), plain(remedy)

@@ -8,6 +8,7 @@ import yaml
 
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
+from megatron_eks.printable import plain, printable
 
 FORMATS = ("table", "json", "yaml")
 
@@ -15,7 +16,9 @@ FORMATS = ("table", "json", "yaml")
 def structured(value: Json, output: str) -> str:
     """Write plain values as JSON or YAML."""
     if output == "yaml":
-        return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+        # What a terminal must not get, YAML can say in ASCII.
+        return text if printable(text) == text else yaml.safe_dump(value, sort_keys=False)
     return json.dumps(value, indent=2) + "\n"
 
 
@@ -36,6 +39,7 @@ def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()
 ) -> Iterator[str]:
     """Yield the lines of a table; columns in `right` hold numbers."""
+    rows = [[plain(cell) for cell in row] for row in rows]
     widths = [max(len(line[column]) for line in (header, *rows)) for column in range(len(header))]
     for line in (header, *rows):
         cells = (

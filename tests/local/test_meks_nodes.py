@@ -13,6 +13,7 @@ from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import nodes
 from megatron_eks.project import ROOT
+from tests import hostile
 
 pytestmark = pytest.mark.control_plane
 
@@ -144,6 +145,37 @@ def test_suspects_are_named_and_cordoned_if_somebody_says_so(client, plan, conso
     jsonschema.validate(found, SCHEMA)
     assert [each["name"] for each in found["nodes"]] == [BAD]
     assert found["nodes"][0]["reason"].startswith("AcceleratedHardwareReady is False")
+
+
+@pytest.mark.usefixtures("pair")
+def test_what_nodes_say_does_not_act_on_a_terminal(client, plan, console):
+    """Their conditions, and the reason that somebody gave."""
+    condition = {
+        "type": "AcceleratedHardwareReady",
+        "status": "False",
+        "reason": "NvidiaXID79Error",
+        "message": hostile.ALL,
+        "lastTransitionTime": "2026-11-22T10:00:00Z",
+    }
+    client.request(
+        "PATCH",
+        f"/api/v1/nodes/{BAD}/status",
+        {"status": {"conditions": [condition]}},
+        content_type="application/strategic-merge-patch+json",
+    )
+    nodes.cordon(client, plan, [GOOD], hostile.ALL, console)
+    nodes.run(client, plan, "p4d", "table", console)
+    assert nodes.suspicious(client, plan, "table", console) == 4
+    nodes.uncordon(client, plan, [BAD], console)
+    for stream in (console.stdout, console.stderr):
+        assert "gone" in stream.getvalue()
+        assert hostile.acting(stream.getvalue()) == []
+    out = io.StringIO()
+    nodes.run(
+        client, plan, "p4d", "json", Console(io.StringIO(), out, io.StringIO(), SystemClock())
+    )
+    by_name = {each["name"]: each for each in json.loads(out.getvalue())["nodes"]}
+    assert by_name[GOOD]["reason"] == hostile.ALL
 
 
 def test_without_suspects_nothing_is_asked(client, plan, console):

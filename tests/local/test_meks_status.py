@@ -1,5 +1,6 @@
 """`meks status` on a real API server: whose pods are whose, what is asked, and a watch's end."""
 
+import io
 import json
 import os
 import pty
@@ -14,8 +15,10 @@ import jsonschema
 import pytest
 
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.ops.kube import status, status_view
+from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.kube import status, status_view, watching
 from megatron_eks.project import ROOT, load_project
+from tests import hostile
 from tests.local import jobs
 
 pytestmark = pytest.mark.control_plane
@@ -202,7 +205,7 @@ def test_a_node_whose_gpus_are_broken(client, submit, state_of):
     assert state_of("broken")["waits_for"] == []
 
 
-def test_a_job_in_a_queue_says_what_kueue_says(client, submit, state_of):
+def test_a_job_in_a_queue_says_what_kueue_says(client, submit, loaded, state_of):
     """Without Kueue the label alone is named."""
     job = jobs.training_job("queued")
     job["metadata"].setdefault("labels", {})["kueue.x-k8s.io/queue-name"] = "research"
@@ -229,21 +232,28 @@ def test_a_job_in_a_queue_says_what_kueue_says(client, submit, state_of):
                 {
                     "type": "QuotaReserved",
                     "status": "False",
-                    "message": "insufficient unused quota for nvidia.com/gpu",
+                    "message": f"{hostile.ALL}: insufficient unused quota for nvidia.com/gpu",
                 }
             ]
         },
     }
     try:
         wait_for("the kind", lambda: client.serves("kueue.x-k8s.io/v1beta1", "Workload"))
-        client.apply(workload)
+        client.create(workload)
         (wait,) = state_of("queued")["waits_for"]
+        out = io.StringIO()
+        console = Console(io.StringIO(), out, io.StringIO(), SystemClock())
+        state = status.read(client, loaded, "queued")
+        watching.show(client, lambda: status_view.view(state), watching.Options(), console)
     finally:
         client.delete(
             "apiextensions.k8s.io/v1", "CustomResourceDefinition", "workloads.kueue.x-k8s.io"
         )
     assert wait["kind"] == "queue"
-    assert wait["why"].endswith("research: insufficient unused quota for nvidia.com/gpu")
+    assert wait["why"].startswith("waits in the queue research: ")
+    assert wait["why"].endswith(": insufficient unused quota for nvidia.com/gpu")
+    assert "insufficient unused quota" in out.getvalue()
+    assert hostile.acting(out.getvalue()) == []
 
 
 @pytest.fixture

@@ -112,6 +112,37 @@ def test_files_that_are_wrong_are_what_somebody_may_need_help_with(folder):
     assert f"in {name}; look into it before you pass it on" in out
 
 
+@pytest.mark.parametrize("name", ["cluster.yaml", "outputs.json", "jobs/z.yaml"])
+def test_a_link_out_of_the_folder_is_not_followed(folder, name):
+    """It is named, on the screen and in the bundle, and the command ends with 4."""
+    elsewhere = folder.parent / f"elsewhere-{folder.name}"
+    elsewhere.mkdir()
+    secret = elsewhere / "secret"
+    secret.write_text((ROOT / "cluster.yaml").read_text() + "# nobody may see this\n")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(secret)
+    (folder / "jobs" / "inside.yaml").symlink_to("fsdp-llama-2-7b.yaml")
+    code, out, said = bundle(folder, "--output", "b.tar.gz")
+    assert code == 4
+    found = read(folder / "b.tar.gz")
+    assert f"files/{name}" not in found
+    assert "files/jobs/inside.yaml" in found
+    assert "nobody may see this" not in "".join(found.values())
+    why = f"a link out of {folder.name}/"
+    missing = {each["name"]: each["why"] for each in json.loads(found["contents.json"])["missing"]}
+    assert missing[f"files/{name}"] == why
+    assert f"files/{name}: {why}" in out
+    assert f"warning MEKS-0868 files/{name}: {why}" in said
+
+
+def test_a_link_that_leads_nowhere_is_named(folder):
+    """It was there once."""
+    (folder / "outputs.json").symlink_to("nothing")
+    code, out, _ = bundle(folder, "--output", "b.tar.gz")
+    assert code == 4
+    assert "missing      files/outputs.json: " in out
+
+
 @pytest.mark.parametrize(
     ("output", "found"),
     [

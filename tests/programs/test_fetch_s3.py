@@ -1,9 +1,12 @@
 """fetch from S3: one object or a folder, continued, and never half there."""
 
+import shutil
+
 import fetch
 import pytest
 import s3_store
 
+from tests import hostile
 from tests.programs import s3_world
 from tests.programs.s3_world import BUCKET
 
@@ -101,3 +104,70 @@ def test_exactly_one_source_is_named(run, tmp_path):
     """A model or a tokenizer or data."""
     assert run("--directory", tmp_path).code == 2
     assert run("--directory", tmp_path, "--model", "a/b", "--tokenizer", "a/b").code == 2
+
+
+def plant_link(directory, name, target):
+    """Put a link where an interrupted fetch goes on."""
+    (staging,) = directory.parent.glob(f".fetch-{directory.name}-*")
+    shutil.rmtree(staging / name, ignore_errors=True)
+    (staging / name).unlink(missing_ok=True)
+    (staging / name).symlink_to(target)
+    return staging / name
+
+
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize("name", ["deep", "a.jsonl", "deep/b.jsonl"])
+def test_link_that_somebody_planted_leads_nowhere(run, s3, tmp_path, name):
+    """All pods write where the data go; what is fetched stays inside."""
+    words = ("--s3-uri", f"s3://{BUCKET}/run/data", "--directory", tmp_path / "d")
+    s3.fail("GET .*b.jsonl", "cut answer")
+    assert run(*words).code == 5
+    s3.heal()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = plant_link(tmp_path / "d", name, elsewhere)
+    done = run(*words)
+    assert done.code == 4
+    assert f"error {link}: a link, and what is written there would go elsewhere" in done.findings[0]
+    assert list(elsewhere.iterdir()) == []
+    link.unlink()
+    assert run(*words).code == 0
+
+
+@pytest.mark.usefixtures("data")
+def test_link_in_the_place_of_the_folder_beside_leads_nowhere(run, s3, tmp_path):
+    """Its name is no secret."""
+    words = ("--s3-uri", f"s3://{BUCKET}/run/data", "--directory", tmp_path / "d")
+    s3.fail("GET .*b.jsonl", "cut answer")
+    assert run(*words).code == 5
+    (staging,) = tmp_path.glob(".fetch-d-*")
+    shutil.rmtree(staging)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    staging.symlink_to(elsewhere)
+    s3.heal()
+    assert run(*words).code == 4
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.usefixtures("data")
+def test_link_in_the_directory_itself_leads_nowhere(run, tmp_path):
+    """A directory that holds something else is not written to."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "d" / "deep").symlink_to(tmp_path / "elsewhere")
+    words = ("--s3-uri", f"s3://{BUCKET}/run/data", "--directory", tmp_path / "d")
+    assert run(*words).code == 4
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_keys_do_not_act_on_a_terminal(run, s3, tmp_path):
+    """They go into the pod's log, and from there to people; the files have them as they are."""
+    text = hostile.ALL.replace("/", "").replace("\0", "")
+    names = {text[start : start + 60] for start in range(0, len(text), 60)}
+    for name in names:
+        s3.put(f"data/{name}", b"x")
+    done = run("--s3-uri", f"s3://{BUCKET}/run/data", "--directory", tmp_path / "d")
+    assert done.code == 0, done.stderr
+    assert hostile.acting(done.stderr) == []
+    assert held(tmp_path / "d").keys() == names

@@ -11,6 +11,7 @@ from megatron_eks.kubernetes.client import ApiError
 from megatron_eks.local.demo import picture
 from megatron_eks.local.demo.place import DemoError, Place
 from megatron_eks.local.demo.story import Story
+from megatron_eks.printable import guarded
 from megatron_eks.project import ROOT
 
 _FAILED, _INTERRUPTED = 1, 130
@@ -28,6 +29,7 @@ speed, FSx under load. `meks local limits` lists what the local AWS ignores.
 """
 
 
+@guarded()
 def main(argv: list[str]) -> int:
     """Run the demo and return its exit code."""
     parser = argparse.ArgumentParser(prog="make demo ARGS=...", description=__doc__)

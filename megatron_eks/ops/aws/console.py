@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.endings import USAGE
 from megatron_eks.ops.failure import Failure
+from megatron_eks.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,12 +55,11 @@ class Console:
 
     def say(self, line: str = "") -> None:
         """Tell how it goes."""
-        self.stderr.write(f"{line}\n")
-        self.stderr.flush()
+        self._tell(f"{line}\n")
 
     def write(self, text: str) -> None:
         """Write data."""
-        self.stdout.write(text)
+        self.stdout.write(printable(text))
         self.stdout.flush()
 
     def confirm(self, question: str, flag: str = "--yes") -> bool:
@@ -82,9 +82,12 @@ class Console:
         if not self.stdin.isatty():
             found = f"nobody is there to answer: {prompt.splitlines()[0].strip()}"
             raise Failure(Code.NEEDS_ANSWER, found, f"add {flag}", exit_code=USAGE)
-        self.stderr.write(prompt)
-        self.stderr.flush()
+        self._tell(prompt)
         return self.stdin.readline().strip()
+
+    def _tell(self, text: str) -> None:
+        self.stderr.write(printable(text))
+        self.stderr.flush()
 
     def wait(self, seconds: float, step: float, done: "Callable[[], bool]") -> bool:
         """Call `done`, soon at first and then every `step` seconds; say whether it became true."""

@@ -18,6 +18,7 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs, matching
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
 from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.printable import log_line
 
 # A line without an end comes in pieces of this size.
 _LONGEST_LINE = 64 * 1024
@@ -97,7 +98,7 @@ def printed(client: Client, namespace: str, rank: Rank, options: Options) -> Ite
         for raw in client.stream(
             _path(namespace, rank.pod.name), _query(options), _SILENCE_SECONDS, _LONGEST_LINE
         ):
-            yield _text(raw)
+            yield log_line(raw)
     except ApiError as error:
         # A pod that waits has no log; one that went away has taken it along.
         if error.status not in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
@@ -238,14 +239,14 @@ class _Position:
 
     def new(self, raw: bytes) -> list[str]:
         """Return the text of a line; nothing if it has been printed before, or is not whole."""
-        text = _text(raw)
         if self._in_line:
             # The rest of a line that was too long has no time of its own.
             self._in_line = not raw.endswith(b"\n")
-            return [text]
+            return [log_line(raw)]
         self._in_line = not raw.endswith(b"\n")
-        written, _, rest = text.partition(" ")
-        stamp = _sortable(written)
+        # The time is the server's; in the rest anything may stand, a carriage return too.
+        written, _, said = raw.partition(b" ")
+        stamp, rest = _sortable(written.decode(errors="replace")), log_line(said)
         if self._in_line and len(raw) < _LONGEST_LINE:
             self._in_line = False
             self._held = (stamp, rest) if stamp >= self._stamp else None
@@ -293,16 +294,6 @@ def _query(options: Options) -> dict[str, str]:
     if options.previous:
         query["previous"] = "true"
     return query
-
-
-def _text(raw: bytes) -> str:
-    """Return a line that a terminal can show: what is no UTF-8 and control codes escaped."""
-    text = raw.decode(errors="backslashreplace").rstrip("\r\n")
-    # A progress bar goes back to the start of its line: what it said last is the line.
-    text = text.rpartition("\r")[2]
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\t\x1b" else ascii(c)[1:-1] for c in text)
 
 
 def _message(error: ApiError) -> str:

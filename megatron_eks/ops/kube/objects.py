@@ -1,7 +1,7 @@
 """Objects on disk and in the cluster: how they are read, named, ordered and compared."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from megatron_eks.kubernetes.client import Object
 from megatron_eks.local.kubernetes import manifests
 from megatron_eks.ops.endings import NOT_FOUND, USAGE
 from megatron_eks.ops.failure import Failure
+from megatron_eks.printable import plain
 
 CLUSTER_LABEL = "megatron-eks/cluster"
 """On whatever `meks apply` has put into a cluster: the name in the cluster file."""
@@ -143,9 +144,6 @@ def _comparable(manifest: Object) -> Object:
 
 
 def _lines(manifest: Object) -> list[str]:
-    return list(_plain(yaml.safe_dump(manifest, sort_keys=True, width=1000).splitlines()))
-
-
-def _plain(lines: Iterable[str]) -> Iterator[str]:
-    for line in lines:
-        yield "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+    return [
+        plain(line) for line in yaml.safe_dump(manifest, sort_keys=True, width=1000).splitlines()
+    ]

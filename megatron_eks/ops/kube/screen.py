@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from os import terminal_size
 from typing import TextIO
 
+from megatron_eks.printable import own
+
 # Terminals that know it show what is between as one change; the others ignore it.
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _CLEAR_SCREEN, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[2J\x1b[H", "\x1b[K", "\x1b[J"
@@ -15,7 +17,8 @@ class Screen:
     """The lines above the cursor that belong to a command."""
 
     def __init__(self, stream: TextIO, size: Callable[[], terminal_size]) -> None:
-        self._stream, self._size = stream, size
+        # `cut` leaves nothing in a line that moves the cursor: only this class does.
+        self._stream, self._size = own(stream), size
         self._last: terminal_size | None = None
         self._drawn = 0
 

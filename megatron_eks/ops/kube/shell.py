@@ -20,6 +20,7 @@ from megatron_eks.ops.kube import access, jobs, logs
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank
 from megatron_eks.ops.kube.terminal import Terminal
 from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.printable import log_line, printable
 
 _SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 _AT_ONCE = 32
@@ -67,7 +68,7 @@ def _in_one(place: _Place, rank: Rank, command: Sequence[str], console: Console)
     begun = _start(place, rank, pod, command or _SHELL, terminal)
     with contextlib.closing(begun), terminal.serve(begun):
         for channel, data in _output(begun, rank, command or _SHELL):
-            _write(console.stderr if channel is Channel.STDERR else console.stdout, data)
+            _write(console.stderr if channel is Channel.STDERR else console.stdout, data, terminal)
     return begun.exit_code or DONE
 
 
@@ -84,7 +85,7 @@ def _everywhere(
                 for channel, line in _lines(_output(begun, rank, command)):
                     stream = console.stderr if channel is Channel.STDERR else console.stdout
                     with lock:
-                        stream.write(f"[{rank.number:{width}}] {line}\n")
+                        stream.write(f"[{rank.number:{width}}] {log_line(line)}\n")
                         stream.flush()
         except Failure as error:
             return str(error)
@@ -163,16 +164,16 @@ def _output(
         raise Failure(Code.COMMAND_NOT_STARTED, found, remedy, exit_code=_NO_PROGRAM) from error
 
 
-def _lines(output: Iterator[tuple[Channel, bytes]]) -> Iterator[tuple[Channel, str]]:
+def _lines(output: Iterator[tuple[Channel, bytes]]) -> Iterator[tuple[Channel, bytes]]:
     """Yield whole lines of each stream, and at the end what has no line end."""
     left = {Channel.STDOUT: b"", Channel.STDERR: b""}
     for channel, data in output:
         *whole, left[channel] = (left[channel] + data).split(b"\n")
         for line in whole:
-            yield channel, line.decode(errors="backslashreplace")
+            yield channel, line
     for channel, line in left.items():
         if line:
-            yield channel, line.decode(errors="backslashreplace")
+            yield channel, line
 
 
 def _not_running(place: _Place, rank: Rank, why: str) -> Failure:
@@ -183,12 +184,16 @@ def _not_running(place: _Place, rank: Rank, why: str) -> Failure:
     )
 
 
-def _write(stream: TextIO, data: bytes) -> None:
-    """Write bytes as they are: they may be a file, or part of a letter."""
+def _write(stream: TextIO, data: bytes, terminal: Terminal) -> None:
+    """Write bytes as they are: they may be a file, or what moves the cursor of somebody's editor.
+
+    A terminal on which nobody types is shown text.
+    """
     stream.flush()
     buffer = getattr(stream, "buffer", None)
-    if buffer is None:
-        stream.write(data.decode(errors="backslashreplace"))
+    if buffer is None or (stream.isatty() and not terminal.is_one):
+        stream.write(printable(data.decode(errors="backslashreplace")))
+        stream.flush()
     else:
         buffer.write(data)
         buffer.flush()

@@ -1,6 +1,7 @@
 """The parts of a support bundle: each a name and a function that reads it, and may fail alone."""
 
 import io
+import os
 import platform as machine
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,9 @@ from megatron_eks.ops.kube.objects import CLUSTER_LABEL
 from megatron_eks.ops.plan_json import plan_as_json
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.project import Project, job_files
+
+FILES = "files/"
+"""Where a bundle has the files of this machine."""
 
 _TAIL = 2000
 # A job of a thousand ranks says in its first ones what the others say too.
@@ -76,11 +80,12 @@ def of_machine() -> Iterator[Part]:
 
 def of_files(cluster_file: Path) -> Iterator[Part]:
     """Yield the files that the project is made of, as they are."""
+    folder = cluster_file.parent.resolve()
     for path in (cluster_file, cluster_file.with_name("outputs.json")):
-        if path.exists():
-            yield Part(f"files/{path.name}", partial(_text, path))
+        if os.path.lexists(path):
+            yield Part(f"{FILES}{path.name}", partial(_text, path, folder))
     for path in job_files(cluster_file):
-        yield Part(f"files/jobs/{path.name}", partial(_text, path))
+        yield Part(f"{FILES}jobs/{path.name}", partial(_text, path, folder))
 
 
 def of_project(project: Project) -> Iterator[Part]:
@@ -120,7 +125,11 @@ def of_job(client: Client, project: Project, name: str) -> Iterator[Part]:
     )
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, folder: Path) -> str:
+    if not path.resolve(strict=True).is_relative_to(folder):
+        raise OSError(f"a link out of {folder.name}/")
+    if not path.is_file():
+        raise OSError("no regular file")
     return path.read_text(encoding="utf-8", errors="backslashreplace")
 
 

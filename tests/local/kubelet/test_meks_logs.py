@@ -9,9 +9,11 @@ import pytest
 
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.ops.aws.console import Console, SystemClock
+from megatron_eks.ops.diagnosis import report
 from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube import diagnosis, logs, look, matching
 from megatron_eks.ops.kube import jobs as running
-from megatron_eks.ops.kube import logs, look, matching
+from tests import hostile
 from tests.local import jobs
 from tests.local.kubelet import runs
 
@@ -119,6 +121,39 @@ def test_bytes_that_no_terminal_shows_are_escaped(cluster, submit, read):
     jobs.wait_for_condition(cluster.client, job, "Succeeded")
     *_, bar, bell = read("escaped")
     assert (bar, bell) == ("[0] 20%", "[0] bell\\x07")
+
+
+def octal(text):
+    """Write a text for `printf` of a shell."""
+    return "".join(f"\\{byte:03o}" for byte in text.encode())
+
+
+def test_only_colours_reach_a_terminal(cluster, submit, read):
+    """Followed or not, and of what the diagnosis quotes; every line is still there."""
+    lines = [*hostile.CORPUS.values(), hostile.COLOURS, "RuntimeError: all is lost"]
+    job = printing("acting", "".join(f"printf '{octal(text)}\\n'; " for text in lines))
+    submit(job)
+    jobs.wait_for_condition(cluster.client, job, "Succeeded")
+    for printed in (read("acting"), read("acting", follow=True)):
+        text = "\n".join(printed)
+        assert hostile.acting(text) == []
+        assert f"[0] {hostile.COLOURS}" in printed
+        assert "gone" in text
+    found = diagnosis.of_job(cluster.client, cluster.plan, "acting", logs.Options())
+    out = io.StringIO()
+    report(found, "table", Console(io.StringIO(), out, io.StringIO(), SystemClock()))
+    assert hostile.acting(out.getvalue()) == []
+
+
+def test_a_line_that_is_redrawn_hides_none_after_it(cluster, submit, read):
+    """What stands behind a carriage return is not the server's time."""
+    job = printing(
+        "redrawn", r"printf 'one\n10%%\rzzz\n'; sleep 1; printf 'two\n20%%\r30%%\n'; echo end"
+    )
+    submit(job)
+    jobs.wait_for_condition(cluster.client, job, "Succeeded")
+    expected = [f"[0] {text}" for text in ("one", "zzz", "two", "30%", "end")]
+    assert read("redrawn", follow=True) == read("redrawn") == expected
 
 
 def test_the_last_lines_alone(cluster, submit, read):

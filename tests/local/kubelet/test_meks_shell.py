@@ -1,5 +1,6 @@
 """`meks shell` as a process: in a terminal, without one, interrupted, and where nothing runs."""
 
+import contextlib
 import os
 import pty
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.project import ROOT
+from tests import hostile
 from tests.local import jobs
 from tests.local.kubelet import runs
 
@@ -127,6 +129,24 @@ def test_files_go_both_ways(shell):
     code, _, said = shell("--", "sh", "-c", "cat > /tmp/sent", given=data)
     assert (code, said) == (0, "")
     assert shell("--", "cat", "/tmp/sent")[1] == data  # noqa: S108 -- the container's
+
+
+def test_a_terminal_on_which_nobody_types_is_shown_text(begin, running):  # noqa: ARG001
+    """A file of somebody else's acts on it in no rank; in a file it is what it was."""
+    octal = "".join(f"\\{byte:03o}" for byte in f"{hostile.ALL}\n".encode())
+    command = ("--", "printf", octal)
+    for where in ("--rank=1", "--all-ranks"):
+        mine, theirs = pty.openpty()
+        process = begin("shell", JOB, where, *command, stdin=subprocess.DEVNULL, stdout=theirs)
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):
+            while data := os.read(mine, 4096):
+                shown += data
+        os.close(mine)
+        assert process.wait(SECONDS) == 0
+        assert rb"gpj.\u202egnp.exe" in shown
+        assert hostile.acting(shown.decode()) == []
 
 
 def test_a_shell_without_a_terminal_runs_a_script(shell):

@@ -6,6 +6,7 @@ import pytest
 
 from megatron_eks.ops.aws import build
 from megatron_eks.ops.failure import Failure
+from tests import hostile
 from tests.ops.aws.building import DIGEST, REGISTRY, Aws
 from tests.ops.aws.fakes import Clients, clock_of, console, project_in, said, tools
 
@@ -53,6 +54,22 @@ def test_a_build_is_followed_until_its_digest_is_recorded(aws, place, tmp_path):
     assert images["MegatronImage"] == f"{REGISTRY}/megatron-training@{DIGEST}"
     assert images["FsdpImage"] == f"{REGISTRY}/fsdp@{DIGEST}"
     assert "note: fsdp:abc is not built, so jobs keep the image before it" in text
+
+
+def test_logs_of_a_build_do_not_act_on_a_terminal(aws, place):
+    """What a Dockerfile prints, and what a failed phase says."""
+    aws.stacks()
+    aws.image()
+    aws.stubs["codebuild"].add_response("list_builds_for_project", {})
+    aws.stubs["codebuild"].add_response("start_build", {"build": {"id": "techpulse-megatron:1"}})
+    aws.build("FAILED", ("BUILD", "FAILED", hostile.ALL))
+    aws.lines("", "t1", *(f"{text}\n" for text in hostile.CORPUS.values()))
+    aws.lines("t1", "t1")
+    aws.all_stacks()
+    aws.image()
+    aws.image()
+    assert build.run(["megatron"], place) == 1
+    assert hostile.acting(said(place.console)) == []
 
 
 def test_a_failed_build_says_phase_reason_and_remedy(aws, place):

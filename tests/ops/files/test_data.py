@@ -1,6 +1,8 @@
 """`meks data`: to the cluster's bucket with checksums, again without sending, and verified."""
 
 import json
+import os
+import socket
 import struct
 
 import jsonschema
@@ -10,10 +12,12 @@ from megatron_eks.ops import programs
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.job import MIB
 from megatron_eks.project import ROOT
+from tests import hostile
 from tests.programs.s3_world import BUCKET
 
 _SCHEMA = json.loads((ROOT / "docs" / "schemas" / "data.json").read_text())
 URI = f"s3://{BUCKET}/run/corpus"
+HOSTILE = hostile.ALL.replace("/", "").replace("\0", "")
 
 # Each starts commands, some of which wait for an S3 that fails.
 pytestmark = pytest.mark.tools
@@ -57,6 +61,84 @@ def test_a_folder_goes_to_s3_once(meks, s3, corpus):
     jsonschema.validate(shown, _SCHEMA)
     assert (shown["sent"], shown["present"], shown["bytes_sent"]) == (1, 2, 14)
     assert len(s3.proxy.seen("PUT")) == 1
+
+
+@pytest.fixture
+def odd(corpus):
+    """Put all into the folder that is no file of it; return what is to be said of each."""
+    outside = corpus.parent / "outside.txt"
+    outside.write_text("secret")
+    (corpus / "out").symlink_to(outside)
+    (corpus / "up").symlink_to("../outside.txt")
+    (corpus / "again").symlink_to("out")
+    (corpus / "dangling").symlink_to("nothing")
+    (corpus / "loop").symlink_to("loop")
+    (corpus / "linked").symlink_to(corpus / "part")
+    (corpus / "away").symlink_to("/")
+    os.mkfifo(corpus / "fifo")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(corpus / "socket"))
+    said = dict.fromkeys(("out", "up", "again", "away"), "a link out of the folder")
+    said |= dict.fromkeys(("dangling", "loop"), "a link that leads nowhere")
+    return {**said, "linked": "a link to a folder", "fifo": "a FIFO", "socket": "a socket"}
+
+
+def test_what_is_no_file_of_the_folder_is_named(meks, s3, corpus, odd):
+    """All else is sent, a link to a file of the folder too; the exit code is 4."""
+    (corpus / "part" / "same").symlink_to("../a.jsonl")
+    done = meks("data", "push", corpus, f"s3://{BUCKET}/run", "-o", "json")
+    assert done.returncode == 4, done.stderr
+    shown = json.loads(done.stdout)
+    jsonschema.validate(shown, _SCHEMA)
+    left_out = {each["path"]: each["why"] for each in shown["left_out"]}
+    assert left_out == {str(corpus / name): why for name, why in odd.items()}
+    for name, why in odd.items():
+        assert f"error {corpus / name}: left out: {why} - " in done.stderr
+    sent = {"corpus/a.jsonl", "corpus/empty", "corpus/part/b ä.jsonl", "corpus/part/same"}
+    assert set(s3.names()) == sent
+    assert (shown["files"], shown["sent"]) == (4, 4)
+    again = meks("data", "push", corpus, f"s3://{BUCKET}/run")
+    assert again.returncode == 4
+    assert "0 sent, 4 there already; 9 left out\n" in again.stdout
+
+
+def test_a_link_that_is_named_itself_is_followed(meks, s3, corpus):
+    """The user has named it, and not somebody who writes into the folder."""
+    (corpus.parent / "link").symlink_to(corpus)
+    (corpus.parent / "file").symlink_to(corpus / "a.jsonl")
+    done = meks("data", "push", corpus.parent / "link", corpus.parent / "file", URI)
+    assert done.returncode == 0, done.stderr
+    assert {"corpus/file", "corpus/link/a.jsonl"} < set(s3.names())
+
+
+def test_a_file_that_is_exchanged_for_a_link_is_not_sent(meks, s3, corpus):
+    """Between the look at the folder and its turn."""
+    outside = corpus.parent / "outside.txt"
+    outside.write_text("secret")
+
+    def exchange():
+        (corpus / "empty").unlink()
+        (corpus / "empty").symlink_to(outside)
+
+    s3.before("PUT .*a.jsonl", exchange)
+    done = meks("data", "push", corpus, f"s3://{BUCKET}/run")
+    assert done.returncode == 4
+    assert "another file has taken its place" in done.stderr
+    assert s3.names() == ["corpus/a.jsonl"]
+
+
+def test_names_do_not_act_on_a_terminal(meks, s3, corpus):
+    """A line for each; in S3 they are as they were."""
+    (corpus / "part").rename(corpus / HOSTILE[:60])
+    for start in range(60, len(HOSTILE), 60):
+        (corpus / HOSTILE[start : start + 60]).touch()
+    (corpus / f"z\n{HOSTILE[:60]}").symlink_to("nothing")
+    done = meks("data", "push", corpus, f"s3://{BUCKET}/run")
+    assert done.returncode == 4
+    assert (hostile.acting(done.stdout), hostile.acting(done.stderr)) == ([], [])
+    assert rf"error {corpus}/z\n<\x1b" in done.stderr
+    files = [path for path in corpus.rglob("*") if path.is_file()]
+    assert set(s3.names()) == {path.relative_to(corpus.parent).as_posix() for path in files}
 
 
 def test_a_large_file_goes_in_parts_and_is_recognised(meks, s3, tmp_path):

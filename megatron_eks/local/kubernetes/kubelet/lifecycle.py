@@ -255,7 +255,9 @@ class Managed:
         found = said.read_text(errors="replace")[-_MESSAGE_BYTES:]
         wanted = self.status.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError"
         if not found and code and wanted:
-            lines = log.read_text(errors="replace").splitlines()[-_FALLBACK_LINES:]
+            text = log.read_bytes().decode(errors="replace").removesuffix("\n")
+            # Not splitlines: a line may hold other separators.
+            lines = text.split("\n")[-_FALLBACK_LINES:] if text else []
             # Without time, stream and tag.
             found = "\n".join(line.split(" ", 3)[3] for line in lines)[-_FALLBACK_BYTES:]
         return found

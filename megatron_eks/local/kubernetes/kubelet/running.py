@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO
 
@@ -121,6 +122,9 @@ class ContainerProcess:
             log.open("a", encoding="utf-8", buffering=1) as file,
             _pipe(self._process.stdout) as output,
         ):
+            assert isinstance(output, TextIOWrapper)  # noqa: S101 -- of Popen
+            # A carriage return ends no line there.
+            output.reconfigure(newline="\n")
             for line in output:
                 stamp = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
                 text, whole = (line[:-1], "F") if line.endswith("\n") else (line, "P")

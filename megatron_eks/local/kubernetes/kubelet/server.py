@@ -146,7 +146,7 @@ def _lines(file: Path, query: dict[str, str], is_running: Callable[[], bool]) ->
         ending = "\n" if whole == "F" else ""
         return f"{stamp} {text}{ending}" if stamped else f"{text}{ending}"
 
-    with file.open(encoding="utf-8") as lines:
+    with file.open(encoding="utf-8", newline="\n") as lines:
         tail = int(query["tailLines"]) if "tailLines" in query else None
         for line in deque(_whole_lines(lines), maxlen=tail):
             if (found := shown(line)) is not None:

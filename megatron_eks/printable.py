@@ -1,0 +1,1 @@
+../assets/programs/printable.py
