@@ -94,8 +94,7 @@ def _parts(wish: Wish, bundle: _Bundle) -> Iterator[Part]:
         project = wish.project()
     except ConfigError as error:
         # That may be what help is needed with.
-        text = "".join(f"{each}\n" for each in error.findings)
-        yield Part("findings.txt", lambda: text)
+        yield parts.of_findings(error.findings)
         bundle.missing.append(Missing("plan.json", "the files have errors, see findings.txt"))
         return
     yield from parts.of_project(project)
@@ -132,9 +131,7 @@ def _put(part: Part, bundle: _Bundle, console: Console) -> None:
     except (CommandError, *ERRORS, OSError, LookupError, ValueError) as error:
         why = str(error) or type(error).__name__
     else:
-        redactor = bundle.redactor
-        is_text = isinstance(found, str)
-        bundle.add(part.name, redactor.text(found) if is_text else redactor.document(found))
+        bundle.add(part.name, bundle.redactor.part(found, part.kind))
         return
     bundle.missing.append(Missing(part.name, why))
     console.say(f"warning {Code.BUNDLE_PART_MISSING} {part.name}: {why}")

@@ -1,0 +1,66 @@
+"""What a support bundle shows of Kubernetes' objects: names, states, and values of known names."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from megatron_eks.catalog import shown
+from megatron_eks.ops.support.arguments import Hide, shown_arguments
+from megatron_eks.ops.support.files import is_setting, shown_file
+
+# JSON, which has no narrower type.
+Value = Any
+
+# Written by others at length, and told by the rest of the object.
+_DROPPED = frozenset({"managedFields", "kubectl.kubernetes.io/last-applied-configuration"})
+_MAPS = {
+    **dict.fromkeys(("labels", "matchLabels", "nodeSelector", "selector"), shown.LABELS),
+    "annotations": shown.ANNOTATIONS,
+    **dict.fromkeys(("data", "binaryData", "stringData"), shown.FILES),
+    "volumeAttributes": shown.VOLUME_ATTRIBUTES,
+    **dict.fromkeys(("parameters", "options"), frozenset[str]()),
+}
+_AMOUNTS = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "used", "allocated"})
+_QUANTITY = re.compile(r"\d+(\.\d+)?([munkKMGTPE]i?)?")
+
+
+def shown_object(value: Value, hide: Hide, field: str = "") -> Value:
+    """Return an object, or what one of its fields holds."""
+    if isinstance(value, dict):
+        return {
+            key: _member(value, key, field, hide)
+            for key in value
+            if key not in _DROPPED
+        }
+    if isinstance(value, list):
+        if field in {"args", "command"}:
+            return list(shown_arguments(value, hide))
+        return [shown_object(each, hide, field) for each in value]
+    if isinstance(value, str) and value and field not in shown.FIELDS:
+        return hide(value)
+    return value
+
+
+def _member(whole: Mapping[str, Value], key: str, field: str, hide: Hide) -> Value:
+    value = whole[key]
+    if key == "valueFrom" and field == "env":
+        hide("", str(whole["name"]))
+    if isinstance(value, dict) or value is None:
+        return shown_object(value, hide, key)
+    if field in _MAPS:
+        text = value if isinstance(value, str) else json.dumps(value)
+        if key in _MAPS[field]:
+            return shown_file(text, is_setting, hide) if key.endswith(".json") else text
+        return hide(text)
+    if field in _AMOUNTS:
+        return value if _QUANTITY.fullmatch(str(value)) else hide(str(value))
+    if key == "value":
+        name = whole.get("name", whole.get("key"))
+        names = shown.ENVIRONMENT if "name" in whole and field == "env" else shown.LABELS
+        return value if name in names or not value else hide(str(value), str(name or ""))
+    if key == "values" and isinstance(value, list):
+        # Of a selector of labels, or of a quota's priority classes.
+        is_shown = whole.get("key") in shown.LABELS or "scopeName" in whole
+        return [each if is_shown else hide(str(each)) for each in value]
+    return shown_object(value, hide, key)

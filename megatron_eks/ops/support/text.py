@@ -1,0 +1,223 @@
+"""Takes secrets out of texts that others wrote: logs, messages, and what is quoted in them.
+
+It is the second line behind the lists of `catalog/shown.py`, and rather loses text than a secret:
+from the name of a secret on, the rest of a line goes.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from urllib.parse import quote, unquote
+
+from megatron_eks.catalog import shown
+from megatron_eks.ops.support import secret_forms
+from megatron_eks.ops.support.secret_names import sounds_secret
+
+HIDDEN = "(redacted)"
+
+_DEEPEST = 3
+"""So often may a text stand encoded in another one."""
+_SHORTEST = 6
+_WORD = re.compile(r"[\w+-]{8,}")
+_PLAIN = re.compile(r"[A-Za-z]{1,8}|[\d.,:]{1,8}")
+_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2}){6,}")
+_ESCAPES = re.compile(r"\\+u00([0-9a-fA-F]{2})|\\+x([0-9a-fA-F]{2})")
+
+# A name and what joins it with its value, in whatever notation, quoted within quotes or not.
+_NAMED = re.compile(
+    r"(?P<name>(?:(?:api|access|secret|private|ssh|account) )?[A-Za-z_][\w.-]*)"
+    r"(?:\\*[\"'`]?\s*(?:=>|:=|=)\s*|\\*[\"'`]?\]?:\s*|\\*[\"']\s*,\s*|\s\.{2,}\s*)",
+    re.IGNORECASE,
+)
+_VALUE = re.compile(r"(?:\\*[\"']value\\*[\"']|(?:^|\\n|\bname: \S+)\s*(?:-\s+)?value)\s*:\s*")
+_VARIABLE = re.compile(
+    r"(?:(?<![\w$./{-])|(?<=\\[nrt0]))(?P<name>[A-Z][A-Z0-9_]+)\\*[\"']?\]?\s*=(?!=)\s*"
+    r"|(?<=[\"'])(?P<field>[A-Z][A-Z0-9_]+)\\*[\"']\s*:\s*"
+    r"|(?:^|\\n)\s*(?:-\s+)?(?P<key>[A-Z][A-Z0-9]*_[A-Z0-9_]+):\s+"
+)
+_OPTIONS_OF_OURS = shown.OPTIONS | shown.FLAGS
+_OPTIONS = re.compile(r"(?=(?<![\w-])--[A-Za-z])")
+_OPTION = re.compile(r"(?P<name>--[\w.-]+)(?P<between>=|\\*[\"']?,?\s+\\*[\"']?)(?=[^\s-])")
+_TRIVIAL = re.compile(
+    r"[\s\"'\\([{]*(?:true|false|null|none|[\d.]{1,6}|)[\"'\\]*(?:$|[,;\s}\])])", re.IGNORECASE
+)
+_NUMBER = re.compile(r"\W*[\d.,]+\b")
+# What Kubernetes and AWS say before they name the cause.
+_BEFORE_CAUSES = ("non-existent ", "getting ", "get ", "anonymous ", "require ", "SSO ")
+_LINE_KEY = re.compile(r"\s*(?:-\s+)?[\"']?[\w.-]+[\"']?\s*[:=]")
+_LONGEST_BLOCK = 200
+
+
+class Texts:
+    """Takes secrets out of texts, and knows what was taken out elsewhere."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        """How many values of each kind were taken out."""
+        self._taken: dict[str, None] = {}
+        self._variables: set[str] = set()
+
+    def remember(self, value: str, variable: str = "") -> None:
+        """Take a value out wherever it stands again, alone or encoded, and what a variable is."""
+        if variable not in shown.ENVIRONMENT:
+            self._variables.add(variable)
+        words = (word for word in _WORD.findall(value) if not (word.isalpha() or word.isdigit()))
+        for each in (value.strip(), *words):
+            if len(each) >= _SHORTEST and not _PLAIN.fullmatch(each):
+                self._taken |= dict.fromkeys((each, json.dumps(each)[1:-1], quote(each, safe="")))
+
+    def without_secrets(self, text: str, *, own: bool = False) -> str:
+        """Return a text without them; our own text is one whose names say what we say of them."""
+        return self._cleaned(text, 0, own=own)
+
+    def _cleaned(self, text: str, depth: int, *, own: bool) -> str:
+        for value in sorted(self._taken, key=len, reverse=True):
+            if value in text:
+                text = text.replace(value, self._hidden("values taken out elsewhere"))
+        for kind, pattern in secret_forms.FORMS.items():
+            text = pattern.sub(self._but_prefix(kind), text)
+        text = secret_forms.WRAPPED.sub(lambda _: self._hidden("encoded texts") + "\n", text)
+        if depth < _DEEPEST:
+            text = _ENCODED.sub(lambda found: self._decoded(found[0], depth), text)
+        if own:
+            return text
+        return "".join(self._lines(text, depth))
+
+    def _decoded(self, word: str, depth: int) -> str:
+        """Return a word, unless it stands for a text with a secret."""
+        for text in _plain_texts(word):
+            if self._cleaned(text, depth + 1, own=False) != text:
+                return self._hidden("encoded texts")
+        return word
+
+    def _lines(self, text: str, depth: int) -> Iterator[str]:
+        block: Callable[[str], bool] | None = None
+        length = 0
+        for line in text.splitlines(keepends=True):
+            if block is not None and length < _LONGEST_BLOCK and block(line):
+                length += 1
+                continue
+            block, length = None, 0
+            kept = self._line(line.rstrip("\r\n"), depth)
+            if kept.endswith(HIDDEN) and kept.removesuffix(HIDDEN) != line:
+                block = _rest(line, len(kept) - len(HIDDEN))
+            yield kept + line[len(line.rstrip("\r\n")) :]
+
+    def _line(self, line: str, depth: int) -> str:
+        plain = unquote(_ESCAPES.sub(lambda found: chr(int(found[1] or found[2], 16)), line))
+        if plain != line and depth < _DEEPEST:
+            cleaned = self._cleaned(plain, depth + 1, own=False)
+            return cleaned if cleaned != plain else line
+        end = min(self._ends(line), default=None)
+        if end is not None:
+            return line[:end] + self._hidden("values of others")
+        line = "".join(self._option(part) for part in _OPTIONS.split(line))
+        return secret_forms.RANDOM.sub(self._random, line)
+
+    def _ends(self, line: str) -> Iterator[int]:
+        """Yield after how much of a line a secret begins."""
+        for match in _NAMED.finditer(line):
+            rest = line[match.end() :]
+            name = match["name"]
+            counted = name.lower().endswith("tokens") and _NUMBER.match(rest)
+            if (
+                (sounds_secret(name) or name.rpartition(".")[2] in self._variables)
+                and not (counted or (rest.strip() and _is_harmless(rest)))
+                and not line[: match.start()].endswith(_BEFORE_CAUSES)
+                and not (line[: match.start()].endswith("/") and "=" not in match[0])
+            ):
+                yield match.end()
+                break
+        for match in _VARIABLE.finditer(line):
+            name = match["name"] or match["field"] or match["key"]
+            if name not in shown.ENVIRONMENT and not _is_harmless(line[match.end() :]):
+                yield match.end()
+                break
+        for match in _VALUE.finditer(line):
+            if not _NUMBER.match(rest := line[match.end() :]) and not _is_harmless(rest):
+                yield match.end()
+                break
+        for form in (secret_forms.PASSWORD_FILE, secret_forms.COMMAND):
+            if match := form.search(line):
+                yield match.end()
+        if (match := secret_forms.SAID.search(line)) and HIDDEN not in match[0]:
+            yield match.start() + len(match[0].split()[0])
+
+    def _option(self, part: str) -> str:
+        """Return an option as somebody printed it, with its value if we set it."""
+        match = _OPTION.match(part)
+        if match is None or match["name"].replace("_", "-") in _OPTIONS_OF_OURS:
+            return part
+        rest = part[match.end() :]
+        if rest.startswith(HIDDEN):
+            return part
+        return match[0] + self._hidden("values of others") + (" " if rest.endswith(" ") else "")
+
+    def _random(self, match: re.Match[str]) -> str:
+        return self._hidden("tokens") if secret_forms.looks_random(match[0]) else match[0]
+
+    def _hidden(self, kind: str) -> str:
+        self.counts[kind] += 1
+        return HIDDEN
+
+    def _but_prefix(self, kind: str) -> Callable[[re.Match[str]], str]:
+        """Return what takes a match out, all but its groups."""
+
+        def hide(match: re.Match[str]) -> str:
+            prefix = "".join(filter(None, match.groups()))
+            if match[0] in {"", prefix + HIDDEN}:
+                return match[0]
+            return prefix + self._hidden(kind)
+
+        return hide
+
+
+def _is_harmless(rest: str) -> bool:
+    return rest.startswith((HIDDEN, "${", "$(")) or _TRIVIAL.match(rest) is not None
+
+
+def _plain_texts(word: str) -> Iterator[str]:
+    """Yield what a word may stand for in base64 or hexadecimal digits."""
+    sloppy = word.rstrip("=").replace("-", "+").replace("_", "/")
+    decoders = [lambda: base64.b64decode(sloppy + "=" * (-len(sloppy) % 4))]
+    if _HEX.fullmatch(word):
+        decoders.append(lambda: bytes.fromhex(word))
+    for decode in decoders:
+        try:
+            text = decode().decode()
+        except (binascii.Error, ValueError):
+            continue
+        if all(char.isprintable() or char.isspace() for char in text):
+            yield text
+
+
+def _rest(line: str, start: int) -> Callable[[str], bool] | None:
+    """Return what tells the further lines of a value that began in a line."""
+    value = line[start:].strip()
+    mark = value[:1]
+    if mark in {'"', "'"} and value.count(mark) == 1:
+        return _until(mark)
+    if value and not _LINE_KEY.match(line):
+        return None
+    depth = len(line) - len(line.lstrip())
+
+    def deeper(other: str) -> bool:
+        indent = len(other) - len(other.lstrip())
+        return not other.strip() or indent > depth or other[depth:].startswith("- ")
+
+    return deeper
+
+
+def _until(mark: str) -> Callable[[str], bool]:
+    open_ = True
+
+    def inside(line: str) -> bool:
+        nonlocal open_
+        was_open, open_ = open_, open_ and mark not in line
+        return was_open
+
+    return inside
