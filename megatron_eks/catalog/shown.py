@@ -1,7 +1,7 @@
 """The names whose values a support bundle shows: all others are people's own, or of other programs.
 
 Everything here is rendered by this project, or set by Kubernetes, EKS or the training operator on
-what is rendered; `tests/ops/test_shown.py` compares it with all manifests. What a job file adds
+what is rendered; `tests/ops/test_shown_names.py` compares it with all manifests. What a job file adds
 (`runtime.env`, `extra_args`, `overrides`) is never on it.
 """
 
@@ -131,7 +131,7 @@ WORDS = re.compile(
 
 FIELDS = frozenset(
     """
-    accessModes action add address addressType apiGroup apiGroups apiVersion apiVersions
+    accessModes action add admissionReviewVersions address addressType apiGroup apiGroups apiVersion apiVersions
     architecture bootID cidr claimName cleanPodPolicy clusterIP clusterIPs completedIndexes
     completionMode completionTime component concurrencyPolicy containerID containerName
     containerRuntimeVersion controllerName creationTimestamp deletionTimestamp dnsPolicy driver drop
@@ -143,7 +143,7 @@ FIELDS = frozenset(
     kind kubeProxyVersion kubeletVersion labelSelector lastHeartbeatTime lastObservedTime
     lastProbeTime lastTransitionTime lastTimestamp lastUpdateTime lifecycleModes machineID
     managedBy medium message mode mountOptions mountPath name names namespace nodeID nodeName
-    nominatedNodeName note nprocPerNode operatingSystem operator osImage path
+    nominatedNodeName note nprocPerNode operatingSystem operations operator osImage path
     persistentVolumeReclaimPolicy phase podCIDR podCIDRs podIP podIPs podManagementPolicy
     podReplacementPolicy policy policyTypes port preemptionPolicy priorityClassName propagationPolicy
     protocol providerID provisioner qosClass rdzvBackend rdzvHost rdzvId reason reclaimPolicy

@@ -153,3 +153,239 @@ BLOCKS = (
     "machine example.com\n  login ada\n  password LEAK",
     "[default]\naws_access_key_id = LEAK\naws_secret_access_key = LEAK",
 )
+
+CONTAINER = """
+name: main
+image: docker.io/acme/trainer:1
+workingDir: /home/LEAK
+command: [sh, -c, "echo LEAK", LEAK]
+args:
+- --password
+- LEAK
+- --note=LEAK
+- --anything
+- LEAK
+- --seed
+- '1'
+- LEAK
+- --swiglu
+- LEAK
+- -pLEAK
+- -p
+- LEAK
+- LEAK
+- curl -H 'X: LEAK'
+- '{"a": "LEAK"}'
+env:
+- {name: HF_TOKEN, value: LEAK}
+- {name: PLAIN, value: LEAK}
+- {name: plain, value: "a LEAK"}
+- {name: NCCL_FOO, value: LEAK}
+- {name: NCCL_CROSS_NIC, value: LEAK}
+- {name: FI_EFA_FOO, value: LEAK}
+- {name: JSON, value: '{"x": "LEAK"}'}
+- {name: DSN, value: "x://u:LEAK@h/d?x=LEAK"}
+- {name: https_proxy, value: "http://ada:LEAK@proxy:3128"}
+- {name: NCCL_DEBUG, value: INFO}
+- {name: FROM, valueFrom: {secretKeyRef: {name: hugging-face, key: token}}}
+resources: {limits: {cpu: '1', nvidia.com/gpu: '8', acme.com/LIC: LEAK}}
+volumeMounts: [{name: shared, mountPath: /shared, subPath: LEAK, subPathExpr: LEAK}]
+lifecycle: {preStop: {exec: {command: [curl, LEAK]}}, postStart: {httpGet: {path: "/x?t=LEAK", port: 1,
+  httpHeaders: [{name: X-Api-Key, value: LEAK}, {name: Host, value: LEAK}]}}}
+livenessProbe: {exec: {command: [redis-cli, -a, LEAK]}}
+readinessProbe: {httpGet: {path: /, httpHeaders: [{name: Authorization, value: Basic LEAK}]}}
+startupProbe: {grpc: {port: 1, service: LEAK}}
+"""
+"""A container that says everything it should not."""
+
+POD_SPEC = """
+nodeSelector: {megatron-eks/pool: p4d, team: LEAK}
+tolerations: [{key: acme, operator: Equal, value: LEAK, effect: NoSchedule}]
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+  {matchExpressions: [{key: team, operator: In, values: [LEAK, LEAK]}]}]}}}
+hostAliases: [{ip: 10.0.0.1, hostnames: [LEAK]}]
+dnsConfig: {searches: [LEAK], options: [{name: x, value: LEAK}]}
+securityContext: {sysctls: [{name: x, value: LEAK}], seLinuxOptions: {user: LEAK}}
+hostname: LEAK
+readinessGates: [{conditionType: LEAK}]
+volumes:
+- {name: a, csi: {driver: x, volumeAttributes: {token: LEAK, other: LEAK}}}
+- {name: b, flexVolume: {driver: x, options: {password: LEAK}}}
+- {name: c, iscsi: {targetPortal: LEAK, iqn: LEAK, initiatorName: LEAK}}
+- {name: d, nfs: {server: LEAK, path: /x}}
+- {name: e, gitRepo: {repository: "https://x:LEAK@github.com/a/b", revision: LEAK}}
+- {name: f, cephfs: {user: LEAK, secretFile: /LEAK, monitors: [LEAK]}}
+- {name: token, secret: {secretName: hugging-face, items: [{key: token, path: token}]}}
+"""
+
+OBJECTS = """
+kind: Pod
+metadata:
+  name: a-master-0
+  namespace: megatron-workshop
+  labels: {app: megatron-training, training.kubeflow.org/job-name: a, secret-label: LEAK, team: LEAK}
+  annotations:
+    note: LEAK
+    kubectl.kubernetes.io/last-applied-configuration: '{"env":[{"name":"X","value":"LEAK"}]}'
+    kubectl.kubernetes.io/restartedAt: LEAK
+    vault.hashicorp.com/agent-inject-token: LEAK
+  managedFields: [{manager: LEAK, fieldsV1: {"k:LEAK": {}}}]
+spec: {containers: [CONTAINER], initContainers: [CONTAINER], ephemeralContainers: [CONTAINER], POD_SPEC}
+status:
+  phase: Failed
+  reason: Evicted
+  message: "ended, HF_TOKEN=LEAK"
+  containerStatuses:
+  - name: main
+    restartCount: 3
+    lastState: {terminated: {exitCode: 137, reason: OOMKilled, message: "password: LEAK"}}
+    state: {waiting: {reason: CrashLoopBackOff, message: "curl -u ada:LEAK https://x"}}
+---
+kind: PyTorchJob
+metadata: {name: a, annotations: {note: LEAK}}
+spec: {pytorchReplicaSpecs: {Master: {template: {metadata: {annotations: {note: LEAK}},
+  spec: {containers: [CONTAINER]}}}, Worker: {template: {spec: {containers: [CONTAINER]}}}},
+  elasticPolicy: {rdzvConf: [{key: token, value: LEAK}]}}
+status: {conditions: [{type: Failed, status: 'True', reason: BackoffLimitExceeded, message: "token: LEAK"}]}
+---
+kind: Deployment
+metadata: {name: d}
+spec: {selector: {matchLabels: {app: x, team: LEAK}}, template: {spec: {containers: [CONTAINER]}}}
+---
+kind: DaemonSet
+metadata: {name: ds}
+spec: {template: {spec: {containers: [CONTAINER]}}}
+---
+kind: Job
+metadata: {name: j}
+spec: {template: {spec: {containers: [CONTAINER]}}}
+---
+kind: ConfigMap
+metadata: {name: c}
+data: {config: LEAK, script.py: "key = 'LEAK'", token: LEAK, password.txt: LEAK, ca.pem: LEAK,
+  .dockerconfigjson: LEAK, train_bridge.json: '{"training": {"seed": 1, "other": "LEAK"}, "overrides":
+  {"logger.project": "LEAK", "seed": "LEAK"}, "unknown": {"seed": "LEAK"}}', train_fsdp.json: 'LEAK: ['}
+binaryData: {blob: TEVBSw==, other: LEAK}
+---
+kind: Secret
+metadata: {name: s, annotations: {note: LEAK}}
+data: {token: LEAK}
+stringData: {token: LEAK}
+---
+kind: Event
+metadata: {name: e, annotations: {note: LEAK}}
+involvedObject: {kind: Pod, name: a-master-0, namespace: megatron-workshop}
+reason: Failed
+message: 'Error: failed to start: exec: "--token LEAK": not found'
+---
+kind: Event
+metadata: {name: f}
+reason: FailedMount
+message: 'MountVolume.SetUp failed for volume "token" : secret "hugging-face" not found'
+---
+kind: Node
+metadata: {name: n, labels: {node.kubernetes.io/instance-type: p4d.24xlarge, team: LEAK}, annotations: {csi.volume.kubernetes.io/nodeid: LEAK}}
+spec: {taints: [{key: acme, value: LEAK, effect: NoSchedule}], providerID: aws:///us-east-2b/i-0123456789abcdef0}
+status: {capacity: {cpu: '96', acme: LEAK}, conditions: [{type: Ready, status: 'True', reason: KubeletReady, message: "Cookie: LEAK"}]}
+---
+kind: PersistentVolume
+metadata: {name: pv}
+spec: {csi: {driver: fsx.csi.aws.com, volumeHandle: fs-0123456789abcdef0, volumeAttributes: {dnsname: fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com, password: LEAK}},
+  mountOptions: [flock, "password=LEAK"]}
+---
+kind: StorageClass
+metadata: {name: sc}
+parameters: {csi.storage.k8s.io/x: LEAK, adminKey: LEAK}
+---
+kind: Service
+metadata: {name: svc}
+spec: {externalName: LEAK, selector: {team: LEAK}}
+"""
+"""Kubernetes' objects; CONTAINER and POD_SPEC stand for what is above."""
+
+CLUSTER_FILE = """
+# the old password was LEAK
+name: techpulse   # LEAK
+region: us-east-2
+hf_token: LEAK
+notes: [LEAK, {deep: LEAK, name: LEAK}]
+anchor: &x LEAK
+gpu_pools:
+- {name: p4d, labels: {team: LEAK}, alias: *x, instance_type: p4d.24xlarge}
+images: {build_args: {TOKEN: LEAK, name: LEAK}, mirror: "https://ada:LEAK@mirror.example.com"}
+tags: {Owner: LEAK, name: "two LEAK"}
+multi: |
+  LEAK
+  # LEAK
+? {a: LEAK}
+: LEAK
+"""
+
+JOB_FILE = """
+kind: megatron
+name: a
+runtime:
+  env: {HF_HOME: LEAK, name: LEAK, seed: "LEAK", MULTI: "a: LEAK"}
+  env_from: LEAK
+extra_args: [--wandb-project, LEAK, --other=LEAK, LEAK, --seed, LEAK]
+overrides:
+  logger.x: LEAK
+  seed: LEAK
+training: {train_iters: 100, seed: 1234}
+secret_env: {A: LEAK}
+"""
+
+OUTPUTS_FILE = """
+{"techpulse-Storage": {"LustreId": "fs-0123456789abcdef0", "Token": "LEAK", "BucketName": "b"},
+ "other": "LEAK", "techpulse-X": {"deep": {"LustreId": "LEAK"}, "list": ["LEAK"]}}
+"""
+
+BROKEN_FILE = """
+name: a
+  hf: LEAK
+runtime: {env: {A: LEAK}
+ - LEAK
+"token LEAK
+	tab: LEAK
+# LEAK
+"""
+
+HELPS = r"""
+iteration 100/ 1000 | consumed samples: 102400 | tokens per second: 123456
+ [2026-11-28 10:00:00] iteration      100/   10000 | consumed samples:        51200 | elapsed time per iteration (ms): 5123.4 | throughput per GPU (TFLOP/s/GPU): 151.2 | learning rate: 1.000000E-05 | global batch size:   512 | lm loss: 2.345678E+00 | loss scale: 1.0 | grad norm: 0.512 | number of skipped iterations:   0 |
+tokenizer: HuggingFaceTokenizer
+token budget exceeded, see the manual
+address 10.0.3.7, gateway 172.20.0.1, all 0.0.0.0, loopback 127.0.0.1
+NCCL version 2.27.5+cuda12.9
+secretName: hugging-face
+image: nvcr.io/nvidia/pytorch@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+NET/OFI Selected Provider is efa, fabric is efa-direct (found 4 nics)
+elapsed 1732270000123 ns
+ip-10-0-1-5:345:678 [0] NCCL INFO NET/OFI Using transport protocol RDMA (platform set)
+ip-10-0-1-5:345:678 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [receive] via NET/AWS Libfabric/0/GDRDMA
+ip-10-0-1-5:345:678 [0] NCCL INFO NCCL_DEBUG_SUBSYS set by environment to INIT,NET
+NCCL_DEBUG=INFO
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 39.39 GiB of which 1.06 GiB is free. If reserved but unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.
+Traceback (most recent call last):
+  File "/opt/megatron-eks/programs/train_fsdp.py", line 12, in <module>
+RuntimeError: CUDA error: an illegal memory access was encountered
+[rank3]:[E1128 10:00:00.123456789 ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600045 milliseconds before timing out.
+0/2 nodes are available: 2 Insufficient nvidia.com/gpu, 2 Insufficient vpc.amazonaws.com/efa. preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.
+MountVolume.SetUp failed for volume "token" : secret "hugging-face" not found
+Error: couldn't find key token in Secret megatron-workshop/hugging-face
+Failed to pull image "nvcr.io/x.ecr.us-east-2.amazonaws.com/fsdp:abc": not found
+failed calling webhook "validator.pytorchjob.training-operator.kubeflow.org": failed to call webhook: Post "https://training-operator.kubeflow.svc:443/validate-kubeflow-org-v1-pytorchjob": dial tcp 10.100.1.1:443: connect: connection refused
+step 5 loss 3.2 consumed tokens: 40960 tokens_per_second=12345.6
+[rank0]: KeyError: 'model.layers.0.self_attn.q_proj.weight'
+Unexpected key(s) in state_dict: "model.layers.0.weight"
+saved checkpoint iter_0000100 in 12.3 s
+error /shared/checkpoints/d1: cannot be written: No space left
+E1128 10:00:00.000000 1 exited with exitcode: 137 (pid: 77) of binary: /usr/bin/python3
+Back-off restarting failed container pytorch in pod a-master-0_ns(uid)
+--tensor-model-parallel-size 4 --save /shared/checkpoints/x
+  hidden_size ..................................... 4096
+  tokenizer_model ................................. /shared/tokenizer/llama-3.1-8b
+  position_embedding_type ......................... rope
+forward pass: 0.12 s, backward_pass: 0.3
+""".strip("\n").splitlines()
+"""Lines that stay as they are."""

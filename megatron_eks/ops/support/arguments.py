@@ -1,7 +1,7 @@
 """What a support bundle shows of a command line: options, and the values of those that we set."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Protocol
 
 from megatron_eks.catalog import shown
@@ -16,13 +16,15 @@ class Hide(Protocol):
         """Return what stands there instead."""
 
 
-def shown_arguments(words: Sequence[object], hide: Hide) -> Iterator[str]:
+def shown_arguments(
+    words: Sequence[object], hide: Hide, ours: Set[str] = shown.OPTIONS
+) -> Iterator[str]:
     """Yield a command's words: all names of options, and the values of those that we set."""
     follow = 0
     for word in map(str, words):
         option, equals, value = word.partition("=")
         if _OPTION.fullmatch(option):
-            known = option in shown.OPTIONS
+            known = option in ours
             yield option + equals + (value if known or not value else hide(value))
             follow = (len(words) if option in shown.LISTS else 1) if known and not equals else 0
         elif follow or shown.WORDS.fullmatch(word):

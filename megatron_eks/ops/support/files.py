@@ -86,7 +86,8 @@ class _Reader:
             yield *_span(node), self._hide(node.value, variable) if goes else None
         elif isinstance(node, yaml.SequenceNode) and path[-1:] == ("extra_args",):
             words = [str(each.value) for each in node.value]
-            for each, instead in zip(node.value, shown_arguments(words, self._hide), strict=True):
+            kept = shown_arguments(words, self._hide, ours=frozenset())
+            for each, instead in zip(node.value, kept, strict=True):
                 yield *_span(each), instead
         elif isinstance(node, yaml.SequenceNode):
             for inner in node.value:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from megatron_eks.catalog import shown
@@ -21,6 +21,7 @@ _MAPS = {
     "volumeAttributes": shown.VOLUME_ATTRIBUTES,
     **dict.fromkeys(("parameters", "options"), frozenset[str]()),
 }
+_NO_FACTS = frozenset({"message", "note", "value", "args", "command", "data"})
 _AMOUNTS = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "used", "allocated"})
 _QUANTITY = re.compile(r"\d+(\.\d+)?([munkKMGTPE]i?)?")
 
@@ -42,25 +43,46 @@ def shown_object(value: Value, hide: Hide, field: str = "") -> Value:
     return value
 
 
+def facts_in(value: Value, field: str = "") -> Iterator[str]:
+    """Yield what an object and all around it are called: no messages, and no settings."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from facts_in(inner, field if field in _NO_FACTS else key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from facts_in(inner, field)
+    elif isinstance(value, str) and field not in _NO_FACTS:
+        yield value
+
+
 def _member(whole: Mapping[str, Value], key: str, field: str, hide: Hide) -> Value:
     value = whole[key]
-    if key == "valueFrom" and field == "env":
-        hide("", str(whole["name"]))
+    if key == "valueFrom" and whole.get("name") not in shown.ENVIRONMENT:
+        hide("", str(whole.get("name") or ""))
     if isinstance(value, dict) or value is None:
         return shown_object(value, hide, key)
     if field in _MAPS:
         text = value if isinstance(value, str) else json.dumps(value)
         if key in _MAPS[field]:
-            return shown_file(text, is_setting, hide) if key.endswith(".json") else text
+            return _settings(text, hide) if key.endswith(".json") else text
         return hide(text)
     if field in _AMOUNTS:
         return value if _QUANTITY.fullmatch(str(value)) else hide(str(value))
-    if key == "value":
+    if key == "value" and isinstance(value, str):
         name = whole.get("name", whole.get("key"))
         names = shown.ENVIRONMENT if "name" in whole and field == "env" else shown.LABELS
-        return value if name in names or not value else hide(str(value), str(name or ""))
+        return value if name in names or not value else hide(value, str(name or ""))
     if key == "values" and isinstance(value, list):
         # Of a selector of labels, or of a quota's priority classes.
         is_shown = whole.get("key") in shown.LABELS or "scopeName" in whole
-        return [each if is_shown else hide(str(each)) for each in value]
+        return [hide(each) if isinstance(each, str) and not is_shown else each for each in value]
     return shown_object(value, hide, key)
+
+
+def _settings(text: str, hide: Hide) -> str:
+    """Return a job's configuration as its pods read it, without what its file sets freely."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return hide(text)
+    return shown_file(text, is_setting, hide)

@@ -32,9 +32,8 @@ _FILE_BYTES = 1024 * 1024
 _PACKAGES = ("aws-cdk-lib", "boto3", "cdk8s", "cdk8s-plus-27", "pydantic", "websockets")
 
 # Secrets are not read at all.
-_KINDS = (
+KINDS = (
     ("v1", "Pod"),
-    ("v1", "Event"),
     ("v1", "ConfigMap"),
     ("v1", "Service"),
     ("v1", "ServiceAccount"),
@@ -45,8 +44,10 @@ _KINDS = (
     ("batch/v1", "Job"),
     ("kubeflow.org/v1", "PyTorchJob"),
     ("networking.k8s.io/v1", "NetworkPolicy"),
+    # Last: what objects hide is taken out of messages about them as well.
+    ("v1", "Event"),
 )
-_OF_THE_CLUSTER = (
+OF_THE_CLUSTER = (
     ("v1", "Node"),
     ("v1", "Namespace"),
     ("v1", "PersistentVolume"),
@@ -109,9 +110,9 @@ def of_cluster(access: Access, project: Project, job: str | None) -> Iterator[Pa
     """Yield what the cluster knows; with a job, of the namespace of jobs only what is its own."""
     client, plan = access.client, project.cluster
     yield Part("kubernetes/version.json", lambda: client.request("GET", "/version"))
-    for version, kind in _OF_THE_CLUSTER:
+    for version, kind in OF_THE_CLUSTER:
         yield Part(f"kubernetes/{kind}.json", partial(client.list, version, kind), "objects")
-    for version, kind in _KINDS:
+    for version, kind in KINDS:
         read = partial(_objects, client, (version, kind), plan, job)
         yield Part(f"kubernetes/{kind}.json", read, "objects")
     yield Part("nodes.json", lambda: [asdict(each) for each in nodes.read(client, plan)])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from megatron_eks.ops.support.files import is_output, is_setting, shown_file
-from megatron_eks.ops.support.objects import shown_object
+from megatron_eks.ops.support.objects import facts_in, shown_object
 from megatron_eks.ops.support.parts import Kind
 from megatron_eks.ops.support.text import HIDDEN, Texts
 
@@ -20,7 +20,7 @@ Value = Any
 
 _ACCOUNT = re.compile(r"(?<![\w.-])\d{12}(?![\w.-])|(?<=:)\d{12}(?=:)|(?<!\d)\d{12}(?=\.dkr\.)")
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
-_MAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
+_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 
 
 class Redactor:
@@ -44,12 +44,14 @@ class Redactor:
     def part(self, value: Value, kind: Kind) -> str:
         """Return what a part of the bundle shows of what was read."""
         match kind:
-            case "configuration":
-                return self.text(shown_file(value, is_setting, self._hide), own=True)
-            case "outputs":
-                return self.text(shown_file(value, is_output, self._hide), own=True)
+            case "configuration" | "outputs":
+                is_shown = is_setting if kind == "configuration" else is_output
+                text = shown_file(value, is_shown, self._hide)
+                self._texts.know([text])
+                return self.text(text, own=True)
             case "objects":
                 value = shown_object(value, self._hide)
+                self._texts.know(facts_in(value))
             case "text" | "findings":
                 return self.text(value, own=kind == "findings")
         return json.dumps(self._values(value), indent=2, default=str) + "\n"

@@ -19,12 +19,12 @@ FORMS = {
         r"|\bk8s-aws-v1\.[\w-]+"
         r"|\b(?:hf|api_org|npm|ntn|r8|gsk|dop_v1|doo_v1|dckr_[po]at|shp[a-z]{2}|lin_api|wandb_v\d"
         r"|rubygems|figd|xkeysib|ATCTT\w*)_(?=[\w-]*[A-Z0-9])[\w-]{6,}"
-        r"|\b(?:gh[pousr]_|github_pat_|gl[a-z]{2,6}-|xox[a-z]-|xapp-|xwfp-|nvapi-|pypi-|tskey-|PMAK-)"
+        r"|\b(?:gh[pousr]_|github_pat_|gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat|ffct)-|xox[a-z]-|xapp-|xwfp-|nvapi-|pypi-|tskey-|PMAK-)"
         r"[\w-]{6,}"
         r"|\b(?:sk|pk|rk)[-_](?=[\w-]*[A-Z0-9])[\w-]{6,}|\bwhsec_\w{6,}"
         r"|\bAIza[\w-]{6,}|\bya29\.[\w.-]{6,}|\bGOCSPX-[\w-]{6,}|\b1//0[\w-]{10,}"
         r"|\bATATT[\w=-]{6,}|\bhv[sbr]\.[\w-]{6,}|\bSG\.[\w-]{6,}(?:\.[\w-]+)?"
-        r"|\bdapi[0-9a-f]{16,}|\bSK[0-9a-f]{32}\b|\bkey-[0-9a-f]{32}\b|\b(?=\S*\d)[a-z0-9]{6}\.[a-z0-9]{16}\b"
+        r"|\bdapi[0-9a-f]{16,}|\bSK[0-9a-f]{32}\b|\bkey-[0-9a-f]{32}\b|\b(?=[a-z0-9.]*\d)[a-z0-9]{6}\.[a-z0-9]{16}\b"
         r"|\$(?:2[aby]|5|6|y|argon2\w*)\$\S+|\{SSHA\w*\}\S+"
         r"|(?<=[Bb]earer )\s*[\w.~+/=-]{4,}|(?<=[Bb]asic )\s*(?=\S*[A-Z0-9=])[\w+/=]{6,}"
         r"|(?<=[?&;, ]sig=)[^\s&]+|(?<=[?&;, ]Signature=)[^\s&]+"
@@ -36,6 +36,7 @@ FORMS = {
     ),
     "queries of addresses": re.compile(
         r"(?<=://)([^\s\"'<>?]*\?)[^\s\"'<>]+|(?<=://)([^\s\"'<>#]*#)[^\s\"'<>]*=[^\s\"'<>]*"
+        r"|(?<=[\w/])(\?)[\w.-]+=[^\s\"'<>]+"
     ),
     "webhooks": re.compile(
         r"(?<=://)([\w.-]*(?:hooks?|discord|telegram|ntfy|hc-ping|webhook)[\w.-]*(?<!\.svc)"
@@ -44,10 +45,12 @@ FORMS = {
 }
 _LONG, _DIGITS = 14, 3
 RANDOM = re.compile(r"(?<![\w/+=.-])[A-Za-z0-9+/_=-]{32,}")
-WRAPPED = re.compile(r"(?:^[ \t]*[A-Za-z0-9+/_-]{60,}={0,2}[ \t]*(?:\n|\Z)){2,}", re.MULTILINE)
+WRAPPED = re.compile(
+    r"(?:^[ \t]*[A-Za-z0-9+/]{60,}[ \t]*\n)+[ \t]*[A-Za-z0-9+/]+={0,2}[ \t]*$", re.MULTILINE
+)
 """Lines of base64, as programs wrap it."""
 PASSWORD_FILE = re.compile(
-    r"(?:[\w-]+\.[\w.-]+|localhost|\*):(?:\d{2,5}|\*):[\w.*-]+:[\w.*-]+:(?=\S)"
+    r"(?<![\w.-])(?:[\w-]+\.[\w.-]+|localhost|\*):(?:\d{2,5}|\*):[\w.*-]+:[\w.*-]+:(?=\S)"
 )
 """A line of `.pgpass`."""
 COMMAND = re.compile(

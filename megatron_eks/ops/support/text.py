@@ -6,10 +6,11 @@ from the name of a secret on, the rest of a line goes.
 
 import base64
 import binascii
+import html
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import quote, unquote
 
 from megatron_eks.catalog import shown
@@ -21,19 +22,23 @@ HIDDEN = "(redacted)"
 _DEEPEST = 3
 """So often may a text stand encoded in another one."""
 _SHORTEST = 6
+# Of a longer line the beginning says enough, and nothing here takes long.
+_TOO_LONG = re.compile(r"([^\n]{8192})[^\n]+")
 _WORD = re.compile(r"[\w+-]{8,}")
-_PLAIN = re.compile(r"[A-Za-z]{1,8}|[\d.,:]{1,8}")
+_MIXED = re.compile(r"\d.*[A-Za-z]|[A-Za-z].*\d")
+# Words, numbers, and paths like ours.
+_PLAIN = re.compile(r"[A-Za-z]{1,8}|[\d.,:]{1,8}|(?:/[a-z._-]+)+/?")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){6,}")
-_ESCAPES = re.compile(r"\\+u00([0-9a-fA-F]{2})|\\+x([0-9a-fA-F]{2})")
+_ESCAPES = re.compile(r"\\u00([0-9a-fA-F]{2})|\\x([0-9a-fA-F]{2})")
 
 # A name and what joins it with its value, in whatever notation, quoted within quotes or not.
 _NAMED = re.compile(
-    r"(?P<name>(?:(?:api|access|secret|private|ssh|account) )?[A-Za-z_][\w.-]*)"
+    r"(?<![\w.-])(?P<name>(?:(?:api|access|secret|private|ssh|account) )?[\w.-]+)"
     r"(?:\\*[\"'`]?\s*(?:=>|:=|=)\s*|\\*[\"'`]?\]?:\s*|\\*[\"']\s*,\s*|\s\.{2,}\s*)",
     re.IGNORECASE,
 )
-_VALUE = re.compile(r"(?:\\*[\"']value\\*[\"']|(?:^|\\n|\bname: \S+)\s*(?:-\s+)?value)\s*:\s*")
+_VALUE = re.compile(r"(?:[\"']value\\*[\"']|(?:^|\\n|\bname: \S+)\s*(?:-\s+)?value)\s*:\s*")
 _VARIABLE = re.compile(
     r"(?:(?<![\w$./{-])|(?<=\\[nrt0]))(?P<name>[A-Z][A-Z0-9_]+)\\*[\"']?\]?\s*=(?!=)\s*"
     r"|(?<=[\"'])(?P<field>[A-Z][A-Z0-9_]+)\\*[\"']\s*:\s*"
@@ -60,12 +65,17 @@ class Texts:
         """How many values of each kind were taken out."""
         self._taken: dict[str, None] = {}
         self._variables: set[str] = set()
+        self._facts = ""
+
+    def know(self, facts: Iterable[str]) -> None:
+        """Keep names that are shown by themselves, though somebody used one as a value too."""
+        self._facts += "\n".join(("", *facts))
 
     def remember(self, value: str, variable: str = "") -> None:
         """Take a value out wherever it stands again, alone or encoded, and what a variable is."""
         if variable not in shown.ENVIRONMENT:
             self._variables.add(variable)
-        words = (word for word in _WORD.findall(value) if not (word.isalpha() or word.isdigit()))
+        words = (word for word in _WORD.findall(value) if _MIXED.search(word))
         for each in (value.strip(), *words):
             if len(each) >= _SHORTEST and not _PLAIN.fullmatch(each):
                 self._taken |= dict.fromkeys((each, json.dumps(each)[1:-1], quote(each, safe="")))
@@ -75,12 +85,13 @@ class Texts:
         return self._cleaned(text, 0, own=own)
 
     def _cleaned(self, text: str, depth: int, *, own: bool) -> str:
+        text = _TOO_LONG.sub(lambda found: found[1] + HIDDEN, text)
         for value in sorted(self._taken, key=len, reverse=True):
-            if value in text:
+            if value in text and value not in self._facts:
                 text = text.replace(value, self._hidden("values taken out elsewhere"))
         for kind, pattern in secret_forms.FORMS.items():
             text = pattern.sub(self._but_prefix(kind), text)
-        text = secret_forms.WRAPPED.sub(lambda _: self._hidden("encoded texts") + "\n", text)
+        text = secret_forms.WRAPPED.sub(lambda _: self._hidden("encoded texts"), text)
         if depth < _DEEPEST:
             text = _ENCODED.sub(lambda found: self._decoded(found[0], depth), text)
         if own:
@@ -108,7 +119,8 @@ class Texts:
             yield kept + line[len(line.rstrip("\r\n")) :]
 
     def _line(self, line: str, depth: int) -> str:
-        plain = unquote(_ESCAPES.sub(lambda found: chr(int(found[1] or found[2], 16)), line))
+        plain = _ESCAPES.sub(lambda found: chr(int(found[1] or found[2], 16)), line)
+        plain = html.unescape(unquote(plain))
         if plain != line and depth < _DEEPEST:
             cleaned = self._cleaned(plain, depth + 1, own=False)
             return cleaned if cleaned != plain else line
