@@ -131,6 +131,29 @@ vault kv put secret/x password=LEAK
 SSH_PRIVATE_KEY=LEAK
 HTTP_PASS := LEAK
 ENCRYPTION_KEY => LEAK
+"password" : "LEAK"
+token : LEAK
+<password>LEAK</password>
+<add key="ApiKey" value="LEAK"/>
+| HF_TOKEN | LEAK |
+('HF_TOKEN', 'LEAK')
+HF_TOKEN -> LEAK
+      PLAIN:  LEAK
++ export plain=LEAK
++ aws configure set aws_secret_access_key LEAK
+#8 [2/5] ENV PLAIN LEAK
+#8 [2/5] ARG plain=LEAK
+docker build --build-arg PLAIN=LEAK .
+X-Hub-Signature-256: sha256=LEAK
+X-Auth: LEAK
+DB_PASSWORD2=LEAK
+JSESSIONID=LEAK
+csrf-token: LEAK
+db_pw: LEAK
+my_tok = LEAK
+otpauth://totp/x?secret=LEAK
+metadata: name=plain value=LEAK
+&quot;token&quot;: &quot;LEAK&quot;
 p%61ssword%3DLEAK
 token%3DLEAK
 \u0022token\u0022: \u0022LEAK\u0022

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import yaml
@@ -18,6 +19,8 @@ Path = tuple[str, ...]
 _Any = Any
 
 _DEEPEST = 100
+# Their keys are zones and instance types.
+_BY_PLACE = frozenset({"private_subnets", "instance_hour"})
 _COMMENT = re.compile(r"#[^\n]*")
 _BROKEN_LINE = re.compile(r"(?P<key>\s*(?:-\s+)*[A-Za-z_][\w-]*:)?(?P<value>.*)")
 
@@ -25,7 +28,8 @@ _BROKEN_LINE = re.compile(r"(?P<key>\s*(?:-\s+)*[A-Za-z_][\w-]*:)?(?P<value>.*)"
 def is_setting(path: Path) -> bool:
     """Tell whether a value of a cluster or job file is one that the project defines."""
     known, free = _keys()
-    return all(key in known for key in path) and free.isdisjoint(path)
+    names = (key for before, key in pairwise(("", *path)) if before not in _BY_PLACE)
+    return known.issuperset(names) and free.isdisjoint(path)
 
 
 def is_output(path: Path) -> bool:
@@ -63,7 +67,7 @@ def _keys() -> tuple[frozenset[str], frozenset[str]]:
         for block in (schema, *schema["$defs"].values()):
             for key, value in block.get("properties", {}).items():
                 known.add(key)
-                if value.get("additionalProperties"):
+                if value.get("additionalProperties") and key not in _BY_PLACE:
                     free.add(key)
     return frozenset(known), frozenset(free)
 

@@ -57,7 +57,7 @@ OF_THE_CLUSTER = (
 )
 
 
-Kind = Literal["data", "text", "findings", "configuration", "outputs", "objects"]
+Kind = Literal["data", "text", "plan", "findings", "configuration", "outputs", "objects"]
 """What a part holds, by which it is decided what of it is shown."""
 
 
@@ -68,7 +68,7 @@ class Part:
     name: str
     read: Callable[[], Any]
     kind: Kind = "data"
-    """Data and objects become JSON; the others are text."""
+    """Data, plan and objects become JSON; the others are text."""
 
 
 def of_machine() -> Iterator[Part]:
@@ -82,7 +82,7 @@ def of_machine() -> Iterator[Part]:
             "packages": {name: metadata.version(name) for name in _PACKAGES},
         }
 
-    yield Part("versions.json", versions)
+    yield Part("versions.json", versions, "plan")
 
 
 def of_files(cluster_file: Path) -> Iterator[Part]:
@@ -97,7 +97,7 @@ def of_files(cluster_file: Path) -> Iterator[Part]:
 
 def of_project(project: Project) -> Iterator[Part]:
     """Yield what becomes of them."""
-    yield Part("plan.json", lambda: plan_as_json(project, carried.allowed(project)))
+    yield Part("plan.json", lambda: plan_as_json(project, carried.allowed(project)), "plan")
     yield of_findings(project.warnings)
 
 

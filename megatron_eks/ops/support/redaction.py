@@ -54,14 +54,17 @@ class Redactor:
                 self._texts.know(facts_in(value))
             case "text" | "findings":
                 return self.text(value, own=kind == "findings")
-        return json.dumps(self._values(value), indent=2, default=str) + "\n"
+        return json.dumps(self._values(value, own=kind == "plan"), indent=2, default=str) + "\n"
 
-    def _values(self, value: Value) -> Value:
+    def _values(self, value: Value, *, own: bool) -> Value:
         if isinstance(value, dict):
-            return {self.text(str(key), own=True): self._values(value[key]) for key in value}
+            return {
+                self.text(str(key), own=True): self._values(each, own=own)
+                for key, each in value.items()
+            }
         if isinstance(value, list | tuple):
-            return [self._values(each) for each in value]
-        return self.text(value) if isinstance(value, str) else value
+            return [self._values(each, own=own) for each in value]
+        return self.text(value, own=own) if isinstance(value, str) else value
 
     def _hide(self, value: str, variable: str = "") -> str:
         self._texts.remember(value, variable)

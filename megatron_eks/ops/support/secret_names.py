@@ -2,7 +2,7 @@
 
 import re
 
-_SIGNS = re.compile(r"[^a-z0-9]")
+_SIGNS = re.compile(r"[^a-z0-9]|\d+$")
 # Of language models, and what only counts or names tokens.
 _HARMLESS = re.compile(
     r"tokeni[sz]\w*|(bos|eos|eod|pad|unk|sep|cls|mask|special|stop|per|num|max|min)tokens?(ids?)?"
@@ -12,7 +12,8 @@ _SECRET = re.compile(
     r"secret|token|passw|passphrase|passcode|credential|authorization|cookie|bearer|webhookurl"
     r"|(api|access|private|ssh|signing|encryption|master|account|shared|storage|deploy|license"
     r"|client|host|service|subscription)key|keydata|connectionstring|dockerconfig|kubeconfig"
-    r"|(pass|pwd|pat|sas|auths?|otp|jwt|creds?|key|keyid|dsn)$"
+    r"|csrf|xsrf|sessionid|mnemonic|seedphrase"
+    r"|(pass|pw|pwd|psw|tok|tkn|psk|pat|sas|auths?|otp|jwt|creds?|key|keyid|dsn|signature)$"
 )
 # They say where a secret is or what became of it, and not which.
 _PLACE = re.compile(r"(name|names|ref|path|file|dir|type|mount|count|length|size|seconds|error|exception)$")

@@ -35,14 +35,17 @@ _ESCAPES = re.compile(r"\\u00([0-9a-fA-F]{2})|\\x([0-9a-fA-F]{2})")
 # A name and what joins it with its value, in whatever notation, quoted within quotes or not.
 _NAMED = re.compile(
     r"(?<![\w.-])(?P<name>(?:(?:api|access|secret|private|ssh|account) )?[\w.-]+)"
-    r"(?:\\*[\"'`]?\s*(?:=>|:=|=)\s*|\\*[\"'`]?\]?:\s*|\\*[\"']\s*,\s*|\s\.{2,}\s*)",
+    r"(?:\\*[\"'`]?\]?\s*(?:=>|->|:=|=|:|>|\|)\s*|\\*[\"']\s*,\s*|\s\.{2,}\s*"
+    r"|\\*[\"']\s+value=)",
     re.IGNORECASE,
 )
-_VALUE = re.compile(r"(?:[\"']value\\*[\"']|(?:^|\\n|\bname: \S+)\s*(?:-\s+)?value)\s*:\s*")
+_VALUE = re.compile(r"(?:[\"']value\\*[\"']|(?:^|\\n|\bname: \S+)\s*(?:-\s+)?value)\s*:\s*|\bvalue=")
 _VARIABLE = re.compile(
     r"(?:(?<![\w$./{-])|(?<=\\[nrt0]))(?P<name>[A-Z][A-Z0-9_]+)\\*[\"']?\]?\s*=(?!=)\s*"
     r"|(?<=[\"'])(?P<field>[A-Z][A-Z0-9_]+)\\*[\"']\s*:\s*"
     r"|(?:^|\\n)\s*(?:-\s+)?(?P<key>[A-Z][A-Z0-9]*_[A-Z0-9_]+):\s+"
+    r"|\s{4,}(?P<described>[A-Z][A-Z0-9_]+):\s{2,}"
+    r"|\b(?:export|setenv|declare -\w+|ENV|ARG)\s+(?P<set>\w+)[=\s]"
 )
 _OPTIONS_OF_OURS = shown.OPTIONS | shown.FLAGS
 _OPTIONS = re.compile(r"(?=(?<![\w-])--[A-Za-z])")
@@ -52,7 +55,7 @@ _TRIVIAL = re.compile(
 )
 _NUMBER = re.compile(r"\W*[\d.,]+\b")
 # What Kubernetes and AWS say before they name the cause.
-_BEFORE_CAUSES = ("non-existent ", "getting ", "get ", "anonymous ", "require ", "SSO ")
+_BEFORE_CAUSES = ("non-existent ", 'volume "', "getting ", "get ", "anonymous ", "require ", "SSO ")
 _LINE_KEY = re.compile(r"\s*(?:-\s+)?[\"']?[\w.-]+[\"']?\s*[:=]")
 _LONGEST_BLOCK = 200
 
@@ -145,7 +148,7 @@ class Texts:
                 yield match.end()
                 break
         for match in _VARIABLE.finditer(line):
-            name = match["name"] or match["field"] or match["key"]
+            name = next(filter(None, match.groups()))
             if name not in shown.ENVIRONMENT and not _is_harmless(line[match.end() :]):
                 yield match.end()
                 break
