@@ -1,18 +1,15 @@
 """The names whose values a support bundle shows: all others are people's own, or of other programs.
 
 Everything here is rendered by this project, or set by Kubernetes, EKS or the training operator on
-what is rendered; `tests/ops/test_shown_names.py` compares it with all manifests. What a job file adds
-(`runtime.env`, `extra_args`, `overrides`) is never on it.
+what is rendered; `tests/ops/test_shown_names.py` compares it with all manifests. What a job file
+adds (`runtime.env`, `extra_args`, `overrides`) is never on it.
 """
 
 import re
 
 from megatron_eks.catalog.environment import POLICIES, Verdict
 
-ENVIRONMENT = frozenset(
-    name for name, policy in POLICIES.items() if policy.verdict is Verdict.SET
-) | frozenset(
-    """
+_ENVIRONMENT = """
     AWS_CA_BUNDLE CURL_CA_BUNDLE REQUESTS_CA_BUNDLE SSL_CERT_FILE HF_TOKEN_PATH
     HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy
     NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES FAIL_ON_INIT_ERROR MOFED_ENABLED
@@ -25,12 +22,13 @@ ENVIRONMENT = frozenset(
     AWS_REGION AWS_DEFAULT_REGION AWS_STS_REGIONAL_ENDPOINTS
     AWS_CONTAINER_CREDENTIALS_FULL_URI AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE
     KUBERNETES_SERVICE_HOST KUBERNETES_SERVICE_PORT
-    """.split()
+"""
+ENVIRONMENT = frozenset(_ENVIRONMENT.split()) | frozenset(
+    name for name, policy in POLICIES.items() if policy.verdict is Verdict.SET
 )
 """Variables of the plan; then of the charts, the operator and torchrun, EKS, and Kubernetes."""
 
-LABELS = frozenset(
-    """
+_LABELS = """
     app role k8s-app app.kubernetes.io/name
     megatron-eks/cluster megatron-eks/job megatron-eks/pool megatron-eks/simulated
     pod-security.kubernetes.io/audit pod-security.kubernetes.io/audit-version
@@ -51,27 +49,27 @@ LABELS = frozenset(
     topology.k8s.aws/network-node-layer-1 topology.k8s.aws/network-node-layer-2
     topology.k8s.aws/network-node-layer-3
     eks.amazonaws.com/capacityType eks.amazonaws.com/nodegroup eks.amazonaws.com/nodegroup-image
-    """.split()
-)
+"""
+LABELS = frozenset(_LABELS.split())
 """Labels, and keys of taints."""
 
-ANNOTATIONS = frozenset(
-    """
+_ANNOTATIONS = """
     megatron-eks/preview megatron-eks/spec-hash megatron-eks/template
     prometheus.io/path prometheus.io/port prometheus.io/scrape
     batch.kubernetes.io/job-completion-index batch.kubernetes.io/job-tracking
     deployment.kubernetes.io/revision deprecated.daemonset.template.generation
     pv.kubernetes.io/bind-completed pv.kubernetes.io/bound-by-controller
     pv.kubernetes.io/provisioned-by
-    """.split()
-)
+"""
+ANNOTATIONS = frozenset(_ANNOTATIONS.split())
 
-FILES = frozenset(
-    "counters.csv initContainer.yaml train_bridge.json train_ddp.json train_fsdp.json".split()
-)
+FILES = frozenset(f"train_{kind}.json" for kind in ("bridge", "ddp", "fsdp")) | {
+    "counters.csv",
+    "initContainer.yaml",
+}
 """Keys of ConfigMaps; of a job's configuration what people set freely is left out again."""
 
-VOLUME_ATTRIBUTES = frozenset("dnsname mountname".split())
+VOLUME_ATTRIBUTES = frozenset({"dnsname", "mountname"})
 
 OUTPUTS = re.compile(
     r"(Megatron|Fsdp)(Image|BuildProject)|Lustre(Id|DnsName|MountName)\w{0,9}|EfsId|EfsAccessPointId"
@@ -79,9 +77,7 @@ OUTPUTS = re.compile(
 )
 """Keys of `outputs.json`."""
 
-FLAGS = frozenset(
-    f"--{name}"
-    for name in """
+_FLAGS = """
     add-bos all append-eod async-save bf16 ckpt-assume-constant-structure ckpt-fully-parallel-load
     cross-entropy-loss-fusion disable-bias-linear dry-run exit-signal-handler expect-gpu-direct
     group-query-attention log-memory-to-tensorboard log-throughput log-timers-to-tensorboard
@@ -89,11 +85,9 @@ FLAGS = frozenset(
     no-create-attention-mask-in-dataloader overlap-grad-reduce overlap-param-gather resume
     sequence-parallel swiglu untie-embeddings-and-output-weights use-distributed-optimizer
     use-mcore-models use-persistent-ckpt-worker use-rope-scaling verify
-    """.split()
-)
-OPTIONS = frozenset(
-    f"--{name}"
-    for name in """
+"""
+FLAGS = frozenset(f"--{name}" for name in _FLAGS.split())
+_OPTIONS = """
     adam-beta1 adam-beta2 attention-backend attention-dropout ckpt-format clip-grad
     context-parallel-size cross-entropy-fusion-impl data-cache-path data-path
     distributed-timeout-minutes eval-interval eval-iters expert-model-parallel-size
@@ -116,8 +110,8 @@ OPTIONS = frozenset(
     advertise-client-urls controller-threads data-dir enable-scheme enable-v2 kube-api-burst
     kube-api-qps listen-client-urls name pytorch-init-container-image
     pytorch-init-container-max-tries zap-devel
-    """.split()
-)
+"""
+OPTIONS = frozenset(f"--{name}" for name in _OPTIONS.split())
 """Options with a value: of Megatron-LM, our programs, torchrun, the operator and etcd."""
 
 LISTS = frozenset({"--data-path", "--input", "--json-key", "--recompute-modules"})
@@ -129,30 +123,30 @@ WORDS = re.compile(
 )
 """Programs that are started, and what stands between their arguments."""
 
-FIELDS = frozenset(
-    """
-    accessModes action add admissionReviewVersions address addressType apiGroup apiGroups apiVersion apiVersions
-    architecture bootID cidr claimName cleanPodPolicy clusterIP clusterIPs completedIndexes
-    completionMode completionTime component concurrencyPolicy containerID containerName
-    containerRuntimeVersion controllerName creationTimestamp deletionTimestamp dnsPolicy driver drop
-    effect eventTime except externalTrafficPolicy failedIndexes failurePolicy fieldPath finalizers
-    finishedAt firstTimestamp fsGroupPolicy fsType generateName gitCommit gitTreeState gitVersion
-    goVersion buildDate compiler platform major minor emulationMajor emulationMinor
-    minCompatibilityMajor minCompatibilityMinor handler host hostIP hostIPs hostNetwork image
-    imageID imagePullPolicy internalTrafficPolicy ip ipFamilies ipFamilyPolicy kernelVersion key
-    kind kubeProxyVersion kubeletVersion labelSelector lastHeartbeatTime lastObservedTime
-    lastProbeTime lastTransitionTime lastTimestamp lastUpdateTime lifecycleModes machineID
-    managedBy medium message mode mountOptions mountPath name names namespace nodeID nodeName
-    nominatedNodeName note nprocPerNode operatingSystem operations operator osImage path
-    persistentVolumeReclaimPolicy phase podCIDR podCIDRs podIP podIPs podManagementPolicy
-    podReplacementPolicy policy policyTypes port preemptionPolicy priorityClassName propagationPolicy
-    protocol providerID provisioner qosClass rdzvBackend rdzvHost rdzvId reason reclaimPolicy
-    reportingComponent reportingController reportingInstance resource resourceVersion resources
-    restartPolicy roleRef schedulerName scheme scopeName scopes secretName serviceAccount
-    serviceAccountName serviceName sessionAffinity sizeLimit startTime startedAt state status
-    storageClassName subdomain supplementalGroupsPolicy systemUUID targetPort
-    terminationMessagePath terminationMessagePolicy topologyKey type uid verbs volumeBindingMode
-    volumeHandle volumeMode volumeName volumesAttached volumesInUse whenUnsatisfiable
-    """.split()
-)
+_FIELDS = """
+    accessModes action add address addressType admissionReviewVersions apiGroup apiGroups
+    apiVersion apiVersions architecture bootID buildDate cidr claimName cleanPodPolicy clusterIP
+    clusterIPs compiler completedIndexes completionMode completionTime component
+    concurrencyPolicy containerID containerName containerRuntimeVersion controllerName
+    creationTimestamp deletionTimestamp dnsPolicy driver drop effect emulationMajor
+    emulationMinor eventTime except externalTrafficPolicy failedIndexes failurePolicy fieldPath
+    finalizers finishedAt firstTimestamp fsGroupPolicy fsType generateName gitCommit
+    gitTreeState gitVersion goVersion handler host hostIP hostIPs hostNetwork image imageID
+    imagePullPolicy internalTrafficPolicy ip ipFamilies ipFamilyPolicy kernelVersion key kind
+    kubeletVersion kubeProxyVersion labelSelector lastHeartbeatTime lastObservedTime
+    lastProbeTime lastTimestamp lastTransitionTime lastUpdateTime lifecycleModes machineID major
+    managedBy medium message minCompatibilityMajor minCompatibilityMinor minor mode mountOptions
+    mountPath name names namespace nodeID nodeName nominatedNodeName note nprocPerNode
+    operatingSystem operations operator osImage path persistentVolumeReclaimPolicy phase
+    platform podCIDR podCIDRs podIP podIPs podManagementPolicy podReplacementPolicy policy
+    policyTypes port preemptionPolicy priorityClassName propagationPolicy protocol providerID
+    provisioner qosClass rdzvBackend rdzvHost rdzvId reason reclaimPolicy reportingComponent
+    reportingController reportingInstance resource resources resourceVersion restartPolicy
+    roleRef schedulerName scheme scopeName scopes secretName serviceAccount serviceAccountName
+    serviceName sessionAffinity sizeLimit startedAt startTime state status storageClassName
+    subdomain supplementalGroupsPolicy systemUUID targetPort terminationMessagePath
+    terminationMessagePolicy topologyKey type uid verbs volumeBindingMode volumeHandle
+    volumeMode volumeName volumesAttached volumesInUse whenUnsatisfiable
+"""
+FIELDS = frozenset(_FIELDS.split())
 """Fields of Kubernetes' objects whose text names or describes, and is no value of a person."""

@@ -120,7 +120,7 @@ def _translate(
     return replace(finding, remedy=slip) if slip else finding
 
 
-def _without_values(value: Any) -> Any:
+def _without_values(value: Any) -> Any:  # noqa: ANN401 -- whatever stands in the file
     """Return what should be a job's variables without their values, which may be secret.
 
     `{name: A, value: B}` and `A=B` are other ways to write one.

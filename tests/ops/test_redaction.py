@@ -12,11 +12,11 @@ import yaml
 
 from megatron_eks.ops.support.redaction import Redactor
 from megatron_eks.ops.support.secret_names import sounds_secret
-from tests.ops import secret_places
 
-PLACES = (*secret_places.TEXTS, *secret_places.BLOCKS)
+SECRETS = yaml.safe_load(Path(__file__).with_name("secret_places.yaml").read_text())
+PLACES = (*SECRETS["texts"].splitlines(), *SECRETS["blocks"])
 FORMS = {
-    "plain": str,
+    "plain": lambda text: text,
     "base64": lambda text: f"said {base64.b64encode(text.encode()).decode()} there",
     "wrapped": lambda text: base64.encodebytes(b"x" * 60 + text.encode()).decode(),
     "address": lambda text: quote(text, safe=""),
@@ -61,20 +61,20 @@ def objects():
 
     def whole(value):
         if isinstance(value, dict):
-            spec = yaml.safe_load(secret_places.POD_SPEC) if "POD_SPEC" in value else {}
+            spec = yaml.safe_load(SECRETS["pod_spec"]) if "POD_SPEC" in value else {}
             return {key: whole(each) for key, each in value.items() if key != "POD_SPEC"} | spec
         if isinstance(value, list):
             return [whole(each) for each in value]
-        return yaml.safe_load(secret_places.CONTAINER) if value == "CONTAINER" else value
+        return yaml.safe_load(SECRETS["container"]) if value == "CONTAINER" else value
 
-    return plant([whole(each) for each in yaml.safe_load_all(secret_places.OBJECTS)])
+    return plant([whole(each) for each in yaml.safe_load_all(SECRETS["objects"])])
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("place", PLACES)
 def test_no_secret_of_a_log_survives(redactor, form, place):
     """Whatever names it, joins it with its name, or encodes both."""
-    if form == "prefixed" and place in secret_places.BLOCKS:
+    if form == "prefixed" and place in SECRETS["blocks"]:
         pytest.skip("what belongs together is not to be told there")
     assert leaks(redactor.part(FORMS[form](plant(place)), "text")) == []
 
@@ -110,23 +110,23 @@ def test_no_secret_of_an_object_survives(redactor):
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("CLUSTER_FILE", "configuration"),
-        ("JOB_FILE", "configuration"),
-        ("OUTPUTS_FILE", "outputs"),
-        ("BROKEN_FILE", "configuration"),
+        ("cluster_file", "configuration"),
+        ("job_file", "configuration"),
+        ("outputs_file", "outputs"),
+        ("broken_file", "configuration"),
     ],
 )
 def test_no_secret_of_a_file_survives(redactor, name, kind):
     """Unknown keys, what people name themselves, comments, and what is no YAML."""
-    text = plant(getattr(secret_places, name))
+    text = plant(SECRETS[name])
     shown = redactor.part(text, kind)
     assert leaks(shown) == []
     assert len(shown.splitlines()) >= len(text.splitlines()) - 2
     helps = {
-        "CLUSTER_FILE": ["name: techpulse", "instance_type: p4d.24xlarge", "hf_token: (redacted)"],
-        "JOB_FILE": ["train_iters: 100", "HF_HOME: (redacted)", "[--wandb-project, (redacted)"],
-        "OUTPUTS_FILE": ['"LustreId": "fs-0123456789abcdef0"', '"Token": (redacted)'],
-        "BROKEN_FILE": ["name: (redacted)", "tab: (redacted)"],
+        "cluster_file": ["name: techpulse", "instance_type: p4d.24xlarge", "hf_token: (redacted)"],
+        "job_file": ["train_iters: 100", "HF_HOME: (redacted)", "[--wandb-project, (redacted)"],
+        "outputs_file": ['"LustreId": "fs-0123456789abcdef0"', '"Token": (redacted)'],
+        "broken_file": ["name: (redacted)", "tab: (redacted)"],
     }
     assert all(each in shown for each in helps[name])
 
@@ -144,7 +144,7 @@ def test_no_secret_of_a_file_survives(redactor, name, kind):
 )
 def test_what_was_hidden_once_is_hidden_everywhere(redactor, line):
     """Values of a job's own variables, without their names as well; and names without values."""
-    secret = "Tr0ub4dor &3 anything"
+    secret = "Tr0ub4dor &3 anything"  # noqa: S105 -- an example
     pod = {"env": [{"name": "mine", "value": secret}, {"name": "OTHER", "value": "another-1"}]}
     assert secret not in redactor.part([pod], "objects")
     encoded = base64.b64encode(secret.encode()).decode()
@@ -182,7 +182,7 @@ def test_accounts_people_and_public_addresses_go(redactor, text, secret):
     assert secret not in redactor.part(text, "findings")
 
 
-@pytest.mark.parametrize("text", secret_places.HELPS)
+@pytest.mark.parametrize("text", SECRETS["helps"].splitlines())
 def test_what_helps_stays(redactor, text):
     """Numbers of a run, the addresses of the VPC, where a secret is, messages of Kubernetes."""
     assert redactor.part(text, "text") == text
@@ -214,13 +214,22 @@ def test_long_lines(redactor):
 @pytest.mark.parametrize(
     ("name", "secret"),
     [
-        *((each, True) for each in "HF_TOKEN APITOKEN accesstoken SECRETKEY PGPASSWORD".split()),
-        *((each, True) for each in "DB_PASS GITHUB_PAT apiKey privateKey DB_PASSWORD".split()),
-        *((each, True) for each in "aws_secret_access_key client-key-data x-api-key".split()),
-        *((each, True) for each in "Authorization Cookie db.credentials sessionToken".split()),
-        *((each, False) for each in "tokenizer eos_token tokens_per_second max_tokens".split()),
-        *((each, False) for each in "secretName token_file publicKey key path compat".split()),
-        *((each, False) for each in "KeyError TokenError tokenizer_model HF_TOKEN_PATH".split()),
+        *(
+            (each, True)
+            for each in ["HF_TOKEN", "APITOKEN", "accesstoken", "SECRETKEY", "PGPASSWORD"]
+        ),
+        *(
+            (each, True)
+            for each in ["DB_PASS", "GITHUB_PAT", "apiKey", "privateKey", "DB_PASSWORD"]
+        ),
+        *((each, True) for each in ["aws_secret_access_key", "client-key-data", "x-api-key"]),
+        *((each, True) for each in ["Authorization", "Cookie", "db.credentials", "sessionToken"]),
+        *((each, False) for each in ["tokenizer", "eos_token", "tokens_per_second", "max_tokens"]),
+        *(
+            (each, False)
+            for each in ["secretName", "token_file", "publicKey", "key", "path", "compat"]
+        ),
+        *((each, False) for each in ["KeyError", "TokenError", "tokenizer_model", "HF_TOKEN_PATH"]),
     ],
 )
 def test_names(name, secret):

@@ -1,4 +1,4 @@
-"""The names whose values a support bundle shows are those that this project renders, and no more."""
+"""A support bundle shows values of names that this project renders, and of no others."""
 
 import re
 from datetime import UTC, datetime
@@ -103,7 +103,7 @@ def test_options_are_those_that_the_source_writes():
         for option in _OPTION.findall(path.read_text())
     }
     assert listed - everywhere == set()
-    ours = {"--" + name for name in "model name resume seed split verify".split()}
+    ours = {"--" + name for name in ["model", "name", "resume", "seed", "split", "verify"]}
     assert (listed & OPTIONS.keys()) - of_megatron - ours == set()
 
 

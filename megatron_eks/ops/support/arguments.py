@@ -1,7 +1,7 @@
 """What a support bundle shows of a command line: options, and the values of those that we set."""
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 from megatron_eks.catalog import shown
@@ -17,7 +17,7 @@ class Hide(Protocol):
 
 
 def shown_arguments(
-    words: Sequence[object], hide: Hide, ours: Set[str] = shown.OPTIONS
+    words: Sequence[object], hide: Hide, ours: Collection[str] = shown.OPTIONS
 ) -> Iterator[str]:
     """Yield a command's words: all names of options, and the values of those that we set."""
     follow = 0

@@ -14,12 +14,12 @@ from megatron_eks.config.errors import ConfigError
 from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.connection import UnreachableError
 from megatron_eks.ops.aws.console import Console
-from megatron_eks.ops.endings import DONE, CommandError
+from megatron_eks.ops.endings import CHECK_FAILED, DONE, CommandError
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.access import ERRORS, Access
 from megatron_eks.ops.output import count, structured
 from megatron_eks.ops.support import parts
-from megatron_eks.ops.support.parts import Part
+from megatron_eks.ops.support.parts import FILES, Part
 from megatron_eks.ops.support.redaction import Redactor
 from megatron_eks.project import Project
 
@@ -68,7 +68,7 @@ class _Bundle:
 
 
 def run(wish: Wish, output: str, console: Console) -> int:
-    """Write the bundle; what cannot be read is left out and named."""
+    """Write the bundle; what cannot be read is left out and named, a file makes it end with 4."""
     now = console.clock.now()
     file = wish.file or Path(f"meks-support-{now:%Y%m%d-%H%M%S}.tar.gz")
     with _whole(file) as partial_file:
@@ -83,7 +83,7 @@ def run(wish: Wish, output: str, console: Console) -> int:
         console.write("".join(f"{line}\n" for line in _lines(bundle, file)))
     else:
         console.write(structured({"file": str(file), **contents}, output))
-    return DONE
+    return CHECK_FAILED if any(each.name.startswith(FILES) for each in bundle.missing) else DONE
 
 
 def _parts(wish: Wish, bundle: _Bundle) -> Iterator[Part]:

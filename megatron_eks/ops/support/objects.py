@@ -29,11 +29,7 @@ _QUANTITY = re.compile(r"\d+(\.\d+)?([munkKMGTPE]i?)?")
 def shown_object(value: Value, hide: Hide, field: str = "") -> Value:
     """Return an object, or what one of its fields holds."""
     if isinstance(value, dict):
-        return {
-            key: _member(value, key, field, hide)
-            for key in value
-            if key not in _DROPPED
-        }
+        return {key: _member(value, key, field, hide) for key in value if key not in _DROPPED}
     if isinstance(value, list):
         if field in {"args", "command"}:
             return list(shown_arguments(value, hide))
@@ -63,20 +59,26 @@ def _member(whole: Mapping[str, Value], key: str, field: str, hide: Hide) -> Val
         return shown_object(value, hide, key)
     if field in _MAPS:
         text = value if isinstance(value, str) else json.dumps(value)
-        if key in _MAPS[field]:
-            return _settings(text, hide) if key.endswith(".json") else text
-        return hide(text)
+        if key not in _MAPS[field]:
+            return hide(text)
+        return _settings(text, hide) if key.endswith(".json") else text
     if field in _AMOUNTS:
         return value if _QUANTITY.fullmatch(str(value)) else hide(str(value))
-    if key == "value" and isinstance(value, str):
-        name = whole.get("name", whole.get("key"))
-        names = shown.ENVIRONMENT if "name" in whole and field == "env" else shown.LABELS
-        return value if name in names or not value else hide(value, str(name or ""))
-    if key == "values" and isinstance(value, list):
-        # Of a selector of labels, or of a quota's priority classes.
-        is_shown = whole.get("key") in shown.LABELS or "scopeName" in whole
-        return [hide(each) if isinstance(each, str) and not is_shown else each for each in value]
+    if key in {"value", "values"}:
+        return _named(whole, key, field, hide)
     return shown_object(value, hide, key)
+
+
+def _named(whole: Mapping[str, Value], key: str, field: str, hide: Hide) -> Value:
+    """Return the value of a variable, or what a taint, a selector or a quota compares with."""
+    value, name = whole[key], whole.get("name", whole.get("key"))
+    names = shown.ENVIRONMENT if field == "env" else shown.LABELS
+    # Of quotas these are classes of priority.
+    if name in names or "scopeName" in whole:
+        return value
+    if isinstance(value, list):
+        return [hide(each) if isinstance(each, str) else each for each in value]
+    return hide(value, str(name or "")) if isinstance(value, str) and value else value
 
 
 def _settings(text: str, hide: Hide) -> str:

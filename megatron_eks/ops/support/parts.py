@@ -24,6 +24,9 @@ from megatron_eks.ops.plan_json import plan_as_json
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.project import Project, job_files
 
+FILES = "files/"
+"""Where a bundle has the files of this machine."""
+
 _TAIL = 2000
 # A job of a thousand ranks says in its first ones what the others say too.
 _RANKS = 64
@@ -87,12 +90,16 @@ def of_machine() -> Iterator[Part]:
 
 def of_files(cluster_file: Path) -> Iterator[Part]:
     """Yield the files that the project is made of."""
-    folder, outputs = cluster_file.parent, cluster_file.with_name("outputs.json")
-    yield Part(f"files/{cluster_file.name}", partial(_text, cluster_file, folder), "configuration")
-    if os.path.lexists(outputs):
-        yield Part("files/outputs.json", partial(_text, outputs, folder), "outputs")
+    folder = cluster_file.parent.resolve()
+    kinds: dict[Path, Kind] = {
+        cluster_file: "configuration",
+        cluster_file.with_name("outputs.json"): "outputs",
+    }
+    for path, kind in kinds.items():
+        if os.path.lexists(path):
+            yield Part(f"{FILES}{path.name}", partial(_text, path, folder), kind)
     for path in job_files(cluster_file):
-        yield Part(f"files/jobs/{path.name}", partial(_text, path, folder), "configuration")
+        yield Part(f"{FILES}jobs/{path.name}", partial(_text, path, folder), "configuration")
 
 
 def of_project(project: Project) -> Iterator[Part]:
@@ -138,10 +145,11 @@ def of_job(client: Client, project: Project, name: str) -> Iterator[Part]:
 
 
 def _text(path: Path, folder: Path) -> str:
-    """Return a file of the project. Raises OSError for others, which a link may lead to."""
     found = path.resolve(strict=True)
-    if not (found.is_relative_to(folder.resolve()) and found.is_file()):
-        raise OSError(f"{path.name} leads out of the project, or is no file: left out")
+    if not found.is_relative_to(folder):
+        raise OSError(f"a link out of {folder.name}/")
+    if not found.is_file():
+        raise OSError("no regular file")
     # Nothing may take the place of what was looked at.
     number = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(number, encoding="utf-8", errors="backslashreplace") as file:

@@ -16,7 +16,9 @@ _SECRET = re.compile(
     r"|(pass|pw|pwd|psw|tok|tkn|psk|pat|sas|auths?|otp|jwt|creds?|key|keyid|dsn|signature)$"
 )
 # They say where a secret is or what became of it, and not which.
-_PLACE = re.compile(r"(name|names|ref|path|file|dir|type|mount|count|length|size|seconds|error|exception)$")
+_PLACE = re.compile(
+    r"(name|names|ref|path|file|dir|type|mount|count|length|size|seconds|error|exception)$"
+)
 _BARE = frozenset({"key", "keys"})
 """Without anything before it this word names fields of everything."""
 

@@ -6,6 +6,7 @@ from the name of a secret on, the rest of a line goes.
 
 import base64
 import binascii
+import contextlib
 import html
 import json
 import re
@@ -39,7 +40,9 @@ _NAMED = re.compile(
     r"|\\*[\"']\s+value=)",
     re.IGNORECASE,
 )
-_VALUE = re.compile(r"(?:[\"']value\\*[\"']|(?:^|\\n|\bname: \S+)\s*(?:-\s+)?value)\s*:\s*|\bvalue=")
+_VALUE = re.compile(
+    r"(?:[\"']value\\*[\"']|(?:^|\\n|\bname: \S+)\s*(?:-\s+)?value)\s*:\s*|\bvalue="
+)
 _VARIABLE = re.compile(
     r"(?:(?<![\w$./{-])|(?<=\\[nrt0]))(?P<name>[A-Z][A-Z0-9_]+)\\*[\"']?\]?\s*=(?!=)\s*"
     r"|(?<=[\"'])(?P<field>[A-Z][A-Z0-9_]+)\\*[\"']\s*:\s*"
@@ -50,12 +53,18 @@ _VARIABLE = re.compile(
 _OPTIONS_OF_OURS = shown.OPTIONS | shown.FLAGS
 _OPTIONS = re.compile(r"(?=(?<![\w-])--[A-Za-z])")
 _OPTION = re.compile(r"(?P<name>--[\w.-]+)(?P<between>=|\\*[\"']?,?\s+\\*[\"']?)(?=[^\s-])")
-_TRIVIAL = re.compile(
-    r"[\s\"'\\([{]*(?:true|false|null|none|[\d.]{1,6}|)[\"'\\]*(?:$|[,;\s}\])])", re.IGNORECASE
+# What may stand for nothing behind a name, and ends there.
+_EMPTY = (
+    r"[\s\"'\\([{]*(?:true|false|null|none|%s)[\"'\\]*(?:\s*$|[}\])]|,\s*[\"'])|\(redacted\)\W*$"
 )
+_NOTHING = re.compile(_EMPTY % r"\$\{\w+\}|\$\(\w+\)|[\"']{2}", re.IGNORECASE)
+_TRIVIAL = re.compile(rf"{_EMPTY}|[\s\"']*[\d.]{{1,6}}[\"']*\s" % r"[\d.]{1,6}|", re.IGNORECASE)
 _NUMBER = re.compile(r"\W*[\d.,]+\b")
-# What Kubernetes and AWS say before they name the cause.
-_BEFORE_CAUSES = ("non-existent ", 'volume "', "getting ", "get ", "anonymous ", "require ", "SSO ")
+# What Kubernetes and AWS say before they name the cause, and programs before a duration.
+_BEFORE_CAUSES = (
+    *("non-existent ", 'volume "', "getting ", "get ", "anonymous ", "require ", "SSO "),
+    *("forward ", "backward "),
+)
 _LINE_KEY = re.compile(r"\s*(?:-\s+)?[\"']?[\w.-]+[\"']?\s*[:=]")
 _LONGEST_BLOCK = 200
 
@@ -141,7 +150,7 @@ class Texts:
             counted = name.lower().endswith("tokens") and _NUMBER.match(rest)
             if (
                 (sounds_secret(name) or name.rpartition(".")[2] in self._variables)
-                and not (counted or (rest.strip() and _is_harmless(rest)))
+                and not (counted or _is_harmless(rest, numbers=False))
                 and not line[: match.start()].endswith(_BEFORE_CAUSES)
                 and not (line[: match.start()].endswith("/") and "=" not in match[0])
             ):
@@ -149,28 +158,27 @@ class Texts:
                 break
         for match in _VARIABLE.finditer(line):
             name = next(filter(None, match.groups()))
-            if name not in shown.ENVIRONMENT and not _is_harmless(line[match.end() :]):
+            if name not in shown.ENVIRONMENT and not _is_harmless(
+                line[match.end() :], numbers=True
+            ):
                 yield match.end()
                 break
         for match in _VALUE.finditer(line):
-            if not _NUMBER.match(rest := line[match.end() :]) and not _is_harmless(rest):
+            rest = line[match.end() :]
+            if not _NUMBER.match(rest) and not _is_harmless(rest, numbers=True):
                 yield match.end()
                 break
         for form in (secret_forms.PASSWORD_FILE, secret_forms.COMMAND):
-            if match := form.search(line):
-                yield match.end()
-        if (match := secret_forms.SAID.search(line)) and HIDDEN not in match[0]:
-            yield match.start() + len(match[0].split()[0])
+            yield from (found.end() for found in form.finditer(line))
+        for found in secret_forms.SAID.finditer(line):
+            yield found.start() + len(found[0].split()[0]) + 1
 
     def _option(self, part: str) -> str:
         """Return an option as somebody printed it, with its value if we set it."""
         match = _OPTION.match(part)
         if match is None or match["name"].replace("_", "-") in _OPTIONS_OF_OURS:
             return part
-        rest = part[match.end() :]
-        if rest.startswith(HIDDEN):
-            return part
-        return match[0] + self._hidden("values of others") + (" " if rest.endswith(" ") else "")
+        return match[0] + self._hidden("values of others") + (" " if part.endswith(" ") else "")
 
     def _random(self, match: re.Match[str]) -> str:
         return self._hidden("tokens") if secret_forms.looks_random(match[0]) else match[0]
@@ -191,20 +199,26 @@ class Texts:
         return hide
 
 
-def _is_harmless(rest: str) -> bool:
-    return rest.startswith((HIDDEN, "${", "$(")) or _TRIVIAL.match(rest) is not None
+def without_secrets(text: str) -> str:
+    """Return a text of others without secrets, where nothing else is known of it."""
+    return Texts().without_secrets(text)
+
+
+def _is_harmless(rest: str, *, numbers: bool) -> bool:
+    """Tell whether nothing of the rest of a line is a secret: it is empty, a word, or a number."""
+    return (_NOTHING if not numbers else _TRIVIAL).match(rest) is not None
 
 
 def _plain_texts(word: str) -> Iterator[str]:
     """Yield what a word may stand for in base64 or hexadecimal digits."""
     sloppy = word.rstrip("=").replace("-", "+").replace("_", "/")
-    decoders = [lambda: base64.b64decode(sloppy + "=" * (-len(sloppy) % 4))]
-    if _HEX.fullmatch(word):
-        decoders.append(lambda: bytes.fromhex(word))
-    for decode in decoders:
+    found = [bytes.fromhex(word)] if _HEX.fullmatch(word) else []
+    with contextlib.suppress(binascii.Error):
+        found.append(base64.b64decode(sloppy + "=" * (-len(sloppy) % 4)))
+    for data in found:
         try:
-            text = decode().decode()
-        except (binascii.Error, ValueError):
+            text = data.decode()
+        except UnicodeDecodeError:
             continue
         if all(char.isprintable() or char.isspace() for char in text):
             yield text
