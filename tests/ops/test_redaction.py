@@ -195,6 +195,27 @@ def test_findings_keep_their_words(redactor):
     text = "error MEKS-0101 a.yaml:3 hf_token: unknown key 'hf_token' - remove it"
     assert redactor.part(text, "findings") == text
     assert "Tr0ub4dor" not in redactor.part("runtime.env.HF_HOME: 'Tr0ub4dor' is", "findings")
+    redactor.part("runtime: {env: {HF_HOME: sunshine}}", "configuration")
+    assert "sunshine" not in redactor.part("runtime.env.HF_HOME: 'sunshine' is", "findings")
+
+
+@pytest.mark.parametrize("sign", ["\x00", "\u2028", "\r", "\x85", "\x0b", "\t", "\x1b[31m"])
+def test_other_signs_than_letters_end_no_value(redactor, sign):
+    """Colours, the zeros of /proc/PID/environ, and line ends of others."""
+    for text in (
+        f"A=1 {sign}PLAIN=LEAK1",
+        f"PASSWORD=ab{sign}LEAK2",
+        f"{sign}HF_TOKEN={sign}LEAK3",
+    ):
+        assert leaks(redactor.part(text, "text")) == []
+    assert leaks(redactor.part("HF_\x1b[1mTO\x1b[0mKEN: LEAK", "text")) == []
+
+
+def test_a_secret_in_a_name_that_is_shown_is_no_fact(redactor):
+    """An address of the cluster file keeps its password out of logs too."""
+    redactor.part('images: {mirror: "https://ada:Tr0ub4dor@mirror"}', "configuration")
+    redactor.part([{"env": [{"name": "X", "value": "Tr0ub4dor"}]}], "objects")
+    assert "Tr0ub4dor" not in redactor.part("with Tr0ub4dor", "text")
 
 
 def test_the_same_value_is_the_same_placeholder(redactor):

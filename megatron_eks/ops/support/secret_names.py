@@ -1,6 +1,7 @@
 """Which names sound as if their values were secret, however they are written and joined."""
 
 import re
+from functools import lru_cache
 
 _SIGNS = re.compile(r"[^a-z0-9]|\d+$")
 # Of language models, and what only counts or names tokens.
@@ -23,6 +24,7 @@ _BARE = frozenset({"key", "keys"})
 """Without anything before it this word names fields of everything."""
 
 
+@lru_cache(maxsize=4096)
 def sounds_secret(name: str) -> bool:
     """Say whether the value of a name is nobody else's business."""
     squeezed = _HARMLESS.sub("", _SIGNS.sub("", name.lower()))

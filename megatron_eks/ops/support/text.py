@@ -65,6 +65,8 @@ _BEFORE_CAUSES = (
     *("non-existent ", 'volume "', "getting ", "get ", "anonymous ", "require ", "SSO "),
     *("forward ", "backward "),
 )
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_QUOTED = re.compile(r"'([^'\n]*)'")
 _LINE_KEY = re.compile(r"\s*(?:-\s+)?[\"']?[\w.-]+[\"']?\s*[:=]")
 _LONGEST_BLOCK = 200
 
@@ -75,30 +77,36 @@ class Texts:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         """How many values of each kind were taken out."""
-        self._taken: dict[str, None] = {}
+        self._taken: list[str] = []
+        """Values, the longest first."""
+        self._plain: set[str] = set()
+        """Those that could be anybody's words, and go only where we quote them."""
         self._variables: set[str] = set()
         self._facts = ""
 
     def know(self, facts: Iterable[str]) -> None:
         """Keep names that are shown by themselves, though somebody used one as a value too."""
-        self._facts += "\n".join(("", *facts))
+        self._facts += Texts().without_secrets("\n".join(("", *facts)), own=True)
 
     def remember(self, value: str, variable: str = "") -> None:
         """Take a value out wherever it stands again, alone or encoded, and what a variable is."""
         if variable not in shown.ENVIRONMENT:
             self._variables.add(variable)
         words = (word for word in _WORD.findall(value) if _MIXED.search(word))
-        for each in (value.strip(), *words):
-            if len(each) >= _SHORTEST and not _PLAIN.fullmatch(each):
-                self._taken |= dict.fromkeys((each, json.dumps(each)[1:-1], quote(each, safe="")))
+        found = {each for each in (value.strip(), *words) if len(each) >= _SHORTEST}
+        plain = {each for each in found if _PLAIN.fullmatch(each)}
+        self._plain |= plain
+        forms = {f(each) for each in found - plain for f in (str, _in_json, _in_address)}
+        if not forms.issubset(self._taken):
+            self._taken = sorted(forms.union(self._taken), key=len, reverse=True)
 
     def without_secrets(self, text: str, *, own: bool = False) -> str:
         """Return a text without them; our own text is one whose names say what we say of them."""
         return self._cleaned(text, 0, own=own)
 
     def _cleaned(self, text: str, depth: int, *, own: bool) -> str:
-        text = _TOO_LONG.sub(lambda found: found[1] + HIDDEN, text)
-        for value in sorted(self._taken, key=len, reverse=True):
+        text = _TOO_LONG.sub(lambda found: found[1] + HIDDEN, _COLOURS.sub("", text))
+        for value in self._taken:
             if value in text and value not in self._facts:
                 text = text.replace(value, self._hidden("values taken out elsewhere"))
         for kind, pattern in secret_forms.FORMS.items():
@@ -107,7 +115,7 @@ class Texts:
         if depth < _DEEPEST:
             text = _ENCODED.sub(lambda found: self._decoded(found[0], depth), text)
         if own:
-            return text
+            return _QUOTED.sub(lambda found: HIDDEN if found[1] in self._plain else found[0], text)
         return "".join(self._lines(text, depth))
 
     def _decoded(self, word: str, depth: int) -> str:
@@ -120,13 +128,13 @@ class Texts:
     def _lines(self, text: str, depth: int) -> Iterator[str]:
         block: Callable[[str], bool] | None = None
         length = 0
-        for line in text.splitlines(keepends=True):
+        for line in re.split(r"(?<=\n)", text):
             if block is not None and length < _LONGEST_BLOCK and block(line):
                 length += 1
                 continue
             block, length = None, 0
             kept = self._line(line.rstrip("\r\n"), depth)
-            if kept.endswith(HIDDEN) and kept.removesuffix(HIDDEN) != line:
+            if kept.endswith(HIDDEN):
                 block = _rest(line, len(kept) - len(HIDDEN))
             yield kept + line[len(line.rstrip("\r\n")) :]
 
@@ -197,6 +205,14 @@ class Texts:
             return prefix + self._hidden(kind)
 
         return hide
+
+
+def _in_json(value: str) -> str:
+    return json.dumps(value)[1:-1]
+
+
+def _in_address(value: str) -> str:
+    return quote(value, safe="")
 
 
 def without_secrets(text: str) -> str:
