@@ -39,6 +39,9 @@ M = TypeVar("M", bound=BaseModel)
 
 _PASSWORD = re.compile(r"(?<=//)[^\s/@]+@|(?<=^.)[^\s/@:]+:[^\s/@]+@")
 
+_HARMLESS = 5
+"""No longer value of a variable is quoted: 1, true, INFO."""
+
 _KINDS: dict[str, type[AnyJob]] = {
     get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in get_args(AnyJob)
 }
@@ -108,9 +111,30 @@ def _translate(
     path = data_path(detail["loc"], document.value)
     if detail["type"] == "extra_forbidden":
         return _unknown_key(path, document, model)
-    finding = _wrong_value(path, detail, document.places.get(path), model)
+    place = document.places.get(path)
+    if path[:2] == ("runtime", "env"):
+        detail = {**detail, "input": _without_values(detail["input"])}
+        place = place._replace(raw=_without_values(place.raw)) if place else None
+    finding = _wrong_value(path, detail, place, model)
     slip = slips.of_text(detail["input"]) if isinstance(detail["input"], str) else None
     return replace(finding, remedy=slip) if slip else finding
+
+
+def _without_values(value: Any) -> Any:  # noqa: ANN401 -- whatever stands in the file
+    """Return what should be a job's variables without their values, which may be secret.
+
+    `{name: A, value: B}` and `A=B` are other ways to write one.
+    """
+    if isinstance(value, dict):
+        return {
+            key: each if key == "name" else _without_values(each) for key, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_values(each) for each in value]
+    name, equals, _ = str(value).partition("=")
+    if value is None or len(str(value)) <= _HARMLESS:
+        return value
+    return f"{name}=..." if equals else "..."
 
 
 def _unknown_key(path: Path, document: "Document", model: type[BaseModel] | None) -> Finding:

@@ -16,6 +16,7 @@ from megatron_eks.ops.endings import DONE, NOT_FOUND, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube.pods import one_line
 from megatron_eks.ops.output import count, structured
+from megatron_eks.ops.support.text import without_secrets
 from megatron_eks.printable import plain
 
 SCHEMA_VERSION = 1
@@ -66,7 +67,7 @@ def as_json(found: Diagnosis) -> Json:
 
 
 def _line(line: Line) -> dict[str, Json]:
-    return {"line": line.number, "rank": line.rank, "text": line.text.strip()}
+    return {"line": line.number, "rank": line.rank, "text": without_secrets(line.text.strip())}
 
 
 def _text(found: Diagnosis) -> Iterator[str]:
@@ -74,7 +75,8 @@ def _text(found: Diagnosis) -> Iterator[str]:
     yield from _paragraph(head, f"{found.cause} [{found.code}]" if found.code else found.cause)
     for line in found.evidence:
         rank = "" if line.rank is None else f", rank {line.rank}"
-        yield from _paragraph("seen", f"line {line.number}{rank}: {one_line(line.text)[:_SHOWN]}")
+        text = without_secrets(one_line(line.text))[:_SHOWN]
+        yield from _paragraph("seen", f"line {line.number}{rank}: {text}")
     yield from _paragraph("why", found.why)
     yield from _paragraph("do", found.remedy)
     if found.last_step is not None:

@@ -132,6 +132,11 @@ def test_another_specification_is_refused_with_the_commands_to_run(client, send,
     assert raised.value.code == 1
     live = client.get("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE)
     assert "10000" in str(live["spec"])
+    # Values of a job's own variables stay out of a message that ends in logs.
+    with pytest.raises(Failure) as raised:
+        send("megatron-gpt-7b", "runtime.env.APP=Tr0ub4dor")
+    assert "Tr0ub4dor" not in str(raised.value)
+    assert "name: APP" in str(raised.value)
 
 
 def test_an_override_is_checked_like_the_file(send):

@@ -57,12 +57,39 @@ def collect(project, tmp_path):
 
 @pytest.fixture
 def running(client, submit):
-    """Run a job whose file holds a token, as it should not."""
+    """Run a job that holds secrets wherever an object has room for one."""
     job = runs.job(JOB, 1)
+    job["metadata"].setdefault("annotations", {})["note"] = "LEAK01"
+    job["metadata"].setdefault("labels", {})["team"] = "LEAK02"
     for pod in jobs.pod_specs(job):
-        pod["containers"][0].setdefault("env", []).append({"name": "HF_TOKEN", "value": SECRET})
+        (container,) = pod["containers"]
+        container.setdefault("env", []).extend(
+            [
+                {"name": "HF_TOKEN", "value": SECRET},
+                {"name": "PLAIN", "value": "LEAK03-everywhere"},
+            ]
+        )
+        container["args"] = [*container.get("args", ()), "--wandb-key", "LEAK04", "LEAK05"]
+        container["lifecycle"] = {"preStop": {"exec": {"command": ["curl", "-u", "a:LEAK06"]}}}
     submit(job)
     wait_for("its pod", lambda: jobs.pods_of(client, job))
+    namespace = job["metadata"]["namespace"]
+    named = {"name": f"{JOB}-files", "namespace": namespace}
+    data = {"settings.py": "key = 'LEAK07'", "train_fsdp.json": '{"training": {"seed": 1}}'}
+    client.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": named, "data": data})
+    (pod, *_) = jobs.pods_of(client, job)
+    about = {"kind": "Pod", "name": pod["metadata"]["name"], "namespace": namespace}
+    client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{JOB}-said", "namespace": namespace},
+            "involvedObject": about,
+            "reason": "Said",
+            "message": "it began with LEAK03-everywhere and password=LEAK08",
+            "type": "Normal",
+        }
+    )
 
 
 @pytest.mark.usefixtures("running")
@@ -75,7 +102,15 @@ def test_a_bundle_of_a_job(client, collect):
         if each["metadata"]["name"].startswith(JOB)
     ]
     env = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
-    assert env.items() >= {("HF_TOKEN", "(redacted)")}
+    assert env.items() >= {
+        ("HF_TOKEN", "(redacted)"),
+        ("PLAIN", "(redacted)"),
+        ("NCCL_DEBUG", "INFO"),
+    }
+    assert [each for each, text in found.items() if "LEAK" in text] == []
+    assert "it began with (redacted) and password=(redacted)" in found["kubernetes/Event.json"]
+    assert "settings.py" in found["kubernetes/ConfigMap.json"]
+    assert '\\"seed\\": 1' in found["kubernetes/ConfigMap.json"]
     assert "managedFields" not in pod["metadata"]
     assert len(json.loads(found["kubernetes/PyTorchJob.json"])) == 1
     assert json.loads(found["preflight.json"])["cluster"] == "techpulse"
@@ -85,7 +120,7 @@ def test_a_bundle_of_a_job(client, collect):
     everything = "".join(found.values())
     assert SECRET not in everything
     assert "111122223333" not in everything
-    assert told["redacted"]["named secrets"] >= 1
+    assert told["redacted"]["values of others"] >= 1
     assert "kubernetes/Secret.json" not in found
 
 

@@ -55,6 +55,16 @@ def test_schema_knows_no_other_field(capsys, monkeypatch):
         jsonschema.validate({**json.loads(printed), "more": 1}, SCHEMA)
 
 
+@pytest.mark.parametrize("output", ["json", "table"])
+def test_a_secret_in_a_line_is_not_shown(output, capsys, monkeypatch):
+    """What is seen is copied into tickets; the cause is found all the same."""
+    line = f"{FULL}: '/shared/x' password=Tr0ub4dor"
+    _, printed = explained(line, output=output, capsys=capsys, monkeypatch=monkeypatch)
+    assert "MEKS-0922" in printed
+    assert "password=(redacted)" in printed
+    assert "Tr0ub4dor" not in printed
+
+
 @pytest.mark.parametrize(("line", "head"), [(FULL, "cause"), (KILLED, "likely")])
 def test_text_says_likely_where_it_is_not_certain(line, head, capsys, monkeypatch):
     """As `certain` does for programs."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from megatron_eks.kubernetes.client import Client, Object
+from megatron_eks.ops.support.text import without_secrets
 
 # Normal steps on the way to a running container: an event may say what holds them up.
 _LONGEST = 200
@@ -106,7 +107,7 @@ def _end(terminated: Object) -> str:
     lines = terminated.get("message", "").splitlines()
     # The end of its log: many lines, of which the last are launchers' rulers.
     said = next((each for each in reversed(lines) if any(map(str.isalpha, each))), "")
-    message = f": {said[:_LONGEST]}" if said else ""
+    message = f": {without_secrets(said)[:_LONGEST]}" if said else ""
     return f"exit code {terminated.get('exitCode')}{shown}{message}"
 
 

@@ -20,6 +20,8 @@ from megatron_eks.ops.kube.look import look
 from megatron_eks.ops.kube.rendering import HASH_ANNOTATION, Rendered, Wish, render
 from megatron_eks.ops.kube.status import ranks_of, summary
 from megatron_eks.ops.kube.waiting import waits
+from megatron_eks.ops.support.arguments import Hide
+from megatron_eks.ops.support.objects import shown_object
 from megatron_eks.plan.pools import POOL_LABEL
 from megatron_eks.project import Project
 
@@ -135,10 +137,22 @@ def _create(client: Client, rendered: Rendered) -> RunningJob:
         return jobs.get(client, metadata["namespace"], metadata["name"])
 
 
+def _numbering() -> Hide:
+    """Return what writes values of others as numbers: the message ends in logs, and still tells."""
+    numbers: dict[str, int] = {}
+
+    def hide(value: str, variable: str = "") -> str:  # noqa: ARG001 -- what a variable is called
+        return f"(redacted {numbers.setdefault(value, len(numbers) + 1)})"
+
+    return hide
+
+
 def _differs(client: Client, found: RunningJob, rendered: Rendered, options: Options) -> Failure:
     try:
         after = client.apply(rendered.workload, dry_run=True)
-        lines = [each.strip() for each in objects.differences(found.manifest, after)]
+        hide = _numbering()
+        before, after = (shown_object(each, hide) for each in (found.manifest, after))
+        lines = [each.strip() for each in objects.differences(before, after)]
         changed = [each for each in lines if each[:1] in "+-" and HASH_ANNOTATION not in each]
     except ApiError:
         # A Job's template cannot be changed, not even to see what would change.

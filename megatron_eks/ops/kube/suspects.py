@@ -8,6 +8,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.diagnosis.diagnose import Diagnosis, diagnose
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.ops.kube import jobs, pods
+from megatron_eks.ops.support.text import without_secrets
 
 Words = Callable[[Object, bool], Iterable[str]]
 """Reads the last lines of a pod's container, or of the one before it."""
@@ -186,7 +187,8 @@ def _failure(end: _End, known: Diagnosis) -> Failure:
     return Failure(
         node=end.node,
         when=end.when.isoformat().replace("+00:00", "Z"),
-        what=pods.one_line(", ".join(filter(None, parts)))[:_LONGEST],
+        # It is shown, and written to the node.
+        what=without_secrets(pods.one_line(", ".join(filter(None, parts))))[:_LONGEST],
         certain=known.code in _HARDWARE,
         job=end.job,
         rank=end.rank,

@@ -5,7 +5,7 @@ import io
 import os
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -94,15 +94,14 @@ def _parts(wish: Wish, bundle: _Bundle) -> Iterator[Part]:
         project = wish.project()
     except ConfigError as error:
         # That may be what help is needed with.
-        text = "".join(f"{each}\n" for each in error.findings)
-        yield Part("findings.txt", lambda: text)
+        yield parts.of_findings(error.findings)
         bundle.missing.append(Missing("plan.json", "the files have errors, see findings.txt"))
         return
     yield from parts.of_project(project)
     try:
         access = wish.access(project)
     except CommandError as error:
-        bundle.missing.append(Missing("kubernetes/", str(error)))
+        bundle.missing.append(Missing("kubernetes/", bundle.redactor.text(str(error))))
         return
     try:
         yield from _of_cluster(wish, access, project, bundle)
@@ -121,7 +120,7 @@ def _of_cluster(wish: Wish, access: Access, project: Project, bundle: _Bundle) -
         try:
             yield from parts.of_job(access.client, project, wish.job)
         except (CommandError, *ERRORS) as error:
-            bundle.missing.append(Missing(f"logs/{wish.job}/", str(error)))
+            bundle.missing.append(Missing(f"logs/{wish.job}/", bundle.redactor.text(str(error))))
 
 
 def _put(part: Part, bundle: _Bundle, console: Console) -> None:
@@ -132,10 +131,9 @@ def _put(part: Part, bundle: _Bundle, console: Console) -> None:
     except (CommandError, *ERRORS, OSError, LookupError, ValueError) as error:
         why = str(error) or type(error).__name__
     else:
-        redactor = bundle.redactor
-        is_text = isinstance(found, str)
-        bundle.add(part.name, redactor.text(found) if is_text else redactor.document(found))
+        bundle.add(part.name, bundle.redactor.part(found, part.kind))
         return
+    why = bundle.redactor.text(why)
     bundle.missing.append(Missing(part.name, why))
     console.say(f"warning {Code.BUNDLE_PART_MISSING} {part.name}: {why}")
 
@@ -169,7 +167,7 @@ def _not_written(file: Path, found: str, remedy: str) -> Failure:
 
 def _contents(bundle: _Bundle, created: str) -> dict[str, Json]:
     files: list[Json] = [{"name": name, "bytes": size} for name, size in bundle.written.items()]
-    missing: list[Json] = [dict(asdict(each)) for each in _redacted(bundle)]
+    missing: list[Json] = [dict(asdict(each)) for each in bundle.missing]
     redacted: dict[str, Json] = dict(sorted(bundle.redactor.counts.items()))
     return {
         "schema_version": 1,
@@ -178,11 +176,6 @@ def _contents(bundle: _Bundle, created: str) -> dict[str, Json]:
         "missing": missing,
         "redacted": redacted,
     }
-
-
-def _redacted(bundle: _Bundle) -> Iterable[Missing]:
-    """Return what is missing, with what errors quote taken out as elsewhere."""
-    return [Missing(each.name, bundle.redactor.text(each.why)) for each in bundle.missing]
 
 
 def _lines(bundle: _Bundle, file: Path) -> Iterator[str]:

@@ -1,17 +1,19 @@
 """The parts of a support bundle: each a name and a function that reads it, and may fail alone."""
 
 import io
+import json
 import os
 import platform as machine
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from megatron_eks import __version__
+from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops import carried, preflight
 from megatron_eks.ops.aws.console import Console, SystemClock
@@ -29,12 +31,12 @@ _TAIL = 2000
 # A job of a thousand ranks says in its first ones what the others say too.
 _RANKS = 64
 _LOG_BYTES = 4 * 1024 * 1024
+_FILE_BYTES = 1024 * 1024
 _PACKAGES = ("aws-cdk-lib", "boto3", "cdk8s", "cdk8s-plus-27", "pydantic", "websockets")
 
 # Secrets are not read at all.
-_KINDS = (
+KINDS = (
     ("v1", "Pod"),
-    ("v1", "Event"),
     ("v1", "ConfigMap"),
     ("v1", "Service"),
     ("v1", "ServiceAccount"),
@@ -45,8 +47,10 @@ _KINDS = (
     ("batch/v1", "Job"),
     ("kubeflow.org/v1", "PyTorchJob"),
     ("networking.k8s.io/v1", "NetworkPolicy"),
+    # Last: what objects hide is taken out of messages about them as well.
+    ("v1", "Event"),
 )
-_OF_THE_CLUSTER = (
+OF_THE_CLUSTER = (
     ("v1", "Node"),
     ("v1", "Namespace"),
     ("v1", "PersistentVolume"),
@@ -56,12 +60,18 @@ _OF_THE_CLUSTER = (
 )
 
 
+Kind = Literal["data", "text", "plan", "findings", "configuration", "outputs", "objects"]
+"""What a part holds, by which it is decided what of it is shown."""
+
+
 @dataclass(frozen=True)
 class Part:
-    """One file of a bundle; what it reads is text, or data that become JSON."""
+    """One file of a bundle."""
 
     name: str
     read: Callable[[], Any]
+    kind: Kind = "data"
+    """Data, plan and objects become JSON; the others are text."""
 
 
 def of_machine() -> Iterator[Part]:
@@ -75,36 +85,45 @@ def of_machine() -> Iterator[Part]:
             "packages": {name: metadata.version(name) for name in _PACKAGES},
         }
 
-    yield Part("versions.json", versions)
+    yield Part("versions.json", versions, "plan")
 
 
 def of_files(cluster_file: Path) -> Iterator[Part]:
-    """Yield the files that the project is made of, as they are."""
+    """Yield the files that the project is made of."""
     folder = cluster_file.parent.resolve()
-    for path in (cluster_file, cluster_file.with_name("outputs.json")):
+    kinds: dict[Path, Kind] = {
+        cluster_file: "configuration",
+        cluster_file.with_name("outputs.json"): "outputs",
+    }
+    for path, kind in kinds.items():
         if os.path.lexists(path):
-            yield Part(f"{FILES}{path.name}", partial(_text, path, folder))
+            yield Part(f"{FILES}{path.name}", partial(_text, path, folder), kind)
     for path in job_files(cluster_file):
-        yield Part(f"{FILES}jobs/{path.name}", partial(_text, path, folder))
+        yield Part(f"{FILES}jobs/{path.name}", partial(_text, path, folder), "configuration")
 
 
 def of_project(project: Project) -> Iterator[Part]:
     """Yield what becomes of them."""
-    yield Part("plan.json", lambda: plan_as_json(project, carried.allowed(project)))
-    yield Part("findings.txt", lambda: "".join(f"{each}\n" for each in project.warnings))
+    yield Part("plan.json", lambda: plan_as_json(project, carried.allowed(project)), "plan")
+    yield of_findings(project.warnings)
+
+
+def of_findings(findings: Iterable[Finding]) -> Part:
+    """Return what the checks found."""
+    return Part("findings.txt", lambda: "".join(f"{each}\n" for each in findings), "findings")
 
 
 def of_cluster(access: Access, project: Project, job: str | None) -> Iterator[Part]:
     """Yield what the cluster knows; with a job, of the namespace of jobs only what is its own."""
     client, plan = access.client, project.cluster
     yield Part("kubernetes/version.json", lambda: client.request("GET", "/version"))
-    for version, kind in _OF_THE_CLUSTER:
-        yield Part(f"kubernetes/{kind}.json", partial(client.list, version, kind))
-    for version, kind in _KINDS:
+    for version, kind in OF_THE_CLUSTER:
+        yield Part(f"kubernetes/{kind}.json", partial(client.list, version, kind), "objects")
+    for version, kind in KINDS:
         read = partial(_objects, client, (version, kind), plan, job)
-        yield Part(f"kubernetes/{kind}.json", read)
+        yield Part(f"kubernetes/{kind}.json", read, "objects")
     yield Part("nodes.json", lambda: [asdict(each) for each in nodes.read(client, plan)])
-    yield Part("preflight.json", lambda: _preflight(access, project))
+    yield Part("preflight.json", lambda: json.loads(_preflight(access, project)))
 
 
 def of_job(client: Client, project: Project, name: str) -> Iterator[Part]:
@@ -118,7 +137,7 @@ def of_job(client: Client, project: Project, name: str) -> Iterator[Part]:
             wanted = logs.Options(tail=_TAIL, previous=previous)
             read = partial(_log, logs.printed(client, job.namespace, rank, wanted))
             ending = "-previous" if previous else ""
-            yield Part(f"logs/{name}/rank-{rank.number}{ending}.log", read)
+            yield Part(f"logs/{name}/rank-{rank.number}{ending}.log", read, "text")
     yield Part(
         f"logs/{name}/diagnosis.json",
         lambda: asdict(diagnosis.of_job(client, project.cluster, name, options)),
@@ -126,11 +145,15 @@ def of_job(client: Client, project: Project, name: str) -> Iterator[Part]:
 
 
 def _text(path: Path, folder: Path) -> str:
-    if not path.resolve(strict=True).is_relative_to(folder):
+    found = path.resolve(strict=True)
+    if not found.is_relative_to(folder):
         raise OSError(f"a link out of {folder.name}/")
-    if not path.is_file():
+    if not found.is_file():
         raise OSError("no regular file")
-    return path.read_text(encoding="utf-8", errors="backslashreplace")
+    # Nothing may take the place of what was looked at.
+    number = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(number, encoding="utf-8", errors="backslashreplace") as file:
+        return file.read(_FILE_BYTES)
 
 
 def _log(lines: Iterator[str]) -> str:

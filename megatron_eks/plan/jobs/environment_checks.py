@@ -88,7 +88,11 @@ def check_variables(
         path: Path = ("runtime", "env", name)
         if not _VARIABLE.fullmatch(name):
             remedy = "use letters, digits and '_', not starting with a digit"
-            yield Finding(Code.ENVIRONMENT_REFUSED, path, f"{name!r} is no variable name", remedy)
+            # NAME=VALUE is the slip that this may be, and no value is quoted.
+            first, equals, _ = name.partition("=")
+            found = f"{first + equals + '...' * bool(equals)!r} is no variable name"
+            path = ("runtime", "env", first)
+            yield Finding(Code.ENVIRONMENT_REFUSED, path, found, remedy)
             continue
         if len(name) + len(value.encode()) > _LONGEST:
             found = f"{len(value.encode())} bytes: no program starts with a variable of that size"

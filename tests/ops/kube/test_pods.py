@@ -28,6 +28,12 @@ def test_of_a_log_in_the_status_the_last_words_are_shown():
     )
 
 
+def test_a_secret_in_the_last_words_is_not_shown():
+    """A status is read, copied and passed on by many."""
+    found = pods.state(failed("ValueError: no login with HF_TOKEN=Tr0ub4dor")).reason
+    assert found == "pytorch: exit code 1: ValueError: no login with HF_TOKEN=(redacted)"
+
+
 def test_a_long_line_is_cut_and_none_is_no_colon():
     """A reason is one line of a table."""
     assert pods.state(failed("x" * 3000)).reason == f"pytorch: exit code 1: {'x' * 200}"

@@ -1,0 +1,76 @@
+"""Keys and tokens of known services, and other secrets that their form gives away."""
+
+import re
+
+# What each service documents as the beginning of its keys, as the scanners gitleaks and
+# trufflehog collect them; shorter than any real one, so that a piece of one is found as well.
+FORMS = {
+    "private keys": re.compile(
+        r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----.*?(?:-----END [A-Z0-9 ]*-----|\Z)"
+        r"|PuTTY-User-Key-File.*|AGE-SECRET-KEY-\w+",
+        re.DOTALL,
+    ),
+    "AWS keys": re.compile(
+        r"(?<![A-Za-z0-9])(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[A-Z0-9]{6,}"
+        r"|(?<![A-Za-z0-9])(?:IQoJ|FwoG|FQoG)[\w+/=%-]{6,}"
+    ),
+    "tokens": re.compile(
+        r"\beyJ[\w-]{6,}(?:\.[\w-]*){0,4}"  # JSON Web Tokens, such as service accounts'
+        r"|\bk8s-aws-v1\.[\w-]+"
+        r"|\b(?:hf|api_org|npm|ntn|r8|gsk|dop_v1|doo_v1|dckr_[po]at|shp[a-z]{2}|lin_api|wandb_v\d"
+        r"|rubygems|figd|xkeysib|ATCTT\w*)_(?=[\w-]*[A-Z0-9])[\w-]{6,}"
+        r"|\b(?:gh[pousr]_|github_pat_|gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat|ffct)-|xox[a-z]-|xapp-|xwfp-|nvapi-|pypi-|tskey-|PMAK-)"
+        r"[\w-]{6,}"
+        r"|\b(?:sk|pk|rk)[-_](?=[\w-]*[A-Z0-9])[\w-]{6,}|\bwhsec_\w{6,}"
+        r"|\bAIza[\w-]{6,}|\bya29\.[\w.-]{6,}|\bGOCSPX-[\w-]{6,}|\b1//0[\w-]{10,}"
+        r"|\bATATT[\w=-]{6,}|\bhv[sbr]\.[\w-]{6,}|\bSG\.[\w-]{6,}(?:\.[\w-]+)?"
+        r"|\bdapi[0-9a-f]{16,}|\bSK[0-9a-f]{32}\b|\bkey-[0-9a-f]{32}\b|\b(?=[a-z0-9.]*\d)[a-z0-9]{6}\.[a-z0-9]{16}\b"
+        r"|\$(?:2[aby]|5|6|y|argon2\w*)\$\S+|\{SSHA\w*\}\S+"
+        r"|(?<=[Bb]earer )\s*[\w.~+/=-]{4,}|(?<=[Bb]asic )\s*(?=\S*[A-Z0-9=])[\w+/=]{6,}"
+        r"|(?<=[?&;, ]sig=)[^\s&]+|(?<=[?&;, ]Signature=)[^\s&]+"
+    ),
+    "passwords in addresses": re.compile(
+        r"(?<=://)[^\s\"'<>]*(?=@)"  # of databases, proxies and remotes, with or without a name
+        r"|(?:(?<=[\s\"'=(])|^)[\w.+-]+:[^\s:@/\"']+(?=@(?!sha\d)[\w(.-])",
+        re.MULTILINE,
+    ),
+    "queries of addresses": re.compile(
+        r"(?<=://)([^\s\"'<>?]*\?)[^\s\"'<>]+|(?<=://)([^\s\"'<>#]*#)[^\s\"'<>]*=[^\s\"'<>]*"
+        r"|(?<=[\w/])(\?)[\w.-]+=[^\s\"'<>]+"
+    ),
+    "webhooks": re.compile(
+        r"(?<=://)([\w.-]*(?:hooks?|discord|telegram|ntfy|hc-ping|webhook)[\w.-]*(?<!\.svc)"
+        r"(?::\d+)?/)[^\s\"'<>]+|(?<=://)([\w.-]+/)(?:[^\s\"'<>]*webhook|bot\d+:)[^\s\"'<>]+"
+    ),
+}
+_LONG, _DIGITS = 14, 3
+RANDOM = re.compile(r"(?<![\w/+=.-])[A-Za-z0-9+/_=-]{32,}")
+WRAPPED = re.compile(
+    r"(?:^[ \t]*[A-Za-z0-9+/]{60,}[ \t]*\n)+[ \t]*[A-Za-z0-9+/]+={0,2}[ \t]*$", re.MULTILINE
+)
+"""Lines of base64, as programs wrap it."""
+PASSWORD_FILE = re.compile(
+    r"(?<![\w.-])(?:[\w-]+\.[\w.-]+|localhost|\*):(?:\d{2,5}|\*):[\w.*-]+:[\w.*-]+:(?=\S)"
+)
+"""A line of `.pgpass`."""
+COMMAND = re.compile(
+    r"\b(?:curl|wget|sshpass|mysql\w*|psql|redis-cli|mongosh?|ldapsearch|aria2c)\s+(?=.*-)"
+    r"|\b(?:wandb|huggingface-cli|hf(?: auth)?|docker|podman|npm|gh auth|az|ngc|vault|oc|kaggle)"
+    r"\s+(?:login|config set)\s"
+)
+"""Programs that are given secrets without a name."""
+SAID = re.compile(
+    r"\b(?:password|passwd|passphrase|passcode|pwd)\s+(?:(?:is|was|to|for\s+\S+(?:\s+is)?)\s+)?\S"
+    r"|\b[\w-]*(?:token|secret|key|credential)s?\s+(?:(?:is|was)\s+)?[\"'`]?"
+    r"(?=[\w+/=-]*\d)(?=[\w+/=-]*[A-Za-z])[\w+/=-]{6,}(?![\w.])",
+    re.IGNORECASE,
+)
+"""A secret behind its name in a sentence, or in `.netrc`."""
+
+
+def looks_random(word: str) -> bool:
+    """Say whether a long word looks drawn by lot, and is no path, number or symbol of a library."""
+    longest = max(re.split("[/_=-]", word), key=len)
+    mixed = any(map(str.isupper, longest)) and any(map(str.islower, longest))
+    digits = sum(map(str.isdigit, longest))
+    return len(longest) >= _LONG and mixed and digits >= _DIGITS and not word.startswith("_Z")

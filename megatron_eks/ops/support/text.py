@@ -1,0 +1,268 @@
+"""Takes secrets out of texts that others wrote: logs, messages, and what is quoted in them.
+
+It is the second line behind the lists of `catalog/shown.py`, and rather loses text than a secret:
+from the name of a secret on, the rest of a line goes.
+"""
+
+import base64
+import binascii
+import contextlib
+import html
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from urllib.parse import quote, unquote
+
+from megatron_eks.catalog import shown
+from megatron_eks.ops.support import secret_forms
+from megatron_eks.ops.support.secret_names import sounds_secret
+
+HIDDEN = "(redacted)"
+
+_DEEPEST = 3
+"""So often may a text stand encoded in another one."""
+_SHORTEST = 6
+# Of a longer line the beginning says enough, and nothing here takes long.
+_TOO_LONG = re.compile(r"([^\n]{8192})[^\n]+")
+_WORD = re.compile(r"[\w+-]{8,}")
+_MIXED = re.compile(r"\d.*[A-Za-z]|[A-Za-z].*\d")
+# Words, numbers, and paths like ours.
+_PLAIN = re.compile(r"[A-Za-z]{1,8}|[\d.,:]{1,8}|(?:/[a-z._-]+)+/?")
+_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2}){6,}")
+_ESCAPES = re.compile(r"\\u00([0-9a-fA-F]{2})|\\x([0-9a-fA-F]{2})")
+
+# A name and what joins it with its value, in whatever notation, quoted within quotes or not.
+_NAMED = re.compile(
+    r"(?<![\w.-])(?P<name>(?:(?:api|access|secret|private|ssh|account) )?[\w.-]+)"
+    r"(?:\\*[\"'`]?\]?\s*(?:=>|->|:=|=|:|>|\|)\s*|\\*[\"']\s*,\s*|\s\.{2,}\s*"
+    r"|\\*[\"']\s+value=)",
+    re.IGNORECASE,
+)
+_VALUE = re.compile(
+    r"(?:[\"']value\\*[\"']|(?:^|\\n|\bname: \S+)\s*(?:-\s+)?value)\s*:\s*|\bvalue="
+)
+_VARIABLE = re.compile(
+    r"(?:(?<![\w$./{-])|(?<=\\[nrt0]))(?P<name>[A-Z][A-Z0-9_]+)\\*[\"']?\]?\s*=(?!=)\s*"
+    r"|(?<=[\"'])(?P<field>[A-Z][A-Z0-9_]+)\\*[\"']\s*:\s*"
+    r"|(?:^|\\n)\s*(?:-\s+)?(?P<key>[A-Z][A-Z0-9]*_[A-Z0-9_]+):\s+"
+    r"|\s{4,}(?P<described>[A-Z][A-Z0-9_]+):\s{2,}"
+    r"|\b(?:export|setenv|declare -\w+|ENV|ARG)\s+(?P<set>\w+)[=\s]"
+)
+_OPTIONS_OF_OURS = shown.OPTIONS | shown.FLAGS
+_OPTIONS = re.compile(r"(?=(?<![\w-])--[A-Za-z])")
+_OPTION = re.compile(r"(?P<name>--[\w.-]+)(?P<between>=|\\*[\"']?,?\s+\\*[\"']?)(?=[^\s-])")
+# What may stand for nothing behind a name, and ends there.
+_EMPTY = (
+    r"[\s\"'\\([{]*(?:true|false|null|none|%s)[\"'\\]*(?:\s*$|[}\])]|,\s*[\"'])|\(redacted\)\W*$"
+)
+_NOTHING = re.compile(_EMPTY % r"\$\{\w+\}|\$\(\w+\)|[\"']{2}", re.IGNORECASE)
+_TRIVIAL = re.compile(rf"{_EMPTY}|[\s\"']*[\d.]{{1,6}}[\"']*\s" % r"[\d.]{1,6}|", re.IGNORECASE)
+_NUMBER = re.compile(r"\W*[\d.,]+\b")
+# What Kubernetes and AWS say before they name the cause, and programs before a duration.
+_BEFORE_CAUSES = (
+    *("non-existent ", 'volume "', "getting ", "get ", "anonymous ", "require ", "SSO "),
+    *("forward ", "backward "),
+)
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_QUOTED = re.compile(r"'([^'\n]*)'")
+_LINE_KEY = re.compile(r"\s*(?:-\s+)?[\"']?[\w.-]+[\"']?\s*[:=]")
+_LONGEST_BLOCK = 200
+
+
+class Texts:
+    """Takes secrets out of texts, and knows what was taken out elsewhere."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        """How many values of each kind were taken out."""
+        self._taken: list[str] = []
+        """Values, the longest first."""
+        self._plain: set[str] = set()
+        """Those that could be anybody's words, and go only where we quote them."""
+        self._variables: set[str] = set()
+        self._facts = ""
+
+    def know(self, facts: Iterable[str]) -> None:
+        """Keep names that are shown by themselves, though somebody used one as a value too."""
+        self._facts += Texts().without_secrets("\n".join(("", *facts)), own=True)
+
+    def remember(self, value: str, variable: str = "") -> None:
+        """Take a value out wherever it stands again, alone or encoded, and what a variable is."""
+        if variable not in shown.ENVIRONMENT:
+            self._variables.add(variable)
+        words = (word for word in _WORD.findall(value) if _MIXED.search(word))
+        found = {each for each in (value.strip(), *words) if len(each) >= _SHORTEST}
+        plain = {each for each in found if _PLAIN.fullmatch(each)}
+        self._plain |= plain
+        forms = {f(each) for each in found - plain for f in (str, _in_json, _in_address)}
+        if not forms.issubset(self._taken):
+            self._taken = sorted(forms.union(self._taken), key=len, reverse=True)
+
+    def without_secrets(self, text: str, *, own: bool = False) -> str:
+        """Return a text without them; our own text is one whose names say what we say of them."""
+        return self._cleaned(text, 0, own=own)
+
+    def _cleaned(self, text: str, depth: int, *, own: bool) -> str:
+        text = _TOO_LONG.sub(lambda found: found[1] + HIDDEN, _COLOURS.sub("", text))
+        for value in self._taken:
+            if value in text and value not in self._facts:
+                text = text.replace(value, self._hidden("values taken out elsewhere"))
+        for kind, pattern in secret_forms.FORMS.items():
+            text = pattern.sub(self._but_prefix(kind), text)
+        text = secret_forms.WRAPPED.sub(lambda _: self._hidden("encoded texts"), text)
+        if depth < _DEEPEST:
+            text = _ENCODED.sub(lambda found: self._decoded(found[0], depth), text)
+        if own:
+            return _QUOTED.sub(lambda found: HIDDEN if found[1] in self._plain else found[0], text)
+        return "".join(self._lines(text, depth))
+
+    def _decoded(self, word: str, depth: int) -> str:
+        """Return a word, unless it stands for a text with a secret."""
+        for text in _plain_texts(word):
+            if self._cleaned(text, depth + 1, own=False) != text:
+                return self._hidden("encoded texts")
+        return word
+
+    def _lines(self, text: str, depth: int) -> Iterator[str]:
+        block: Callable[[str], bool] | None = None
+        length = 0
+        for line in re.split(r"(?<=\n)", text):
+            if block is not None and length < _LONGEST_BLOCK and block(line):
+                length += 1
+                continue
+            block, length = None, 0
+            kept = self._line(line.rstrip("\r\n"), depth)
+            if kept.endswith(HIDDEN):
+                block = _rest(line, len(kept) - len(HIDDEN))
+            yield kept + line[len(line.rstrip("\r\n")) :]
+
+    def _line(self, line: str, depth: int) -> str:
+        plain = _ESCAPES.sub(lambda found: chr(int(found[1] or found[2], 16)), line)
+        plain = html.unescape(unquote(plain))
+        if plain != line and depth < _DEEPEST:
+            cleaned = self._cleaned(plain, depth + 1, own=False)
+            return cleaned if cleaned != plain else line
+        end = min(self._ends(line), default=None)
+        if end is not None:
+            return line[:end] + self._hidden("values of others")
+        line = "".join(self._option(part) for part in _OPTIONS.split(line))
+        return secret_forms.RANDOM.sub(self._random, line)
+
+    def _ends(self, line: str) -> Iterator[int]:
+        """Yield after how much of a line a secret begins."""
+        for match in _NAMED.finditer(line):
+            rest = line[match.end() :]
+            name = match["name"]
+            counted = name.lower().endswith("tokens") and _NUMBER.match(rest)
+            if (
+                (sounds_secret(name) or name.rpartition(".")[2] in self._variables)
+                and not (counted or _is_harmless(rest, numbers=False))
+                and not line[: match.start()].endswith(_BEFORE_CAUSES)
+                and not (line[: match.start()].endswith("/") and "=" not in match[0])
+            ):
+                yield match.end()
+                break
+        for match in _VARIABLE.finditer(line):
+            name = next(filter(None, match.groups()))
+            if name not in shown.ENVIRONMENT and not _is_harmless(
+                line[match.end() :], numbers=True
+            ):
+                yield match.end()
+                break
+        for match in _VALUE.finditer(line):
+            rest = line[match.end() :]
+            if not _NUMBER.match(rest) and not _is_harmless(rest, numbers=True):
+                yield match.end()
+                break
+        for form in (secret_forms.PASSWORD_FILE, secret_forms.COMMAND):
+            yield from (found.end() for found in form.finditer(line))
+        for found in secret_forms.SAID.finditer(line):
+            yield found.start() + len(found[0].split()[0]) + 1
+
+    def _option(self, part: str) -> str:
+        """Return an option as somebody printed it, with its value if we set it."""
+        match = _OPTION.match(part)
+        if match is None or match["name"].replace("_", "-") in _OPTIONS_OF_OURS:
+            return part
+        return match[0] + self._hidden("values of others") + (" " if part.endswith(" ") else "")
+
+    def _random(self, match: re.Match[str]) -> str:
+        return self._hidden("tokens") if secret_forms.looks_random(match[0]) else match[0]
+
+    def _hidden(self, kind: str) -> str:
+        self.counts[kind] += 1
+        return HIDDEN
+
+    def _but_prefix(self, kind: str) -> Callable[[re.Match[str]], str]:
+        """Return what takes a match out, all but its groups."""
+
+        def hide(match: re.Match[str]) -> str:
+            prefix = "".join(filter(None, match.groups()))
+            if match[0] in {"", prefix + HIDDEN}:
+                return match[0]
+            return prefix + self._hidden(kind)
+
+        return hide
+
+
+def _in_json(value: str) -> str:
+    return json.dumps(value)[1:-1]
+
+
+def _in_address(value: str) -> str:
+    return quote(value, safe="")
+
+
+def without_secrets(text: str) -> str:
+    """Return a text of others without secrets, where nothing else is known of it."""
+    return Texts().without_secrets(text)
+
+
+def _is_harmless(rest: str, *, numbers: bool) -> bool:
+    """Tell whether nothing of the rest of a line is a secret: it is empty, a word, or a number."""
+    return (_NOTHING if not numbers else _TRIVIAL).match(rest) is not None
+
+
+def _plain_texts(word: str) -> Iterator[str]:
+    """Yield what a word may stand for in base64 or hexadecimal digits."""
+    sloppy = word.rstrip("=").replace("-", "+").replace("_", "/")
+    found = [bytes.fromhex(word)] if _HEX.fullmatch(word) else []
+    with contextlib.suppress(binascii.Error):
+        found.append(base64.b64decode(sloppy + "=" * (-len(sloppy) % 4)))
+    for data in found:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            continue
+        if all(char.isprintable() or char.isspace() for char in text):
+            yield text
+
+
+def _rest(line: str, start: int) -> Callable[[str], bool] | None:
+    """Return what tells the further lines of a value that began in a line."""
+    value = line[start:].strip()
+    mark = value[:1]
+    if mark in {'"', "'"} and value.count(mark) == 1:
+        return _until(mark)
+    if value and not _LINE_KEY.match(line):
+        return None
+    depth = len(line) - len(line.lstrip())
+
+    def deeper(other: str) -> bool:
+        indent = len(other) - len(other.lstrip())
+        return not other.strip() or indent > depth or other[depth:].startswith("- ")
+
+    return deeper
+
+
+def _until(mark: str) -> Callable[[str], bool]:
+    open_ = True
+
+    def inside(line: str) -> bool:
+        nonlocal open_
+        was_open, open_ = open_, open_ and mark not in line
+        return was_open
+
+    return inside
