@@ -8,7 +8,7 @@ from megatron_eks.config.errors import ConfigError
 from megatron_eks.ops.aws import outputs
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.building import DIGEST, REGISTRY, Aws
-from tests.ops.aws.fakes import Clients, console, project_in, said, tools, written
+from tests.ops.aws.fakes import ACCOUNT, CLUSTER, Clients, console, project_in, said, tools, written
 
 
 @pytest.fixture
@@ -104,6 +104,19 @@ def test_another_clusters_file_is_refused(tmp_path, aws):
     file = project_in(tmp_path)
     with pytest.raises(ConfigError, match="MEKS-0007"):
         tools(file, Clients(**aws.clients), console())
+
+
+def test_another_accounts_image_is_refused(tmp_path, aws):
+    """It would run with the role of the jobs; the account of examples stands for none."""
+    other = REGISTRY.replace(ACCOUNT, "999999999999")
+    recorded(tmp_path, f"{other}/megatron-training@{DIGEST}")
+    with pytest.raises(ConfigError, match=f"MEKS-0008 .*MegatronImage.*of account {ACCOUNT}"):
+        tools(project_in(tmp_path), Clients(**aws.clients), console())
+    example = CLUSTER.replace(ACCOUNT, "111122223333")
+    (tmp_path / "outputs.json").write_text(
+        json.dumps({"techpulse-Images": {"MegatronImage": f"{other}/megatron-training@{DIGEST}"}})
+    )
+    assert tools(project_in(tmp_path, example), Clients(**aws.clients), console())
 
 
 def test_nothing_deployed_is_not_found(tmp_path, aws):
