@@ -66,7 +66,7 @@ def build_arguments(root: "Path", image: str) -> set[str]:
 def context_files(root: "Path", image: str) -> "list[Path]":
     """Return the files of an image's build context, in an order that no file system decides."""
     found: list[Path] = []
-    for folder in _folders(image):
+    for folder in context_folders(image):
         found.extend(_walk(root / folder))
     found.extend(path for path in _kept(root / "images") if path.suffix == ".py")
     return sorted(found, key=lambda path: path.relative_to(root).as_posix())
@@ -78,11 +78,12 @@ def asset_excludes(image: str) -> tuple[str, ...]:
     They are for the CDK's default mode, in which a pattern without a slash matches a name at any
     depth, a later pattern wins, and `*` never matches a hidden name.
     """
-    wanted = (pattern for folder in _folders(image) for pattern in _include(folder))
+    wanted = (pattern for folder in context_folders(image) for pattern in _include(folder))
     return ("*", *wanted, "!images/*.py", *_JUNK)
 
 
-def _folders(image: str) -> tuple[str, ...]:
+def context_folders(image: str) -> tuple[str, ...]:
+    """Return the folders that an image's content is in, beside Python files in `images`."""
     return (f"images/{image}", "programs", "codebuild")
 
 

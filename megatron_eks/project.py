@@ -11,6 +11,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob, MegatronRun
 from megatron_eks.config.load import Document, read_mapping
+from megatron_eks.config.output_values import Home
 from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
@@ -23,6 +24,7 @@ from megatron_eks.plan.jobs.source_checks import check_sources
 from megatron_eks.plan.jobs.table import check_job, plan_job
 from megatron_eks.plan.jobs.together_checks import Neighbours, check_cluster_of, check_together
 from megatron_eks.plan.jobs.validation import plan_validation
+from megatron_eks.plan.network_checks import DOCUMENTATION_ACCOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -79,6 +81,7 @@ def load_project(cluster_file: Path, today: "date") -> Project:
         repositories,
         suffixes=[each.output_suffix for each in cluster.storage.file_systems],
         existing=files.config.storage.lustre.existing,
+        home=Home(cluster.region, _accounts(files.config)),
     )
     if has_errors(findings):
         raise ConfigError(findings)
@@ -96,6 +99,11 @@ def load_project(cluster_file: Path, today: "date") -> Project:
         allowed=tuple(each for each in files.findings if each.level is Level.ALLOWED),
         preview=tuple(preview_warning(outputs, used, shown, deploy)),
     )
+
+
+def _accounts(config: "ClusterConfig") -> set[str]:
+    """Return the accounts of the administrators' roles; that of AWS's examples is nobody's."""
+    return {arn.split(":")[4] for arn in config.access.admin_role_arns} - {DOCUMENTATION_ACCOUNT}
 
 
 def check_files(

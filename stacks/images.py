@@ -1,7 +1,6 @@
 """The Images stack: a repository for each container image, and the project that builds it."""
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 import aws_cdk as cdk
@@ -10,9 +9,10 @@ from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
 from megatron_eks.catalog.pins import CODEBUILD_IMAGE
-from megatron_eks.plan.buildspec import REPORT_GROUP, buildspec
+from megatron_eks.plan.buildspec import REPORT_GROUP
 from stacks.base import BaseStack, log_group
 from stacks.findings import acknowledge
+from stacks.image_source import source, source_access, triggers
 from stacks.policies import role, same_account, statement
 
 if TYPE_CHECKING:
@@ -20,13 +20,9 @@ if TYPE_CHECKING:
 
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.images import ImageContext, ImagePlan, SourcePlan
-    from stacks.policies import Statement
 
-# Where a checkout has what the asset consists of.
-_ASSETS = "assets"
-
-# Tags that a build moves; jobs name images by digest.
-_MOVING_TAGS = ("latest", "cache")
+# The tag that a build moves; jobs name images by digest.
+_MOVING_TAG = "latest"
 
 # A tagged image may be what a job runs, however old it is; one without a tag was replaced under a
 # moving tag.
@@ -133,9 +129,8 @@ class ImageBuild(Construct):
             image_tag_mutability_exclusion_filters=[
                 ecr.CfnRepository.ImageTagMutabilityExclusionFilterProperty(
                     image_tag_mutability_exclusion_filter_type="WILDCARD",
-                    image_tag_mutability_exclusion_filter_value=tag,
+                    image_tag_mutability_exclusion_filter_value=_MOVING_TAG,
                 )
-                for tag in _MOVING_TAGS
             ],
             image_scanning_configuration=ecr.CfnRepository.ImageScanningConfigurationProperty(
                 scan_on_push=True
@@ -172,57 +167,6 @@ class ImageBuild(Construct):
         )
         return f"{asset.bucket_name}/{asset.object_key}"
 
-    def _source_access(self) -> "Statement":
-        """Let the build read its source, and nothing beside it."""
-        if self._github is not None:
-            # Connections that are older than the service's new name have, and need, the old prefix.
-            return statement(
-                [
-                    f"{service}:{action}"
-                    for service in ("codeconnections", "codestar-connections")
-                    for action in ("GetConnection", "GetConnectionToken", "UseConnection")
-                ],
-                [self._github.connection_arn],
-            )
-        return statement(
-            ["s3:GetObject", "s3:GetObjectVersion"],
-            [f"arn:{cdk.Aws.PARTITION}:s3:::{self._asset}"],
-        )
-
-    def _source(self) -> codebuild.CfnProject.SourceProperty:
-        if self._github is None:
-            return codebuild.CfnProject.SourceProperty(
-                type="S3", location=self._asset, build_spec=buildspec("")
-            )
-        return codebuild.CfnProject.SourceProperty(
-            type="GITHUB",
-            location=self._github.url,
-            git_clone_depth=1,
-            build_spec=buildspec(_ASSETS),
-            # The role needs the connection before the webhook is made; it has it from the start,
-            # because its permissions are part of it (aws-cdk#31726).
-            auth=codebuild.CfnProject.SourceAuthProperty(
-                type="CODECONNECTIONS", resource=self._github.connection_arn
-            ),
-        )
-
-    def _triggers(self) -> codebuild.CfnProject.ProjectTriggersProperty | None:
-        """Build on pushes to the branch that change what some image is made of."""
-        if self._github is None or not self._github.webhook:
-            return None
-        kind = codebuild.CfnProject.WebhookFilterProperty
-        branch = re.escape(self._github.branch)
-        return codebuild.CfnProject.ProjectTriggersProperty(
-            webhook=True,
-            filter_groups=[
-                [
-                    kind(type="EVENT", pattern="PUSH"),
-                    kind(type="HEAD_REF", pattern=f"^refs/heads/{branch}$"),
-                    kind(type="FILE_PATH", pattern=f"^{_ASSETS}/"),
-                ]
-            ],
-        )
-
     def _make_role(self, project_name: str) -> str:
         stack = cdk.Stack.of(self)
         reports = f"report-group/{project_name}-{REPORT_GROUP}"
@@ -233,7 +177,7 @@ class ImageBuild(Construct):
             service="codebuild.amazonaws.com",
             condition=same_account(stack.account),
             statements=[
-                self._source_access(),
+                source_access(self._github, self._asset),
                 # The token is the account's; what it opens, the next statement says.
                 statement(["ecr:GetAuthorizationToken"], ["*"]),
                 statement(_PULL_AND_PUSH, [self._repository.attr_arn]),
@@ -261,9 +205,11 @@ class ImageBuild(Construct):
             "BUILD_ARGS": json.dumps(dict(self._image.build_args), sort_keys=True),
             "TEST_LEVEL": self._image.test_level,
             "TAG_STRATEGY": self._image.tag_strategy,
-            # The next build begins with the layers of the last one, on whatever machine.
+            # The image lists its layers, with which a later build may begin on whatever machine.
             "CACHE": "registry",
         }
+        if self._github is not None and self._github.webhook:
+            environment["WEBHOOK_BRANCH"] = self._github.branch
         return codebuild.CfnProject(
             self,
             "Project",
@@ -274,9 +220,9 @@ class ImageBuild(Construct):
             encryption_key=self._key,
             timeout_in_minutes=120,
             artifacts=codebuild.CfnProject.ArtifactsProperty(type="NO_ARTIFACTS"),
-            source=self._source(),
+            source=source(self._github, self._asset),
             source_version=self._github.branch if self._github else None,
-            triggers=self._triggers(),
+            triggers=triggers(self._github, self._image.name),
             environment=codebuild.CfnProject.EnvironmentProperty(
                 type="LINUX_CONTAINER",
                 # The base image alone unpacks to tens of gigabytes; this type has 128 GB of disk.

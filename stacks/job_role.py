@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 import aws_cdk as cdk
 from aws_cdk import aws_eks as eks
 
+from megatron_eks.plan.data_access import PUSHED_DATA
 from stacks.findings import acknowledge
 from stacks.policies import POD_IDENTITY, POD_IDENTITY_ACTIONS, role, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from constructs import Construct
 
@@ -18,16 +19,15 @@ if TYPE_CHECKING:
     from stacks.policies import Condition, Statement
 
 _READ = ("s3:GetObject",)
-_WRITE = ("s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject")
 # Retention removes old checkpoints; nothing else of a job deletes.
 _KEEP = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject")
 
 
 def job_role(scope: "Construct", plan: "ClusterPlan", *, bucket: str, key: str) -> str:
-    """Make the role for the cluster's bucket and what the jobs name, and return its ARN."""
+    """Make the role for what was pushed for jobs and what they name, and return its ARN."""
+    pushed = f"{PUSHED_DATA}/*"
     statements = [
-        statement(["s3:ListBucket"], [bucket]),
-        statement(_WRITE, [f"{bucket}/*"]),
+        *_reading(bucket, [pushed]),
         statement(["kms:Decrypt", "kms:GenerateDataKey"], [key]),
         *(each for access in plan.data_access.buckets for each in _statements(access)),
     ]
@@ -46,7 +46,7 @@ def job_role(scope: "Construct", plan: "ClusterPlan", *, bucket: str, key: str) 
         *(
             f"AwsSolutions-IAM5[Resource::{resource}]"
             for resource in (
-                "<Bucket.Arn>/*",
+                f"<Bucket.Arn>/{pushed}",
                 *(
                     f"arn:<AWS::Partition>:s3:::{access.bucket}/{pattern}"
                     for access in plan.data_access.buckets
@@ -83,13 +83,19 @@ def _only_jobs(plan: "ClusterPlan") -> "Condition":
 
 def _statements(access: "BucketAccess") -> "Iterator[Statement]":
     bucket = f"arn:{cdk.Aws.PARTITION}:s3:::{access.bucket}"
-    if access.read:
-        yield statement(_READ, [f"{bucket}/{pattern}" for pattern in access.read])
     if access.write:
         yield statement(_KEEP, [f"{bucket}/{pattern}" for pattern in access.write])
-    # A manifest that is not there yet must be "not found": without the right to list, S3 says
-    # "denied" (S3 API reference, GetObject), and a request for an object has no prefix to judge.
-    limit: Condition | None = (
-        None if access.write else {"StringLike": {"s3:prefix": list(access.read)}}
-    )
-    yield statement(["s3:ListBucket"], [bucket], condition=limit)
+        yield _listing(bucket, access.write)
+    if access.read:
+        yield from _reading(bucket, access.read)
+
+
+def _reading(bucket: str, patterns: "Sequence[str]") -> "Iterator[Statement]":
+    yield statement(_READ, [f"{bucket}/{pattern}" for pattern in patterns])
+    yield _listing(bucket, patterns)
+
+
+def _listing(bucket: str, patterns: "Sequence[str]") -> "Statement":
+    """Allow to list below prefixes alone; a request without one would show every name."""
+    limit: Condition = {"StringLike": {"s3:prefix": list(patterns)}}
+    return statement(["s3:ListBucket"], [bucket], condition=limit)

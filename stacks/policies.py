@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 
+from megatron_eks.plan.data_access import POLICY_NAME
 from stacks.findings import acknowledge
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def role(
         # Inside the role: what uses it then cannot start before it may do its work.
         policies=[
             iam.CfnRole.PolicyProperty(
-                policy_name="Permissions", policy_document=document(statements)
+                policy_name=POLICY_NAME, policy_document=document(statements)
             )
         ],
     )

@@ -1,23 +1,28 @@
 """One image, from its source to the registry: what CodeBuild and `meks build --local` run.
 
-build_image.py check|login|build|test|push
+build_image.py check|login|build|test|push|digest
 
 check   compute the tags, and ask the registry what it has
 login   let the engine push to it
-build   build the image, if the registry lacks it
+build   build the image, unless a build of this project has recorded it
 test    run its self-test in a container without a network, as the pods' user
-push    push it under its tags, or add a tag to what is there; print the digest
+push    push it under its tags, or add a tag to what is recorded
+digest  print the digest of what was built and pushed here, and of nothing else
 
 The environment says what to do: IMAGE_NAME (folder under images/), REPOSITORY_URI, IMAGE_TAG (hash
 of the content), BUILD_ARGS (a JSON object), TEST_LEVEL, TAG_STRATEGY with PROJECT_VERSION or
-SOURCE_REVISION, ENGINE (docker or podman), STATE and REPORTS (where the steps leave what the next
-ones and people read). Nothing is pushed that was not tested; a tag is never moved but `latest`
-and `cache`. Plain Python: AWS's build image has nothing else.
+SOURCE_REVISION, RECORDED_DIGEST (the image of this content that an earlier build has recorded),
+CACHE_FROM (the recorded image whose layers to begin with), WEBHOOK_BRANCH (whose pushes start
+builds), ENGINE (docker or podman), STATE and REPORTS (where the steps leave what the next ones and
+people read). Nothing is pushed that was not tested; a tag is never moved but `latest`. Plain
+Python: AWS's build image has nothing else.
 """
 
 import json
 import os
 import re
+import runpy
+import secrets
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -26,6 +31,7 @@ from pathlib import Path
 _USER = "10001"
 _FOLDER = "/tmp/megatron-eks-build"  # noqa: S108 -- a build machine is one build's
 _SHA = re.compile(r"[0-9a-f]{40}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _VERSION = re.compile(r'^version = "([^"]+)"$', re.MULTILINE)
 _SKIPPED = """<?xml version="1.0" encoding="utf-8"?>
 <testsuite name="image {image}" tests="1" skipped="1"><testcase classname="{image}.built"
@@ -57,8 +63,18 @@ class Build:
     def check(self) -> None:
         """Compute the tags, and refuse what would move one that may not move."""
         tag, extra = self._content_tag(), self._extra_tag()
-        digest = self._pushed_digest(tag)
-        state = {"tag": tag, "extra": extra, "digest": digest, "passed": "", "tagged": ""}
+        digest = self._given_digest("RECORDED_DIGEST")
+        if not digest and self._pushed_digest(tag):
+            # Whoever builds from any commit can push any tag, so a tag proves nothing.
+            _say(f"{tag} is in the registry, and no build is known to have recorded it")
+            tag = f"{tag}-{secrets.token_hex(4)}"
+        state = {"tag": tag, "extra": extra, "digest": digest}
+        state |= {
+            "cache": self._given_digest("CACHE_FROM"),
+            "passed": "",
+            "tagged": "",
+            "pushed": "",
+        }
         if extra and extra != "latest":
             theirs = self._pushed_digest(extra)
             if theirs and theirs != digest:
@@ -70,7 +86,7 @@ class Build:
         self._write(state)
         _say(f"{self.repository}:{tag}" + (f" and {extra}" if extra else ""))
         if digest:
-            _say("it exists already and its tag cannot change, so nothing is built")
+            _say(f"a build has recorded it as {digest}, so nothing is built")
 
     def login(self) -> None:
         """Give the engine a password of twelve hours, through its standard input."""
@@ -92,9 +108,11 @@ class Build:
             for word in ("--build-arg", _is(name, value))
         ]
         if self._environment.get("CACHE") == "registry":
-            # The layers of the last build, as its image lists them; a missing one is no error.
-            cache = f"{self.repository}:cache"
-            words += ["--cache-from", cache, "--build-arg", "BUILDKIT_INLINE_CACHE=1"]
+            # The image lists its layers for the next build.
+            words += ["--build-arg", "BUILDKIT_INLINE_CACHE=1"]
+        if state["cache"]:
+            # By its digest: a tag may have been moved to somebody else's layers.
+            words += ["--cache-from", f"{self.repository}@{state['cache']}"]
         dockerfile = f"{self.context}/images/{self.image}/Dockerfile"
         name = f"{self.repository}:{state['tag']}"
         _run(self.engine, "build", *words, "--file", dockerfile, "--tag", name, self.context)
@@ -126,18 +144,23 @@ class Build:
         tag, extra = state["tag"], state["extra"]
         if state["digest"]:
             if extra and not state["tagged"]:
-                self._retag(tag, extra)
+                self._retag(state["digest"], extra)
         elif not state["passed"]:
             raise StopError("nothing is pushed: the image was not built, or its tests failed")
         else:
             first = f"{self.repository}:{tag}"
             _run(self.engine, "push", first)
-            moving = ["cache"] if self._environment.get("CACHE") == "registry" else []
-            for name in [each for each in (extra, *moving) if each]:
-                _run(self.engine, "tag", first, f"{self.repository}:{name}")
-                _run(self.engine, "push", f"{self.repository}:{name}")
-        if self._environment.get("REGISTRY") != "none":
-            _say(f"digest: {self._pushed_digest(tag)}")
+            if extra:
+                _run(self.engine, "tag", first, f"{self.repository}:{extra}")
+                _run(self.engine, "push", f"{self.repository}:{extra}")
+            pushed = self._pushed_digest(tag)
+            self._write(state | {"pushed": pushed})
+            if pushed:
+                _say(f"digest: {pushed}")
+
+    def digest(self) -> None:
+        """Print what CodeBuild keeps as the record of this build."""
+        _say(self._read()["pushed"])
 
     # Tags
 
@@ -145,16 +168,21 @@ class Build:
         given = self._environment["IMAGE_TAG"]
         if not self.checkout or self._environment.get("REGISTRY") == "none":
             return given
-        sys.path.insert(0, str(Path.cwd()))
-        from megatron_eks.build_context import content_tag  # noqa: PLC0415 -- a checkout has it
-
-        tag = content_tag(Path("assets"), self.image, self.arguments)
-        if tag != given and not self._environment.get("CODEBUILD_WEBHOOK_TRIGGER"):
+        # This file alone, beside assets/: whoever reads the record of a build compares both.
+        content_tag = runpy.run_path("megatron_eks/build_context.py")["content_tag"]
+        tag: str = content_tag(Path("assets"), self.image, self.arguments)
+        if tag != given and not self._is_push():
             raise StopError(
                 f"this commit builds {tag}, and the cluster was deployed from a checkout that "
                 f"builds {given} - push that one, or deploy from this one"
             )
         return tag
+
+    def _is_push(self) -> bool:
+        """Tell whether a push to the project's branch started this build, for a new content."""
+        branch = self._environment.get("WEBHOOK_BRANCH")
+        trigger = self._environment.get("CODEBUILD_WEBHOOK_TRIGGER")
+        return bool(branch) and trigger == f"branch/{branch}"
 
     def _extra_tag(self) -> str:
         """Return the tag beside the content's; empty: none."""
@@ -185,12 +213,18 @@ class Build:
 
     # The registry
 
+    def _given_digest(self, variable: str) -> str:
+        given = self._environment.get(variable, "")
+        if given and not _DIGEST.fullmatch(given):
+            raise StopError(f"{variable} is not a digest: {given!r}")
+        return given
+
     def _pushed_digest(self, tag: str) -> str:
         """Return the digest of a tag; empty: the registry does not have it."""
         if self._environment.get("REGISTRY") == "none":
             return ""
         done = subprocess.run(  # noqa: S603 -- AWS's command line, with words of our own
-            self._ecr("describe-images", tag, "imageDetails[0].imageDigest"),
+            self._ecr("describe-images", f"imageTag={tag}", "imageDetails[0].imageDigest"),
             capture_output=True,
             text=True,
             check=False,
@@ -201,13 +235,14 @@ class Build:
             return ""
         raise StopError(done.stderr.strip())
 
-    def _retag(self, tag: str, name: str) -> None:
-        manifest = _output(*self._ecr("batch-get-image", tag, "images[0].imageManifest"))
+    def _retag(self, digest: str, name: str) -> None:
+        words = self._ecr("batch-get-image", f"imageDigest={digest}", "images[0].imageManifest")
+        manifest = _output(*words)
         words = ["--repository-name", self._name(), "--image-tag", name]
         _run("aws", "ecr", "put-image", *words, "--image-manifest", manifest.rstrip("\n"))
 
-    def _ecr(self, action: str, tag: str, query: str) -> list[str]:
-        words = ["--repository-name", self._name(), "--image-ids", f"imageTag={tag}"]
+    def _ecr(self, action: str, image: str, query: str) -> list[str]:
+        words = ["--repository-name", self._name(), "--image-ids", image]
         return ["aws", "ecr", action, *words, "--query", query, "--output", "text"]
 
     def _name(self) -> str:
@@ -259,6 +294,7 @@ STEPS = {
     "build": Build.build,
     "test": Build.test,
     "push": Build.push,
+    "digest": Build.digest,
 }
 
 

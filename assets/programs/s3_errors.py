@@ -18,6 +18,14 @@ class RaceError(Exception):
     """Another writer was first."""
 
 
+def is_refusal(problem: BaseException) -> bool:
+    """Tell whether S3 says that this may not be done."""
+    from botocore.exceptions import ClientError  # noqa: PLC0415 -- `--help` needs no boto3
+
+    refusals = {"403", "AccessDenied"}
+    return isinstance(problem, ClientError) and problem.response["Error"]["Code"] in refusals
+
+
 def judge(subject: str, problem: BaseException) -> None:
     """Raise what more attempts cannot change."""
     from botocore.exceptions import (  # noqa: PLC0415 -- `--help` needs no boto3
@@ -54,7 +62,8 @@ def judge(subject: str, problem: BaseException) -> None:
             program.EXIT_FAILED,
             subject,
             f"S3 refuses: {problem}",
-            "give the role the right to do this, or correct the URI",
+            "correct the URI, or give the role the right: for pods, name the prefix in a job "
+            "file, then meks deploy Storage",
         ) from problem
     if code not in _BUSY | _DAMAGED:
         raise StopError(

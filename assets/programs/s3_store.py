@@ -134,6 +134,7 @@ class Store:
             lambda: self._client.download_file(
                 self.bucket, self._key(key), str(path), Config=config
             ),
+            reads=True,
         )
 
     def describe(self, key: str) -> tuple[int, str | None]:
@@ -143,6 +144,7 @@ class Store:
             lambda: self._client.head_object(
                 Bucket=self.bucket, Key=self._key(key), ChecksumMode="ENABLED"
             ),
+            reads=True,
         )
         found = head.get("ChecksumSHA256")
         # Of an object that was sent in parts: the checksum, a dash and the number of parts.
@@ -155,7 +157,7 @@ class Store:
             answer = self._client.get_object(Bucket=self.bucket, Key=self._key(key))
             return answer["Body"].read(), answer["ETag"]
 
-        return self._try(key, get)
+        return self._try(key, get, reads=True)
 
     def write(self, key: str, content: bytes, *, replacing: str | None) -> None:
         """Write a small object if the one with this entity tag, or none, is there."""
@@ -244,7 +246,22 @@ class Store:
             max_concurrency=self._connections,
         )
 
-    def _try(self, key: str, action: Callable[[], T]) -> T:
+    def _is_absent(self, key: str) -> bool:
+        """Whether a listing shows that an object is not there.
+
+        Without the right to list the whole bucket S3 answers a request for a missing object with
+        "denied" (S3 API reference, GetObject); a role that may list below a prefix finds out so.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 -- as above
+
+        wanted = self._key(key)
+        try:
+            found = self._client.list_objects_v2(Bucket=self.bucket, Prefix=wanted, MaxKeys=1)
+        except (BotoCoreError, ClientError):
+            return False
+        return all(entry["Key"] != wanted for entry in found.get("Contents", []))
+
+    def _try(self, key: str, action: Callable[[], T], *, reads: bool = False) -> T:
         """Do something with S3; connections that break are tried again beyond boto3's own."""
         from boto3.exceptions import Boto3Error  # noqa: PLC0415 -- as in __init__
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 -- as above
@@ -256,8 +273,11 @@ class Store:
             except (Boto3Error, BotoCoreError, ClientError, ConnectionError) as problem:
                 # boto3 wraps what an upload raised, and loses the code in a text.
                 cause = problem.__context__ if isinstance(problem, Boto3Error) else problem
-                s3_errors.judge(subject, cause or problem)
+                cause = cause or problem
+                if reads and s3_errors.is_refusal(cause) and self._is_absent(key):
+                    raise GoneError(subject) from problem
+                s3_errors.judge(subject, cause)
                 if attempt == self._attempts:
-                    raise s3_errors.given_up(subject, cause or problem) from problem
+                    raise s3_errors.given_up(subject, cause) from problem
                 time.sleep(_PAUSE_SECONDS * 2**attempt)
         raise AssertionError

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -23,6 +23,7 @@ from megatron_eks.ops.kube import (
 )
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.rendering import Wish
+from megatron_eks.plan.data_access import DataAccess
 from megatron_eks.project import Project
 
 _WATCH_SECONDS = 5.0
@@ -80,9 +81,13 @@ def _submit(commands: "Commands[argparse.ArgumentParser]") -> None:
         )
 
         def act(access: Access, project: Project, console: Console) -> int:
-            wanted = options
+            wanted = replace(
+                options,
+                built=partial(_built, given, project, console),
+                out_of_reach=partial(_out_of_reach, project, console),
+            )
             if given.release_when_done:
-                wanted = replace(options, release=partial(_release, given, access, console))
+                wanted = replace(wanted, release=partial(_release, given, access, console))
             return submit.run(access, project, wish, wanted, console)
 
         return on_cluster(given, act)
@@ -177,14 +182,41 @@ def _digest(image: str) -> str | None:
     """Ask ECR for the digest of an image there; nobody else is asked."""
     if ".dkr.ecr." not in image:
         return None
-    from megatron_eks.ops.aws import outputs, session  # noqa: PLC0415 -- boto3, seldom needed
+    from megatron_eks.ops.aws import build_records, session  # noqa: PLC0415 -- boto3, seldom needed
 
     region = image.split(".dkr.ecr.")[1].split(".", maxsplit=1)[0]
+    repository, _, tag = image.rpartition(":")
     try:
         aws = session.open_session(region, os.environ)
-        return outputs.digest_of(image, aws.client("ecr"))
+        found = build_records.digest_of(repository, {"imageTag": tag}, aws.client("ecr"))
     except session.ERRORS as error:
         raise session.explained(error) from error
+    return found and f"{repository}@{found}"
+
+
+def _built(given: argparse.Namespace, project: Project, console: Console) -> Mapping[str, str]:
+    """Ask CodeBuild for the digests of images of which outputs.json has the tag only."""
+    from megatron_eks.ops.aws import outputs, session, tools  # noqa: PLC0415 -- boto3, as above
+
+    try:
+        aws = session.open_session(project.cluster.region, os.environ)
+        opened = tools.Tools(given.cluster, project, aws, console)
+        stacks = outputs.read(given.cluster.with_name("outputs.json")).values()
+        values = {key: value for each in stacks for key, value in each.items()}
+        return outputs.recorded(values, opened)
+    except session.ERRORS as error:
+        raise session.explained(error) from error
+
+
+def _out_of_reach(
+    project: Project, console: Console, role: str, access: DataAccess
+) -> Sequence[str]:
+    """Ask IAM for the jobs' role, where a job needs it."""
+    if not access.grants:
+        return ()
+    from megatron_eks.ops.aws import job_access  # noqa: PLC0415 -- boto3, seldom needed
+
+    return job_access.out_of_reach(role, access, project.cluster.region, console)
 
 
 def _release(

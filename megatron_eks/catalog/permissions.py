@@ -78,7 +78,10 @@ NEEDS: tuple[Need, ...] = (
         "caller",
         "meks build",
         f"{_ARN}:codebuild:{{region}}:{{account}}:project/{{name}}-megatron",
-        _of("codebuild", "BatchGetBuilds", "StartBuild"),
+        _of(
+            "codebuild",
+            *("BatchGetBuilds", "BatchGetProjects", "ListBuildsForProject", "StartBuild"),
+        ),
     ),
     Need(
         "bootstrap",

@@ -29,9 +29,12 @@ KMS_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$"
 _VPC_ID = r"^vpc-([0-9a-f]{8}|[0-9a-f]{17})$"
 _SUBNET_ID = r"^subnet-([0-9a-f]{8}|[0-9a-f]{17})$"
 _SECURITY_GROUP_ID = r"^sg-([0-9a-f]{8}|[0-9a-f]{17})$"
-_FILE_SYSTEM_ID = r"^fs-[0-9a-f]{8,40}$"
+_FILE_SYSTEM_ID = r"^fs-[0-9a-f]{8,17}$"
 _EKS_NAME = r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$"
-_HOST_NAME = r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$"
+# RFC 1123: labels of at most 63 letters, digits and hyphens.
+_HOST_NAME = (
+    r"^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$"
+)
 _MOUNT_NAME = r"^[A-Za-z0-9_-]{1,8}$"
 _GITHUB = r"^[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+$"
 _BRANCH = r"^[A-Za-z0-9][A-Za-z0-9._/-]*$"

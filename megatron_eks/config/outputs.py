@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.output_values import Home, check_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,6 +63,8 @@ class Outputs:
     """In the order of the plan's."""
     efs: Efs
     images: "Mapping[str, Image]"
+    job_role: str | None = None
+    """ARN of the role of the jobs' pods."""
 
     @property
     def lustre(self) -> Lustre:
@@ -83,11 +86,13 @@ def read_outputs(
     *,
     suffixes: "Sequence[str]" = ("",),
     existing: "ExistingLustre | None" = None,
+    home: Home | None = None,
 ) -> tuple[Outputs, list[Finding]]:
     """Return the outputs of a cluster; `fallback` holds `repository:tag` for each image.
 
     Without a file everything is a placeholder, which is what a first `make synth` renders.
     `suffixes` end the keys of each file system; one that exists needs no deployment to be known.
+    Registries and host names must be those of `home`.
     """
     if document is None:
         return _outputs({}, fallback, suffixes, existing), []
@@ -107,7 +112,9 @@ def read_outputs(
     values: dict[str, str] = {}
     for stack, outputs in stacks.items():
         if isinstance(outputs, dict) and all(isinstance(value, str) for value in outputs.values()):
-            values |= {key: str(value) for key, value in outputs.items()}
+            texts = {key: str(value) for key, value in outputs.items()}
+            findings += check_values(stack, texts, _IMAGE_KEYS.values(), home)
+            values |= texts
         else:
             found = "not a mapping of texts"
             findings.append(Finding(Code.OUTPUTS_MALFORMED, (stack,), found, _ANEW))
@@ -123,10 +130,9 @@ def preview_warning(
         return [Finding(Code.PREVIEW, (), found, f"run: {deploy}", Level.WARNING).at(file, 1)]
     if any(image.preview for image in used):
         found = "images are known by tag only, so jobs stay previews"
-        remedy = (
-            "build them: meks build; of images built elsewhere write REPOSITORY@sha256:... here"
-        )
-        return [Finding(Code.PREVIEW, (), found, remedy, Level.WARNING).at(file, 1)]
+        return [
+            Finding(Code.PREVIEW, (), found, "build them: meks build", Level.WARNING).at(file, 1)
+        ]
     return []
 
 
@@ -152,7 +158,7 @@ def _outputs(
     for name, key in _IMAGE_KEYS.items():
         uri = values.get(key) or f"{PLACEHOLDER_HOST}/{fallback[name]}"
         images[name] = Image(uri, preview=not _DIGEST.fullmatch(uri))
-    return Outputs(file_systems, efs, images)
+    return Outputs(file_systems, efs, images, values.get("JobRoleArn"))
 
 
 def _lustre(values: "Mapping[str, str]", suffix: str) -> Lustre:

@@ -14,11 +14,10 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import count, structured
 from megatron_eks.ops.programs import Place
 from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.data_access import S3
+from megatron_eks.plan.data_access import PUSHED_DATA, S3
 
 SCHEMA_VERSION = 1
 
-_DEFAULT_PREFIX = "data"
 _KEY = "BucketName"
 
 
@@ -34,7 +33,7 @@ def destination(words: Sequence[str], cluster_file: Path) -> tuple[list[str], st
     if missing:
         found, remedy = f"no such file or folder: {', '.join(missing)}", "correct the names"
         raise Failure(Code.NOTHING_TO_SEND, found, remedy, exit_code=NOT_FOUND)
-    return paths, (uri or f"{S3}{_bucket(cluster_file)}/{_DEFAULT_PREFIX}").rstrip("/")
+    return paths, (uri or f"{S3}{_bucket(cluster_file)}/{PUSHED_DATA}").rstrip("/")
 
 
 def push(

@@ -11,6 +11,8 @@ PROGRAM = "codebuild/build_image.py"
 REPORTS = "/tmp/megatron-eks-build/reports"  # noqa: S108 -- a build machine is one build's
 REPORT_GROUP = "selftest"
 """CodeBuild puts the project's name before it."""
+DIGEST = "IMAGE_DIGEST"
+"""What a build exports: CodeBuild keeps it with the build, where no other build can write."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,16 @@ PHASES = (
 def buildspec(source_folder: str) -> str:
     """Return the buildspec, as JSON, which is YAML; the folder is where a checkout has `assets`."""
     program = f"{source_folder}/{PROGRAM}" if source_folder else PROGRAM
+    phases = {
+        phase.name: {"commands": [f"python3 {program} {step}" for step in phase.steps]}
+        for phase in PHASES
+    }
+    phases["post_build"]["commands"].append(f'export {DIGEST}="$(python3 {program} digest)"')
     return json.dumps(
         {
             "version": 0.2,
-            "phases": {
-                phase.name: {"commands": [f"python3 {program} {step}" for step in phase.steps]}
-                for phase in PHASES
-            },
+            "env": {"exported-variables": [DIGEST]},
+            "phases": phases,
             "reports": {
                 REPORT_GROUP: {
                     "files": ["*.xml"],

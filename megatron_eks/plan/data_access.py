@@ -1,4 +1,4 @@
-"""What the pods of jobs may reach in S3: the cluster's bucket, and what the job files name."""
+"""What the pods of jobs may reach in S3: data that was pushed for them, and what job files name."""
 
 import re
 from collections import defaultdict
@@ -14,9 +14,14 @@ if TYPE_CHECKING:
     from megatron_eks.config.job import AnyJob, Job
 
 S3 = "s3://"
+PUSHED_DATA = "data"
+"""Where `meks data push` puts files in the cluster's bucket; every job may read them."""
 
 MOST_POLICY_CHARACTERS = 10_240
 """Of all policies inside a role, without white space (IAM User Guide, "IAM and STS quotas")."""
+
+POLICY_NAME = "Permissions"
+"""Of the policy inside a role of this project."""
 
 # What the policy takes without what jobs name; for each bucket; and for each pattern of a key, at
 # the longest names of partitions. A test compares them with a real policy.
@@ -37,13 +42,32 @@ class BucketAccess:
 
 
 @dataclass(frozen=True)
+class Grant:
+    """What one URI of a job file needs."""
+
+    uri: str
+    action: str
+    """That of S3 which tells reading from writing."""
+    patterns: tuple[str, ...]
+    """Of keys in the URI's bucket."""
+
+
+@dataclass(frozen=True)
 class DataAccess:
     """Of all jobs together: they share a service account, hence a role."""
 
     reads: tuple[str, ...]
-    """URIs of job files, in order; the cluster's own bucket is always there."""
+    """URIs of job files, in order; `PUSHED_DATA` of the cluster's own bucket is always there."""
     writes: tuple[str, ...]
     buckets: tuple[BucketAccess, ...]
+
+    @property
+    def grants(self) -> "tuple[Grant, ...]":
+        """What the role must allow, in the order of the URIs."""
+        return (
+            *(Grant(uri, "s3:GetObject", tuple(_readable(split(uri)[1]))) for uri in self.reads),
+            *(Grant(uri, "s3:PutObject", (_written(split(uri)[1]),)) for uri in self.writes),
+        )
 
     @property
     def policy_characters(self) -> int:
@@ -51,8 +75,8 @@ class DataAccess:
         patterns = [
             f"{each.bucket}{pattern}"
             for each in self.buckets
-            # What is read is listed too.
-            for pattern in (*each.read, *each.read, *each.write)
+            # What is read or written is listed too.
+            for pattern in 2 * (*each.read, *each.write)
         ]
         buckets = sum(_A_BUCKET + len(each.bucket) for each in self.buckets)
         return _POLICY + buckets + sum(_A_PATTERN + len(pattern) for pattern in patterns)
@@ -70,7 +94,7 @@ def plan_data_access(jobs: "Iterable[AnyJob]") -> DataAccess:
         read[bucket].update(_readable(key))
     for uri in writes:
         bucket, key = split(uri)
-        write[bucket].add(f"{key.rstrip('/')}/*")
+        write[bucket].add(_written(key))
     buckets = tuple(
         BucketAccess(name, tuple(sorted(read[name])), tuple(sorted(write[name])))
         for name in sorted({*read, *write})
@@ -98,6 +122,10 @@ def split(uri: str) -> tuple[str, str]:
     """Return the bucket and the key of a URI; the key of a whole bucket is empty."""
     bucket, _, key = uri.removeprefix(S3).partition("/")
     return bucket, key
+
+
+def _written(key: str) -> str:
+    return f"{key.rstrip('/')}/*"
 
 
 def _readable(key: str) -> "Iterator[str]":

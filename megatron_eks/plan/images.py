@@ -49,10 +49,16 @@ class ImagePlan:
 class SourcePlan:
     """A repository on GitHub that holds this project."""
 
-    url: str
+    repository: str
+    """OWNER/NAME."""
     branch: str
     connection_arn: str
     webhook: bool
+
+    @property
+    def url(self) -> str:
+        """Where git finds it."""
+        return f"https://github.com/{self.repository}.git"
 
 
 def plan_images(config: "ClusterConfig", image_tags: "Mapping[str, str]") -> tuple[ImagePlan, ...]:
@@ -76,7 +82,7 @@ def plan_image_source(config: "ClusterConfig") -> SourcePlan | None:
     if not isinstance(source, GithubSource):
         return None
     return SourcePlan(
-        url=f"https://github.com/{source.repository.removesuffix('.git')}.git",
+        repository=source.repository.removesuffix(".git"),
         branch=source.branch,
         connection_arn=source.connection_arn,
         webhook=source.webhook,

@@ -97,6 +97,15 @@ class Machine:
         found: dict[str, str] = json.loads((self.folder / "tags").read_text())
         return found
 
+    def exported(self, source: Path = ASSETS) -> str:
+        """Return what CodeBuild would keep of the last build, by the buildspec's last command."""
+        spec = json.loads(buildspec("assets" if (source / "assets").is_dir() else ""))
+        (variable,) = spec["env"]["exported-variables"]
+        command = spec["phases"]["post_build"]["commands"][-1]
+        done = self._run(f'{command}; printf %s "${variable}"', "{}", source, {})
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def run(self, build_args: str = "{}", *, source: Path = ASSETS, **environment: str) -> Build:
         """Run the phases as CodeBuild does: the last one whatever became of the second."""
         calls = self.folder / "calls"
@@ -108,7 +117,7 @@ class Machine:
             if phases.get("pre_build"):
                 break
             phases[name] = 0
-            for command in phase["commands"]:
+            for command in (each for each in phase["commands"] if "export " not in each):
                 done.append(self._run(command, build_args, source, environment))
                 if done[-1].returncode:
                     phases[name] = done[-1].returncode

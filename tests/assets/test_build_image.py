@@ -1,6 +1,7 @@
 """The build's phases, run for real with recorders in place of docker and aws."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -51,16 +52,46 @@ def test_password_goes_through_standard_input(machine):
     assert PASSWORD not in build.out + build.err + json.dumps([words for words, _ in build.calls])
 
 
-def test_existing_tag_is_left_alone(machine):
-    """The tag is immutable and names this very source, so a second build does nothing."""
+def test_a_recorded_image_is_not_built_again(machine):
+    """It is the same content, so a second build has only its report to write."""
     machine.has(**{TAG: DIGEST})
-    build = machine.run()
+    build = machine.run(RECORDED_DIGEST=DIGEST)
     assert build.succeeded
     assert build.did("docker") == []
-    assert "exists already and its tag cannot change, so nothing is built" in build.out
-    assert build.out.splitlines()[-1] == f"digest: {DIGEST}"
+    assert f"a build has recorded it as {DIGEST}, so nothing is built" in build.out
     # CodeBuild wants a report of every build.
     assert "skipped" in (machine.folder / "reports" / "megatron.xml").read_text()
+
+
+def test_a_tag_without_a_record_is_not_taken_for_this_content(machine):
+    """Code of any earlier build may have pushed it; what is built here goes under a new tag."""
+    machine.has(**{TAG: OTHER})
+    build = machine.run()
+    assert build.succeeded, build.err
+    assert build.did("docker") == ["login", "build", "run", "push"]
+    assert machine.tags()[TAG] == OTHER
+    (new,) = set(machine.tags()) - {TAG}
+    assert new.startswith(f"{TAG}-")
+    assert machine.exported() == DIGEST
+
+
+def test_a_build_records_what_it_pushed_itself_and_nothing_else(machine):
+    """CodeBuild keeps the exported digest; one that was only handed to a build is no record."""
+    assert machine.run().succeeded
+    assert machine.exported() == DIGEST
+    assert machine.run(RECORDED_DIGEST=OTHER).succeeded
+    assert machine.exported() == ""
+    assert not machine.run(FAILS="docker push").succeeded
+    assert machine.exported() == ""
+
+
+@pytest.mark.parametrize("variable", ["RECORDED_DIGEST", "CACHE_FROM"])
+def test_what_is_no_digest_is_refused(machine, variable):
+    """A tag in its place could be moved."""
+    build = machine.run(**{variable: "cache"})
+    assert not build.succeeded
+    assert f"{variable} is not a digest: 'cache'" in build.err
+    assert build.did("docker") == []
 
 
 @pytest.mark.parametrize(
@@ -119,13 +150,20 @@ def test_build_arguments_are_not_logged(machine):
     assert "visible-only-to-docker" not in build.out + build.err
 
 
-def test_the_last_build_s_layers_are_a_cache(machine):
-    """They are in the registry, so that any machine has them; the tag moves after the push."""
-    build = machine.run(CACHE="registry")
+def test_layers_come_from_the_recorded_image_by_its_digest(machine):
+    """A tag could have been moved to layers that somebody else has made."""
+    build = machine.run(CACHE="registry", CACHE_FROM=OTHER)
     command = build.commands("docker")[1]
-    assert command[1:3] == ["--cache-from", f"{REPOSITORY}:cache"]
-    assert build.did("docker") == ["login", "build", "run", "push", "tag", "push"]
-    assert machine.tags() == {TAG: DIGEST, "cache": DIGEST}
+    assert command[command.index("--cache-from") + 1] == f"{REPOSITORY}@{OTHER}"
+    assert machine.tags() == {TAG: DIGEST}
+
+
+def test_without_a_recorded_image_every_layer_is_built(machine):
+    """The image lists its layers all the same, for the build after it."""
+    machine.has(cache=OTHER)
+    command = machine.run(CACHE="registry").commands("docker")[1]
+    assert "--cache-from" not in command
+    assert command[1:3] == ["--build-arg", "BUILDKIT_INLINE_CACHE=1"]
 
 
 # Tags beside that of the content
@@ -181,11 +219,14 @@ def test_latest_moves_to_the_newest_image(machine):
 def test_what_exists_gets_its_new_tag_without_a_build(machine):
     """A version is given to the image that was tested, byte for byte."""
     machine.has(**{TAG: DIGEST})
-    build = machine.run(TAG_STRATEGY="semantic", PROJECT_VERSION="2.0.0")
+    known = {"RECORDED_DIGEST": DIGEST, "TAG_STRATEGY": "semantic", "PROJECT_VERSION": "2.0.0"}
+    build = machine.run(**known)
     assert build.succeeded
     assert build.did("docker") == []
     assert machine.tags() == {TAG: DIGEST, "v2.0.0": DIGEST}
-    assert machine.run(TAG_STRATEGY="semantic", PROJECT_VERSION="2.0.0").succeeded
+    (read,) = [each for each in build.commands("aws") if each[1] == "batch-get-image"]
+    assert f"imageDigest={DIGEST}" in read
+    assert machine.run(**known).succeeded
 
 
 @pytest.mark.parametrize("strategy", ["semantic", "git-sha"])
@@ -221,9 +262,30 @@ def test_a_push_builds_what_was_pushed_under_its_own_tag(machine):
     """The webhook's reason is the new commit; its version is the checkout's own."""
     tag = content_tag(CHECKOUT / "assets", "megatron", {})
     trigger = {"CODEBUILD_WEBHOOK_TRIGGER": "branch/main", "TAG_STRATEGY": "semantic"}
-    build = machine.run(source=CHECKOUT, **trigger)
+    build = machine.run(source=CHECKOUT, WEBHOOK_BRANCH="main", **trigger)
     assert build.succeeded, build.err
     assert set(machine.tags()) == {tag, "v0.1.0"}
+
+
+@pytest.mark.parametrize("branch", [{}, {"WEBHOOK_BRANCH": "release"}])
+def test_a_variable_of_a_webhook_does_not_excuse_another_commit(machine, branch):
+    """Whoever starts a build can set it; only a project with a webhook has pushes to a branch."""
+    build = machine.run(source=CHECKOUT, CODEBUILD_WEBHOOK_TRIGGER="branch/main", **branch)
+    assert build.phases == {"pre_build": 1}
+    assert "this commit builds" in build.err
+
+
+def test_a_checkout_runs_no_code_that_its_content_does_not_hold(machine, tmp_path):
+    """The record of a build vouches for assets/ and one file; a commit may bring others."""
+    source = tmp_path / "checkout"
+    shutil.copytree(CHECKOUT / "assets", source / "assets")
+    (source / "megatron_eks").mkdir()
+    shutil.copy(CHECKOUT / "megatron_eks" / "build_context.py", source / "megatron_eks")
+    for name in ("hashlib", "fnmatch", "megatron_eks/__init__"):
+        (source / f"{name}.py").write_text("raise SystemExit('code of somebody else')")
+    tag = content_tag(CHECKOUT / "assets", "megatron", {})
+    build = machine.run(source=source, IMAGE_TAG=tag)
+    assert build.succeeded, build.err
 
 
 def test_podman_does_the_same(machine):

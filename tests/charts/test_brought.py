@@ -56,9 +56,9 @@ class Rendered:
 
 def _outputs(plan: ClusterPlan, config: ClusterConfig) -> Outputs:
     """Return what a deployment of the plan would have written."""
-    values = {"EfsId": "fs-0e", "EfsAccessPointId": "fsap-0a"}
+    values = {"EfsId": "fs-0000000e", "EfsAccessPointId": "fsap-0000000a"}
     for each in plan.storage.file_systems:
-        name = f"fs-{each.zone[-1]}"
+        name = f"fs-0000000{each.zone[-1]}"
         values[f"LustreId{each.output_suffix}"] = name
         values[f"LustreDnsName{each.output_suffix}"] = f"{name}.fsx.us-east-2.amazonaws.com"
         values[f"LustreMountName{each.output_suffix}"] = "abcdefgh"
@@ -106,7 +106,12 @@ def test_a_job_mounts_the_file_system_of_its_pools_zone():
         for item in made.platform
         if item["kind"] == "PersistentVolume"
     }
-    assert handles == {"fs-a", "fs-a::megatron-system", "fs-b", "fs-b::megatron-system"}
+    assert handles == {
+        "fs-0000000a",
+        "fs-0000000a::megatron-system",
+        "fs-0000000b",
+        "fs-0000000b::megatron-system",
+    }
     jobs = [item for item in made.platform if item["kind"] == "Job"]
     assert {pod(job).spec["volumes"][0]["persistentVolumeClaim"]["claimName"] for job in jobs} == (
         claims
@@ -138,7 +143,10 @@ def test_jobs_see_efs_through_its_access_point():
     }
     assert mounts["homes"] == "/efs"
     volume = only(made.platform, "PersistentVolume", "techpulse-megatron-workshop-efs-shared-pvc")
-    assert volume["spec"]["csi"] == {"driver": "efs.csi.aws.com", "volumeHandle": "fs-0e::fsap-0a"}
+    assert volume["spec"]["csi"] == {
+        "driver": "efs.csi.aws.com",
+        "volumeHandle": "fs-0000000e::fsap-0000000a",
+    }
     assert volume["spec"]["mountOptions"] == ["tls"]
 
 

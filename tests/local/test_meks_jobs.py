@@ -156,6 +156,28 @@ def test_what_a_job_lacks_is_said_before_anything_is_created(client, send, job_n
     assert client.find("batch/v1", "Job", job_name, _NAMESPACE) is None
 
 
+def test_a_job_that_the_deployed_role_does_not_reach_is_refused(
+    client, loaded, small, console, job_name
+):
+    """Its copies would be denied after its GPUs were paid for; nothing is created."""
+    role = "arn:aws:iam::111122223333:role/Jobs"
+    deployed = replace(loaded, outputs=replace(loaded.outputs, job_role=role))
+    uri = "s3://models/runs/new"
+    changes = [f"name={job_name}", f"checkpoint.s3_uri={uri}"]
+    wish = Wish(small, "megatron-gpt-7b", overrides.parse(changes), datetime.now(tz=UTC).date())
+    asked = []
+
+    def out_of_reach(arn, access):
+        asked.append((arn, access.writes))
+        return access.writes
+
+    options = submit.Options(previews=True, out_of_reach=out_of_reach)
+    with pytest.raises(Failure, match="run: meks deploy Storage") as caught:
+        submit.run(Access(client, is_local=True), deployed, wish, options, console)
+    assert (caught.value.finding, asked) == ("MEKS-0839", [(role, (uri,))])
+    assert client.find("kubeflow.org/v1", "PyTorchJob", job_name, _NAMESPACE) is None
+
+
 def test_a_job_that_finds_no_room_says_what_it_waits_for(client, loaded, send, console, job_name):
     """Of its own quota, of nodes in use, of nodes that are not there."""
     send("megatron-gpt-7b", "nodes=4", name="fills-the-pool")

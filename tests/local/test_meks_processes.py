@@ -159,23 +159,34 @@ def test_ctrl_c_leaves_the_job_and_says_how_to_come_back(client, meks, job, flag
     assert len(jobs.wait_for_pods(client, job, 2, "Running")) == 2
 
 
-def test_an_image_is_named_by_the_digest_that_ecr_has(client, meks, aws, folder, job):
-    """Although outputs.json was written before it was built."""
+def test_an_image_is_named_by_the_digest_that_its_build_recorded(client, meks, aws, folder, job):
+    """Although outputs.json was written before it was built; a tag alone is not enough."""
     repository = f"{aws.account}.dkr.ecr.{REGION}.amazonaws.com/megatron-training"
-    outputs = {"techpulse-Images": {"MegatronImage": f"{repository}:0123456789abcdef"}}
-    (folder / "outputs.json").write_text(json.dumps(outputs))
-    ecr = aws.client("ecr", REGION)
-    ecr.create_repository(repositoryName="megatron-training")
-    pushed = ecr.put_image(
-        repositoryName="megatron-training",
-        imageManifest='{"schemaVersion": 2, "config": {}, "layers": []}',
-        imageManifestMediaType="application/vnd.oci.image.manifest.v1+json",
-        imageTag="0123456789abcdef",
+    known = {"MegatronImage": f"{repository}:0123456789abcdef", "MegatronBuildProject": "builds"}
+    (folder / "outputs.json").write_text(json.dumps({"techpulse-Images": known}))
+    aws.client("ecr", REGION).create_repository(repositoryName="megatron-training")
+    variables = {"REPOSITORY_URI": repository, "IMAGE_TAG": "0123456789abcdef"}
+    codebuild = aws.client("codebuild", REGION)
+    codebuild.create_project(
+        name="builds",
+        source={"type": "NO_SOURCE", "buildspec": "{}"},
+        artifacts={"type": "NO_ARTIFACTS"},
+        environment={
+            "type": "LINUX_CONTAINER",
+            "image": "aws/codebuild/standard:8.0",
+            "computeType": "BUILD_GENERAL1_LARGE",
+            "environmentVariables": [
+                {"name": name, "value": value} for name, value in variables.items()
+            ],
+        },
+        serviceRole=f"arn:aws:iam::{aws.account}:role/builds",
     )
+    built = codebuild.start_build(projectName="builds")["build"]
+    (exported,) = built["exportedEnvironmentVariables"]
     assert meks("submit", JOB, "--preview").ends() == 0
     live = client.get(job["apiVersion"], job["kind"], JOB, NAMESPACE)
     images = {each["containers"][0]["image"] for each in jobs.pod_specs(live)}
-    assert images == {f"{repository}@{pushed['image']['imageId']['imageDigest']}"}
+    assert images == {f"{repository}@{exported['value']}"}
 
 
 def test_the_nodes_go_when_the_job_has_ended(client, meks, aws, job):

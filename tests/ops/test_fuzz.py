@@ -22,7 +22,8 @@ GOOD = ROOT / "tests" / "rules" / "good"
 TEMPLATE = (GOOD / "Storage.yaml").read_text()
 MANIFEST = (GOOD / "job.yaml").read_text()
 DOCKERFILE = (ROOT / "assets" / "images" / "megatron" / "Dockerfile").read_text()
-OUTPUTS = json.dumps({"techpulse-Images": {"MegatronImage": "r.example.com/m:1"}})
+REGISTRY = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
+OUTPUTS = json.dumps({"techpulse-Images": {"MegatronImage": f"{REGISTRY}/m:1"}})
 
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]\n" for n in range(1, 12))
 WHOLE = {

@@ -8,11 +8,19 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 
 How = Literal[
-    "403", "503", "cut request", "cut answer", "lose answer", "damage request", "damage answer"
+    "403",
+    "503",
+    "cut request",
+    "cut answer",
+    "lose answer",
+    "damage request",
+    "damage answer",
+    "hide missing",
 ]
 _REFUSALS: dict[str | None, bytes] = {
     "403": b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>",
@@ -102,6 +110,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(400, [("Content-Type", "application/xml")], _BAD_DIGEST)
             return
         status, headers, content = self._ask(body)
+        if how == "hide missing" and status == HTTPStatus.NOT_FOUND:
+            self._answer(403, [("Content-Type", "application/xml")], _REFUSALS["403"])
+            return
         if how == "lose answer":
             self.close_connection = True
             return

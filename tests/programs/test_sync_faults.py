@@ -56,6 +56,23 @@ def test_push_that_cannot_get_through_leaves_nothing_visible(pair, how):
     assert pair.is_whole()
 
 
+def test_a_role_that_lists_below_its_prefix_alone_can_push_and_pull(pair):
+    """S3 then says "denied" of what is missing, and a listing tells that it is only missing."""
+    pair.s3.fail("(GET|HEAD) /checkpoints/run/", "hide missing")
+    assert pair.sync("pull", pair.far, URI).code == 3
+    assert pair.sync("push", pair.near, URI).code == 0
+    assert pair.is_whole()
+
+
+def test_what_is_there_and_denied_is_not_taken_for_missing(pair):
+    """Else a push would send a checkpoint again, over one that it may not read."""
+    pair.sync("push", pair.near, URI)
+    pair.s3.fail("GET .*manifest", "403")
+    pair.s3.proxy.requests.clear()
+    assert pair.sync("push", pair.near, URI).code == 1
+    assert pair.s3.proxy.seen("PUT ") == []
+
+
 def test_push_that_ends_before_the_pointer_is_found_by_a_pull(pair):
     """The manifest alone says that a checkpoint is whole."""
     pair.s3.fail("PUT .*/latest", "503")

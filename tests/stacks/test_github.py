@@ -36,6 +36,19 @@ def test_builds_may_use_that_connection_and_read_no_bucket(images):
         assert "s3:" not in json.dumps(statements)
 
 
+def test_the_connection_opens_this_repository_alone(images):
+    """Code of any commit runs with the role; a connection may reach all of an organisation."""
+    for role in images.properties("AWS::IAM::Role"):
+        for statement in role["Policies"][0]["PolicyDocument"]["Statement"]:
+            if any("connections:" in action for action in statement["Action"]):
+                assert statement["Condition"] == {
+                    "StringEqualsIfExists": {
+                        "codeconnections:FullRepositoryId": "example/megatron-eks",
+                        "codestar-connections:FullRepositoryId": "example/megatron-eks",
+                    }
+                }
+
+
 def test_pushes_to_the_branch_build_and_others_do_not(images):
     """The branch's name is a pattern: a dot in it must not match any sign."""
     for project in images.properties("AWS::CodeBuild::Project"):
@@ -45,7 +58,35 @@ def test_pushes_to_the_branch_build_and_others_do_not(images):
         assert filters["EVENT"] == "PUSH"
         assert re.search(filters["HEAD_REF"], "refs/heads/release/1.x")
         assert not re.search(filters["HEAD_REF"], "refs/heads/release/1ax")
-        assert re.search(filters["FILE_PATH"], "assets/images/megatron/Dockerfile")
+        (name,) = [
+            each["Value"]
+            for each in project["Environment"]["EnvironmentVariables"]
+            if each["Name"] == "IMAGE_NAME"
+        ]
+        other = {"megatron": "fsdp", "fsdp": "megatron"}[name]
+        for file in (f"images/{name}/Dockerfile", "images/gate.py", "programs/fetch.py"):
+            assert re.search(filters["FILE_PATH"], f"assets/{file}")
+        for file in (f"images/{other}/Dockerfile", "notes.md"):
+            assert not re.search(filters["FILE_PATH"], f"assets/{file}")
+
+
+def test_builds_know_the_branch_whose_pushes_start_them(images, changed):
+    """Without a webhook no variable excuses a commit that nobody has deployed."""
+
+    def branches(template):
+        return [
+            each["Value"]
+            for project in template.properties("AWS::CodeBuild::Project")
+            for each in project["Environment"]["EnvironmentVariables"]
+            if each["Name"] == "WEBHOOK_BRANCH"
+        ]
+
+    def by_hand(cluster):
+        VARIATIONS["github"](cluster)
+        del cluster["images"]["source"]["webhook"]
+
+    assert branches(images) == ["release/1.x"] * 2
+    assert branches(changed(by_hand).template("Images")) == []
 
 
 def test_no_webhook_unless_asked_for(changed):

@@ -36,14 +36,14 @@ def test_repositories_have_the_names_of_the_source_documents(images):
 
 @pytest.mark.parametrize("title", NAMES)
 def test_a_tag_means_one_image_for_ever(images, title):
-    """Only the two tags that builds move are exempt, and jobs use neither."""
+    """Only the tag that builds move is exempt, and no job uses it."""
     _, repository = find(images, "AWS::ECR::Repository", title)
     assert repository["ImageTagMutability"] == "IMMUTABLE_WITH_EXCLUSION"
     moving = {
         exclusion["ImageTagMutabilityExclusionFilterValue"]
         for exclusion in repository["ImageTagMutabilityExclusionFilters"]
     }
-    assert moving == {"latest", "cache"}
+    assert moving == {"latest"}
 
 
 @pytest.mark.parametrize("title", NAMES)
@@ -140,8 +140,9 @@ def test_the_phases_run_the_program_that_the_source_brings(images, title):
     _, project = find(images, "AWS::CodeBuild::Project", title)
     spec = json.loads(project["Source"]["BuildSpec"])
     commands = [command for phase in spec["phases"].values() for command in phase["commands"]]
-    steps = [command.removeprefix(f"python3 {PROGRAM} ") for command in commands]
+    steps = [command.removeprefix(f"python3 {PROGRAM} ") for command in commands[:-1]]
     assert steps == ["check", "login", "build", "test", "push"]
+    assert commands[-1] == f'export IMAGE_DIGEST="$(python3 {PROGRAM} digest)"'
     assert (ROOT / "assets" / PROGRAM).is_file()
 
 
@@ -151,6 +152,7 @@ def test_the_buildspec_is_what_codebuild_takes(images):
         spec = yaml.safe_load(project["Source"]["BuildSpec"])
         assert spec["version"] == 0.2
         assert list(spec["phases"]) == ["pre_build", "build", "post_build"]
+        assert spec["env"] == {"exported-variables": ["IMAGE_DIGEST"]}
         assert spec["reports"]["selftest"]["file-format"] == "JUNITXML"
 
 

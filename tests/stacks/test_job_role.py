@@ -1,16 +1,20 @@
 """What pods of jobs may do in AWS: exactly what is written here, and in no other stack."""
 
 import json
+from datetime import date
 
 import pytest
 
+from megatron_eks.config.errors import ConfigError
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_job
 from megatron_eks.plan.data_access import MOST_POLICY_CHARACTERS
+from megatron_eks.project import load_project
 from tests.stacks.synthesis import ROOT, app_of, cluster_file, plan_of, synthesise
 from tests.stacks.test_nag import findings as nag_findings
 from tests.variations import BOUNDARY, VARIATIONS
 
+TODAY = date(2026, 11, 28)
 TRAINING = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()
 FETCH = "schema_version: 1\nkind: fetch\nname: f\ns3_uri: {}\ndirectory: /shared/data/f\n"
 PREPARE = """
@@ -42,11 +46,16 @@ def arn(rest):
 
 BUCKET = {"Fn::GetAtt": ["Bucket", "Arn"]}
 OWN = [
-    {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [BUCKET]},
     {
         "Effect": "Allow",
-        "Action": ["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"],
-        "Resource": [{"Fn::Join": ["", [BUCKET, "/*"]]}],
+        "Action": ["s3:GetObject"],
+        "Resource": [{"Fn::Join": ["", [BUCKET, "/data/*"]]}],
+    },
+    {
+        "Effect": "Allow",
+        "Action": ["s3:ListBucket"],
+        "Resource": [BUCKET],
+        "Condition": {"StringLike": {"s3:prefix": ["data/*"]}},
     },
     {
         "Effect": "Allow",
@@ -82,11 +91,6 @@ NAMED = [
     },
     {
         "Effect": "Allow",
-        "Action": ["s3:GetObject"],
-        "Resource": [arn("models/llama/base"), arn("models/llama/base/*")],
-    },
-    {
-        "Effect": "Allow",
         "Action": [
             "s3:AbortMultipartUpload",
             "s3:DeleteObject",
@@ -95,7 +99,23 @@ NAMED = [
         ],
         "Resource": [arn("models/runs/cpt/*")],
     },
-    {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [arn("models")]},
+    {
+        "Effect": "Allow",
+        "Action": ["s3:ListBucket"],
+        "Resource": [arn("models")],
+        "Condition": {"StringLike": {"s3:prefix": ["runs/cpt/*"]}},
+    },
+    {
+        "Effect": "Allow",
+        "Action": ["s3:GetObject"],
+        "Resource": [arn("models/llama/base"), arn("models/llama/base/*")],
+    },
+    {
+        "Effect": "Allow",
+        "Action": ["s3:ListBucket"],
+        "Resource": [arn("models")],
+        "Condition": {"StringLike": {"s3:prefix": ["llama/base", "llama/base/*"]}},
+    },
 ]
 
 
@@ -111,14 +131,38 @@ def permissions(template):
     return policy["PolicyDocument"]["Statement"]
 
 
-def test_jobs_reach_the_clusters_bucket_and_no_other(storage):
-    """They read and write there, and delete nothing."""
+def test_jobs_read_what_was_pushed_for_them_and_nothing_else(storage):
+    """Whoever writes a checkpoint or code below another prefix would run it in other jobs."""
     assert permissions(storage) == OWN
 
 
 def test_jobs_reach_what_their_files_name(with_jobs):
-    """Inputs to read, checkpoints to keep in order; whole listings only where they are written."""
+    """Inputs to read, checkpoints to keep in order."""
     assert permissions(with_jobs.template("Storage")) == [*OWN, *NAMED]
+
+
+def test_nothing_is_written_outside_of_a_prefix_and_no_bucket_is_listed_whole(with_jobs):
+    """One job may not put its files where another one reads, unless a job file says so."""
+    for each in permissions(with_jobs.template("Storage")):
+        if {"s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"} & {*each["Action"]}:
+            assert each["Resource"] == [arn("models/runs/cpt/*")]
+        if "s3:ListBucket" in each["Action"]:
+            assert each["Action"] == ["s3:ListBucket"]
+            assert "*" not in each["Condition"]["StringLike"]["s3:prefix"]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["s3://models/", "s3://models//", "s3://models/*", "s3://models/a?", "s3://models/${aws:x}"],
+)
+def test_no_text_of_a_prefix_opens_more_than_the_prefix(uri, tmp_path):
+    """A policy would read `*`, `?` and `$` as something else, and no key as every key."""
+    text = TRAINING.replace("  interval: 500", f'  interval: 500\n  s3_uri: "{uri}"')
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "job.yaml").write_text(text)
+    (tmp_path / "cluster.yaml").write_text((ROOT / "cluster.yaml").read_text())
+    with pytest.raises(ConfigError, match=r"MEKS-0370|MEKS-0107"):
+        load_project(tmp_path / "cluster.yaml", TODAY)
 
 
 def test_a_job_with_another_bucket_changes_the_policy_alone(assembly, with_jobs):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import outputs
 from megatron_eks.ops.aws.build_causes import cause_of
+from megatron_eks.ops.aws.build_records import Records
 from megatron_eks.ops.aws.build_source import project_version, revision
 from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.aws.session import error_code
@@ -82,7 +83,7 @@ def run(
         found = f"{plan.name} has no repositories and build projects yet"
         raise Failure(Code.NOT_DEPLOYED, found, "run: meks deploy Images", exit_code=NOT_FOUND)
     chosen = [image for image in plan.images if not images or image.name in images]
-    ecr = tools.aws.client("ecr")
+    records = Records(tools)
     builds = Builds(tools)
     started = []
     for image in chosen:
@@ -93,12 +94,13 @@ def run(
                 f"the deployed {uri.rpartition(':')[2]}; meks deploy Images brings the new one"
             )
         strategy = wishes.tag_strategy or image.tag_strategy
+        project = stack.outputs[f"{image.name.capitalize()}BuildProject"]
+        record = records.find(image, uri, project)
         # Another strategy than auto has a tag to add to what is built already.
-        if strategy == "auto" and outputs.digest_of(uri, ecr) is not None:
+        if strategy == "auto" and record.digest is not None:
             tools.console.say(f"{image.name}: built already")
             continue
-        project = stack.outputs[f"{image.name.capitalize()}BuildProject"]
-        variables = wishes.variables(image)
+        variables = wishes.variables(image) | record.variables()
         started.append((image, project, variables, builds.start(project, variables)))
     if started and not wait:
         tools.console.say("building; when it is done: meks outputs")
@@ -116,9 +118,11 @@ def run(
     return ended(tools, failures)
 
 
-def ended(tools: "Tools", failures: "Sequence[Failure]") -> int:
+def ended(
+    tools: "Tools", failures: "Sequence[Failure]", pushed: "Mapping[str, str] | None" = None
+) -> int:
     """Record the digests of what was built, say what failed, and return the exit code."""
-    path = outputs.record(tools)
+    path = outputs.record(tools, pushed)
     for failure in failures:
         tools.console.say(str(failure))
     if failures:

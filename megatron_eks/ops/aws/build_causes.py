@@ -64,8 +64,8 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         r"tag is immutable|ImageTagAlreadyExists",
-        "the tag exists, and tags do not move",
-        "run meks outputs: another build pushed the same content meanwhile",
+        "another build pushed under this tag meanwhile, and tags do not move",
+        "run meks outputs if that was yours too; else meks build again, which takes a new tag",
     ),
     Cause(
         r"sha256sum: WARNING|do not match the hashes|checksum did not match",

@@ -1,13 +1,16 @@
 """What a build's tags say of its source: the project's version, and the commit of git."""
 
+import re
 import subprocess
 from importlib.metadata import version
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.failure import Failure
+from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.project import ROOT
 
 _SECONDS = 30
+_SHA = re.compile(r"[0-9a-f]{40}")
 
 
 def project_version() -> str:
@@ -27,6 +30,24 @@ def revision() -> str:
             "commit them, or use --tag-strategy auto",
         )
     return commit
+
+
+def same_source(commit: str, image: str) -> bool:
+    """Whether a build of a commit runs and holds the same files as one of this checkout would.
+
+    All of assets/ counts but the folders of other images, and the one file beside it that a build
+    runs. Raises Failure where git cannot tell, or this checkout has changes of its own.
+    """
+    if not _SHA.fullmatch(commit):
+        return False
+    revision()
+    others = [f":(exclude)assets/images/{name}" for name in REPOSITORIES if name != image]
+    paths = ("assets", "megatron_eks/build_context.py", *others)
+    try:
+        return not _git("diff-tree", "-r", "--name-only", commit, "HEAD", "--", *paths)
+    except Failure as failure:
+        remedy = "run: git fetch, which may bring the commit"
+        raise Failure(Code.BUILD_FAILED, failure.found, remedy) from None
 
 
 def _git(*words: str) -> str:

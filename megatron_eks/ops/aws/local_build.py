@@ -3,10 +3,12 @@
 import base64
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import outputs
 from megatron_eks.ops.aws.build import ended
 from megatron_eks.ops.aws.build_causes import cause_of
+from megatron_eks.ops.aws.build_records import Records, digest_of
 from megatron_eks.ops.endings import FAILED, NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.buildspec import PROGRAM
@@ -45,24 +48,42 @@ def run(images: "Sequence[str]", tools: "Tools", wishes: "Wishes") -> int:
     chosen = [image for image in plan.images if not images or image.name in images]
     # What was built and what its tests said stays for a look; a temporary folder is nobody's.
     folder = Path(tempfile.mkdtemp(prefix="megatron-eks-build-"))
-    failures = []
+    failures, pushed = [], {}
     for image in chosen:
-        uri = image.repository
+        uri, tag = image.repository, image.tag
         if stack is not None and deployed:
-            uri = stack.outputs[f"{image.name.capitalize()}Image"].rpartition(":")[0]
-            if outputs.digest_of(f"{uri}:{image.tag}", tools.aws.client("ecr")) is not None:
+            title = image.name.capitalize()
+            made = stack.outputs[f"{title}Image"]
+            uri = made.rpartition(":")[0]
+            tag = _free_tag(image, made, stack.outputs[f"{title}BuildProject"], tools)
+            if not tag:
                 tools.console.say(f"{image.name}: built already")
                 continue
-        build = _LocalBuild(image, uri, engine, folder, tools)
+        build = _LocalBuild(replace(image, tag=tag), uri, engine, folder, tools)
         failure = build.run(wishes, push=deployed)
         if failure is not None:
             failures.append(failure)
+        elif deployed:
+            digest = digest_of(uri, {"imageTag": tag}, tools.aws.client("ecr"))
+            pushed[f"{uri}:{image.tag}"] = f"{uri}@{digest}"
     tools.console.say(f"test reports: {folder / 'reports'}")
     if deployed:
-        return ended(tools, failures)
+        return ended(tools, failures, pushed)
     for failure in failures:
         tools.console.say(str(failure))
     return FAILED if failures else 0
+
+
+def _free_tag(image: "ImagePlan", deployed: str, project: str, tools: "Tools") -> str:
+    """Return the tag to push an image under; empty: it is built, as a record says."""
+    repository, _, tag = deployed.rpartition(":")
+    if tag == image.tag and Records(tools).find(image, deployed, project).digest is not None:
+        return ""
+    tagged = digest_of(repository, {"imageTag": image.tag}, tools.aws.client("ecr"))
+    if tagged is not None and outputs.has(tools, f"{repository}@{tagged}"):
+        return ""
+    # What is there is somebody else's, for all that is known, and tags do not move.
+    return image.tag if tagged is None else f"{image.tag}-{secrets.token_hex(4)}"
 
 
 class _LocalBuild:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.config.codes import Code
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.ops import files
-from megatron_eks.ops.aws.session import error_code
+from megatron_eks.ops.aws.build_records import Records, digest_of, is_there
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import structured, table
@@ -23,10 +23,9 @@ Values = dict[str, dict[str, str]]
 """Stack to key to value, as `cdk deploy --outputs-file` has them."""
 
 _FILE = "outputs.json"
-_IMAGE = "Image"
+_IMAGE, _PROJECT = "Image", "BuildProject"
 # What the CDK hands from stack to stack is nobody else's business.
 _BETWEEN_STACKS = "ExportsOutput"
-_NOT_THERE = {"ImageNotFoundException", "RepositoryNotFoundException"}
 
 
 def run(output: str, tools: "Tools") -> int:
@@ -42,11 +41,14 @@ def run(output: str, tools: "Tools") -> int:
     return 0
 
 
-def record(tools: "Tools") -> "Path":
-    """Ask CloudFormation for all outputs and ECR for digests; write them, and return the file."""
+def record(tools: "Tools", pushed: "Mapping[str, str] | None" = None) -> "Path":
+    """Ask CloudFormation for all outputs and CodeBuild for digests; write them; return the file.
+
+    `pushed` are images by `REPOSITORY:TAG` that this command has built and pushed itself.
+    """
     plan = tools.plan
     path = tools.cluster_file.with_name(_FILE)
-    recorded = read(path)
+    before = read(path)
     stacks = tools.stacks
     found = {
         plan.stack(part): stack.outputs
@@ -60,12 +62,14 @@ def record(tools: "Tools") -> "Path":
     values: Values = {}
     for name, outputs in found.items():
         values[name] = {}
+        known = {**recorded(outputs, tools), **(pushed or {})}
         for key, value in outputs.items():
             if key.startswith(_BETWEEN_STACKS):
                 continue
-            earlier = recorded.get(name, {}).get(key, "")
-            pinned = key.endswith(_IMAGE)
-            values[name][key] = _pinned(value, earlier, ecr, tools) if pinned else value
+            if key.endswith(_IMAGE) and value not in known:
+                earlier = before.get(name, {}).get(key, "")
+                known[value] = _pinned(value, earlier, ecr, tools)
+            values[name][key] = known.get(value, value)
     write(path, values)
     return path
 
@@ -95,34 +99,34 @@ def write(path: "Path", values: "Mapping[str, Mapping[str, str]]") -> None:
     files.replace(path, json.dumps(values, indent=2) + "\n", "then run: meks outputs")
 
 
-def digest_of(image: str, ecr: "BaseClient") -> str | None:
-    """Return `REPOSITORY@sha256:...` for `REPOSITORY:TAG`; None where nobody built it yet."""
-    repository, _, tag = image.rpartition(":")
-    return _find(repository, {"imageTag": tag}, ecr)
+def has(tools: "Tools", value: str) -> bool:
+    """Tell whether the file has a value."""
+    stacks = read(tools.cluster_file.with_name(_FILE)).values()
+    return any(value in outputs.values() for outputs in stacks)
 
 
-def _find(repository: str, image: "Mapping[str, str]", ecr: "BaseClient") -> str | None:
-    name = repository.partition("/")[2]
-    try:
-        found = ecr.describe_images(repositoryName=name, imageIds=[image])
-    except ecr.exceptions.ClientError as error:
-        if error_code(error) in _NOT_THERE:
-            return None
-        raise
-    return f"{repository}@{found['imageDetails'][0]['imageDigest']}"
+def recorded(values: "Mapping[str, str]", tools: "Tools") -> dict[str, str]:
+    """Return `REPOSITORY@sha256:...` for `REPOSITORY:TAG` of the images that builds recorded."""
+    found: dict[str, str] = {}
+    for image in tools.plan.images:
+        uri, project = (values.get(f"{image.name.capitalize()}{end}") for end in (_IMAGE, _PROJECT))
+        if uri and project and not is_digest(uri):
+            digest = Records(tools).find(image, uri, project).digest
+            found |= {uri: f"{uri.rpartition(':')[0]}@{digest}"} if digest else {}
+    return found
 
 
 def _pinned(image: str, earlier: str, ecr: "BaseClient", tools: "Tools") -> str:
-    """Name an image by its digest; one that is not built yet leaves the earlier one in place."""
-    pinned = digest_of(image, ecr)
-    if pinned is not None:
-        return pinned
+    """Keep the digest of an image that no build recorded, where the file has one; say so."""
     repository, _, tag = image.rpartition(":")
     name = repository.rpartition("/")[2]
+    tagged = digest_of(repository, {"imageTag": tag}, ecr)
     ours = is_digest(earlier) and earlier.startswith(f"{repository}@")
     # A repository that was deleted and made again has lost it: nobody could pull it.
-    if ours and _find(repository, {"imageDigest": earlier.partition("@")[2]}, ecr):
-        tools.console.say(f"note: {name}:{tag} is not built, so jobs keep the image before it")
+    if ours and is_there(repository, known := earlier.partition("@")[2], ecr):
+        if tagged != known:
+            tools.console.say(f"note: {name}:{tag} is not built, so jobs keep the image before it")
         return earlier
-    tools.console.say(f"note: {name}:{tag} is not built yet - run: meks build")
+    state = "is not built yet" if tagged is None else "is in ECR, and no build recorded it"
+    tools.console.say(f"note: {name}:{tag} {state} - run: meks build")
     return image

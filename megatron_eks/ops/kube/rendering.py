@@ -11,6 +11,7 @@ from pathlib import Path
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
+from megatron_eks.config.job import AnyJob
 from megatron_eks.config.load import Document, Json, read_mapping
 from megatron_eks.kubernetes.client import Object
 from megatron_eks.local.kubernetes import manifests
@@ -18,6 +19,7 @@ from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs, overrides
 from megatron_eks.ops.kube.cancel import JOB_LABEL
+from megatron_eks.plan.data_access import DataAccess, plan_data_access
 from megatron_eks.project import Files, check_files, job_files
 
 HASH_ANNOTATION = "megatron-eks/spec-hash"
@@ -46,6 +48,8 @@ class Rendered:
     beside: tuple[Object, ...]
     """What its pods mount, and the Service that they find each other by."""
     warnings: tuple[Finding, ...]
+    access: DataAccess
+    """What its pods need in S3."""
 
     @property
     def hash(self) -> str:
@@ -69,7 +73,7 @@ def render(wish: Wish, images: Mapping[str, str]) -> Rendered:
     document, job = files.jobs[paths.index(file)]
     own = [each for each in files.findings if each.file == document.file]
     warnings = tuple(each for each in own if each.level is Level.WARNING)
-    return _rendered(_objects(wish.cluster_file, files, job.name, images), job.name, warnings)
+    return _rendered(_objects(wish.cluster_file, files, job.name, images), job, warnings)
 
 
 def _objects(cluster_file: Path, files: Files, job: str, images: Mapping[str, str]) -> list[Object]:
@@ -100,15 +104,15 @@ def _with_images(text: str, images: Mapping[str, str]) -> str:
     return json.dumps(changed)
 
 
-def _rendered(found: Sequence[Object], job: str, warnings: tuple[Finding, ...]) -> Rendered:
+def _rendered(found: Sequence[Object], job: AnyJob, warnings: tuple[Finding, ...]) -> Rendered:
     text = json.dumps(found, sort_keys=True)
     (workload,) = (each for each in found if each["kind"] in jobs.KINDS)
     for each in found:
-        each["metadata"].setdefault("labels", {})[JOB_LABEL] = job
+        each["metadata"].setdefault("labels", {})[JOB_LABEL] = job.name
     annotations = workload["metadata"].setdefault("annotations", {})
     annotations[HASH_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:20]
     beside = tuple(each for each in found if each is not workload)
-    return Rendered(workload, beside, warnings)
+    return Rendered(workload, beside, warnings, plan_data_access([job]))
 
 
 def _files(wish: Wish) -> tuple[list[Path], Path]:

@@ -1,7 +1,7 @@
 """`meks submit`: starts a job once, whatever happens to the command, and says what it waits for."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -22,6 +22,7 @@ from megatron_eks.ops.kube.status import ranks_of, summary
 from megatron_eks.ops.kube.waiting import waits
 from megatron_eks.ops.support.arguments import Hide
 from megatron_eks.ops.support.objects import shown_object
+from megatron_eks.plan.data_access import DataAccess
 from megatron_eks.plan.pools import POOL_LABEL
 from megatron_eks.project import Project
 
@@ -29,6 +30,12 @@ _POLL_SECONDS = 2
 
 Resolve = Callable[[str], str | None]
 """From `REPOSITORY:TAG` to `REPOSITORY@sha256:...`; None where there is no such image."""
+
+Built = Callable[[], Mapping[str, str]]
+"""The images of outputs.json that are known by tag, each with the digest that a build recorded."""
+
+OutOfReach = Callable[[str, DataAccess], Sequence[str]]
+"""From the ARN of the jobs' role and what a job needs in S3 to the URIs that the role lacks."""
 
 Release = Callable[[str], Callable[[], int]]
 """From a pool to what gives its nodes back; raises before the job exists what would fail then."""
@@ -45,13 +52,15 @@ class Options:
     command: tuple[str, ...] = ("meks", "submit")
     """What was typed, to be shown where it is to be typed again."""
     resolve: Resolve = field(default=lambda _: None)
+    built: Built = field(default=dict)
+    out_of_reach: OutOfReach = field(default=lambda *_: ())
     release: Release | None = None
 
 
 def run(access: Access, project: Project, wish: Wish, options: Options, console: Console) -> int:
     """Create a job that is not there yet; follow it or wait for it if asked to."""
     client = access.client
-    rendered = render(_pinned(wish, options.resolve), _digests(project, options.resolve))
+    rendered = render(_pinned(wish, options.resolve), _digests(project, options.built))
     for finding in rendered.warnings:
         console.say(str(finding))
     created = [*rendered.beside, rendered.workload]
@@ -60,6 +69,7 @@ def run(access: Access, project: Project, wish: Wish, options: Options, console:
     metadata = rendered.workload["metadata"]
     found = jobs.find(client, metadata["namespace"], metadata["name"])
     if found is None:
+        _refuse_out_of_reach(rendered, project, options)
         _look(client, project, rendered, console)
         found = _create(client, rendered)
     if found.manifest["metadata"].get("annotations", {}).get(HASH_ANNOTATION) != rendered.hash:
@@ -100,15 +110,21 @@ def _pinned(wish: Wish, resolve: Resolve) -> Wish:
     )
 
 
-def _digests(project: Project, resolve: Resolve) -> Mapping[str, str]:
+def _digests(project: Project, built: Built) -> Mapping[str, str]:
     """Return the digests of built images of which outputs.json has the tag only."""
-    uris = [
-        image.uri
-        for image in project.outputs.images.values()
-        if image.preview and not image.uri.startswith(PLACEHOLDER_HOST)
-    ]
-    found = {uri: resolve(uri) for uri in uris}
-    return {uri: pinned for uri, pinned in found.items() if pinned is not None}
+    images = project.outputs.images.values()
+    asked = any(each.preview and not each.uri.startswith(PLACEHOLDER_HOST) for each in images)
+    return built() if asked else {}
+
+
+def _refuse_out_of_reach(rendered: Rendered, project: Project, options: Options) -> None:
+    """Refuse a job whose pods would be denied in S3 after their GPUs were paid for."""
+    role = project.outputs.job_role
+    missing = options.out_of_reach(role, rendered.access) if role else ()
+    if missing:
+        found = f"the deployed role of the jobs does not reach {', '.join(missing)}"
+        remedy = "put the job file in jobs/, then run: meks deploy Storage"
+        raise Failure(Code.JOB_ROLE, found, remedy)
 
 
 def _look(client: Client, project: Project, rendered: Rendered, console: Console) -> None:

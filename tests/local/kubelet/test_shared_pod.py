@@ -40,7 +40,7 @@ def write_project(folder, source, image):
     assert directory in text
     uri = f"  s3_uri: s3://{_BUCKET}/run\n"
     (folder / "jobs" / f"{_JOB}.yaml").write_text(text.replace(directory, directory + uri))
-    images = {"MegatronImage": f"registry.invalid/{image}{_DIGEST}"}
+    images = {"MegatronImage": f"111122223333.dkr.ecr.us-east-2.amazonaws.com/{image}{_DIGEST}"}
     (folder / "outputs.json").write_text(json.dumps({"techpulse-Images": images}))
     return folder / "cluster.yaml"
 

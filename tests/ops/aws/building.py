@@ -1,6 +1,7 @@
 """AWS as `meks build` sees it: stubbed services in which every request is expected."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import boto3
 from botocore.stub import ANY, Stubber
@@ -56,6 +57,20 @@ class Aws:
                 **({"environmentVariablesOverride": overrides} if overrides else {}),
             },
         )
+
+    def history(self, *builds):
+        """Expect that CodeBuild is asked for all builds of a project; without any it has none."""
+        codebuild = self.stubs["codebuild"]
+        ids = {"ids": [each["id"] for each in builds]} if builds else {}
+        codebuild.add_response("list_builds_for_project", ids)
+        if builds:
+            codebuild.add_response("batch_get_projects", {"projects": [PROJECT]})
+            codebuild.add_response("batch_get_builds", {"builds": list(builds)})
+
+    def recorded(self, digest):
+        """Expect those questions, and that ECR has what a build recorded."""
+        self.history(built(1, digest))
+        self.image(digest)
 
     def image(self, digest=None):
         """Expect that ECR is asked for an image."""
@@ -114,6 +129,41 @@ class Aws:
         """Say that nothing more was expected."""
         for stub in self.stubs.values():
             stub.assert_no_pending_responses()
+
+
+VARIABLES = {"IMAGE_NAME": "megatron", "IMAGE_TAG": "abc", "BUILD_ARGS": "{}", "CACHE": "registry"}
+PROJECT: dict[str, Any] = {
+    "name": "techpulse-megatron",
+    "source": {"type": "S3", "location": "assets/abc.zip", "buildspec": "{}"},
+    "environment": {
+        "type": "LINUX_CONTAINER",
+        "image": "aws/codebuild/standard:8.0",
+        "computeType": "BUILD_GENERAL1_LARGE",
+        "environmentVariables": [{"name": key, "value": VARIABLES[key]} for key in VARIABLES],
+    },
+    "serviceRole": "arn:aws:iam::123456789012:role/Builds",
+}
+
+
+def built(number, digest=DIGEST, **changes):
+    """Return a build that pushed an image, as CodeBuild describes it, with something changed.
+
+    `variables` are those that whoever started it has set, `machine` what else of its environment.
+    """
+    variables = VARIABLES | changes.pop("variables", {})
+    machine = PROJECT["environment"] | changes.pop("machine", {})
+    listed = [{"name": name, "value": value} for name, value in variables.items()]
+    return {
+        "id": f"techpulse-megatron:{number}",
+        "buildNumber": number,
+        "projectName": "techpulse-megatron",
+        "buildStatus": "SUCCEEDED",
+        "source": PROJECT["source"] | changes.pop("source", {}),
+        "environment": machine | {"environmentVariables": listed},
+        "serviceRole": PROJECT["serviceRole"],
+        "exportedEnvironmentVariables": [{"name": "IMAGE_DIGEST", "value": digest}],
+        **changes,
+    }
 
 
 def images_stack():

@@ -26,7 +26,7 @@ def place(tmp_path, aws):
 def test_a_build_is_followed_until_its_digest_is_recorded(aws, place, tmp_path):
     """Phases and log as they come, then the digest in the place of the tag."""
     aws.stacks()
-    aws.image()
+    aws.history()
     aws.stubs["codebuild"].add_response("list_builds_for_project", {})
     started = {"build": {"id": "techpulse-megatron:1", "buildNumber": 7}}
     aws.stubs["codebuild"].add_response("start_build", started)
@@ -38,7 +38,8 @@ def test_a_build_is_followed_until_its_digest_is_recorded(aws, place, tmp_path):
     aws.lines("t1", "t2", "digest: sha256\x1b[0m\n")
     aws.lines("t2", "t2")
     aws.all_stacks()
-    aws.image(DIGEST)
+    aws.recorded(DIGEST)
+    aws.history()
     aws.image()
     aws.image(DIGEST)
     (tmp_path / "outputs.json").write_text(
@@ -75,15 +76,16 @@ def test_logs_of_a_build_do_not_act_on_a_terminal(aws, place):
 def test_a_failed_build_says_phase_reason_and_remedy(aws, place):
     """The last lines are on the screen already; the last of them end the message."""
     aws.stacks()
-    aws.image()
+    aws.history()
     aws.stubs["codebuild"].add_response("list_builds_for_project", {})
     aws.stubs["codebuild"].add_response("start_build", {"build": {"id": "techpulse-megatron:1"}})
     aws.build("FAILED", ("SUBMITTED", "SUCCEEDED", ""), ("BUILD", "FAILED", ""))
     aws.lines("", "t1", "ERROR: no space left on device\n")
     aws.lines("t1", "t1")
     aws.all_stacks()
-    aws.image()
-    aws.image()
+    for _ in range(2):
+        aws.history()
+        aws.image()
     assert build.run(["megatron"], place) == 1
     aws.done()
     assert said(place.console).splitlines()[-1] == (
@@ -97,14 +99,15 @@ def test_a_failed_build_says_phase_reason_and_remedy(aws, place):
 def test_a_missing_source_has_a_remedy_of_its_own(aws, place):
     """CodeBuild's own words come with it."""
     aws.stacks()
-    aws.image()
+    aws.history()
     aws.stubs["codebuild"].add_response("list_builds_for_project", {})
     aws.stubs["codebuild"].add_response("start_build", {"build": {"id": "techpulse-megatron:1"}})
     message = "NoSuchKey: The specified key does not exist"
     aws.build("FAILED", ("DOWNLOAD_SOURCE", "FAILED", message), log=False)
     aws.all_stacks()
-    aws.image()
-    aws.image()
+    for _ in range(2):
+        aws.history()
+        aws.image()
     assert build.run(["megatron"], place) == 1
     assert f"DOWNLOAD_SOURCE FAILED: {message} - the source is gone" in said(place.console)
 
@@ -112,14 +115,14 @@ def test_a_missing_source_has_a_remedy_of_its_own(aws, place):
 def test_a_build_under_way_is_followed_instead_of_a_second(aws, place):
     """After Ctrl-C the same command comes back to it."""
     aws.stacks()
-    aws.image()
+    aws.history()
     ids = {"ids": ["techpulse-megatron:1"]}
     aws.stubs["codebuild"].add_response("list_builds_for_project", ids)
     aws.build("IN_PROGRESS", log=False)
     aws.build("SUCCEEDED", log=False)
     aws.all_stacks()
-    aws.image(DIGEST)
-    aws.image(DIGEST)
+    aws.recorded(DIGEST)
+    aws.recorded(DIGEST)
     assert build.run(["megatron"], place) == 0
     aws.done()
     assert "techpulse-megatron: following build 7, under way" in said(place.console)
@@ -128,7 +131,7 @@ def test_a_build_under_way_is_followed_instead_of_a_second(aws, place):
 def test_ctrl_c_leaves_the_build_and_the_next_run_follows_it(aws, place):
     """CodeBuild goes on; nothing is started twice."""
     aws.stacks()
-    aws.image()
+    aws.history()
     aws.starts()
     aws.build("IN_PROGRESS", ("SUBMITTED", "SUCCEEDED", ""), ("QUEUED", "", ""), log=False)
 
@@ -143,11 +146,11 @@ def test_ctrl_c_leaves_the_build_and_the_next_run_follows_it(aws, place):
 def test_what_is_built_already_is_not_built_again(aws, place, tmp_path):
     """The tag is the hash of the source, so the image is the same."""
     aws.stacks()
-    aws.image(DIGEST)
-    aws.image(DIGEST)
+    aws.recorded(DIGEST)
+    aws.recorded(DIGEST)
     aws.all_stacks()
-    aws.image(DIGEST)
-    aws.image(DIGEST)
+    aws.recorded(DIGEST)
+    aws.recorded(DIGEST)
     assert build.run([], place) == 0
     aws.done()
     outputs = json.loads((tmp_path / "outputs.json").read_text())
@@ -158,7 +161,7 @@ def test_what_is_built_already_is_not_built_again(aws, place, tmp_path):
 def test_without_waiting_it_only_starts(aws, place):
     """And says how to go on."""
     aws.stacks()
-    aws.image()
+    aws.history()
     aws.stubs["codebuild"].add_response("list_builds_for_project", {})
     aws.stubs["codebuild"].add_response("start_build", {"build": {"id": "techpulse-megatron:1"}})
     assert build.run(["megatron"], place, wait=False) == 0

@@ -73,6 +73,7 @@ def test_unknown_words_are_shown_as_they_are():
 def test_level_and_strategy_of_the_command_reach_the_build(aws, place):
     """In place of the cluster file's, for this build alone."""
     aws.stacks()
+    aws.history()
     aws.starts(TEST_LEVEL="full", TAG_STRATEGY="latest")
     wishes = Wishes(test_level="full", tag_strategy="latest")
     assert build.run(["megatron"], place, wait=False, wishes=wishes) == 0
@@ -82,7 +83,9 @@ def test_level_and_strategy_of_the_command_reach_the_build(aws, place):
 def test_a_version_s_tag_is_that_of_this_checkout(aws, place):
     """CodeBuild has no pyproject.toml in an asset; what is built already is tagged as well."""
     aws.stacks()
-    aws.starts(TAG_STRATEGY="semantic", PROJECT_VERSION=build_source.project_version())
+    aws.recorded(DIGEST)
+    version = build_source.project_version()
+    aws.starts(TAG_STRATEGY="semantic", PROJECT_VERSION=version, RECORDED_DIGEST=DIGEST)
     wishes = Wishes(tag_strategy="semantic")
     assert build.run(["megatron"], place, wait=False, wishes=wishes) == 0
     aws.done()
@@ -91,14 +94,14 @@ def test_a_version_s_tag_is_that_of_this_checkout(aws, place):
 def test_a_passing_failure_is_tried_again(aws, place):
     """As often as was asked for, and it is said each time."""
     aws.stacks()
-    aws.image()
+    aws.history()
     aws.starts()
     aws.build("FAILED", DONE, ("BUILD", "FAILED", "503 Service Unavailable"), log=False)
     aws.starts()
     aws.build("SUCCEEDED", DONE, log=False)
     aws.all_stacks()
-    aws.image(DIGEST)
-    aws.image(DIGEST)
+    aws.recorded(DIGEST)
+    aws.recorded(DIGEST)
     assert build.run(["megatron"], place, wishes=Wishes(retries=1)) == 0
     aws.done()
     assert "did not answer - try again: --retries 2; trying again, 1 tries" in said(place.console)
@@ -107,13 +110,14 @@ def test_a_passing_failure_is_tried_again(aws, place):
 def test_a_machine_that_never_came_is_asked_for_again(aws, place):
     """CodeBuild's own phases fail for its own reasons; after the last try the reason is told."""
     aws.stacks()
-    aws.image()
+    aws.history()
     for _ in range(2):
         aws.starts()
         aws.build("FAILED", ("PROVISIONING", "FAILED", "no capacity"), log=False)
     aws.all_stacks()
-    aws.image()
-    aws.image()
+    for _ in range(2):
+        aws.history()
+        aws.image()
     assert build.run(["megatron"], place, wishes=Wishes(retries=1)) == 1
     aws.done()
     assert "PROVISIONING FAILED: no capacity - CodeBuild got no machine" in said(place.console)
@@ -122,12 +126,13 @@ def test_a_machine_that_never_came_is_asked_for_again(aws, place):
 def test_a_failure_of_our_own_is_not_tried_again(aws, place):
     """A test that failed fails again, and a machine costs money."""
     aws.stacks()
-    aws.image()
+    aws.history()
     aws.starts()
     aws.build("FAILED", DONE, ("BUILD", "FAILED", "docker run failed"), log=False)
     aws.all_stacks()
-    aws.image()
-    aws.image()
+    for _ in range(2):
+        aws.history()
+        aws.image()
     assert build.run(["megatron"], place, wishes=Wishes(retries=5)) == 1
     aws.done()
     assert "self-test" in said(place.console)

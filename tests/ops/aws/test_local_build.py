@@ -73,17 +73,20 @@ def place(tmp_path, aws):
     return tools(project_in(tmp_path), Clients(**aws.clients), console())
 
 
-def deployed(aws, digest=None, *, logs_in=True):
+def deployed(aws, tagged=None, *, logs_in=True, pushes=True):
     """Expect the questions of a build whose repositories exist."""
     aws.stacks()
-    aws.image(digest)
+    aws.image(tagged)
     if logs_in:
         token = base64.b64encode(b"AWS:secret").decode()
         answer = {"authorizationData": [{"authorizationToken": token}]}
         aws.stubs["ecr"].add_response("get_authorization_token", answer)
+    if pushes:
+        aws.image(DIGEST)
     aws.all_stacks()
-    aws.image(DIGEST)
-    aws.image(DIGEST)
+    for _ in range(2):
+        aws.history()
+        aws.image()
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman"])
@@ -131,19 +134,31 @@ def test_without_repositories_it_builds_and_tests(aws, place, engines):
 
 
 def test_what_is_built_already_is_not_built_again(aws, place, engines):
-    """The tag is the hash of the source, so the image is the same."""
+    """The file beside the cluster file says that it was built before."""
     engines.install("docker")
-    deployed(aws, DIGEST, logs_in=False)
+    known = {"techpulse-Images": {"MegatronImage": f"{REGISTRY}/megatron-training@{DIGEST}"}}
+    place.cluster_file.with_name("outputs.json").write_text(json.dumps(known))
+    deployed(aws, DIGEST, logs_in=False, pushes=False)
+    aws.image(DIGEST)
     assert local_build.run(["megatron"], place, Wishes()) == 0
-    aws.done()
     assert not (engines.folder / "calls").exists()
+
+
+def test_a_tag_that_nobody_recorded_is_left_and_a_new_one_pushed(aws, place, engines):
+    """Any build may have pushed it; the image of this content goes beside it."""
+    engines.install("docker")
+    deployed(aws, DIGEST)
+    assert local_build.run(["megatron"], place, Wishes()) == 0
+    push, _ = engines.calls()[-1]
+    image = next(each for each in place.plan.images if each.name == "megatron")
+    assert push[2].startswith(f"{REGISTRY}/megatron-training:{image.tag}-")
 
 
 def test_a_full_disk_is_explained_and_not_tried_again(aws, place, engines):
     """It is as full the next time; nothing is pushed."""
     engines.install("docker")
     engines.fail("build", "write /var/lib/docker: no space left on device")
-    deployed(aws, logs_in=False)
+    deployed(aws, logs_in=False, pushes=False)
     assert local_build.run(["megatron"], place, Wishes(retries=3)) == 1
     assert engines.did() == ["docker build"]
     assert "build of megatron: the disk is full" in said(place.console)
@@ -164,7 +179,7 @@ def test_a_failed_self_test_pushes_nothing(aws, place, engines):
     """And the next command is named."""
     engines.install("docker")
     engines.fail("run", "error fsdp: failed")
-    deployed(aws, logs_in=False)
+    deployed(aws, logs_in=False, pushes=False)
     assert local_build.run(["megatron"], place, Wishes()) == 1
     assert engines.did() == ["docker build", "docker run"]
     assert "test of megatron: the image does not pass its self-test" in said(place.console)

@@ -8,7 +8,7 @@ from megatron_eks.config.errors import ConfigError
 from megatron_eks.ops.aws import outputs
 from megatron_eks.ops.failure import Failure
 from tests.ops.aws.building import DIGEST, REGISTRY, Aws
-from tests.ops.aws.fakes import ACCOUNT, Clients, console, project_in, said, tools, written
+from tests.ops.aws.fakes import ACCOUNT, CLUSTER, Clients, console, project_in, said, tools, written
 
 
 @pytest.fixture
@@ -36,10 +36,11 @@ def recorded(folder, uri):
     (folder / "outputs.json").write_text(json.dumps(values))
 
 
-def test_digests_come_from_the_registry(tmp_path, aws):
-    """A tag that was built is replaced by what it names."""
+def test_digests_come_from_the_builds(tmp_path, aws):
+    """A tag is replaced by what a build of its content has pushed."""
     aws.all_stacks()
-    aws.image(DIGEST)
+    aws.recorded(DIGEST)
+    aws.history()
     aws.image()
     of = run(tmp_path, aws)
     assert images(tmp_path)["MegatronImage"] == f"{REGISTRY}/megatron-training@{DIGEST}"
@@ -53,6 +54,8 @@ def test_a_newer_tag_that_nobody_built_keeps_the_digest(tmp_path, aws):
     earlier = f"{REGISTRY}/megatron-training@sha256:{'b' * 64}"
     recorded(tmp_path, earlier)
     aws.all_stacks()
+    aws.history()
+    aws.history()
     aws.image()
     aws.image(f"sha256:{'b' * 64}")
     aws.image()
@@ -65,6 +68,8 @@ def test_a_digest_that_its_repository_has_lost_is_not_kept(tmp_path, aws):
     """It was deleted with its images and made again: no node could pull what is recorded."""
     recorded(tmp_path, f"{REGISTRY}/megatron-training@sha256:{'b' * 64}")
     aws.all_stacks()
+    aws.history()
+    aws.history()
     for _ in range(3):
         aws.image()
     of = run(tmp_path, aws)
@@ -72,11 +77,12 @@ def test_a_digest_that_its_repository_has_lost_is_not_kept(tmp_path, aws):
     assert "megatron-training:abc is not built yet - run: meks build" in said(of)
 
 
-def test_a_digest_of_another_registry_is_not_kept(tmp_path, aws):
-    """It is another account's, from before the cluster was made anew."""
-    other = REGISTRY.replace(ACCOUNT, "999999999999")
-    recorded(tmp_path, f"{other}/megatron-training@{DIGEST}")
+def test_a_digest_of_another_repository_is_not_kept(tmp_path, aws):
+    """It is from before the images had another prefix."""
+    recorded(tmp_path, f"{REGISTRY}/old-megatron-training@{DIGEST}")
     aws.all_stacks()
+    aws.history()
+    aws.history()
     aws.image()
     aws.image()
     run(tmp_path, aws)
@@ -86,8 +92,8 @@ def test_a_digest_of_another_registry_is_not_kept(tmp_path, aws):
 def test_data_can_be_read_by_programs(tmp_path, aws):
     """The same as the file, on stdout."""
     aws.all_stacks()
-    aws.image(DIGEST)
-    aws.image(DIGEST)
+    aws.recorded(DIGEST)
+    aws.recorded(DIGEST)
     of = run(tmp_path, aws, "json")
     assert json.loads(written(of)) == json.loads((tmp_path / "outputs.json").read_text())
 
@@ -98,6 +104,19 @@ def test_another_clusters_file_is_refused(tmp_path, aws):
     file = project_in(tmp_path)
     with pytest.raises(ConfigError, match="MEKS-0007"):
         tools(file, Clients(**aws.clients), console())
+
+
+def test_another_accounts_image_is_refused(tmp_path, aws):
+    """It would run with the role of the jobs; the account of examples stands for none."""
+    other = REGISTRY.replace(ACCOUNT, "999999999999")
+    recorded(tmp_path, f"{other}/megatron-training@{DIGEST}")
+    with pytest.raises(ConfigError, match=f"MEKS-0008 .*MegatronImage.*of account {ACCOUNT}"):
+        tools(project_in(tmp_path), Clients(**aws.clients), console())
+    example = CLUSTER.replace(ACCOUNT, "111122223333")
+    (tmp_path / "outputs.json").write_text(
+        json.dumps({"techpulse-Images": {"MegatronImage": f"{other}/megatron-training@{DIGEST}"}})
+    )
+    assert tools(project_in(tmp_path, example), Clients(**aws.clients), console())
 
 
 def test_nothing_deployed_is_not_found(tmp_path, aws):

@@ -81,7 +81,11 @@ class CodeBuildApi(CodeBuildResponse):
         history = self.codebuild_backend.build_history[name]
         number = f"{name}:{uuid.uuid4()}"
         overrides = parameters(self).get("environmentVariablesOverride", [])
-        phases, lines = self._build(project, overrides)
+        variables = {
+            each["name"]: each
+            for each in [*project["environment"].get("environmentVariables", []), *overrides]
+        }
+        phases, lines, digest = self._build(project, variables)
         now = datetime.now(tz=UTC)
         build = {
             "id": number,
@@ -94,7 +98,11 @@ class CodeBuildApi(CodeBuildResponse):
             "buildStatus": phases[-1]["phaseStatus"],
             "phases": [{**each, "startTime": now, "endTime": now} for each in phases],
             "source": project["source"],
-            "environment": project["environment"],
+            "environment": {
+                **project["environment"],
+                "environmentVariables": list(variables.values()),
+            },
+            "exportedEnvironmentVariables": [{"name": "IMAGE_DIGEST", "value": digest}],
             "serviceRole": project["serviceRole"],
             "buildComplete": True,
             "logs": self._log(project, number.partition(":")[2], lines),
@@ -113,32 +121,33 @@ class CodeBuildApi(CodeBuildResponse):
             }
         )
 
-    def _build(self, project: Object, overrides: list[Object]) -> tuple[list[Object], list[str]]:
-        """Return the phases of a build, the last one with its end, and what it logged."""
+    def _build(self, project: Object, variables: Object) -> tuple[list[Object], list[str], str]:
+        """Return the phases of a build, the last one with its end, its log, and what it pushed."""
         source = project["source"]
         if source["type"] == "S3":
             bucket, _, key = source["location"].partition("/")
             try:
                 self._client("s3").head_object(Bucket=bucket, Key=key)
             except ClientError as error:
-                return [_phase("DOWNLOAD_SOURCE", str(error))], [f"no source: {error}"]
+                return [_phase("DOWNLOAD_SOURCE", str(error))], [f"no source: {error}"], ""
         downloaded = _phase("DOWNLOAD_SOURCE")
         failure = self.regions.failures.take("BUILD", project["name"], "AWS::CodeBuild::Project")
         if failure is not None:
-            return [downloaded, _phase("BUILD", failure)], [failure]
-        variables = {
-            each["name"]: each["value"]
-            for each in [*project["environment"].get("environmentVariables", []), *overrides]
-        }
+            return [downloaded, _phase("BUILD", failure)], [failure], ""
         lines = ["local AWS builds no image: it pushes a manifest without layers"]
-        if "REPOSITORY_URI" in variables:
-            lines.append(f"digest: {self._push(variables)}")
-        return [downloaded, _phase("BUILD")], lines
+        digest = ""
+        if "REPOSITORY_URI" in variables and "RECORDED_DIGEST" not in variables:
+            repository = variables["REPOSITORY_URI"]["value"].partition("/")[2]
+            digest = self._push(repository, variables["IMAGE_TAG"]["value"])
+            lines.append(f"digest: {digest}")
+        return [downloaded, _phase("BUILD")], lines, digest
 
-    def _push(self, variables: Object) -> str:
-        """Put an image under the tag that the environment asks for; return its digest."""
-        name, tag = variables["REPOSITORY_URI"].partition("/")[2], variables["IMAGE_TAG"]
+    def _push(self, name: str, tag: str) -> str:
+        """Put an image under a tag, or a new one where that is taken; return its digest."""
         ecr = self._client("ecr")
+        taken = {each.get("imageTag") for each in ecr.list_images(repositoryName=name)["imageIds"]}
+        if tag in taken:
+            tag = f"{tag}-{uuid.uuid4().hex[:8]}"
         config = {"mediaType": _MANIFEST, "size": 2, "digest": f"sha256:{'0' * 64}"}
         manifest = {
             "schemaVersion": 2,
@@ -147,14 +156,10 @@ class CodeBuildApi(CodeBuildResponse):
             "layers": [],
             "annotations": {"local-aws": f"{name}:{tag}"},
         }
-        try:
-            found = ecr.describe_images(repositoryName=name, imageIds=[{"imageTag": tag}])
-            return str(found["imageDetails"][0]["imageDigest"])
-        except ecr.exceptions.ImageNotFoundException:
-            answer = ecr.put_image(
-                repositoryName=name, imageTag=tag, imageManifest=json.dumps(manifest)
-            )
-            return str(answer["image"]["imageId"]["imageDigest"])
+        answer = ecr.put_image(
+            repositoryName=name, imageTag=tag, imageManifest=json.dumps(manifest)
+        )
+        return str(answer["image"]["imageId"]["imageDigest"])
 
     def _log(self, project: Object, stream: str, lines: list[str]) -> Object:
         group = project.get("logsConfig", {}).get("cloudWatchLogs", {}).get("groupName")

@@ -37,6 +37,10 @@ def _has_images(subject: Subject) -> bool:
     return built or subject.facts.cluster is not None
 
 
+def _has_access(subject: Subject) -> bool:
+    return subject.outputs.job_role is not None and bool(subject.plan.data_access.buckets)
+
+
 def _has_reservations(subject: Subject) -> bool:
     return any(pool.capacity.reservation_id for pool in subject.plan.pools)
 
@@ -54,6 +58,7 @@ CHECKS: tuple[Check[Subject], ...] = (
     Check("default security group", network_checks.default_group, _has_network),
     Check("file systems", deployed_checks.file_systems, _has_file_system),
     Check("images", deployed_checks.images, _has_images),
+    Check("S3 for jobs", deployed_checks.job_access, _has_access),
     Check("EKS cluster", deployed_checks.cluster, _has_cluster),
     Check("API endpoint from here", deployed_checks.endpoint, _has_cluster),
     Check("add-ons", deployed_checks.addons, _has_cluster),

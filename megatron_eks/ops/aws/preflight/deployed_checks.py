@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.ops.aws.job_access import REMEDY
 from megatron_eks.ops.checks import in_aws
 
 if TYPE_CHECKING:
@@ -168,3 +169,10 @@ def images(subject: "Subject") -> Iterator[Finding]:
         if image.preview and subject.facts.cluster is not None:
             found = f"the image {name} is known by no digest, so its jobs cannot be applied"
             yield in_aws(Code.IMAGE_MISSING, ("ecr",), found, "meks build", Level.WARNING)
+
+
+def job_access(subject: "Subject") -> Iterator[Finding]:
+    """Name what job files say that the deployed role does not allow."""
+    for uri in subject.facts.out_of_reach:
+        found = f"the role of the jobs was deployed before a job file named {uri}"
+        yield in_aws(Code.JOB_ROLE, ("iam", "JobRole"), found, REMEDY)

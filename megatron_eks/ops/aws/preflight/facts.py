@@ -172,6 +172,8 @@ class Facts:
     file_systems: Mapping[str, FileSystem | None] = field(default_factory=dict)
     images: Mapping[str, bool] = field(default_factory=dict)
     """URIs of our repositories in the outputs, and whether ECR has them."""
+    out_of_reach: tuple[str, ...] = ()
+    """URIs of job files that the deployed role of the jobs does not cover."""
     cluster: EksCluster | None = None
     addons: Mapping[str, Addon | None] = field(default_factory=dict)
     node_groups: Mapping[str, NodeGroup | None] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from megatron_eks.ops.aws import job_access
 from megatron_eks.ops.aws.preflight import deployed, network, permissions
 from megatron_eks.ops.aws.preflight.asking import Asking
 from megatron_eks.ops.aws.preflight.capacity_facts import offers, quotas, reservations
@@ -97,6 +98,11 @@ def _deployed(ask: Asking, plan: "ClusterPlan", outputs: "Outputs", facts: Facts
     uris = [each.uri for each in outputs.images.values() if not each.preview]
     ours = [uri for uri in uris if f".dkr.ecr.{plan.region}." in uri]
     facts.images = _each(ask, "the image {}", ours, deployed.has_image)
+    ask.check = "S3 for jobs"
+    if role := outputs.job_role:
+        iam, access = ask.client("iam"), plan.data_access
+        out = ask("what the jobs' role may do", lambda: job_access.lacking(role, access, iam))
+        facts.out_of_reach = tuple(out or ())
     if "Cluster" in plan.stacks:
         ask.check = "add-ons"
         facts.addons = _each(

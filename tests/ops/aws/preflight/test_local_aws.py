@@ -20,6 +20,7 @@ from tests.ops.aws.quick_cdk import LOCAL_CLUSTER, ROLE, QuickCdk
 
 _SCHEMA = json.loads((ROOT / "docs" / "schemas" / "preflight.json").read_text())
 _CLUSTER = LOCAL_CLUSTER.replace("name: techpulse", "name: preflight")
+_FETCH = "schema_version: 1\nkind: fetch\nname: f\ns3_uri: {}\ndirectory: /shared/data/f\n"
 _P_QUOTA = "L-417A185B"
 
 
@@ -105,6 +106,30 @@ def test_what_is_broken_after_the_deployment_is_found_at_once(deployed, aws):
     assert codes(checks["add-ons"]) == ["MEKS-0837"]
     assert "MEKS-0835" in codes(checks["images"])
     assert any("@sha256:aaa" in each["found"] for each in checks["images"]["findings"])
+
+
+def test_a_job_file_that_the_deployed_role_does_not_know_is_found(deployed, aws):
+    """Its pods would be denied after their GPUs were paid for; one command gives them the right."""
+    job = deployed.with_name("jobs") / "fetch.yaml"
+    job.parent.mkdir()
+    job.write_text(_FETCH.format("s3://models/llama"))
+    wishes = deploy.Wishes(["Storage"], import_existing=False, replace_data=False)
+    try:
+        checks, code = judged(deployed, aws)
+        assert code == 4
+        (finding,) = checks["S3 for jobs"]["findings"]
+        assert finding["code"] == "MEKS-0839"
+        assert "s3://models/llama" in finding["found"]
+        assert finding["remedy"].startswith("run: meks deploy Storage")
+        cdk = QuickCdk(deployed, deployed.parent, aws)
+        assert deploy.run(wishes, tools(deployed, aws, console(yes=True)), cdk) == 0
+        assert judged(deployed, aws)[0]["S3 for jobs"]["verdict"] == "passed"
+        job.write_text(_FETCH.format("s3://models/llama/base"))
+        assert judged(deployed, aws)[0]["S3 for jobs"]["verdict"] == "passed"
+        job.write_text(_FETCH.format("s3://models/llama-2"))
+        assert codes(judged(deployed, aws)[0]["S3 for jobs"]) == ["MEKS-0839"]
+    finally:
+        job.unlink()
 
 
 def test_a_quota_is_read_from_the_account(tmp_path, aws):
