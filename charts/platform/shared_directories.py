@@ -30,12 +30,12 @@ enter() { cd "$1" 2>/dev/null && [ "$(pwd -P)" = "$1" ]; }
 give() { [ "$pass" = look ] || { chown "$owner" . && chmod "$mode" .; }; }
 refuse() { echo "$1"; refused=yes; } >&2
 case $1 in
-  --take) else="or move it away" ;;
+  take) else="or move it away" ;;
   *) else="or set storage.lustre.existing.path to a folder of yours" ;;
 esac
 for pass in look make; do
   for each; do
-    case $each in --*) rule=$each; continue ;; esac
+    case $each in take | pass | make) rule=$each; continue ;; esac
     if [ ! -e "$each" ] && [ ! -L "$each" ]; then
       [ "$pass" = make ] || continue
       ! enter "${each%/*}" || mkdir "./${each##*/}"
@@ -48,8 +48,8 @@ for pass in look make; do
       continue
     fi
     case "$rule $(stat -c '%u %a' .)" in
-      *" 0 300" | *" 0 2300" | *" $pods 300" | *" $pods 2300" | "--take 0 "*) give ;;
-      *" $pods "* | --pass*) ;;
+      *" 0 300" | *" 0 2300" | *" $pods 300" | *" $pods 2300" | "take 0 "*) give ;;
+      *" $pods "* | pass*) ;;
       *)
         found=$(stat -c '%u:%g with mode %a' .)
         refuse "$each belongs to $found, and stays so: chown $owner $each if it is yours, $else"
@@ -84,7 +84,7 @@ def set_up_job(
 
 def _spec(platform: PlatformPlan, claim_name: str) -> k8s.JobSpec:
     wanted = platform.shared_directories
-    rules = {"--take": wanted.taken, "--pass": wanted.passed, "--make": wanted.made}
+    rules = {"take": wanted.taken, "pass": wanted.passed, "make": wanted.made}
     container = k8s.Container(
         name=_NAME,
         image=platform.egress.image(pins.BUSYBOX_IMAGE),
