@@ -89,8 +89,8 @@ FORMATS: dict[str, str] = {
         "use a directory below the root, such as /data: the root would leave room for no other"
     ),
     _SUBFOLDER: (
-        "use a folder of the file system, such as /teams/nlp, without '..' and a final '/'; for its "
-        "root leave the key out"
+        "use a folder of the file system, such as /teams/nlp, without '..' and a final '/'; for "
+        "its root leave the key out"
     ),
     _S3_URI: "use s3://BUCKET/PREFIX, the bucket in lowercase letters, digits, '-' and '.'",
     _PROGRAM: "use the name or path of one program, without arguments",

@@ -130,9 +130,10 @@ def test_the_set_up_job_is_renamed_with_its_content():
     other = replace(
         deployed(), file_systems=(replace(deployed().lustre, id="fs-11111111111111111"),)
     )
+    directories = SharedDirectories(("/shared",), (), ())
     variants = [
         rendered.platform(),
-        rendered.platform(other_platform(shared_directories=SharedDirectories(("/shared",), (), ()))),
+        rendered.platform(other_platform(shared_directories=directories)),
         rendered.platform(other_platform(pod_uid=10002)),
         rendered.platform(outs=other),
     ]

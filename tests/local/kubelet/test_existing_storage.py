@@ -64,7 +64,7 @@ def storage(cluster) -> Path:
 
 
 @pytest.fixture
-def lab(cluster, storage, tmp_path):
+def lab(cluster, tmp_path):
     """Return a function that writes the storage of a second cluster's platform, and loads it."""
 
     def load(path: str | None) -> Project:

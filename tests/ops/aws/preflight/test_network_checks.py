@@ -54,7 +54,7 @@ def facts(**values):
 def of(brought, **values):
     """Return what is told, except of images: none is built."""
     found = told(subject(brought, **values))
-    del found["images"]
+    found.pop("images", None)
     return found
 
 
