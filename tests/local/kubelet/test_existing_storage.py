@@ -1,7 +1,8 @@
 """`meks apply` of a cluster whose file system others use: asked, refused with a reason, mended."""
 
 import io
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,12 +56,14 @@ _LOOK: Object = {
 
 
 @pytest.fixture
-def storage(cluster) -> Path:
+def storage(cluster) -> Iterator[Path]:
     """Return a file system with a home of somebody, and a link that somebody has planted."""
     folder: Path = cluster.fleet.shared / _HOST
     (folder / "home").mkdir(parents=True)
     (folder / "data").symlink_to("home")
-    return folder
+    yield folder
+    # Other tests know of one file system.
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
