@@ -58,6 +58,11 @@ def existing_lustre(cluster: Json) -> None:
     cluster["storage"]["lustre"]["existing"] = dict(LUSTRE)
 
 
+def folder_of_existing_lustre(cluster: Json) -> None:
+    """Keep to one folder of it."""
+    cluster["storage"]["lustre"]["existing"] = {**LUSTRE, "path": "/teams/nlp"}
+
+
 def company_rules(cluster: Json) -> None:
     """Follow the rules of a company: key, boundary, proxy, certificates, tags."""
     cluster["storage"]["kms_key_arn"] = KEY
@@ -143,6 +148,7 @@ VARIATIONS: Mapping[str, Edit] = {
         existing_cluster,
         existing_cluster_and_lustre,
         existing_lustre,
+        folder_of_existing_lustre,
         company_rules,
         without_a_way_out,
         scratch,

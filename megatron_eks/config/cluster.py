@@ -31,6 +31,7 @@ from megatron_eks.config.model import (
     S3Uri,
     SchemaVersion,
     SecurityGroupId,
+    Subfolder,
     SubnetId,
     VpcId,
     Zone,
@@ -164,6 +165,8 @@ class ExistingLustre(Model):
     id: FileSystemId
     dns_name: HostName
     mount_name: MountName
+    path: Subfolder | None = None
+    """A folder of it that is yours: pods see it as `mount_path`, and nothing beside it."""
 
 
 class Lustre(Model):

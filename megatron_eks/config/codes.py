@@ -406,6 +406,7 @@ class Code(StrEnum):
     SHARED_NOT_WRITABLE = "MEKS-0853"
     SECRET_MISSING = "MEKS-0854"  # noqa: S105 -- the number of a finding
     NOT_FIXABLE = "MEKS-0855"
+    SHARED_DIRECTORIES = "MEKS-0856"
     BELOW_MARK = "MEKS-0860"
     CHECK_ENDED_BADLY = "MEKS-0861"
     NO_RESULT = "MEKS-0862"

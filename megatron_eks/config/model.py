@@ -50,6 +50,7 @@ KUBERNETES = r"^1\.[0-9]{2}$"
 # No segment may be . or .., which would lead out of the mounted file system.
 _REPOSITORY_PATH = r"^(?:/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 ABSOLUTE_PATH = r"^(/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
+_SUBFOLDER = r"^/?\.?[A-Za-z0-9_-][A-Za-z0-9._-]*(/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)*$"
 _S3_URI = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/\S*)?$"
 _PROGRAM = r"^[A-Za-z0-9_./-]+$"
 RECIPE = r"^[a-z][a-z0-9_]*$"
@@ -89,6 +90,10 @@ FORMATS: dict[str, str] = {
     ),
     _REPOSITORY_PATH: (
         "use a directory below the root, such as /data: the root would leave room for no other"
+    ),
+    _SUBFOLDER: (
+        "use a folder of the file system, such as /teams/nlp, without '..' and a final '/'; for "
+        "its root leave the key out"
     ),
     _S3_URI: "use s3://BUCKET/PREFIX, the bucket in lowercase letters, digits, '-' and '.'",
     _PROGRAM: "use the name or path of one program, without arguments",
@@ -136,6 +141,7 @@ RepositoryPrefix = Annotated[str, Field(pattern=REPOSITORY_PREFIX, max_length=10
 ReservationId = Annotated[str, Field(pattern=RESERVATION)]
 KubernetesVersion = Annotated[str, Field(pattern=KUBERNETES)]
 RepositoryPath = Annotated[str, Field(pattern=_REPOSITORY_PATH)]
+Subfolder = Annotated[str, Field(pattern=_SUBFOLDER)]
 AbsolutePath = Annotated[str, Field(pattern=ABSOLUTE_PATH)]
 S3Uri = Annotated[str, Field(pattern=_S3_URI)]
 Program = Annotated[str, Field(pattern=_PROGRAM)]

@@ -6,6 +6,7 @@ from megatron_eks.plan.egress import REQUIRED_ENDPOINTS
 from megatron_eks.plan.network import makes_vpc
 from megatron_eks.plan.platform import GPU_TAINT
 from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.plan.shared_directories import plan_shared_directories
 from megatron_eks.plan.subnets import node_addresses
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def plan_notes(config: "ClusterConfig", data_access: "DataAccess") -> "Iterator[
     if config.storage.lustre.existing is not None:
         lustre = config.storage.lustre.existing
         yield f"{lustre.id} must admit the nodes on TCP 988 and 1018-1023, and reach them there"
+        yield f"on {lustre.id} the set-up Job of `meks apply` {plan_shared_directories(config)}"
     if config.storage.kms_key_arn is not None:
         yield (
             f"the policy of {config.storage.kms_key_arn} must let this account's IAM policies "

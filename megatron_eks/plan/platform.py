@@ -7,6 +7,11 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.plan.egress import Egress, plan_egress
 from megatron_eks.plan.network import service_cidrs, vpc_cidrs
 from megatron_eks.plan.quotas import PRIORITY_CLASSES, PriorityClassPlan, QuotaPlan, plan_quotas
+from megatron_eks.plan.shared_directories import (
+    POD_UID,
+    SharedDirectories,
+    plan_shared_directories,
+)
 from megatron_eks.plan.storage import CLAIM, EFS_CLAIM, plan_storage
 
 if TYPE_CHECKING:
@@ -23,12 +28,6 @@ SERVICE_ACCOUNT = "jobs"
 ETCD_SERVICE = "etcd"
 ETCD_PORT = 2379
 
-# Pods run as this user; it owns the directories that the set-up Job makes on the file system.
-POD_UID = 10001
-
-# What every cluster has below the mount path.
-SHARED_DIRECTORIES = ("data", "tokenizer", "checkpoints", "logs", "cache")
-
 
 @dataclass(frozen=True)
 class PlatformPlan:
@@ -41,8 +40,8 @@ class PlatformPlan:
     claim: str
     mount_path: str
     capacity_gib: int
-    shared_directories: tuple[str, ...]
-    """What belongs to the pods' user: the root of the file system, and the usual places in it."""
+    shared_directories: SharedDirectories
+    """Of the pods' user."""
     pod_uid: int
     vpc_cidrs: tuple[str, ...]
     service_cidrs: tuple[str, ...]
@@ -70,7 +69,6 @@ class PlatformPlan:
 def plan_platform(config: "ClusterConfig") -> PlatformPlan:
     """Plan the platform of a cluster that has passed the checks."""
     types = {pool.instance_type for pool in config.gpu_pools}
-    mount_path = config.storage.lustre.mount_path
     file_systems = plan_storage(config).file_systems
     return PlatformPlan(
         namespace=config.platform.namespace,
@@ -78,9 +76,9 @@ def plan_platform(config: "ClusterConfig") -> PlatformPlan:
         dcgm_exporter=config.platform.dcgm_exporter,
         etcd=config.platform.etcd,
         claim=CLAIM,
-        mount_path=mount_path,
+        mount_path=config.storage.lustre.mount_path,
         capacity_gib=config.storage.lustre.capacity_gib,
-        shared_directories=(mount_path, *(f"{mount_path}/{name}" for name in SHARED_DIRECTORIES)),
+        shared_directories=plan_shared_directories(config),
         pod_uid=POD_UID,
         vpc_cidrs=vpc_cidrs(config),
         service_cidrs=service_cidrs(config),

@@ -89,6 +89,8 @@ class StoragePlan:
     """The first is everybody's; with one a zone, jobs of the other zones have theirs."""
     existing: bool
     """Whether the file system is somebody else's."""
+    subfolder: str
+    """Of an existing file system, the folder that pods mount; empty: its root."""
     efs: bool
     kms_key_arn: str | None
     """None: a key is made."""
@@ -125,10 +127,17 @@ def plan_storage(config: "ClusterConfig") -> StoragePlan:
             for index, zone in enumerate(file_system_zones(config))
         ),
         existing=lustre.existing is not None,
+        subfolder=subfolder(config),
         efs=config.storage.efs,
         kms_key_arn=config.storage.kms_key_arn,
         retain=config.storage.retain,
     )
+
+
+def subfolder(config: "ClusterConfig") -> str:
+    """Return the folder of the file system that pods mount; empty: its root."""
+    existing = config.storage.lustre.existing
+    return (existing.path or "").strip("/") if existing else ""
 
 
 def _file_system(lustre: "Lustre", zone: str, suffix: str) -> LustrePlan:

@@ -135,6 +135,29 @@ def test_an_existing_file_system_is_known_before_any_deployment():
     assert (outputs.lustre.id, outputs.lustre.preview) == (LUSTRE["id"], False)
 
 
+def test_of_a_folder_of_an_existing_file_system_jobs_mount_nothing_else():
+    """The set-up Job sees the whole, or it could not make the folder; another folder is another."""
+    made = Rendered("folder_of_existing_lustre")
+    claims = {
+        item["metadata"]["namespace"]: item["spec"]["volumeName"]
+        for item in made.platform
+        if item["kind"] == "PersistentVolumeClaim"
+    }
+    sources = {
+        space: only(made.platform, "PersistentVolume", volume)["spec"]["csi"]
+        for space, volume in claims.items()
+    }
+    mounted = {space: each["volumeAttributes"]["mountname"] for space, each in sources.items()}
+    assert mounted == {
+        "megatron-workshop": "abcdefgh/teams/nlp",
+        "megatron-system": "abcdefgh",
+    }
+    assert len({each["volumeHandle"] for each in sources.values()}) == 2
+    whole = [each["metadata"]["name"] for each in Rendered("existing_lustre").platform]
+    assert claims["megatron-system"] in whole
+    assert claims["megatron-workshop"] not in whole
+
+
 def test_jobs_see_efs_through_its_access_point():
     """Encrypted on the way."""
     made = Rendered("homes")

@@ -1,13 +1,11 @@
 """The shared file system: volumes that bind, and directories that pods can write to."""
 
 import json
-import os
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from megatron_eks.plan.shared_directories import SharedDirectories
 from tests.charts import rendered
 from tests.charts.pod_security import violations
 from tests.charts.rendered import (
@@ -127,41 +125,15 @@ def test_a_finished_set_up_job_stays(platform):
     assert "ttlSecondsAfterFinished" not in only(platform, "Job")["spec"]
 
 
-def test_directories_become_the_pods_own(platform, tmp_path):
-    """The script makes them, gives them away, and changes nothing when it runs again."""
-    container = set_up(platform).container
-    owner, mode, *directories = container["args"]
-    assert owner == "10001:10001"
-    assert directories == list(PLATFORM.shared_directories)
-    assert directories[0] == "/shared"
-    here = [str(tmp_path / directory.removeprefix("/")) for directory in directories]
-    # The real owner takes root; the test's own user takes nothing.
-    arguments = [f"{os.getuid()}:{os.getgid()}", mode, *here]
-    for _ in range(2):
-        subprocess.run([*container["command"], *arguments], check=True)  # noqa: S603 -- our own script
-        (tmp_path / "shared/data/kept").touch()
-    assert {Path(directory).stat().st_mode & 0o7777 for directory in here} == {0o770}
-    made = {path.name for path in (tmp_path / "shared").iterdir()}
-    assert made == {"data", "tokenizer", "checkpoints", "logs", "cache"}
-    assert (tmp_path / "shared/data/kept").exists()
-
-
-def test_a_failing_step_fails_the_job(platform, tmp_path):
-    """Directories that could not be given away must not look done, although chmod succeeds."""
-    command = set_up(platform).container["command"]
-    arguments = ["no-such-user", "0770", str(tmp_path / "data")]
-    done = subprocess.run([*command, *arguments], check=False, capture_output=True)  # noqa: S603 -- our own script
-    assert done.returncode != 0
-
-
 def test_the_set_up_job_is_renamed_with_its_content():
     """A Job's template cannot change, and a new file system has no directories yet."""
     other = replace(
         deployed(), file_systems=(replace(deployed().lustre, id="fs-11111111111111111"),)
     )
+    directories = SharedDirectories(("/shared",), (), ())
     variants = [
         rendered.platform(),
-        rendered.platform(other_platform(shared_directories=("/shared",))),
+        rendered.platform(other_platform(shared_directories=directories)),
         rendered.platform(other_platform(pod_uid=10002)),
         rendered.platform(outs=other),
     ]

@@ -61,6 +61,11 @@ def test_an_existing_file_system_costs_nothing_more(planned):
     text = planned("existing_lustre", "table")
     assert "at /shared, exists already\n" in text
     assert f"{LUSTRE['id']} must admit the nodes on TCP 988 and 1018-1023" in text
+    assert (
+        f"on {LUSTRE['id']} the set-up Job of `meks apply` makes what is missing of /shared/data, "
+        "/shared/tokenizer, /shared/checkpoints, /shared/logs, /shared/cache, for user 10001, and "
+        "changes nothing else"
+    ) in text
 
 
 def test_each_zones_file_system_is_billed_by_itself(planned):

@@ -312,3 +312,22 @@ def test_checkpoints_where_another_job_puts_something(tmp_path, swapped):
     jobs = [run, job("fetch-llama-3-1-8b")]
     (line,) = findings(tmp_path, *(reversed(jobs) if swapped else jobs))
     assert line.startswith("warning MEKS-0385 job1.yaml")
+
+
+def test_on_a_file_system_that_exists_jobs_write_below_what_is_made_for_them(tmp_path):
+    """In a folder of their own they may write anywhere, and so on a new file system."""
+    lustre = {"id": "fs-0123456789abcdef0", "dns_name": "fs.example.com", "mount_name": "abcdefgh"}
+    cluster = yaml.safe_load(CLUSTER)
+    beside = [job(RUN, checkpoint={"directory": "/shared/run"}), job("fetch-tokenizer")]
+    told = {}
+    for existing in (None, lustre, {**lustre, "path": "/teams/nlp"}):
+        cluster["storage"]["lustre"]["existing"] = existing
+        found = findings(tmp_path, *beside, cluster=yaml.safe_dump(cluster))
+        told[str(existing)] = [line for line in found if "MEKS-0856" in line]
+    (line,) = told.pop(str(lustre))
+    assert list(told.values()) == [[], []]
+    assert line.startswith("warning MEKS-0856 job0.yaml:")
+    assert (
+        "checkpoint.directory: the file system exists, and nothing here makes /shared/run the "
+        "pods' - use a path below /shared/data, /shared/tokenizer, "
+    ) in line

@@ -49,7 +49,7 @@ file_systems = st.fixed_dictionaries(
         "availability_zone": st.sampled_from(["us-east-2a", "us-east-2b"]),
         "per_zone": st.booleans(),
         "efa": st.booleans(),
-        "existing": st.just(LUSTRE),
+        "existing": st.sampled_from([LUSTRE, {**LUSTRE, "path": "/teams/nlp"}]),
         "data_repositories": st.just([{"path": "/corpus", "s3_uri": "s3://corpora"}]),
     },
 )

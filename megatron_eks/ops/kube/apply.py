@@ -14,6 +14,7 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import objects, prune, readiness
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL, Key, key
+from megatron_eks.ops.kube.preflight.facts import SET_UP
 from megatron_eks.plan.platform import OPERATOR_NAMESPACE
 from megatron_eks.project import Project
 
@@ -69,6 +70,9 @@ def run(access: Access, project: Project, options: Options, console: Console) ->
     if options.only_diff:
         return DONE
     if acting:
+        if plan.storage.existing and any(_is_set_up(each) for each in acting):
+            directories = plan.platform.shared_directories
+            console.say(f"on {project.outputs.lustre.id}, which exists, the Job {directories}")
         if not console.confirm(f"Apply to {client.server}?"):
             console.say("nothing was changed")
             return FAILED
@@ -77,6 +81,11 @@ def run(access: Access, project: Project, options: Options, console: Console) ->
         readiness.wait(client, wanted, console, options.wait_seconds)
         console.say("the platform is ready")
     return DONE
+
+
+def _is_set_up(change: Change) -> bool:
+    labels = change.manifest["metadata"].get("labels") or {}
+    return change.verb != "remove" and labels.get("app") == SET_UP
 
 
 def refuse_previews(
@@ -134,9 +143,12 @@ def _change(client: Client, manifest: Object, new_namespaces: set[str]) -> Chang
         # A kind whose CRD comes with the same files.
         if error.status == HTTPStatus.NOT_FOUND and objects.stage(manifest) > _AWAITED[-1]:
             return Change("create", found, manifest)
-        if "field is immutable" in str(error):
+        # Of Jobs "field is immutable", of claims and volumes "is immutable after creation".
+        if "is immutable" in str(error):
             place = f"-n {found.namespace} " if found.namespace else ""
             remedy = f"remove it, then again: kubectl {place}delete {found.kind} {found.name}"
+            if found.kind == "PersistentVolumeClaim":
+                remedy += "; files stay, and it goes when no pod uses it"
             message = f"{found} exists with fields that cannot change"
             raise Failure(Code.KUBERNETES_REFUSED, message, remedy) from error
         raise ApiError(error.status, error.reason, f"{found}: {error}") from error

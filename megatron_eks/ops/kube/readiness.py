@@ -12,6 +12,7 @@ from megatron_eks.ops.kube.pods import state
 _POLL_SECONDS = 1
 # A pod in each state says why; the others would say the same.
 _SHOWN_PODS = 1
+_FAILED = "failed: "
 
 
 def wait(client: Client, objects: Sequence[Object], console: Console, seconds: float) -> None:
@@ -31,12 +32,17 @@ def wait(client: Client, objects: Sequence[Object], console: Console, seconds: f
             elif now != before:
                 console.say(f"waiting for {name}: {now}")
                 waiting[name] = now
-        return not waiting
+        # A Job that has failed stays so.
+        return all(why.startswith(_FAILED) for why in waiting.values())
 
-    if not console.wait(seconds, _POLL_SECONDS, done):
+    in_time = console.wait(seconds, _POLL_SECONDS, done)
+    if waiting:
+        after = "" if in_time else f" after {duration(seconds)}"
         found = "; ".join(f"{name}: {why}" for name, why in waiting.items())
         remedy = "see to that and run the same command again, which goes on where it stopped"
-        raise Failure(Code.NOT_READY, f"not ready after {duration(seconds)}: {found}", remedy)
+        if any(why.startswith(_FAILED) for why in waiting.values()):
+            remedy = f"see to that, then let the Job run again: meks fix {Code.SHARED_NOT_WRITABLE}"
+        raise Failure(Code.NOT_READY, f"not ready{after}: {found}", remedy)
 
 
 def unready(client: Client, manifest: Object) -> str | None:
@@ -96,7 +102,7 @@ def _job(client: Client, live: Object) -> str | None:
     if "Complete" in conditions:
         return None
     if "Failed" in conditions:
-        return _with_pod(client, live, f"failed: {conditions['Failed']}")
+        return _with_pod(client, live, f"{_FAILED}{conditions['Failed']}")
     return _with_pod(client, live, "not complete")
 
 

@@ -20,6 +20,7 @@ from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
 from megatron_eks.plan.jobs.s3_checks import check_policy
 from megatron_eks.plan.jobs.source_checks import preset_of
+from megatron_eks.plan.shared_directories import POD_UID, SHARED_DIRECTORIES
 from megatron_eks.plan.storage_checks import size_for
 from megatron_eks.predict import memory, replicas
 from megatron_eks.predict.memory import GIB
@@ -148,6 +149,7 @@ def check_together(
     """Yield, with their files, what only all jobs together get wrong."""
     if cluster is not None:
         yield from _check_room(jobs, cluster)
+        yield from _check_owner(jobs, cluster)
     yield from check_policy(jobs)
 
 
@@ -183,6 +185,29 @@ def _check_room(
             )
             code = Code.CHECKPOINTS_TOGETHER
             yield file, Finding(code, path, found, remedy, Level.WARNING)
+
+
+def _check_owner(
+    jobs: "Sequence[tuple[AnyJob, str]]", cluster: "ClusterConfig"
+) -> "Iterator[tuple[str, Finding]]":
+    """Yield, with its file, what a job writes where nobody has made room for pods."""
+    lustre = cluster.storage.lustre
+    if lustre.existing is None or lustre.existing.path is not None:
+        return
+    ours = [f"{lustre.mount_path}/{name}" for name in SHARED_DIRECTORIES]
+    for job, file in jobs:
+        written = [*_outputs(job)]
+        if isinstance(job, TrainingJob):
+            written.append((("checkpoint", "directory"), job.checkpoint.directory))
+        for path, place in written:
+            top = "/".join(place.split("/")[: lustre.mount_path.count("/") + 2])
+            if place.startswith(f"{lustre.mount_path}/") and top not in ours:
+                found = f"the file system exists, and nothing here makes {top} the pods'"
+                remedy = (
+                    f"use a path below {', '.join(ours)}, or set storage.lustre.existing.path; "
+                    f"or see that user {POD_UID} may write there"
+                )
+                yield file, Finding(Code.SHARED_DIRECTORIES, path, found, remedy, Level.WARNING)
 
 
 def _room(job: "AnyJob") -> "Iterator[tuple[Path, str, int]]":

@@ -142,21 +142,29 @@ class VolumeMaker:
         if claim is None or claim["status"]["phase"] != "Bound":
             raise VolumeError(f'persistentvolumeclaim "{name}" is not bound')
         volume = self._client.get("v1", "PersistentVolume", claim["spec"]["volumeName"])
-        place = self._shared / storage_name(volume)
-        place.mkdir(parents=True, exist_ok=True)
-        return place
+        return _storage(self._shared, volume)
 
 
-def storage_name(volume: Object) -> str:
+def _storage(shared: Path, volume: Object) -> Path:
     """Return the directory that stands for what a PersistentVolume leads to.
 
     For FSx that is the file system's DNS name: the driver mounts by it, whatever the handle is, so
-    two volumes may be one file system (aws-fsx-csi-driver v1.9.0, pkg/driver/node.go).
+    two volumes may be one file system; a folder of it may stand behind the mount name, and must be
+    there (aws-fsx-csi-driver v1.9.0, pkg/driver/node.go).
     """
     source = volume["spec"].get("csi", {})
     attributes: Mapping[str, str] = source.get("volumeAttributes", {})
     name = attributes.get("dnsname") or source.get("volumeHandle") or volume["metadata"]["name"]
-    return re.sub(r"[^\w.-]", "_", name)
+    whole = shared / re.sub(r"[^\w.-]", "_", name)
+    whole.mkdir(parents=True, exist_ok=True)
+    place = whole / attributes.get("mountname", "").partition("/")[2]
+    if not place.resolve().is_relative_to(whole.resolve()) or not place.is_dir():
+        name = volume["metadata"]["name"]
+        raise VolumeError(
+            f'MountVolume.SetUp failed for volume "{name}" : there is no folder '
+            f"{attributes['mountname'].partition('/')[2]} on the file system"
+        )
+    return place
 
 
 def contents(found: Object) -> dict[str, bytes]:

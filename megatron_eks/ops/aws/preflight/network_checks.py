@@ -32,6 +32,13 @@ def brought(subject: "Subject") -> Iterator[Finding]:
             found = f"there is no security group {group} in {subject.plan.region}"
             path: Path = ("network", "node_security_group_id")
             yield Finding(Code.BROUGHT_MISSING, path, found, "correct it")
+    if subject.plan.storage.existing and facts.cluster is None:
+        # Once there is a cluster, what is in it says whether this has happened.
+        directories = subject.plan.platform.shared_directories
+        found = f"it exists, and the set-up Job of `meks apply` {directories}"
+        remedy = "see that nothing of others has these names; or set path, a folder of yours"
+        path = ("storage", "lustre", "existing")
+        yield Finding(Code.SHARED_DIRECTORIES, path, found, remedy, Level.WARNING)
     for arn, state in facts.keys.items():
         if state != "Enabled":
             found = f"{arn} is {state}" if state else f"there is no key {arn}"

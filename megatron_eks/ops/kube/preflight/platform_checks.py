@@ -97,9 +97,11 @@ def directories(live: "Live") -> Iterator[Finding]:
     """Ask for directories that the pods' user may write."""
     if live.set_up is not None:
         platform = live.plan.platform
-        text = f"{platform.mount_path} is not user {platform.pod_uid}'s: {live.set_up}"
+        text = f"the directories of user {platform.pod_uid} are not set up: {live.set_up}"
         path = (f"Namespace/{platform.system_namespace}",)
         remedy = f"let it run again: meks fix {Code.SHARED_NOT_WRITABLE}"
+        if live.plan.storage.existing:
+            remedy += f"; on the file system, which exists, it {platform.shared_directories}"
         yield in_kubernetes(Code.SHARED_NOT_WRITABLE, path, text, remedy)
 
 

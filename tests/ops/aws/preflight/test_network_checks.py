@@ -54,7 +54,7 @@ def facts(**values):
 def of(brought, **values):
     """Return what is told, except of images: none is built."""
     found = told(subject(brought, **values))
-    del found["images"]
+    found.pop("images", None)
     return found
 
 
@@ -177,3 +177,14 @@ def test_a_key_that_cannot_encrypt_is_an_error(brought, state, text):
     key = "arn:aws:kms:us-east-2:123456789012:key/1"
     (line,) = of(brought, **facts(keys={key: state}))[_BROUGHT]
     assert text in line
+
+
+def test_what_will_be_made_on_a_file_system_that_exists_is_said_before(brought):
+    """Until there is a cluster, in which the Job itself can be looked at."""
+    (line,) = of(brought, **facts(cluster=None))[_BROUGHT]
+    assert line == (
+        "warning MEKS-0856 it exists, and the set-up Job of `meks apply` makes what is missing of "
+        "/shared/data, /shared/tokenizer, /shared/checkpoints, /shared/logs, /shared/cache, for "
+        "user 10001, and changes nothing else - see that nothing of others has these names; or set "
+        "path, a folder of yours"
+    )
