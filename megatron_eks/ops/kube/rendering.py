@@ -17,7 +17,6 @@ from megatron_eks.local.kubernetes import manifests
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs, overrides
-from megatron_eks.ops.kube.cancel import JOB_LABEL
 from megatron_eks.project import Files, check_files, job_files
 
 HASH_ANNOTATION = "megatron-eks/spec-hash"
@@ -69,7 +68,7 @@ def render(wish: Wish, images: Mapping[str, str]) -> Rendered:
     document, job = files.jobs[paths.index(file)]
     own = [each for each in files.findings if each.file == document.file]
     warnings = tuple(each for each in own if each.level is Level.WARNING)
-    return _rendered(_objects(wish.cluster_file, files, job.name, images), job.name, warnings)
+    return _rendered(_objects(wish.cluster_file, files, job.name, images), warnings)
 
 
 def _objects(cluster_file: Path, files: Files, job: str, images: Mapping[str, str]) -> list[Object]:
@@ -100,11 +99,9 @@ def _with_images(text: str, images: Mapping[str, str]) -> str:
     return json.dumps(changed)
 
 
-def _rendered(found: Sequence[Object], job: str, warnings: tuple[Finding, ...]) -> Rendered:
+def _rendered(found: Sequence[Object], warnings: tuple[Finding, ...]) -> Rendered:
     text = json.dumps(found, sort_keys=True)
     (workload,) = (each for each in found if each["kind"] in jobs.KINDS)
-    for each in found:
-        each["metadata"].setdefault("labels", {})[JOB_LABEL] = job
     annotations = workload["metadata"].setdefault("annotations", {})
     annotations[HASH_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:20]
     beside = tuple(each for each in found if each is not workload)
