@@ -13,6 +13,7 @@ from megatron_eks.config.job import AnyJob, MegatronRun
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs
 from megatron_eks.config.parse import parse_cluster, parse_job
+from megatron_eks.config.paths import odd_paths
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.cluster_checks import check_cluster
 from megatron_eks.plan.image_checks import check_arguments
@@ -133,6 +134,11 @@ def check_files(
     documents = {each.file: each for each, _ in parsed}
     for file, finding in check_together([(job, each.file) for each, job in parsed], config):
         findings += documents[file].locate([finding])
+    parsed_files = [each for each, _ in parsed] + ([document] if config is not None else [])
+    for each in parsed_files:
+        # What another check has said of the same place, it has said better.
+        said = {finding.path for finding in findings if finding.file == each.file}
+        findings += each.locate(odd for odd in odd_paths(each.value) if odd.path not in said)
     allowances = [each for read in read_files for each in read.allowances]
     placed = [((finding.file, finding.line), finding) for finding in findings]
     # Only warnings: what is an error here, AWS, Kubernetes or Megatron refuses as well.
