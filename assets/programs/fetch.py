@@ -29,7 +29,15 @@ import fetch_hub
 import fetch_s3
 import program
 import sync_manifest
-from fetch_files import MARKER, Fetched, RemoteFile, Source, read_marker
+from fetch_files import (
+    MARKER,
+    Fetched,
+    RemoteFile,
+    Source,
+    check_names,
+    read_marker,
+    write_marker,
+)
 from findings import Report, warning
 from program import StopError
 
@@ -75,10 +83,14 @@ def present(directory: Path, wanted: Fetched) -> Fetched | None:
 
 def fetch(source: Source, directory: Path, asked: str | None) -> Fetched:
     """Fetch all files beside the directory, compare them, and make it appear."""
-    staging = directory.parent / f".fetch-{directory.name}-{source.identity}"
+    check_names(source.files)
+    start = f".fetch-{directory.name}-"
+    staging = directory.with_name(f"{start}{source.identity}")
     staging.mkdir(parents=True, exist_ok=True)
-    for other in directory.parent.glob(f".fetch-{directory.name}-*"):
-        if other != staging:
+    for other in directory.parent.iterdir():
+        # An identity has no hyphen: what has one belongs to a directory with a longer name.
+        own = other.name.startswith(start) and "-" not in other.name.removeprefix(start)
+        if own and other != staging:
             shutil.rmtree(other)
     for attempt in range(1, _ATTEMPTS + 1):
         missing = [file for file in source.files if not file.is_in(staging)]
@@ -162,7 +174,7 @@ def _publish(fetched: Fetched, staging: Path, directory: Path) -> None:
                 path.rmdir()
         elif path not in wanted:
             path.unlink()
-    (staging / MARKER).write_text(fetched.text())
+    write_marker(fetched, staging, directory)
     sync_manifest.sync_to_disk(staging)
     if directory.exists():
         directory.rmdir()
