@@ -11,7 +11,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob, MegatronRun
 from megatron_eks.config.load import Document, read_mapping
-from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs
+from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs, tag_warning
 from megatron_eks.config.parse import parse_cluster, parse_job
 from megatron_eks.config.paths import odd_paths
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
@@ -83,19 +83,24 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     )
     if has_errors(findings):
         raise ConfigError(findings)
+    cluster = cluster.with_digests(outputs.digests)
     jobs = tuple(plan_job(job, cluster, outputs.images) for job in wanted)
     used = [job.image for job in jobs]
     shown = _shown(outputs_file)
     cluster_option = "" if shown == "outputs.json" else f" --cluster {_shown(cluster_file)}"
     deploy = f"meks deploy{cluster_option}"
+    preview = preview_warning(outputs, used, shown, deploy)
+    # One thing after the other: what is missing is said first.
+    loose = [] if preview else tag_warning(outputs, cluster.tagged_images, shown)
+    warnings = [each for each in files.findings if each.level is not Level.ALLOWED]
     return Project(
         cluster=cluster,
         jobs=jobs,
         validation=plan_validation(cluster, outputs.images),
         outputs=outputs,
-        warnings=tuple(each for each in files.findings if each.level is not Level.ALLOWED),
+        warnings=(*warnings, *loose),
         allowed=tuple(each for each in files.findings if each.level is Level.ALLOWED),
-        preview=tuple(preview_warning(outputs, used, shown, deploy)),
+        preview=tuple(preview),
     )
 
 
