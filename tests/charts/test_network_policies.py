@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from megatron_eks.plan.job import PROGRAMS
 from tests.charts import rendered
 from tests.charts.network import Peer, Port, outside, reaches, side_allows
 from tests.charts.rendered import INDEX_LABEL, JOB_LABEL, Manifest, cluster, only, pod
@@ -195,3 +196,20 @@ def test_every_pod_of_the_operator_s_namespace_starts_closed(policies):
 def test_chores_have_no_network(policies, target, port):
     """The set-up Job is root, and needs the file system alone."""
     assert not side_allows(policies, CHORE, target, (port, "TCP"), "Egress")
+
+
+@pytest.mark.parametrize("plan", rendered.shipped_jobs(), ids=lambda plan: plan.name)
+def test_a_job_s_program_starts_when_policies_hold(plan):
+    """Until then the VPC CNI lets a new pod reach everything; what waits is the job's own image."""
+    for found in rendered.pods(rendered.jobs(plan)):
+        (waits,) = found.spec["initContainers"]
+        assert waits["image"] == found.container["image"]
+        assert waits["command"] == ["python3", f"{PROGRAMS}/wait_for_policies.py"]
+        assert "limits" in waits["resources"]
+
+
+def test_a_pod_on_the_host_s_network_waits_for_none():
+    """Policies select it and do not hold for it."""
+    plan = replace(rendered.training_job(), host_network=True)
+    for found in rendered.pods(rendered.jobs(plan)):
+        assert "initContainers" not in found.spec
