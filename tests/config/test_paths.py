@@ -140,5 +140,5 @@ def test_what_only_looks_like_it_is_taken(value):
 
 def test_texts_of_the_user_s_own_are_left_alone():
     """A tag or a variable need not be a path."""
-    texts = {"tags": {"a": "/x/../y"}, "runtime": {"env": {"LD_LIBRARY_PATH": "/a/../b"}}}
-    assert list(odd_paths(texts)) == []
+    text = "{tags: {a: /x/../y}, runtime: {env: {LD_LIBRARY_PATH: /a/../b}}}"
+    assert list(odd_paths(read_mapping(text, "x.yaml").value)) == []

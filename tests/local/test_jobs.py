@@ -31,8 +31,10 @@ def test_the_worker_waits_in_our_own_init_container(client, submit):
     job = jobs.training_job("init-container")
     submit(job)
     master, worker = jobs.wait_for_pods(client, job, 2, "Running")
-    assert "initContainers" not in master["spec"]
-    (container,) = worker["spec"]["initContainers"]
+    (policies,) = master["spec"]["initContainers"]
+    *others, container = worker["spec"]["initContainers"]
+    # Both wait for their policies first.
+    assert [each["name"] for each in others] == [policies["name"]] == ["wait-for-policies"]
     assert container["image"].startswith("public.ecr.aws/docker/library/busybox:")
     assert container["securityContext"]["runAsNonRoot"] is True
     variables = {each["name"]: each.get("value") for each in container["env"]}
