@@ -12,8 +12,9 @@ from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob, MegatronRun
 from megatron_eks.config.load import Document, read_mapping
 from megatron_eks.config.output_values import Home
-from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs
+from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs, tag_warning
 from megatron_eks.config.parse import parse_cluster, parse_job
+from megatron_eks.config.paths import odd_paths
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.cluster_checks import check_cluster
 from megatron_eks.plan.image_checks import check_arguments
@@ -85,19 +86,24 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     )
     if has_errors(findings):
         raise ConfigError(findings)
+    cluster = cluster.with_digests(outputs.digests)
     jobs = tuple(plan_job(job, cluster, outputs.images) for job in wanted)
     used = [job.image for job in jobs]
     shown = _shown(outputs_file)
     cluster_option = "" if shown == "outputs.json" else f" --cluster {_shown(cluster_file)}"
     deploy = f"meks deploy{cluster_option}"
+    preview = preview_warning(outputs, used, shown, deploy)
+    # One thing after the other: what is missing is said first.
+    loose = [] if preview else tag_warning(outputs, cluster.tagged_images, shown)
+    warnings = [each for each in files.findings if each.level is not Level.ALLOWED]
     return Project(
         cluster=cluster,
         jobs=jobs,
         validation=plan_validation(cluster, outputs.images),
         outputs=outputs,
-        warnings=tuple(each for each in files.findings if each.level is not Level.ALLOWED),
+        warnings=(*warnings, *loose),
         allowed=tuple(each for each in files.findings if each.level is Level.ALLOWED),
-        preview=tuple(preview_warning(outputs, used, shown, deploy)),
+        preview=tuple(preview),
     )
 
 
@@ -141,6 +147,11 @@ def check_files(
     documents = {each.file: each for each, _ in parsed}
     for file, finding in check_together([(job, each.file) for each, job in parsed], config):
         findings += documents[file].locate([finding])
+    parsed_files = [each for each, _ in parsed] + ([document] if config is not None else [])
+    for each in parsed_files:
+        # What another check has said of the same place, it has said better.
+        said = {finding.path for finding in findings if finding.file == each.file}
+        findings += each.locate(odd for odd in odd_paths(each.value) if odd.path not in said)
     allowances = [each for read in read_files for each in read.allowances]
     placed = [((finding.file, finding.line), finding) for finding in findings]
     # Only warnings: what is an error here, AWS, Kubernetes or Megatron refuses as well.

@@ -30,7 +30,15 @@ import fetch_s3
 import inside
 import manifests
 import program
-from fetch_files import MARKER, Fetched, RemoteFile, Source, read_marker
+from fetch_files import (
+    MARKER,
+    Fetched,
+    RemoteFile,
+    Source,
+    check_names,
+    read_marker,
+    write_marker,
+)
 from findings import Report, warning
 from program import StopError
 
@@ -76,7 +84,9 @@ def present(directory: Path, wanted: Fetched) -> Fetched | None:
 
 def fetch(source: Source, directory: Path, asked: str | None) -> Fetched:
     """Fetch all files beside the directory, compare them, and make it appear."""
-    staging = directory.parent / f".fetch-{directory.name}-{source.identity}"
+    check_names(source.files)
+    start = f".fetch-{directory.name}-"
+    staging = directory.with_name(f"{start}{source.identity}")
     for link in inside.links(staging):
         raise StopError(
             program.EXIT_CHECK_FAILED,
@@ -85,8 +95,10 @@ def fetch(source: Source, directory: Path, asked: str | None) -> Fetched:
             "see who made it, remove it, and start again",
         )
     staging.mkdir(parents=True, exist_ok=True)
-    for other in directory.parent.glob(f".fetch-{directory.name}-*"):
-        if other != staging:
+    for other in directory.parent.iterdir():
+        # An identity has no hyphen: what has one belongs to a directory with a longer name.
+        own = other.name.startswith(start) and "-" not in other.name.removeprefix(start)
+        if own and other != staging:
             shutil.rmtree(other)
     for attempt in range(1, _ATTEMPTS + 1):
         missing = [file for file in source.files if not file.is_in(staging)]
@@ -170,7 +182,7 @@ def _publish(fetched: Fetched, staging: Path, directory: Path) -> None:
                 path.rmdir()
         elif path not in wanted:
             path.unlink()
-    (staging / MARKER).write_text(fetched.text())
+    write_marker(fetched, staging, directory)
     manifests.sync_to_disk(staging)
     if directory.exists():
         directory.rmdir()

@@ -1,10 +1,18 @@
-"""What is fetched: files with the sizes and checksums that a source states, and the marker."""
+"""What is fetched: files with the sizes and checksums that a source states, and the marker.
+
+The marker is a file in the directory, or beside it where the source has a file of that name.
+"""
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
+
+import manifests
+import program
+from program import StopError
 
 MARKER = ".fetched.json"
 _READ_BYTES = 2**20
@@ -67,10 +75,43 @@ class Fetched:
         return json.dumps(asdict(self), indent=1)
 
 
+def check_names(files: Sequence[RemoteFile]) -> None:
+    """Raise StopError for names at a source that would be another file, or none, in a directory."""
+    names = {file.path for file in files}
+    for name in sorted(names):
+        folders = [str(folder) for folder in PurePosixPath(name).parents]
+        both = next((folder for folder in folders if folder in names), None)
+        if {"", ".", ".."} & {*name.split("/")} or "\0" in name:
+            found = "a name with a part that is '..', '.' or empty"
+        elif both is not None:
+            found = f"{both} is a file and a folder there"
+        else:
+            continue
+        raise StopError(program.EXIT_CHECK_FAILED, name, found, "rename it at its source")
+
+
+def write_marker(fetched: "Fetched", staging: Path, directory: Path) -> None:
+    """Write what a directory is fetched from, before it appears under its name."""
+    beside = marker_beside(directory)
+    # Of another content, which had the name before.
+    beside.unlink(missing_ok=True)
+    taken = any(PurePosixPath(file.path).parts[0] == MARKER for file in fetched.files)
+    marker = beside if taken else staging / MARKER
+    marker.write_text(fetched.text())
+    manifests.sync_one(marker)
+
+
+def marker_beside(directory: Path) -> Path:
+    """Return where the marker is if the directory has a fetched file of its name."""
+    return directory.with_name(f".fetched-{directory.name}.json")
+
+
 def read_marker(directory: Path) -> Fetched | None:
     """Return what a directory was fetched from; None without a readable marker."""
+    beside = marker_beside(directory)
     try:
-        fields = json.loads((directory / MARKER).read_text())
+        # With one beside it, what has the name inside was fetched.
+        fields = json.loads((beside if beside.exists() else directory / MARKER).read_text())
         files = tuple(RemoteFile(**file) for file in fields.pop("files"))
         return Fetched(**fields, files=files)
     except (OSError, ValueError, TypeError, KeyError):

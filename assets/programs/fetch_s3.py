@@ -2,9 +2,10 @@
 
 import hashlib
 import json
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import program
+import s3_store
 from fetch_files import RemoteFile
 from program import StopError
 from s3_store import GoneError, Store
@@ -14,6 +15,7 @@ class S3Source:
     """What a URI held when it was listed; an object that changes meanwhile is found."""
 
     def __init__(self, uri: str) -> None:
+        s3_store.check_uri(uri)
         self.kind = "s3"
         self.name = uri
         parent, _, last = uri.rpartition("/")
@@ -31,10 +33,6 @@ class S3Source:
             if stored.key.endswith("/"):
                 continue
             path = stored.key if stored.key == prefix else stored.key.removeprefix(f"{prefix}/")
-            if ".." in PurePosixPath(path).parts or PurePosixPath(path).is_absolute():
-                raise StopError(
-                    program.EXIT_CHECK_FAILED, path, "a name with `..`", "rename the object"
-                )
             self._keys[path] = stored.key
             self.files.append(RemoteFile(path, stored.size, tag=stored.tag))
         if not self.files:

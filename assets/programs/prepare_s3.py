@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import boto3
+import s3_store
 from botocore.exceptions import BotoCoreError, ClientError
 from prepare_inputs import CHUNK_BYTES, has_line_name
 from prepare_job import failure, usage
+from program import StopError
 
 ATTEMPTS = 6
 
@@ -77,6 +79,10 @@ class S3Object:
 
 def find(word: str) -> list[S3Object]:
     """Return the object of this name; of a prefix that ends in `/`, or of a pattern, all."""
+    try:
+        s3_store.check_uri(word)
+    except StopError as problem:
+        raise usage(word, problem.finding.found, problem.finding.remedy) from problem
     bucket, pattern = _parts(word)
     try:
         if pattern.endswith("/") or not pattern:

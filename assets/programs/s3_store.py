@@ -69,6 +69,14 @@ def checksum(path: Path, part: int) -> str:
     return base64.b64encode(whole_digest).decode()
 
 
+def check_uri(uri: str) -> None:
+    """Raise StopError for a URI that names no object: HTTP libraries resolve `..`, S3 does not."""
+    parts = uri.removeprefix("s3://").rstrip("/").split("/")
+    if not uri.startswith("s3://") or {"", ".", ".."} & {*parts} or not uri.isprintable():
+        remedy = "write s3://BUCKET/PREFIX, without '.', '..' and '//' in it"
+        raise StopError(program.EXIT_USAGE, uri, "no S3 URI", remedy)
+
+
 class Store:
     """The objects below an S3 URI.
 
@@ -85,10 +93,9 @@ class Store:
         seconds: float = _ANSWER_SECONDS,
     ) -> None:
         """Take a URI, and for how long, and how often, an answer is waited for."""
+        check_uri(uri)
         self.uri = uri.rstrip("/")
         self.bucket, _, self.prefix = self.uri.removeprefix("s3://").partition("/")
-        if not uri.startswith("s3://") or not self.bucket:
-            raise StopError(program.EXIT_USAGE, uri, "no S3 URI", "write s3://BUCKET/PREFIX")
         try:
             import boto3  # noqa: PLC0415 -- `--help` needs no boto3
             from botocore.config import Config  # noqa: PLC0415 -- as above

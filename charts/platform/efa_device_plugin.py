@@ -30,8 +30,9 @@ class EfaDevicePlugin(cdk8s.Chart):
 
 def _pod(plan: ClusterPlan) -> k8s.PodSpec:
     platform = plan.platform
+    image = platform.egress.pinned(pins.efa_device_plugin_image(plan.region))
     return k8s.PodSpec(
-        containers=[_container(pins.efa_device_plugin_image(plan.region))],
+        containers=[_container(image)],
         volumes=[
             k8s.Volume(name=name, host_path=k8s.HostPathVolumeSource(path=path, type=kind))
             for name, (path, kind) in _HOST_PATHS.items()

@@ -22,35 +22,45 @@ class OperatorRights(Construct):
         *,
         account: str,
         namespace: str,
+        jobs: str,
         secret: str,
         webhook_configuration: str,
     ) -> None:
+        """`jobs` is the namespace whose jobs it runs, `namespace` its own."""
         super().__init__(scope, construct_id)
-        metadata = k8s.ObjectMeta(name=account, namespace=namespace)
-        subject = k8s.Subject(kind="ServiceAccount", name=account, namespace=namespace)
+        self._name = account
+        self._subject = k8s.Subject(kind="ServiceAccount", name=account, namespace=namespace)
         k8s.KubeServiceAccount(
-            self, "account", metadata=metadata, automount_service_account_token=False
+            self,
+            "account",
+            metadata=k8s.ObjectMeta(name=account, namespace=namespace),
+            automount_service_account_token=False,
         )
         k8s.KubeClusterRole(
             self,
             "cluster-role",
             metadata=k8s.ObjectMeta(name=account),
-            rules=[*_job_rules(), *_webhook_rules(webhook_configuration)],
+            rules=_webhook_rules(webhook_configuration),
         )
         k8s.KubeClusterRoleBinding(
             self,
             "cluster-role-binding",
             metadata=k8s.ObjectMeta(name=account),
             role_ref=k8s.RoleRef(api_group=_RBAC, kind="ClusterRole", name=account),
-            subjects=[subject],
+            subjects=[self._subject],
         )
-        k8s.KubeRole(self, "role", metadata=metadata, rules=_certificate_rules(secret))
+        self._rights_in(namespace, "role", _certificate_rules(secret))
+        self._rights_in(jobs, "jobs-role", _job_rules())
+
+    def _rights_in(self, namespace: str, role: str, rules: Sequence[k8s.PolicyRule]) -> None:
+        metadata = k8s.ObjectMeta(name=self._name, namespace=namespace)
+        k8s.KubeRole(self, role, metadata=metadata, rules=rules)
         k8s.KubeRoleBinding(
             self,
-            "role-binding",
+            f"{role}-binding",
             metadata=metadata,
-            role_ref=k8s.RoleRef(api_group=_RBAC, kind="Role", name=account),
-            subjects=[subject],
+            role_ref=k8s.RoleRef(api_group=_RBAC, kind="Role", name=self._name),
+            subjects=[self._subject],
         )
 
 

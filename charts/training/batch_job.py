@@ -3,8 +3,9 @@
 import cdk8s
 from constructs import Construct
 
-from charts.training.objects import job_object
+from charts.training.objects import job_object, metadata
 from charts.training.pod import CONTAINER, job_pod
+from charts.training.rank_policy import rank_policy
 from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.platform import PlatformPlan
 
@@ -25,6 +26,7 @@ def add_indexed_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> N
     several = {"completionMode": "Indexed", "completions": job.nodes, "parallelism": job.nodes}
     if job.resources.gpus:
         _add_service(scope, job, platform)
+        rank_policy(scope, job, platform, _JOB_NAME_LABEL)
     _add_job(scope, job, platform, several)
 
 
@@ -68,9 +70,7 @@ def _add_service(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None
         "service",
         api_version="v1",
         kind="Service",
-        metadata=cdk8s.ApiObjectMetadata(
-            name=job.name, namespace=platform.namespace, labels={"app": job.app}
-        ),
+        metadata=metadata(job.name, job, platform),
     )
     spec = {
         "clusterIP": "None",

@@ -8,6 +8,7 @@ from typing import Any
 import cdk8s
 from constructs import Construct
 
+from charts.training.objects import metadata
 from megatron_eks.plan.job import CONFIG_DIRECTORY, JobPlan
 from megatron_eks.plan.platform import PlatformPlan
 
@@ -25,9 +26,7 @@ def config_map(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
         _VOLUME,
         api_version="v1",
         kind="ConfigMap",
-        metadata=cdk8s.ApiObjectMetadata(
-            name=_name(job), namespace=platform.namespace, labels={"app": job.app}
-        ),
+        metadata=metadata(_name(job), job, platform),
     )
     texts = {name: content for name, content in job.files.items() if isinstance(content, str)}
     others = {

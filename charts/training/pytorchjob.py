@@ -7,9 +7,12 @@ from constructs import Construct
 
 from charts.training.objects import job_object
 from charts.training.pod import job_pod
+from charts.training.rank_policy import rank_policy
 from megatron_eks.plan.job import JobPlan, Rendezvous
 from megatron_eks.plan.platform import PlatformPlan
 
+# On every pod that the operator makes (kubeflow/trainer v1.9.4, pkg/apis/kubeflow.org/v1).
+_JOB_NAME_LABEL = "training.kubeflow.org/job-name"
 _REPLICAS = "/spec/pytorchReplicaSpecs"
 
 # What the operator and torchrun call the second version of etcd's rendezvous.
@@ -18,6 +21,7 @@ _BACKENDS = {"c10d": "c10d", "etcd": "etcd-v2"}
 
 def add_pytorch_job(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None:
     """Add the object, with a master where ranks are known beforehand."""
+    rank_policy(scope, job, platform, _JOB_NAME_LABEL)
     resource = job_object(scope, job, platform, api_version="kubeflow.org/v1", kind="PyTorchJob")
     workers = _worker(job.workers) if job.workers and not job.rendezvous else ()
     resource.add_json_patch(cdk8s.JsonPatch.add("/spec", _spec(job, platform)), *workers)

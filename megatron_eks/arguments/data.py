@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import PurePosixPath
+from posixpath import normpath
 
 from megatron_eks.arguments.files import at
 from megatron_eks.arguments.reach import reach
@@ -117,5 +118,6 @@ def _verify(actions: "Commands[argparse.ArgumentParser]") -> None:
 
 def _claim(path: str, project: Project) -> str | None:
     platform = project.cluster.platform
-    inside = PurePosixPath(path).is_relative_to(platform.mount_path)
+    # A pod has no links of this machine's: what `..` means is what it says.
+    inside = PurePosixPath(normpath(path)).is_relative_to(platform.mount_path)
     return platform.claim if inside else None

@@ -10,6 +10,7 @@ from megatron_eks.config.model import (
     DnsLabel,
     DnsName,
     Model,
+    Place,
     Program,
     Recipe,
     S3Uri,
@@ -142,7 +143,7 @@ class DataPrepJob(Job):
     """Turns JSONL into Megatron's indexed format."""
 
     kind: Literal["data_prep"]
-    input: tuple[Text, ...] = Field(min_length=1)
+    input: tuple[Place, ...] = Field(min_length=1)
     """JSONL files, folders or patterns on the shared file system, or S3 URIs."""
     output_prefix: AbsolutePath
     """The data set becomes PREFIX_KEY_document.bin and .idx."""

@@ -51,8 +51,11 @@ KUBERNETES = r"^1\.[0-9]{2}$"
 _REPOSITORY_PATH = r"^(?:/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 ABSOLUTE_PATH = r"^(/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 _SUBFOLDER = r"^/?\.?[A-Za-z0-9_-][A-Za-z0-9._-]*(/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)*$"
-_S3_URI = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/\S*)?$"
-_PROGRAM = r"^[A-Za-z0-9_./-]+$"
+# Nor here, where other signs are allowed, but none that is not seen.
+_PART = r"\.?[^./\s\x00-\x1f\x7f-\x9f][^/\s\x00-\x1f\x7f-\x9f]*"
+_S3_URI = rf"^s3://[a-z0-9][a-z0-9.-]{{1,61}}[a-z0-9](/{_PART})*/?$"
+_PLACE = rf"^([a-z0-9]+://|/)?{_PART}([ /]{_PART})*/?$"
+_PROGRAM = r"^/?\.?[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*/?$"
 RECIPE = r"^[a-z][a-z0-9_]*$"
 _EMAIL = r"^[^@\s]+@[^@\s]+\.[^@\s]+$"
 
@@ -96,6 +99,7 @@ FORMATS: dict[str, str] = {
         "its root leave the key out"
     ),
     _S3_URI: "use s3://BUCKET/PREFIX, the bucket in lowercase letters, digits, '-' and '.'",
+    _PLACE: "use a name, a path or s3://BUCKET/KEY, without '.', '..' and '//' as parts of it",
     _PROGRAM: "use the name or path of one program, without arguments",
     RECIPE: "use the name of one recipe: lowercase letters, digits and '_'",
     _EMAIL: "use an address such as team@example.com",
@@ -143,6 +147,7 @@ KubernetesVersion = Annotated[str, Field(pattern=KUBERNETES)]
 RepositoryPath = Annotated[str, Field(pattern=_REPOSITORY_PATH)]
 Subfolder = Annotated[str, Field(pattern=_SUBFOLDER)]
 AbsolutePath = Annotated[str, Field(pattern=ABSOLUTE_PATH)]
+Place = Annotated[str, Field(pattern=_PLACE)]
 S3Uri = Annotated[str, Field(pattern=_S3_URI)]
 Program = Annotated[str, Field(pattern=_PROGRAM)]
 Recipe = Annotated[str, Field(pattern=RECIPE)]

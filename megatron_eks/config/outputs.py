@@ -24,6 +24,9 @@ _DIGEST = re.compile(
 PLACEHOLDER_HOST = "preview.invalid"
 """`.invalid` never resolves (RFC 2606), so a preview cannot pull or mount anything."""
 
+PLATFORM = "Platform"
+"""No stack: where `meks outputs` records the digests of the platform's images."""
+
 PREVIEW_ANNOTATION = "megatron-eks/preview"
 """On every Kubernetes object that holds a placeholder, with the value "true"."""
 
@@ -63,6 +66,8 @@ class Outputs:
     """In the order of the plan's."""
     efs: Efs
     images: "Mapping[str, Image]"
+    digests: "Mapping[str, str]"
+    """Images of others, `REPOSITORY:TAG`, and the same with the digest that was resolved."""
     job_role: str | None = None
     """ARN of the role of the jobs' pods."""
 
@@ -98,7 +103,7 @@ def read_outputs(
         return _outputs({}, fallback, suffixes, existing), []
     findings = list(document.findings)
     stacks = document.value if isinstance(document.value, dict) else {}
-    parts = ("Network", "Storage", "Images", "Cluster", "Observability")
+    parts = ("Network", "Storage", "Images", "Cluster", "Observability", PLATFORM)
     foreign = [name for name in stacks if name not in {f"{cluster}-{part}" for part in parts}]
     if foreign:
         findings.append(
@@ -136,6 +141,16 @@ def preview_warning(
     return []
 
 
+def tag_warning(outputs: Outputs, tagged: "Iterable[str]", file: str) -> list[Finding]:
+    """Say once which images of the platform no digest is recorded of; a tag may be moved."""
+    loose = [uri for uri in tagged if uri not in outputs.digests]
+    if not loose:
+        return []
+    found = f"images of the platform are known by tag only: {', '.join(loose)}"
+    remedy = "run where their registries are reached: meks outputs"
+    return [Finding(Code.UNPINNED_IMAGE, (), found, remedy, Level.WARNING).at(file, 1)]
+
+
 def _outputs(
     values: "Mapping[str, str]",
     fallback: "Mapping[str, str]",
@@ -158,7 +173,8 @@ def _outputs(
     for name, key in _IMAGE_KEYS.items():
         uri = values.get(key) or f"{PLACEHOLDER_HOST}/{fallback[name]}"
         images[name] = Image(uri, preview=not _DIGEST.fullmatch(uri))
-    return Outputs(file_systems, efs, images, values.get("JobRoleArn"))
+    digests = {uri.partition("@")[0]: uri for uri in values.values() if _DIGEST.fullmatch(uri)}
+    return Outputs(file_systems, efs, images, digests, values.get("JobRoleArn"))
 
 
 def _lustre(values: "Mapping[str, str]", suffix: str) -> Lustre:

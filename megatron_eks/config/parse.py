@@ -24,6 +24,7 @@ from megatron_eks.config.foreign_keys import of_other_block, of_other_tool
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.kinds_of_text import what
 from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
+from megatron_eks.config.paths import odd_part
 from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
 from megatron_eks.config.whole_file import Kind, another_file, tokens
@@ -179,6 +180,8 @@ def _wrong_value(
     if kind == "string_pattern_mismatch":
         pattern = context["pattern"]
         given = str(detail["input"])
+        if pattern != ABSOLUTE_PATH and (odd := odd_part(given)):
+            return Finding(Code.BAD_FORMAT, path, f"{shown} has {odd[0]}", odd[1])
         meant = isinstance(path[-1], int) and slips.of_entry(given, pattern)
         meant = meant or (pattern == ABSOLUTE_PATH and slips.of_place(given, str(path[-1])))
         meant = meant or slips.of_pool(given, str(path[-1]))

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from megatron_eks.config.architecture import Fraction, Natural, Positive
-from megatron_eks.config.model import AbsolutePath, Model, S3Uri, Text
+from megatron_eks.config.model import AbsolutePath, Model, Place, S3Uri
 
 # Tokens of a corpus: more than the programs' counters of 32 bits hold.
 Positive64 = Annotated[int, Field(ge=1, le=10**15)]
@@ -134,11 +134,11 @@ class FsdpTraining(Model):
 class FsdpData(Model):
     """What FSDP and DDP train on."""
 
-    dataset: Text
+    dataset: Place
     """A Hugging Face name, the path of a JSONL file, or the prefix of an indexed data set."""
     configuration: str | None = None
     """Of a Hugging Face data set, such as `en`."""
-    tokenizer: Text
+    tokenizer: Place
     """A folder, or a Hugging Face name."""
     corpus_tokens: Positive64 | None = Field(default=None, exclude=True)
     """What the data set holds: for the number of epochs."""

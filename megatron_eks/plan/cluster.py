@@ -1,6 +1,6 @@
 """The plan of a cluster: every number and name that stacks and charts render."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog import pins
@@ -28,6 +28,8 @@ _ADDON_CONFIGURATION: dict[str, dict[str, object]] = {
         "enableNetworkPolicy": "true",
         "env": {
             "MINIMUM_IP_TARGET": str(MINIMUM_IPS_PER_NODE),
+            # Its default: `strict` would close CoreDNS before a policy can be there (decision 61).
+            "NETWORK_POLICY_ENFORCING_MODE": "standard",
             "WARM_IP_TARGET": str(WARM_IPS_PER_NODE),
         },
     },
@@ -91,6 +93,22 @@ class ClusterPlan:
     def pool(self, name: str) -> PoolPlan:
         """Return the pool of that name; a job's pool is checked before it is planned."""
         return next(pool for pool in self.pools if pool.name == name)
+
+    @property
+    def tagged_images(self) -> tuple[str, ...]:
+        """Images besides those of jobs that are pinned by tag alone, as nodes pull them."""
+        egress = replace(self.platform.egress, digests=())
+        skipped = () if self.platform.etcd else (pins.ETCD_IMAGE,)
+        found = [egress.image(uri) for uri in pins.THIRD_PARTY_IMAGES if uri not in skipped]
+        if self.platform.efa_instance_types:
+            found.append(pins.efa_device_plugin_image(self.region))
+        return tuple(uri for uri in found if "@" not in uri)
+
+    def with_digests(self, digests: "Mapping[str, str]") -> "ClusterPlan":
+        """Return the plan with digests of images that it knows by tag."""
+        known = tuple((uri, digests[uri]) for uri in self.tagged_images if uri in digests)
+        egress = replace(self.platform.egress, digests=known)
+        return replace(self, platform=replace(self.platform, egress=egress))
 
     def stack(self, part: str) -> str:
         """Return the name of one of the cluster's stacks."""

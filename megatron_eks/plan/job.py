@@ -25,6 +25,9 @@ CONFIG_DIRECTORY = "/etc/megatron-eks"
 TRAINING_APP = "megatron-training"
 """Value of the label `app` on every training pod."""
 
+JOB_LABEL = "megatron-eks/job"
+"""On a job and on what is made for it beside it: its name."""
+
 # Torch's store: the training operator's default. On the host network a node has it once, which is
 # enough, because there one pod fills a node.
 MASTER_PORT = 23456

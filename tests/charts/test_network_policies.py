@@ -5,8 +5,11 @@ and 1018-1023, from the node's kernel), EFA (it bypasses the operating system), 
 kubelet's probes (from the node, which Kubernetes always lets in). Security groups govern those.
 """
 
+from dataclasses import replace
+
 import pytest
 
+from megatron_eks.plan.job import PROGRAMS
 from tests.charts import rendered
 from tests.charts.network import Peer, Port, outside, reaches, side_allows
 from tests.charts.rendered import INDEX_LABEL, JOB_LABEL, Manifest, cluster, only, pod
@@ -34,6 +37,8 @@ def pods_of(kind: str, name: str) -> Peer:
 
 
 MASTER, WORKER = rank("megatron-cpt-techpulse"), rank("megatron-cpt-techpulse", "worker")
+OTHER, OTHER_INDEXED = rank("fsdp-llama-2-7b"), indexed_rank("another")
+NCCL_TEST = rank("nccl-test-p4d")
 CHECK = pods_of("Job", "nvidia-smi-p4d")
 INDEXED = indexed_rank("ddp-llama-3-2-1b")
 # Pods of jobs that train nothing: data preparation, fetching, conversion.
@@ -53,6 +58,7 @@ INTERNET = outside("52.219.96.1")
 ENDPOINT = outside("10.0.3.7")
 # By its Service, and the network interfaces that EKS puts into the VPC.
 API_SERVICE, API_SERVER = outside("172.20.0.1"), outside("10.0.64.12")
+WEBHOOK_SERVICE = outside("172.20.31.7")
 
 NEEDED: dict[str, tuple[Peer, Peer, Port]] = {
     "rendezvous": (WORKER, MASTER, (23456, "TCP")),
@@ -72,6 +78,7 @@ NEEDED: dict[str, tuple[Peer, Peer, Port]] = {
     "S3 for a check": (CHECK, INTERNET, (443, "TCP")),
     "ranks of an Indexed Job": (INDEXED, INDEXED, (23456, "TCP")),
     "ranks of an Indexed Job, NCCL": (INDEXED, INDEXED, (65535, "UDP")),
+    "ranks of a test": (NCCL_TEST, NCCL_TEST, (40000, "TCP")),
     "names for an Indexed Job": (INDEXED, DNS, (53, "UDP")),
     "S3 for an Indexed Job": (INDEXED, INTERNET, (443, "TCP")),
     "credentials of a task": (TASK, POD_IDENTITY, (80, "TCP")),
@@ -86,6 +93,15 @@ NEEDED: dict[str, tuple[Peer, Peer, Port]] = {
 }
 
 DENIED: dict[str, tuple[Peer, Peer, Port]] = {
+    "a rank to another job's rank": (OTHER, MASTER, (23456, "TCP")),
+    "a rank to another job's rank, UDP": (MASTER, OTHER, (65535, "UDP")),
+    "a rank to a test's": (WORKER, NCCL_TEST, (23456, "TCP")),
+    "a rank to an indexed one": (MASTER, INDEXED, (23456, "TCP")),
+    "an indexed rank to another job's": (OTHER_INDEXED, INDEXED, (23456, "TCP")),
+    "an indexed rank to a rank": (INDEXED, MASTER, (23456, "TCP")),
+    "a rank to the API server's Service": (MASTER, API_SERVICE, (443, "TCP")),
+    "a rank to the webhook's Service": (MASTER, WEBHOOK_SERVICE, (443, "TCP")),
+    "a task to the API server's Service": (TASK, API_SERVICE, (443, "TCP")),
     "no rank to a rank": (STRANGER, MASTER, (23456, "TCP")),
     "a rank to no rank": (MASTER, STRANGER, (23456, "TCP")),
     "a check to a rank": (CHECK, MASTER, (23456, "TCP")),
@@ -126,8 +142,9 @@ DENIED: dict[str, tuple[Peer, Peer, Port]] = {
 
 @pytest.fixture(scope="module")
 def policies(platform) -> list[Manifest]:
-    """Return every policy."""
-    return [manifest for manifest in platform if manifest["kind"] == "NetworkPolicy"]
+    """Return every policy: the platform's, and those of the jobs that a checkout starts with."""
+    found = [*platform, *rendered.jobs(*rendered.shipped_jobs())]
+    return [manifest for manifest in found if manifest["kind"] == "NetworkPolicy"]
 
 
 @pytest.mark.parametrize("flow", NEEDED)
@@ -142,6 +159,31 @@ def test_a_flow_that_no_pod_needs_is_closed(policies, flow):
     assert not reaches(policies, *DENIED[flow])
 
 
+@pytest.mark.parametrize("plan", rendered.shipped_jobs(), ids=lambda plan: plan.name)
+def test_the_policy_of_a_job_stands_before_it(plan):
+    """Pods that start before it would be alone; who trains nothing has none to talk to."""
+    kinds = [manifest["kind"] for manifest in rendered.jobs(plan)]
+    ranks = bool(plan.resources.gpus)
+    assert kinds.count("NetworkPolicy") == ranks
+    assert kinds[-1] in {"PyTorchJob", "Job"}
+
+
+def test_a_job_of_any_name_leaves_the_policies_of_the_platform_alone():
+    """A job may be called what a policy is called, such as allow-https."""
+    plan = replace(rendered.training_job(), name="default-deny")
+    own = only(rendered.jobs(plan), "NetworkPolicy")["metadata"]["name"]
+    platform = [each["metadata"]["name"] for each in rendered.platform()]
+    assert own not in platform
+
+
+def test_a_range_of_services_that_is_only_guessed_is_not_taken_out():
+    """Where nobody names it, it may be where the VPC has its endpoints."""
+    plan = rendered.other_platform(service_cidrs=("10.100.0.0/16", "172.20.0.0/16"))
+    policy = only(rendered.platform(plan), "NetworkPolicy", "allow-https")
+    (rule,) = policy["spec"]["egress"]
+    assert rule["to"] == [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}}]
+
+
 def test_every_pod_of_the_operator_s_namespace_starts_closed(policies):
     """A second workload there must ask for its own flows."""
     other = Peer(cluster().platform.operator_namespace, {"app": "other"})
@@ -154,3 +196,20 @@ def test_every_pod_of_the_operator_s_namespace_starts_closed(policies):
 def test_chores_have_no_network(policies, target, port):
     """The set-up Job is root, and needs the file system alone."""
     assert not side_allows(policies, CHORE, target, (port, "TCP"), "Egress")
+
+
+@pytest.mark.parametrize("plan", rendered.shipped_jobs(), ids=lambda plan: plan.name)
+def test_a_job_s_program_starts_when_policies_hold(plan):
+    """Until then the VPC CNI lets a new pod reach everything; what waits is the job's own image."""
+    for found in rendered.pods(rendered.jobs(plan)):
+        (waits,) = found.spec["initContainers"]
+        assert waits["image"] == found.container["image"]
+        assert waits["command"] == ["python3", f"{PROGRAMS}/wait_for_policies.py"]
+        assert "limits" in waits["resources"]
+
+
+def test_a_pod_on_the_host_s_network_waits_for_none():
+    """Policies select it and do not hold for it."""
+    plan = replace(rendered.training_job(), host_network=True)
+    for found in rendered.pods(rendered.jobs(plan)):
+        assert "initContainers" not in found.spec

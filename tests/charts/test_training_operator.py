@@ -18,6 +18,7 @@ from tests.upstream.modules import module_directory
 
 _READ = {"get", "list", "watch"}
 _WRITE = {"create", "update", "patch", "delete"}
+_ROLES = {"ClusterRole", "Role"}
 
 # What upstream's code declares and the chart withholds: the code does not use it for PyTorchJob.
 _WITHHELD = {
@@ -59,6 +60,10 @@ def _synth(plan: PlatformPlan) -> list[Manifest]:
     return manifests
 
 
+def _place(manifest: Manifest) -> tuple[str, str | None]:
+    return manifest["metadata"]["name"], manifest["metadata"].get("namespace")
+
+
 def _pod(manifests: list[Manifest]) -> Manifest:
     return pod(only(manifests, "Deployment")).spec
 
@@ -80,9 +85,12 @@ def test_the_namespace_comes_first_and_holds_everything(manifests: list[Manifest
         "ClusterRoleBinding",
         "ValidatingWebhookConfiguration",
     }
-    for manifest in manifests:
-        expected = None if manifest["kind"] in cluster_wide else "operators"
-        assert manifest["metadata"].get("namespace") == expected
+    elsewhere = [each for each in manifests if each["metadata"].get("namespace") != "operators"]
+    kinds = {each["kind"] for each in elsewhere}
+    # What it may do with jobs stands where they are, which the namespaces' own file makes.
+    assert kinds - cluster_wide == {"Role", "RoleBinding"}
+    places = {each["metadata"].get("namespace") for each in elsewhere}
+    assert places == {None, cluster().platform.namespace}
 
 
 def test_the_pod_is_admitted_where_restricted_is_enforced(manifests: list[Manifest]):
@@ -151,23 +159,26 @@ def test_every_mounted_object_exists(manifests: list[Manifest]):
     assert template["configMap"]["name"] == names["ConfigMap"]
     account = only(manifests, "ServiceAccount")["metadata"]
     assert spec["serviceAccountName"] == account["name"]
-    for kind, role in (("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")):
-        binding = only(manifests, kind)
+    roles = {(each["kind"], *_place(each)) for each in manifests if each["kind"] in _ROLES}
+    bindings = [each for each in manifests if each["kind"].endswith("Binding")]
+    for binding in bindings:
         (subject,) = binding["subjects"]
         assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
-        assert binding["roleRef"]["kind"] == role
-        assert binding["roleRef"]["name"] == only(manifests, role)["metadata"]["name"]
+        reference, (_, namespace) = binding["roleRef"], _place(binding)
+        roles.remove((reference["kind"], reference["name"], namespace))
+    assert not roles
 
 
 def test_no_right_is_wider_than_named(manifests: list[Manifest]):
     """No wildcard anywhere; secrets only in the operator's namespace; writes to two by name."""
-    for kind in ("ClusterRole", "Role"):
-        assert "*" not in str(only(manifests, kind)["rules"])
-    cluster = only(manifests, "ClusterRole")["rules"]
-    assert not any("secrets" in rule["resources"] for rule in cluster)
+    rules = {_place(each)[1]: each["rules"] for each in manifests if each["kind"] in _ROLES}
+    assert "*" not in str(rules)
+    secrets = {place for place, each in rules.items() if "secrets" in str(each)}
+    assert secrets == {"operators"}
     named = [
         (rule["resources"], rule["verbs"], rule["resourceNames"])
-        for rule in [*cluster, *only(manifests, "Role")["rules"]]
+        for each in rules.values()
+        for rule in each
         if "resourceNames" in rule
     ]
     webhook = only(manifests, "ValidatingWebhookConfiguration")["metadata"]["name"]
@@ -252,13 +263,24 @@ def test_names_and_flags_are_those_of_the_code(manifests: list[Manifest]):
     assert '"webhook-server-port", 9443' in code
 
 
+def test_only_the_webhook_is_a_right_in_the_whole_cluster(manifests: list[Manifest]):
+    """Whoever gets hold of the operator starts no pod besides those of jobs."""
+    rules = only(manifests, "ClusterRole")["rules"]
+    assert {name for rule in rules for name in rule["resources"]} == {
+        "validatingwebhookconfigurations"
+    }
+    (container,) = _pod(manifests)["containers"]
+    # Without it, it lists the whole cluster, which it may not.
+    assert f"--namespace={cluster().platform.namespace}" in container["args"]
+
+
 @pytest.mark.oracle
 def test_the_rights_are_those_that_the_code_declares(manifests: list[Manifest]):
     """Nothing beyond the markers in upstream's code, and nothing missing but the named rest."""
     declared = dict(_declared_rights())
     granted: dict[tuple[str, str], set[str]] = {}
-    for kind in ("ClusterRole", "Role"):
-        for rule in only(manifests, kind)["rules"]:
+    for role in (each for each in manifests if each["kind"] in _ROLES):
+        for rule in role["rules"]:
             for resource in rule["resources"]:
                 granted.setdefault((*rule["apiGroups"], resource), set()).update(rule["verbs"])
     assert all(verbs <= declared.get(key, set()) for key, verbs in granted.items())

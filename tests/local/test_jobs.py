@@ -6,7 +6,6 @@ import pytest
 
 from megatron_eks.kubernetes.client import ApiError, Object, wait_for
 from megatron_eks.local.kubernetes import manifests, nodes
-from megatron_eks.plan.platform import SERVICE_ACCOUNT
 from tests.local import jobs
 
 pytestmark = pytest.mark.control_plane
@@ -14,7 +13,7 @@ pytestmark = pytest.mark.control_plane
 
 def test_the_default_job_runs_on_two_nodes(client, emitted, submit):
     """Master and worker are admitted under `restricted`, and each fills a node of the pool."""
-    (job,) = manifests.read_file(emitted / "jobs" / "megatron-cpt-techpulse.k8s.yaml")
+    *_, job = manifests.read_file(emitted / "jobs" / "megatron-cpt-techpulse.k8s.yaml")
     submit(job)
     pods = jobs.wait_for_pods(client, job, 2, "Running")
     assert [pod["metadata"]["name"] for pod in pods] == [
@@ -32,8 +31,10 @@ def test_the_worker_waits_in_our_own_init_container(client, submit):
     job = jobs.training_job("init-container")
     submit(job)
     master, worker = jobs.wait_for_pods(client, job, 2, "Running")
-    assert "initContainers" not in master["spec"]
-    (container,) = worker["spec"]["initContainers"]
+    (policies,) = master["spec"]["initContainers"]
+    *others, container = worker["spec"]["initContainers"]
+    # Both wait for their policies first.
+    assert [each["name"] for each in others] == [policies["name"]] == ["wait-for-policies"]
     assert container["image"].startswith("public.ecr.aws/docker/library/busybox:")
     assert container["securityContext"]["runAsNonRoot"] is True
     variables = {each["name"]: each.get("value") for each in container["env"]}
@@ -91,31 +92,22 @@ def test_a_job_waits_for_nodes_that_have_what_it_needs(client, plan, submit, res
     client.delete("v1", "Node", name)
 
 
-def test_a_quota_holds_pods_back_with_a_reason(client, submit):
+def test_a_quota_holds_pods_back_with_a_reason(client, submit, request):
     """A job beyond the quota is accepted; its event says why a pod is missing."""
-    namespace = "quota"
-    client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    client.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": "gpus", "namespace": namespace},
-            "spec": {"hard": {"requests.nvidia.com/gpu": "8"}},
-        }
-    )
+    job = jobs.training_job("too-large")
+    namespace = job["metadata"]["namespace"]
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "gpus", "namespace": namespace},
+        "spec": {"hard": {"requests.nvidia.com/gpu": "8"}},
+    }
+    client.apply(quota)
+    request.addfinalizer(lambda: client.delete("v1", "ResourceQuota", "gpus", namespace))
     wait_for(
         "the quota",
         lambda: client.get("v1", "ResourceQuota", "gpus", namespace).get("status", {}).get("hard"),
     )
-    client.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": SERVICE_ACCOUNT, "namespace": namespace},
-        }
-    )
-    job = jobs.training_job("too-large")
-    job["metadata"]["namespace"] = namespace
     submit(job)
 
     def refusals() -> list[str]:

@@ -68,7 +68,8 @@ def test_ranks_without_a_master_are_told_where_to_meet(client, submit):
         assert variables["PET_NPROC_PER_NODE"] == "8"
         assert variables["PET_MAX_RESTARTS"] == "3"
         assert "PET_NODE_RANK" not in variables
-        assert "initContainers" not in pod["spec"]
+        names = [each["name"] for each in pod["spec"]["initContainers"]]
+        assert names == ["wait-for-policies"]
 
 
 def test_etcd_gets_its_pod(client, submit):

@@ -25,6 +25,7 @@ from megatron_eks.ops.kube import (
 )
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.rendering import Wish
+from megatron_eks.plan.job import JOB_LABEL
 from megatron_eks.project import ROOT, load_project
 from tests.local import jobs
 
@@ -238,11 +239,17 @@ def test_cancel_returns_when_the_pods_are_gone(client, loaded, send, console, jo
     """With them goes what was made for them; a second run says that there is none."""
     send("fsdp-llama-2-7b")
     running(client, job_name)
+    policy = client.get("networking.k8s.io/v1", "NetworkPolicy", f"ranks-of-{job_name}", _NAMESPACE)
+    selected = policy["spec"]["podSelector"]["matchLabels"]
+    (label,) = (f"{key}={value}" for key, value in selected.items())
+    assert len(client.list("v1", "Pod", _NAMESPACE, labels=label)) == 2
     assert cancel.run(client, loaded.cluster, job_name, 60, console) == 0
     labels = f"training.kubeflow.org/job-name={job_name}"
     assert client.list("v1", "Pod", _NAMESPACE, labels=labels) == []
-    beside = f"{cancel.JOB_LABEL}={job_name}"
+    beside = f"{JOB_LABEL}={job_name}"
     assert client.list("v1", "ConfigMap", _NAMESPACE, labels=beside) == []
+    policies = client.list("networking.k8s.io/v1", "NetworkPolicy", _NAMESPACE)
+    assert f"ranks-of-{job_name}" not in {each["metadata"]["name"] for each in policies}
     with pytest.raises(Failure, match="MEKS-0729 no job") as raised:
         cancel.run(client, loaded.cluster, job_name, 60, console)
     assert raised.value.code == 3

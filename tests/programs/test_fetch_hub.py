@@ -93,6 +93,17 @@ def test_model_is_fetched_without_second_copies_of_its_weights(fetch, tmp_path):
     assert [path.name for path in target.parent.iterdir()] == ["m"]
 
 
+@pytest.mark.parametrize("name", ["../outside.json", "a/../../outside.json", "a//b.json"])
+def test_a_hub_s_name_that_leads_elsewhere_is_refused(fetch, hub, tmp_path, name):
+    """What is outside the directory stays as it is."""
+    (tmp_path / "outside.json").write_text("mine")
+    hub.files[name] = b"{}"
+    done = fetch("--model", "org/model", "--directory", tmp_path / "m")
+    assert done.code == 4
+    assert "rename it at its source" in done.stderr
+    assert (tmp_path / "outside.json").read_text() == "mine"
+
+
 def test_tokenizer_is_small(fetch, tmp_path):
     """Weights stay where they are."""
     target = tmp_path / "tokenizer"

@@ -87,6 +87,76 @@ def test_object_that_changes_meanwhile_is_no_data(run, s3, tmp_path):
     assert not (tmp_path / "d").exists()
 
 
+@pytest.mark.parametrize("name", [".fetched.json", ".fetched.json/part"])
+def test_object_with_the_marker_s_name_is_fetched_too(run, s3, data, tmp_path, name):
+    """The marker then stands beside the directory, and says the same."""
+    s3.put(f"data/{name}", b'{"kind": "model"}')
+    words = ("--s3-uri", f"s3://{BUCKET}/run/data", "--directory", tmp_path / "d")
+    done = run(*words)
+    assert (done.code, done.summary["files"]) == (0, len(data) + 1)
+    assert (tmp_path / "d" / name).read_bytes() == b'{"kind": "model"}'
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".fetched-d.json", "d"]
+    done = run(*words)
+    assert (done.code, done.summary["fetched"]) == (0, False)
+    (tmp_path / "d" / name).unlink()
+    assert run(*words).code == 4
+
+
+def test_a_fetched_directory_s_marker_says_nothing_of_a_copy(run, s3, data, tmp_path):
+    """What was fetched and sent to S3 again carries an older marker, which is data there."""
+    first = ("--s3-uri", f"s3://{BUCKET}/run/data", "--directory", tmp_path / "first")
+    run(*first)
+    s3.put("copy/.fetched.json", (tmp_path / "first" / ".fetched.json").read_bytes())
+    words = ("--s3-uri", f"s3://{BUCKET}/run/copy", "--directory", tmp_path / "second")
+    assert [run(*words).code, run(*words).code] == [0, 0]
+    assert run(*first[:3], tmp_path / "second").code == 4
+    assert data
+
+
+@pytest.mark.usefixtures("data")
+def test_marker_beside_goes_with_its_content(run, s3, tmp_path):
+    """Another content under the same name has its own."""
+    s3.put("marked/.fetched.json", b"x")
+    directory = tmp_path / "d"
+    assert run("--s3-uri", f"s3://{BUCKET}/run/marked", "--directory", directory).code == 0
+    shutil.rmtree(directory)
+    words = ("--s3-uri", f"s3://{BUCKET}/run/data", "--directory", directory)
+    assert [run(*words).code, run(*words).code] == [0, 0]
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+
+
+@pytest.mark.usefixtures("data")
+def test_what_another_job_fetches_beside_stays(run, tmp_path):
+    """Only half a download of the same directory makes room."""
+    other, own = tmp_path / ".fetch-d-en-0123456789ab", tmp_path / ".fetch-d-0123456789ab"
+    for each in (other, own):
+        each.mkdir()
+    words = ("--s3-uri", f"s3://{BUCKET}/run/data", "--directory", tmp_path / "d")
+    assert run(*words).code == 0
+    assert (other.exists(), own.exists()) == (True, False)
+
+
+@pytest.mark.parametrize("name", ["a//b", "a/./b", "a/../b", "../b", "/b", "a.jsonl/b"])
+def test_object_whose_name_is_no_file_s_is_refused(run, s3, data, tmp_path, name):
+    """Its name leads elsewhere, or to what is another object."""
+    s3.put(f"data/{name}", b"x")
+    done = run("--s3-uri", f"s3://{BUCKET}/run/data", "--directory", tmp_path / "d")
+    assert done.code == 4
+    assert "rename it at its source" in done.findings[0]
+    assert list(tmp_path.iterdir()) == []
+    assert data
+
+
+@pytest.mark.parametrize("key", ["../x", "a/../b", "a//b", "./a", "a/..", "a\nb", "/a"])
+def test_uri_that_leads_elsewhere_is_none(run, s3, tmp_path, key):
+    """HTTP libraries resolve `..` before S3 sees it."""
+    s3.heal()
+    done = run("--s3-uri", f"s3://{BUCKET}/{key}", "--directory", tmp_path / "d")
+    assert done.code == 2
+    assert "no S3 URI" in done.findings[0]
+    assert s3.proxy.requests == []
+
+
 @pytest.mark.parametrize(
     ("uri", "code"),
     [

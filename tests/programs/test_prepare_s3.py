@@ -125,6 +125,7 @@ def test_cut_stream_goes_on(tmp_path, server, tokenizer, local):
         ("s3://corpus/raw/none.jsonl", "cannot be read"),
         ("s3://corpus/none/", "no object matches"),
         ("s3://nowhere/", "cannot be read"),
+        ("s3://corpus/raw/../a.jsonl", "no S3 URI"),
     ],
 )
 def test_what_is_not_there(tmp_path, server, tokenizer, name, found):

@@ -126,7 +126,10 @@ def test_add_ons_are_those_of_the_plan(assembly, cluster):
 def test_network_policies_are_enforced(cluster):
     """The VPC CNI ignores them unless it is told."""
     properties = add_ons(cluster)["vpc-cni"][1]["Properties"]
-    assert json.loads(properties["ConfigurationValues"])["enableNetworkPolicy"] == "true"
+    values = json.loads(properties["ConfigurationValues"])
+    assert values["enableNetworkPolicy"] == "true"
+    # Add-ons start before any policy is applied, and none of them has one.
+    assert values["env"]["NETWORK_POLICY_ENFORCING_MODE"] == "standard"
 
 
 def test_an_add_on_without_a_pin_takes_ekss_default(changed):

@@ -51,6 +51,11 @@ class Operator:
 
     def install(self) -> None:
         """Apply the chart, then start the operator and return when it works."""
+        metadata = [each["metadata"] for each in self._plan.objects]
+        # The namespace of jobs too, in which it gets rights: another file of the platform's has it.
+        for name in sorted({each["namespace"] for each in metadata if "namespace" in each}):
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            self.client.apply(namespace, manager=_MANAGER)
         for each in self._plan.objects:
             self.client.apply(each, manager=_MANAGER)
         wait = self._cluster.processes.wait

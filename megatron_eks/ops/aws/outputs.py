@@ -1,12 +1,17 @@
 """`meks outputs`: what AWS chose, written to outputs.json beside the cluster file."""
 
 import json
+import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.outputs import is_digest
+from megatron_eks.config.outputs import PLATFORM, is_digest
 from megatron_eks.ops import files
+from megatron_eks.ops.aws import registry
 from megatron_eks.ops.aws.build_records import Records, digest_of, is_there
+from megatron_eks.ops.aws.session import ERRORS
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import structured, table
@@ -26,6 +31,10 @@ _FILE = "outputs.json"
 _IMAGE, _PROJECT = "Image", "BuildProject"
 # What the CDK hands from stack to stack is nobody else's business.
 _BETWEEN_STACKS = "ExportsOutput"
+# ECR User Guide, "Amazon ECR private registries".
+_ECR = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?")
+_HERE = ("127.0.0.1", "localhost")
+_NOT_THERE = {"ImageNotFoundException", "RepositoryNotFoundException"}
 
 
 def run(output: str, tools: "Tools") -> int:
@@ -70,8 +79,52 @@ def record(tools: "Tools", pushed: "Mapping[str, str] | None" = None) -> "Path":
                 earlier = before.get(name, {}).get(key, "")
                 known[value] = _pinned(value, earlier, ecr, tools)
             values[name][key] = known.get(value, value)
+    platform = _platform(before.get(plan.stack(PLATFORM), {}), ecr, tools)
+    if platform:
+        values[plan.stack(PLATFORM)] = platform
     write(path, values)
     return path
+
+
+def _platform(recorded: "Mapping[str, str]", ecr: "BaseClient", tools: "Tools") -> dict[str, str]:
+    """Return the platform's images by digest, those that are known already without a question.
+
+    A tag that is moved later changes nothing here. Without an answer an image stays known by tag.
+    """
+    known = {uri.partition("@")[0]: uri for uri in recorded.values() if is_digest(uri)}
+    wanted = tools.plan.tagged_images
+    missing = [uri for uri in wanted if uri not in known]
+    # What runs on a rehearsal's nodes is pulled from nowhere.
+    if urlsplit(ecr.meta.endpoint_url).hostname in _HERE:
+        missing = []
+
+    def basic(host: str) -> str | None:
+        if not _ECR.fullmatch(host):
+            return None
+        answer = ecr.get_authorization_token()
+        return str(answer["authorizationData"][0]["authorizationToken"])
+
+    def resolve(uri: str) -> str | None:
+        try:
+            return registry.pinned(uri, basic)
+        except (registry.RegistryError, *ERRORS) as error:
+            tools.console.say(f"note: {uri} stays known by tag: {error}")
+            return None
+
+    if missing:
+        with ThreadPoolExecutor(len(missing)) as pool:
+            known |= {
+                uri: pinned
+                for uri, pinned in zip(missing, pool.map(resolve, missing), strict=True)
+                if pinned
+            }
+    return {_key(uri): known[uri] for uri in wanted if uri in known}
+
+
+def _key(uri: str) -> str:
+    """Name an image as CloudFormation names outputs: `training-operator` is TrainingOperator."""
+    name = uri.partition("@")[0].rpartition(":")[0].rpartition("/")[2]
+    return "".join(word.capitalize() for word in re.split("[-_.]", name))
 
 
 def next_step(path: "Path") -> str:

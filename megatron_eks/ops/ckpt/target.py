@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path, PurePosixPath
+from posixpath import normpath
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, has_errors
@@ -87,7 +88,7 @@ def resolve(word: str, project: Project, cluster_file: Path, today: date) -> Tar
 def at_directory(word: str, project: Project) -> Target:
     """Return a directory: below the mount path it is the cluster's, else this machine's."""
     mount = project.cluster.platform.mount_path
-    is_shared = PurePosixPath(word).is_relative_to(mount)
+    is_shared = PurePosixPath(normpath(word)).is_relative_to(mount)
     directory = word if is_shared else str(Path(word).absolute())
     return Target(word, directory=directory.rstrip("/") or "/", is_shared=is_shared)
 

@@ -10,12 +10,10 @@ from megatron_eks.ops.kube.jobs import RunningJob
 from megatron_eks.ops.kube.status import ranks_of, summary
 from megatron_eks.ops.output import count
 from megatron_eks.plan.cluster import ClusterPlan
-
-JOB_LABEL = "megatron-eks/job"
-"""On what `meks submit` has made for a job beside it: its name."""
+from megatron_eks.plan.job import JOB_LABEL
 
 _POLL_SECONDS = 1
-_BESIDE = (("v1", "ConfigMap"), ("v1", "Service"))
+_BESIDE = (("v1", "ConfigMap"), ("v1", "Service"), ("networking.k8s.io/v1", "NetworkPolicy"))
 
 
 def run(client: Client, plan: ClusterPlan, name: str, seconds: float, console: Console) -> int:

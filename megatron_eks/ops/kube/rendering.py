@@ -18,7 +18,6 @@ from megatron_eks.local.kubernetes import manifests
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs, overrides
-from megatron_eks.ops.kube.cancel import JOB_LABEL
 from megatron_eks.plan.data_access import DataAccess, plan_data_access
 from megatron_eks.project import Files, check_files, job_files
 
@@ -107,8 +106,6 @@ def _with_images(text: str, images: Mapping[str, str]) -> str:
 def _rendered(found: Sequence[Object], job: AnyJob, warnings: tuple[Finding, ...]) -> Rendered:
     text = json.dumps(found, sort_keys=True)
     (workload,) = (each for each in found if each["kind"] in jobs.KINDS)
-    for each in found:
-        each["metadata"].setdefault("labels", {})[JOB_LABEL] = job.name
     annotations = workload["metadata"].setdefault("annotations", {})
     annotations[HASH_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:20]
     beside = tuple(each for each in found if each is not workload)

@@ -6,6 +6,7 @@ fills in `~` and `$HOME`, the latter only `~`, and only in HF_HOME.
 """
 
 import re
+from posixpath import normpath
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.environment import Policy, Verdict
@@ -45,7 +46,8 @@ def misplaced(name: str, value: str, cluster: "ClusterConfig") -> Policy | None:
     if not value.startswith("/"):
         reason = f"{value!r} does not begin at the root, and no shell fills in ~ or $HOME"
         return Policy(Verdict.REFUSED, reason, instead)
-    if any(value == mount or value.startswith(f"{mount}/") for mount in mounts(cluster)):
+    place = normpath(value)
+    if any(place == mount or place.startswith(f"{mount}/") for mount in mounts(cluster)):
         return None
     reason = f"a pod may not write to {value}: all but its mounts is read-only"
     return Policy(Verdict.REFUSED, reason, instead)

@@ -225,6 +225,7 @@ def test_ctrl_c_leaves_what_was_sent(interrupted, meks, corpus):
         (("push", "s3://a/b"), 2, "MEKS-0886 files of this machine come first"),
         (("push", "/dev/null", "s3://no-such-bucket/x"), 3, "/dev/null"),
         (("fetch", "s3://a/b/", "/elsewhere"), 2, "MEKS-0886 /elsewhere is not below /shared"),
+        (("fetch", "s3://a/b/", "/shared/../etc"), 2, "MEKS-0886 /shared/../etc is not below"),
         (("verify", "./nothing"), 4, "nothing"),
     ],
 )
