@@ -31,6 +31,9 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="start as an empty account: neither platform nor nodes but those that come by "
         "`meks deploy`, `scale` and `apply`; with --nodes all of them run their pods here",
     )
+    parser.add_argument(
+        "--yes", action="store_true", help="with `down`: delete the files of /shared without asking"
+    )
     cluster(parser)
     output(parser, "text, or the same as data")
     parser.set_defaults(run=_local)
@@ -40,7 +43,7 @@ def _local(given: argparse.Namespace) -> int:
     # The local cluster's parts, which no other command should wait for.
     from megatron_eks.ops import local  # noqa: PLC0415 -- as above
 
-    wish = local.Wish(given.cluster, today(), given.nodes, empty=given.empty)
+    wish = local.Wish(given.cluster, today(), given.nodes, given.empty, given.yes)
     return local.run(given.action, wish, given.output)
 
 

@@ -6,7 +6,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -25,6 +25,14 @@ _LONGEST_MESSAGE_BYTES = 64 * 1024
 
 class UnreachableError(ConnectionError):
     """No answer came from the API server; the message says which server and why."""
+
+
+class GoneError(Exception):
+    """The API server is known to be gone, so nothing that waits for it may go on waiting."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.remedy = remedy
 
 
 class ApiError(Exception):
@@ -86,6 +94,8 @@ class Connection:
         self._local = threading.local()
         self._connections: list[http.client.HTTPSConnection] = []
         self._date: tuple[datetime, float] | None = None
+        self.what_ended: Callable[[], GoneError | None] = lambda: None
+        """Says what became of the server, where that can be known, once it gives no answer."""
 
     def now(self) -> datetime:
         """Return the time by the server's clock; by this machine's until the server has answered.
@@ -99,7 +109,7 @@ class Connection:
 
     def acting_as(self, user: str) -> "Connection":
         """Return a connection whose requests the server judges as another user's."""
-        return Connection(
+        other = Connection(
             self.server,
             self._tls,
             self._credentials,
@@ -107,6 +117,8 @@ class Connection:
             timeout=self._timeout,
             server_name=self._server_name,
         )
+        other.what_ended = self.what_ended
+        return other
 
     def close(self) -> None:
         """Close the connections of all threads; their next requests open others."""
@@ -246,8 +258,10 @@ class Connection:
         name = self._server_name or self._host
         return _NamedConnection(self._host, self._port, self._tls, timeout, name)
 
-    def unreachable(self, error: Exception) -> UnreachableError:
+    def unreachable(self, error: Exception) -> UnreachableError | GoneError:
         """Return the error that says why this server gave no answer."""
+        if gone := self.what_ended():
+            return gone
         if isinstance(error, TimeoutError):
             why = f"no answer within {self._timeout:g} s"
         elif isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _DATED:

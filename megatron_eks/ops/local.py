@@ -15,7 +15,16 @@ from pathlib import Path
 from megatron_eks.config.load import Json
 from megatron_eks.local.aws.limits import NOT_CHECKED
 from megatron_eks.local.kubernetes import build, manifests
-from megatron_eks.local.kubernetes.cluster import STATE_FILE, State, read_state
+from megatron_eks.local.kubernetes.state import (
+    LOG_FILE,
+    SHARED,
+    STATE_FILE,
+    State,
+    fall,
+    is_running,
+    read_state,
+    shared_files,
+)
 from megatron_eks.ops.output import structured
 from megatron_eks.project import load_project
 
@@ -39,6 +48,8 @@ class Wish:
     """So many of each pool run their pods as processes; with none, all are simulated."""
     empty: bool = False
     """Whether nodes and platform come by the commands for AWS and Kubernetes alone."""
+    yes: bool = False
+    """Whether /shared may be deleted with the cluster."""
 
 
 def run(action: str, wish: Wish, output: str) -> int:
@@ -53,7 +64,7 @@ def run(action: str, wish: Wish, output: str) -> int:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 return _up(folder, wish, output)
         case "down":
-            return _down(folder)
+            return _down(folder, may_delete=wish.yes)
         case "limits":
             return _limits(output)
         case _:
@@ -61,22 +72,26 @@ def run(action: str, wish: Wish, output: str) -> int:
 
 
 def _up(folder: Path, wish: Wish, output: str) -> int:
-    if _is_running(folder):
+    if is_running(folder):
         _say("a local cluster is running already")
         return _print_places(_wait(folder, None), output)
+    if found := fall(folder):
+        _say(f"the last one ended by itself: {found.reason}")
     # Building the parts may take minutes; what is wrong with the files is known at once.
     load_project(wish.cluster_file, wish.today)
     try:
         # Here and not in the background: both report on the terminal, and may take minutes or fail.
         build.programs(os.environ, _say, simulator=not wish.nodes)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        _clear(folder)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if kept := shared_files(folder):
+            _say(f"/shared of the last one is kept: {kept}")
         manifests.synthesise(wish.cluster_file, folder / "manifests")
     except (build.BuildError, manifests.SynthesisError) as error:
         _say(str(error))
         return _FAILED
     _say("starting the control plane")
-    with (folder / "log").open("wb") as log:
+    with (folder / LOG_FILE).open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 -- our own entry point
             [
                 *(sys.executable, "-m", "megatron_eks.local.kubernetes"),
@@ -101,9 +116,9 @@ def _wait(folder: Path, process: "subprocess.Popen[bytes] | None") -> State | No
     """Wait for a cluster that starts; return None if it does not come up."""
     deadline = time.monotonic() + _START_SECONDS
     while not (folder / STATE_FILE).exists():
-        ended = process.poll() is not None if process else not _is_running(folder)
+        ended = process.poll() is not None if process else not is_running(folder)
         if ended or time.monotonic() > deadline:
-            lines = (folder / "log").read_text(errors="replace").splitlines()
+            lines = (folder / LOG_FILE).read_text(errors="replace").splitlines()
             _say("\n".join(["the local cluster did not start", *lines[-_TAIL_LINES:]]))
             if process:
                 process.terminate()
@@ -112,27 +127,57 @@ def _wait(folder: Path, process: "subprocess.Popen[bytes] | None") -> State | No
     return read_state(folder)
 
 
-def _down(folder: Path) -> int:
-    if not _is_running(folder):
-        _say("no local cluster is running")
-        return _DONE
+def _down(folder: Path, *, may_delete: bool) -> int:
+    if not is_running(folder):
+        found = fall(folder)
+        _say(found.reason if found else "no local cluster is running")
+        return _leave(folder, may_delete=may_delete)
     if not (folder / STATE_FILE).exists():
         _say("the local cluster is still starting - try again in a few seconds")
         return _FAILED
     os.kill(read_state(folder).pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_SECONDS
-    while _is_running(folder):
+    while is_running(folder):
         if time.monotonic() > deadline:
-            _say(f"the local cluster does not stop - see {folder / 'log'}")
+            _say(f"the local cluster does not stop - see {folder / LOG_FILE}")
             return _FAILED
         time.sleep(_POLL_SECONDS)
-    shutil.rmtree(folder)
     _say("stopped the local cluster")
+    return _leave(folder, may_delete=may_delete)
+
+
+def _leave(folder: Path, *, may_delete: bool) -> int:
+    """Remove what a cluster has left, and /shared only where somebody says so."""
+    _clear(folder)
+    if kept := shared_files(folder):
+        if not may_delete and sys.stdin.isatty():
+            sys.stderr.write(f"delete its /shared too: {kept}? [y/N] ")
+            may_delete = sys.stdin.readline().strip().lower() in {"y", "yes"}
+        if not may_delete:
+            _say(f"its /shared is kept for the next one: {kept}")
+            _say("delete it with: meks local down --yes")
+            return _DONE
+        _say(f"deleted its /shared: {kept}")
+    shutil.rmtree(folder, ignore_errors=True)
     return _DONE
 
 
+def _clear(folder: Path) -> None:
+    """Remove all of a cluster but /shared."""
+    for each in folder.iterdir() if folder.exists() else ():
+        if each.name == SHARED:
+            continue
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each, ignore_errors=True)
+        else:
+            each.unlink()
+
+
 def _status(folder: Path, output: str) -> int:
-    if not _is_running(folder) or not (folder / STATE_FILE).exists():
+    if found := fall(folder):
+        _say(f"{found.reason} - {found.remedy}")
+        return _NOT_FOUND
+    if not is_running(folder) or not (folder / STATE_FILE).exists():
         _say(_NONE)
         return _NOT_FOUND
     state = read_state(folder)
@@ -146,7 +191,8 @@ def _status(folder: Path, output: str) -> int:
     ]
     width = max(len(name) for name, _, _ in rows)
     lines = [f"{name:{width}}  {pid:>8}  {port:>6}".rstrip() for name, pid, port in rows]
-    places = [f"kubeconfig {state.kubeconfig}", f"aws_endpoint_url {state.aws_endpoint_url}"]
+    named = ("kubeconfig", "aws_endpoint_url", "aws_credentials_file")
+    places = [f"{name} {getattr(state, name)}" for name in named]
     sys.stdout.write("\n".join([*lines, *places, ""]))
     return _DONE
 
@@ -167,6 +213,7 @@ def _print_places(state: State | None, output: str) -> int:
         places: Json = {
             "kubeconfig": state.kubeconfig,
             "aws_endpoint_url": state.aws_endpoint_url,
+            "aws_credentials_file": state.aws_credentials_file,
             "environment": dict(state.environment),
         }
         sys.stdout.write(structured(places, output))
@@ -178,18 +225,6 @@ def _print_places(state: State | None, output: str) -> int:
         for name, value in state.environment.items():
             sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
     return _DONE
-
-
-def _is_running(folder: Path) -> bool:
-    """Say whether a process holds the folder's lock; a process id alone may be another's by now."""
-    try:
-        with (folder / "lock").open("r") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
 
 
 def _say(line: str) -> None:

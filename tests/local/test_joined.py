@@ -11,6 +11,7 @@ import pytest
 
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import ApiError, wait_for
+from megatron_eks.local.aws import keys
 from megatron_eks.local.aws.server import LocalAws, merged
 from megatron_eks.local.kubernetes import nodes
 from megatron_eks.local.kubernetes.build import cache_folder
@@ -31,7 +32,9 @@ class Place:
 
     def __init__(self, state, folder: Path):
         self.state, self.folder = state, folder
-        self.aws = LocalAws(state["aws_endpoint_url"])
+        self.aws = LocalAws(
+            state["aws_endpoint_url"], keys.read(Path(state["aws_credentials_file"]))
+        )
         self.eks = self.aws.client("eks", REGION)
         self.kubeconfig = Path(state["environment"]["KUBECONFIG"])
         # No documentation values, which every command refuses that touches AWS.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from megatron_eks.kubernetes.client import Client, connect, wait_for
+from megatron_eks.local.aws import keys
 from megatron_eks.local.aws.server import LocalAws
 from megatron_eks.local.kubernetes import manifests
 from megatron_eks.local.kubernetes.build import cache_folder
@@ -154,7 +155,7 @@ def test_meks_local_runs_a_cluster_until_it_is_told_to_stop(meks):
     assert len(alive(pids)) == 8
     assert status["ports"]["kube-apiserver"] > 0
     assert places["aws_endpoint_url"] == f"http://127.0.0.1:{status['ports']['aws']}"
-    aws = LocalAws(places["aws_endpoint_url"])
+    aws = LocalAws(places["aws_endpoint_url"], keys.read(Path(places["aws_credentials_file"])))
     assert aws.client("sts", "us-east-2").get_caller_identity()["Account"] == aws.account
 
     client = connected(kubeconfig)

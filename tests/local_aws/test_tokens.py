@@ -2,7 +2,6 @@
 
 import base64
 import json
-import urllib.request
 from datetime import UTC, datetime, timedelta
 
 import boto3
@@ -37,11 +36,11 @@ def let_in(eks, principal, policy, **entry):
     )
 
 
-def token_of(aws, role, session="me"):
-    """Return what `meks token` gives who has assumed a role."""
+def session_of(aws, role, session="me"):
+    """Return a client of STS for who has assumed a role."""
     assumed = aws.client("sts", REGION).assume_role(RoleArn=role, RoleSessionName=session)
     found = assumed["Credentials"]
-    sts = boto3.client(
+    return boto3.client(
         "sts",
         region_name=REGION,
         endpoint_url=aws.endpoint_url,
@@ -49,7 +48,11 @@ def token_of(aws, role, session="me"):
         aws_secret_access_key=found["SecretAccessKey"],
         aws_session_token=found["SessionToken"],
     )
-    return token(sts, NAME)
+
+
+def token_of(aws, role, session="me"):
+    """Return what `meks token` gives who has assumed a role."""
+    return token(session_of(aws, role, session), NAME)
 
 
 def review(aws, text):
@@ -59,11 +62,7 @@ def review(aws, text):
         "kind": "TokenReview",
         "spec": {"token": text},
     }
-    request = urllib.request.Request(  # noqa: S310 -- our own server
-        aws.endpoint_url + TOKENS_PATH, json.dumps(body).encode(), {"Content-Type": "text/json"}
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 -- as above
-        return json.load(answer)["status"]
+    return json.loads(aws.tell(TOKENS_PATH, body))["status"]
 
 
 def url_of(text):
@@ -104,14 +103,15 @@ def test_a_role_without_an_access_entry_is_nobody(aws):
         assert review(aws, token_of(aws, arn)) == {"authenticated": False}
 
 
-def test_a_token_is_taken_for_fifteen_minutes(aws):
+def test_a_token_is_taken_for_fifteen_minutes(aws, monkeypatch):
     """However long its request may be sent."""
-    text = token_of(aws, ROLE)
-    signed = url_of(text).partition("X-Amz-Date=")[2][:16]
-    for minutes, taken in ((14, True), (16, False)):
-        then = datetime.now(tz=UTC) - timedelta(minutes=minutes)
-        status = review(aws, changed(text, signed, f"{then:%Y%m%dT%H%M%SZ}"))
-        assert status["authenticated"] is taken
+    for minutes, taken in ((14, True), (16, False), (-16, False)):
+        sts = session_of(aws, ROLE)
+        signed = datetime.now(tz=UTC) - timedelta(minutes=minutes)
+        with monkeypatch.context() as clock:
+            clock.setattr("botocore.auth.get_current_datetime", lambda signed=signed: signed)
+            text = token(sts, NAME)
+        assert review(aws, text)["authenticated"] is taken
 
 
 @pytest.mark.parametrize(
@@ -130,3 +130,26 @@ def test_only_a_request_for_a_cluster_is_a_token(aws):
     other = changed(text, "GetCallerIdentity", "GetSessionToken")
     assert review(aws, other) == {"authenticated": False}
     assert review(aws, text.replace("k8s-aws-v1.", "k8s-aws-v2.")) == {"authenticated": False}
+
+
+def test_a_token_that_nobody_signed_is_nobodys(aws):
+    """Its parts are public: the name of a role that is let in, a cluster's, and the time."""
+    text = token_of(aws, ROLE)
+    other = boto3.client(
+        "sts",
+        region_name=REGION,
+        endpoint_url=aws.endpoint_url,
+        aws_access_key_id=url_of(text).partition("X-Amz-Credential=")[2].partition("%2F")[0],
+        aws_secret_access_key="guessed",  # noqa: S106 -- nobody's
+    )
+    assert review(aws, token(other, NAME)) == {"authenticated": False}
+    signature = url_of(text).partition("X-Amz-Signature=")[2]
+    assert review(aws, changed(text, signature, "0" * 64)) == {"authenticated": False}
+    assert review(aws, changed(text, "X-Amz-Security-Token=", "X-Amz-Security-Token=A")) == {
+        "authenticated": False
+    }
+
+
+def test_a_token_for_one_cluster_is_none_for_another(aws):
+    """The cluster's name is signed, and who asks whose the token is adds his own."""
+    assert review(aws, token(session_of(aws, ROLE), "elsewhere")) == {"authenticated": False}

@@ -1,4 +1,7 @@
-"""Serves the local AWS: `python -m megatron_eks.local.aws PORT [KUBECONFIG]`."""
+"""Serves the local AWS: `python -m megatron_eks.local.aws PORT KEYS [KUBECONFIG]`.
+
+KEYS is the file of the keys that it takes: arguments are for everybody to read.
+"""
 
 import logging
 import sys
@@ -7,10 +10,11 @@ from pathlib import Path
 from moto.moto_server.werkzeug_app import MotoRequestHandler
 from werkzeug.serving import make_server
 
+from megatron_eks.local.aws import keys
 from megatron_eks.local.aws.application import application
 
 
-def main(port: int, kubeconfig: Path | None) -> None:
+def main(port: int, file: Path, kubeconfig: Path | None = None) -> None:
     """Listen on loopback until the process is ended.
 
     The kubeconfig is that of the API server behind EKS clusters, and may be written later.
@@ -21,7 +25,7 @@ def main(port: int, kubeconfig: Path | None) -> None:
     server = make_server(
         "127.0.0.1",
         port,
-        application(kubeconfig),
+        application(keys.read(file), kubeconfig),
         threaded=True,
         request_handler=MotoRequestHandler,
     )
@@ -29,4 +33,4 @@ def main(port: int, kubeconfig: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]) if sys.argv[2:] else None)
+    main(int(sys.argv[1]), *map(Path, sys.argv[2:]))

@@ -11,7 +11,9 @@ from xml.sax.saxutils import escape
 from botocore.exceptions import ClientError
 from botocore.loaders import JSONFileLoader
 
+from megatron_eks.local.aws.keys import Keys
 from megatron_eks.local.aws.server import FAILURES_PATH, NODES_PATH, TOKENS_PATH
+from megatron_eks.local.aws.signatures import RefusedError
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 if TYPE_CHECKING:
@@ -21,13 +23,14 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_BAD = "400 Bad Request"
+_BAD, _FORBIDDEN = "400 Bad Request", "403 Forbidden"
 
 
-def application(kubeconfig: "Path | None" = None) -> "Application":
+def application(keys: Keys, kubeconfig: "Path | None" = None) -> "Application":
     """Set up the services and return what answers requests; once in a process.
 
-    With a kubeconfig, which is read when a cluster is made, its API server is behind EKS clusters.
+    Requests are taken from whoever has one of the keys, or one that was given out here since. With
+    a kubeconfig, which is read when a cluster is made, its API server is behind EKS clusters.
     """
     # Before moto is imported, which reads them once. No page in a browser has business here.
     os.environ["MOTO_ACCOUNT_ID"] = ACCOUNT
@@ -41,6 +44,7 @@ def application(kubeconfig: "Path | None" = None) -> "Application":
 
     from megatron_eks.local.aws.clients import clients  # noqa: PLC0415 -- see above
     from megatron_eks.local.aws.cloudformation.regions import Regions  # noqa: PLC0415 -- see above
+    from megatron_eks.local.aws.gate import Gate  # noqa: PLC0415 -- see above
     from megatron_eks.local.aws.services.api_server import (  # noqa: PLC0415 -- see above
         ApiServer,
         instances,
@@ -54,13 +58,18 @@ def application(kubeconfig: "Path | None" = None) -> "Application":
     services = DomainDispatcherApplication(create_backend_app)
     regions = Regions(lambda region: clients(services, region))
     install(regions, ApiServer(kubeconfig) if kubeconfig else None)
+    gate = Gate(keys)
     ours: dict[str, Callable[[Object], Value]] = {
         FAILURES_PATH: regions.failures.add,
-        TOKENS_PATH: review,
+        TOKENS_PATH: lambda request: review(request, gate),
         NODES_PATH: lambda _: instances(regions),
     }
 
     def answer(environ: Object, start_response: Callable[..., object]) -> Iterable[bytes]:
+        try:
+            environ = gate.admit(environ)
+        except RefusedError as error:
+            return _refuse(start_response, environ, error.code, str(error), _FORBIDDEN)
         if answer := ours.get(environ.get("PATH_INFO", "")):
             body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             try:
@@ -104,17 +113,22 @@ def _ask(
 
 
 def _refuse(
-    start_response: Callable[..., object], environ: Object, code: str, message: str
+    start_response: Callable[..., object],
+    environ: Object,
+    code: str,
+    message: str,
+    status: str = _BAD,
 ) -> list[bytes]:
-    if "json" in environ.get("CONTENT_TYPE", "") or not environ.get("CONTENT_TYPE"):
+    kind, of_s3 = environ.get("CONTENT_TYPE", ""), "/s3/" in environ.get("HTTP_AUTHORIZATION", "")
+    if "json" in kind or not (kind or of_s3):
         body = json.dumps({"__type": code, "message": message}).encode()
-        kind = [("Content-Type", "application/json"), ("x-amzn-errortype", code)]
+        headers = [("Content-Type", "application/json"), ("x-amzn-errortype", code)]
     else:
         inner = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
         # EC2 reads the second form, everybody else the first.
         body = f"<ErrorResponse>{inner}<Errors>{inner}</Errors></ErrorResponse>".encode()
-        kind = [("Content-Type", "text/xml")]
-    start_response(_BAD, kind)
+        headers = [("Content-Type", "text/xml")]
+    start_response(status, headers)
     return [body]
 
 

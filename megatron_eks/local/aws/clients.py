@@ -10,7 +10,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.config import Config
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from megatron_eks.local.aws.values import CREDENTIALS, Value
+from megatron_eks.local.aws.values import Value
 
 Application = Callable[..., Iterable[bytes]]
 """A WSGI application."""
@@ -33,8 +33,9 @@ class _Body(io.BytesIO):
 def clients(application: Application, region: str) -> Clients:
     """Return clients of one region; each is made once."""
     session = boto3.session.Session(
-        aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        # boto3 sends nothing without some; who asks from inside is not checked.
+        aws_access_key_id="inside",
+        aws_secret_access_key="inside",  # noqa: S106 -- as above
         region_name=region,
     )
 

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from megatron_eks.local.aws.values import ACCOUNT, CREDENTIALS, Object, Value
+from megatron_eks.local.aws import keys
+from megatron_eks.local.aws.keys import Keys
+from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 from megatron_eks.local.kubernetes.processes import Processes, free_port, listens
 
 NAME = "aws"
@@ -27,19 +29,14 @@ class LocalAws:
     """A running local AWS."""
 
     endpoint_url: str
+    keys: Keys
     account: str = ACCOUNT
 
     def environment(self, region: str) -> dict[str, str]:
         """Return the variables with which a client finds nothing but this AWS."""
         return {
-            **CREDENTIALS,
-            "AWS_ENDPOINT_URL": self.endpoint_url,
-            "AWS_REGION": region,
-            "AWS_DEFAULT_REGION": region,
-            # Somebody's own files and machine have no say: neither profile nor role.
-            "AWS_CONFIG_FILE": "/dev/null",
-            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-            "AWS_EC2_METADATA_DISABLED": "true",
+            **_place(self.endpoint_url, region),
+            **self.keys.administrator.variables(),
             "CDK_DEFAULT_ACCOUNT": self.account,
             "CDK_DEFAULT_REGION": region,
             "CDK_DISABLE_CLI_TELEMETRY": "true",
@@ -47,6 +44,21 @@ class LocalAws:
             "NO_PROXY": "127.0.0.1,localhost",
             "no_proxy": "127.0.0.1,localhost",
         }
+
+    def pods_environment(self, host: str, region: str) -> dict[str, str]:
+        """Return the variables of pods, by the address under which they know this machine."""
+        url = f"http://{host}:{self.port}"
+        return {**_place(url, region), **self.keys.pods.variables()}
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.endpoint_url.rpartition(":")[2])
+
+    @property
+    def token_reviewer(self) -> str:
+        """The address that says whose a Kubernetes token is; nobody can guess it."""
+        return f"{self.endpoint_url}{TOKENS_PATH}/{self.keys.reviewer}"
 
     def client(self, service: str, region: str) -> Value:
         """Return a boto3 client of a service."""
@@ -57,38 +69,59 @@ class LocalAws:
             service,
             region_name=region,
             endpoint_url=self.endpoint_url,
-            aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+            aws_access_key_id=self.keys.administrator.access_key_id,
+            aws_secret_access_key=self.keys.administrator.secret_access_key,
         )
 
     def nodes(self) -> list[Object]:
         """Return the running nodes of all node groups; see `services.api_server.instances`."""
-        url = self.endpoint_url + NODES_PATH
-        with urllib.request.urlopen(url, timeout=_REQUEST_SECONDS) as answer:  # noqa: S310 -- our own
-            found: list[Object] = json.load(answer)
+        found: list[Object] = json.loads(self.tell(NODES_PATH, {}))
         return found
 
     def fail_next(self, resource: str, message: str, action: str = "CREATE") -> None:
         """Let CloudFormation fail once at a resource, given by type or beginning of its name."""
-        wanted = {"resource": resource, "message": message, "action": action}
+        self.tell(FAILURES_PATH, {"resource": resource, "message": message, "action": action})
+
+    def tell(self, path: str, content: Object) -> bytes:
+        """Send something to an address beside AWS's own, and return the answer."""
+        secret = self.keys.administrator.secret_access_key
         request = urllib.request.Request(  # noqa: S310 -- our own address
-            f"{self.endpoint_url}{FAILURES_PATH}",
-            data=json.dumps(wanted).encode(),
-            headers={"Content-Type": "application/json"},
+            f"{self.endpoint_url}{path}",
+            data=json.dumps(content).encode(),
+            headers={"Content-Type": "application/json", "Authorization": f"Bearer {secret}"},
         )
-        with urllib.request.urlopen(request, timeout=_REQUEST_SECONDS):  # noqa: S310 -- as above
-            pass
+        with urllib.request.urlopen(request, timeout=_REQUEST_SECONDS) as answer:  # noqa: S310 -- as above
+            return bytes(answer.read())
 
 
-def start(processes: Processes, python: str, port: int, kubeconfig: Path | None = None) -> LocalAws:
-    """Start a server among other processes; `wait` for it.
+def _place(url: str, region: str) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        # Somebody's own files and machine have no say: neither profile nor role.
+        "AWS_CONFIG_FILE": "/dev/null",
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def new(port: int) -> LocalAws:
+    """Return what a local AWS at a port will be, with keys of its own; `start` it."""
+    return LocalAws(f"http://127.0.0.1:{port}", Keys.new())
+
+
+def start(
+    processes: Processes, python: str, local: LocalAws, file: Path, kubeconfig: Path | None = None
+) -> None:
+    """Start a server among other processes, and write its keys to a file; `wait` for it.
 
     With the kubeconfig of an API server, which may be written later, that server is behind the EKS
     clusters.
     """
+    local.keys.write(file)
     more = [kubeconfig] if kubeconfig else []
-    processes.start(NAME, python, "-m", "megatron_eks.local.aws", str(port), *more)
-    return LocalAws(f"http://127.0.0.1:{port}")
+    processes.start(NAME, python, "-m", "megatron_eks.local.aws", str(local.port), file, *more)
 
 
 def wait(processes: Processes, port: int) -> None:
@@ -101,9 +134,9 @@ def local_aws(folder: Path, python: str) -> Iterator[LocalAws]:
     """Run a local AWS of one's own; its log lies in the folder."""
     processes = Processes(folder)
     try:
-        port = free_port()
-        running = start(processes, python, port)
-        wait(processes, port)
+        running = new(free_port())
+        start(processes, python, running, folder / keys.FILE)
+        wait(processes, running.port)
         yield running
     finally:
         processes.stop()

@@ -10,9 +10,6 @@ Object = dict[str, Any]
 ACCOUNT = "000000000000"
 PARTITION = "aws"
 
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local-aws", "AWS_SECRET_ACCESS_KEY": "not-a-secret"}
-"""What a client signs with; nobody checks it."""
-
 
 def tag_list(tags: "dict[str, str]") -> list[Object]:
     """Write tags as most services take them."""

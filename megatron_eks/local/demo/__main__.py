@@ -11,6 +11,7 @@ from megatron_eks.kubernetes.client import ApiError
 from megatron_eks.local.demo import picture
 from megatron_eks.local.demo.place import DemoError, Place
 from megatron_eks.local.demo.story import Story
+from megatron_eks.local.kubernetes.state import shared_files
 from megatron_eks.printable import guarded
 from megatron_eks.project import ROOT
 
@@ -96,8 +97,9 @@ def _down(place: Place) -> int:
     if not place.running:
         _say("no demo is running")
         return 0
+    shared = shared_files(place.folder)
     place.stop()
-    _say("ended the demo that was kept")
+    _say(f"ended the demo that was kept, and deleted its /shared: {shared or 'no files'}")
     return 0
 
 
@@ -108,7 +110,7 @@ def _tell_environment(place: Place) -> None:
         _say(f"export {name}={shlex.quote(value)}")
     _say(f"export PATH={ROOT / '.venv/bin'}:$PATH")
     _say("\nTry: meks status; kubectl get pods -A; aws s3 ls; cdk diff; meks scale p4d 0")
-    _say("End it: make demo ARGS=--down")
+    _say("End it, which deletes its /shared too: make demo ARGS=--down")
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import Client, Object, wait_for
+from megatron_eks.local.aws import keys
 from megatron_eks.local.aws.server import LocalAws, merged
 from megatron_eks.local.kubernetes.build import cache_folder
-from megatron_eks.local.kubernetes.cluster import STATE_FILE, State, read_state
 from megatron_eks.local.kubernetes.processes import free_port, listens
+from megatron_eks.local.kubernetes.state import SHARED, STATE_FILE, State, is_running, read_state
 from megatron_eks.project import ROOT
 
 REGION = "us-east-2"
@@ -68,14 +69,7 @@ class Place:
     @property
     def running(self) -> bool:
         """Whether a cluster holds the folder, of a demo that was kept or killed."""
-        try:
-            with (self.folder / "lock").open("r") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
-        except BlockingIOError:
-            return True
-        return False
+        return is_running(self.folder)
 
     @cached_property
     def state(self) -> State:
@@ -85,7 +79,7 @@ class Place:
     @cached_property
     def aws(self) -> LocalAws:
         """The local AWS."""
-        return LocalAws(f"http://127.0.0.1:{self._port}")
+        return LocalAws(f"http://127.0.0.1:{self._port}", keys.read(self.folder / keys.FILE))
 
     @cached_property
     def client(self) -> Client:
@@ -168,7 +162,7 @@ class Place:
         """Return what pods see as /shared, once the platform's set-up Job has prepared it."""
 
         def prepared() -> Path | None:
-            found = (self.folder / "cluster" / "nodes" / "shared").glob("*/logs")
+            found = (self.folder / SHARED).glob("*/logs")
             return next((each.parent for each in found), None)
 
         return wait_for("the directories on /shared", prepared)

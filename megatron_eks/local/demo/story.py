@@ -14,6 +14,7 @@ from megatron_eks.kubernetes.client import Object, wait_for
 from megatron_eks.local.demo import corpus, curve, jobs
 from megatron_eks.local.demo.place import REGION, DemoError, Place
 from megatron_eks.local.kubernetes.manifests import read_file
+from megatron_eks.local.kubernetes.state import shared_files
 from megatron_eks.project import ROOT
 
 _PYTHON = ROOT / ".venv-programs" / "bin" / "python"
@@ -49,8 +50,10 @@ class Story:
     def open_account(self) -> None:
         """Write the cluster's files and start AWS and Kubernetes for it."""
         folder = self.place.folder
+        if shared := shared_files(folder):
+            self._say(f"deleting the /shared of a demo that ended early: {shared}")
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder.mkdir(mode=0o700, parents=True)
         text = (ROOT / "cluster.yaml").read_text(encoding="utf-8")
         for old, new in _CHANGES.items():
             text = text.replace(old, new)

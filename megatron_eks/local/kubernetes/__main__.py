@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from megatron_eks.kubernetes.client import ApiError
-from megatron_eks.local.kubernetes import build, cluster
+from megatron_eks.local.kubernetes import build, cluster, state
 from megatron_eks.local.kubernetes.processes import ProcessError
 
 
@@ -20,7 +20,7 @@ def main(
     """Run a cluster, holding the folder's lock as a sign of life."""
     # All of it talks on loopback, whatever proxy somebody's shell names for the rest.
     os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "*")
-    with Path(folder, "lock").open("w") as lock:
+    with state.lock_file(Path(folder)).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -35,6 +35,7 @@ def main(
             )
         except (ApiError, ProcessError, TimeoutError, build.BuildError) as error:
             sys.stderr.write(f"{error}\n")
+            state.note_fall(Path(folder), error)
             return 1
     return 0
 

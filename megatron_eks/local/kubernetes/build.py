@@ -20,7 +20,6 @@ from pathlib import Path
 from megatron_eks.local.kubernetes import cache
 
 _MODULES = Path(__file__).with_name("modules")
-_FILES = ("go.mod", "go.sum")
 
 # The committed files say what is built, and by which version; neither a workspace around the
 # checkout nor a download of another Go may change that.
@@ -77,11 +76,8 @@ _PROGRAMS = (
         _KUBERNETES,
     ),
     _Program("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", _KUBERNETES),
-    _Program(
-        "training-operator",
-        "operator",
-        "github.com/kubeflow/training-operator/cmd/training-operator.v1",
-    ),
+    # Upstream's own main package, changed to listen on loopback.
+    _Program("training-operator", "operator", "."),
     _Program(
         SIMULATOR,
         "operator",
@@ -136,7 +132,7 @@ def _key() -> str:
     digest = hashlib.sha256()
     parts = [repr((_SETTINGS, _FLAGS, _PROGRAMS)), platform.system(), platform.machine()]
     for module in sorted(_MODULES.iterdir()):
-        parts += [module.name, *((module / name).read_text() for name in _FILES)]
+        parts += [module.name, *(file.read_text() for file in sorted(module.iterdir()))]
     for part in parts:
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:20]

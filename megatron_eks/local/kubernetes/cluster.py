@@ -1,16 +1,15 @@
 """One whole local cluster: control plane, our platform, the operator, and nodes."""
 
-import json
 import os
 import signal
 import sys
 import threading
-from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.local.aws import keys
 from megatron_eks.local.aws import server as aws
 from megatron_eks.local.kubernetes import manifests, nodes
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
@@ -18,6 +17,7 @@ from megatron_eks.local.kubernetes.joined import JoinedNodes
 from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.local.kubernetes.processes import free_port
+from megatron_eks.local.kubernetes.state import SHARED, State
 from megatron_eks.project import load_project
 
 if TYPE_CHECKING:
@@ -26,31 +26,11 @@ if TYPE_CHECKING:
     from megatron_eks.kubernetes.client import Client
     from megatron_eks.plan.cluster import ClusterPlan
 
-STATE_FILE = "state.json"
 ADMINISTRATOR = "LocalAdmin"
 """The role that an empty account has."""
 
 _WATCH_SECONDS = 0.5
 _NODES_SECONDS = 60
-
-
-@dataclass(frozen=True)
-class State:
-    """What a running cluster tells other processes."""
-
-    pid: int
-    """Of the process whose end is the end of the cluster."""
-    kubeconfig: str
-    aws_endpoint_url: str
-    pids: dict[str, int]
-    ports: dict[str, int]
-    environment: dict[str, str]
-    """What a shell needs to reach it."""
-
-
-def read_state(folder: Path) -> State:
-    """Return the state of the cluster that runs in a folder."""
-    return State(**json.loads((folder / STATE_FILE).read_text()))
 
 
 def serve(
@@ -74,18 +54,20 @@ def serve(
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    port = aws_port or free_port()
+    local = aws.new(aws_port or free_port())
     plane = ControlPlane(
         programs,
         folder / "cluster",
-        token_reviewer=f"http://127.0.0.1:{port}{aws.TOKENS_PATH}",
+        token_reviewer=local.token_reviewer,
         simulates_nodes=not process_nodes,
     )
-    plane.folder.mkdir(parents=True, exist_ok=True)
-    plane.ports[aws.NAME] = port
+    plane.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    plane.ports[aws.NAME] = local.port
+    credentials = folder / keys.FILE
+    fleet = Fleet(plane, aws=local, shared=folder / SHARED)
     try:
         # The first, since it takes as long as all of the control plane.
-        local = aws.start(plane.processes, sys.executable, port, plane.kubeconfig)
+        aws.start(plane.processes, sys.executable, local, credentials, plane.kubeconfig)
         plane.start()
         platform = folder / "manifests" / "platform"
         wait_for("the manifests", lambda: platform.exists() or stopped.is_set())
@@ -96,14 +78,14 @@ def serve(
         plan = load_project(cluster_file, today).cluster
         joined, environment = None, {"KUBECONFIG": str(plane.kubeconfig)}
         if empty:
-            joined = JoinedNodes(plane, local, Fleet(plane) if process_nodes else None)
+            joined = JoinedNodes(plane, local, fleet if process_nodes else None)
             # A file for `meks kubeconfig` to write: nobody's own gets entries of what will be gone.
             environment = {"KUBECONFIG": str(folder / "kubeconfig")}
             environment |= local.environment(plan.region)
         else:
             _install(plane.client, platform, operator_file)
-            _add_nodes(plane, plan, process_nodes)
-        aws.wait(plane.processes, port)
+            _add_nodes(plane, fleet, plan, process_nodes)
+        aws.wait(plane.processes, local.port)
         if empty:
             # Nobody deploys to an account in which nobody could administer what is made.
             iam = local.client("iam", plan.region)
@@ -112,24 +94,18 @@ def serve(
             os.getpid(),
             str(plane.kubeconfig),
             local.endpoint_url,
+            str(credentials),
             plane.processes.pids,
             plane.ports,
             environment,
         )
-        _publish(state, folder / STATE_FILE)
+        state.publish(folder)
         while not stopped.wait(_WATCH_SECONDS):
             plane.processes.check()
             if joined:
                 joined.adjust()
     finally:
         plane.stop()
-
-
-def _publish(state: State, file: Path) -> None:
-    """Write the state at once, so that whoever waits for the file finds it complete."""
-    partial = file.with_suffix(".partial")
-    partial.write_text(json.dumps(asdict(state)))
-    partial.replace(file)
 
 
 def _install(client: "Client", platform: Path, operator_file: Path) -> None:
@@ -140,7 +116,7 @@ def _install(client: "Client", platform: Path, operator_file: Path) -> None:
                 client.apply(each)
 
 
-def _add_nodes(plane: ControlPlane, plan: "ClusterPlan", process_nodes: int) -> None:
+def _add_nodes(plane: ControlPlane, fleet: Fleet, plan: "ClusterPlan", process_nodes: int) -> None:
     count = {pool.name: min(process_nodes or pool.max_nodes, pool.max_nodes) for pool in plan.pools}
     wanted = [
         *nodes.system_nodes(plan),
@@ -151,7 +127,7 @@ def _add_nodes(plane: ControlPlane, plan: "ClusterPlan", process_nodes: int) -> 
         ),
     ]
     if process_nodes:
-        Fleet(plane).start(*map(nodes.as_process, wanted))
+        fleet.start(*map(nodes.as_process, wanted))
     else:
         for node in wanted:
             plane.client.create(node)

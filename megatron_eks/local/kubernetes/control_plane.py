@@ -2,14 +2,12 @@
 
 import json
 import secrets
-import urllib.request
 from functools import cached_property
-from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.kubernetes.client import Client, connect
-from megatron_eks.local.kubernetes import kubeconfigs
+from megatron_eks.local.kubernetes import certificates, kubeconfigs
 from megatron_eks.local.kubernetes.processes import Processes, free_port, listens
 
 if TYPE_CHECKING:
@@ -48,6 +46,10 @@ _CONTROLLERS_OFF = (
     "token-cleaner-controller",
 )
 
+# Sockets in the cluster's folder, where the programs start: the names may be no longer than 107
+# bytes, unix(7), and the port is a matter of form.
+_ETCD = "unix://etcd:0"
+
 _STAGES = Path(__file__).with_name("kwok.yaml")
 
 SIMULATED = "megatron-eks/simulated"
@@ -60,6 +62,9 @@ class ControlPlane:
     RBAC, Pod Security, quotas and webhooks are those of any cluster. Start it from the main
     thread; see `Processes`. `token_reviewer` is the URL of who else knows whose a token is. KWOK
     is there for nodes that are simulated.
+
+    Others on the machine reach the ports too. So each asks for a token or a certificate, and etcd,
+    which asks for nothing, has sockets in the folder instead.
     """
 
     def __init__(
@@ -92,6 +97,11 @@ class ControlPlane:
         return self._certificates / "apiserver.crt"
 
     @property
+    def client_certificate(self) -> Path:
+        """The certificate that the API server shows to kubelets."""
+        return self._certificates / "kubelet-client.crt"
+
+    @property
     def kubeconfig(self) -> Path:
         """The administrator's kubeconfig."""
         return self._kubeconfig_file(_ADMIN)
@@ -111,6 +121,7 @@ class ControlPlane:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         self._certificates.mkdir()
+        certificates.write_client(self.client_certificate, self._client_key)
         try:
             self._start_etcd()
             self._start_api_server()
@@ -132,7 +143,9 @@ class ControlPlane:
         """
         program = self._programs[name]
         variables = {**_GARBAGE, **(environment or {})}
-        self.processes.start(name, program, *arguments, environment=variables, cleans_up=False)
+        self.processes.start(
+            name, program, *arguments, environment=variables, folder=self.folder, cleans_up=False
+        )
 
     def port(self, name: str) -> int:
         """Choose a free port and remember whose it is."""
@@ -153,21 +166,20 @@ class ControlPlane:
         return file
 
     def _start_etcd(self) -> None:
-        client = f"http://127.0.0.1:{self.port('etcd')}"
-        peer = f"http://127.0.0.1:{self.port('etcd-peer')}"
+        peer = "unix://etcd-peer:0"
         self.run(
             "etcd",
             f"--data-dir={self.folder / 'etcd'}",
             # The store ends with the cluster; waiting for the disk would protect nothing.
             "--unsafe-no-fsync",
             "--log-level=warn",
-            f"--listen-client-urls={client}",
-            f"--advertise-client-urls={client}",
+            f"--listen-client-urls={_ETCD}",
+            f"--advertise-client-urls={_ETCD}",
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
         )
-        self.processes.wait("etcd", lambda: healthy(self.ports["etcd"], "/health"))
+        self.processes.wait("etcd", (self.folder / _ETCD.rpartition("/")[2]).exists)
 
     def _start_api_server(self) -> None:
         tokens = self.folder / "tokens.csv"
@@ -179,7 +191,7 @@ class ControlPlane:
         )
         self.run(
             "kube-apiserver",
-            f"--etcd-servers=http://127.0.0.1:{self.ports['etcd']}",
+            f"--etcd-servers={_ETCD}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             f"--secure-port={self.port('kube-apiserver')}",
@@ -194,6 +206,8 @@ class ControlPlane:
             "--endpoint-reconciler-type=none",
             # Where a kubelet of processes listens; the names of its nodes lead nowhere.
             "--kubelet-preferred-address-types=InternalIP",
+            f"--kubelet-client-certificate={self.client_certificate}",
+            f"--kubelet-client-key={self._client_key}",
             f"--service-cluster-ip-range={_SERVICE_RANGE}",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self.private_key}",
@@ -263,7 +277,6 @@ class ControlPlane:
             f"--config={_STAGES}",
             f"--manage-nodes-with-label-selector={SIMULATED}",
             f"--cidr={_POD_RANGE}",
-            f"--server-address=127.0.0.1:{self.port('kwok')}",
             "--node-lease-duration-seconds=40",
         )
 
@@ -273,8 +286,6 @@ class ControlPlane:
         account = ("v1", "ServiceAccount", "default", "default")
         wait("kube-controller-manager", lambda: client.find(*account) is not None)
         wait("kube-scheduler", lambda: listens(self.ports["kube-scheduler"]))
-        if self._simulates_nodes:
-            wait("kwok", lambda: healthy(self.ports["kwok"], "/healthz"))
 
     def _serving(self, name: str, user: str) -> tuple[str, ...]:
         """Return the flags that kube-controller-manager and kube-scheduler share."""
@@ -294,14 +305,9 @@ class ControlPlane:
         # key serves both and no other tool has to make one.
         return self._certificates / "apiserver.key"
 
+    @property
+    def _client_key(self) -> Path:
+        return self._certificates / "kubelet-client.key"
+
     def _kubeconfig_file(self, user: str) -> Path:
         return self.folder / f"{user.replace(':', '-')}.kubeconfig"
-
-
-def healthy(port: int, path: str) -> bool:
-    """Say whether a program on loopback calls itself healthy."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return bool(answer.status == HTTPStatus.OK)
-    except OSError:
-        return False

@@ -3,11 +3,12 @@
 import base64
 import contextlib
 import time
+import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.kubernetes.client import ApiError
-from megatron_eks.local.kubernetes.control_plane import healthy
 from megatron_eks.local.kubernetes.manifests import operator_process
 from megatron_eks.local.kubernetes.processes import ProcessError
 
@@ -35,11 +36,7 @@ _STARTS = 3
 
 
 class Operator:
-    """One operator of one cluster; several clusters of a machine may have one each.
-
-    Its webhook is the only server of a cluster that listens on every interface: the operator has
-    no flag for it. It answers reviews of PyTorchJobs and changes nothing.
-    """
+    """One operator of one cluster; several clusters of a machine may have one each."""
 
     def __init__(self, cluster: "ControlPlane", chart: "list[Object]") -> None:
         self._cluster = cluster
@@ -98,7 +95,7 @@ class Operator:
         self._run(flags)
         deadline = time.monotonic() + _READY_SECONDS
         starts = 1
-        while not (healthy(self._cluster.ports[_NAME], "/readyz") and self._reviews()):
+        while not (self._is_healthy() and self._reviews()):
             self._write_certificate(self._plan)
             if self._cluster.processes.ended(_NAME) and starts < _STARTS:
                 # It may ask for its certificate a moment before the file is there. A cluster
@@ -111,6 +108,14 @@ class Operator:
                 tail = self._cluster.processes.tail(_NAME)
                 raise ProcessError(f"{_NAME} was not ready after {_READY_SECONDS} s\n{tail}")
             time.sleep(0.02)
+
+    def _is_healthy(self) -> bool:
+        url = f"http://127.0.0.1:{self._cluster.ports[_NAME]}/readyz"
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return bool(answer.status == HTTPStatus.OK)
+        except OSError:
+            return False
 
     def _reviews(self) -> bool:
         """Say whether its webhook answers; it calls itself ready a moment before."""
@@ -162,7 +167,7 @@ class Operator:
 
 def _pretend_mount() -> None:
     """Make the name that the operator looks for; the file is empty and serves all of a machine."""
-    # Another user's directory holds the file already.
-    with contextlib.suppress(PermissionError):
+    # Another user's directory holds the file already, or a link, which is not followed.
+    with contextlib.suppress(FileExistsError, PermissionError):
         _MOUNT.mkdir(parents=True, exist_ok=True)
-        (_MOUNT / "tls.crt").touch()
+        (_MOUNT / "tls.crt").touch(exist_ok=False)

@@ -45,14 +45,15 @@ class Processes:
         name: str,
         *program: str | Path,
         environment: "Mapping[str, str] | None" = None,
+        folder: Path | None = None,
         cleans_up: bool = True,
     ) -> None:
-        """Start a program under a name; its output is appended to NAME.log.
+        """Start a program under a name, in a folder; its output is appended to NAME.log.
 
         One that does not clean up after itself is killed when all are stopped.
         """
         self._again[name] = lambda: self.start(
-            name, *program, environment=environment, cleans_up=cleans_up
+            name, *program, environment=environment, folder=folder, cleans_up=cleans_up
         )
         if not cleans_up:
             self._to_kill.add(name)
@@ -60,6 +61,7 @@ class Processes:
             self._running[name] = subprocess.Popen(  # noqa: S603 -- programs that `build` built
                 # Isolated and without site-packages: 15 ms instead of 60.
                 [sys.executable, "-I", "-S", _LAUNCHER, str(os.getpid()), *map(str, program)],
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

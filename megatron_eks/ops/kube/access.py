@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import ApiError, Client
-from megatron_eks.kubernetes.connection import UnreachableError
+from megatron_eks.kubernetes.connection import GoneError, UnreachableError
 from megatron_eks.kubernetes.kubeconfig import Context, KubeconfigError
 from megatron_eks.local.aws.values import ACCOUNT as LOCAL_ACCOUNT
 from megatron_eks.local.kubernetes.kubeconfigs import KUBECONFIG_NAME
@@ -28,7 +28,7 @@ TIMEOUT_SECONDS = 30
 TOKEN_COMMAND = [sys.executable, "-m", "megatron_eks", "token"]
 """What our kubeconfigs name, before its arguments."""
 
-ERRORS = (ApiError, UnreachableError, KubeconfigError)
+ERRORS = (ApiError, UnreachableError, GoneError, KubeconfigError)
 """What any request may raise; `explained` says what it means."""
 
 # A kind whose definition is not there, or a namespace.
@@ -71,16 +71,18 @@ def open_access(
     is_local = _is_local(context)
     if context.cluster_name != KUBECONFIG_NAME or not is_local:
         _refuse_others(context, plan, known, named=wanted is not None)
-    return Access(context.client(TIMEOUT_SECONDS, own_token), is_local)
+    client = context.client(TIMEOUT_SECONDS, own_token)
+    if is_local:
+        client.connection.what_ended = lambda: _fallen(context.server, environment)
+    return Access(client, is_local)
 
 
 def explained(error: Exception) -> Failure:
     """Say what an error of a request means."""
     if isinstance(error, KubeconfigError):
         return Failure(Code.KUBECONFIG, str(error), error.remedy, exit_code=USAGE)
-    if isinstance(error, UnreachableError):
-        remedy = "check network, VPN and `access.public_cidrs`, and that the cluster is running"
-        return Failure(Code.KUBERNETES_NOT_REACHABLE, str(error), remedy, exit_code=NOT_REACHABLE)
+    if isinstance(error, UnreachableError | GoneError):
+        return _not_reachable(error)
     if not isinstance(error, ApiError):
         raise error
     remedy = "correct it and run the command again: what is done stays done"
@@ -100,6 +102,16 @@ def explained(error: Exception) -> Failure:
         message = f"the node's kubelet does not answer the API server: {message}"
         remedy = "see whether its node is there and Ready: meks nodes; then run it again"
     return Failure(Code.KUBERNETES_REFUSED, message, remedy, exit_code=FAILED)
+
+
+def _not_reachable(error: UnreachableError | GoneError) -> Failure:
+    if isinstance(error, GoneError):
+        remedy = error.remedy
+    elif any(f"//{each}:" in str(error) for each in _LOOPBACK):
+        remedy = "check network and tunnel, or whether the local cluster runs: meks local status"
+    else:
+        remedy = "check network, VPN and `access.public_cidrs`, and that the cluster is running"
+    return Failure(Code.KUBERNETES_NOT_REACHABLE, str(error), remedy, exit_code=NOT_REACHABLE)
 
 
 def own_token(command: Sequence[str], variables: Mapping[str, str]) -> str | None:
@@ -123,6 +135,14 @@ def own_token(command: Sequence[str], variables: Mapping[str, str]) -> str | Non
         return token.credential(named["--cluster-name"], role, aws, datetime.now(tz=UTC))
     except session.ERRORS:
         return None
+
+
+def _fallen(server: str, environment: Mapping[str, str]) -> GoneError | None:
+    """Say what became of a cluster of this machine that gives no answer."""
+    from megatron_eks.local.kubernetes import state  # noqa: PLC0415 -- seldom needed
+
+    fall = state.fall_of(server, environment)
+    return GoneError(fall.reason, fall.remedy) if fall else None
 
 
 def _is_local(context: Context) -> bool:

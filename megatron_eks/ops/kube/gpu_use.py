@@ -13,7 +13,7 @@ from http import HTTPStatus
 from itertools import pairwise
 
 from megatron_eks.kubernetes.client import ApiError, Client
-from megatron_eks.kubernetes.connection import UnreachableError
+from megatron_eks.kubernetes.connection import GoneError, UnreachableError
 from megatron_eks.ops.kube import pods
 from megatron_eks.ops.kube.jobs import CONTAINER
 
@@ -165,7 +165,7 @@ def _ask(client: Client, rank: Asked, seconds: float, devices: str) -> Use:
         ended = execution.run(client, rank.namespace, rank.pod, CONTAINER, command, timeout=seconds)
     except TimeoutError:
         return Use(note=f"no answer within {seconds:.0f} s")
-    except UnreachableError as error:
+    except (UnreachableError, GoneError) as error:
         return Use(note=pods.one_line(str(error)))
     except ApiError as error:
         if error.status == HTTPStatus.FORBIDDEN:

@@ -11,11 +11,11 @@ from http import HTTPStatus
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.kubernetes.connection import UnreachableError
-from megatron_eks.kubernetes.kubeconfig import KubeconfigError
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import DONE, INTERRUPTED, NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs, matching
+from megatron_eks.ops.kube.access import ERRORS
 from megatron_eks.ops.kube.jobs import CONTAINER, Rank, RunningJob
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.printable import log_line
@@ -137,7 +137,7 @@ class _Follower:
             if pod is not None:
                 # Restarting, moved, or cut off: the next try goes on after the last line. What is
                 # wrong for good, the other thread sees as well.
-                with contextlib.suppress(ApiError, UnreachableError, KubeconfigError):
+                with contextlib.suppress(*ERRORS):
                     self._read_pod(number, position, pod)
             if is_last:
                 self._tell(number, position.rest())
@@ -177,7 +177,7 @@ class _Follower:
                 lost = True
                 self._ended.wait(_LOST_SECONDS)
                 continue
-            except (ApiError, KubeconfigError) as error:
+            except ERRORS as error:
                 self._failure = error
                 break
             lost = False

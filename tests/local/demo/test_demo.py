@@ -9,11 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import boto3
 import pytest
 
 from megatron_eks.kubernetes import kubeconfig
 from megatron_eks.kubernetes.client import wait_for
-from megatron_eks.local.aws.server import LocalAws
 from megatron_eks.local.demo import curve, jobs
 from megatron_eks.local.kubernetes.build import cache_folder
 from megatron_eks.local.kubernetes.manifests import read_file
@@ -162,8 +162,13 @@ def test_pods_send_their_checkpoints_while_they_run(kept):
 
 def test_the_checkpoints_are_in_s3(environment):
     """For boto3 with the printed environment: the last one of each job, with its manifest."""
-    aws = LocalAws(environment["AWS_ENDPOINT_URL"])
-    s3 = aws.client("s3", environment["AWS_REGION"])
+    s3 = boto3.client(
+        "s3",
+        region_name=environment["AWS_REGION"],
+        endpoint_url=environment["AWS_ENDPOINT_URL"],
+        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+    )
     keys = [each["Key"] for each in s3.list_objects_v2(Bucket=jobs.BUCKET)["Contents"]]
     for name, last in ((jobs.MEGATRON, jobs.ITERATIONS), (jobs.FSDP, jobs.STEPS)):
         assert f"{name}/iter_{last:07d}/manifest.json" in keys

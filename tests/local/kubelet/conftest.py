@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from megatron_eks.kubernetes.client import ApiError, Client, Object, wait_for
-from megatron_eks.local.aws import server as aws
+from megatron_eks.local.aws.keys import Keys
+from megatron_eks.local.aws.server import LocalAws
 from megatron_eks.local.kubernetes import manifests, nodes
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
-from megatron_eks.local.kubernetes.kubelet.images import Image, megatron, torch
+from megatron_eks.local.kubernetes.kubelet.images import Image, interpreter, megatron, torch
 from megatron_eks.local.kubernetes.kubelet.rootfs import Mount
 from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.plan.cluster import ClusterPlan
@@ -26,13 +27,14 @@ from tests.programs.s3_world import s3_server
 
 __all__ = ["s3_server"]
 
+_PYTHON = Path(sys.executable).resolve()
 _PROGRAMS = Path(__file__).with_name("programs")
 
 # Ranks that start at once, for tests that are not about torch.
 _SMALL = Image(
     "small",
-    mounts=[Mount(str(_PROGRAMS / "small"), "/opt/small", read_only=True)],
-    environment={"PATH": "/opt/small:/usr/bin:/bin", "PYTHON": str(Path(sys.executable).resolve())},
+    mounts=[Mount(str(_PROGRAMS / "small"), "/opt/small", read_only=True), *interpreter(_PYTHON)],
+    environment={"PATH": "/opt/small:/usr/bin:/bin", "PYTHON": str(_PYTHON)},
 )
 
 # The real start of Megatron, with a Megatron whose ranks wait for lost peers.
@@ -53,6 +55,7 @@ class Cluster:
 
     plane: ControlPlane
     fleet: Fleet
+    aws: LocalAws
     operator: Operator
     plan: ClusterPlan
 
@@ -133,13 +136,15 @@ def cluster(programs, emitted, plan, s3_server, tmp_path_factory) -> Iterator[Cl
     """Start a cluster of one system node and four GPU nodes."""
     folder = tmp_path_factory.mktemp("processes")
     plane = ControlPlane(programs, folder, node_grace_seconds=_GRACE_SECONDS)
-    plane.ports[aws.NAME] = s3_server[1]
     plane.start()
     operator_file = manifests.operator_file(emitted / "platform")
     operator = Operator(plane, manifests.read_file(operator_file))
     operator.install()
+    # moto's own server takes any keys.
+    aws = LocalAws(f"http://127.0.0.1:{s3_server[1]}", Keys.new())
     fleet = Fleet(
         plane,
+        aws=aws,
         images=[
             torch("megatron-training", _PROGRAMS / "torch"),
             megatron(runs.MEGATRON),
@@ -149,7 +154,7 @@ def cluster(programs, emitted, plan, s3_server, tmp_path_factory) -> Iterator[Cl
         back_off_seconds=_BACK_OFF_SECONDS,
         heartbeat_seconds=_HEARTBEAT_SECONDS,
     )
-    found = Cluster(plane, fleet, operator, plan)
+    found = Cluster(plane, fleet, aws, operator, plan)
     fleet.start(nodes.as_process(nodes.system_nodes(plan)[0]))
     for _ in range(jobs.NODES):
         found.add_gpu_node()

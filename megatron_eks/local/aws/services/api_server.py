@@ -1,7 +1,6 @@
 """The Kubernetes API server behind EKS clusters: its address, its nodes, and who may come in."""
 
 import base64
-import binascii
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,8 +15,10 @@ from moto.sts.models import sts_backends
 from megatron_eks.kubernetes.client import wait_for
 from megatron_eks.local.aws.clients import Clients
 from megatron_eks.local.aws.cloudformation.regions import Regions
+from megatron_eks.local.aws.gate import Gate
 from megatron_eks.local.aws.services import nodes
 from megatron_eks.local.aws.services.operation import kept
+from megatron_eks.local.aws.signatures import RefusedError, Sent, signature
 from megatron_eks.local.aws.values import ACCOUNT, PARTITION, Object
 
 # What a token is, and how long it is taken (kubernetes-sigs/aws-iam-authenticator, README, "API
@@ -56,11 +57,12 @@ class ApiServer:
         cluster.certificate_authority = {"data": base64.b64encode(authority).decode()}
 
 
-def review(request: Object) -> Object:
+def review(request: Object, gate: Gate) -> Object:
     """Answer a TokenReview: whose the token is, by the access entries of all clusters."""
-    user = None
-    if arn := _caller(str(request.get("spec", {}).get("token", ""))):
-        user = next(filter(None, (_user(cluster, arn) for _, cluster in _clusters())), None)
+    user, token = None, str(request.get("spec", {}).get("token", ""))
+    for _, cluster in _clusters():
+        if user is None and (arn := _caller(token, cluster.name, gate)):
+            user = _user(cluster, arn)
     return {
         "apiVersion": request.get("apiVersion"),
         "kind": "TokenReview",
@@ -117,22 +119,25 @@ def _instances(region: str, clients: Clients, group: Nodegroup) -> Iterator[Obje
         }
 
 
-def _caller(token: str) -> str | None:
-    """Return the ARN of who signed a token, or None if it is none, or too old."""
+def _caller(token: str, cluster: str, gate: Gate) -> str | None:
+    """Return the ARN of who signed a token for a cluster, or None if it is none, or too old."""
+    if not token.startswith(_PREFIX):
+        return None
     try:
         text = token.removeprefix(_PREFIX)
-        url = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
-        query = {key: value for key, (value, *_) in parse_qs(urlsplit(url).query).items()}
-        signed = datetime.strptime(query["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-        key, _, region, *_ = query["X-Amz-Credential"].split("/")
-        asked = (query["Action"], _SIGNED_HEADER in query["X-Amz-SignedHeaders"].split(";"))
-    except (binascii.Error, KeyError, ValueError):
+        url = urlsplit(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
+        # The cluster's name is no part of the address: who asks adds it.
+        headers = {"host": url.netloc, _SIGNED_HEADER: cluster}
+        sent = Sent("GET", url.path, url.query, headers)
+        found = signature(sent)
+        gate.check(sent, found)
+    except (RefusedError, ValueError):
         return None
-    if asked != ("GetCallerIdentity", True) or not token.startswith(_PREFIX):
+    asked = (parse_qs(url.query).get("Action"), found.service, _SIGNED_HEADER in found.headers)
+    age = datetime.now(tz=UTC) - found.time
+    if asked != (["GetCallerIdentity"], "sts", True) or abs(age) > _LIFE or gate.is_pods(found):
         return None
-    if datetime.now(tz=UTC) > signed + _LIFE:
-        return None
-    return str(sts_backends[ACCOUNT][PARTITION].get_caller_identity(key, region)[1])
+    return str(sts_backends[ACCOUNT][PARTITION].get_caller_identity(found.key, found.region)[1])
 
 
 def _user(cluster: Cluster, arn: str) -> Object | None:

@@ -37,6 +37,8 @@ class Settings:
     """Of somebody who may act as this node."""
     certificate: str
     key: str
+    client_certificate: str
+    """Of whoever may ask the kubelet: the API server's."""
     port: int
     folder: str
     """The node's own."""

@@ -98,9 +98,12 @@ class Creation:
             source = self._volumes.places[each["name"]]
             below = environment.expand(each.get("subPathExpr", each.get("subPath", "")), variables)
             if below:
-                source = source / below
-                if not source.exists():
-                    source.mkdir(parents=True)
+                volume, source = source, source / below
+                if not source.resolve().is_relative_to(volume.resolve()):
+                    # A pod made the link, whoever mounts it.
+                    message = f"subPath {below} of volume {each['name']} leads out of the volume"
+                    raise environment.ConfigError(message)
+                source.mkdir(parents=True, exist_ok=True)
             found.append(Mount(str(source), each["mountPath"], each.get("readOnly", False)))
         return found
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from megatron_eks.kubernetes.client import Object
-from megatron_eks.local.aws import server as aws
+from megatron_eks.local.aws.server import LocalAws
 from megatron_eks.local.kubernetes.control_plane import ControlPlane
 from megatron_eks.local.kubernetes.kubelet.context import Settings
 from megatron_eks.local.kubernetes.kubelet.images import Image
@@ -26,16 +26,18 @@ class Fleet:
         self,
         plane: ControlPlane,
         *,
+        aws: LocalAws | None = None,
+        shared: Path | None = None,
         images: Sequence[Image] = (),
         back_off_seconds: float = 1.0,
         heartbeat_seconds: float = 10.0,
     ) -> None:
-        self._plane = plane
+        self._plane, self._aws = plane, aws
         self._images = images
         self._back_off_seconds, self._heartbeat_seconds = back_off_seconds, heartbeat_seconds
         self._folder = plane.folder / "nodes"
         self._numbers = itertools.count(1)
-        self.shared = self._folder / "shared"
+        self.shared = shared or self._folder / "shared"
         """What lies behind claims, one directory for each storage."""
 
     def start(self, *nodes: Object) -> None:
@@ -57,7 +59,7 @@ class Fleet:
         self._folder.mkdir()
         file = self._folder / f"{_NETWORK}.json"
         plane = self._plane
-        port = plane.ports.get(aws.NAME, 0)
+        port = self._aws.port if self._aws else 0
         settings = NetworkSettings(plane.server, str(plane.authority), plane.token, port)
         _write(file, asdict(settings))
         self._run(_NETWORK, "network", file)
@@ -77,6 +79,7 @@ class Fleet:
             # It stands for this machine's loopback address, where the kubelet listens.
             certificate=str(plane.authority),
             key=str(plane.private_key),
+            client_certificate=str(plane.client_certificate),
             port=plane.port(_process(name)),
             folder=str(folder),
             shared=str(self.shared),
@@ -91,12 +94,10 @@ class Fleet:
 
     def _environment(self, node: Object) -> dict[str, str]:
         """Return what EKS Pod Identity gives pods: a way to AWS, where there is a local one."""
-        port = self._plane.ports.get(aws.NAME)
-        if port is None:
+        if self._aws is None:
             return {}
         region = node["metadata"]["labels"]["topology.kubernetes.io/region"]
-        found = aws.LocalAws(f"http://{GATEWAY}:{port}").environment(region)
-        return {key: value for key, value in found.items() if key.startswith("AWS_")}
+        return self._aws.pods_environment(str(GATEWAY), region)
 
     def _run(self, name: str, module: str, file: Path) -> None:
         package = f"{_PACKAGE}.{module}" if module else _PACKAGE

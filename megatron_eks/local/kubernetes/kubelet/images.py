@@ -1,5 +1,6 @@
 """Which files of this machine stand in for which image; no image is pulled or run."""
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -54,8 +55,9 @@ def torch(repository: str, programs: Path = _ROOT / "assets" / "programs") -> Im
     return Image(
         repository,
         mounts=(
-            Mount(str(python), f"{_PROGRAMS}/python"),
-            Mount(str(programs), f"{_PROGRAMS}/programs"),
+            *interpreter(python / "bin" / "python"),
+            Mount(str(python), f"{_PROGRAMS}/python", read_only=True),
+            Mount(str(programs), f"{_PROGRAMS}/programs", read_only=True),
             *_stand_ins("torch"),
         ),
         # As the Dockerfiles of assets/images have it.
@@ -70,6 +72,21 @@ def megatron(repository: str) -> Image:
     image = torch(repository)
     checkout = Mount(str(_MEGATRON), "/opt/megatron-lm", read_only=True)
     return replace(image, mounts=(*image.mounts, checkout))
+
+
+def interpreter(program: Path) -> tuple[Mount, ...]:
+    """Return what lets a Python run, by whatever links it is called, if it is not the system's."""
+    found = set()
+    while program.is_symlink():
+        program = Path(os.path.normpath(program.parent / program.readlink()))
+        # `bin` is in the folder that holds all of it. A link may lead from one such to another.
+        found.add(program.parents[1])
+    whole = program.resolve().parents[1]
+    return tuple(
+        Mount(str(whole), str(each), read_only=True)
+        for each in sorted({*found, whole})
+        if not each.is_relative_to("/usr") and (each / "bin").exists()
+    )
 
 
 def _table() -> tuple[Image, ...]:
@@ -88,12 +105,12 @@ def _table() -> tuple[Image, ...]:
 
 def _small(repository: str, stand_ins: str, *entrypoint: str) -> Image:
     # The interpreter behind any virtual environment, for the stand-ins that are Python.
-    interpreter = str(Path(sys.executable).resolve())
+    python = Path(sys.executable).resolve()
     return Image(
         repository,
-        mounts=_stand_ins(stand_ins),
+        mounts=(*interpreter(python), *_stand_ins(stand_ins)),
         entrypoint=entrypoint,
-        environment={"PATH": _PATH, "PYTHON": interpreter},
+        environment={"PATH": _PATH, "PYTHON": str(python)},
     )
 
 

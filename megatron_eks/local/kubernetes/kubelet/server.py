@@ -22,7 +22,7 @@ _START_SECONDS = 10
 
 
 class Server(ThreadingHTTPServer):
-    """Serves logs and exec over TLS, on loopback, until the process ends."""
+    """Serves logs and exec to the API server over TLS, on loopback, until the process ends."""
 
     daemon_threads = True
 
@@ -32,6 +32,9 @@ class Server(ThreadingHTTPServer):
         super().__init__((NODE_ADDRESS, settings.port), _Handler)
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(settings.certificate, settings.key)
+        # Everybody on the machine reaches the port, and `exec` is more than a look.
+        tls.verify_mode = ssl.CERT_REQUIRED
+        tls.load_verify_locations(settings.client_certificate)
         # In the thread of each connection, not in the one that accepts them.
         self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
 

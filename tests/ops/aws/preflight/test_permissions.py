@@ -66,10 +66,11 @@ def _policy(statements):
 
 def _enforce(server, count):
     """Let moto apply policies after so many requests."""
+    secret = server.keys.administrator.secret_access_key
     request = urllib.request.Request(  # noqa: S310 -- our own address
         f"{server.endpoint_url}/moto-api/reset-auth",
         data=count.encode(),
-        headers={"Content-Type": "text/plain"},
+        headers={"Content-Type": "text/plain", "Authorization": f"Bearer {secret}"},
     )
     with urllib.request.urlopen(request, timeout=30):  # noqa: S310 -- as above
         pass
