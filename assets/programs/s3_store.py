@@ -19,6 +19,8 @@ import program
 from program import StopError
 
 PART_BYTES = 64 * 2**20
+SMALL_BYTES = 512 * 2**20
+"""Of the largest manifest: a million files with long names."""
 _MOST_PARTS = 10_000
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 1.0
@@ -146,11 +148,11 @@ class Store:
         return head["ContentLength"], found.partition("-")[0] if found else None
 
     def read(self, key: str) -> tuple[bytes, str]:
-        """Return a small object and its entity tag."""
+        """Return a small object, cut where it is not small, and its entity tag."""
 
         def get() -> tuple[bytes, str]:
             answer = self._client.get_object(Bucket=self.bucket, Key=self._key(key))
-            return answer["Body"].read(), answer["ETag"]
+            return answer["Body"].read(SMALL_BYTES), answer["ETag"]
 
         return self._try(key, get)
 

@@ -49,8 +49,8 @@ def run(
 
     A dry run judges by sizes; before anything is removed all bytes of what stays are read.
     """
-    judge = whole.by_sizes if dry_run else whole.by_bytes
-    local = [*local_choices(directory, keep_last, judge)] if directory else []
+    look = _Look(whole.by_sizes if dry_run else retention.Known(whole.THREADS).judge)
+    local = [*local_choices(directory, keep_last, look)] if directory else []
     remote = [*remote_choices(sync, keep_last)] if sync else []
     chosen = [*local, *remote]
     going = [each for each in chosen if each.goes and (only is None or each.name in only)]
