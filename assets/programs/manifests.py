@@ -274,7 +274,9 @@ def _fields(text: bytes) -> Mapping[str, object]:
     if not isinstance(fields, dict):
         raise BadManifestError("it is no JSON object")
     if fields.get("version") != _VERSION:
-        raise BadManifestError(f"version {_shown(fields.get('version'))}, this program reads {_VERSION}")
+        raise BadManifestError(
+            f"version {_shown(fields.get('version'))}, this program reads {_VERSION}"
+        )
     return fields
 
 

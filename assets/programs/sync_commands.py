@@ -67,12 +67,17 @@ def push(sync: Sync, name: str | None, *, every: bool) -> None:
         raise _nothing_to_send(sync.directory, name)
     newest = max(chosen)
     for step, path in checkpoints.iterations(sync.directory).items():
-        if name is None and step > newest:
-            state = whole.by_sizes(path)
-            remedy = f"{chosen[newest].name} is the newest that is sent"
-            sync.report.findings.append(warning(path, _words(state), remedy))
+        if name is None and step not in chosen and (every or step > newest):
+            remedy = f"it is not sent; {chosen[newest].name} is the newest that is"
+            sync.report.findings.append(warning(path, _words(whole.by_sizes(path)), remedy))
     for step in sorted(chosen)[0 if every else -1 :]:
-        push_one(sync, chosen[step])
+        try:
+            push_one(sync, chosen[step])
+        except StopError as problem:
+            # One that is not as its manifest says keeps no other one from being sent.
+            if not every or problem.code != program.EXIT_CHECK_FAILED:
+                raise
+            sync.report.findings.append(problem.finding)
 
 
 def push_one(sync: Sync, path: Path) -> None:
@@ -143,13 +148,18 @@ def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
 
 
 def verify(sync: Sync, name: str | None, *, every: bool, local: bool) -> None:
-    """Compare sizes and checksums that S3 keeps with the manifests, without fetching anything."""
+    """Compare sizes and checksums that S3 keeps with the manifests, without fetching anything.
+
+    With `local` S3 may hold none: a run's first push is still to come.
+    """
     remote = sync.remote
     if every:
         found = [each for each in remote.every().values() if not each.unfinished]
     else:
         found = [each for each in _wanted(sync, name) if not each.unfinished][:1]
-    for each in found or [_absent(sync, name)]:
+    if not found and not local:
+        _absent(sync, name)
+    for each in found:
         problems = [each.damage] if each.damage else []
         if each.manifest is not None:
             problems += remote.problems(each.manifest)
@@ -235,9 +245,16 @@ def _wanted(sync: Sync, name: str | None) -> Iterator[Far]:
 
 def _nothing_to_send(directory: Path, name: str | None) -> StopError:
     path = directory / (name or "")
-    if name and path.is_dir():
-        state = whole.by_sizes(path)
-        return StopError(program.EXIT_CHECK_FAILED, path, _words(state), "push another one")
+    there = checkpoints.iterations(directory).values() if directory.is_dir() else ()
+    states = {each.name: whole.by_sizes(each) for each in there if name in (None, each.name)}
+    bad = [
+        f"{each}: {'its save may still go on' if state.loadable else _words(state)}"
+        for each, state in states.items()
+        if name or state.kind == "damaged"
+    ]
+    if bad:
+        remedy = "push another one; meks ckpt ls says what each is"
+        return StopError(program.EXIT_CHECK_FAILED, directory, "; ".join(bad), remedy)
     return StopError(
         program.EXIT_NOT_FOUND,
         path,
