@@ -133,6 +133,9 @@ def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
         program.say(f"{sync.store.uri}: no checkpoint yet")
         sync.report.facts.update(pulled=None)
         return
+    if manifest is None and sync.report.findings:
+        found, remedy = "no checkpoint there is whole", "push one from a whole copy"
+        raise StopError(program.EXIT_CHECK_FAILED, sync.store.uri, found, remedy)
     if manifest is None:
         _absent(sync, name)
     sync.report.facts.update(pulled=manifest.name, step=manifest.step, bytes=manifest.size)
@@ -140,7 +143,7 @@ def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
         sync.report.findings.append(
             warning(
                 sync.directory,
-                f"a newer checkpoint than {manifest.name} is there",
+                f"a newer whole checkpoint than {manifest.name} is there",
                 "nothing, a run resumes from the newer one",
             )
         )
@@ -237,6 +240,11 @@ def _wanted(sync: Sync, name: str | None) -> Iterator[Far]:
     named = sync.remote.look(latest.name) if latest else None
     if named is not None:
         yield named
+    elif latest is not None:
+        subject = f"{sync.store.uri}/{manifests.LATEST}"
+        remedy = "the newest whole checkpoint is taken; the next push mends it"
+        found = f"it names {latest.name}, which is not there"
+        sync.report.findings.append(warning(subject, found, remedy))
     # A first push may have ended between the manifest and the pointer.
     for far in reversed(sync.remote.every().values()):
         if not far.unfinished and (latest is None or far.name != latest.name):
