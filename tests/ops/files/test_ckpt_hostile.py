@@ -127,7 +127,7 @@ def test_no_hostile_manifest_is_believed(meks, as_json, s3, tmp_path):
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({"junk": b"{}"}, "metadata.json, the last file of a save, is missing"),
+        ({"junk": b"{}"}, ".metadata is missing or empty"),
         ({"metadata.json": b"{}", ".metadata": b""}, "metadata.json cannot be read"),
         ({"metadata.json": b'{"sharded_backend": "torch_dist"}'}, ".metadata is missing or empty"),
     ],
