@@ -114,18 +114,18 @@ def test_where_all_are_damaged_nothing_is_taken_sent_or_pruned(meks, as_json, s3
 
 
 def test_damaged_ones_are_passed_over_on_the_way_to_s3_and_back(meks, s3, run, tmp_path):
-    """One cut before and one changed after its manifest; the older whole one is sent."""
+    """One cut before and one changed after its manifest; the whole one between them is sent."""
     cut(run / "iter_0000150")
-    change(run / "iter_0000100")
+    change(run / "iter_0000050")
     done = meks("ckpt", "push", run, URI, "--all")
-    assert (done.returncode, done.stdout) == (4, f"iter_0000050 is in {URI}\n")
+    assert (done.returncode, done.stdout) == (4, f"iter_0000100 is in {URI}\n")
     assert "iter_0000150: damaged: __0_0.distcp has 10 bytes" in done.stderr
-    assert "error " in done.stderr
-    assert s3.json("latest")["name"] == "iter_0000050"
-    assert "iter_0000100/manifest.json" not in s3.names()
+    assert "changed since its manifest was written" in done.stderr
+    assert s3.json("latest")["name"] == "iter_0000100"
+    assert "iter_0000050/manifest.json" not in s3.names()
     pulled = meks("ckpt", "pull", URI, "--local", tmp_path / "far")
     assert pulled.returncode == 0, pulled.stderr
-    assert steps(tmp_path / "far") == [50]
+    assert steps(tmp_path / "far") == [100]
 
 
 def test_a_pull_takes_the_next_older_whole_one(meks, as_json, s3, run, tmp_path):
@@ -145,11 +145,12 @@ def test_a_pull_takes_the_next_older_whole_one(meks, as_json, s3, run, tmp_path)
 def test_verify_of_both_ends_reads_a_directory_that_was_never_sent(s3, run):
     """A job's first push is still to come; S3 without a copy is no reason to look at none."""
     change(run / "iter_0000100")
-    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), SystemClock())
+    out = io.StringIO()
+    console = Console(io.StringIO(), out, io.StringIO(), SystemClock())
     target = Target("job", directory=str(run), uri=URI)
     assert listing.verify(target, Here(environment_for("us-east-1")), None, "table", console) == 4
     assert s3.names() == []
-    rows = [line.split() for line in console.stdout.getvalue().splitlines()[1:]]
+    rows = [line.split() for line in out.getvalue().splitlines()[1:]]
     assert [row[:2] for row in rows] == [
         *(["iter_0000050", "whole"], ["iter_0000100", "damaged:"], ["iter_0000150", "whole"])
     ]
