@@ -152,7 +152,9 @@ class Store:
 
         def get() -> tuple[bytes, str]:
             answer = self._client.get_object(Bucket=self.bucket, Key=self._key(key))
-            return answer["Body"].read(SMALL_BYTES), answer["ETag"]
+            is_small = answer["ContentLength"] <= SMALL_BYTES
+            # Read to its end, an answer that was cut on the way is an error.
+            return answer["Body"].read(None if is_small else SMALL_BYTES), answer["ETag"]
 
         return self._try(key, get)
 

@@ -1,6 +1,6 @@
 """What checkpoint_sync does: push, pull and verify, each whole or without effect."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -9,7 +9,7 @@ import checkpoints
 import manifests
 import program
 import whole
-from findings import Report, error, warning
+from findings import Finding, Report, error, warning
 from manifests import BadManifestError, Latest, Manifest
 from program import StopError
 from s3_store import Store
@@ -174,7 +174,10 @@ def verify(sync: Sync, name: str | None, *, every: bool, local: bool) -> None:
 
 
 def verify_local(directory: Path, name: str | None, report: Report, known: frozenset[str]) -> None:
-    """Read the checkpoints of a directory; those of `known` were compared with S3."""
+    """Read the checkpoints of a directory; those of `known` were compared with S3.
+
+    Beside these an unfinished one is most likely the save that goes on, and no failure.
+    """
     there = checkpoints.iterations(directory) if directory.is_dir() else {}
     chosen = [path for path in there.values() if name in (None, path.name)]
     if not chosen and not known:
@@ -186,13 +189,17 @@ def verify_local(directory: Path, name: str | None, report: Report, known: froze
         )
     for path in chosen:
         if path.name not in known:
-            _tell(report, path.name, whole.by_bytes(path))
+            state = whole.by_bytes(path)
+            is_saving = bool(known) and state.kind == "unfinished"
+            _tell(report, path.name, state, warning if is_saving else error)
 
 
-def _tell(report: Report, name: str, state: State) -> None:
+def _tell(
+    report: Report, name: str, state: State, finding: Callable[[str, str, str], Finding] = error
+) -> None:
     if not state.loadable:
         remedy = "push it again from a whole copy, pull one, or remove it"
-        report.findings.append(error(name, _words(state), remedy))
+        report.findings.append(finding(name, _words(state), remedy))
     kind = "verified" if state.kind == "whole" else state.kind
     noted = report.facts.get(kind)
     report.facts[kind] = [*noted, name] if isinstance(noted, list) else [name]

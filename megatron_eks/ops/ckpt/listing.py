@@ -169,6 +169,9 @@ def _results(ended: Ended) -> list[Row]:
 
 def _finding(ended: Ended, name: str, state: str) -> str | None:
     """Return what is wrong with a checkpoint, without what to do about it."""
-    start = f"error {name}: {state}: "
-    found = [text for text in ended.names("findings") if text.startswith(start)]
-    return found[0].removeprefix(start).rpartition(" - ")[0] if found else None
+    for level in ("error", "warning"):
+        start = f"{level} {name}: {state}: "
+        for text in ended.names("findings"):
+            if text.startswith(start):
+                return text.removeprefix(start).rpartition(" - ")[0]
+    return None
