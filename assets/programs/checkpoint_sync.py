@@ -81,7 +81,7 @@ def main(argv: Sequence[str], report: Report) -> None:
         if not (local or sync):
             found, remedy = "neither --local nor an S3 URI", "say where to remove"
             raise StopError(program.EXIT_USAGE, "prune", found, remedy)
-        words = options.keep_last, options.only, report.facts
+        words = options.keep_last, options.only, report
         sync_prune.run(sync, local, *words, dry_run=options.dry_run)
         return
     assert sync  # noqa: S101 -- the parser demands a URI of all others

@@ -28,10 +28,12 @@ MANIFEST = "manifest.json"
 LATEST = "latest"
 _VERSION = 1
 _BESIDE = f".{MANIFEST}-"
-_NAME = re.compile(r"iter_(\d{7,18})")
+# One name for each number: another spelling would shadow it.
+_NAME = re.compile(r"iter_(\d{7}|[1-9]\d{7,17})", re.ASCII)
 _CHECKSUM_BYTES = 32
-# A million files with long names.
-_MOST_BYTES = 512 * 2**20
+_MOST_SHOWN = 80
+# Of ext4, XFS and Lustre, in bytes.
+_LONGEST_NAME = 255
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -121,8 +123,11 @@ def parse_manifest(text: bytes, name: str) -> Manifest:
     if not isinstance(entries, list) or not entries:
         raise BadManifestError("it lists no files")
     files = tuple(_entry_of(entry) for entry in entries)
-    if len({file.path for file in files}) != len(files):
+    paths = {file.path for file in files}
+    if len(paths) != len(files):
         raise BadManifestError("it lists a file twice")
+    if inside := paths & {str(above) for path in paths for above in PurePosixPath(path).parents}:
+        raise BadManifestError(f"{min(inside)} is a file and a directory")
     manifest = Manifest(*_name_and_step(fields), files)
     if fields.get("id") != manifest.id:
         raise BadManifestError("its id does not belong to its content")
@@ -143,7 +148,7 @@ def read(directory: Path) -> Manifest | None:
     """
     path = directory / MANIFEST
     try:
-        if path.lstat().st_size > _MOST_BYTES or path.is_symlink():
+        if path.lstat().st_size > s3_store.SMALL_BYTES or path.is_symlink():
             raise BadManifestError("it is no file of this program's")
         text = path.read_bytes()
     except FileNotFoundError:
@@ -269,16 +274,18 @@ def _fields(text: bytes) -> Mapping[str, object]:
     if not isinstance(fields, dict):
         raise BadManifestError("it is no JSON object")
     if fields.get("version") != _VERSION:
-        raise BadManifestError(f"version {fields.get('version')!r}, this program reads {_VERSION}")
+        raise BadManifestError(
+            f"version {_shown(fields.get('version'))}, this program reads {_VERSION}"
+        )
     return fields
 
 
 def _name_and_step(fields: Mapping[str, object]) -> tuple[str, int]:
     name, step = fields.get("name"), fields.get("step")
     if not isinstance(name, str) or iteration_of(name) is None:
-        raise BadManifestError(f"{name!r} is no name of a checkpoint")
+        raise BadManifestError(f"{_shown(name)} is no name of a checkpoint")
     if not _is_count(step) or step != iteration_of(name):
-        raise BadManifestError(f"step {step!r} is not the one of {name}")
+        raise BadManifestError(f"step {_shown(step)} is not the one of {name}")
     return name, step
 
 
@@ -287,16 +294,22 @@ def _entry_of(content: object) -> FileEntry:
         raise BadManifestError("a file has other fields than path, size, checksum and part_bytes")
     path, size, checksum, part = (content[field] for field in FileEntry.__annotations__)
     if not isinstance(path, str) or not _is_inside(path):
-        raise BadManifestError(f"{path!r} is no path inside the checkpoint")
+        raise BadManifestError(f"{_shown(path)} is no path inside the checkpoint")
     if not _is_count(size) or not _is_count(part) or not part:
-        raise BadManifestError(f"{path}: sizes are {size!r} and {part!r}")
+        raise BadManifestError(f"{path}: sizes are {_shown(size)} and {_shown(part)}")
     try:
         digest = base64.b64decode(checksum, validate=True)
     except (TypeError, ValueError, binascii.Error):
         digest = b""
     if len(digest) != _CHECKSUM_BYTES:
-        raise BadManifestError(f"{path}: {checksum!r} is no SHA-256 checksum")
+        raise BadManifestError(f"{path}: {_shown(checksum)} is no SHA-256 checksum")
     return FileEntry(path, size, checksum, part)
+
+
+def _shown(value: object) -> str:
+    """Write what somebody put there; a nest may be too deep to be written."""
+    is_plain = isinstance(value, str | int | float | None)
+    return repr(value)[:_MOST_SHOWN] if is_plain else f"a {type(value).__name__}"
 
 
 def _is_count(value: object) -> TypeGuard[int]:
@@ -312,6 +325,7 @@ def _is_inside(path: str) -> bool:
         and not path.startswith("/")
         and ".." not in parts
         and path.isprintable()
+        and all(len(part.encode()) <= _LONGEST_NAME for part in parts)
     )
 
 

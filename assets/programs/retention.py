@@ -92,8 +92,10 @@ def _older(
 ) -> set[Path]:
     """Return what is older than the newest `keep_last` whole ones, and what failed saves left."""
     kept: list[int] = []
-    for number in reversed(every):
-        if len(kept) < keep_last and judge(every[number], ckpt_format).kind == "whole":
+    for number, path in reversed(every.items()):
+        # Without a manifest none is whole, so it need not be read.
+        may = len(kept) < keep_last and _has_manifest(path)
+        if may and judge(path, ckpt_format).kind == "whole":
             kept.append(number)
     if not kept:
         return set()

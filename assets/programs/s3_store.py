@@ -24,6 +24,8 @@ from s3_errors import GoneError, RaceError
 __all__ = ["GoneError", "RaceError", "Store", "Stored", "checksum", "part_bytes"]
 
 PART_BYTES = 64 * 2**20
+SMALL_BYTES = 512 * 2**20
+"""Of the largest manifest: a million files with long names."""
 _MOST_PARTS = 10_000
 _ATTEMPTS = 4
 _CONNECT_SECONDS, _ANSWER_SECONDS = 10.0, 60.0
@@ -158,11 +160,13 @@ class Store:
         return head["ContentLength"], found.partition("-")[0] if found else None
 
     def read(self, key: str) -> tuple[bytes, str]:
-        """Return a small object and its entity tag."""
+        """Return a small object, cut where it is not small, and its entity tag."""
 
         def get() -> tuple[bytes, str]:
             answer = self._client.get_object(Bucket=self.bucket, Key=self._key(key))
-            return answer["Body"].read(), answer["ETag"]
+            is_small = answer["ContentLength"] <= SMALL_BYTES
+            # Read to its end, an answer that was cut on the way is an error.
+            return answer["Body"].read(None if is_small else SMALL_BYTES), answer["ETag"]
 
         return self._try(key, get, reads=True)
 

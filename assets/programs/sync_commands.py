@@ -1,6 +1,6 @@
 """What checkpoint_sync does: push, pull and verify, each whole or without effect."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -9,7 +9,7 @@ import checkpoints
 import manifests
 import program
 import whole
-from findings import Report, error, warning
+from findings import Finding, Report, error, warning
 from manifests import BadManifestError, Latest, Manifest
 from program import StopError
 from s3_store import Store
@@ -67,12 +67,17 @@ def push(sync: Sync, name: str | None, *, every: bool) -> None:
         raise _nothing_to_send(sync.directory, name)
     newest = max(chosen)
     for step, path in checkpoints.iterations(sync.directory).items():
-        if name is None and step > newest:
-            state = whole.by_sizes(path)
-            remedy = f"{chosen[newest].name} is the newest that is sent"
-            sync.report.findings.append(warning(path, _words(state), remedy))
+        if name is None and step not in chosen and (every or step > newest):
+            remedy = f"it is not sent; {chosen[newest].name} is the newest that is"
+            sync.report.findings.append(warning(path, _words(whole.by_sizes(path)), remedy))
     for step in sorted(chosen)[0 if every else -1 :]:
-        push_one(sync, chosen[step])
+        try:
+            push_one(sync, chosen[step])
+        except StopError as problem:
+            # One that is not as its manifest says keeps no other one from being sent.
+            if not every or problem.code != program.EXIT_CHECK_FAILED:
+                raise
+            sync.report.findings.append(problem.finding)
 
 
 def push_one(sync: Sync, path: Path) -> None:
@@ -146,13 +151,18 @@ def pull(sync: Sync, name: str | None, *, allow_none: bool) -> None:
 
 
 def verify(sync: Sync, name: str | None, *, every: bool, local: bool) -> None:
-    """Compare sizes and checksums that S3 keeps with the manifests, without fetching anything."""
+    """Compare sizes and checksums that S3 keeps with the manifests, without fetching anything.
+
+    With `local` S3 may hold none: a run's first push is still to come.
+    """
     remote = sync.remote
     if every:
         found = [each for each in remote.every().values() if not each.unfinished]
     else:
         found = [each for each in _wanted(sync, name) if not each.unfinished][:1]
-    for each in found or [_absent(sync, name)]:
+    if not found and not local:
+        _absent(sync, name)
+    for each in found:
         problems = [each.damage] if each.damage else []
         if each.manifest is not None:
             problems += remote.problems(each.manifest)
@@ -164,7 +174,10 @@ def verify(sync: Sync, name: str | None, *, every: bool, local: bool) -> None:
 
 
 def verify_local(directory: Path, name: str | None, report: Report, known: frozenset[str]) -> None:
-    """Read the checkpoints of a directory; those of `known` were compared with S3."""
+    """Read the checkpoints of a directory; those of `known` were compared with S3.
+
+    Beside these an unfinished one is most likely the save that goes on, and no failure.
+    """
     there = checkpoints.iterations(directory) if directory.is_dir() else {}
     chosen = [path for path in there.values() if name in (None, path.name)]
     if not chosen and not known:
@@ -176,13 +189,17 @@ def verify_local(directory: Path, name: str | None, report: Report, known: froze
         )
     for path in chosen:
         if path.name not in known:
-            _tell(report, path.name, whole.by_bytes(path))
+            state = whole.by_bytes(path)
+            is_saving = bool(known) and state.kind == "unfinished"
+            _tell(report, path.name, state, warning if is_saving else error)
 
 
-def _tell(report: Report, name: str, state: State) -> None:
+def _tell(
+    report: Report, name: str, state: State, finding: Callable[[str, str, str], Finding] = error
+) -> None:
     if not state.loadable:
         remedy = "push it again from a whole copy, pull one, or remove it"
-        report.findings.append(error(name, _words(state), remedy))
+        report.findings.append(finding(name, _words(state), remedy))
     kind = "verified" if state.kind == "whole" else state.kind
     noted = report.facts.get(kind)
     report.facts[kind] = [*noted, name] if isinstance(noted, list) else [name]
@@ -230,6 +247,11 @@ def _wanted(sync: Sync, name: str | None) -> Iterator[Far]:
     named = sync.remote.look(latest.name) if latest else None
     if named is not None:
         yield named
+    elif latest is not None:
+        subject = f"{sync.store.uri}/{manifests.LATEST}"
+        remedy = "the newest whole checkpoint is taken; the next push mends it"
+        found = f"it names {latest.name}, which is not there"
+        sync.report.findings.append(warning(subject, found, remedy))
     # A first push may have ended between the manifest and the pointer.
     for far in reversed(sync.remote.every().values()):
         if not far.unfinished and (latest is None or far.name != latest.name):
@@ -238,9 +260,16 @@ def _wanted(sync: Sync, name: str | None) -> Iterator[Far]:
 
 def _nothing_to_send(directory: Path, name: str | None) -> StopError:
     path = directory / (name or "")
-    if name and path.is_dir():
-        state = whole.by_sizes(path)
-        return StopError(program.EXIT_CHECK_FAILED, path, _words(state), "push another one")
+    there = checkpoints.iterations(directory).values() if directory.is_dir() else ()
+    states = {each.name: whole.by_sizes(each) for each in there if name in (None, each.name)}
+    bad = [
+        f"{each}: {'its save may still go on' if state.loadable else _words(state)}"
+        for each, state in states.items()
+        if name or state.kind == "damaged"
+    ]
+    if bad:
+        remedy = "push another one; meks ckpt ls says what each is"
+        return StopError(program.EXIT_CHECK_FAILED, directory, "; ".join(bad), remedy)
     return StopError(
         program.EXIT_NOT_FOUND,
         path,

@@ -57,6 +57,8 @@ def ls(directory: Path | None, remote: Remote | None, report: Report) -> None:
         choice = checkpoints.choose(directory, whole.DEFAULT_FORMAT)
         takes = choice.takes.name if choice.takes else None
         report.facts["restart"] = {"takes": takes, "why": choice.why}
+        if choice.lost:
+            report.findings.append(warning(*checkpoints.lost(directory, choice)))
 
 
 def local_ends(root: Path) -> Iterator[End]:

@@ -10,11 +10,12 @@ import manifests
 import program
 import retention
 import whole
-from findings import error, warning
+from findings import Report, error, warning
 from manifests import BadManifestError
 from sync_commands import Sync
 from sync_listing import measured
 from sync_remote import Far
+from whole import State
 
 # No push takes that long, so what has no manifest by then was given up.
 _GIVEN_UP_SECONDS = 7 * 24 * 3600.0
@@ -41,7 +42,7 @@ def run(
     directory: Path | None,
     keep_last: int,
     only: Collection[str] | None,
-    facts: dict[str, object],
+    report: Report,
     *,
     dry_run: bool,
 ) -> None:
@@ -49,14 +50,18 @@ def run(
 
     A dry run judges by sizes; before anything is removed all bytes of what stays are read.
     """
-    judge = whole.by_sizes if dry_run else whole.by_bytes
-    local = [*local_choices(directory, keep_last, judge)] if directory else []
+    look = _Look(whole.by_sizes if dry_run else retention.Known(whole.THREADS).judge)
+    local = [*local_choices(directory, keep_last, look, report)] if directory else []
     remote = [*remote_choices(sync, keep_last)] if sync else []
     chosen = [*local, *remote]
     going = [each for each in chosen if each.goes and (only is None or each.name in only)]
+    facts = report.facts
     facts["goes"] = [asdict(each) for each in going]
     facts["stays"] = [asdict(each) for each in chosen if not each.goes]
     if dry_run:
+        # A run that removes looks at the same ones, and reads those that are not damaged.
+        reads = [path for path, state in look.found.items() if state.loadable]
+        facts["reads"] = sum(measured(path)[0] for path in reads)
         return
     if directory:
         _remove_local(directory, [each for each in going if each.where == "local"], facts)
@@ -102,7 +107,19 @@ def remote_choices(sync: Sync, keep_last: int) -> Iterator[Choice]:
         yield Choice(each.name, "s3", size, goes, why)
 
 
-def local_choices(root: Path, keep_last: int, judge: checkpoints.Judge) -> Iterator[Choice]:
+class _Look:
+    """Judges checkpoints, and remembers what it found."""
+
+    def __init__(self, judge: checkpoints.Judge) -> None:
+        self._judge = judge
+        self.found: dict[Path, State] = {}
+
+    def __call__(self, path: Path, ckpt_format: str) -> State:
+        state = self.found[path] = self._judge(path, ckpt_format)
+        return state
+
+
+def local_choices(root: Path, keep_last: int, look: _Look, report: Report) -> Iterator[Choice]:
     """Yield what becomes of the checkpoints of a directory, as retention beside a training has it.
 
     Kept: the newest `keep_last`, what the tracker names, what has no manifest, and what may be a
@@ -110,26 +127,37 @@ def local_choices(root: Path, keep_last: int, judge: checkpoints.Judge) -> Itera
     """
     if not root.is_dir():
         return
-    going = set(retention.removable(root, keep_last, whole.DEFAULT_FORMAT, judge))
+    going = set(retention.removable(root, keep_last, whole.DEFAULT_FORMAT, look))
     tracker = checkpoints.read_tracker(root, whole.DEFAULT_FORMAT)
+    named = tracker.checkpoint
+    stop = named is None or not (look.found.get(named) or whole.by_sizes(named)).loadable
     for path in checkpoints.iterations(root).values():
-        state = whole.by_sizes(path)
-        if path in going:
-            why = f"older than the newest {keep_last}"
-            why = "what a failed save left" if state.kind == "unfinished" else why
-        elif tracker.state != "good":
+        sizes = whole.by_sizes(path)
+        state, goes = look.found.get(path, sizes), path in going
+        if state.kind == "damaged" and path == named:
+            remedy = "nothing is removed here: bring it back, or let a start choose another one"
+            report.findings.append(error(path, state.why, f"{remedy} (meks ckpt pull)"))
+        elif sizes.loadable and not state.loadable:
+            remedy = "it does not count as kept; remove it, or bring it back (meks ckpt pull)"
+            report.findings.append(warning(path, state.why, remedy))
+        if goes:
+            old = f"older than the newest {keep_last}"
+            why = "what a failed save left" if state.kind == "unfinished" else old
+        elif stop and state.kind != "damaged":
             why = "the tracker file names no checkpoint that can be loaded"
-        elif path == tracker.checkpoint:
-            why = "a restart takes it"
-        elif state.kind == "unfinished":
-            why = "perhaps a save in progress, or something of yours"
-        elif state.kind == "unverified":
-            why = "it has no manifest; if you do not need it, remove it yourself"
-        elif state.kind == "damaged":
-            why = f"damaged: {state.why}"
         else:
-            why = f"one of the newest {keep_last}"
-        yield Choice(path.name, "local", measured(path)[0], path in going, why)
+            needed = path == named and state.loadable
+            why = "a restart takes it" if needed else _staying(state, keep_last)
+        yield Choice(path.name, "local", measured(path)[0], goes, why)
+
+
+def _staying(state: State, keep_last: int) -> str:
+    return {
+        "unfinished": "perhaps a save in progress, or something of yours",
+        "unverified": "it has no manifest; if you do not need it, remove it yourself",
+        "damaged": f"damaged: {state.why}",
+        "whole": f"one of the newest {keep_last}",
+    }[state.kind]
 
 
 def _named(sync: Sync, far: dict[int, Far]) -> tuple[Far | None, str]:

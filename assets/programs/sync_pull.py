@@ -21,6 +21,8 @@ from sync_remote import Far
 _ATTEMPTS = 3
 _STAGING = ".pull-"
 _LOCK = ".pull.lock"
+# Asks for no more than the others do.
+_ANY_FORMAT = "torch_dcp"
 
 
 class DamagedCopyError(Exception):
@@ -53,9 +55,11 @@ def fetch(manifest: Manifest, root: Path, store: Store, threads: int) -> Path:
         _remove_others(manifest, root, above)
         try:
             _fill(manifest, staging, store, threads)
-            whole.by_format(staging)
+            state = whole.by_format(staging, _ANY_FORMAT)
         except (GoneError, BadFileError) as problem:
             raise DamagedCopyError(str(problem)) from problem
+        if not state.loadable:
+            raise DamagedCopyError(state.why)
         manifests.write(staging, manifest)
         manifests.sync_to_disk(staging)
         if target.exists():

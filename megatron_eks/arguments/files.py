@@ -46,7 +46,7 @@ def _ls(actions: "Commands[argparse.ArgumentParser]") -> None:
     parser = command(
         actions,
         "ls",
-        "Say which checkpoints are whole or torn, and what a restart would take.",
+        "Say which checkpoints are whole, which are not, and what a restart would take.",
         "  meks ckpt ls megatron-cpt-techpulse     on /shared and in S3\n"
         "  meks ckpt ls /shared/checkpoints/techpulse-cpt\n"
         "  meks ckpt ls s3://BUCKET/runs/techpulse -o json   needs no cluster\n",

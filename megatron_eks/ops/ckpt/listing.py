@@ -1,4 +1,8 @@
-"""`meks ckpt ls` and `verify`: which checkpoints are whole, and what a restart would take."""
+"""`meks ckpt ls` and `verify`: which checkpoints are whole, and what a restart would take.
+
+What each is, the programs say (assets/programs/whole.py): whole as its manifest says, unverified
+without one, unfinished or damaged.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,20 +10,28 @@ from megatron_eks.config.load import Json
 from megatron_eks.ops import programs
 from megatron_eks.ops.aws.console import Console, duration
 from megatron_eks.ops.ckpt.target import Target
-from megatron_eks.ops.endings import CHECK_FAILED, DONE, NOT_FOUND
-from megatron_eks.ops.output import structured, table
+from megatron_eks.ops.endings import DONE
+from megatron_eks.ops.output import count, structured, table
 from megatron_eks.ops.programs import Ended, Place
 
 PROGRAM = "checkpoint_sync"
 SCHEMA_VERSION = 1
 NO_DIRECTORY = "-"
 S3_END = "S3"
+_GOOD = ("whole", "unverified")
+# As checkpoint_sync says them, and the state that each is of.
+_RESULTS = {
+    "verified": "whole",
+    "unverified": "unverified",
+    "unfinished": "unfinished",
+    "damaged": "damaged",
+}
 
 Row = Mapping[str, Json]
 
 
 def ls(target: Target, place: Place, output: str, console: Console) -> int:
-    """Print all checkpoints of a target, whole and torn."""
+    """Print all checkpoints of a target, and the state of each."""
     ended = _listed(target, place, console)
     if ended.code:
         return ended.code
@@ -36,22 +48,29 @@ def ls(target: Target, place: Place, output: str, console: Console) -> int:
 
 
 def verify(target: Target, place: Place, name: str | None, output: str, console: Console) -> int:
-    """Compare checkpoints with their manifests in S3; without S3 look for what is torn."""
-    judge = _marked if target.uri is None else _compared
-    code, results = judge(target, place, name, console)
-    if code not in {DONE, CHECK_FAILED}:
-        return code
+    """Read checkpoints, and compare the copies in S3 by the checksums that it keeps."""
+    words = ["verify", target.directory or NO_DIRECTORY, *([target.uri] if target.uri else [])]
+    words += ["--name", name] if name else ["--all"]
+    ended = programs.run(
+        place, PROGRAM, [*words, *(["--local"] if target.directory else [])], console
+    )
+    results = _results(ended)
+    if not results:
+        return ended.code
     if output == "table":
-        rows = [
-            (str(each["name"]), "whole" if each["whole"] else f"damaged: {each['why']}")
-            for each in results
-        ]
+        rows = [(str(each["name"]), _said(each)) for each in results]
         console.write("".join(f"{line}\n" for line in table(("CHECKPOINT", "RESULT"), rows)))
     else:
-        shown: dict[str, Json] = {**head(target), "passed": code == DONE}
+        shown: dict[str, Json] = {**head(target), "passed": ended.code == DONE}
         checkpoints: list[Json] = [dict(each) for each in results]
         console.write(structured({**shown, "checkpoints": checkpoints}, output))
-    return code
+    if number := sum(each["state"] == "unverified" for each in results):
+        console.say(
+            f"note: {count(number, 'checkpoint')} without a manifest: what its format names is "
+            "there, and agrees with the checksums inside the files; whether anything else is "
+            "missing or was changed, nothing tells (docs/runbook.md, Damaged checkpoints)"
+        )
+    return ended.code
 
 
 def head(target: Target) -> dict[str, Json]:
@@ -84,8 +103,9 @@ def _row(end: Row, near: str) -> Row:
         "iteration": end["step"],
         "name": end["name"],
         "where": where,
-        "whole": end["torn"] is None,
-        "why": end["torn"],
+        "whole": end["state"] in _GOOD,
+        "state": end["state"],
+        "why": end["why"],
         "bytes": end["bytes"],
         "files": end["files"],
         "age_seconds": end["age_seconds"],
@@ -93,8 +113,8 @@ def _row(end: Row, near: str) -> Row:
 
 
 def _newest(rows: list[Row]) -> Json:
-    """Return the newest whole checkpoint and where it is."""
-    whole = [row for row in rows if row["whole"]]
+    """Return the newest checkpoint that is as its manifest says, and where it is."""
+    whole = [row for row in rows if row["state"] == "whole"]
     if not whole:
         return None
     name = whole[-1]["name"]
@@ -108,7 +128,7 @@ def _lines(rows: list[Row], ended: Ended) -> Iterator[str]:
             str(row["where"]),
             size(row["bytes"]),
             _age(row["age_seconds"]),
-            "whole" if row["whole"] else f"torn: {row['why']}",
+            _said(row),
         )
         for row in rows
     ]
@@ -126,42 +146,34 @@ def _lines(rows: list[Row], ended: Ended) -> Iterator[str]:
         yield f"a restart takes: {restart['takes'] or 'none of these'} ({restart['why']})"
 
 
+def _said(row: Row) -> str:
+    return f"{row['state']}: {row['why']}" if row["why"] else str(row["state"])
+
+
 def _age(seconds: Json) -> str:
     return duration(max(0.0, float(seconds))) if isinstance(seconds, int | float) else "-"
 
 
-def _compared(
-    target: Target, place: Place, name: str | None, console: Console
-) -> tuple[int, list[Row]]:
-    which = ["--name", name] if name else ["--all"]
-    near = ["--local"] if target.directory else []
-    words = ["verify", target.directory or NO_DIRECTORY, str(target.uri), *which, *near]
-    ended = programs.run(place, PROGRAM, words, console)
-    findings = ended.names("findings")
+def _results(ended: Ended) -> list[Row]:
+    """Return what a verification found, oldest first."""
     results: list[Row] = [
         {
-            "name": each,
-            "whole": each not in ended.names("damaged"),
-            "why": next((text for text in findings if text.startswith(f"error {each}: ")), None),
+            "name": name,
+            "whole": state in _GOOD,
+            "state": state,
+            "why": _finding(ended, name, state),
         }
-        for each in sorted({*ended.names("verified"), *ended.names("damaged")})
+        for fact, state in _RESULTS.items()
+        for name in ended.names(fact)
     ]
-    return ended.code, results
+    return sorted(results, key=lambda each: (len(str(each["name"])), str(each["name"])))
 
 
-def _marked(
-    target: Target, place: Place, name: str | None, console: Console
-) -> tuple[int, list[Row]]:
-    """Judge by the files that mark the end of a save: without S3 there are no checksums."""
-    ended = _listed(target, place, console)
-    found = [each for each in ended.rows("ends") if name in (None, each["name"])]
-    if ended.code or not found:
-        if not ended.code:
-            console.say(f"{target.word}: no checkpoint {name or ''}there - meks ckpt ls")
-        return ended.code or NOT_FOUND, []
-    console.say("looked for torn saves; bytes are compared where a copy in S3 has checksums")
-    results: list[Row] = [
-        {"name": each["name"], "whole": each["torn"] is None, "why": each["torn"]} for each in found
-    ]
-    code = DONE if all(each["torn"] is None for each in found) else CHECK_FAILED
-    return code, results
+def _finding(ended: Ended, name: str, state: str) -> str | None:
+    """Return what is wrong with a checkpoint, without what to do about it."""
+    for level in ("error", "warning"):
+        start = f"{level} {name}: {state}: "
+        for text in ended.names("findings"):
+            if text.startswith(start):
+                return text.removeprefix(start).rpartition(" - ")[0]
+    return None

@@ -37,16 +37,18 @@ def prune(
     words = ["prune", target.directory or NO_DIRECTORY, *([target.uri] if target.uri else [])]
     words += [f"--keep-last={keep_last}", *(["--local"] if target.directory else [])]
     ended = programs.run(place, PROGRAM, [*words, "--dry-run"], console, quiet=True)
-    if ended.code:
-        return ended.code
     going, staying = ended.rows("goes"), ended.rows("stays")
+    if ended.code and not (going or staying):
+        return ended.code
     if output == "table":
         console.write("".join(f"{line}\n" for line in _lines(going, staying, place.name)))
-    code, removed = DONE, list[Json]()
-    if dry_run or not going:
-        console.say("nothing was removed" if going else "nothing goes")
-    else:
+    code, removed = ended.code, list[Json]()
+    if going and not (dry_run or code):
+        if reads := ended.summary.get("reads"):
+            console.say(f"reads {size(reads)} first: all bytes of what a restart may need")
         code, removed = _remove(words, going, place, console)
+    else:
+        console.say("nothing was removed" if going or code else "nothing goes")
     if output != "table":
         shown = {**head(target), "goes": _named(going, place.name)}
         shown |= {"stays": _named(staying, place.name), "removed": removed}
@@ -64,6 +66,10 @@ def _remove(
     # Chosen anew over there: a training goes on meanwhile, and may need what was shown as old.
     only = [f"--only={name}" for name in dict.fromkeys(str(each["name"]) for each in going)]
     ended = programs.run(place, PROGRAM, [*words, *only], console)
+    chosen = {(each["name"], each["where"]) for each in going}
+    for each in ended.rows("stays"):
+        if (each["name"], each["where"]) in chosen:
+            console.say(f"{each['name']} stays: {each['why']}")
     return ended.code, [*ended.names("removed_locally"), *ended.names("removed")]
 
 

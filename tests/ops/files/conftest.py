@@ -1,5 +1,6 @@
 """The commands about files as people run them, on an S3 behind a proxy that can fail."""
 
+import json
 import os
 import shutil
 import signal
@@ -7,7 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 
 from megatron_eks.project import ROOT
@@ -16,6 +19,7 @@ from tests.programs.s3_world import World, s3, s3_server
 __all__ = ["s3", "s3_server"]
 
 _COMMAND_SECONDS = 240
+_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "checkpoints.json").read_text())
 # The programs' pauses are for S3's worst hours.
 _PATH = os.pathsep.join([str(Path(__file__).with_name("quick")), str(ROOT)])
 
@@ -59,6 +63,20 @@ def meks(begin) -> Callable[..., "subprocess.CompletedProcess[str]"]:
             out, err = process.communicate(timeout=_COMMAND_SECONDS)
         assert "Traceback" not in (err or "")
         return subprocess.CompletedProcess([*map(str, words)], process.returncode, out, err)
+
+    return call
+
+
+@pytest.fixture
+def as_json(meks) -> Callable[..., Any]:
+    """Return a function that runs a command of `meks ckpt`, and checks the JSON that it prints."""
+
+    def call(*words: object, code: int = 0) -> Any:
+        done = meks("ckpt", *words, "-o", "json")
+        assert done.returncode == code, done.stderr
+        shown = json.loads(done.stdout)
+        jsonschema.validate(shown, _SCHEMA)
+        return shown
 
     return call
 

@@ -1,41 +1,23 @@
 """`meks ckpt` on this machine and S3, where no cluster is needed."""
 
-import json
 import os
 
-import jsonschema
 import pytest
 
-from megatron_eks.project import ROOT
 from tests import hostile
 from tests.programs import saved
-from tests.programs.s3_world import URI
-
-_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "checkpoints.json").read_text())
+from tests.programs.s3_world import BUCKET, URI
 
 
 @pytest.fixture
 def near(tmp_path):
-    """Return a directory with two whole checkpoints, one torn, and the tracker of the newest."""
+    """Return two whole checkpoints, an unfinished one, and the tracker of the newest whole one."""
     return saved.series(tmp_path / "near")
 
 
-@pytest.fixture
-def as_json(meks):
-    """Return a function that runs a command with -o json and checks what it prints."""
-
-    def call(*words, code=0):
-        done = meks(*words, "-o", "json")
-        assert done.returncode == code, done.stderr
-        shown = json.loads(done.stdout)
-        jsonschema.validate(shown, _SCHEMA)
-        return shown
-
-    return call
-
-
-def test_ls_tells_whole_from_torn_and_what_a_restart_takes(meks, near):
+def test_ls_tells_the_state_of_each_and_what_a_restart_takes(meks, near):
     """A table with the reason."""
+    (near / "iter_0000400" / "manifest.json").unlink()
     done = meks("ckpt", "ls", near)
     assert done.returncode == 0, done.stderr
     header, *rows, newest, restart = done.stdout.splitlines()
@@ -45,8 +27,9 @@ def test_ls_tells_whole_from_torn_and_what_a_restart_takes(meks, near):
         ["500", "local"],
         ["600", "local"],
     ]
+    assert rows[0].endswith("unverified")
     assert rows[1].endswith("whole")
-    assert rows[2].endswith("torn: metadata.json, the last file of a save, is missing")
+    assert rows[2].endswith("unfinished: metadata.json, the last file of a save, is missing")
     assert newest == "newest whole: iter_0000500, local"
     assert restart == "a restart takes: iter_0000500 (the tracker file names it)"
     assert done.stderr == ""
@@ -58,13 +41,14 @@ def test_ls_of_s3_shows_unfinished_pushes_and_lost_objects(as_json, meks, s3, ne
     gone = next(key for key in s3.names() if key.startswith("iter_0000400/") and "__1_0" in key)
     s3.delete(gone)
     s3.put("iter_0000700/0123456789abcdef/__0_0.distcp", b"half")
-    shown = as_json("ckpt", "ls", URI)
-    states = {row["iteration"]: row["why"] for row in shown["checkpoints"]}
+    shown = as_json("ls", URI)
+    states = {row["iteration"]: (row["state"], row["why"]) for row in shown["checkpoints"]}
     assert states == {
-        400: "__1_0.distcp is missing",
-        500: None,
-        700: "no manifest.json: its push has not come to its end",
+        400: ("damaged", "__1_0.distcp is missing"),
+        500: ("whole", None),
+        700: ("unfinished", "no manifest.json: its push has not come to its end"),
     }
+    assert [row["whole"] for row in shown["checkpoints"]] == [False, True, False]
     assert shown["newest_whole"] == {"name": "iter_0000500", "where": ["S3"]}
     assert shown["latest_in_s3"] == "iter_0000500"
     assert shown["restart"] is None
@@ -90,66 +74,77 @@ def test_a_pull_to_this_machine_resumes_there(meks, as_json, near, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"iter_0000500 is in {tmp_path / 'far'}\n"
     assert saved.content(tmp_path / "far" / "iter_0000500") == saved.content(near / "iter_0000500")
-    assert as_json("ckpt", "ls", tmp_path / "far")["restart"]["takes"] == "iter_0000500"
+    assert as_json("ls", tmp_path / "far")["restart"]["takes"] == "iter_0000500"
     assert meks("ckpt", "pull", URI, "--local", tmp_path / "far").returncode == 0
 
 
 def test_verify_ends_with_4_where_bytes_differ(meks, as_json, s3, near):
     """S3's own checksums are compared; one can be chosen."""
     meks("ckpt", "push", near, URI, "--all")
-    assert as_json("ckpt", "verify", URI)["passed"]
+    assert as_json("verify", URI)["passed"]
     key = next(key for key in s3.names() if key.startswith("iter_0000400/") and "__1_0" in key)
-    s3.put(key, b"x" * 50_000)
-    shown = as_json("ckpt", "verify", URI, code=4)
-    assert [(each["name"], each["whole"]) for each in shown["checkpoints"]] == [
-        ("iter_0000400", False),
-        ("iter_0000500", True),
+    held = s3.client.head_object(Bucket=BUCKET, Key=f"run/{key}")["ContentLength"]
+    s3.put(key, b"x" * held)
+    shown = as_json("verify", URI, code=4)
+    assert [(each["name"], each["state"], each["whole"]) for each in shown["checkpoints"]] == [
+        ("iter_0000400", "damaged", False),
+        ("iter_0000500", "whole", True),
     ]
     assert "has another checksum in S3" in shown["checkpoints"][0]["why"]
-    assert as_json("ckpt", "verify", URI, "--iteration", "500")["passed"]
+    assert as_json("verify", URI, "--iteration", "500")["passed"]
     assert meks("ckpt", "verify", URI, "--iteration", "7").returncode == 3
 
 
-def test_verify_without_s3_finds_torn_saves(as_json, near):
-    """There are no checksums to compare with, so the marks of a save's end are looked at."""
-    shown = as_json("ckpt", "verify", near, code=4)
-    assert [each["whole"] for each in shown["checkpoints"]] == [True, True, False]
+def test_verify_without_s3_reads_every_byte(meks, as_json, near):
+    """Against the manifest; without one it says what was compared and what was not."""
+    (near / "iter_0000400" / "manifest.json").unlink()
+    shown = as_json("verify", near, code=4)
+    assert [(each["state"], each["whole"]) for each in shown["checkpoints"]] == [
+        *(("unverified", True), ("whole", True), ("unfinished", False))
+    ]
+    assert shown["checkpoints"][2]["why"] == "metadata.json, the last file of a save, is missing"
+    done = meks("ckpt", "verify", near, "--iteration", "400")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1].split() == ["iter_0000400", "unverified"]
+    assert "note: 1 checkpoint without a manifest: " in done.stderr
 
 
 def test_prune_shows_asks_and_keeps_what_a_restart_needs(meks, as_json, near):
     """Without a terminal nobody answers; --dry-run removes nothing; --yes does."""
-    saved.megatron(near, 300)
+    saved.seal(saved.megatron(near, 300))
+    saved.megatron(near, 350)
     (near / "latest_checkpointed_iteration.txt").write_text("400")
     asked = meks("ckpt", "prune", near, "--keep-last", "1")
     assert asked.returncode == 2
     assert "MEKS-0747" in asked.stderr
+    # The newest, and the one that the tracker names.
+    assert "reads 203 kB first: all bytes of what a restart may need" in asked.stderr
     assert [line.split()[0] for line in asked.stdout.splitlines()[1:]] == [
-        *("iter_0000300", "iter_0000400", "iter_0000500", "iter_0000600"),
+        *("iter_0000300", "iter_0000350", "iter_0000400", "iter_0000500", "iter_0000600"),
     ]
-    shown = as_json("ckpt", "prune", near, "--keep-last", "1", "--dry-run")
+    shown = as_json("prune", near, "--keep-last", "1", "--dry-run")
     assert [each["name"] for each in shown["goes"]] == ["iter_0000300"]
     assert shown["removed"] == []
     why = {each["name"]: each["why"] for each in shown["stays"]}
+    assert why["iter_0000350"].startswith("it has no manifest")
     assert why["iter_0000400"] == "a restart takes it"
     assert why["iter_0000600"].startswith("perhaps a save in progress")
-    assert as_json("ckpt", "prune", near, "--keep-last", "1", "--yes")["removed"] == [
-        "iter_0000300"
-    ]
+    assert as_json("prune", near, "--keep-last", "1", "--yes")["removed"] == ["iter_0000300"]
     assert sorted(path.name for path in near.glob("iter_*")) == [
-        *("iter_0000400", "iter_0000500", "iter_0000600"),
+        *("iter_0000350", "iter_0000400", "iter_0000500", "iter_0000600"),
     ]
 
 
 def test_prune_of_s3_keeps_what_latest_names(meks, as_json, s3, near):
     """And removes nothing if that is damaged."""
     meks("ckpt", "push", near, URI, "--all")
-    shown = as_json("ckpt", "prune", URI, "--keep-last", "1", "--yes")
+    shown = as_json("prune", URI, "--keep-last", "1", "--yes")
     assert shown["removed"] == ["iter_0000400"]
     assert not [key for key in s3.names() if key.startswith("iter_0000400")]
-    meks("ckpt", "push", near, URI, "--all")
     s3.delete(next(key for key in s3.names() if "iter_0000500" in key and "__1_0" in key))
     damaged = meks("ckpt", "prune", URI, "--keep-last", "1", "--yes")
     assert damaged.returncode == 4
+    assert damaged.stdout.splitlines()[1].split()[:2] == ["iter_0000500", "S3"]
     assert "nothing was removed; push a whole checkpoint first" in damaged.stderr
 
 
