@@ -11,7 +11,7 @@ import pickle
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Self, cast
 
 METADATA = ".metadata"
 
@@ -125,7 +125,7 @@ def check_items(directory: Path, file: str, found: list[Item]) -> None:
     with path.open("rb") as stream:
         for item in sorted(found, key=lambda each: each.offset):
             if item.plain:
-                _check_zip(_Slice(stream, item.offset, item.length), f"{file} at {item.offset:,}")
+                _check_zip(_slice(stream, item), f"{file} at {item.offset:,}")
 
 
 def check_file(path: Path) -> None:
@@ -162,7 +162,7 @@ def iteration(directory: Path) -> int | None:
     common = [item for item in items(directory) if item.name.startswith(_COMMON)]
     for item in common[:1]:
         with (directory / item.file).open("rb") as stream:
-            return _iteration(_Slice(stream, item.offset, item.length))
+            return _iteration(_slice(stream, item))
     return None
 
 
@@ -198,6 +198,10 @@ def _check_zip(stream: IO[bytes], name: str) -> None:
         raise
     except Exception as problem:  # whatever a damaged archive makes of itself
         raise BadFileError(f"{name} is damaged: {problem}") from problem
+
+
+def _slice(stream: IO[bytes], item: Item) -> IO[bytes]:
+    return cast("IO[bytes]", _Slice(stream, item.offset, item.length))
 
 
 class _Slice(io.RawIOBase):

@@ -87,12 +87,11 @@ def _made(module: str, name: str, **fields: object) -> Any:
     return made
 
 
+def _write_name(pickler: Any, kind: type) -> None:
+    """Write the name of a class, without looking for it."""
+    pickler.write(pickle.GLOBAL + f"{kind.__module__}\n{kind.__name__}\n".encode())
+    pickler.memoize(kind)
+
+
 class _Pickler(pickle._Pickler):  # noqa: SLF001 -- the one that can be taught to name classes
-    """Writes classes by name, without looking for them."""
-
-    def save_type(self, obj: type) -> None:
-        """Write the name of a class."""
-        self.write(pickle.GLOBAL + f"{obj.__module__}\n{obj.__name__}\n".encode())
-        self.memoize(obj)
-
-    dispatch = {**pickle._Pickler.dispatch, type: save_type}  # noqa: RUF012, SLF001 -- as above
+    dispatch: Any = {**pickle._Pickler.dispatch, type: _write_name}  # noqa: RUF012, SLF001 -- as above

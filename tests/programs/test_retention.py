@@ -128,13 +128,12 @@ def test_each_checkpoint_is_read_once(tmp_path, monkeypatch):
     """As long as none of its files is touched."""
     read: list[str] = []
     differing = manifests.differing
-    monkeypatch.setattr(
-        manifests,
-        "differing",
-        lambda manifest, *rest, **words: (
-            read.append(manifest.name) or differing(manifest, *rest, **words)
-        ),
-    )
+
+    def noted(manifest, *rest, **words):
+        read.append(manifest.name)
+        return differing(manifest, *rest, **words)
+
+    monkeypatch.setattr(manifests, "differing", noted)
     known = retention.Known()
     save(tmp_path, 100, 200)
     retention.prune(tmp_path, 1, DIST, known)

@@ -1,5 +1,6 @@
 """`meks ckpt` on this machine and S3, where no cluster is needed."""
 
+import json
 import os
 
 import pytest
