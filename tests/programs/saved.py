@@ -6,7 +6,7 @@ import pickle
 import random
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import manifests
 import whole
@@ -94,4 +94,4 @@ def _write_name(pickler: Any, kind: type) -> None:
 
 
 class _Pickler(pickle._Pickler):  # noqa: SLF001 -- the one that can be taught to name classes
-    dispatch: Any = {**pickle._Pickler.dispatch, type: _write_name}  # noqa: RUF012, SLF001 -- as above
+    dispatch: ClassVar[Any] = {**pickle._Pickler.dispatch, type: _write_name}  # noqa: SLF001 -- as above
