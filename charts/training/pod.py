@@ -18,7 +18,8 @@ from charts.pods import (
     unprivileged_pod,
 )
 from charts.training.files import file_mounts, file_volumes
-from megatron_eks.plan.job import MASTER_PORT, PROGRAMS, JobPlan, SecretFile
+from charts.training.policy_wait import policy_wait
+from megatron_eks.plan.job import MASTER_PORT, JobPlan, SecretFile
 from megatron_eks.plan.platform import PlatformPlan
 from megatron_eks.plan.pools import POOL_LABEL
 from megatron_eks.plan.resources import Resources
@@ -30,7 +31,6 @@ Template = Mapping[str, Any]
 CONTAINER = "pytorch"
 _PORT_NAME = "pytorchjob-port"
 
-_POLICIES = "wait_for_policies"
 _SHARED = "shared"
 _MEMORY = "dshm"
 _SCRATCH = "scratch"
@@ -78,10 +78,7 @@ def job_pod(job: JobPlan, platform: PlatformPlan) -> Template:
         **({"env": env} if env else {}),
     }
     mounts = [*container["volumeMounts"], *file_mounts(job)]
-    first = [
-        {**each, "image": job.image.uri, "command": ["python3", f"{PROGRAMS}/{_POLICIES}.py"]}
-        for each in spec.get("initContainers", ())
-    ]
+    first = [{**each, "image": job.image.uri} for each in spec.get("initContainers", ())]
     return {
         **spec,
         **({"initContainers": first} if first else {}),
@@ -102,7 +99,7 @@ def _typed_spec(shape: _Shape) -> k8s.PodSpec:
     taint = [gpu_toleration(platform.gpu_taint)] if shape.pool else []
     return k8s.PodSpec(
         # Policies know no pod on the host's network.
-        init_containers=None if shape.host_network else [_policies()],
+        init_containers=None if shape.host_network else [policy_wait()],
         containers=[_container(shape)],
         volumes=_volumes(shape),
         node_selector={POOL_LABEL: shape.pool} if shape.pool else None,
@@ -120,19 +117,6 @@ def _typed_spec(shape: _Shape) -> k8s.PodSpec:
         automount_service_account_token=False,
         # Otherwise each Service of the namespace, one a rank, adds seven variables to each pod.
         enable_service_links=False,
-    )
-
-
-def _policies() -> k8s.Container:
-    """Return what keeps a job's program waiting until policies hold for its pod (decision 61)."""
-    return k8s.Container(
-        name=_POLICIES.replace("_", "-"),
-        image_pull_policy="IfNotPresent",
-        resources=k8s.ResourceRequirements(
-            requests={"cpu": quantity("50m"), "memory": quantity("128Mi")},
-            limits={"memory": quantity("128Mi")},
-        ),
-        security_context=unprivileged_container(),
     )
 
 

@@ -28,7 +28,7 @@ _ADDON_CONFIGURATION: dict[str, dict[str, object]] = {
         "enableNetworkPolicy": "true",
         "env": {
             "MINIMUM_IP_TARGET": str(MINIMUM_IPS_PER_NODE),
-            # Its default: `strict` would close CoreDNS before a policy can be there (decision 61).
+            # Its default: `strict` closes CoreDNS before any policy can be there (decision 61).
             "NETWORK_POLICY_ENFORCING_MODE": "standard",
             "WARM_IP_TARGET": str(WARM_IPS_PER_NODE),
         },

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from megatron_eks.plan.job import PROGRAMS
+from charts.training.policy_wait import script
 from tests.charts import rendered
 from tests.charts.network import Peer, Port, outside, reaches, side_allows
 from tests.charts.rendered import INDEX_LABEL, JOB_LABEL, Manifest, cluster, only, pod
@@ -204,7 +204,7 @@ def test_a_job_s_program_starts_when_policies_hold(plan):
     for found in rendered.pods(rendered.jobs(plan)):
         (waits,) = found.spec["initContainers"]
         assert waits["image"] == found.container["image"]
-        assert waits["command"] == ["python3", f"{PROGRAMS}/wait_for_policies.py"]
+        assert waits["command"] == ["python3", "-c", script()]
         assert "limits" in waits["resources"]
 
 

@@ -2,11 +2,13 @@
 
 import json
 import os
+import pickle
 import random
 import shutil
 import signal
 import time
 
+import manifests
 import pytest
 
 from tests.programs.trainer_files import Run
@@ -16,6 +18,17 @@ pytestmark = pytest.mark.programs
 CLOSE = 1e-6
 # More of them for a long look: KILLS=100 pytest tests/programs/test_train_fsdp_faults.py -k killed
 KILLS = int(os.environ.get("KILLS", "2"))
+
+
+class Touch:
+    """Makes a file when it is read back."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        """Name the command."""
+        return os.system, (f"touch {self.path}",)
 
 
 def wait_for(process, happened, what: str) -> None:
@@ -92,6 +105,67 @@ def test_torn_checkpoint_is_passed_over(trained):
     assert torn.losses() == pytest.approx(run.losses(), abs=CLOSE)
     assert torn.saved() == ["iter_0000008", "iter_0000012"]
     assert list(torn.checkpoints.glob(".saving-*")) == []
+
+
+@pytest.mark.parametrize("damage", ["cut", "other bytes", "last file gone"])
+def test_run_never_begins_anew_where_a_checkpoint_was(trained, damage):
+    """All are damaged: what is wrong with each is said, and nothing is touched."""
+    run, _ = trained
+    lost = run.copy(damage.replace(" ", "-"))
+    shutil.copytree(run.checkpoints, lost.checkpoints)
+    for path in lost.checkpoints.glob("iter_*"):
+        part = path / "__1_0.distcp"
+        if damage == "cut":
+            os.truncate(part, 1000)
+        elif damage == "other bytes":
+            part.write_bytes(bytes(part.stat().st_size))
+        else:
+            (path / "metadata.json").unlink()
+            (path / "manifest.json").unlink()
+    before = sorted(path.name for path in lost.checkpoints.iterdir())
+    done = lost.alone()
+    assert done.returncode == 4
+    assert "checkpoints are there, and none can be loaded: iter_0000012: " in done.stderr
+    assert "; iter_0000008: " in done.stderr
+    assert "to start over on purpose move them away" in done.stderr
+    assert sorted(path.name for path in lost.checkpoints.iterdir()) == before
+
+
+def test_all_bytes_are_compared_before_a_resume(trained):
+    """Each rank reads its part; what was changed on one alone is passed over by all."""
+    run, _ = trained
+    changed = run.resumed("changed", without="iter_0000012")
+    shutil.copytree(run.checkpoints / "iter_0000012", changed.checkpoints / "iter_0000012")
+    part = changed.checkpoints / "iter_0000012" / "__1_0.distcp"
+    content = bytearray(part.read_bytes())
+    content[len(content) // 2] ^= 1
+    part.write_bytes(content)
+    done = changed.run(2)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["resumed_from"] == 8
+    assert "iter_0000012: __1_0.distcp has changed since it was saved" in done.stderr
+
+
+def test_hostile_checkpoint_runs_nothing(trained, tmp_path):
+    """Whoever may write here may let a pickle name a command; it is refused, manifest or not."""
+    run, _ = trained
+    hostile = run.copy("hostile")
+    path = hostile.checkpoints / "iter_0000012"
+    shutil.copytree(run.checkpoints / "iter_0000012", path)
+    (path / ".metadata").write_bytes(pickle.dumps(Touch(tmp_path / "it-ran")))
+    (path / "manifest.json").unlink()
+    metadata = json.loads((path / "metadata.json").read_text())
+    metadata["files"][".metadata"] = (path / ".metadata").stat().st_size
+    (path / "metadata.json").write_text(json.dumps(metadata))
+    done = hostile.alone()
+    assert done.returncode == 4
+    assert "it names posix.system, which no checkpoint needs" in done.stderr
+    manifest = manifests.of_directory(path, 12, threads=1)
+    manifests.write(path, manifest)
+    done = hostile.alone()
+    assert done.returncode == 4
+    assert "it names posix.system, which no checkpoint needs" in done.stderr
+    assert not (tmp_path / "it-ran").exists()
 
 
 def test_sigterm_saves_and_ends(trained):

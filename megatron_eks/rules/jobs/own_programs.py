@@ -20,7 +20,7 @@ PROGRAMS = frozenset(
         *("allreduce_bench.py", "checkpoint_sync.py", "convert_checkpoint.py", "efa_check.py"),
         *("fetch.py", "job_logs.py", "log_copy.py", "megatron_process.py", "prepare_data.py"),
         *("retention.py", "storage_bench.py", "train_bridge.py", "train_ddp.py", "train_fsdp.py"),
-        *("train_megatron.py", "upload.py", "wait_for_policies.py", "watch.py"),
+        *("train_megatron.py", "upload.py", "watch.py"),
     }
 )
 """What has a main in assets/programs."""
