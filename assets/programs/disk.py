@@ -167,14 +167,18 @@ def _nobody_pulls(root: Path) -> bool:
 
 
 def _iterations(root: Path) -> Iterator[Path]:
-    """Yield the checkpoints that are newer than what the tracker file names."""
-    named = 0
+    """Yield the run's own saves that are newer than what the tracker file names."""
+    named, others = 0, checkpoints.imported(root)
+    if others is None:
+        return
     with suppress(FileNotFoundError):
         text = (root / checkpoints.TRACKER).read_text()
         if not text.strip().isdecimal():
             return
         named = int(text)
-    yield from (path for number, path in checkpoints.iterations(root).items() if number > named)
+    for number, path in checkpoints.iterations(root).items():
+        if number > named and path.name not in others:
+            yield path
 
 
 def _never_ended(directory: Path) -> bool:

@@ -127,10 +127,20 @@ def resume(
         facts["start"] = str(choice.takes)
         if choice.takes != choice.tracker.checkpoint:
             yield from _point(load, choice, own=own)
-    if own:
-        checkpoints.note_imported(load)
-        if choice.takes is not None:
+    if own and choice.takes is not None:
+        try:
             checkpoints.forget_newer(load, choice.takes)
+        except OSError as problem:
+            yield warning(load, *disk.explain(load, problem))
+
+
+def note_imported(save: Path) -> Iterator[Finding]:
+    """Write down which checkpoints others put there, at the first start; see checkpoints.py."""
+    try:
+        checkpoints.note_imported(save)
+    except OSError as problem:
+        found, remedy = disk.explain(save, problem)
+        yield warning(save, f"{found}, so saves get no manifests", remedy)
 
 
 def _nothing_whole(load: Path, choice: Choice) -> Iterator[Finding]:

@@ -83,6 +83,8 @@ def check(values: Values, environment: Mapping[str, str], report: Report, deadli
         report.collect(_point_bridge(load, ckpt_format))
     report.collect(guards.check_base(pretrained, *how, deadline))
     if save is not None and save.is_dir():
+        report.collect(guards.note_imported(save))
+    if save is not None and save.is_dir():
         report.collect(guards.check_space(save, pretrained, ckpt_format))
 
 

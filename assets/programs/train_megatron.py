@@ -102,6 +102,8 @@ class Start:
             own = self.load == self.save
             report.collect(guards.resume(self.load, *how, own=own, deadline=deadline))
         report.collect(guards.check_base(self.pretrained, *how, deadline))
+        if self.save is not None and self.save.is_dir():
+            report.collect(guards.note_imported(self.save))
         if self.save is not None and self.s3_uri is not None:
             report.collect(companions.check_copies(self.save, self.s3_uri))
         if self.save is not None and self.save.is_dir():

@@ -96,12 +96,18 @@ class Checkpointer:
             return None
         directory = self.root / chosen[0]
         state = self._state()
-        dcp.load(
-            state,
-            storage_reader=Reader(directory),
-            planner=Planner(),
-            process_group=self._group,
-        )
+        try:
+            dcp.load(
+                state,
+                storage_reader=Reader(directory),
+                planner=Planner(),
+                process_group=self._group,
+            )
+        except dcp.api.CheckpointException as problem:
+            found = next(iter(problem.failures.values()))[0]
+            remedy = "see whether it is of this model; resume from another one (meks ckpt ls)"
+            text = f"{directory} cannot be loaded: {' '.join(str(found).split())[:_LONGEST]}"
+            raise ValueError(f"{text} - {remedy}") from problem
         set_state_dict(
             self._model,
             self._optimizer,
@@ -234,6 +240,10 @@ class Checkpointer:
         state = whole.by_sizes(path, _FORMAT)
         if not state.loadable or not _has_trainer(path):
             return state if not state.loadable else State("damaged", "it is not this trainer's")
+        try:
+            Reader(path).read_metadata()
+        except (OSError, ValueError) as problem:
+            return State("damaged", str(problem))
         self._share_out(path.name)
         found = self._gather(path.name)
         return next((each for each in found if not each.loadable), found[0])

@@ -58,16 +58,17 @@ def take_sums(directory: Path) -> dict[str, FileEntry]:
 
 
 class Reader(FileSystemReader):
-    """Reads `.metadata` by its few classes; raises ValueError for one that names others."""
+    """Reads `.metadata` by its few classes; raises ValueError where it cannot."""
 
     def read_metadata(self, *_args: Any, **_words: Any) -> Metadata:  # noqa: ANN401 -- as above
         """Return the metadata of all ranks."""
         with (Path(self.path) / ".metadata").open("rb") as file:
             try:
                 metadata = _Unpickler(file).load()
-            except pickle.UnpicklingError as problem:
-                found = f"{self.path}/.metadata: {problem}"
-                raise ValueError(f"{found} - resume from another checkpoint") from problem
+            except OSError:
+                raise
+            except Exception as problem:  # whatever a damaged pickle makes of itself
+                raise ValueError(f".metadata: {problem}") from problem
         if metadata.storage_meta is None:
             metadata.storage_meta = StorageMeta()
         metadata.storage_meta.load_id = self.load_id

@@ -135,8 +135,8 @@ def test_tracker_is_read_as_megatron_reads_it(tmp_path, text, state):
 def resume(root: Path) -> tuple[list[Finding], dict[str, object]]:
     """Let the start-up guard look at a run's own directory."""
     facts: dict[str, object] = {}
-    found = guards.resume(root, DIST, facts, own=True, deadline=time.monotonic() + 60)
-    return list(found), facts
+    found = list(guards.resume(root, DIST, facts, own=True, deadline=time.monotonic() + 60))
+    return [*found, *guards.note_imported(root)], facts
 
 
 def test_repair_takes_the_newest_whole_checkpoint(tmp_path):
