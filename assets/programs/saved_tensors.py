@@ -18,9 +18,29 @@ METADATA = ".metadata"
 _ZIP, _PICKLE = b"PK", b"\x80"
 _COMMON = "common_state"
 _CHUNK_BYTES = 2**20
-# What .metadata of torch's planners and of Megatron's names, beside names of these packages.
-_PLAIN = {"collections", "pathlib", "torch", "torch.serialization", "torch._utils"}
-_BELOW = ("torch.distributed.", "megatron.core.")
+_CHECKPOINT = "torch.distributed.checkpoint"
+_NAMES: dict[str, set[str]] = {
+    "collections": {"OrderedDict"},
+    "pathlib": {"PosixPath"},
+    "megatron.core.dist_checkpointing.strategies.torch": {"MCoreMetadata"},
+    "torch": {
+        *("Size", "device", "bool", "uint8", "int8", "int16", "int32", "int64"),
+        *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+        *("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fn_x2"),
+    },
+    "torch.serialization": {"_get_layout"},
+    f"{_CHECKPOINT}.filesystem": {"_StorageInfo", "_StoragePrefix"},
+    f"{_CHECKPOINT}.metadata": {
+        *("BytesStorageMetadata", "ChunkStorageMetadata", "Metadata", "MetadataIndex"),
+        *("StorageMeta", "TensorProperties", "TensorStorageMetadata", "_MEM_FORMAT_ENCODING"),
+    },
+    f"{_CHECKPOINT}.planner": {"SavePlan", "TensorWriteData", "WriteItem", "WriteItemType"},
+    # Of torch before 2.3.
+    "torch.distributed._shard.metadata": {"ShardMetadata"},
+    "torch.distributed._shard.sharded_tensor.metadata": {"MEM_FORMAT_ENCODING", "TensorProperties"},
+    "torch.distributed.remote_device": {"_remote_device"},
+}
+"""What `.metadata` may name: classes that hold values, of torch and of Megatron."""
 
 
 class BadFileError(Exception):
@@ -77,9 +97,14 @@ class _Unpickler(pickle.Unpickler):
 
 class _Strict(_Unpickler):
     def find_class(self, module: str, name: str, /) -> type[Inert]:
-        if not (module in _PLAIN or module.startswith(_BELOW)):
-            raise BadFileError(f"it names {module}.{name}, which no checkpoint needs")
+        check_name(module, name)
         return super().find_class(module, name)
+
+
+def check_name(module: str, name: str) -> None:
+    """Raise BadFileError for a name that no `.metadata` needs."""
+    if name not in _NAMES.get(module, ()):
+        raise BadFileError(f"it names {module}.{name}, which no checkpoint needs")
 
 
 def items(directory: Path) -> list[Item]:

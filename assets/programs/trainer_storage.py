@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import manifests
+import saved_tensors
 import torch
 from manifests import FileEntry
 from torch.distributed.checkpoint import DefaultLoadPlanner, FileSystemReader, FileSystemWriter
@@ -19,17 +20,6 @@ from torch.distributed.checkpoint._nested_dict import set_element
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 
 _SUMS = ".sums-"
-_CLASSES = {
-    "collections": {"OrderedDict"},
-    "pathlib": {"PosixPath"},
-    "torch": {"Size"},
-    "torch.distributed.checkpoint.filesystem": {"_StorageInfo", "_StoragePrefix"},
-    "torch.distributed.checkpoint.metadata": {
-        *("BytesStorageMetadata", "ChunkStorageMetadata", "Metadata", "MetadataIndex"),
-        *("StorageMeta", "TensorProperties", "TensorStorageMetadata", "_MEM_FORMAT_ENCODING"),
-    },
-    "torch.serialization": {"_get_layout"},
-}
 
 
 class Writer(FileSystemWriter):
@@ -87,7 +77,5 @@ class Planner(DefaultLoadPlanner):
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str, /) -> Any:  # noqa: ANN401 -- whatever is named
-        is_type = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
-        if is_type or name in _CLASSES.get(module, ()):
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"it names {module}.{name}, which no checkpoint needs")
+        saved_tensors.check_name(module, name)
+        return super().find_class(module, name)

@@ -99,6 +99,9 @@ def by_bytes(
         if manifest is None:
             _read(directory, threads, lambda *_: None, deadline)
             return state
+        if (directory / saved_tensors.METADATA).is_file():
+            # A manifest tells that nothing was changed, and not who wrote it.
+            saved_tensors.items(directory)
         changed = manifests.differing(
             manifest, directory, threads=threads, deadline=deadline, only=only
         )

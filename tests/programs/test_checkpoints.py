@@ -7,6 +7,7 @@ from pathlib import Path
 
 import checkpoints
 import guards
+import manifests
 import pytest
 import whole
 from findings import Finding
@@ -63,6 +64,8 @@ def test_pickle_that_would_run_something_runs_nothing(tmp_path):
     path = write_checkpoint(tmp_path, 500)
     (path / ".metadata").write_bytes(RUNS)
     assert "it names posix.system" in whole.by_sizes(path).why
+    manifests.write(path, manifests.of_directory(path, 500, threads=1))
+    assert "it names posix.system" in whole.by_bytes(path).why
 
 
 @pytest.mark.parametrize("ckpt_format", ["torch_dcp", "fsdp_dtensor"])
