@@ -19,7 +19,7 @@ from typing import Literal, TypeVar
 import manifests
 import saved_tensors
 from manifests import BadManifestError, FileEntry, Manifest, OutOfTimeError
-from saved_tensors import BadFileError
+from saved_tensors import RANK_FILE, BadFileError
 
 Noted = TypeVar("Noted")
 
@@ -28,7 +28,6 @@ THREADS = min(16, os.cpu_count() or 1)
 """That read a checkpoint where nothing else is at work on the node."""
 
 _RANK = re.compile(r"mp_rank_(\d{2,})(?:_(\d{3,}))?(?:_(\d{3,}))?")
-_RANK_FILE = "model_optim_rng.pt"
 _LAST_FILE = "metadata.json"
 _MEGATRONS = "torch_dist"
 # These two have no metadata.json; their .metadata is the last file of a save.
@@ -165,11 +164,12 @@ def _distributed(directory: Path, noted: _Noted) -> State:
 
 
 def _ranks(ranks: list[Path]) -> State:
-    if not _all_ranks(ranks):
-        return State("unfinished", "the directory of a rank is missing")
     for path in ranks:
-        if not _is_ended(path / _RANK_FILE):
-            return State("unfinished", f"{path.name}/{_RANK_FILE} is missing or cut")
+        if not _is_ended(path / RANK_FILE):
+            return State("unfinished", f"{path.name}/{RANK_FILE} is missing or cut")
+    needed = saved_tensors.ranks(ranks[0] / RANK_FILE)
+    if len(ranks) < needed or not (needed or _all_ranks(ranks)):
+        return State("unfinished", "the directory of a rank is missing")
     # Every one of them holds the same files, such as distrib_optim.pt.
     every = {path.name for rank in ranks for path in rank.iterdir()}
     for path in ranks:
@@ -188,9 +188,10 @@ def _read(
 
     Raises BadFileError, and OutOfTimeError as `manifests.differing` does.
     """
-    inside, named = saved_tensors.iteration(directory), manifests.iteration_of(directory.name)
-    if named is not None and inside not in {None, named}:
-        raise BadFileError(f"it holds iteration {inside}")
+    named = manifests.iteration_of(directory.name)
+    others = saved_tensors.iterations(directory) - {named}
+    if named is not None and others:
+        raise BadFileError(f"it holds iteration {min(others)}")
     has_items = (directory / saved_tensors.METADATA).is_file()
     items = saved_tensors.by_file(saved_tensors.items(directory)) if has_items else {}
 
