@@ -69,8 +69,11 @@ class Tracker:
 
 def read_tracker(root: Path, ckpt_format: str) -> Tracker:
     """Read a tracker as Megatron does, and look whether its checkpoint is there."""
+    path = root / TRACKER
+    if not path.is_file() and (path.exists() or path.is_symlink()):
+        return Tracker("torn", "no file")
     try:
-        raw = (root / TRACKER).read_bytes()
+        raw = path.read_bytes()
     except FileNotFoundError:
         return Tracker("absent")
     text = raw.decode("ascii", errors="replace").strip()

@@ -10,9 +10,10 @@ import checkpoints
 import manifests
 import program
 import whole
-from findings import Report, warning
+from findings import Finding, Report, warning
 from manifests import BadManifestError
 from program import StopError
+from s3_store import Store
 from sync_remote import Far, Remote
 
 
@@ -64,6 +65,17 @@ def ls(directory: Path | None, remote: Remote | None, report: Report) -> None:
         report.facts["restart"] = {"takes": takes, "why": choice.why}
         if choice.lost:
             report.findings.append(warning(*checkpoints.lost(directory, choice)))
+
+
+def only_far(directory: Path | None, store: Store) -> Iterator[Finding]:
+    """Warn of checkpoints in S3 where a run would begin anew, as after a lost file system."""
+    if directory is None or (directory.is_dir() and checkpoints.iterations(directory)):
+        return
+    steps = {manifests.iteration_of(name) or 0: name for name in store.names()}
+    if newest := max(steps, default=0):
+        found = f"{steps[newest]} of an earlier run is there, and nothing in {directory}"
+        remedy = "end the job and bring it back (meks ckpt pull), or name another S3 URI"
+        yield warning(store.uri, found, remedy)
 
 
 def local_ends(root: Path) -> Iterator[End]:

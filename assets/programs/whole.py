@@ -116,6 +116,9 @@ def seal(directory: Path, ckpt_format: str = DEFAULT_FORMAT, *, threads: int = T
     step = manifests.iteration_of(directory.name)
     if state.kind != "unverified" or step is None:
         return state
+    # A manifest lists no link, and would call the checkpoint whole without what it leads to.
+    if links := manifests.links_in(directory):
+        return State("damaged", f"{links[0].name} is no file of its own, so there is no manifest")
     try:
         files = _read(directory, threads, manifests.entry)
     except BadFileError as problem:
@@ -131,7 +134,7 @@ def by_format(directory: Path, ckpt_format: str = DEFAULT_FORMAT) -> State:
     the end, so every rank's file has to be there and end as torch's zip files do.
     """
     last, dot_metadata = directory / _LAST_FILE, directory / saved_tensors.METADATA
-    if last.exists():
+    if last.exists() or last.is_symlink():
         return _distributed(directory, _last_file(last))
     ranks = sorted(path for path in directory.glob("mp_rank_*") if path.is_dir())
     if ranks:
@@ -209,6 +212,8 @@ def _read(
 
 def _last_file(path: Path) -> _Noted:
     """Return what metadata.json notes; raises BadFileError if it is torn."""
+    if not path.is_file():
+        raise BadFileError(f"{_LAST_FILE} is no file")
     try:
         content = json.loads(path.read_bytes())
         sizes, trainer = content.get("files", {}), content.get("trainer", {})

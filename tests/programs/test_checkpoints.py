@@ -7,6 +7,7 @@ from pathlib import Path
 
 import checkpoints
 import guards
+import manifests
 import pytest
 import retention
 import whole
@@ -180,6 +181,39 @@ def test_weights_without_a_tracker_are_no_new_run(tmp_path):
     write_checkpoint(tmp_path, "release")
     assert resume(tmp_path)[1] == {"start": str(tmp_path / "release")}
     assert (tmp_path / TRACKER).read_text() == "release"
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "metadata.json", ".metadata", TRACKER])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("gone")])
+def test_what_is_no_file_holds_nobody_up(tmp_path, name, make):
+    """A pipe would be waited for, and a directory end a program by a traceback."""
+    path = saved.seal(write_checkpoint(tmp_path, 200))
+    saved.seal(write_checkpoint(tmp_path, 100))
+    (tmp_path / TRACKER).write_text("200")
+    place = tmp_path / name if name == TRACKER else path / name
+    place.unlink()
+    if name in {"metadata.json", ".metadata"}:
+        (path / manifests.MANIFEST).unlink()
+    make(place)
+    if name == TRACKER:
+        assert checkpoints.read_tracker(tmp_path, DIST).state == "torn"
+    else:
+        assert whole.by_bytes(path, DIST).kind == "damaged"
+    takes = tmp_path / ("iter_0000200" if name == TRACKER else "iter_0000100")
+    assert checkpoints.choose(tmp_path, DIST, whole.by_bytes).takes == takes
+
+
+def test_a_checkpoint_with_links_gets_no_manifest(tmp_path):
+    """It would be whole without what they lead to, and others would go for it."""
+    checkpoints.note_imported(tmp_path)
+    path = write_checkpoint(tmp_path, 100)
+    elsewhere = (path / "__0_0.distcp").rename(tmp_path / "elsewhere")
+    (path / "__0_0.distcp").symlink_to(elsewhere)
+    (tmp_path / TRACKER).write_text("100")
+    known = retention.Known()
+    assert retention.seal_new(tmp_path, DIST, known)["iter_0000100"].kind == "damaged"
+    assert retention.seal_new(tmp_path, DIST, known) == {}
+    assert whole.by_sizes(path, DIST).kind == "unverified"
 
 
 def test_a_newer_damaged_one_never_passes_for_a_new_save(tmp_path):

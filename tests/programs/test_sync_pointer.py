@@ -76,3 +76,12 @@ def test_a_pull_makes_a_run_resume_from_it(sync, near, tmp_path):
     (far / "iter_0000300" / "__0_0.distcp").unlink()
     assert sync("pull", far, URI, "--name", "iter_0000200").code == 0
     assert (far / TRACKER).read_text() == "200"
+
+
+def test_a_run_that_would_begin_anew_beside_its_copies_is_told(sync, near, tmp_path):
+    """Its file system was lost, or the wrong directory is named."""
+    assert sync("push", near, URI).code == 0
+    assert sync("check", near, URI).summary["findings"] == []
+    checked = sync("check", tmp_path / "far", URI)
+    assert checked.code == 0
+    assert "iter_0000300 of an earlier run is there, and nothing in" in checked.stderr
