@@ -7,7 +7,6 @@ torch 2.9; megatron/core/dist_checkpointing/strategies, Megatron core 0.19.
 """
 
 import io
-import math
 import pickle
 import zipfile
 from collections.abc import Mapping
@@ -180,12 +179,17 @@ def ranks(path: Path) -> int:
         arguments = getattr(_values(stream).get("args"), "state", None)
     if not isinstance(arguments, dict):
         return 0
-    sizes = [arguments.get(f"{kind}_model_parallel_size") for kind in ("pipeline", "tensor")]
-    experts = arguments.get("expert_model_parallel_size") or 1
-    if not all(isinstance(size, int) for size in (*sizes, experts)):
+    sizes = [
+        arguments.get(f"{kind}_model_parallel_size") or 1
+        for kind in ("pipeline", "tensor", "expert")
+    ]
+    if "tensor_model_parallel_size" not in arguments or not all(
+        isinstance(size, int) for size in sizes
+    ):
         return 0
-    is_even = arguments.get("expert_tensor_parallel_size") in {None, sizes[1]}
-    return math.prod(sizes) * (experts if is_even else 1)
+    stages, shards, experts = map(int, sizes)
+    is_even = arguments.get("expert_tensor_parallel_size") in {None, shards}
+    return stages * shards * (experts if is_even else 1)
 
 
 def _values(stream: IO[bytes]) -> Mapping[str, Any]:

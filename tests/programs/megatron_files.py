@@ -78,7 +78,12 @@ def write_checkpoint(root: Path, name: int | str, *, whole: bool = True) -> Path
 
 
 def write_rank(
-    directory: Path, rank: str, *, torn: bool = False, step: int | None = None, **sizes: int
+    directory: Path,
+    rank: str,
+    *,
+    torn: bool = False,
+    step: int | None = None,
+    sizes: Mapping[str, int] = {},
 ) -> None:
     """Write one rank's file of a checkpoint in the `torch` format; `sizes` are Megatron's words."""
     path = directory / rank / "model_optim_rng.pt"

@@ -116,12 +116,12 @@ SIZES = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 1}
 def test_ranks_that_megatrons_arguments_name_are_missed(tmp_path, more):
     """A copy or a save that was cut short between two ranks has whole files alone."""
     path = tmp_path / "iter_0000100"
-    write_rank(path, "mp_rank_00", step=100, **SIZES, **more)
+    write_rank(path, "mp_rank_00", step=100, sizes=SIZES | more)
     state = whole.by_sizes(path, "torch")
     assert (state.kind, state.why) == ("unfinished", "the directory of a rank is missing")
     for number in range(1, 4 if more else 2):
         assert not whole.by_sizes(path, "torch").loadable
-        write_rank(path, f"mp_rank_{number:02d}", step=100, **SIZES, **more)
+        write_rank(path, f"mp_rank_{number:02d}", step=100, sizes=SIZES | more)
     assert whole.by_bytes(path, "torch").kind == "unverified"
 
 
@@ -130,7 +130,7 @@ def test_experts_that_are_split_otherwise_are_whole(tmp_path):
     path = tmp_path / "iter_0000100"
     sizes = {**SIZES, "expert_model_parallel_size": 4, "expert_tensor_parallel_size": 1}
     for number in range(4):
-        write_rank(path, f"mp_rank_{number % 2:02d}_{number:03d}", step=100, **sizes)
+        write_rank(path, f"mp_rank_{number % 2:02d}_{number:03d}", step=100, sizes=sizes)
     assert whole.by_sizes(path, "torch").loadable
 
 

@@ -186,7 +186,7 @@ def test_a_torn_note_of_what_was_there_is_written_anew(tmp_path):
     (tmp_path / ".imported.json").write_text('["iter_00')
     assert checkpoints.imported(tmp_path) is None
     checkpoints.note_imported(tmp_path)
-    assert checkpoints.imported(tmp_path) == {"iter_0000100"}
+    assert checkpoints.imported(tmp_path) == frozenset({"iter_0000100"})
 
 
 def test_what_is_not_megatrons_stays(tmp_path):
