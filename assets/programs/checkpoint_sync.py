@@ -17,8 +17,9 @@ byte, and then renames the directory and sets the tracker file. verify compares 
 with the manifest, without downloading; without an S3 URI, or with --local, it reads LOCAL_DIR. ls
 says which are whole, which are not and why, and what a restart takes. prune keeps the newest N
 whole ones and what `latest` names; with --local it does the same in LOCAL_DIR, where it keeps what
-the tracker file names. check lists, writes, reads and removes a small object, and gives up within
-seconds. Where no directory is meant, LOCAL_DIR is `-`.
+the tracker file names. check lists, writes, reads and removes a small object, gives up within
+seconds, and warns where S3 holds checkpoints and LOCAL_DIR none. Where no directory is meant,
+LOCAL_DIR is `-`.
 
 Checkpoints are directories iter_0000500 of Megatron-LM, Megatron-Bridge and train_fsdp.py.
 
@@ -60,7 +61,8 @@ def main(argv: Sequence[str], report: Report) -> None:
         os.nice(_LOW_PRIORITY)
     directory = None if str(options.directory) == _NONE else options.directory
     if options.command == "check":
-        report.findings += Store(options.uri, attempts=1, seconds=_CHECK_SECONDS).check()
+        store = Store(options.uri, attempts=1, seconds=_CHECK_SECONDS)
+        report.findings += [*store.check(), *sync_listing.only_far(directory, store)]
         return
     threads = 1 if watching else 4
     remote = _remote(options.uri, watching=watching)

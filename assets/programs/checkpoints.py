@@ -8,7 +8,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -68,8 +69,11 @@ class Tracker:
 
 def read_tracker(root: Path, ckpt_format: str) -> Tracker:
     """Read a tracker as Megatron does, and look whether its checkpoint is there."""
+    path = root / TRACKER
+    if not path.is_file() and (path.exists() or path.is_symlink()):
+        return Tracker("torn", "no file")
     try:
-        raw = (root / TRACKER).read_bytes()
+        raw = path.read_bytes()
     except FileNotFoundError:
         return Tracker("absent")
     text = raw.decode("ascii", errors="replace").strip()
@@ -142,7 +146,7 @@ def choose(root: Path, ckpt_format: str, judge: Judge = whole.by_sizes) -> Choic
         number = manifests.iteration_of(tracker.checkpoint.name)
         newer = [path for path in candidates if _is_after(path, number, root / TRACKER)]
         candidates = [*newer, tracker.checkpoint, *candidates]
-    if tracker.state in {"torn", "dangling"}:
+    if tracker.state != "good":
         candidates.append(root / RELEASE)
     rejected: list[tuple[str, State]] = []
     for path in dict.fromkeys(candidates):
@@ -151,16 +155,29 @@ def choose(root: Path, ckpt_format: str, judge: Judge = whole.by_sizes) -> Choic
             return Choice(path, state, tracker, tuple(rejected))
         if path.name != RELEASE or path.exists():
             rejected.append((path.name, state))
+    rejected += [(name, State("damaged", "no name of a checkpoint")) for name in _misnamed(root)]
     return Choice(None, State("damaged"), tracker, tuple(rejected))
 
 
 def _is_after(checkpoint: Path, number: int | None, tracker: Path) -> bool:
-    """Tell whether a checkpoint is a newer one, and was finished after the tracker was written."""
+    """Tell whether a checkpoint is a newer one, and was saved after the tracker was written.
+
+    All of it: Megatron writes over the files of one that a run has gone back from.
+    """
     own = manifests.iteration_of(checkpoint.name) or 0
     if number is None or own <= number:
         return False
     times = [path.stat().st_mtime_ns for path in manifests.files_of(checkpoint)]
-    return max(times, default=0) > tracker.stat().st_mtime_ns
+    return min(times, default=0) > tracker.stat().st_mtime_ns
+
+
+def _misnamed(root: Path) -> Iterator[str]:
+    """Yield what was a checkpoint once, or is elsewhere: renamed directories and links."""
+    if root.is_dir():
+        known = iterations(root).values()
+        for path in sorted(root.glob("iter_*")):
+            if path not in known and (path.is_dir() or path.is_symlink()):
+                yield path.name
 
 
 def lost(root: Path, choice: Choice) -> tuple[Path, str, str]:
@@ -186,15 +203,22 @@ def forget_newer(root: Path, checkpoint: Path) -> None:
             (path / manifests.MANIFEST).unlink(missing_ok=True)
 
 
+def set_aside(checkpoint: Path) -> str:
+    """Give a damaged checkpoint a name that nothing takes for one, and return it."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return checkpoint.rename(checkpoint.with_name(f"{checkpoint.name}.damaged-{stamp}")).name
+
+
 def note_imported(root: Path) -> None:
     """Write down, at the first start in a directory, which checkpoints others put there."""
-    record = root / _IMPORTED
-    if not record.exists():
-        replace_text(record, json.dumps([path.name for path in iterations(root).values()]))
+    if imported(root) is None:
+        replace_text(
+            root / _IMPORTED, json.dumps([path.name for path in iterations(root).values()])
+        )
 
 
 def imported(root: Path) -> frozenset[str] | None:
-    """Return the checkpoints that others put there; None if no start has noted them."""
+    """Return the checkpoints that others put there; None if no start has noted them, or damaged."""
     try:
         names = json.loads((root / _IMPORTED).read_bytes())
     except (OSError, ValueError, RecursionError):

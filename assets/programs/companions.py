@@ -147,10 +147,10 @@ def check_copies(save: Path, uri: str) -> Iterator[Finding]:
     What surely loses the copies is an error where nothing has been saved yet; a run that has begun
     goes on. S3 that does not answer may do so later.
     """
-    found = _ask(uri)
+    found = _ask(save, uri)
     if found is not None and found.level == "error" and not found.usage:
         time.sleep(_SPREAD_SECONDS)
-        found = _ask(uri)
+        found = _ask(save, uri)
     if found is None:
         return
     begun = save.is_dir() and bool(checkpoints.iterations(save))
@@ -161,8 +161,8 @@ def check_copies(save: Path, uri: str) -> Iterator[Finding]:
     yield warning(found.subject, found.found, f"training goes on; {found.remedy}")
 
 
-def _ask(uri: str) -> Finding | None:
-    words = [sys.executable, str(_SYNC), "check", "-", uri]
+def _ask(save: Path, uri: str) -> Finding | None:
+    words = [sys.executable, str(_SYNC), "check", str(save), uri]
     try:
         done = subprocess.run(  # noqa: S603 -- as above
             words,

@@ -60,7 +60,7 @@ def findings(directory: Path | None) -> Iterator[Finding]:
     try:
         fields = json.loads((directory / FILE).read_bytes())
         uri, state, text = (str(fields[name]) for name in ("uri", "state", "text"))
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return
     if state != "whole":
         found, _, remedy = text.rpartition(" - ")

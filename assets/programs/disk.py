@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import checkpoints
+import manifests
+from whole import DEFAULT_FORMAT
 
 _MAKE_ROOM = "remove what is not needed (`meks ckpt prune`)"
 _LOST = (
@@ -168,16 +170,12 @@ def _nobody_pulls(root: Path) -> bool:
 
 def _iterations(root: Path) -> Iterator[Path]:
     """Yield the run's own saves that are newer than what the tracker file names."""
-    named, others = 0, checkpoints.imported(root)
-    if others is None:
+    tracker, others = checkpoints.read_tracker(root, DEFAULT_FORMAT), checkpoints.imported(root)
+    named = manifests.iteration_of(tracker.checkpoint.name) if tracker.checkpoint else None
+    if others is None or (named is None and tracker.state != "absent"):
         return
-    with suppress(FileNotFoundError):
-        text = (root / checkpoints.TRACKER).read_text()
-        if not text.strip().isdecimal():
-            return
-        named = int(text)
     for number, path in checkpoints.iterations(root).items():
-        if number > named and path.name not in others:
+        if number > (named or 0) and path.name not in others:
             yield path
 
 

@@ -14,6 +14,7 @@ from arguments import MegatronArguments
 from checkpoints import Choice, Tracker
 from findings import Finding, error, warning
 from indexed_data import DataSet, blend_prefixes, check_prefix, check_split
+from whole import State
 
 _DATA_OPTIONS = ("--data-path", "--train-data-path", "--valid-data-path", "--test-data-path")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
@@ -121,7 +122,7 @@ def resume(
     else:
         for name, state in choice.rejected:
             if (load / name).exists():
-                yield warning(load / name, state.why, "it is not resumed from")
+                yield _rejected(load / name, state, choice.takes, own=own)
         if choice.state.why:
             yield warning(choice.takes, choice.state.why, "it is resumed from")
         facts["start"] = str(choice.takes)
@@ -153,6 +154,21 @@ def _nothing_whole(load: Path, choice: Choice) -> Iterator[Finding]:
     for name, _ in choice.rejected:
         found = "the run's first save, which did not come to its end"
         yield warning(load / name, found, "the run begins anew")
+
+
+def _rejected(path: Path, state: State, takes: Path, *, own: bool) -> Finding:
+    """Say that a checkpoint is not resumed from; over a newer damaged one the run would write.
+
+    It loses its manifest then, and would pass for a save that has none yet.
+    """
+    ours, newer = (manifests.iteration_of(each.name) or 0 for each in (takes, path))
+    remedy = "it is not resumed from"
+    if own and newer > ours and state.kind == "damaged":
+        try:
+            remedy = f"it is now {checkpoints.set_aside(path)}; remove it yourself"
+        except OSError as problem:
+            remedy = f"{remedy}; {disk.explain(path, problem)[0]}"
+    return warning(path, state.why, remedy)
 
 
 def _point(load: Path, choice: Choice, *, own: bool) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -148,7 +149,8 @@ def read(directory: Path) -> Manifest | None:
     """
     path = directory / MANIFEST
     try:
-        if path.lstat().st_size > s3_store.SMALL_BYTES or path.is_symlink():
+        status = path.lstat()
+        if status.st_size > s3_store.SMALL_BYTES or not stat.S_ISREG(status.st_mode):
             raise BadManifestError("it is no file of this program's")
         text = path.read_bytes()
     except FileNotFoundError:

@@ -6,6 +6,7 @@ themselves. No error of it reaches the training.
 
 import argparse
 import ctypes
+import math
 import os
 import shutil
 import signal
@@ -159,11 +160,20 @@ def seal_new(root: Path, ckpt_format: str, known: Known) -> dict[str, State]:
     # A save is final when the tracker names it, or a later one.
     newest = manifests.iteration_of(tracker.checkpoint.name) or 0
     looked = {}
+    # A run saves in order: what came after a later save was put there by somebody.
+    later = math.inf
     for number, path in reversed(checkpoints.iterations(root).items()):
-        is_new = number <= newest and path.name not in others and not _has_manifest(path)
-        if is_new and not known.is_damaged(path):
+        if number > newest:
+            continue
+        is_own, later = _last_change(path) <= later, min(later, _last_change(path))
+        is_new = path.name not in others and not _has_manifest(path)
+        if not is_new or known.is_damaged(path):
+            continue
+        if is_own:
             looked[path.name] = whole.seal(path, ckpt_format, threads=_THREADS)
             known.note(path, looked[path.name])
+        elif not (state := known.judge(path, ckpt_format)).loadable:
+            looked[path.name] = state
     return looked
 
 
@@ -216,6 +226,11 @@ def _mark(path: Path) -> object:
         status = each.lstat()
         found.append((str(each), status.st_ino, status.st_size, status.st_ctime_ns))
     return found
+
+
+def _last_change(path: Path) -> int:
+    """Return when the kernel last noted a change of a file, in nanoseconds; no copy keeps it."""
+    return max((each.stat().st_ctime_ns for each in manifests.files_of(path)), default=0)
 
 
 def _newest_change(path: Path) -> float:

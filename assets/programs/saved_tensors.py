@@ -9,11 +9,14 @@ torch 2.9; megatron/core/dist_checkpointing/strategies, Megatron core 0.19.
 import io
 import pickle
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self, cast
 
 METADATA = ".metadata"
+RANK_FILE = "model_optim_rng.pt"
+"""Of each rank, in the `torch` format."""
 
 _ZIP, _PICKLE = b"PK", b"\x80"
 _COMMON = "common_state"
@@ -173,35 +176,58 @@ def has_common(directory: Path, found: list[Item]) -> bool:
     )
 
 
-def iteration(directory: Path) -> int | None:
-    """Return the iteration that Megatron wrote down inside a checkpoint; None if it is not found.
+def iterations(directory: Path) -> set[int]:
+    """Return the iterations that Megatron wrote down inside a checkpoint; each rank notes it.
 
     Raises BadFileError and OSError as `items` does.
     """
-    for path in (directory / "common.pt", *sorted(directory.glob("mp_rank_*/*.pt"))[:1]):
+    found: list[Mapping[str, Any]] = []
+    for path in (directory / "common.pt", *sorted(directory.glob(f"mp_rank_*/{RANK_FILE}"))):
         if path.is_file():
             with path.open("rb") as stream:
-                return _iteration(stream)
-    if not (directory / METADATA).is_file():
-        return None
-    common = [item for item in items(directory) if item.name.startswith(_COMMON)]
-    for item in common[:1]:
-        with (directory / item.file).open("rb") as stream:
-            return _iteration(_slice(stream, item))
-    return None
+                found.append(_values(stream))
+    if not found and (directory / METADATA).is_file():
+        common = [item for item in items(directory) if item.name.startswith(_COMMON)]
+        for item in common[:1]:
+            with (directory / item.file).open("rb") as stream:
+                found.append(_values(_slice(stream, item)))
+    return {each["iteration"] for each in found if isinstance(each.get("iteration"), int)}
 
 
-def _iteration(stream: IO[bytes]) -> int | None:
+def ranks(path: Path) -> int:
+    """Return how many ranks, at least, Megatron's arguments in one rank's file say have one.
+
+    0: it does not say. Each pair of tensor and expert rank of each pipeline stage has one, where
+    experts are split as the other layers are.
+    """
+    with path.open("rb") as stream:
+        arguments = getattr(_values(stream).get("args"), "state", None)
+    if not isinstance(arguments, dict):
+        return 0
+    sizes = [
+        arguments.get(f"{kind}_model_parallel_size") or 1
+        for kind in ("pipeline", "tensor", "expert")
+    ]
+    if "tensor_model_parallel_size" not in arguments or not all(
+        isinstance(size, int) for size in sizes
+    ):
+        return 0
+    stages, shards, experts = map(int, sizes)
+    is_even = arguments.get("expert_tensor_parallel_size") in {None, shards}
+    return stages * shards * (experts if is_even else 1)
+
+
+def _values(stream: IO[bytes]) -> Mapping[str, Any]:
+    """Return the dictionary that torch.save wrote, without its tensors; empty where it is none."""
     try:
         with zipfile.ZipFile(stream) as archive:
             member = next(name for name in archive.namelist() if name.endswith("data.pkl"))
             content = _Unpickler(io.BytesIO(archive.read(member))).load()
     except Exception:  # noqa: BLE001 -- whether it is whole, others judge
-        return None
+        return {}
     # Megatron saves an object of several shards as a list.
     content = content[0] if isinstance(content, list) and content else content
-    number = content.get("iteration") if isinstance(content, dict) else None
-    return number if isinstance(number, int) else None
+    return content if isinstance(content, dict) else {}
 
 
 def _item(key: Any, place: Any) -> Item:  # noqa: ANN401 -- what a pickle holds

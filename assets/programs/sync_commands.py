@@ -38,17 +38,20 @@ class Sync:
     def local(self) -> dict[int, Path]:
         """Return the checkpoints of the directory that may be sent, by step, oldest first.
 
-        Without a manifest a save is final when the tracker names it, or a later one.
+        Without a manifest a save of a run is final when the tracker names it, or a later one.
         """
         if not self.directory.is_dir():
             return {}
         tracker = checkpoints.read_tracker(self.directory, whole.DEFAULT_FORMAT)
         taken = tracker.checkpoint
         named = manifests.iteration_of(taken.name) if taken is not None else None
+        others = checkpoints.imported(self.directory)
         found = {}
         for step, path in checkpoints.iterations(self.directory).items():
             state = whole.by_sizes(path)
-            final = named is None or step <= named
+            # Before a run's first save has come to its end there is no tracker.
+            imported = others is None or path.name in others
+            final = imported if named is None else step <= named
             if state.kind == "whole" or (state.kind == "unverified" and final):
                 found[step] = path
         return found

@@ -10,9 +10,10 @@ import checkpoints
 import manifests
 import program
 import whole
-from findings import Report, warning
+from findings import Finding, Report, warning
 from manifests import BadManifestError
 from program import StopError
+from s3_store import Store
 from sync_remote import Far, Remote
 
 
@@ -42,16 +43,21 @@ def ls(directory: Path | None, remote: Remote | None, report: Report) -> None:
             "correct it; what saves makes it",
         )
     ends = [*(local_ends(directory) if directory else ())]
-    ends += [_far_end(far) for far in remote.every().values()] if remote else ()
+    far = [*remote.every().values()] if remote else []
+    ends += map(_far_end, far)
     ends.sort(key=lambda end: (end.step, end.where))
-    latest = _latest(remote, report) if remote else None
+    good = [each.name for each in far if not each.damage]
+    latest = _latest(good, remote, report) if remote else None
     program.say(f"{'name':<16} {'where':<6} {'files':>6} {'bytes':>18} state")
     for end in ends:
         state = f"{end.state}: {end.why}" if end.why else end.state
         mark = ", latest" if end.where == "s3" and latest == end.name else ""
         program.say(f"{end.name:<16} {end.where:<6} {end.files:>6} {end.bytes:>18,} {state}{mark}")
     report.facts.update(
-        checkpoints=_by_name(ends), ends=[asdict(end) for end in ends], latest=latest
+        checkpoints=_by_name(ends),
+        ends=[asdict(end) for end in ends],
+        latest=latest,
+        pull=latest or (good[-1] if good else None),
     )
     if directory and directory.is_dir():
         choice = checkpoints.choose(directory, whole.DEFAULT_FORMAT)
@@ -59,6 +65,17 @@ def ls(directory: Path | None, remote: Remote | None, report: Report) -> None:
         report.facts["restart"] = {"takes": takes, "why": choice.why}
         if choice.lost:
             report.findings.append(warning(*checkpoints.lost(directory, choice)))
+
+
+def only_far(directory: Path | None, store: Store) -> Iterator[Finding]:
+    """Warn of checkpoints in S3 where a run would begin anew, as after a lost file system."""
+    if directory is None or (directory.is_dir() and checkpoints.iterations(directory)):
+        return
+    steps = {manifests.iteration_of(name) or 0: name for name in store.names()}
+    if newest := max(steps, default=0):
+        found = f"{steps[newest]} of an earlier run is there, and nothing in {directory}"
+        remedy = "end the job and bring it back (meks ckpt pull), or name another S3 URI"
+        yield warning(store.uri, found, remedy)
 
 
 def local_ends(root: Path) -> Iterator[End]:
@@ -93,14 +110,21 @@ def _far_end(far: Far) -> End:
     return End(far.name, far.step, "s3", size, age, state, far.damage, files)
 
 
-def _latest(remote: Remote, report: Report) -> str | None:
+def _latest(good: list[str], remote: Remote, report: Report) -> str | None:
+    """Return what `latest` names, if it is whole."""
+    wrong = None
     try:
-        found = remote.latest()
+        named = remote.latest()
+        if named and named.name in good:
+            return named.name
+        if named:
+            wrong = f"it names {named.name}, which is not whole"
     except BadManifestError as problem:
+        wrong = str(problem)
+    if wrong:
         subject = f"{remote.store.uri}/{manifests.LATEST}"
-        report.findings.append(warning(subject, str(problem), "the next push mends it"))
-        return None
-    return found.name if found else None
+        report.findings.append(warning(subject, wrong, "the next push mends it"))
+    return None
 
 
 def _by_name(ends: list[End]) -> list[dict[str, object]]:

@@ -3,7 +3,6 @@
 import fcntl
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,10 +62,8 @@ def fetch(manifest: Manifest, root: Path, store: Store, threads: int) -> Path:
         manifests.write(staging, manifest)
         manifests.sync_to_disk(staging)
         if target.exists():
-            stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-            aside = target.with_name(f"{target.name}.damaged-{stamp}")
-            target.rename(aside)
-            program.say(f"{target.name} was damaged, and is now {aside.name}; remove it yourself")
+            aside = checkpoints.set_aside(target)
+            program.say(f"{target.name} was damaged, and is now {aside}; remove it yourself")
         staging.rename(target)
         above.rmdir()
         manifests.sync_one(root)
@@ -75,8 +72,8 @@ def fetch(manifest: Manifest, root: Path, store: Store, threads: int) -> Path:
 
 def publish(root: Path, manifest: Manifest) -> bool:
     """Make a run resume from a checkpoint, unless it would from a newer one."""
-    there = checkpoints.loadable(root, whole.DEFAULT_FORMAT)
-    if (root / checkpoints.TRACKER).exists() and max(there, default=0) > manifest.step:
+    takes = checkpoints.choose(root, whole.DEFAULT_FORMAT).takes
+    if takes is not None and (manifests.iteration_of(takes.name) or 0) > manifest.step:
         return False
     checkpoints.point_bridge(root, root / manifest.name)
     checkpoints.point_to(root, root / manifest.name)

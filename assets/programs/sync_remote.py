@@ -130,7 +130,7 @@ class Remote:
         return True
 
     def move_latest(self, wanted: Latest) -> Latest | None:
-        """Let `latest` name a checkpoint; one that is newer and whole stays and is returned."""
+        """Let `latest` name a checkpoint, or the newest whole one after it, which is returned."""
         key = manifests.LATEST
         for _ in range(_POINTER_ATTEMPTS):
             now, tag = None, ""
@@ -141,17 +141,23 @@ class Remote:
                 pass
             except BadManifestError as problem:
                 program.say(f"{self.store.uri}/{key}: {problem} - it is replaced")
-            if now == wanted:
-                return None
-            if now and now.step > wanted.step and self.damage(self.look(now.name)) is None:
-                return now
+            newest = self._newest_after(wanted) or wanted
             try:
-                self.store.write(key, wanted.text(), replacing=tag or None)
+                if now != newest:
+                    self.store.write(key, newest.text(), replacing=tag or None)
             except (RaceError, GoneError):
                 continue
-            return None
+            return newest if newest != wanted else None
         place = f"{self.store.uri}/{key}"
         raise StopError(program.EXIT_FAILED, place, "others keep changing it", "push again")
+
+    def _newest_after(self, wanted: Latest) -> Latest | None:
+        """Return the newest checkpoint after one, if it is whole."""
+        steps = {manifests.iteration_of(name) or 0: name for name in self.store.names()}
+        for step in sorted(steps, reverse=True):
+            if step > wanted.step and self.damage(self.look(steps[step])) is None:
+                return Latest(steps[step], step)
+        return None
 
     def _present(self, manifest: Manifest) -> bool:
         """Tell whether this very manifest is there; raises StopError for another one."""

@@ -297,7 +297,8 @@ class Checkpointer:
 def _has_trainer(directory: Path) -> bool:
     """Tell whether a checkpoint holds the state of this trainer, beside weights and optimizer."""
     try:
-        content = json.loads((directory / "metadata.json").read_bytes())
-        return isinstance(content["trainer"], dict)
+        trainer = json.loads((directory / "metadata.json").read_bytes())["trainer"]
+        kinds = {"step": int, "consumed_samples": int, "data": dict}
+        return all(isinstance(trainer[name], kind) for name, kind in kinds.items())
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False

@@ -19,7 +19,7 @@ from typing import Literal, TypeVar
 import manifests
 import saved_tensors
 from manifests import BadManifestError, FileEntry, Manifest, OutOfTimeError
-from saved_tensors import BadFileError
+from saved_tensors import RANK_FILE, BadFileError
 
 Noted = TypeVar("Noted")
 
@@ -28,7 +28,6 @@ THREADS = min(16, os.cpu_count() or 1)
 """That read a checkpoint where nothing else is at work on the node."""
 
 _RANK = re.compile(r"mp_rank_(\d{2,})(?:_(\d{3,}))?(?:_(\d{3,}))?")
-_RANK_FILE = "model_optim_rng.pt"
 _LAST_FILE = "metadata.json"
 _MEGATRONS = "torch_dist"
 # These two have no metadata.json; their .metadata is the last file of a save.
@@ -120,6 +119,9 @@ def seal(directory: Path, ckpt_format: str = DEFAULT_FORMAT, *, threads: int = T
     step = manifests.iteration_of(directory.name)
     if state.kind != "unverified" or step is None:
         return state
+    # A manifest lists no link, and would call the checkpoint whole without what it leads to.
+    if links := manifests.links_in(directory):
+        return State("damaged", f"{links[0].name} is no file of its own, so there is no manifest")
     try:
         files = _read(directory, threads, manifests.entry)
     except BadFileError as problem:
@@ -135,7 +137,7 @@ def by_format(directory: Path, ckpt_format: str = DEFAULT_FORMAT) -> State:
     the end, so every rank's file has to be there and end as torch's zip files do.
     """
     last, dot_metadata = directory / _LAST_FILE, directory / saved_tensors.METADATA
-    if last.exists():
+    if last.exists() or last.is_symlink():
         return _distributed(directory, _last_file(last))
     ranks = sorted(path for path in directory.glob("mp_rank_*") if path.is_dir())
     if ranks:
@@ -168,11 +170,12 @@ def _distributed(directory: Path, noted: _Noted) -> State:
 
 
 def _ranks(ranks: list[Path]) -> State:
-    if not _all_ranks(ranks):
-        return State("unfinished", "the directory of a rank is missing")
     for path in ranks:
-        if not _is_ended(path / _RANK_FILE):
-            return State("unfinished", f"{path.name}/{_RANK_FILE} is missing or cut")
+        if not _is_ended(path / RANK_FILE):
+            return State("unfinished", f"{path.name}/{RANK_FILE} is missing or cut")
+    needed = saved_tensors.ranks(ranks[0] / RANK_FILE)
+    if len(ranks) < needed or not (needed or _all_ranks(ranks)):
+        return State("unfinished", "the directory of a rank is missing")
     # Every one of them holds the same files, such as distrib_optim.pt.
     every = {path.name for rank in ranks for path in rank.iterdir()}
     for path in ranks:
@@ -191,9 +194,10 @@ def _read(
 
     Raises BadFileError, and OutOfTimeError as `manifests.differing` does.
     """
-    inside, named = saved_tensors.iteration(directory), manifests.iteration_of(directory.name)
-    if named is not None and inside not in {None, named}:
-        raise BadFileError(f"it holds iteration {inside}")
+    named = manifests.iteration_of(directory.name)
+    others = saved_tensors.iterations(directory) - {named}
+    if named is not None and others:
+        raise BadFileError(f"it holds iteration {min(others)}")
     has_items = (directory / saved_tensors.METADATA).is_file()
     items = saved_tensors.by_file(saved_tensors.items(directory)) if has_items else {}
 
@@ -211,6 +215,8 @@ def _read(
 
 def _last_file(path: Path) -> _Noted:
     """Return what metadata.json notes; raises BadFileError if it is torn."""
+    if not path.is_file():
+        raise BadFileError(f"{_LAST_FILE} is no file")
     try:
         content = json.loads(path.read_bytes())
         sizes, trainer = content.get("files", {}), content.get("trainer", {})

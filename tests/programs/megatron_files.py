@@ -4,6 +4,7 @@ import json
 import struct
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -76,11 +77,19 @@ def write_checkpoint(root: Path, name: int | str, *, whole: bool = True) -> Path
     return directory
 
 
-def write_rank(directory: Path, rank: str, *, torn: bool = False, step: int | None = None) -> None:
-    """Write one rank's file of a checkpoint in the `torch` format."""
+def write_rank(
+    directory: Path,
+    rank: str,
+    *,
+    torn: bool = False,
+    step: int | None = None,
+    sizes: Mapping[str, int] = {},
+) -> None:
+    """Write one rank's file of a checkpoint in the `torch` format; `sizes` are Megatron's words."""
     path = directory / rank / "model_optim_rng.pt"
     path.parent.mkdir(parents=True)
-    path.write_bytes(saved.torch_file(rank.encode() * 20, iteration=step))
+    content = saved.torch_file(rank.encode() * 20, iteration=step, args=Namespace(**sizes))
+    path.write_bytes(content)
     if torn:
         path.write_bytes(path.read_bytes()[:-40])
 

@@ -9,6 +9,7 @@ import checkpoints
 import guards
 import manifests
 import pytest
+import retention
 import whole
 from findings import Finding
 from hypothesis import HealthCheck, given, settings
@@ -108,6 +109,132 @@ def test_rank_that_lacks_a_file_of_the_others_is_not_whole(tmp_path):
     (tmp_path / "mp_rank_00" / "distrib_optim.pt").write_bytes(b"PK")
     state = whole.by_sizes(tmp_path, "torch")
     assert state.why == "mp_rank_01/distrib_optim.pt is missing"
+
+
+SIZES = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 1}
+
+
+@pytest.mark.parametrize("more", [{}, {"expert_model_parallel_size": 2}])
+def test_ranks_that_megatrons_arguments_name_are_missed(tmp_path, more):
+    """A copy or a save that was cut short between two ranks has whole files alone."""
+    path = tmp_path / "iter_0000100"
+    write_rank(path, "mp_rank_00", step=100, sizes=SIZES | more)
+    state = whole.by_sizes(path, "torch")
+    assert (state.kind, state.why) == ("unfinished", "the directory of a rank is missing")
+    for number in range(1, 4 if more else 2):
+        assert not whole.by_sizes(path, "torch").loadable
+        write_rank(path, f"mp_rank_{number:02d}", step=100, sizes=SIZES | more)
+    assert whole.by_bytes(path, "torch").kind == "unverified"
+
+
+def test_experts_that_are_split_otherwise_are_whole(tmp_path):
+    """Not every pair of tensor and expert rank has a file of its own then."""
+    path = tmp_path / "iter_0000100"
+    sizes = {**SIZES, "expert_model_parallel_size": 4, "expert_tensor_parallel_size": 1}
+    for number in range(4):
+        write_rank(path, f"mp_rank_{number % 2:02d}_{number:03d}", step=100, sizes=sizes)
+    assert whole.by_sizes(path, "torch").loadable
+
+
+def test_rank_of_another_iteration_is_damage(tmp_path):
+    """Each rank notes its own, whatever other files lie beside."""
+    path = tmp_path / "iter_0000100"
+    for number, step in enumerate((100, 100, 200)):
+        write_rank(path, f"mp_rank_{number:02d}", step=step)
+        (path / f"mp_rank_{number:02d}" / "distrib_optim.pt").write_bytes(saved.torch_file(b"x"))
+    assert whole.by_bytes(path, "torch").why == "it holds iteration 200"
+
+
+def test_a_save_that_was_written_over_in_part_is_not_taken(tmp_path):
+    """After people went back: its last file is of the run before."""
+    for iteration in (100, 200):
+        write_checkpoint(tmp_path, iteration)
+    (tmp_path / TRACKER).write_text("100")
+    long_ago = (tmp_path / TRACKER).stat().st_mtime - 100
+    for path in (tmp_path / "iter_0000200").iterdir():
+        os.utime(path, (long_ago, long_ago))
+    file = tmp_path / "iter_0000200" / "__0_0.distcp"
+    file.write_bytes(saved.torch_file(b"y" * 100))
+    os.utime(file, (long_ago + 200, long_ago + 200))
+    assert checkpoints.choose(tmp_path, DIST).takes == tmp_path / "iter_0000100"
+
+
+@pytest.mark.parametrize("how", ["renamed", "a link"])
+def test_a_checkpoint_under_another_name_is_no_new_run(tmp_path, how):
+    """What was a checkpoint once is named, and nothing begins anew beside it."""
+    root = tmp_path / "run"
+    root.mkdir()
+    if how == "renamed":
+        write_checkpoint(root, "iter_100")
+    else:
+        (root / "iter_0000100").symlink_to(write_checkpoint(tmp_path / "elsewhere", 100))
+    (root / "iter_times.log").write_text("no checkpoint")
+    found, facts = resume(root)
+    assert facts == {}
+    (error,) = [each for each in found if each.level == "error"]
+    assert "no name of a checkpoint" in error.found
+    assert "iter_times" not in error.found
+    write_checkpoint(root, 50)
+    assert resume(root)[1] == {"start": str(root / "iter_0000050")}
+
+
+def test_weights_without_a_tracker_are_no_new_run(tmp_path):
+    """Megatron would begin with random ones."""
+    write_checkpoint(tmp_path, "release")
+    assert resume(tmp_path)[1] == {"start": str(tmp_path / "release")}
+    assert (tmp_path / TRACKER).read_text() == "release"
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "metadata.json", ".metadata", TRACKER])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("gone")])
+def test_what_is_no_file_holds_nobody_up(tmp_path, name, make):
+    """A pipe would be waited for, and a directory end a program by a traceback."""
+    path = saved.seal(write_checkpoint(tmp_path, 200))
+    saved.seal(write_checkpoint(tmp_path, 100))
+    (tmp_path / TRACKER).write_text("200")
+    place = tmp_path / name if name == TRACKER else path / name
+    place.unlink()
+    if name in {"metadata.json", ".metadata"}:
+        (path / manifests.MANIFEST).unlink()
+    make(place)
+    if name == TRACKER:
+        assert checkpoints.read_tracker(tmp_path, DIST).state == "torn"
+    else:
+        assert whole.by_bytes(path, DIST).kind == "damaged"
+    takes = tmp_path / ("iter_0000200" if name == TRACKER else "iter_0000100")
+    assert checkpoints.choose(tmp_path, DIST, whole.by_bytes).takes == takes
+
+
+def test_a_checkpoint_with_links_gets_no_manifest(tmp_path):
+    """It would be whole without what they lead to, and others would go for it."""
+    checkpoints.note_imported(tmp_path)
+    path = write_checkpoint(tmp_path, 100)
+    elsewhere = (path / "__0_0.distcp").rename(tmp_path / "elsewhere")
+    (path / "__0_0.distcp").symlink_to(elsewhere)
+    (tmp_path / TRACKER).write_text("100")
+    known = retention.Known()
+    assert retention.seal_new(tmp_path, DIST, known)["iter_0000100"].kind == "damaged"
+    assert retention.seal_new(tmp_path, DIST, known) == {}
+    assert whole.by_sizes(path, DIST).kind == "unverified"
+
+
+def test_a_newer_damaged_one_never_passes_for_a_new_save(tmp_path):
+    """The run may write over it, and would find it without a manifest then."""
+    checkpoints.note_imported(tmp_path)
+    for iteration in (100, 200):
+        saved.seal(saved.megatron(tmp_path, iteration))
+    first, second = ((tmp_path / "iter_0000200" / f"__{rank}_0.distcp") for rank in range(2))
+    content = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(content)
+    (tmp_path / TRACKER).write_text("200")
+    found, facts = resume(tmp_path)
+    assert facts == {"start": str(tmp_path / "iter_0000100")}
+    (aside,) = tmp_path.glob("iter_0000200.damaged-*")
+    assert f"it is now {aside.name}" in "".join(each.remedy for each in found)
+    write_checkpoint(tmp_path, 300)
+    (tmp_path / TRACKER).write_text("300")
+    assert set(retention.seal_new(tmp_path, DIST, retention.Known())) == {"iter_0000300"}
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from tests.programs.megatron_files import TRACKER, write_rank
 from tests.programs.s3_world import URI, World
 
 STEPS = (100, 200, 300, 400)
+SIZES = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 1}
 FORMATS = ("torch_dist", "torch")
 # More of them for a long look: DAMAGES=1000 pytest tests/programs/test_damages.py
 DAMAGES = int(os.environ.get("DAMAGES", "100"))
@@ -83,7 +84,7 @@ def write(root: Path, ckpt_format: str) -> None:
             saved.megatron(root, step, size=3000)
         else:
             for rank in ("mp_rank_00", "mp_rank_01"):
-                write_rank(root / f"iter_{step:07d}", rank, step=step)
+                write_rank(root / f"iter_{step:07d}", rank, step=step, sizes=SIZES)
     (root / TRACKER).write_text(str(STEPS[-1]))
 
 
@@ -101,6 +102,10 @@ def damage_one(root: Path, anywhere: random.Random, *, sealed: bool) -> tuple[st
         shutil.copytree(path, other)
         for each in anywhere.sample(files, anywhere.randint(0, len(files))):
             (other / each.relative_to(path)).unlink()
+        for folder in other.glob("mp_rank_*"):
+            # A copy that ended before makes none.
+            if not any(folder.iterdir()):
+                folder.rmdir()
     elif files:
         # What two ranks exchange before there is a manifest nobody can know.
         way = anywhere.choice(FILE_DAMAGES if sealed else FILE_DAMAGES[:3])

@@ -307,3 +307,14 @@ def test_probes_of_others_are_left_alone(tmp_path):
     os.utime(old, (time.time() - 3600,) * 2)
     assert [*disk.free_leftovers(tmp_path, all_of_them=False)] == [old]
     assert young.exists()
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe", b"9" * 5000, b"-5", b"release"])
+def test_a_tracker_that_names_no_iteration_frees_nothing(tmp_path, text):
+    """What is newer than it is not known, and nothing of a file's bytes ends the start."""
+    checkpoints.note_imported(tmp_path)
+    rest = write_checkpoint(tmp_path, 300, whole=False)
+    (rest / ".metadata").unlink()
+    (tmp_path / checkpoints.TRACKER).write_bytes(text)
+    assert list(disk.free_leftovers(tmp_path, all_of_them=True)) == []
+    assert rest.is_dir()

@@ -166,6 +166,29 @@ def test_saves_of_the_run_get_their_manifests(tmp_path):
     assert whole.by_sizes(tmp_path / "iter_0000050").kind == "unverified"
 
 
+def test_what_is_copied_to_a_run_later_stays(tmp_path):
+    """It is older than a save by its number, and younger by its files: no save of the run."""
+    save(tmp_path, 100, 200)
+    (tmp_path / "iter_0000200" / manifests.MANIFEST).unlink()
+    time.sleep(0.02)
+    other = write_checkpoint(tmp_path, 50)
+    for path in other.iterdir():
+        os.utime(path, (1e9, 1e9))
+    looked = retention.seal_new(tmp_path, DIST, retention.Known())
+    assert {name: state.kind for name, state in looked.items()} == {"iter_0000200": "whole"}
+    assert prune(tmp_path, 1) == ["iter_0000100"]
+    assert whole.by_sizes(other).kind == "unverified"
+
+
+def test_a_torn_note_of_what_was_there_is_written_anew(tmp_path):
+    """Without one no save would ever get its manifest, and none would go."""
+    write_checkpoint(tmp_path, 100)
+    (tmp_path / ".imported.json").write_text('["iter_00')
+    assert checkpoints.imported(tmp_path) is None
+    checkpoints.note_imported(tmp_path)
+    assert checkpoints.imported(tmp_path) == frozenset({"iter_0000100"})
+
+
 def test_what_is_not_megatrons_stays(tmp_path):
     """Links, other names and directories with something else in them belong to somebody."""
     save(tmp_path, 400, 500)
@@ -242,8 +265,10 @@ def test_program_survives_errors_and_says_them_once(tmp_path):
     assert process.stderr is not None
     assert "cannot look after" in process.stderr.readline()
     time.sleep(0.3)
-    save(tmp_path / "staging", 100, 200)
+    (tmp_path / "staging").mkdir()
+    checkpoints.note_imported(tmp_path / "staging")
     write_checkpoint(tmp_path / "staging", 50)
+    save(tmp_path / "staging", 100, 200)
     root.unlink()
     (tmp_path / "staging").rename(root)
     wait_for(lambda: not (root / "iter_0000100").exists())

@@ -139,8 +139,8 @@ def _lines(rows: list[Row], ended: Ended) -> Iterator[str]:
         yield f"newest whole: {newest['name']}, {places}"
     else:
         yield "newest whole: none"
-    if latest := ended.summary.get("latest"):
-        yield f"a pull takes: {latest}"
+    if pulled := ended.summary.get("pull"):
+        yield f"a pull takes: {pulled}"
     restart = ended.summary.get("restart")
     if isinstance(restart, dict):
         yield f"a restart takes: {restart['takes'] or 'none of these'} ({restart['why']})"
