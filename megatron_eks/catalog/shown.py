@@ -108,7 +108,7 @@ _OPTIONS = """
     shards source target token-file tokenizer workers
     master-addr master-port nnodes node-rank nproc-per-node
     advertise-client-urls controller-threads data-dir enable-scheme enable-v2 kube-api-burst
-    kube-api-qps listen-client-urls name pytorch-init-container-image
+    kube-api-qps listen-client-urls name namespace pytorch-init-container-image
     pytorch-init-container-max-tries zap-devel
 """
 OPTIONS = frozenset(f"--{name}" for name in _OPTIONS.split())
@@ -119,6 +119,7 @@ LISTS = frozenset({"--data-path", "--input", "--json-key", "--recompute-modules"
 
 WORDS = re.compile(
     r"--|-|sh|-euc|-f|etcd|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
+    r"|take|pass|make"  # what that Job does with a directory
     r"|/etc/dcgm-exporter/[\w./-]+|/opt/megatron-eks/programs/\w+\.py"
 )
 """Programs that are started, and what stands between their arguments."""
