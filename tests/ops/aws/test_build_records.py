@@ -219,6 +219,8 @@ def test_a_commit_with_the_same_files_records_the_image(aws, place, checkout, mo
         "assets/images/megatron/Dockerfile",
         "assets/programs/__pycache__/program.cpython-312.pyc",
         "assets/programs/.hidden.py",
+        ".gitattributes",
+        ".python-version",
         "assets/.dockerignore",
         "assets/codebuild/build_image.py",
         "megatron_eks/build_context.py",
