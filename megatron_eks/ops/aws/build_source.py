@@ -36,7 +36,8 @@ def same_source(commit: str, image: str) -> bool:
     """Whether a build of a commit runs and holds the same files as one of this checkout would.
 
     All of assets/ counts but the folders of other images, the one file beside it that a build runs,
-    and what says how git checks files out and which Python runs. Raises Failure where git cannot tell, or this checkout has changes of its own.
+    and what says how git checks files out and which Python runs. Raises Failure where git cannot
+    tell, or this checkout has changes of its own.
     """
     if not _SHA.fullmatch(commit):
         return False

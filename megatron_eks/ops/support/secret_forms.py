@@ -67,9 +67,10 @@ COMMAND = re.compile(
     r"\s+(?:login|config set)\s"
     r"|(?:\blogin|\bToken|SecretStr|SecretBytes)\((?=\s*\S*[\"'\d])"
     r"|\busername\W{2,9}[\w.@+-]+\W{2,9}key\W{2,9}"  # kaggle.json
-    r"|\bheaders\W{1,6}\{|[\"']env\\*[\"']\s*:\s*[\[{]"
-    r"|(?:^|\\n|[\s\"])(?:Args|Command|Environment):\s*(?:$|\\+n)",
-    re.IGNORECASE,
+    r"|\b(?i:headers)\W{1,6}\{|[\"'](?i:env)\\*[\"']\s*:\s*[\[{]"
+    r"|(?:^|\\n|[\s\"])(?:Args|Command|Environment):\s*(?:$|\\+n)"
+    r"|\b(?:echo|printf)\s+(?=.*\|)|\bopenssl\s+(?:enc|pkcs\w+|rsa)\s|\b(?:un)?zip\s+(?=.*-P)"
+    r"|\b7z\s+\w\s+(?=.*-p)|\bmc\s+alias\s+set\s"
 )
 """Programs and functions that are given secrets without a name, and fields that hold them."""
 _A_VALUE = r"[\"'`]?(?=[\w+/=-]*\d)(?=[\w+/=-]*[A-Za-z])[\w+/=-]{6,}(?![\w]|\.\w)"
