@@ -73,7 +73,7 @@ VOLUME_ATTRIBUTES = frozenset({"dnsname", "mountname"})
 
 OUTPUTS = re.compile(
     r"(Megatron|Fsdp)(Image|BuildProject)|Lustre(Id|DnsName|MountName)\w{0,9}|EfsId|EfsAccessPointId"
-    r"|BastionId|BucketName|JobRoleArn"
+    r"|BastionId|BucketName|JobRoleArn|TrainingOperator|Cuda|Etcd|AwsEfaK8sDevicePlugin"
 )
 """Keys of `outputs.json`."""
 
@@ -119,7 +119,7 @@ LISTS = frozenset({"--data-path", "--input", "--json-key", "--recompute-modules"
 
 WORDS = re.compile(
     r"--|-|sh|-euc|-f|etcd|nvidia-device-plugin|nvidia-smi|python3|torchrun|shared-directories"
-    r"|take|pass|make"  # what that Job does with a directory
+    r"|take|pass|make"
     r"|/etc/dcgm-exporter/[\w./-]+|/opt/megatron-eks/programs/\w+\.py"
 )
 """Programs that are started, and what stands between their arguments."""

@@ -5,6 +5,7 @@ import shutil
 
 import bridge_config
 import pytest
+import whole
 
 from tests.programs import saved
 from tests.programs.bridge_job import JOB
@@ -31,14 +32,13 @@ def llama31_8b_pretrain_config():
     return config
 """
 PRETRAIN = """
-import json
+import shutil
 from pathlib import Path
 
 def pretrain(config, forward_step_func):
-    directory = Path(config.checkpoint.save) / "iter_0000010"
-    directory.mkdir(parents=True)
-    (directory / ".metadata").write_text("x")
-    (directory / "metadata.json").write_text(json.dumps({"sharded_backend": "torch_dist"}))
+    root = Path(config.checkpoint.save)
+    shutil.copytree(Path(__file__).parents[3] / "iter_0000010", root / "iter_0000010")
+    (root / "latest_checkpointed_iteration.txt").write_text("10")
 """
 
 
@@ -65,10 +65,11 @@ def test_a_recipe_copies_what_it_saves(s3, config, tmp_path):
     environment = bridge(tmp_path / "packages")
     done = recipe(config, RANK="1", **environment)
     assert (done.code, s3.names()) == (0, [])
-    shutil.rmtree(tmp_path / "save" / "iter_0000010")
+    shutil.rmtree(tmp_path / "save")
     done = recipe(config, **environment)
     assert done.code == 0, done.stderr
     assert s3.json("latest")["name"] == "iter_0000010"
+    assert whole.by_bytes(tmp_path / "save" / "iter_0000010").kind == "whole"
 
 
 def test_what_is_being_saved_is_no_checkpoint(sync, s3, tmp_path):
@@ -99,4 +100,5 @@ def bridge(packages):
     (training / "gpt_step.py").write_text("forward_step = None\n")
     (training / "mixed_precision.py").write_text("def get_mixed_precision_config(name): ...\n")
     (training / "pretrain.py").write_text(PRETRAIN)
+    saved.megatron(packages, 10)
     return {"PYTHONPATH": str(packages)}

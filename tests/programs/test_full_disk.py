@@ -221,6 +221,7 @@ def test_a_restart_frees_its_own_leftovers_first(trained, mount):
 def test_megatrons_restart_frees_them_too(job, mount, left):
     """Its own saves lie under their last name already: those that never ended are of no use."""
     job.save = mount("megatron", 2**20)
+    checkpoints.note_imported(job.save)
     write_checkpoint(job.save, 200)
     (job.save / checkpoints.TRACKER).write_text("200")
     fill(job.save / left / "__0_0.distcp")
@@ -232,6 +233,7 @@ def test_megatrons_restart_frees_them_too(job, mount, left):
 def test_nothing_that_could_be_loaded_is_freed(job, mount):
     """Nor what somebody put there; a pull that is at work keeps what it has."""
     job.save = mount("kept", 2**20)
+    checkpoints.note_imported(job.save)
     write_checkpoint(job.save, 200)
     newer = write_checkpoint(job.save, 300, whole=False)
     (job.save / checkpoints.TRACKER).write_text("200")
@@ -252,6 +254,7 @@ def test_a_file_system_that_is_closed_is_called_so(job, mount):
     """Nobody is sent to look for rights or room."""
     job.save = mount("closed", 2**20)
     write_checkpoint(job.save, 200)
+    (job.save / checkpoints.TRACKER).write_text("200")
     words = ["mount", "-o", "remount,ro", str(job.save)]
     subprocess.run(words, check=True)  # noqa: S603 -- the tests of CI run as root
     (line,) = errors(job.run().stderr)

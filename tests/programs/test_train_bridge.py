@@ -52,13 +52,14 @@ def test_guards_are_those_of_megatron(config, tmp_path):
 def test_train_state_follows_the_tracker(config, tmp_path):
     """Megatron-Bridge reads its own copy first, which a torn or old one would mislead."""
     checkpoint = saved.megatron(tmp_path / "save", 500)
-    (checkpoint / "train_state.pt").write_bytes(b"state of 500")
+    state = saved.torch_file(b"state of 500")
+    (checkpoint / "train_state.pt").write_bytes(state)
     (tmp_path / "save" / "latest_checkpointed_iteration.txt").write_text("to")
     (tmp_path / "save" / "latest_train_state.pt").write_bytes(b"torn")
     done = start(config)
     assert done.code == 3
     assert (tmp_path / "save" / "latest_checkpointed_iteration.txt").read_text() == "500"
-    assert (tmp_path / "save" / "latest_train_state.pt").read_bytes() == b"state of 500"
+    assert (tmp_path / "save" / "latest_train_state.pt").read_bytes() == state
     assert done.summary["start"] == str(checkpoint)
 
 

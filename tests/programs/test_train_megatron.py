@@ -8,6 +8,7 @@ from pathlib import Path
 import guards
 import pytest
 
+from tests.programs import saved
 from tests.programs.megatron_files import (
     TRACKER,
     Job,
@@ -212,7 +213,7 @@ def test_only_the_first_process_of_a_node_speaks(job):
 def test_old_checkpoints_go_while_megatron_runs(job):
     """Retention runs beside the training from its first minute."""
     for iteration in (500, 1000, 1500):
-        write_checkpoint(job.save, iteration)
+        saved.seal(write_checkpoint(job.save, iteration))
     (job.save / TRACKER).write_text("1500")
     done = job.run("--until-gone", str(job.save / "iter_0000500"))
     assert done.returncode == 0

@@ -60,15 +60,16 @@ def test_a_build_is_followed_until_its_digest_is_recorded(aws, place, tmp_path):
 def test_logs_of_a_build_do_not_act_on_a_terminal(aws, place):
     """What a Dockerfile prints, and what a failed phase says."""
     aws.stacks()
-    aws.image()
+    aws.history()
     aws.stubs["codebuild"].add_response("list_builds_for_project", {})
     aws.stubs["codebuild"].add_response("start_build", {"build": {"id": "techpulse-megatron:1"}})
     aws.build("FAILED", ("BUILD", "FAILED", hostile.ALL))
     aws.lines("", "t1", *(f"{text}\n" for text in hostile.CORPUS.values()))
     aws.lines("t1", "t1")
     aws.all_stacks()
-    aws.image()
-    aws.image()
+    for _ in range(2):
+        aws.history()
+        aws.image()
     assert build.run(["megatron"], place) == 1
     assert hostile.acting(said(place.console)) == []
 

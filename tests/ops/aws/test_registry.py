@@ -107,8 +107,9 @@ def run(file):
     """Run `meks outputs`, and return what is recorded and what was said."""
     aws, of = Aws(), console()
     aws.all_stacks()
-    aws.image()
-    aws.image()
+    for _ in range(2):
+        aws.history()
+        aws.image()
     assert outputs.run("table", tools(file, Clients(**aws.clients), of)) == 0
     written = json.loads(file.with_name("outputs.json").read_text())
     return written.get("techpulse-Platform", {}), said(of)
