@@ -126,3 +126,14 @@ def test_programs_guard_both_streams():
     assert (hostile.acting(out), hostile.acting(err)) == ([], [])
     assert "ValueError" in err
     assert json.loads(out.splitlines()[-1])["name"] == text
+
+
+def test_a_traceback_is_guarded():
+    """Python prints it when the guarded program is over already."""
+    program = "from megatron_eks.printable import guarded\n"
+    program += "with guarded():\n    raise ValueError('a\\x1b]52;c;AAAA\\x07b')"
+    done = subprocess.run(  # noqa: S603 -- our own program
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 1
+    assert r"ValueError: a\x1b]52;c;AAAA\x07b" in done.stderr

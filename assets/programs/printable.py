@@ -86,6 +86,10 @@ def guarded() -> Iterator[None]:
     sys.stdout, sys.stderr = guard(sys.stdout), cast("TextIO", _Told(own(sys.stderr)))
     try:
         yield
+    except Exception:
+        # Python prints it at the end of the process, names and all.
+        before = before[0], sys.stderr
+        raise
     finally:
         sys.stderr.flush()
         sys.stdout, sys.stderr = before

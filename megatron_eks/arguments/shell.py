@@ -148,8 +148,8 @@ def _support_bundle(commands: "Commands[argparse.ArgumentParser]") -> None:
         "Collect what somebody else needs to help, without secrets, in one file.",
         "  meks support-bundle\n"
         "  meks support-bundle megatron-cpt-techpulse --output case-1234.tar.gz\n\n"
-        "Taken out: tokens, keys, values whose name says that they are secret, account\n"
-        "ids, mail and public IP addresses; the same value has the same placeholder.\n",
+        "Values are shown only of names that this project sets; what looks like a secret\n"
+        "is taken out of logs, and account ids, mail and public IP addresses everywhere.\n",
     )
     parser.add_argument("job", nargs="?", metavar="JOB", help="with its ranks' logs (the end)")
     parser.add_argument(

@@ -8,7 +8,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 _SHOWN = 60
 _REMEDY = "remove the file, then write it anew: meks outputs"
@@ -20,15 +20,16 @@ _FORMS: tuple[tuple[str, str, str], ...] = (
     (r"EfsId", r"fs-[0-9a-f]{8,40}", "fs- and hexadecimal digits"),
     (r"EfsAccessPointId", r"fsap-[0-9a-f]{8,40}", "fsap- and hexadecimal digits"),
     (r"BastionId", r"i-[0-9a-f]{8,17}", "i- and hexadecimal digits"),
-    (r"BucketName", r"(?!.*\.\.)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "a bucket's name"),
+    (r"BucketName", r"(?!.*\.\.|[0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "a bucket's name"),
     (r"\w+BuildProject", r"[A-Za-z0-9][A-Za-z0-9_-]{1,254}", "the name of a build project"),
 )
 # What the CDK hands from stack to stack, and what newer versions add.
 _OTHER = (r"[ -~]{0,4096}", "one line of ASCII")
 _DNS_KEY = "LustreDnsName"
+_ROLE = re.compile(r"arn:aws[a-z-]*:iam::([0-9]{12}):role/")
 _REGION = r"[a-z]{2}(-[a-z]+)+-[0-9]"
 # distribution/reference, "Grammar"; ECR API Reference, CreateRepository and ImageIdentifier.
-_IMAGE = r"/[a-z0-9]+([._/-]+[a-z0-9]+)*(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+_IMAGE = r"(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)+(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,12 @@ class Home:
 
     region: str
     accounts: "Collection[str]"
-    """Those of its administrators' roles."""
+    """Those of its administrators' roles; none if the cluster's file has only AWS's example."""
+
+    def settled(self, stacks: "Iterable[Mapping[str, object]]") -> "Home":
+        """Return the account of the jobs' role where no other is known: values agree on one."""
+        roles = (_ROLE.match(str(each.get("JobRoleArn", ""))) for each in stacks)
+        return self if self.accounts else Home(self.region, [each[1] for each in roles if each])
 
 
 def check_values(

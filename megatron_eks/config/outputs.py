@@ -115,6 +115,7 @@ def read_outputs(
             )
         )
     values: dict[str, str] = {}
+    home = home and home.settled(each for each in stacks.values() if isinstance(each, dict))
     for stack, outputs in stacks.items():
         if isinstance(outputs, dict) and all(isinstance(value, str) for value in outputs.values()):
             texts = {key: str(value) for key, value in outputs.items()}

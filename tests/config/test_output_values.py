@@ -38,6 +38,7 @@ BAD = {
         "FsdpImage": f"{ACCOUNT}.dkr.ecr.eu-west-1.amazonaws.com/fsdp@{DIGEST}"
     },
     "a public image": {"FsdpImage": f"public.ecr.aws/x/fsdp@{DIGEST}"},
+    "a path in a registry": {"FsdpImage": f"{REGISTRY}/a/..//fsdp@{DIGEST}"},
     "half a digest": {"FsdpImage": f"{REGISTRY}/fsdp@sha256:{'a' * 63}"},
     "an image and a line": {"FsdpImage": f"{REGISTRY}/fsdp@{DIGEST}\n"},
     "an image and a command": {"FsdpImage": f"{REGISTRY}/fsdp:$(id)"},
@@ -51,6 +52,7 @@ BAD = {
     "another mount": {"LustreMountName": "../../etc"},
     "a mount and an option": {"LustreMountName": "a,exec"},
     "no bucket": {"BucketName": "Bucket/prefix"},
+    "an address": {"BucketName": "192.168.1.1"},
     "two dots": {"BucketName": "a..b"},
     "a role of another account": {"JobRoleArn": f"arn:aws:iam::{OTHER}:role/x"},
     "a user": {"JobRoleArn": f"arn:aws:iam::{ACCOUNT}:user/x"},
@@ -105,3 +107,11 @@ def test_what_is_allowed_is_named():
             "`image` of a job file"
         )
     ]
+
+
+def test_without_a_known_account_the_file_holds_one():
+    """A cluster file with AWS's example alone knows none, and the jobs' role has one."""
+    home = Home("us-east-2", set())
+    assert findings(GOOD, home) == []
+    (line,) = findings(GOOD | BAD["an image of another account"], home)
+    assert f"not an image in ECR of account {ACCOUNT} in us-east-2" in line

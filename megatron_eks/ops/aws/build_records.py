@@ -184,12 +184,13 @@ def _variables(described: "_Described") -> dict[str, str]:
     """Return variables by name; one whose value is fetched from elsewhere shows where."""
     listed = _part(described, "environment").get("environmentVariables", ())
     assert isinstance(listed, (list, tuple))  # noqa: S101 -- CodeBuild's model
-    return {
-        each["name"]: each["value"]
-        if each.get("type", "PLAINTEXT") == "PLAINTEXT"
-        else f"{each['type']}:{each['value']}"
-        for each in listed
-    }
+    found: dict[str, str] = {}
+    for each in listed:
+        kind = each.get("type", "PLAINTEXT")
+        value = each["value"] if kind == "PLAINTEXT" else f"{kind}:{each['value']}"
+        # Of a name that stands there twice nobody knows which one the build took.
+        found[each["name"]] = f"{found[each['name']]} {value}" if each["name"] in found else value
+    return found
 
 
 def _exported(build: "_Described") -> str:

@@ -35,16 +35,17 @@ def revision() -> str:
 def same_source(commit: str, image: str) -> bool:
     """Whether a build of a commit runs and holds the same files as one of this checkout would.
 
-    All of assets/ counts but the folders of other images, and the one file beside it that a build
-    runs. Raises Failure where git cannot tell, or this checkout has changes of its own.
+    All of assets/ counts but the folders of other images, the one file beside it that a build runs,
+    and what says how git checks files out and which Python runs. Raises Failure where git cannot
+    tell, or this checkout has changes of its own.
     """
     if not _SHA.fullmatch(commit):
         return False
     revision()
     others = [f":(exclude)assets/images/{name}" for name in REPOSITORIES if name != image]
-    paths = ("assets", "megatron_eks/build_context.py", *others)
+    paths = ("assets", "megatron_eks/build_context.py", ".gitattributes", ".python-version")
     try:
-        return not _git("diff-tree", "-r", "--name-only", commit, "HEAD", "--", *paths)
+        return not _git("diff-tree", "-r", "--name-only", commit, "HEAD", "--", *paths, *others)
     except Failure as failure:
         remedy = "run: git fetch, which may bring the commit"
         raise Failure(Code.BUILD_FAILED, failure.found, remedy) from None

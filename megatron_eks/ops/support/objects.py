@@ -23,6 +23,7 @@ _MAPS = {
 }
 _NO_FACTS = frozenset({"message", "note", "value", "args", "command", "data"})
 _AMOUNTS = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "used", "allocated"})
+_PROBED = re.compile(r"/[a-z]{0,9}")
 _QUANTITY = re.compile(r"\d+(\.\d+)?([munkKMGTPE]i?)?")
 
 
@@ -62,8 +63,9 @@ def _member(whole: Mapping[str, Value], key: str, field: str, hide: Hide) -> Val
         if key not in _MAPS[field]:
             return hide(text)
         return _settings(text, hide) if key.endswith(".json") else text
-    if field in _AMOUNTS:
-        return value if _QUANTITY.fullmatch(str(value)) else hide(str(value))
+    if field in _AMOUNTS or (field == "httpGet" and key in {"path", "host"}):
+        form = _QUANTITY if field in _AMOUNTS else _PROBED
+        return value if form.fullmatch(str(value)) else hide(str(value))
     if key in {"value", "values"}:
         return _named(whole, key, field, hide)
     return shown_object(value, hide, key)
@@ -72,9 +74,9 @@ def _member(whole: Mapping[str, Value], key: str, field: str, hide: Hide) -> Val
 def _named(whole: Mapping[str, Value], key: str, field: str, hide: Hide) -> Value:
     """Return the value of a variable, or what a taint, a selector or a quota compares with."""
     value, name = whole[key], whole.get("name", whole.get("key"))
-    names = shown.ENVIRONMENT if field == "env" else shown.LABELS
+    is_known = name in shown.ENVIRONMENT if field == "env" else whole.get("key") in shown.LABELS
     # Of quotas these are classes of priority.
-    if name in names or "scopeName" in whole:
+    if is_known or "scopeName" in whole:
         return value
     if isinstance(value, list):
         return [hide(each) if isinstance(each, str) else each for each in value]

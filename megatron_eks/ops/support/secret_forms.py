@@ -18,19 +18,27 @@ FORMS = {
         r"\beyJ[\w-]{6,}(?:\.[\w-]*){0,4}"  # JSON Web Tokens, such as service accounts'
         r"|\bk8s-aws-v1\.[\w-]+"
         r"|\b(?:hf|api_org|npm|ntn|r8|gsk|dop_v1|doo_v1|dckr_[po]at|shp[a-z]{2}|lin_api|wandb_v\d"
-        r"|rubygems|figd|xkeysib|ATCTT\w*)_(?=[\w-]*[A-Z0-9])[\w-]{6,}"
-        r"|\b(?:gh[pousr]_|github_pat_|gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat|ffct)-|xox[a-z]-|xapp-|xwfp-|nvapi-|pypi-|tskey-|PMAK-)"
+        r"|rubygems|figd|xkeysib|gl(?:sa|c)|phc|ops|tfp|fw|tgp_v1|vercel|sbp|CCIPAT|sntry[su]"
+        r"|rpa|bkua|pscale_(?:tkn|pw)|dt0c01|nfp|cio)_(?=[\w-]*[A-Z0-9])[\w-]{6,}"
+        r"|\b(?:gh[pousr]_|github_pat_|gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat|ffct)-"
+        r"|xox[a-z]-|xapp-|xwfp-|nvapi-|pypi-|tskey-|PMAK-"
+        r"|sq0[a-z]{3}-|pul-|xai-|pplx-|csk-|pat-[a-z]+\d-|NRAK-|HRKU-|AKCp)"
         r"[\w-]{6,}"
         r"|\b(?:sk|pk|rk)[-_](?=[\w-]*[A-Z0-9])[\w-]{6,}|\bwhsec_\w{6,}"
         r"|\bAIza[\w-]{6,}|\bya29\.[\w.-]{6,}|\bGOCSPX-[\w-]{6,}|\b1//0[\w-]{10,}"
-        r"|\bATATT[\w=-]{6,}|\bhv[sbr]\.[\w-]{6,}|\bSG\.[\w-]{6,}(?:\.[\w-]+)?"
-        r"|\bdapi[0-9a-f]{16,}|\bSK[0-9a-f]{32}\b|\bkey-[0-9a-f]{32}\b|\b(?=[a-z0-9.]*\d)[a-z0-9]{6}\.[a-z0-9]{16}\b"
-        r"|\$(?:2[aby]|5|6|y|argon2\w*)\$\S+|\{SSHA\w*\}\S+"
-        r"|(?<=[Bb]earer )\s*[\w.~+/=-]{4,}|(?<=[Bb]asic )\s*(?=\S*[A-Z0-9=])[\w+/=]{6,}"
+        r"|\bAT(?:A|C)TT[\w=-]{6,}|\bdp\.(?:pt|st|ct)\.[\w.-]{6,}|\bsha256~[\w-]{6,}"
+        r"|\b[\w-]{6,20}\.atlasv1\.[\w-]+|\bcmVmdGtu\w{6,}|\bhv[sbr]\.[\w-]{6,}"
+        r"|\bSG\.[\w-]{6,}(?:\.[\w-]+)?"
+        r"|\bdapi[0-9a-f]{16,}|\bSK[0-9a-f]{32}\b|\bkey-[0-9a-f]{32}\b"
+        r"|\b(?=[a-z0-9.]*\d)[a-z0-9]{6}\.[a-z0-9]{16}\b"
+        r"|\$(?:2[aby]|5|6|y|apr1|argon2\w*|pbkdf2\w*)\$\S+|\{S?SHA\w*\}\S+"
+        r"|(?<=[Bb]earer )\s*[\w.~+/=-]{4,}|(?<=BEARER )\S{4,}"
+        r"|(?<=[Bb]asic )\s*(?=\S*[A-Z0-9=])[\w+/=]{6,}"
         r"|(?<=[?&;, ]sig=)[^\s&]+|(?<=[?&;, ]Signature=)[^\s&]+"
     ),
     "passwords in addresses": re.compile(
         r"(?<=://)[^\s\"'<>]*(?=@)"  # of databases, proxies and remotes, with or without a name
+        r"|(?<=:thin:)[^\s@]+(?=@)"
         r"|(?:(?<=[\s\"'=(])|^)[\w.+-]+:[^\s:@/\"']+(?=@(?!sha\d)[\w(.-])",
         re.MULTILINE,
     ),
@@ -54,15 +62,25 @@ PASSWORD_FILE = re.compile(
 )
 """A line of `.pgpass`."""
 COMMAND = re.compile(
-    r"\b(?:curl|wget|sshpass|mysql\w*|psql|redis-cli|mongosh?|ldapsearch|aria2c)\s+(?=.*-)"
+    r"\b(?:curl|wget|sshpass|mysql\w*|psql|redis-cli|mongosh?|ldapsearch|aria2c)\s+(?=.*-|\\)"
     r"|\b(?:wandb|huggingface-cli|hf(?: auth)?|docker|podman|npm|gh auth|az|ngc|vault|oc|kaggle)"
     r"\s+(?:login|config set)\s"
+    r"|(?:\blogin|\bToken|SecretStr|SecretBytes)\((?=\s*\S*[\"'\d])"
+    r"|\busername\W{2,9}[\w.@+-]+\W{2,9}key\W{2,9}"  # kaggle.json
+    r"|\b(?i:headers)\W{1,6}\{|[\"'](?i:env)\\*[\"']\s*:\s*[\[{]"
+    r"|(?:^|\\n|[\s\"])(?:Args|Command|Environment):\s*(?:$|\\+n)"
+    r"|\b(?:echo|printf)\s+(?=.*\|)|\bopenssl\s+(?:enc|pkcs\w+|rsa)\s|\b(?:un)?zip\s+(?=.*-P)"
+    r"|\b7z\s+\w\s+(?=.*-p)|\bmc\s+alias\s+set\s"
 )
-"""Programs that are given secrets without a name."""
+"""Programs and functions that are given secrets without a name, and fields that hold them."""
+_A_VALUE = r"[\"'`]?(?=[\w+/=-]*\d)(?=[\w+/=-]*[A-Za-z])[\w+/=-]{6,}(?![\w]|\.\w)"
 SAID = re.compile(
-    r"\b(?:password|passwd|passphrase|passcode|pwd)\s+(?:(?:is|was|to|for\s+\S+(?:\s+is)?)\s+)?\S"
-    r"|\b[\w-]*(?:token|secret|key|credential)s?\s+(?:(?:is|was)\s+)?[\"'`]?"
-    r"(?=[\w+/=-]*\d)(?=[\w+/=-]*[A-Za-z])[\w+/=-]{6,}(?![\w.])",
+    r"\b(?:password|passwd|passphrase|passcode|pwd)"
+    r"(?:'s)?\s+(?=(?:(?:is|was|to|for\s+\S+(?:\s+is)?)\s+)?\S)"
+    r"|\b[\w-]*(?:token|secret|key|credential|authorization|auth)s?"
+    r"\\*[\"'`]?(?:\s|\\t|[,;](?=\S))+"
+    r"(?=(?:(?:is|was|set|to|has|value|of)\s+|(?:is|was):\s*|"
+    rf"(?:passed|given|provided|supplied|received|used|rejected):\s*)*\\*{_A_VALUE})",
     re.IGNORECASE,
 )
 """A secret behind its name in a sentence, or in `.netrc`."""

@@ -37,18 +37,21 @@ _ESCAPES = re.compile(r"\\u00([0-9a-fA-F]{2})|\\x([0-9a-fA-F]{2})")
 _NAMED = re.compile(
     r"(?<![\w.-])(?P<name>(?:(?:api|access|secret|private|ssh|account) )?[\w.-]+)"
     r"(?:\\*[\"'`]?\]?\s*(?:=>|->|:=|=|:|>|\|)\s*|\\*[\"']\s*,\s*|\s\.{2,}\s*"
+    r"|(?: [\w:.-]+=\\*[\"'][^\"'<>]*[\"'])+>"
     r"|\\*[\"']\s+value=)",
     re.IGNORECASE,
 )
 _VALUE = re.compile(
-    r"(?:[\"']value\\*[\"']|(?:^|\\n|\bname: \S+)\s*(?:-\s+)?value)\s*:\s*|\bvalue="
+    r"(?:[\"']value\\*[\"']|(?:^|\\n|\bname: \S+)\s*(?:-\s+)?value)\s*:\s*|\bvalue=|<value>"
 )
 _VARIABLE = re.compile(
     r"(?:(?<![\w$./{-])|(?<=\\[nrt0]))(?P<name>[A-Z][A-Z0-9_]+)\\*[\"']?\]?\s*=(?!=)\s*"
     r"|(?<=[\"'])(?P<field>[A-Z][A-Z0-9_]+)\\*[\"']\s*:\s*"
     r"|(?:^|\\n)\s*(?:-\s+)?(?P<key>[A-Z][A-Z0-9]*_[A-Z0-9_]+):\s+"
     r"|\s{4,}(?P<described>[A-Z][A-Z0-9_]+):\s{2,}"
-    r"|\b(?:export|setenv|declare -\w+|ENV|ARG)\s+(?P<set>\w+)[=\s]"
+    r"|\b(?:export|setenv|declare -\w+|ENV|ARG|setx)\s+(?P<set>\w+)[=\s]"
+    r"|(?:\benv\s+(?:-\w\s+)?|\$env:)(?P<one>\w+)\s*="
+    r"|\b(?:environ\.setdefault|putenv)\(\\*[\"'](?P<put>\w+)\\*[\"'],"
 )
 _OPTIONS_OF_OURS = shown.OPTIONS | shown.FLAGS
 _OPTIONS = re.compile(r"(?=(?<![\w-])--[A-Za-z])")
@@ -68,6 +71,8 @@ _BEFORE_CAUSES = (
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _QUOTED = re.compile(r"'([^'\n]*)'")
 _LINE_KEY = re.compile(r"\s*(?:-\s+)?[\"']?[\w.-]+[\"']?\s*[:=]")
+# Of a rank, a time or a level, before each line of a value.
+_PREFIX = re.compile(r"(?:\[[^\]\n]*\]:?\s?)*")
 _LONGEST_BLOCK = 200
 
 
@@ -176,10 +181,8 @@ class Texts:
             if not _NUMBER.match(rest) and not _is_harmless(rest, numbers=True):
                 yield match.end()
                 break
-        for form in (secret_forms.PASSWORD_FILE, secret_forms.COMMAND):
+        for form in (secret_forms.PASSWORD_FILE, secret_forms.COMMAND, secret_forms.SAID):
             yield from (found.end() for found in form.finditer(line))
-        for found in secret_forms.SAID.finditer(line):
-            yield found.start() + len(found[0].split()[0]) + 1
 
     def _option(self, part: str) -> str:
         """Return an option as somebody printed it, with its value if we set it."""
@@ -243,18 +246,37 @@ def _plain_texts(word: str) -> Iterator[str]:
 def _rest(line: str, start: int) -> Callable[[str], bool] | None:
     """Return what tells the further lines of a value that began in a line."""
     value = line[start:].strip()
+    if value.endswith("\\"):
+        return _continued()
     mark = value[:1]
     if mark in {'"', "'"} and value.count(mark) == 1:
         return _until(mark)
+    line = _PREFIX.sub("", line)
     if value and not _LINE_KEY.match(line):
         return None
     depth = len(line) - len(line.lstrip())
+    asked = not value and line.rstrip().endswith(":")
 
     def deeper(other: str) -> bool:
+        nonlocal asked
+        other = _PREFIX.sub("", other)
         indent = len(other) - len(other.lstrip())
-        return not other.strip() or indent > depth or other[depth:].startswith("- ")
+        is_answer = asked and not _LINE_KEY.match(other)
+        asked = asked and not other.strip()
+        return not other.strip() or indent > depth or is_answer or other[depth:].startswith("- ")
 
     return deeper
+
+
+def _continued() -> Callable[[str], bool]:
+    more = True
+
+    def inside(line: str) -> bool:
+        nonlocal more
+        was_more, more = more, line.rstrip().endswith("\\")
+        return was_more
+
+    return inside
 
 
 def _until(mark: str) -> Callable[[str], bool]:

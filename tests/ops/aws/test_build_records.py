@@ -99,6 +99,15 @@ def test_a_build_that_was_started_with_something_else_records_nothing(aws, place
         assert told in said(place.console)
 
 
+def test_a_variable_that_stands_there_twice_records_nothing(aws, place):
+    """The second one is as deployed; nobody knows which one the build took."""
+    build = built(1, EVIL)
+    variables = build["environment"]["environmentVariables"]
+    variables.insert(0, {**variables[0], "value": "evil"})
+    aws.history(build)
+    assert find(place).digest is None
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -219,6 +228,8 @@ def test_a_commit_with_the_same_files_records_the_image(aws, place, checkout, mo
         "assets/images/megatron/Dockerfile",
         "assets/programs/__pycache__/program.cpython-312.pyc",
         "assets/programs/.hidden.py",
+        ".gitattributes",
+        ".python-version",
         "assets/.dockerignore",
         "assets/codebuild/build_image.py",
         "megatron_eks/build_context.py",
