@@ -167,15 +167,18 @@ class Place:
 
         return wait_for("the directories on /shared", prepared)
 
-    def processes(self, pod: str, program: str) -> list[int]:
-        """Return the processes of a pod whose command line holds a word."""
+    def ranks(self, pod: str, program: str) -> list[int]:
+        """Return a pod's ranks of a program, and their data's loaders."""
         found = []
         for pid in _descendants(self.state.pid):
             # It may end while one looks.
             with contextlib.suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
                 variables = Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
-                if f"HOSTNAME={pod}" in variables and any(program in word for word in words):
+                # Its launcher names the program too, and has no rank.
+                is_rank = any(variable.startswith("LOCAL_RANK=") for variable in variables)
+                named = any(program in word for word in words)
+                if is_rank and named and f"HOSTNAME={pod}" in variables:
                     found.append(pid)
         return found
 

@@ -231,7 +231,7 @@ class Story:
         def stopped() -> list[int]:
             if not between():
                 return []
-            found = self.place.processes(pod, "pretrain_gpt.py")
+            found = self.place.ranks(pod, "train_megatron.py")
             # Looked at once more where it stands: it might have saved again meanwhile, and have
             # computed nothing since that is computed twice.
             _signal(found, signal.SIGSTOP)

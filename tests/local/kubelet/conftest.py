@@ -109,6 +109,11 @@ class Cluster:
                     found.append(pid)
         return found
 
+    def ranks_of(self, pod: Object, program: str) -> list[int]:
+        """Return the ranks of a pod, whose launcher names their program too."""
+        launchers = self.processes_of(pod, "torch.distributed.run")
+        return [each for each in self.processes_of(pod, program) if each not in launchers]
+
     def force_delete(self, pod: Object) -> None:
         """Take a pod from the API at once, as `kubectl delete --force` does."""
         metadata = pod["metadata"]

@@ -12,7 +12,7 @@ from tests.local.kubelet import runs
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.programs]
 
-_MEGATRON = "pretrain_gpt.py"
+_MEGATRON = "train_megatron.py"
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def _finish(cluster, run) -> None:
 def test_a_lost_rank_restarts_the_gang(cluster, run):
     """Its node's watcher tells the master's, which tells all; each pod restarts."""
     _, _, worker = jobs.pods_of(cluster.client, run.job)
-    (rank,) = cluster.processes_of(worker, _MEGATRON)
+    (rank,) = cluster.ranks_of(worker, _MEGATRON)
     os.kill(rank, signal.SIGKILL)
     assert run.wait_for_restart()["start"] >= 10
     pods = jobs.pods_of(cluster.client, run.job)
@@ -49,7 +49,7 @@ def test_a_lost_rank_restarts_the_gang(cluster, run):
 def test_a_lost_master_restarts_the_gang(cluster, run):
     """The other nodes read the master's file themselves."""
     master = jobs.pods_of(cluster.client, run.job)[0]
-    (rank,) = cluster.processes_of(master, _MEGATRON)
+    (rank,) = cluster.ranks_of(master, _MEGATRON)
     os.kill(rank, signal.SIGKILL)
     run.wait_for_restart()
     _finish(cluster, run)
