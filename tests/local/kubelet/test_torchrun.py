@@ -27,7 +27,6 @@ def test_a_killed_rank_restarts_all(cluster, start):
     run = start(runs.job("torch-killed", 2))
     run.wait_for_step(after=3)
     _, worker = jobs.pods_of(cluster.client, run.job)
-    agents = cluster.processes_of(worker, "torch.distributed.run")
     (rank,) = cluster.ranks_of(worker, "train_megatron.py")
     os.kill(rank, signal.SIGKILL)
     assert run.wait_for_restart()["start"] > 3
