@@ -115,11 +115,11 @@ def test_the_killed_run_continues_as_if_nothing_had_happened(kept, client, envir
     """Each loss of both starts is the one of the same job that nobody disturbs."""
     folder = Path(environment["CLUSTER_CONFIG"]).parent
     (file,) = (folder / "dist" / "jobs").glob(f"{jobs.MEGATRON}.*")
-    (manifest,) = read_file(file)
+    (manifest,) = (each for each in read_file(file) if each["kind"] == "PyTorchJob")
     name = "demo-undisturbed"
     text = json.dumps(jobs.on_cpus(manifest)).replace(jobs.MEGATRON, name)
     client.apply(json.loads(text))
-    logs = next((folder / "cluster/nodes/shared").glob("*/logs"))
+    logs = next((folder / "shared").glob("*/logs"))
 
     def losses(job: str) -> list[curve.Losses]:
         log = logs / job / "rank-00001.log"
