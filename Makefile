@@ -57,9 +57,9 @@ demo: ## Show a cluster's whole life on this machine; ARGS=--keep leaves it runn
 test: lint programs shells .venv-checkov/.installed tests/javascript/node_modules/.installed control-plane ## Lint, then run every test.
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-# Completion is tried in real shells. As root, or by sudo, on a machine that has apt.
+# Completion, and what the set-up Job runs, are tried in real shells. As root, or by sudo, with apt.
 shells:
-	@missing=$$(for shell in zsh fish; do command -v $$shell >/dev/null || echo $$shell; done); \
+	@missing=$$(for shell in zsh fish busybox; do command -v $$shell >/dev/null || echo $$shell; done); \
 	if [ -n "$$missing" ]; then \
 		as_root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 		$$as_root apt-get -qq update && DEBIAN_FRONTEND=noninteractive $$as_root apt-get -qq install -y \

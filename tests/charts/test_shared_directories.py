@@ -112,13 +112,13 @@ def traced(tmp_path) -> Callable[..., Machine]:
     return build
 
 
-@pytest.fixture(params=["coreutils", "busybox"])
+@pytest.fixture(params=["coreutils", pytest.param("busybox", marks=pytest.mark.tools)])
 def machine(request, traced, tmp_path) -> Callable[..., Machine]:
     """Return the same function for the tools of a machine, and for those of the Job's image."""
     if request.param == "busybox":
         busybox = shutil.which("busybox")
         if busybox is None:
-            pytest.skip("busybox is not installed")
+            pytest.fail("busybox is not installed - run `make shells`")
         # Its shell takes the other commands from itself.
         for name in ("sh", "mkdir", "stat", "chown", "chmod"):
             (tmp_path / "tools" / name).symlink_to(busybox)
