@@ -131,9 +131,14 @@ def place(programs, tmp_path_factory):
 
 
 def test_an_empty_cluster_has_no_node_and_no_platform(place):
-    """They come by the commands for AWS and Kubernetes; the operator runs beside it."""
+    """They come by the commands for AWS and Kubernetes; the operator runs beside it.
+
+    It watches the namespace of jobs alone, which therefore is there, with nothing in it.
+    """
     assert place.client.list("v1", "Node") == []
-    assert place.client.find("v1", "Namespace", "megatron-workshop") is None
+    claims = place.client.list("v1", "PersistentVolumeClaim", "megatron-workshop")
+    quotas = place.client.list("v1", "ResourceQuota", "megatron-workshop")
+    assert (claims, quotas) == ([], [])
     assert place.client.serves("kubeflow.org/v1", "PyTorchJob")
 
 
