@@ -132,20 +132,22 @@ def prune(root: Path, keep_last: int, ckpt_format: str, known: Known) -> list[st
 
 def remove(path: Path) -> None:
     """Remove a checkpoint: it is whole or gone, whenever this is interrupted."""
-    going = path.with_name(_DELETING + path.name)
-    shutil.rmtree(going, ignore_errors=True)
-    path.rename(going)
-    shutil.rmtree(going)
+    shutil.rmtree(_take_away(path))
 
 
 def replace(path: Path, new: Path) -> None:
     """Put a checkpoint into its place, where a run that went back may have left another one."""
-    going = path.with_name(_DELETING + path.name)
-    if path.exists():
-        shutil.rmtree(going, ignore_errors=True)
-        path.rename(going)
+    going = _take_away(path) if path.exists() else None
     new.rename(path)
+    if going is not None:
+        shutil.rmtree(going, ignore_errors=True)
+
+
+def _take_away(path: Path) -> Path:
+    """Rename a checkpoint to what nothing takes for one, and return it."""
+    going = path.with_name(_DELETING + path.name)
     shutil.rmtree(going, ignore_errors=True)
+    return path.rename(going)
 
 
 def seal_new(root: Path, ckpt_format: str, known: Known) -> dict[str, State]:
@@ -165,7 +167,8 @@ def seal_new(root: Path, ckpt_format: str, known: Known) -> dict[str, State]:
     for number, path in reversed(checkpoints.iterations(root).items()):
         if number > newest:
             continue
-        is_own, later = _last_change(path) <= later, min(later, _last_change(path))
+        changed = _last_change(path)
+        is_own, later = changed <= later, min(later, changed)
         is_new = path.name not in others and not _has_manifest(path)
         if not is_new or known.is_damaged(path):
             continue

@@ -212,10 +212,11 @@ class Checkpointer:
         return {"model": model, "optimizer": optimizer}
 
     def _choose(self) -> tuple[str | None, str | None]:
-        """Return the name of what a start resumes from, and what is wrong if all is lost."""
+        """Return the name of what a start resumes from, and what is wrong if all is lost.
+
+        What unfinished saves left is gone since the start-up guard looked for room (disk.py).
+        """
         self.root.mkdir(parents=True, exist_ok=True)
-        for left in self.root.glob(f"{_ASIDE}*"):
-            shutil.rmtree(left, ignore_errors=True)
         choice = checkpoints.choose(self.root, _FORMAT, self._judge)
         for name, state in choice.rejected:
             sys.stderr.write(f"warning {self.root / name}: {state.why} - it is not resumed from\n")
