@@ -14,10 +14,10 @@ from megatron_eks.kubernetes.client import ApiError, wait_for
 from megatron_eks.local.aws import keys
 from megatron_eks.local.aws.server import LocalAws, merged
 from megatron_eks.local.kubernetes import nodes
-from megatron_eks.local.kubernetes.build import cache_folder
 from megatron_eks.project import ROOT
 from megatron_eks.quantity import quantity
 from tests.local.pids import descendants
+from tests.local.rehearsal import rehearsal_in
 
 pytestmark = pytest.mark.control_plane
 
@@ -105,20 +105,7 @@ class Place:
 def place(programs, tmp_path_factory):
     """Run `meks local up --empty --nodes 1` with room of its own, and deploy to it."""
     folder = tmp_path_factory.mktemp("joined")
-    cache = cache_folder({"XDG_CACHE_HOME": str(folder)})
-    cache.mkdir()
-    (cache / "kubernetes").symlink_to(programs["etcd"].parents[1])
-
-    def local(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # noqa: S603 -- our own command
-            [sys.executable, "-m", "megatron_eks", "local", *words],
-            cwd=ROOT,
-            env={**os.environ, "XDG_CACHE_HOME": str(folder)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
+    _, local = rehearsal_in(folder, programs)
     done = local("up", "--empty", "--nodes", "1", "-o", "json")
     try:
         assert done.returncode == 0, done.stderr

@@ -4,15 +4,13 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from megatron_eks.local.kubernetes.build import cache_folder
 from megatron_eks.local.kubernetes.state import State, read_state
-from megatron_eks.project import ROOT
 from tests.local.pids import descendants
+from tests.local.rehearsal import rehearsal_in
 
 pytestmark = pytest.mark.control_plane
 
@@ -29,20 +27,7 @@ def place(request, programs, tmp_path_factory):
         if each.owner() != "root" or each == Path("/tmp"):  # noqa: S108 -- everybody's
             continue
         each.chmod(0o755)
-    cache = cache_folder({"XDG_CACHE_HOME": str(base)})
-    cache.mkdir()
-    (cache / "kubernetes").symlink_to(programs["etcd"].parents[1])
-
-    def local(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # noqa: S603 -- our own command
-            [sys.executable, "-m", "megatron_eks", "local", *words],
-            cwd=ROOT,
-            env={**os.environ, "XDG_CACHE_HOME": str(base)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
+    cache, local = rehearsal_in(base, programs)
     done = local("up", *request.param, "-o", "json")
     try:
         assert done.returncode == 0, done.stderr
@@ -136,8 +121,7 @@ def test_a_kubelet_executes_nothing_for_a_stranger(state):
 
 def test_the_local_aws_takes_no_credentials_of_before(state):
     """Those of older releases stand in their documents, and a stranger can sign with anything."""
-    if "aws-sigv4" not in stranger("curl", "--help", "all").stdout:
-        pytest.skip("this curl cannot sign")
+    assert "aws-sigv4" in stranger("curl", "--help", "all").stdout, "curl 7.75 or newer is needed"
     url = f"{state.aws_endpoint_url}/?Action=GetCallerIdentity&Version=2011-06-15"
     for user in ("local-aws:not-a-secret", "AKIAAAAAAAAAAAAAAAAA:x"):
         signed = ("--aws-sigv4", "aws:amz:us-east-2:sts", "--user", user)
