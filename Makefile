@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev programs shells control-plane synth demo test test-core test-local lint snapshots bench lock generate clean
+.PHONY: help setup setup-dev programs shells control-plane synth demo test test-core test-local slips lint snapshots bench lock generate clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,10 @@ test-local: programs control-plane ## Run the tests on a real control plane alon
 
 test-core: lint ## Lint, then run the tests that need no command line, cluster or upstream code.
 	$(BIN)/pytest -m "not tools and not oracle and not control_plane and not programs" $(PYTEST_ARGS)
+
+# A third of all slips takes ten minutes; ARGS=--help names more options.
+slips: setup-dev control-plane ## Count who notices slips in our output; ALL=1: all slips, BOTH=1: guards and tools.
+	@$(BIN)/python -m tests.slips $(if $(ALL),--all) $(if $(BOTH),--both) $(ARGS)
 
 lint: setup-dev ## Check style, format, types and the layering.
 	$(BIN)/ruff check

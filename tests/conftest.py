@@ -6,7 +6,6 @@ the person who looks for it, and not for the next one who changes something else
 
 import signal
 
-import pytest
 from hypothesis import settings
 
 from megatron_eks import entry
@@ -18,8 +17,3 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 settings.register_profile("repeated", derandomize=True)
 settings.load_profile("repeated")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a person try every mutant: `pytest tests/mutation --mutants=all`."""
-    parser.addoption("--mutants", choices=("all", "some"), default="some")

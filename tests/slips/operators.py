@@ -1,6 +1,5 @@
 """Changes a correct value in one place at a time, as a slip of the hand would."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,6 +10,20 @@ Json = Any
 Place = tuple[str | int, ...]
 
 _LONG_ENOUGH = 4
+
+# Lists in which an element's place says what it is; the order of all others means nothing.
+_ORDERED = {
+    "args",
+    "command",
+    "initContainers",
+    "podFailurePolicy",
+    "Fn::Cidr",
+    "Fn::GetAtt",
+    "Fn::If",
+    "Fn::Join",
+    "Fn::Select",
+    "Fn::Split",
+}
 
 
 @dataclass(frozen=True)
@@ -72,7 +85,7 @@ def _of_list(node: list[Json], place: Place) -> Iterator[Mutant]:
         yield Mutant("duplicate", (*place, index), [*node[: index + 1], *node[index:]])
         for operator, changed in _of_scalar(value):
             yield Mutant(operator, (*place, index), [*node[:index], changed, *node[index + 1 :]])
-        if index and node[index - 1] != value:
+        if index and node[index - 1] != value and _ORDERED.intersection(place[-2:]):
             swapped = [*node[: index - 1], value, node[index - 1], *node[index + 1 :]]
             yield Mutant("swap", (*place, index), swapped)
 
@@ -98,8 +111,3 @@ def _misspelt(word: str) -> str:
     """Leave a character in the middle out."""
     middle = len(word) // 2
     return word[:middle] + word[middle + 1 :]
-
-
-def size(value: Json) -> int:
-    """Return how long a value is when written."""
-    return len(json.dumps(value))
