@@ -10,14 +10,22 @@ const folder = join(process.argv[2], "core", "lib", "validation");
 const { CloudFormationValidatePlugin } = require(join(folder, "cloudformation-validate-plugin.js"));
 const plugin = new CloudFormationValidatePlugin();
 
-createInterface({ input: process.stdin }).on("line", (line) => {
-  const { file, region, account } = JSON.parse(line);
+function judge({ file, region, account }) {
   const stack = { stackConstructPath: "", templatePath: file, region, accountId: account };
   const { violations } = plugin.validate({ stackTemplates: [stack] });
-  const found = violations.flatMap(({ ruleName, description, violatingResources }) =>
+  return violations.flatMap(({ ruleName, description, violatingResources }) =>
     violatingResources.map(({ resourceLogicalId, locations }) =>
       [ruleName, resourceLogicalId, locations.join(), description].join(" "),
     ),
   );
+}
+
+createInterface({ input: process.stdin }).on("line", (line) => {
+  let found;
+  try {
+    found = judge(JSON.parse(line));
+  } catch (error) {
+    found = [String(error)]; // what it cannot read, it refuses
+  }
   process.stdout.write(`${JSON.stringify(found)}\n`);
 });
