@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev programs shells control-plane synth demo test test-core test-local slips lint snapshots bench lock generate clean
+.PHONY: help setup setup-dev programs shells control-plane synth demo test test-all test-core test-local slips coverage lint snapshots bench lock generate clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,8 +54,18 @@ demo: ## Show a cluster's whole life on this machine; ARGS=--keep leaves it runn
 	@$(MAKE) --no-print-directory -j3 setup-dev programs control-plane CONTROL_PLANE=--no-simulator
 	@$(BIN)/python -m megatron_eks.local.demo $(ARGS)
 
-test: lint programs shells .venv-checkov/.installed tests/javascript/node_modules/.installed control-plane ## Lint, then run every test.
-	$(BIN)/pytest $(PYTEST_ARGS)
+# Two at once, the tests of one file or of one control plane after each other.
+PYTEST := $(BIN)/pytest -n $(or $(PYTEST_WORKERS),2) --dist loadgroup
+
+test: lint test-tools ## Lint, then run every test but the long ones: what CI runs.
+	$(PYTEST) -m "not long" $(PYTEST_ARGS)
+
+test-all: lint test-tools slips ## Run the long tests too: before a release.
+	$(PYTEST) $(PYTEST_ARGS)
+
+# What tests need beside the packages.
+.PHONY: test-tools
+test-tools: programs shells .venv-checkov/.installed tests/javascript/node_modules/.installed control-plane
 
 # Completion, and what the set-up Job runs, are tried in real shells. As root, or by sudo, with apt.
 shells:
@@ -70,12 +80,22 @@ shells:
 test-local: programs control-plane ## Run the tests on a real control plane alone.
 	$(BIN)/pytest -m control_plane $(PYTEST_ARGS)
 
-test-core: lint ## Lint, then run the tests that need no command line, cluster or upstream code.
-	$(BIN)/pytest -m "not tools and not oracle and not control_plane and not programs" $(PYTEST_ARGS)
+test-core: lint ## Lint, then run what is quick: no command line, cluster, Go or torch.
+	$(PYTEST) -m "not tools and not oracle and not control_plane and not programs and not long" $(PYTEST_ARGS)
 
 # A third of all slips takes ten minutes; ARGS=--help names more options.
 slips: setup-dev control-plane ## Count who notices slips in our output; ALL=1: all slips, BOTH=1: guards and tools.
 	@$(BIN)/python -m tests.slips $(if $(ALL),--all) $(if $(BOTH),--both) $(ARGS)
+
+# Left out are tests of programs, which run on another interpreter, and on a control plane, which
+# depend on what else the machine does.
+coverage: setup-dev programs ## Measure which branches the tests take, against the baseline.
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -p tests.baseline.children -m "not control_plane" \
+		--ignore tests/programs $(PYTEST_ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage json --quiet -o .coverage.json
+	$(BIN)/python -m tests.baseline.branches .coverage.json
 
 lint: setup-dev ## Check style, format, types and the layering.
 	$(BIN)/ruff check
@@ -108,14 +128,13 @@ lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade tak
 generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m megatron_eks.config.schema
 	$(BIN)/python -m charts.platform.crd
-	$(BIN)/python -m tests.upstream.shapes
 	$(BIN)/python -m megatron_eks.ops.guide
 	$(BIN)/python -m megatron_eks.ops.troubles
 	$(BIN)/python -m megatron_eks.ops.explain
 	$(BIN)/python -m benchmarks.report
 
 clean: ## Remove what the other targets wrote, except the installed tools.
-	rm -rf cdk.out dist *.egg-info build \
+	rm -rf cdk.out dist *.egg-info build .coverage* \
 		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -path './.venv*' -prune -o -path ./node_modules -prune -o -name __pycache__ -prune -exec rm -rf {} +
 

@@ -10,14 +10,13 @@ from pathlib import Path
 from megatron_eks import entry
 from megatron_eks.build_context import asset_excludes
 from megatron_eks.config.errors import Finding
-from megatron_eks.judge import Judge
+from megatron_eks.guards.check import findings_for_templates
 from megatron_eks.plan.images import ImageContext
 from megatron_eks.project import ASSETS, ROOT, Project
 
 entry.prepare()
-JUDGE = Judge("megatron_eks.rules.templates:findings_for_templates")
 
-# ruff: noqa: E402 -- jsii starts Node on import, so the lines above come first
+# ruff: noqa: E402 -- jsii starts Node on import, so the line above comes first
 import aws_cdk as cdk
 
 from stacks.compose import build
@@ -25,7 +24,7 @@ from stacks.report import refused_by_schema
 
 
 def render(project: Project) -> Iterable[Finding]:
-    """Write the cloud assembly, and apply the rules to its templates."""
+    """Write the cloud assembly, and apply the guards to its templates."""
     outdir = Path(os.environ.get("CDK_OUTDIR") or "cdk.out")
     outdir.mkdir(parents=True, exist_ok=True)  # a clearer error than Node's
     app = cdk.App(outdir=str(outdir), context=feature_flags(), analytics_reporting=False)
@@ -41,8 +40,8 @@ def render(project: Project) -> Iterable[Finding]:
         if "ValidationFailed" not in str(error):
             raise
         return refused_by_schema(outdir)
-    JUDGE.hand(remove_stale(outdir))
-    return JUDGE.findings()
+    templates = remove_stale(outdir)
+    return findings_for_templates({str(file): file.read_text() for file in templates})
 
 
 def feature_flags() -> Mapping[str, object]:

@@ -3,7 +3,7 @@
 import argparse
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from megatron_eks import __version__
 from megatron_eks.arguments import (
@@ -23,9 +23,6 @@ from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE, CommandEr
 from megatron_eks.ops.validate import print_findings
 from megatron_eks.printable import drop, guarded
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 _GROUPS = (planning, local, aws, checks, kubernetes, jobs, files, data, shell, upkeep)
 
 _EPILOG = """\
@@ -35,7 +32,7 @@ exit codes: 0 done, 1 failed, 2 configuration or usage wrong, 3 not found,
 
 
 @guarded()
-def main(arguments: "Sequence[str] | None" = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; an expected failure is printed as findings, never as a traceback."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
@@ -53,7 +50,7 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
         return FAILED
 
 
-def _run(words: "Sequence[str]") -> int:
+def _run(words: Sequence[str]) -> int:
     given, inner = _split(words)
     options = _parser().parse_args(given, argparse.Namespace(inner=inner))
     try:
@@ -72,7 +69,7 @@ def _run(words: "Sequence[str]") -> int:
     return code
 
 
-def _split(arguments: "Sequence[str]") -> "tuple[Sequence[str], Sequence[str]]":
+def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """Keep the command for a container apart: argparse would take another `--` out of it."""
     if arguments[:1] != ["shell"] or "--" not in arguments:
         return arguments, ()

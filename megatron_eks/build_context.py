@@ -7,12 +7,9 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+from pathlib import Path
 
 # Changes when the way of hashing does: the same files then get another tag.
 _SCHEME = "1"
@@ -33,7 +30,7 @@ _JUNK = (
 )
 
 
-def content_tag(root: "Path", image: str, build_args: "Mapping[str, str]") -> str:
+def content_tag(root: Path, image: str, build_args: Mapping[str, str]) -> str:
     """Return the tag of an image: a hash of its files below `root`, the folder `assets`.
 
     Names, contents and executable bits count, and the build arguments. Pins that the image is
@@ -56,14 +53,14 @@ def content_tag(root: "Path", image: str, build_args: "Mapping[str, str]") -> st
     return digest.hexdigest()[:_TAG_DIGITS]
 
 
-def build_arguments(root: "Path", image: str) -> set[str]:
+def build_arguments(root: Path, image: str) -> set[str]:
     """Return the names that an image's Dockerfile declares by ARG."""
     lines = (root / "images" / image / "Dockerfile").read_text().splitlines()
     words = (line.split() for line in lines)
     return {line[1].partition("=")[0] for line in words if line[:1] == ["ARG"] and line[1:]}
 
 
-def context_files(root: "Path", image: str) -> "list[Path]":
+def context_files(root: Path, image: str) -> list[Path]:
     """Return the files of an image's build context, in an order that no file system decides."""
     found: list[Path] = []
     for folder in context_folders(image):
@@ -87,14 +84,14 @@ def context_folders(image: str) -> tuple[str, ...]:
     return (f"images/{image}", "programs", "codebuild")
 
 
-def _include(folder: str) -> "Iterator[str]":
+def _include(folder: str) -> Iterator[str]:
     parts = folder.split("/")
     for depth in range(1, len(parts) + 1):
         yield "!" + "/".join(parts[:depth])
     yield f"!{folder}/**"
 
 
-def _walk(folder: "Path") -> "Iterator[Path]":
+def _walk(folder: Path) -> Iterator[Path]:
     for path in _kept(folder):
         if path.is_dir() and not path.is_symlink():
             yield from _walk(path)
@@ -102,7 +99,7 @@ def _walk(folder: "Path") -> "Iterator[Path]":
             yield path
 
 
-def _kept(folder: "Path") -> "Iterator[Path]":
+def _kept(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir() if folder.is_dir() else ():
         if not any(fnmatchcase(path.name, pattern) for pattern in _JUNK):
             yield path

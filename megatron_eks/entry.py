@@ -4,19 +4,14 @@ import argparse
 import gc
 import os
 import sys
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import ConfigError, has_errors
+from megatron_eks.config.errors import ConfigError, Finding, has_errors
 from megatron_eks.printable import guarded
 from megatron_eks.project import DEFAULT_CLUSTER, Project, load_project
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from megatron_eks.config.errors import Finding
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -39,7 +34,7 @@ def use_bundled_node() -> None:
 
 @guarded()
 def run(
-    render: "Callable[[Project], Iterable[Finding]]", program: str, cluster_file: str | None = None
+    render: Callable[[Project], Iterable[Finding]], program: str, cluster_file: str | None = None
 ) -> int:
     """Load the project, render it, print findings on stderr; return 2 if one is an error."""
     argparse.ArgumentParser(
@@ -61,7 +56,7 @@ def run(
         return INTERRUPTED
 
 
-def _report(findings: "Iterable[Finding]") -> int:
+def _report(findings: Iterable[Finding]) -> int:
     """Print findings, the errors first."""
     ordered = sorted(findings, key=lambda finding: finding.level != "error")
     sys.stderr.writelines(f"{finding}\n" for finding in ordered)

@@ -1,12 +1,14 @@
 """From a cluster file to a complete plan: the composition that every entry point shares."""
 
 import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from megatron_eks.build_context import build_arguments, content_tag
 from megatron_eks.config.allowances import apply, on_lines
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob, MegatronRun
@@ -19,6 +21,7 @@ from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.cluster_checks import check_cluster
 from megatron_eks.plan.image_checks import check_arguments
 from megatron_eks.plan.images import REPOSITORIES
+from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.jobs.duration_checks import check_window
 from megatron_eks.plan.jobs.near_checks import check_zones
 from megatron_eks.plan.jobs.source_checks import check_sources
@@ -26,13 +29,6 @@ from megatron_eks.plan.jobs.table import check_job, plan_job
 from megatron_eks.plan.jobs.together_checks import Neighbours, check_cluster_of, check_together
 from megatron_eks.plan.jobs.validation import plan_validation
 from megatron_eks.plan.network_checks import DOCUMENTATION_ACCOUNT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from datetime import date
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.plan.job import JobPlan
 
 ROOT = Path(__file__).resolve().parent.parent
 ASSETS = ROOT / "assets"
@@ -44,8 +40,8 @@ class Project:
     """A cluster, its jobs, and what is known of the deployment."""
 
     cluster: ClusterPlan
-    jobs: "tuple[JobPlan, ...]"
-    validation: "tuple[JobPlan, ...]"
+    jobs: tuple[JobPlan, ...]
+    validation: tuple[JobPlan, ...]
     """What each pool is tested with."""
     outputs: Outputs
     warnings: tuple[Finding, ...]
@@ -59,12 +55,12 @@ class Project:
 class Files:
     """The parsed files of a project, before anything is planned."""
 
-    config: "ClusterConfig | None"
+    config: ClusterConfig | None
     jobs: tuple[tuple[Document, AnyJob], ...]
     findings: tuple[Finding, ...]
 
 
-def load_project(cluster_file: Path, today: "date") -> Project:
+def load_project(cluster_file: Path, today: date) -> Project:
     """Read a cluster file, its jobs and outputs; raise ConfigError with every finding."""
     files = check_files(cluster_file, job_files(cluster_file), today)
     if files.config is None or has_errors(files.findings):
@@ -107,16 +103,16 @@ def load_project(cluster_file: Path, today: "date") -> Project:
     )
 
 
-def _accounts(config: "ClusterConfig") -> set[str]:
+def _accounts(config: ClusterConfig) -> set[str]:
     """Return the accounts of the administrators' roles; that of AWS's examples is nobody's."""
     return {arn.split(":")[4] for arn in config.access.admin_role_arns} - {DOCUMENTATION_ACCOUNT}
 
 
 def check_files(
     cluster_file: Path,
-    jobs: "Iterable[Path]",
-    today: "date",
-    edit: "Callable[[Path, Document], Document]" = lambda _, document: document,
+    jobs: Iterable[Path],
+    today: date,
+    edit: Callable[[Path, Document], Document] = lambda _, document: document,
 ) -> Files:
     """Parse and check a cluster file and job files; collect every finding of all of them.
 
@@ -172,15 +168,15 @@ def job_files(cluster_file: Path) -> list[Path]:
     )
 
 
-def image_tags(config: "ClusterConfig") -> dict[str, str]:
+def image_tags(config: ClusterConfig) -> dict[str, str]:
     """Return the content hash of each image's build context."""
     builds = {"megatron": config.images.megatron, "fsdp": config.images.fsdp}
     return {name: content_tag(ASSETS, name, builds[name].build_args) for name in REPOSITORIES}
 
 
 def _check(
-    job: AnyJob, config: "ClusterConfig | None", jobs: "Sequence[AnyJob]", today: "date"
-) -> "Iterator[Finding]":
+    job: AnyJob, config: ClusterConfig | None, jobs: Sequence[AnyJob], today: date
+) -> Iterator[Finding]:
     yield from check_sources(job, jobs)
     if config is None:
         return

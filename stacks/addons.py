@@ -1,19 +1,14 @@
 """EKS add-ons, each with the permissions it needs through Pod Identity."""
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+import aws_cdk as cdk
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
+from megatron_eks.plan.cluster import AddonPlan
 from stacks.policies import POD_IDENTITY, POD_IDENTITY_ACTIONS, role_of_managed_policies
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import aws_cdk as cdk
-
-    from megatron_eks.plan.cluster import AddonPlan
 
 # A node becomes ready with these; every other add-on becomes active on a ready node.
 _BEFORE_NODES = frozenset({"eks-pod-identity-agent", "kube-proxy", "vpc-cni"})
@@ -27,7 +22,7 @@ class Addons(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        plans: "Sequence[AddonPlan]",
+        plans: Sequence[AddonPlan],
         cluster: str,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -37,17 +32,17 @@ class Addons(Construct):
             addon = self._addon(plan, cluster)
             (self._before if plan.name in _BEFORE_NODES else self._after).append(addon)
 
-    def precede(self, nodegroup: "cdk.CfnResource") -> None:
+    def precede(self, nodegroup: cdk.CfnResource) -> None:
         """Make what a node needs before the nodes."""
         for addon in self._before:
             nodegroup.add_resource_dependency(addon)
 
-    def follow(self, nodegroup: "cdk.CfnResource") -> None:
+    def follow(self, nodegroup: cdk.CfnResource) -> None:
         """Make the others when there are nodes to run on: without them creation times out."""
         for addon in self._after:
             addon.add_resource_dependency(nodegroup)
 
-    def _addon(self, plan: "AddonPlan", cluster: str) -> eks.CfnAddon:
+    def _addon(self, plan: AddonPlan, cluster: str) -> eks.CfnAddon:
         return eks.CfnAddon(
             self,
             plan.name,
@@ -61,7 +56,7 @@ class Addons(Construct):
         )
 
     def _pod_identity(
-        self, plan: "AddonPlan"
+        self, plan: AddonPlan
     ) -> list[eks.CfnAddon.PodIdentityAssociationProperty] | None:
         if plan.service_account is None or plan.managed_policy is None:
             return None

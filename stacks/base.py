@@ -1,18 +1,13 @@
 """What every stack has in common: region, zones, tags, and how keys and logs are made."""
 
-from typing import TYPE_CHECKING
-
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
+from constructs import Construct
 
+from megatron_eks.plan.cluster import ClusterPlan
 from stacks.policies import document, statement
-
-if TYPE_CHECKING:
-    from constructs import Construct
-
-    from megatron_eks.plan.cluster import ClusterPlan
 
 # EKS refuses an update that changes a node group's tags together with its launch template
 # (aws-cdk#16644). The template tags the instances, so a new tag changes the template alone.
@@ -26,9 +21,7 @@ _KEEP_LOGS_DAYS = 90
 class BaseStack(cdk.Stack):
     """A stack of one cluster, in the plan's region and whatever account deploys it."""
 
-    def __init__(
-        self, scope: "Construct", plan: "ClusterPlan", part: str, description: str
-    ) -> None:
+    def __init__(self, scope: Construct, plan: ClusterPlan, part: str, description: str) -> None:
         self._zones = list(plan.availability_zones)
         super().__init__(
             scope,
@@ -91,7 +84,7 @@ class BaseStack(cdk.Stack):
         return key.attr_arn
 
 
-def log_group(scope: "Construct", construct_id: str, *, name: str, key: str) -> logs.CfnLogGroup:
+def log_group(scope: Construct, construct_id: str, *, name: str, key: str) -> logs.CfnLogGroup:
     """Make an encrypted log group, deleted with its stack so that the stack can be made again."""
     return logs.CfnLogGroup(
         scope,

@@ -1,7 +1,5 @@
 """A way to a private API endpoint: an instance that Session Manager forwards ports through."""
 
-from typing import TYPE_CHECKING
-
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
@@ -10,10 +8,8 @@ from constructs import Construct
 from megatron_eks.catalog.pins import BASTION_IMAGE, BASTION_INSTANCE_TYPE
 from stacks.findings import acknowledge
 from stacks.launch_template import metadata_options
+from stacks.place import Place
 from stacks.policies import role_of_managed_policies
-
-if TYPE_CHECKING:
-    from stacks.place import Place
 
 _VOLUME_GIB = 10
 
@@ -21,9 +17,7 @@ _VOLUME_GIB = 10
 class Bastion(Construct):
     """An instance without a key, an address or an open port; IAM decides who uses it."""
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, cluster: str, place: "Place"
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, cluster: str, place: Place) -> None:
         super().__init__(scope, construct_id)
         name = f"{cluster}-bastion"
         group = ec2.CfnSecurityGroup(

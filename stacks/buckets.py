@@ -1,24 +1,18 @@
 """Private buckets: encrypted, closed to the public, and reached over TLS alone."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import aws_cdk as cdk
 from aws_cdk import aws_s3 as s3
+from constructs import Construct
 
-from stacks.policies import document, statement
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from constructs import Construct
-
-    from stacks.policies import Statement
+from stacks.policies import Statement, document, statement
 
 _MINIMUM_TLS = 1.2
 
 
 def private_bucket(
-    scope: "Construct",
+    scope: Construct,
     construct_id: str,
     *,
     removal: cdk.RemovalPolicy,
@@ -68,12 +62,12 @@ def private_bucket(
 
 
 def bucket_policy(
-    scope: "Construct",
+    scope: Construct,
     construct_id: str,
     *,
     bucket: s3.CfnBucket,
     removal: cdk.RemovalPolicy,
-    statements: "Sequence[Statement]" = (),
+    statements: Sequence[Statement] = (),
 ) -> None:
     """Refuse what is not encrypted on the way, whoever asks; a bucket that stays keeps the rule."""
     everything = [bucket.attr_arn, f"{bucket.attr_arn}/*"]

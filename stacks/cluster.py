@@ -1,12 +1,11 @@
 """The Cluster stack: EKS, its administrators, add-ons and node groups."""
 
-from typing import TYPE_CHECKING
-
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
+from megatron_eks.plan.cluster import AccessPlan, ClusterPlan
 from stacks.addons import Addons
 from stacks.base import BaseStack, log_group
 from stacks.bastion import Bastion
@@ -14,12 +13,9 @@ from stacks.findings import acknowledge
 from stacks.gpu_nodegroup import GpuNodegroup
 from stacks.job_role import associate
 from stacks.launch_template import instance_tags, metadata_options, root_volume
+from stacks.place import Place
 from stacks.policies import role_of_managed_policies
 from stacks.user_data import system_user_data
-
-if TYPE_CHECKING:
-    from megatron_eks.plan.cluster import AccessPlan, ClusterPlan
-    from stacks.place import Place
 
 _LOGS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 _SYSTEM_ROOT_VOLUME_GIB = 100
@@ -31,9 +27,7 @@ _NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOn
 class ClusterStack(BaseStack):
     """The control plane and everything that lives as long as it does."""
 
-    def __init__(
-        self, scope: Construct, plan: "ClusterPlan", place: "Place", job_role: str
-    ) -> None:
+    def __init__(self, scope: Construct, plan: ClusterPlan, place: Place, job_role: str) -> None:
         super().__init__(scope, plan, "Cluster", "EKS control plane and nodes")
         self._plan = plan
         self._place = place
@@ -136,7 +130,7 @@ class ClusterStack(BaseStack):
         )
         return cluster
 
-    def _administrators(self, access: "AccessPlan") -> None:
+    def _administrators(self, access: AccessPlan) -> None:
         entries = Construct(self, "Administrators")
         policy = (
             f"arn:{cdk.Aws.PARTITION}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"

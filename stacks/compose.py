@@ -1,7 +1,11 @@
 """The stacks of one cluster, in the order in which they need each other."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+import aws_cdk as cdk
+
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.images import ImageContext
 from stacks.cluster import ClusterStack
 from stacks.images import ImagesStack
 from stacks.job_role import associate
@@ -9,16 +13,8 @@ from stacks.network import NetworkStack
 from stacks.place import existing_place
 from stacks.storage import StorageStack
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-    import aws_cdk as cdk
-
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.images import ImageContext
-
-
-def build(app: "cdk.App", plan: "ClusterPlan", contexts: "Mapping[str, ImageContext]") -> None:
+def build(app: cdk.App, plan: ClusterPlan, contexts: Mapping[str, ImageContext]) -> None:
     """Add every stack of a cluster to an app."""
     made = "Network" in plan.stacks
     place = NetworkStack(app, plan).place if made else existing_place(plan.network)

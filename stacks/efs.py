@@ -1,14 +1,11 @@
 """EFS: a small file system for code and homes, in every zone, that all pods use as one user."""
 
-from typing import TYPE_CHECKING
-
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 from constructs import Construct
 
-if TYPE_CHECKING:
-    from stacks.place import Place
+from stacks.place import Place
 
 _NFS = 2049
 # What NFS needs of the owner, and nobody else's business.
@@ -24,7 +21,7 @@ class SharedHomes(Construct):
         construct_id: str,
         *,
         name: str,
-        place: "Place",
+        place: Place,
         key: str,
         uid: int,
         removal: cdk.RemovalPolicy,
@@ -79,7 +76,7 @@ class SharedHomes(Construct):
         for resource in (file_system, access_point, group, *targets):
             resource.apply_removal_policy(removal)
 
-    def _security_group(self, place: "Place") -> ec2.CfnSecurityGroup:
+    def _security_group(self, place: Place) -> ec2.CfnSecurityGroup:
         return ec2.CfnSecurityGroup(
             self,
             "SecurityGroup",

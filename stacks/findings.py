@@ -1,14 +1,10 @@
 """Rules' findings that this project accepts, each where it arises and with its reason."""
 
-from typing import TYPE_CHECKING
-
 import aws_cdk as cdk
-
-if TYPE_CHECKING:
-    from constructs import IConstruct
+from constructs import IConstruct
 
 
-def acknowledge(construct: "IConstruct", reason: str, *rules: str) -> None:
+def acknowledge(construct: IConstruct, reason: str, *rules: str) -> None:
     """Accept what rules report about a construct and everything in it."""
     cdk.Validations.of(construct).acknowledge(
         *(cdk.Acknowledgment(id=rule, reason=reason) for rule in rules)

@@ -1,22 +1,17 @@
 """A pool of GPU nodes: launch template with EFA interfaces, placement group and node group."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
+from megatron_eks.plan.nodes import NodeSetup
 from megatron_eks.plan.platform import GPU_TAINT
-from megatron_eks.plan.pools import NODE_GROUP_CEILING
+from megatron_eks.plan.pools import NODE_GROUP_CEILING, PoolPlan
 from stacks.launch_template import market, metadata_options, reservation, root_volume
 from stacks.user_data import gpu_user_data
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from megatron_eks.plan.nodes import NodeSetup
-    from megatron_eks.plan.pools import PoolPlan
 
 # More broken nodes than this at once is no broken node, but a driver, an image or a network.
 _REPAIR_STOPS_ABOVE = 2
@@ -30,13 +25,13 @@ class GpuNodegroup(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        pool: "PoolPlan",
+        pool: PoolPlan,
         cluster: str,
         role: str,
         subnet: str,
-        security_groups: "Sequence[str]",
-        tags: "Sequence[ec2.CfnLaunchTemplate.TagSpecificationProperty]",
-        setup: "NodeSetup",
+        security_groups: Sequence[str],
+        tags: Sequence[ec2.CfnLaunchTemplate.TagSpecificationProperty],
+        setup: NodeSetup,
     ) -> None:
         super().__init__(scope, construct_id)
         user_data = gpu_user_data(pool, setup)
@@ -81,9 +76,9 @@ class GpuNodegroup(Construct):
 
     def _launch_template(
         self,
-        pool: "PoolPlan",
-        security_groups: "Sequence[str]",
-        tags: "Sequence[ec2.CfnLaunchTemplate.TagSpecificationProperty]",
+        pool: PoolPlan,
+        security_groups: Sequence[str],
+        tags: Sequence[ec2.CfnLaunchTemplate.TagSpecificationProperty],
         user_data: str,
     ) -> ec2.CfnLaunchTemplate:
         placement = None
@@ -109,7 +104,7 @@ class GpuNodegroup(Construct):
 
     @staticmethod
     def _interfaces(
-        pool: "PoolPlan", security_groups: "Sequence[str]"
+        pool: PoolPlan, security_groups: Sequence[str]
     ) -> list[ec2.CfnLaunchTemplate.NetworkInterfaceProperty]:
         # Nothing is said of public addresses: EC2 refuses the setting on several interfaces, and
         # the subnet gives none.

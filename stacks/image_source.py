@@ -1,24 +1,20 @@
 """Where CodeBuild finds what an image is made of: an asset of the CDK, or a branch on GitHub."""
 
 import re
-from typing import TYPE_CHECKING
 
 import aws_cdk as cdk
 from aws_cdk import aws_codebuild as codebuild
 
 from megatron_eks.build_context import context_folders
 from megatron_eks.plan.buildspec import buildspec
-from stacks.policies import statement
-
-if TYPE_CHECKING:
-    from megatron_eks.plan.images import SourcePlan
-    from stacks.policies import Statement
+from megatron_eks.plan.images import SourcePlan
+from stacks.policies import Statement, statement
 
 # Where a checkout has what the asset consists of.
 _ASSETS = "assets"
 
 
-def source(github: "SourcePlan | None", asset: str) -> codebuild.CfnProject.SourceProperty:
+def source(github: SourcePlan | None, asset: str) -> codebuild.CfnProject.SourceProperty:
     """Say where the source is, and what is done with it."""
     if github is None:
         return codebuild.CfnProject.SourceProperty(
@@ -38,7 +34,7 @@ def source(github: "SourcePlan | None", asset: str) -> codebuild.CfnProject.Sour
 
 
 def triggers(
-    github: "SourcePlan | None", image: str
+    github: SourcePlan | None, image: str
 ) -> codebuild.CfnProject.ProjectTriggersProperty | None:
     """Build on pushes to the branch that change what the image is made of."""
     if github is None or not github.webhook:
@@ -58,7 +54,7 @@ def triggers(
     )
 
 
-def source_access(github: "SourcePlan | None", asset: str) -> "Statement":
+def source_access(github: SourcePlan | None, asset: str) -> Statement:
     """Let the build read its source, and nothing beside it."""
     if github is not None:
         # Connections that are older than the service's new name have, and need, the old prefix.

@@ -1,7 +1,7 @@
 """The Images stack: a repository for each container image, and the project that builds it."""
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import aws_cdk as cdk
 from aws_cdk import aws_codebuild as codebuild
@@ -10,16 +10,12 @@ from constructs import Construct
 
 from megatron_eks.catalog.pins import CODEBUILD_IMAGE
 from megatron_eks.plan.buildspec import REPORT_GROUP
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.images import ImageContext, ImagePlan, SourcePlan
 from stacks.base import BaseStack, log_group
 from stacks.findings import acknowledge
 from stacks.image_source import source, source_access, triggers
 from stacks.policies import role, same_account, statement
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.images import ImageContext, ImagePlan, SourcePlan
 
 # The tag that a build moves; jobs name images by digest.
 _MOVING_TAG = "latest"
@@ -66,7 +62,7 @@ class ImagesStack(BaseStack):
     """Repositories that stay, and builds that AWS runs."""
 
     def __init__(
-        self, scope: Construct, plan: "ClusterPlan", contexts: "Mapping[str, ImageContext]"
+        self, scope: Construct, plan: ClusterPlan, contexts: Mapping[str, ImageContext]
     ) -> None:
         super().__init__(scope, plan, "Images", "Container images")
         logs_of = f"/megatron-eks/{plan.name}/build"
@@ -100,9 +96,9 @@ class ImageBuild(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        image: "ImagePlan",
-        context: "ImageContext",
-        github: "SourcePlan | None",
+        image: ImagePlan,
+        context: ImageContext,
+        github: SourcePlan | None,
         project_name: str,
         key: str,
         log_group_name: str,
@@ -145,7 +141,7 @@ class ImageBuild(Construct):
         repository.apply_removal_policy(cdk.RemovalPolicy.RETAIN)
         return repository
 
-    def _make_asset(self, context: "ImageContext") -> str:
+    def _make_asset(self, context: ImageContext) -> str:
         """Have `cdk deploy` upload the build context under the image's tag.
 
         This is what CDK's S3 asset does, less the bucket object that it makes to grant access.

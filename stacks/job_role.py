@@ -1,29 +1,29 @@
 """What pods of jobs may do in AWS: a role of their own, bound to their service account."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import aws_cdk as cdk
 from aws_cdk import aws_eks as eks
+from constructs import Construct
 
-from megatron_eks.plan.data_access import PUSHED_DATA
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.data_access import PUSHED_DATA, BucketAccess
 from stacks.findings import acknowledge
-from stacks.policies import POD_IDENTITY, POD_IDENTITY_ACTIONS, role, statement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from constructs import Construct
-
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.data_access import BucketAccess
-    from stacks.policies import Condition, Statement
+from stacks.policies import (
+    POD_IDENTITY,
+    POD_IDENTITY_ACTIONS,
+    Condition,
+    Statement,
+    role,
+    statement,
+)
 
 _READ = ("s3:GetObject",)
 # Retention removes old checkpoints; nothing else of a job deletes.
 _KEEP = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject")
 
 
-def job_role(scope: "Construct", plan: "ClusterPlan", *, bucket: str, key: str) -> str:
+def job_role(scope: Construct, plan: ClusterPlan, *, bucket: str, key: str) -> str:
     """Make the role for what was pushed for jobs and what they name, and return its ARN."""
     pushed = f"{PUSHED_DATA}/*"
     statements = [
@@ -59,7 +59,7 @@ def job_role(scope: "Construct", plan: "ClusterPlan", *, bucket: str, key: str) 
     return made.attr_arn
 
 
-def associate(scope: "Construct", plan: "ClusterPlan", *, cluster: str, role: str) -> None:
+def associate(scope: Construct, plan: ClusterPlan, *, cluster: str, role: str) -> None:
     """Give the pods of jobs in an EKS cluster the role."""
     eks.CfnPodIdentityAssociation(
         scope,
@@ -71,7 +71,7 @@ def associate(scope: "Construct", plan: "ClusterPlan", *, cluster: str, role: st
     )
 
 
-def _only_jobs(plan: "ClusterPlan") -> "Condition":
+def _only_jobs(plan: ClusterPlan) -> Condition:
     """Let nobody else take the role, whatever associations somebody makes."""
     tags = {
         "eks-cluster-name": plan.eks_name,
@@ -81,7 +81,7 @@ def _only_jobs(plan: "ClusterPlan") -> "Condition":
     return {"StringEquals": {f"aws:RequestTag/{name}": value for name, value in tags.items()}}
 
 
-def _statements(access: "BucketAccess") -> "Iterator[Statement]":
+def _statements(access: BucketAccess) -> Iterator[Statement]:
     bucket = f"arn:{cdk.Aws.PARTITION}:s3:::{access.bucket}"
     if access.write:
         yield statement(_KEEP, [f"{bucket}/{pattern}" for pattern in access.write])
@@ -90,12 +90,12 @@ def _statements(access: "BucketAccess") -> "Iterator[Statement]":
         yield from _reading(bucket, access.read)
 
 
-def _reading(bucket: str, patterns: "Sequence[str]") -> "Iterator[Statement]":
+def _reading(bucket: str, patterns: Sequence[str]) -> Iterator[Statement]:
     yield statement(_READ, [f"{bucket}/{pattern}" for pattern in patterns])
     yield _listing(bucket, patterns)
 
 
-def _listing(bucket: str, patterns: "Sequence[str]") -> "Statement":
+def _listing(bucket: str, patterns: Sequence[str]) -> Statement:
     """Allow to list below prefixes alone; a request without one would show every name."""
     limit: Condition = {"StringLike": {"s3:prefix": list(patterns)}}
     return statement(["s3:ListBucket"], [bucket], condition=limit)

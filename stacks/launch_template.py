@@ -1,14 +1,11 @@
 """What the launch templates of all nodes share: metadata service, root volume and tags."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from megatron_eks.plan.capacity import CapacityPlan
+from megatron_eks.plan.capacity import CapacityPlan
 
 _ROOT_DEVICE = "/dev/xvda"
 
@@ -39,7 +36,7 @@ def root_volume(size_gib: int) -> ec2.CfnLaunchTemplate.BlockDeviceMappingProper
 
 
 def reservation(
-    capacity: "CapacityPlan",
+    capacity: CapacityPlan,
 ) -> ec2.CfnLaunchTemplate.CapacityReservationSpecificationProperty | None:
     """Name the one reservation that nodes may come from, if there is one."""
     if capacity.reservation_id is None:
@@ -52,7 +49,7 @@ def reservation(
 
 
 def market(
-    capacity: "CapacityPlan",
+    capacity: CapacityPlan,
 ) -> ec2.CfnLaunchTemplate.InstanceMarketOptionsProperty | None:
     """Name the market, where EKS wants it in the launch template: for Capacity Blocks."""
     if capacity.market is None:
@@ -61,7 +58,7 @@ def market(
 
 
 def instance_tags(
-    name: str, tags: "Mapping[str, str]"
+    name: str, tags: Mapping[str, str]
 ) -> list[ec2.CfnLaunchTemplate.TagSpecificationProperty]:
     """Tag what a node group launches: a node group hands its own tags to nothing."""
     pairs = [cdk.CfnTag(key=key, value=value) for key, value in {**tags, "Name": name}.items()]

@@ -1,18 +1,14 @@
 """FSx for Lustre: file systems, their ports, and the S3 prefixes that they show."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
+from constructs import Construct
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from constructs import Construct
-
-    from megatron_eks.plan.storage import LustrePlan
-    from stacks.place import Place
+from megatron_eks.plan.storage import LustrePlan
+from stacks.place import Place
 
 # FSx for Lustre User Guide, "File system access control with Amazon VPC".
 _TCP = (("tcp", 988, 988), ("tcp", 1018, 1023))
@@ -28,11 +24,11 @@ class LustreFileSystems:
 
     def __init__(
         self,
-        scope: "Construct",
+        scope: Construct,
         *,
         cluster: str,
-        plans: "Sequence[LustrePlan]",
-        place: "Place",
+        plans: Sequence[LustrePlan],
+        place: Place,
         key: str,
         removal: cdk.RemovalPolicy,
     ) -> None:
@@ -50,7 +46,7 @@ class LustreFileSystems:
                 # FSx tries the ports before it makes a file system, and gives up at once.
                 file_system.add_resource_dependency(rule)
 
-    def _file_system(self, plan: "LustrePlan", group: str, key: str) -> fsx.CfnFileSystem:
+    def _file_system(self, plan: LustrePlan, group: str, key: str) -> fsx.CfnFileSystem:
         suffix = plan.output_suffix
         file_system = fsx.CfnFileSystem(
             self._scope,
@@ -88,7 +84,7 @@ class LustreFileSystems:
         )
         return file_system
 
-    def _repositories(self, plan: "LustrePlan", file_system: fsx.CfnFileSystem) -> None:
+    def _repositories(self, plan: LustrePlan, file_system: fsx.CfnFileSystem) -> None:
         policy = fsx.CfnDataRepositoryAssociation
         for repository in plan.repositories:
             imports, exports = repository.import_events, repository.export_events
@@ -146,7 +142,7 @@ class LustreFileSystems:
         group.apply_removal_policy(self._removal)
         return group
 
-    def _rules(self, servers: str, nodes: str) -> "Iterator[cdk.CfnResource]":
+    def _rules(self, servers: str, nodes: str) -> Iterator[cdk.CfnResource]:
         """Open the ports between file servers, and for those that call a node back."""
         for protocol, first, last in self._ports:
             outgoing = [("Servers", servers)]

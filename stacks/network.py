@@ -1,18 +1,14 @@
 """The Network stack: VPC, subnets, routes, endpoints, flow logs and the nodes' security group."""
 
-from typing import TYPE_CHECKING
-
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from megatron_eks.plan.cluster import ClusterPlan
 from stacks.base import BaseStack, log_group
 from stacks.findings import acknowledge
 from stacks.place import Place
 from stacks.policies import role, same_account, statement
-
-if TYPE_CHECKING:
-    from megatron_eks.plan.cluster import ClusterPlan
 
 _ANYWHERE = "0.0.0.0/0"
 _ALL_PROTOCOLS = "-1"
@@ -26,7 +22,7 @@ _PUBLIC_LOAD_BALANCERS = cdk.CfnTag(key="kubernetes.io/role/elb", value="1")
 class NetworkStack(BaseStack):
     """The network that every other stack stands in."""
 
-    def __init__(self, scope: Construct, plan: "ClusterPlan") -> None:
+    def __init__(self, scope: Construct, plan: ClusterPlan) -> None:
         super().__init__(scope, plan, "Network", "Network")
         self._cluster = plan.name
         self._plan = plan.network

@@ -4,18 +4,14 @@ CDK's own roles, keys and buckets load modules that cost a tenth of a second at 
 policy is a JSON document in both forms.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
+from constructs import Construct
 
 from megatron_eks.plan.data_access import POLICY_NAME
 from stacks.findings import acknowledge
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from constructs import Construct
 
 # A part of a policy document: `iam.CfnRole` takes it as it stands.
 Statement = dict[str, object]
@@ -28,12 +24,12 @@ POD_IDENTITY_ACTIONS = ("sts:AssumeRole", "sts:TagSession")
 
 
 def statement(
-    actions: "Sequence[str]",
-    resources: "Sequence[str]",
+    actions: Sequence[str],
+    resources: Sequence[str],
     *,
     effect: str = "Allow",
-    principal: "str | Mapping[str, str] | None" = None,
-    condition: "Condition | None" = None,
+    principal: str | Mapping[str, str] | None = None,
+    condition: Condition | None = None,
 ) -> Statement:
     """Write one statement of a policy."""
     written: Statement = {"Effect": effect, "Action": list(actions), "Resource": list(resources)}
@@ -44,7 +40,7 @@ def statement(
     return written
 
 
-def document(statements: "Sequence[Statement]") -> Document:
+def document(statements: Sequence[Statement]) -> Document:
     """Write a policy."""
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
@@ -55,14 +51,14 @@ def same_account(account: str) -> Condition:
 
 
 def role(
-    scope: "Construct",
+    scope: Construct,
     construct_id: str,
     *,
     description: str,
     service: str,
-    statements: "Sequence[Statement]",
+    statements: Sequence[Statement],
     condition: Condition,
-    actions: "Sequence[str]" = ("sts:AssumeRole",),
+    actions: Sequence[str] = ("sts:AssumeRole",),
 ) -> iam.CfnRole:
     """Make a role for a service, with permissions of its own."""
     return iam.CfnRole(
@@ -80,14 +76,14 @@ def role(
 
 
 def role_of_managed_policies(
-    scope: "Construct",
+    scope: Construct,
     construct_id: str,
     *,
     description: str,
     service: str,
-    policies: "Sequence[str]",
+    policies: Sequence[str],
     reason: str,
-    actions: "Sequence[str]" = ("sts:AssumeRole",),
+    actions: Sequence[str] = ("sts:AssumeRole",),
 ) -> iam.CfnRole:
     """Make a role with policies that AWS writes, for a reason."""
     made = iam.CfnRole(
@@ -104,7 +100,7 @@ def role_of_managed_policies(
     return made
 
 
-def _trust(service: str, actions: "Sequence[str]", condition: Condition | None) -> Document:
+def _trust(service: str, actions: Sequence[str], condition: Condition | None) -> Document:
     trust: Statement = {
         "Effect": "Allow",
         "Action": list(actions),

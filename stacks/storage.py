@@ -1,28 +1,23 @@
 """The Storage stack: file systems and the data bucket, which outlive the cluster."""
 
-from typing import TYPE_CHECKING
-
 import aws_cdk as cdk
 from aws_cdk import aws_s3 as s3
+from constructs import Construct
 
+from megatron_eks.plan.cluster import ClusterPlan
 from stacks.base import BaseStack
 from stacks.buckets import bucket_policy, private_bucket
 from stacks.efs import SharedHomes
 from stacks.job_role import job_role
 from stacks.lustre import LustreFileSystems
+from stacks.place import Place
 from stacks.policies import same_account, statement
-
-if TYPE_CHECKING:
-    from constructs import Construct
-
-    from megatron_eks.plan.cluster import ClusterPlan
-    from stacks.place import Place
 
 
 class StorageStack(BaseStack):
     """File systems in the zones of the GPUs, and a bucket, encrypted with a key of their own."""
 
-    def __init__(self, scope: "Construct", plan: "ClusterPlan", place: "Place | None") -> None:
+    def __init__(self, scope: Construct, plan: ClusterPlan, place: Place | None) -> None:
         super().__init__(scope, plan, "Storage", "File system and data bucket")
         storage = plan.storage
         self._removal = cdk.RemovalPolicy.RETAIN if storage.retain else cdk.RemovalPolicy.DESTROY

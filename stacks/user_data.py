@@ -3,11 +3,9 @@
 import json
 from email.mime.multipart import MIMEMultipart
 from email.mime.nonmultipart import MIMENonMultipart
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from megatron_eks.plan.nodes import NodeSetup
-    from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.plan.nodes import NodeSetup
+from megatron_eks.plan.pools import PoolPlan
 
 # A fixed one: the standard library's is random, and would renew the launch template at each synth.
 _BOUNDARY = "megatron-eks"
@@ -38,7 +36,7 @@ cd configure-efa-fsx-lustre-client
 """
 
 
-def gpu_user_data(pool: "PoolPlan", setup: "NodeSetup") -> str:
+def gpu_user_data(pool: PoolPlan, setup: NodeSetup) -> str:
     """Return MIME text with one NodeConfig; EKS adds the cluster's part to it.
 
     EKS User Guide, "Customize managed nodes with launch templates", and nodeadm's API v1alpha1.
@@ -56,14 +54,14 @@ def gpu_user_data(pool: "PoolPlan", setup: "NodeSetup") -> str:
     return _message(spec, setup, *scripts)
 
 
-def system_user_data(setup: "NodeSetup") -> str | None:
+def system_user_data(setup: NodeSetup) -> str | None:
     """Return the same for nodes that need no settings of their own; None where nothing is said."""
     if not setup.variables and setup.ca_bundle is None:
         return None
     return _message({}, setup)
 
 
-def _message(spec: dict[str, dict[str, object]], setup: "NodeSetup", *scripts: str) -> str:
+def _message(spec: dict[str, dict[str, object]], setup: NodeSetup, *scripts: str) -> str:
     if setup.variables:
         spec.setdefault("instance", {})["environment"] = {"default": dict(setup.variables)}
     message = MIMEMultipart("mixed", _BOUNDARY)

@@ -6,6 +6,7 @@ the person who looks for it, and not for the next one who changes something else
 
 import signal
 
+import pytest
 from hypothesis import settings
 
 from megatron_eks import entry
@@ -17,3 +18,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 settings.register_profile("repeated", derandomize=True)
 settings.load_profile("repeated")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep together what shares a control plane or a local AWS, else the tests of one file."""
+    for item in items:
+        folder = item.path.relative_to(item.config.rootpath / "tests").parts[0]
+        together = folder if folder in {"local", "local_aws"} else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(together))

@@ -2,17 +2,16 @@
 
 import argparse
 import os
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from megatron_eks.arguments.reach import console_here
 from megatron_eks.arguments.shared import today
+from megatron_eks.ops.aws.pool_nodes import Kubernetes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from megatron_eks.ops.aws.console import Console
-    from megatron_eks.ops.aws.pool_nodes import Kubernetes
     from megatron_eks.ops.aws.tools import Tools
 
 
@@ -27,22 +26,18 @@ def on_aws(given: argparse.Namespace, act: "Callable[[Tools], int]") -> int:
 
 def with_console(given: argparse.Namespace, act: "Callable[[Console], int]") -> int:
     """Act for who sits at the terminal; what boto3 raises becomes a plain failure."""
-    from megatron_eks.ops.aws.console import Console, SystemClock  # noqa: PLC0415 -- with boto3
     from megatron_eks.ops.aws.session import ERRORS, explained  # noqa: PLC0415 -- boto3
 
-    console = Console(
-        sys.stdin, sys.stdout, sys.stderr, SystemClock(), yes=getattr(given, "yes", False)
-    )
     try:
-        return act(console)
+        return act(console_here(yes=getattr(given, "yes", False)))
     except ERRORS as error:
         raise explained(error) from error
 
 
-def kubernetes(tools: "Tools") -> "Callable[[], Kubernetes]":
+def kubernetes(tools: "Tools") -> Callable[[], Kubernetes]:
     """Return how to reach the cluster's API server, when somebody needs it."""
 
-    def connect() -> "Kubernetes":
+    def connect() -> Kubernetes:
         from megatron_eks.ops.kube import access  # noqa: PLC0415 -- few commands need it
 
         try:

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.arguments.account import kubernetes, on_aws, with_console
-from megatron_eks.arguments.shared import Commands, OrNothing, cluster, command, output, today, yes
+from megatron_eks.arguments.shared import (
+    Commands,
+    OrNothing,
+    cluster,
+    command,
+    output,
+    runs,
+    today,
+    yes,
+)
 from megatron_eks.plan.images import LEVELS, REPOSITORIES, STRATEGIES
 
 if TYPE_CHECKING:
@@ -53,6 +62,7 @@ def _init(commands: "Commands[argparse.ArgumentParser]") -> None:
     yes(parser)
     cluster(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.aws import address, init  # noqa: PLC0415 -- boto3
         from megatron_eks.ops.aws.session import open_session, region_of  # noqa: PLC0415 -- boto3
@@ -74,8 +84,6 @@ def _init(commands: "Commands[argparse.ArgumentParser]") -> None:
             return init.run(wish, aws, console, today(), address.public_address)
 
         return with_console(given, act)
-
-    parser.set_defaults(run=run)
 
 
 def _deploy(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -102,6 +110,7 @@ def _deploy(commands: "Commands[argparse.ArgumentParser]") -> None:
     yes(parser)
     cluster(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.aws import deploy  # noqa: PLC0415 -- boto3, which others never need
         from megatron_eks.ops.aws.cdk import Cdk  # noqa: PLC0415 -- with it
@@ -115,8 +124,6 @@ def _deploy(commands: "Commands[argparse.ArgumentParser]") -> None:
 
         return on_aws(given, act)
 
-    parser.set_defaults(run=run)
-
 
 def _outputs(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser = command(
@@ -128,12 +135,11 @@ def _outputs(commands: "Commands[argparse.ArgumentParser]") -> None:
     cluster(parser)
     output(parser, "keys and values, or by stack")
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.aws import outputs  # noqa: PLC0415 -- boto3
 
         return on_aws(given, lambda tools: outputs.run(given.output, tools))
-
-    parser.set_defaults(run=run)
 
 
 def _build(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -174,6 +180,7 @@ def _build(commands: "Commands[argparse.ArgumentParser]") -> None:
     place.add_argument("--local", action="store_true", help="docker or podman on this machine")
     cluster(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.aws import build, local_build  # noqa: PLC0415 -- boto3
 
@@ -182,8 +189,6 @@ def _build(commands: "Commands[argparse.ArgumentParser]") -> None:
             return on_aws(given, lambda tools: local_build.run(given.images, tools, wishes))
         wait = not given.no_wait
         return on_aws(given, lambda tools: build.run(given.images, tools, wait=wait, wishes=wishes))
-
-    parser.set_defaults(run=run)
 
 
 def _scale(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -216,6 +221,7 @@ def _scale(commands: "Commands[argparse.ArgumentParser]") -> None:
     yes(parser)
     cluster(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.aws import scale  # noqa: PLC0415 -- boto3
 
@@ -228,8 +234,6 @@ def _scale(commands: "Commands[argparse.ArgumentParser]") -> None:
             minutes=given.minutes,
         )
         return on_aws(given, lambda tools: scale.run(wish, tools, kubernetes(tools)))
-
-    parser.set_defaults(run=run)
 
 
 def _cleanup(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -252,13 +256,12 @@ def _cleanup(commands: "Commands[argparse.ArgumentParser]") -> None:
     yes(parser)
     cluster(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.aws import cleanup  # noqa: PLC0415 -- boto3
 
         wish = cleanup.Wish(given.delete_storage, given.delete_images, given.confirm)
         return on_aws(given, lambda tools: cleanup.run(wish, tools, kubernetes(tools)))
-
-    parser.set_defaults(run=run)
 
 
 def _count(text: str) -> int:

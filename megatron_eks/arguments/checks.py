@@ -1,21 +1,19 @@
 """Arguments of the commands that check what exists: preflight, fix and verify."""
 
 import argparse
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.arguments.account import on_aws
-from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout
-from megatron_eks.arguments.shared import Commands, command, output, yes
+from megatron_eks.arguments.reach import on_cluster, opened, preview, reach, timeout
+from megatron_eks.arguments.shared import Commands, command, output, runs, yes
+from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.failure import Failure
+from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.verify import CHECKS
+from megatron_eks.project import Project
 
 if TYPE_CHECKING:
-    from megatron_eks.ops.aws.console import Console
     from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.ops.kube.access import Access
-    from megatron_eks.project import Project
 
 _AWS, _CLUSTER = "aws", "cluster"
 
@@ -47,17 +45,14 @@ def _preflight(commands: "Commands[argparse.ArgumentParser]") -> None:
     output(parser, "all checks with their findings")
     reach(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         if given.part == _CLUSTER:
             return on_cluster(given, lambda *found: _cluster(given, *found))
         return on_aws(given, lambda tools: _both(given, tools))
 
-    parser.set_defaults(run=run)
 
-
-def _cluster(
-    given: argparse.Namespace, access: "Access", project: "Project", console: "Console"
-) -> int:
+def _cluster(given: argparse.Namespace, access: Access, project: Project, console: Console) -> int:
     from megatron_eks.ops import preflight  # noqa: PLC0415 -- few commands need it
 
     return preflight.show(preflight.cluster(access, project), project, given.output, console)
@@ -69,7 +64,7 @@ def _both(given: argparse.Namespace, tools: "Tools") -> int:
     from megatron_eks.ops.aws.preflight.reach import why_not  # noqa: PLC0415 -- with it
 
     try:
-        way: Access | Failure = _opened(given, tools)
+        way: Access | Failure = opened(given, tools.plan)
     except Failure as failure:
         way = failure
     # In a rehearsal the cluster of this machine stands for the one that AWS knows.
@@ -83,18 +78,6 @@ def _both(given: argparse.Namespace, tools: "Tools") -> int:
         if not isinstance(way, Failure):
             way.client.close()
     return preflight.show(results, tools.project, given.output, tools.console)
-
-
-def _opened(given: argparse.Namespace, tools: "Tools") -> "Access":
-    """Open the way to the API server. Raises Failure if there is none."""
-    from megatron_eks.ops.kube import access  # noqa: PLC0415 -- few commands need it
-
-    try:
-        return access.open_access(
-            tools.plan, given.kubeconfig, given.context, os.environ, Path.home()
-        )
-    except access.ERRORS as error:
-        raise access.explained(error) from error
 
 
 def _fix(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -111,6 +94,7 @@ def _fix(commands: "Commands[argparse.ArgumentParser]") -> None:
     timeout(parser, 2)
     reach(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.kube import fix  # noqa: PLC0415 -- few commands need it
 
@@ -119,8 +103,6 @@ def _fix(commands: "Commands[argparse.ArgumentParser]") -> None:
             given,
             lambda access, project, console: fix.run(access, project, given.code, options, console),
         )
-
-    parser.set_defaults(run=run)
 
 
 def _verify(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -146,10 +128,11 @@ def _verify(commands: "Commands[argparse.ArgumentParser]") -> None:
     timeout(parser, 30)
     reach(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.kube import checklist, verify  # noqa: PLC0415 -- few need it
 
-        def act(access: "Access", project: "Project", console: "Console") -> int:
+        def act(access: Access, project: Project, console: Console) -> int:
             if given.job:
                 return checklist.run(
                     access.client, project.cluster, given.job, given.output, console
@@ -163,5 +146,3 @@ def _verify(commands: "Commands[argparse.ArgumentParser]") -> None:
             return verify.run(access, project, options, given.output, console)
 
         return on_cluster(given, act)
-
-    parser.set_defaults(run=run)

@@ -6,7 +6,7 @@ from posixpath import normpath
 
 from megatron_eks.arguments.files import at
 from megatron_eks.arguments.reach import reach
-from megatron_eks.arguments.shared import Commands, cluster, command, output, today
+from megatron_eks.arguments.shared import Commands, cluster, command, output, runs, today
 from megatron_eks.config.codes import Code
 from megatron_eks.ops import data
 from megatron_eks.ops.aws.console import Console
@@ -49,6 +49,7 @@ def _push(actions: "Commands[argparse.ArgumentParser]") -> None:
     cluster(parser)
     output(parser, "a line, or what was sent as data")
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         project = load_project(given.cluster, today())
         paths, uri = data.destination(given.paths, given.cluster)
@@ -58,8 +59,6 @@ def _push(actions: "Commands[argparse.ArgumentParser]") -> None:
             return data.push(paths, uri, plan, place, output=given.output, console=console)
 
         return at(given, project, None, act, "what was sent stays, and the same command goes on")
-
-    parser.set_defaults(run=run)
 
 
 def _fetch(actions: "Commands[argparse.ArgumentParser]") -> None:
@@ -75,6 +74,7 @@ def _fetch(actions: "Commands[argparse.ArgumentParser]") -> None:
     )
     reach(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         project = load_project(given.cluster, today())
         claim = _claim(given.directory, project)
@@ -87,8 +87,6 @@ def _fetch(actions: "Commands[argparse.ArgumentParser]") -> None:
             return data.fetch(given.uri, given.directory, place, console)
 
         return at(given, project, claim, act, "what was fetched stays, the same command goes on")
-
-    parser.set_defaults(run=run)
 
 
 def _verify(actions: "Commands[argparse.ArgumentParser]") -> None:
@@ -104,6 +102,7 @@ def _verify(actions: "Commands[argparse.ArgumentParser]") -> None:
     reach(parser)
     output(parser, "its numbers as lines, or as data")
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         project = load_project(given.cluster, today())
         claim = _claim(given.prefix, project)
@@ -112,8 +111,6 @@ def _verify(actions: "Commands[argparse.ArgumentParser]") -> None:
             return data.verify(given.prefix, given.tokenizer, place, given.output, console)
 
         return at(given, project, claim, act, "nothing was changed")
-
-    parser.set_defaults(run=run)
 
 
 def _claim(path: str, project: Project) -> str | None:

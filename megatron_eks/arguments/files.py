@@ -3,19 +3,16 @@
 import argparse
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from megatron_eks.arguments.reach import console_here, on_cluster, reach
-from megatron_eks.arguments.shared import Commands, command, output, today, yes
+from megatron_eks.arguments.shared import Commands, command, output, runs, today, yes
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.ckpt import listing, target, transfers
 from megatron_eks.ops.ckpt.target import Target
 from megatron_eks.ops.endings import INTERRUPTED
+from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.programs import Here, Place, environment_for
 from megatron_eks.project import Project, load_project
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.kube.access import Access
 
 _WHAT = "a job of jobs/, a directory (with a /), or s3://BUCKET/PREFIX"
 
@@ -55,14 +52,13 @@ def _ls(actions: "Commands[argparse.ArgumentParser]") -> None:
     reach(parser)
     output(parser, "a table, or the same as data")
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         return _act(
             given,
             lambda found, place, console: listing.ls(found, place, given.output, console),
             "nothing was changed",
         )
-
-    parser.set_defaults(run=run)
 
 
 def _verify(actions: "Commands[argparse.ArgumentParser]") -> None:
@@ -78,13 +74,12 @@ def _verify(actions: "Commands[argparse.ArgumentParser]") -> None:
     reach(parser)
     output(parser, "a table, or the same as data")
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         def act(found: Target, place: Place, console: Console) -> int:
             return listing.verify(found, place, given.iteration, given.output, console)
 
         return _act(given, act, "nothing was changed")
-
-    parser.set_defaults(run=run)
 
 
 def _pull(actions: "Commands[argparse.ArgumentParser]") -> None:
@@ -102,6 +97,7 @@ def _pull(actions: "Commands[argparse.ArgumentParser]") -> None:
     _iteration(parser, "this one, and not the newest")
     reach(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         if given.to and given.local:
             parser.error("name a DIR below /shared, or one here with --local, not both")
@@ -110,8 +106,6 @@ def _pull(actions: "Commands[argparse.ArgumentParser]") -> None:
             return transfers.pull(found, place, given.iteration, console)
 
         return _act(given, act, "what was fetched stays, and the same command goes on")
-
-    parser.set_defaults(run=run)
 
 
 def _push(actions: "Commands[argparse.ArgumentParser]") -> None:
@@ -130,6 +124,7 @@ def _push(actions: "Commands[argparse.ArgumentParser]") -> None:
     _iteration(which, "this one")
     reach(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         chosen = ["--all"] if given.all else []
         chosen += [f"--name={given.iteration}"] if given.iteration else []
@@ -138,8 +133,6 @@ def _push(actions: "Commands[argparse.ArgumentParser]") -> None:
             return transfers.push(found, place, chosen, console)
 
         return _act(given, act, "what was sent stays, and the same command goes on")
-
-    parser.set_defaults(run=run)
 
 
 def _prune(actions: "Commands[argparse.ArgumentParser]") -> None:
@@ -159,14 +152,13 @@ def _prune(actions: "Commands[argparse.ArgumentParser]") -> None:
     reach(parser)
     output(parser, "a table, or the same as data")
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         def act(found: Target, place: Place, console: Console) -> int:
             words = found, place, given.keep_last, given.output, console
             return transfers.prune(*words, dry_run=given.dry_run)
 
         return _act(given, act, "each is whole or gone, and the same command does the rest")
-
-    parser.set_defaults(run=run)
 
 
 def _act(
@@ -191,7 +183,7 @@ def _target(given: argparse.Namespace, project: Project) -> Target:
 def at(given: argparse.Namespace, project: Project, claim: str | None, act: Act, again: str) -> int:
     """Act where the file system of a claim is mounted, or here; say what an interruption left."""
 
-    def there(found: "Access", opened: Project, console: Console) -> int:
+    def there(found: Access, opened: Project, console: Console) -> int:
         from megatron_eks.ops.kube.shared_pod import SharedPod  # noqa: PLC0415 -- seldom needed
 
         assert claim  # noqa: S101 -- otherwise this is not called

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from megatron_eks.arguments.reach import console_here, on_cluster, reach
-from megatron_eks.arguments.shared import Commands, command, output
+from megatron_eks.arguments.shared import Commands, command, output, runs
 from megatron_eks.ops import diagnosis
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import INTERRUPTED
@@ -61,6 +61,7 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     reach(parser)
     output(parser, "the explanation as text, or as data")
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         options = logs.Options(
             given.rank, given.follow, given.tail, given.since, given.previous, given.grep
@@ -85,8 +86,6 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
             return logs.run(access.client, project.cluster, given.job, options, console)
 
         return on_cluster(given, act)
-
-    parser.set_defaults(run=run)
 
 
 def _saved(

@@ -9,7 +9,7 @@ from functools import partial
 
 from megatron_eks.arguments import job_logs
 from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout
-from megatron_eks.arguments.shared import Commands, command, output, today, yes
+from megatron_eks.arguments.shared import Commands, command, output, runs, today, yes
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.kube import (
     cancel,
@@ -67,6 +67,7 @@ def _submit(commands: "Commands[argparse.ArgumentParser]") -> None:
     timeout(parser, 14 * 24 * 60)
     reach(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         chosen = [f"{key}={value}" for key in ("nodes", "image") if (value := getattr(given, key))]
         changes = overrides.parse([*given.set, *chosen])
@@ -91,8 +92,6 @@ def _submit(commands: "Commands[argparse.ArgumentParser]") -> None:
             return submit.run(access, project, wish, wanted, console)
 
         return on_cluster(given, act)
-
-    parser.set_defaults(run=run)
 
 
 def _status(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -124,6 +123,7 @@ def _status(commands: "Commands[argparse.ArgumentParser]") -> None:
     reach(parser)
     output(parser, "tables, or the same as data; with --watch a line of JSON a change")
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         if given.watch and given.output == "yaml":
             parser.error("--watch writes tables or lines of JSON: -o json")
@@ -143,8 +143,6 @@ def _status(commands: "Commands[argparse.ArgumentParser]") -> None:
 
         return on_cluster(given, act)
 
-    parser.set_defaults(run=run)
-
 
 def _cancel(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser = command(
@@ -158,14 +156,13 @@ def _cancel(commands: "Commands[argparse.ArgumentParser]") -> None:
     timeout(parser, 15)
     reach(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         def act(access: Access, project: Project, console: Console) -> int:
             seconds = given.timeout * 60
             return cancel.run(access.client, project.cluster, given.job, seconds, console)
 
         return on_cluster(given, act)
-
-    parser.set_defaults(run=run)
 
 
 def _seconds(text: str) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from megatron_eks.arguments.account import on_aws
 from megatron_eks.arguments.reach import on_cluster, preview, reach, timeout
-from megatron_eks.arguments.shared import Commands, cluster, command, yes
+from megatron_eks.arguments.shared import Commands, cluster, command, runs, yes
 from megatron_eks.kubernetes.kubeconfig import files
 from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.kube import apply
@@ -43,13 +43,12 @@ def _kubeconfig(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     cluster(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.kube import kubeconfig  # noqa: PLC0415 -- boto3
 
         (file, *_) = files(given.kubeconfig, os.environ, Path.home())
         return on_aws(given, lambda tools: kubeconfig.run(file, given.role_arn, tools, os.environ))
-
-    parser.set_defaults(run=run)
 
 
 def _token(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -63,6 +62,7 @@ def _token(commands: "Commands[argparse.ArgumentParser]") -> None:
     parser.add_argument("--region", required=True, metavar="REGION")
     parser.add_argument("--role-arn", metavar="ARN", help="the role to take before")
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         import boto3  # noqa: PLC0415 -- slow, and few commands need it
 
@@ -75,8 +75,6 @@ def _token(commands: "Commands[argparse.ArgumentParser]") -> None:
             return token.run(given.cluster_name, given.role_arn, aws, console)
         except session.ERRORS as error:
             raise session.explained(error) from error
-
-    parser.set_defaults(run=run)
 
 
 def _apply(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -101,6 +99,7 @@ def _apply(commands: "Commands[argparse.ArgumentParser]") -> None:
     timeout(parser, 10)
     reach(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         options = apply.Options(
             paths=given.paths,
@@ -113,5 +112,3 @@ def _apply(commands: "Commands[argparse.ArgumentParser]") -> None:
             return apply.run(access, project, options, console)
 
         return on_cluster(given, act)
-
-    parser.set_defaults(run=run)

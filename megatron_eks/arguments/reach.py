@@ -11,6 +11,7 @@ from megatron_eks.ops.aws.console import Console, SystemClock
 from megatron_eks.ops.kube import access
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.jobs import NoJob
+from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.project import Project, load_project
 
 
@@ -61,6 +62,14 @@ def _minutes(text: str) -> float:
 def console_here(*, yes: bool = False) -> Console:
     """Return the terminal, or what stands in its place."""
     return Console(sys.stdin, sys.stdout, sys.stderr, SystemClock(), yes=yes)
+
+
+def opened(given: argparse.Namespace, plan: ClusterPlan) -> Access:
+    """Open the way to the API server of a cluster. Raises Failure if there is none."""
+    try:
+        return access.open_access(plan, given.kubeconfig, given.context, os.environ, Path.home())
+    except access.ERRORS as error:
+        raise access.explained(error) from error
 
 
 def on_cluster(given: argparse.Namespace, act: Callable[[Access, Project, Console], int]) -> int:

@@ -2,16 +2,14 @@
 
 import argparse
 import os
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from megatron_eks.ops.output import FORMATS
 from megatron_eks.project import DEFAULT_CLUSTER
 
-if TYPE_CHECKING:
-    from datetime import date
-
+Run = Callable[[argparse.Namespace], int]
 Commands = argparse._SubParsersAction  # noqa: SLF001 -- argparse has no public name for it
 
 
@@ -39,6 +37,16 @@ def command(
     )
 
 
+def runs(parser: argparse.ArgumentParser) -> Callable[[Run], Run]:
+    """Let the decorated function carry a command out."""
+
+    def keep(run: Run) -> Run:
+        parser.set_defaults(run=run)
+        return run
+
+    return keep
+
+
 def cluster(parser: argparse.ArgumentParser) -> None:
     """Let a command name the cluster file."""
     default = Path(os.environ.get("CLUSTER_CONFIG") or DEFAULT_CLUSTER)
@@ -62,6 +70,6 @@ def yes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="answer every question with yes")
 
 
-def today() -> "date":
+def today() -> date:
     """Return the date, which decides what is still supported."""
     return datetime.now(tz=UTC).date()

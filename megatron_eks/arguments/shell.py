@@ -1,15 +1,13 @@
 """Arguments of the commands for looking closer: shell, nodes, support-bundle; and completion."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
-from megatron_eks.arguments.reach import console_here, on_cluster, reach
-from megatron_eks.arguments.shared import Commands, command, output, today, yes
+from megatron_eks.arguments.reach import console_here, on_cluster, opened, reach
+from megatron_eks.arguments.shared import Commands, command, output, runs, today, yes
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import DONE
-from megatron_eks.ops.kube import access
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.output import FORMATS
 from megatron_eks.project import Project, load_project
@@ -38,13 +36,12 @@ def add_completion(
         "shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help="bash, zsh or fish"
     )
 
+    @runs(own)
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops import completion  # noqa: PLC0415 -- shtab
 
         sys.stdout.write(completion.script(parser, given.shell))
         return DONE
-
-    own.set_defaults(run=run)
 
 
 def _shell(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -69,6 +66,7 @@ def _shell(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     reach(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         # The WebSocket library, which nothing else needs.
         from megatron_eks.ops.kube import shell  # noqa: PLC0415
@@ -81,8 +79,6 @@ def _shell(commands: "Commands[argparse.ArgumentParser]") -> None:
             return shell.run(access.client, project.cluster, given.job, options, console)
 
         return on_cluster(given, act)
-
-    parser.set_defaults(run=run)
 
 
 def _nodes(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -114,6 +110,7 @@ def _nodes(commands: "Commands[argparse.ArgumentParser]") -> None:
     reach(parser)
     output(parser, "a table, or the same as data")
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.kube import nodes  # noqa: PLC0415 -- logs' signatures
 
@@ -137,8 +134,6 @@ def _nodes(commands: "Commands[argparse.ArgumentParser]") -> None:
             return nodes.run(client, plan, act, given.output, console)
 
         return on_cluster(given, do)
-
-    parser.set_defaults(run=run)
 
 
 def _support_bundle(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -164,28 +159,19 @@ def _support_bundle(commands: "Commands[argparse.ArgumentParser]") -> None:
         "-o", dest="output", choices=FORMATS, default="table", help="what is in it, and what not"
     )
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         from megatron_eks.ops.support import bundle  # noqa: PLC0415 -- reads everything
-
-        def reached(project: Project) -> Access:
-            try:
-                return access.open_access(
-                    project.cluster, given.kubeconfig, given.context, os.environ, Path.home()
-                )
-            except access.ERRORS as error:
-                raise access.explained(error) from error
 
         wish = bundle.Wish(
             cluster_file=given.cluster,
             job=given.job,
             file=given.file,
             project=lambda: load_project(given.cluster, today()),
-            access=reached,
+            access=lambda project: opened(given, project.cluster),
             home=Path.home(),
         )
         return bundle.run(wish, given.output, console_here())
-
-    parser.set_defaults(run=run)
 
 
 def _count(text: str) -> int:

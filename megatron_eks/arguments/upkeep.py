@@ -4,21 +4,19 @@ import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from megatron_eks.arguments.reach import console_here, on_cluster, reach
-from megatron_eks.arguments.shared import Commands, command, output, today, yes
+from megatron_eks.arguments.shared import Commands, command, output, runs, today, yes
 from megatron_eks.config.codes import Code
 from megatron_eks.ops import cost
+from megatron_eks.ops.aws.billed import Instance
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import access, holdings, secrets
 from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.jobs import NoJob
 from megatron_eks.project import Project, load_project
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.aws.billed import Instance
 
 _KEY = "token"
 
@@ -60,6 +58,7 @@ def _cost(commands: "Commands[argparse.ArgumentParser]") -> None:
     reach(parser)
     output(parser, "tables, or the same as data")
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         console = console_here()
         project = load_project(given.cluster, today())
@@ -73,8 +72,6 @@ def _cost(commands: "Commands[argparse.ArgumentParser]") -> None:
             raise no_holdings
         notes = [_note(each) for each in (no_holdings, no_instances) if each]
         return cost.run(project, holdings, instances, notes, output=given.output, console=console)
-
-    parser.set_defaults(run=run)
 
 
 def _note(why: Failure | str) -> str:
@@ -105,7 +102,7 @@ def _holdings(
         return None, failure, False
 
 
-def _instances(project: Project) -> tuple[list["Instance"] | None, Failure | str]:
+def _instances(project: Project) -> tuple[list[Instance] | None, Failure | str]:
     """Ask EC2; say why not where it cannot be asked."""
     from megatron_eks.ops.aws import billed, session  # noqa: PLC0415 -- boto3
 
@@ -147,13 +144,12 @@ def _set(actions: "Commands[argparse.ArgumentParser]") -> None:
     )
     reach(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         def act(access: Access, project: Project, console: Console) -> int:
             return secrets.set_value(access.client, project, given.name, given.key, console)
 
         return on_cluster(given, act)
-
-    parser.set_defaults(run=run)
 
 
 def _ls(actions: "Commands[argparse.ArgumentParser]") -> None:
@@ -166,13 +162,12 @@ def _ls(actions: "Commands[argparse.ArgumentParser]") -> None:
     reach(parser)
     output(parser, "a table, or the same as data")
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         def act(access: Access, project: Project, console: Console) -> int:
             return secrets.show(access.client, project, given.output, console)
 
         return on_cluster(given, act)
-
-    parser.set_defaults(run=run)
 
 
 def _rm(actions: "Commands[argparse.ArgumentParser]") -> None:
@@ -186,10 +181,9 @@ def _rm(actions: "Commands[argparse.ArgumentParser]") -> None:
     yes(parser)
     reach(parser)
 
+    @runs(parser)
     def run(given: argparse.Namespace) -> int:
         def act(access: Access, project: Project, console: Console) -> int:
             return secrets.remove(access.client, project, given.name, console)
 
         return on_cluster(given, act)
-
-    parser.set_defaults(run=run)

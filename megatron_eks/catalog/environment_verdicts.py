@@ -5,7 +5,7 @@ Sources, besides those of megatron_eks.catalog.environment: libfabric, man fi_ef
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,6 @@ from megatron_eks.catalog.environment_values import by_value
 from megatron_eks.catalog.socket_interfaces import interfaces_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from megatron_eks.catalog.instances import InstanceType
 
 _HOPPER, _BLACKWELL = 9, 10
@@ -48,14 +46,6 @@ ABOUT_EFA = re.compile(
     r"|NSOCKS_PERTHREAD)|OFI_NCCL_.*"
 )
 """What is judged as it is because of EFA and its plugin."""
-DEPENDS_ON_VALUE = frozenset(
-    {
-        *_BY_DEFAULT,
-        *("CUDA_DEVICE_MAX_CONNECTIONS", "FI_EFA_USE_DEVICE_RDMA", "FI_PROVIDER"),
-        *("NCCL_ASYNC_ERROR_HANDLING", "NCCL_NET", "NCCL_NVLS_ENABLE"),
-    }
-)
-"""What nothing can be said of while nobody knows the value."""
 _CACHES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR"})
 _TRUE = frozenset({"1", "on", "true", "yes"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -117,7 +107,7 @@ def judge_any(name: str, value: str, contexts: Iterable[Context]) -> Policy:
     )
 
 
-def refused(env: "Mapping[str, str]", context: Context) -> dict[str, Policy]:
+def refused(env: Mapping[str, str], context: Context) -> dict[str, Policy]:
     """Return the variables of an environment that break a run, each with its policy."""
     judged = {name: judge(name, value, context) for name, value in env.items()}
     bad = {Verdict.REFUSED, Verdict.NO_EFFECT}

@@ -5,13 +5,10 @@ reference/instance-types and zz_generated.vpclimits.go), and the EC2 User Guide,
 computing: EFA" and "Maximize network bandwidth"; read 2026-11.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.gpus import GPUS, Gpu
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MIB_PER_GIB = 1024
 
@@ -138,7 +135,7 @@ g7e.48xlarge     RTX_6000    8      0  192 2048   1600     4   4   4  yes 10   6
 """
 
 
-def _read(table: str) -> "Iterator[InstanceType]":
+def _read(table: str) -> Iterator[InstanceType]:
     for row in table.strip().splitlines()[1:]:
         name, gpu, count, nvlink, vcpus, memory, gbps, *network, store, block, mark = row.split()
         cards, efa, generation, rdma, interfaces, ipv4 = network

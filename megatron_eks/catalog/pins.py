@@ -4,12 +4,9 @@ To move a pin: `aws eks describe-addon-versions --kubernetes-version 1.35` and t
 named beside it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # End of standard support (EKS User Guide, "Kubernetes release calendar", read 2026-11); a version
 # that is missing here is not offered by EKS, or not known to this release.
@@ -29,7 +26,7 @@ class Addon:
     """One EKS add-on: its versions by Kubernetes version, and the permissions it needs."""
 
     name: str
-    versions: "Mapping[str, str]"
+    versions: Mapping[str, str]
     service_account: str | None = None
     policy: str | None = None
     """AWS managed policy, attached through Pod Identity."""
@@ -160,38 +157,3 @@ EFA_INSTALLER_SHA256 = "cf2e9281a2328a243c76f911a490faed43ca0fecfe4733c25e34b2e9
 # The oldest NVIDIA driver in an EKS AMI release that this project names (awslabs/amazon-eks-ami;
 # newer releases have 595): what the images' CUDA has to run on.
 NODE_DRIVER_VERSION = "580.159.03"
-
-_EFA_STACK = {
-    # The installer says what it brings in /opt/amazon/efa_installed_packages; libfabric and
-    # rdma-core as ai-dynamo/dynamo records them, the plugin as aws/deep-learning-containers#6668.
-    "efa_installer": EFA_INSTALLER_VERSION,
-    "aws_ofi_nccl": "1.20.0",
-    "libfabric": "2.4.0amzn5.0",
-    "rdma_core": "63.0",
-    "driver": NODE_DRIVER_VERSION,
-}
-IMAGE_VERSIONS: "dict[str, Mapping[str, str]]" = {
-    # torch, CUDA, Transformer Engine and NCCL as awslabs/awsome-distributed-ai read them in the
-    # base image (examples/training/megatron-bridge, README of its DeepEP v2 image, 2026-09).
-    "megatron": {
-        "python": "3.12.3",
-        "torch": "2.13.0a0+8145d630e8",
-        "cuda": "13.3",
-        "nccl": "2.30.5",
-        "transformer_engine": "2.17.1",
-        "transformers": "5.12.1",
-        "nvidia_resiliency_ext": "0.6.0",
-        "megatron_core": MEGATRON_CORE_VERSION,
-        "megatron_bridge": MEGATRON_BRIDGE_VERSION,
-        **_EFA_STACK,
-    },
-    # As in the base image's own list (docs/pytorch/changelog of aws/deep-learning-containers).
-    "fsdp": {
-        "python": "3.12",
-        "torch": "2.13.0",
-        "cuda": "13.3",
-        "nccl": "2.30.7",
-        **_EFA_STACK,
-    },
-}
-"""What each image is expected to hold; the gate prints what it does hold."""

@@ -4,10 +4,7 @@ NVIDIA Transformer Engine, transformer_engine/pytorch/quantization.py, check_fp8
 check_fp8_block_scaling_support, check_mxfp8_support and check_nvfp4_support.
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from megatron_eks.catalog.gpus import Gpu
+from megatron_eks.catalog.gpus import Gpu
 
 _FIRST = {
     "delayed": (8, 9),
@@ -20,7 +17,7 @@ _FIRST = {
 _END = {"mxfp8": (12, 0)}
 
 
-def lacks(gpu: "Gpu", recipe: str) -> str | None:
+def lacks(gpu: Gpu, recipe: str) -> str | None:
     """Say what a GPU does not have for a recipe; None also where the recipe is not known."""
     first, end = _FIRST.get(recipe), _END.get(recipe)
     if first is None or first <= gpu.compute_capability < (end or (99, 0)):

@@ -7,12 +7,9 @@ SCRATCH_2 GiB costs was confirmed by bills that others published (168 USD a mont
 by the page itself. A configuration can say what is paid instead.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 AS_OF = date(2026, 7, 20)
 
@@ -104,7 +101,7 @@ class PriceList:
     """What is paid in one region: list prices, and what a user pays instead of them."""
 
     region: str
-    instances: "Mapping[str, float]" = field(default_factory=dict)
+    instances: Mapping[str, float] = field(default_factory=dict)
     """USD an hour, by instance type; so the next, where they are not None."""
     own_control_plane: float | None = None
     own_nat: float | None = None

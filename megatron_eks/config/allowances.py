@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.explanations import removed
 
 # Where a finding is, in whatever way a reader tells its objects apart.
 PlaceT = TypeVar("PlaceT", bound=Hashable)
@@ -101,6 +102,9 @@ def _wrong(
     if not _CODE.fullmatch(code):
         found, level = "no code is allowed", Level.ERROR
         remedy = "write it: allow MEKS-0609 REASON"
+    elif code in removed():
+        found, level = f"{code} was removed, because {removed()[code]}", Level.WARNING
+        remedy = "remove the allowance"
     elif len(allowance.reason) < _REASON:
         found, level = f"{code} is allowed without a reason", Level.ERROR
         remedy = "say why, behind the code"

@@ -1,20 +1,18 @@
 """Which keys the models know, and where: for the remedy of a key that stands in the wrong place."""
 
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from collections.abc import Iterable, Iterator
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.load import Json
+from megatron_eks.config.errors import Path
+from megatron_eks.config.load import Json
 
 # Words that mean something else in each block.
 _ANYWHERE = frozenset({"enabled", "id", "name", "path", "size", "type"})
 
 
-def elsewhere(model: Any, path: "Path") -> str | None:  # noqa: ANN401 -- an annotation of any shape
+def elsewhere(model: Any, path: Path) -> str | None:  # noqa: ANN401 -- an annotation of any shape
     """Say where a key belongs that stands in the wrong block; None where it is no key at all."""
     name = str(path[-1])
     if name in _ANYWHERE:
@@ -25,7 +23,7 @@ def elsewhere(model: Any, path: "Path") -> str | None:  # noqa: ANN401 -- an ann
     return f"it belongs below {' or '.join(homes)}: {homes[0]}.{name}" if homes else None
 
 
-def _homes(model: Any, name: str) -> "Iterator[tuple[str, ...]]":  # noqa: ANN401 -- an annotation of any shape
+def _homes(model: Any, name: str) -> Iterator[tuple[str, ...]]:  # noqa: ANN401 -- an annotation of any shape
     """Yield the blocks that have a key, by their names from the top; not those in lists."""
     if isinstance(model, type) and issubclass(model, BaseModel):
         if name in model.model_fields:
@@ -37,7 +35,7 @@ def _homes(model: Any, name: str) -> "Iterator[tuple[str, ...]]":  # noqa: ANN40
             yield from _homes(option, name)
 
 
-def fields_at(model: Any, path: "Path", value: "Json") -> set[str]:  # noqa: ANN401 -- an annotation of any shape
+def fields_at(model: Any, path: Path, value: Json) -> set[str]:  # noqa: ANN401 -- an annotation of any shape
     """List the keys allowed at a path of a file's value, whatever unions lie on the way.
 
     Of members that a `type` tells apart, those of the one that the value names.
@@ -47,7 +45,7 @@ def fields_at(model: Any, path: "Path", value: "Json") -> set[str]:  # noqa: ANN
     return {name for each in named or members for name in each.model_fields}
 
 
-def block_at(model: Any, path: "Path") -> dict[str, bool]:  # noqa: ANN401 -- an annotation of any shape
+def block_at(model: Any, path: Path) -> dict[str, bool]:  # noqa: ANN401 -- an annotation of any shape
     """List the keys of the block that belongs at a path, and whether each must be given.
 
     Of a list the keys of its entries; none where kinds of blocks differ, or a text belongs.
@@ -58,7 +56,7 @@ def block_at(model: Any, path: "Path") -> dict[str, bool]:  # noqa: ANN401 -- an
     return {name: field.is_required() for name, field in members[0].model_fields.items()}
 
 
-def pattern_at(model: Any, path: "Path") -> str | None:  # noqa: ANN401 -- an annotation of any shape
+def pattern_at(model: Any, path: Path) -> str | None:  # noqa: ANN401 -- an annotation of any shape
     """Return the pattern that a text at a path must have."""
     *block, name = path
     if isinstance(name, int):
@@ -69,14 +67,14 @@ def pattern_at(model: Any, path: "Path") -> str | None:  # noqa: ANN401 -- an an
     return None
 
 
-def _patterns(parts: "Iterable[Any]") -> "Iterator[str]":
+def _patterns(parts: Iterable[Any]) -> Iterator[str]:
     for part in parts:
         if isinstance(pattern := getattr(part, "pattern", None), str):
             yield pattern
         yield from _patterns((*getattr(part, "metadata", ()), *get_args(part)))
 
 
-def other_types(model: Any, path: "Path", value: "Json") -> str | None:  # noqa: ANN401 -- an annotation of any shape
+def other_types(model: Any, path: Path, value: Json) -> str | None:  # noqa: ANN401 -- an annotation of any shape
     """Say of which `type` a key is that stands beside another one."""
     *block, name = path
     types = [
@@ -91,7 +89,7 @@ def other_types(model: Any, path: "Path", value: "Json") -> str | None:  # noqa:
     return f"only {' and '.join(f'type: {each}' for each in types)} {word} it"
 
 
-def _members(model: Any, path: "Path") -> "Iterator[type[BaseModel]]":  # noqa: ANN401 -- an annotation of any shape
+def _members(model: Any, path: Path) -> Iterator[type[BaseModel]]:  # noqa: ANN401 -- an annotation of any shape
     """Yield the models that a value at a path may have the form of."""
     if isinstance(model, type) and issubclass(model, BaseModel):
         if not path:
@@ -104,7 +102,7 @@ def _members(model: Any, path: "Path") -> "Iterator[type[BaseModel]]":  # noqa: 
         yield from _members(option, inner)
 
 
-def value_at(value: "Json", path: "Path") -> "Json":
+def value_at(value: Json, path: Path) -> Json:
     """Return what stands at a path of a file's value."""
     for part in path:
         if isinstance(value, list) and isinstance(part, int) and part < len(value):
@@ -114,7 +112,7 @@ def value_at(value: "Json", path: "Path") -> "Json":
     return value
 
 
-def _type(value: "Json") -> "Json":
+def _type(value: Json) -> Json:
     return value.get("type") if isinstance(value, dict) else None
 
 
@@ -124,7 +122,7 @@ def _types(member: type[BaseModel]) -> tuple[str, ...]:
     return get_args(tag.annotation) if tag is not None else ()
 
 
-def data_path(loc: tuple[int | str, ...], value: "Json") -> "Path":
+def data_path(loc: tuple[int | str, ...], value: Json) -> Path:
     """Drop what pydantic adds to a location: tags of unions and names of union members."""
     path: list[int | str] = []
     last = len(loc) - 1

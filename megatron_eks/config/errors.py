@@ -1,16 +1,13 @@
 """Findings: every problem the project can report, with its place and a remedy."""
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.printable import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 Path = tuple[str | int, ...]
 
@@ -81,7 +78,7 @@ class Finding:
 class ConfigError(Exception):
     """A configuration cannot be used; carries every finding, warnings included."""
 
-    def __init__(self, findings: "Iterable[Finding]") -> None:
+    def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = tuple(findings)
         super().__init__("\n".join(str(finding) for finding in self.findings))
 
@@ -97,7 +94,7 @@ def without_tokens(text: str) -> str:
     return TOKEN.sub(lambda found: f"{found[str(found.lastgroup)]}…", text)
 
 
-def has_errors(findings: "Iterable[Finding]") -> bool:
+def has_errors(findings: Iterable[Finding]) -> bool:
     """Tell whether anything in the list forbids going on."""
     return any(finding.level is Level.ERROR for finding in findings)
 
@@ -106,7 +103,7 @@ def _numbers(name: str) -> list[int]:
     return [int(part) for part in name.split(".")]
 
 
-def choices(value: str, known: "Iterable[str] | Mapping[str, object]") -> str:
+def choices(value: str, known: Iterable[str] | Mapping[str, object]) -> str:
     """Say what is allowed, the closest match first."""
     names = sorted(known)
     if all(_NUMBER.fullmatch(name) for name in names):

@@ -1,6 +1,7 @@
 """The one YAML and JSON reader: YAML 1.2 scalars, and the line of every value."""
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -12,8 +13,6 @@ from megatron_eks.config.scalars import scalar
 from megatron_eks.config.syntax import mistake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from megatron_eks.config.allowances import Allowance
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -68,14 +67,14 @@ class Document:
             path = path[:-1]
         return self.places[path].line if path in self.places else 1
 
-    def locate(self, findings: "Iterable[Finding]") -> "Iterator[Finding]":
+    def locate(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Put file and line on findings about this document."""
         for finding in findings:
             yield finding.at(self.file, self.line(finding.path))
 
 
 def read_documents(
-    text: str, file: str, resolve: "Callable[[str], Json] | None" = None
+    text: str, file: str, resolve: Callable[[str], Json] | None = None
 ) -> list[Document]:
     """Parse every document of a text; what is wrong becomes findings, never an exception.
 
@@ -137,9 +136,7 @@ class _TooLargeError(Exception):
 class _Reader:
     """Turns one document's events into plain JSON values, and remembers where each one stood."""
 
-    def __init__(
-        self, parser: "yaml.SafeLoader", file: str, resolve: "Callable[[str], Json]"
-    ) -> None:
+    def __init__(self, parser: yaml.SafeLoader, file: str, resolve: Callable[[str], Json]) -> None:
         self._next: Callable[[], _Event] = parser.get_event
         self._resolve = resolve
         self._document = Document(file)

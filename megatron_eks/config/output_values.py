@@ -1,14 +1,11 @@
 """What the values of outputs.json may be: other hands than the CDK's may have written the file."""
 
 import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 _SHOWN = 60
 _REMEDY = "remove the file, then write it anew: meks outputs"
@@ -37,18 +34,18 @@ class Home:
     """Where a cluster is, as its own file says it."""
 
     region: str
-    accounts: "Collection[str]"
+    accounts: Collection[str]
     """Those of its administrators' roles; none if the cluster's file has only AWS's example."""
 
-    def settled(self, stacks: "Iterable[Mapping[str, object]]") -> "Home":
+    def settled(self, stacks: Iterable[Mapping[str, object]]) -> "Home":
         """Return the account of the jobs' role where no other is known: values agree on one."""
         roles = (_ROLE.match(str(each.get("JobRoleArn", ""))) for each in stacks)
         return self if self.accounts else Home(self.region, [each[1] for each in roles if each])
 
 
 def check_values(
-    stack: str, values: "Mapping[str, str]", images: "Collection[str]", home: Home | None
-) -> "Iterator[Finding]":
+    stack: str, values: Mapping[str, str], images: Collection[str], home: Home | None
+) -> Iterator[Finding]:
     """Yield which values are not what AWS calls such a thing, or lie in another account or region.
 
     `images` are the keys of the cluster's own images; without a home any place is right.
@@ -62,7 +59,7 @@ def check_values(
 
 
 def _form(
-    key: str, values: "Mapping[str, str]", images: "Collection[str]", home: Home | None
+    key: str, values: Mapping[str, str], images: Collection[str], home: Home | None
 ) -> tuple[str, str]:
     """Return the pattern of a value, and what it is in words."""
     region = re.escape(home.region) if home else _REGION
@@ -85,7 +82,7 @@ def _form(
     return next(forms, _OTHER)
 
 
-def _remedy(key: str, images: "Collection[str]") -> str:
+def _remedy(key: str, images: Collection[str]) -> str:
     if key in images:
         return f"{_REMEDY}; an image of another registry belongs in `image` of a job file"
     return _REMEDY

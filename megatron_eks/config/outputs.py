@@ -1,18 +1,14 @@
 """What AWS chose: the file that `meks deploy` and `cdk deploy --outputs-file` write."""
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from megatron_eks.config.cluster import ExistingLustre
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.load import Document
 from megatron_eks.config.output_values import Home, check_values
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from megatron_eks.config.cluster import ExistingLustre
-    from megatron_eks.config.load import Document
 
 # A registry, a repository, and a digest (distribution/reference, "Grammar").
 _DIGEST = re.compile(
@@ -65,8 +61,8 @@ class Outputs:
     file_systems: tuple[Lustre, ...]
     """In the order of the plan's."""
     efs: Efs
-    images: "Mapping[str, Image]"
-    digests: "Mapping[str, str]"
+    images: Mapping[str, Image]
+    digests: Mapping[str, str]
     """Images of others, `REPOSITORY:TAG`, and the same with the digest that was resolved."""
     job_role: str | None = None
     """ARN of the role of the jobs' pods."""
@@ -85,12 +81,12 @@ _EFS_KEYS = ("EfsId", "EfsAccessPointId")
 
 
 def read_outputs(
-    document: "Document | None",
+    document: Document | None,
     cluster: str,
-    fallback: "Mapping[str, str]",
+    fallback: Mapping[str, str],
     *,
-    suffixes: "Sequence[str]" = ("",),
-    existing: "ExistingLustre | None" = None,
+    suffixes: Sequence[str] = ("",),
+    existing: ExistingLustre | None = None,
     home: Home | None = None,
 ) -> tuple[Outputs, list[Finding]]:
     """Return the outputs of a cluster; `fallback` holds `repository:tag` for each image.
@@ -128,7 +124,7 @@ def read_outputs(
 
 
 def preview_warning(
-    outputs: Outputs, used: "Iterable[Image]", file: str, deploy: str
+    outputs: Outputs, used: Iterable[Image], file: str, deploy: str
 ) -> list[Finding]:
     """Say once what a preview lacks, and which command provides it."""
     if any(lustre.preview for lustre in outputs.file_systems):
@@ -142,7 +138,7 @@ def preview_warning(
     return []
 
 
-def tag_warning(outputs: Outputs, tagged: "Iterable[str]", file: str) -> list[Finding]:
+def tag_warning(outputs: Outputs, tagged: Iterable[str], file: str) -> list[Finding]:
     """Say once which images of the platform no digest is recorded of; a tag may be moved."""
     loose = [uri for uri in tagged if uri not in outputs.digests]
     if not loose:
@@ -153,10 +149,10 @@ def tag_warning(outputs: Outputs, tagged: "Iterable[str]", file: str) -> list[Fi
 
 
 def _outputs(
-    values: "Mapping[str, str]",
-    fallback: "Mapping[str, str]",
-    suffixes: "Sequence[str]",
-    existing: "ExistingLustre | None",
+    values: Mapping[str, str],
+    fallback: Mapping[str, str],
+    suffixes: Sequence[str],
+    existing: ExistingLustre | None,
 ) -> Outputs:
     if existing is not None:
         file_systems: tuple[Lustre, ...] = (
@@ -178,7 +174,7 @@ def _outputs(
     return Outputs(file_systems, efs, images, digests, values.get("JobRoleArn"))
 
 
-def _lustre(values: "Mapping[str, str]", suffix: str) -> Lustre:
+def _lustre(values: Mapping[str, str], suffix: str) -> Lustre:
     file_system, dns_name, mount_name = (values.get(f"{key}{suffix}") for key in _LUSTRE_KEYS)
     if file_system and dns_name and mount_name:
         return Lustre(file_system, dns_name, mount_name, preview=False)

@@ -2,10 +2,12 @@
 
 import json
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from megatron_eks.config import shapes, slips, spellings
 from megatron_eks.config.blocks import (
@@ -23,18 +25,12 @@ from megatron_eks.config.errors import Finding, Path, choices
 from megatron_eks.config.foreign_keys import of_other_block, of_other_tool
 from megatron_eks.config.job import AnyJob
 from megatron_eks.config.kinds_of_text import what
+from megatron_eks.config.load import Document, Place
 from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
 from megatron_eks.config.paths import odd_part
 from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
 from megatron_eks.config.whole_file import Kind, another_file, tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from pydantic_core import ErrorDetails
-
-    from megatron_eks.config.load import Document, Place
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -48,12 +44,12 @@ _KINDS: dict[str, type[AnyJob]] = {
 }
 
 
-def parse_cluster(document: "Document") -> tuple[ClusterConfig | None, list[Finding]]:
+def parse_cluster(document: Document) -> tuple[ClusterConfig | None, list[Finding]]:
     """Return the cluster configuration, or None with the reasons."""
     return _parse(document, ClusterConfig, cluster_unsupported)
 
 
-def parse_job(document: "Document") -> tuple[AnyJob | None, list[Finding]]:
+def parse_job(document: Document) -> tuple[AnyJob | None, list[Finding]]:
     """Return the job configuration, or None with the reasons."""
     if not isinstance(document.value, dict):
         return None, document.findings
@@ -71,13 +67,13 @@ def parse_job(document: "Document") -> tuple[AnyJob | None, list[Finding]]:
     return None, [*document.findings, *document.locate([unknown])]
 
 
-def parse_prediction(document: "Document") -> tuple[PredictionFile | None, list[Finding]]:
+def parse_prediction(document: Document) -> tuple[PredictionFile | None, list[Finding]]:
     """Return what `meks predict` is asked, or None with the reasons."""
     return _parse(document, PredictionFile, lambda _: iter(()))
 
 
 def _parse(
-    document: "Document", model: type[M], refused: "Callable[[M], Iterator[Finding]]"
+    document: Document, model: type[M], refused: Callable[[M], Iterator[Finding]]
 ) -> tuple[M | None, list[Finding]]:
     findings = list(document.findings)
     if not isinstance(document.value, dict):
@@ -105,9 +101,7 @@ def _parse(
     return parsed, [*findings, *document.locate(refused(parsed))]
 
 
-def _translate(
-    detail: "ErrorDetails", document: "Document", model: type[BaseModel] | None
-) -> Finding:
+def _translate(detail: ErrorDetails, document: Document, model: type[BaseModel] | None) -> Finding:
     """Write one pydantic error as a finding."""
     path = data_path(detail["loc"], document.value)
     if detail["type"] == "extra_forbidden":
@@ -138,7 +132,7 @@ def _without_values(value: Any) -> Any:  # noqa: ANN401 -- whatever stands in th
     return f"{name}=..." if equals else "..."
 
 
-def _unknown_key(path: Path, document: "Document", model: type[BaseModel] | None) -> Finding:
+def _unknown_key(path: Path, document: Document, model: type[BaseModel] | None) -> Finding:
     name = str(path[-1])
     known = fields_at(model, path[:-1], document.value)
     block = value_at(document.value, path[:-1])
@@ -171,7 +165,7 @@ def _other_blocks(path: Path, model: type[BaseModel] | None) -> str | None:
 
 
 def _wrong_value(
-    path: Path, detail: "ErrorDetails", place: "Place | None", model: type[BaseModel] | None
+    path: Path, detail: ErrorDetails, place: Place | None, model: type[BaseModel] | None
 ) -> Finding:
     kind, context = detail["type"], detail.get("ctx", {})
     shown = _shown(detail["input"])
@@ -200,7 +194,7 @@ def _wrong_value(
 
 
 def _wrong_type(
-    path: Path, detail: "ErrorDetails", place: "Place | None", model: type[BaseModel] | None
+    path: Path, detail: ErrorDetails, place: Place | None, model: type[BaseModel] | None
 ) -> Finding:
     kind, value = detail["type"], detail["input"]
     if value is None and kind in _TYPES:
@@ -238,7 +232,7 @@ def _meant(kind: str, value: str, key: str) -> str | None:
     return slips.of_number(value, key) if kind in {"int_type", "float_type"} else None
 
 
-def _missing(path: Path, _context: "Mapping[str, Any]", value: object) -> Finding:
+def _missing(path: Path, _context: Mapping[str, Any], value: object) -> Finding:
     name = str(path[-1])
     # `{type:spot}` is one key without a value, and not a key `type`.
     glued = (key for key in value if key.startswith(f"{name}:")) if isinstance(value, dict) else ()
@@ -247,13 +241,13 @@ def _missing(path: Path, _context: "Mapping[str, Any]", value: object) -> Findin
     return Finding(Code.MISSING_KEY, path, f"{name!r} is missing", remedy)
 
 
-def _missing_tag(path: Path, context: "Mapping[str, Any]", value: object) -> Finding:
+def _missing_tag(path: Path, context: Mapping[str, Any], value: object) -> Finding:
     name = str(context["discriminator"]).strip("'")
     missing = _missing((*path, name), context, value)
     return replace(missing, remedy=shapes.of_missing_type(value) or missing.remedy)
 
 
-def _unknown_tag(path: Path, context: "Mapping[str, Any]", _value: object) -> Finding:
+def _unknown_tag(path: Path, context: Mapping[str, Any], _value: object) -> Finding:
     name, tag = str(context["discriminator"]).strip("'"), str(context["tag"])
     allowed = [option.strip("' ") for option in str(context["expected_tags"]).split(",")]
     known = slips.of_tag(tag, allowed) or choices(tag, allowed)
@@ -262,7 +256,7 @@ def _unknown_tag(path: Path, context: "Mapping[str, Any]", _value: object) -> Fi
     return Finding(Code.NOT_ALLOWED, (*path, name), f"unknown {name} {tag!r}", known)
 
 
-def _not_a_choice(path: Path, context: "Mapping[str, Any]", value: object) -> Finding:
+def _not_a_choice(path: Path, context: Mapping[str, Any], value: object) -> Finding:
     options = str(context["expected"]).replace(" or ", ", ").split(", ")
     words = [_YAML_WORDS.get(option, option).strip("' ") for option in options]
     if isinstance(value, str) and value in words:
@@ -274,7 +268,7 @@ def _not_a_choice(path: Path, context: "Mapping[str, Any]", value: object) -> Fi
 
 _YAML_WORDS = {"True": "true", "False": "false", "None": "null"}
 
-_PRESENCE: "dict[str, Callable[[Path, Mapping[str, Any], object], Finding]]" = {
+_PRESENCE: dict[str, Callable[[Path, Mapping[str, Any], object], Finding]] = {
     "missing": _missing,
     "union_tag_not_found": _missing_tag,
     "union_tag_invalid": _unknown_tag,
@@ -306,7 +300,7 @@ _TYPES = {
 }
 
 
-def _only_invalid_items(detail: "ErrorDetails") -> bool:
+def _only_invalid_items(detail: ErrorDetails) -> bool:
     """Tell whether a list seems too short only because pydantic left out its wrong entries."""
     entries = detail["input"]
     least = detail.get("ctx", {}).get("min_length", 0)

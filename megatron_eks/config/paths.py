@@ -1,15 +1,11 @@
 """Paths and S3 URIs that lead elsewhere than they seem to, wherever they stand in a file."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.load import Json
+from megatron_eks.config.load import Json
 
 # Texts of the user's own, which need not be paths; folders among the variables are judged by name.
 _FREE = frozenset({"build_args", "env", "labels", "tags"})
@@ -21,7 +17,7 @@ _LONGEST = 57
 _REMEDY = "write the path that is meant, without '.', '..' and '//'"
 
 
-def odd_paths(value: "Json", path: Path = ()) -> "Iterator[Finding]":
+def odd_paths(value: Json, path: Path = ()) -> Iterator[Finding]:
     """Yield texts with a part that no path needs: '..', '.', nothing, or an unseen character."""
     if isinstance(value, str):
         if odd := odd_part(value):

@@ -1,16 +1,12 @@
 """What to write where a value of another shape stands: a text for a block, a list for a mapping."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
 
 from megatron_eks.config import slips
+from megatron_eks.config.errors import Path
 from megatron_eks.config.model import RESERVATION
 from megatron_eks.config.scalars import as_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from megatron_eks.config.errors import Path
 
 Keys = dict[str, bool]
 """The keys of the block that belongs at a place, and whether each is required."""
@@ -31,7 +27,7 @@ _PAIRS = {
 _FEW = 6
 
 
-def of_shape(kind: str, value: object, path: "Path", keys: Keys) -> str | None:
+def of_shape(kind: str, value: object, path: Path, keys: Keys) -> str | None:
     """Say what to write, by the kind of pydantic's error; None where its own words suffice."""
     if path and path[-1] in _TAGGED and isinstance(value, str):
         return _kind(value, str(path[-1]))
@@ -45,7 +41,7 @@ def of_missing_type(value: object) -> str | None:
     return f"write type: {kinds[0]}, and its other keys beside it" if kinds else None
 
 
-def of_name_as_key(key: str, block: object, known: "Collection[str]") -> str | None:
+def of_name_as_key(key: str, block: object, known: Collection[str]) -> str | None:
     """Say where a name belongs that stands as a key of its own: `- p4d:`."""
     if "name" not in known or not isinstance(block, dict) or "name" in block:
         return None
@@ -60,7 +56,7 @@ def _kind(text: str, name: str) -> str:
     return f"write {name}: {{type: {slips.of_kind(text) or text}}}"
 
 
-def _block(value: object, path: "Path", keys: Keys) -> str | None:
+def _block(value: object, path: Path, keys: Keys) -> str | None:
     """Name the keys of a block; of a list with one entry it is the dash that is too much."""
     name = path[-1] if path else ""
     if isinstance(value, list):
@@ -81,7 +77,7 @@ def _example(keys: Keys) -> str:
     return f"{{{', '.join(f'{key}: ...' for key, required in keys.items() if required)}}}"
 
 
-def _pairs(value: object, path: "Path", _keys: Keys) -> str | None:
+def _pairs(value: object, path: Path, _keys: Keys) -> str | None:
     """Write `name=value`, in a text or a list, as YAML does; the value may be a secret."""
     name = str(path[-1])
     if name in _PAIRS:
@@ -99,7 +95,7 @@ def _pairs(value: object, path: "Path", _keys: Keys) -> str | None:
     return None
 
 
-def _entries(value: object, path: "Path", keys: Keys) -> str | None:
+def _entries(value: object, path: Path, keys: Keys) -> str | None:
     """Write what stands alone, or below names, as the entries of a list."""
     if isinstance(value, dict) and value:
         return _entries_of_mapping(value, keys)
@@ -115,7 +111,7 @@ def _entries(value: object, path: "Path", keys: Keys) -> str | None:
     return f"write {_list(parts)}" if parts else None
 
 
-def _entries_of_mapping(value: "dict[str, object]", keys: Keys) -> str | None:
+def _entries_of_mapping(value: dict[str, object], keys: Keys) -> str | None:
     first = next(iter(value))
     if first[:1] == "-":
         return f"write a blank after each dash: - {first[1:]}:"
@@ -130,7 +126,7 @@ def _entries_of_mapping(value: "dict[str, object]", keys: Keys) -> str | None:
     return f"write {_list(texts if len(texts) == len(value) else list(value))}"
 
 
-def _text(value: object, _path: "Path", _keys: Keys) -> str | None:
+def _text(value: object, _path: Path, _keys: Keys) -> str | None:
     """Say what makes a mapping of a text, or which part of a mapping is the text."""
     if isinstance(value, list) and value:
         return "write one of them" if value[1:] else f"write {value[0]}, without brackets"
@@ -148,17 +144,17 @@ def _text(value: object, _path: "Path", _keys: Keys) -> str | None:
     return f"write {inner} alone, without {key}:"
 
 
-def _switch(value: object, path: "Path", _keys: Keys) -> str | None:
+def _switch(value: object, path: Path, _keys: Keys) -> str | None:
     """Write true for a block that would be switched on."""
     on = value.get("enabled") if isinstance(value, dict) else None
     return f"write {path[-1]}: {str(on).lower()}" if isinstance(on, bool) else None
 
 
-def _list(parts: "Sequence[str]") -> str:
+def _list(parts: Sequence[str]) -> str:
     return f"a list: [{', '.join(parts)}]"
 
 
-_FINDERS: "dict[str, Callable[[object, Path, Keys], str | None]]" = {
+_FINDERS: dict[str, Callable[[object, Path, Keys], str | None]] = {
     "model_type": _block,
     "model_attributes_type": _block,
     "bool_type": _switch,

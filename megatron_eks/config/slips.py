@@ -2,10 +2,7 @@
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb")
 _MADE_BY_FSX = re.compile(r"/[a-z0-9]{8}")
@@ -50,9 +47,9 @@ _JOB_KINDS = {
 }
 
 
-def same(remedy: str, words: str) -> dict[str, str]:
-    """Give each of some words, without signs in them, the same remedy."""
-    return dict.fromkeys(words.split(), remedy)
+def by_word(remedies: Mapping[str, str]) -> dict[str, str]:
+    """Return the remedy of each word; `remedies` has the words, without signs in them, of each."""
+    return {word: remedy for remedy, words in remedies.items() for word in words.split()}
 
 
 def of_text(text: str) -> str | None:
@@ -72,7 +69,7 @@ def of_text(text: str) -> str | None:
     return f"write the value in place of {left.group()}: nothing fills it in" if left else None
 
 
-def of_key(key: str, known: "Iterable[str]") -> str | None:
+def of_key(key: str, known: Iterable[str]) -> str | None:
     """Say what to do about a key that is a known one but for a blank that is missing."""
     names = set(known)
     name, colon, rest = key.partition(":")
@@ -85,7 +82,7 @@ def of_key(key: str, known: "Iterable[str]") -> str | None:
     return of_text(key) or _lookalike(key, names)
 
 
-def _lookalike(key: str, names: "set[str]") -> str | None:
+def _lookalike(key: str, names: set[str]) -> str | None:
     """Name the letter of another alphabet in what looks like a key."""
     others = [sign for sign in key if not sign.isascii() and sign.isalpha()]
     for name in names if others else ():
@@ -132,7 +129,7 @@ def of_several(path: tuple[str | int, ...], value: object) -> str | None:
     return "write one of them" if value[1:] else f"write {value[0]}, without brackets"
 
 
-def of_tag(text: str, known: "Iterable[str]") -> str | None:
+def of_tag(text: str, known: Iterable[str]) -> str | None:
     """Say what a kind of capacity is called here, by what AWS's pages call it."""
     meant = of_kind(text)
     return f"write {meant}" if meant in set(known) else None
@@ -165,7 +162,7 @@ def of_pairs(value: object) -> str | None:
     return f"write NAME: value lines below it, without dashes: {name}: ..."
 
 
-def _is_pair(entry: "dict[str, object]") -> bool:
+def _is_pair(entry: dict[str, object]) -> bool:
     """Recognize a name and its value: `name` and `value`, or AWS's `Key` and `Value` of tags."""
     return {key.lower() for key in entry} in ({"name", "value"}, {"key", "value"})
 

@@ -1,7 +1,7 @@
 """Values that name the right thing in another way: by an ARN, an address, or a neighbour's id."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.config.model import (
@@ -15,10 +15,7 @@ from megatron_eks.config.model import (
     ROLE_ARN,
     ZONE,
 )
-from megatron_eks.config.slips import same
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from megatron_eks.config.slips import by_word
 
 _ARN = re.compile(r"arn:aws[a-z-]*:([a-z0-9-]+):[a-z0-9-]*:[0-9]*:(.+)")
 # IAM User Guide, "IAM identifiers": the ARN of a session leaves out the path of its role, and an
@@ -79,7 +76,7 @@ def of_value(text: str, pattern: str) -> str | None:
     return known or next(others, None) or nothing
 
 
-def _signs(text: str, pattern: str) -> "Iterator[tuple[str, str]]":
+def _signs(text: str, pattern: str) -> Iterator[tuple[str, str]]:
     """Yield a name in the signs that its form has: capitals and blanks are often slips.
 
     Only names that are made here may change: a bucket or branch of that name exists elsewhere.
@@ -167,7 +164,7 @@ def _version(text: str) -> str | None:
     return f'write "{found[1]}", the minor version alone, in quotes' if found else None
 
 
-def _others(text: str) -> "Iterator[tuple[str, str]]":
+def _others(text: str) -> Iterator[tuple[str, str]]:
     """Yield other ways to write a text, each with what to say of it."""
     if found := _ARN.fullmatch(text):
         if found[1] == "s3":
@@ -187,7 +184,7 @@ def _others(text: str) -> "Iterator[tuple[str, str]]":
         yield text[:-1], ": with the letter it is a zone"
 
 
-def _addresses(text: str) -> "Iterator[tuple[str, str]]":
+def _addresses(text: str) -> Iterator[tuple[str, str]]:
     if found := _BUCKET_URL.fullmatch(text):
         yield f"s3://{found[1] or found[2]}{found[3] or ''}", ""
     scheme, sign, rest = text.partition("://")
@@ -203,40 +200,46 @@ def _addresses(text: str) -> "Iterator[tuple[str, str]]":
 
 # eksctl's ClusterConfig schema (vpc.nat.gateway), terraform-aws-modules/vpc, FSx API
 # (LustreDeploymentType), Kubernetes' levels of Pod Security, EC2 API (PlacementStrategy).
-_CHOICES = {
+_REMEDIES: dict[str, dict[str, str]] = {
     "nat_gateways": {
-        **same("write per_zone", "highlyavailable oneperaz onenatgatewayperaz peraz multi all"),
-        **same("write 1, one for all zones, or per_zone", "single one true yes on enabled"),
-        **same(
-            "write 0: no way out but endpoints and a proxy", "disable disabled none false no off"
-        ),
+        "write per_zone": "highlyavailable oneperaz onenatgatewayperaz peraz multi all",
+        "write 1, one for all zones, or per_zone": "single one true yes on enabled",
+        "write 0: no way out but endpoints and a proxy": "disable disabled none false no off",
     },
     "private_route": {
-        **same("write vpn, ssm_bastion or cloudshell: the way that people take", "true yes on"),
-        **same("remove it, or write null", "false no off none"),
-        **same("write vpn, for any network that is joined to the VPC", "directconnect peering tgw"),
-        **same("write ssm_bastion", "ssm bastion sessionmanager"),
+        "write vpn, ssm_bastion or cloudshell: the way that people take": "true yes on",
+        "remove it, or write null": "false no off none",
+        "write vpn, for any network that is joined to the VPC": "directconnect peering tgw",
+        "write ssm_bastion": "ssm bastion sessionmanager",
     },
-    "pod_security": same("write restricted, which jobs keep, or privileged", "baseline"),
+    "pod_security": {
+        "write restricted, which jobs keep, or privileged": "baseline",
+    },
     "deployment": {
-        **same("write persistent_2, which took its place", "persistent1 persistent"),
-        **same("write scratch_2, which took its place", "scratch1"),
-        **same("write persistent_2", "persistent2 ssd"),
-        **same("write scratch_2", "scratch2 scratch"),
+        "write persistent_2, which took its place": "persistent1 persistent",
+        "write scratch_2, which took its place": "scratch1",
+        "write persistent_2": "persistent2 ssd",
+        "write scratch_2": "scratch2 scratch",
     },
     "placement_group": {
-        **same("write true or auto: the plan makes a cluster placement group", "cluster"),
-        **same("write auto or false: EFA gains nothing from other strategies", "spread partition"),
+        "write true or auto: the plan makes a cluster placement group": "cluster",
+        "write auto or false: EFA gains nothing from other strategies": "spread partition",
     },
-    "tag_strategy": same("write auto: no tag beside the hash of the content", "none off false"),
-    "test_level": same("write quick, the least that an image must pass", "none off false smoke"),
-    "throughput_mbps_per_tib": same(
-        "that is a rate of PERSISTENT_1, and persistent_2 has 125, 250, 500 and 1000",
-        "12 40 50 100 200",
-    ),
+    "tag_strategy": {
+        "write auto: no tag beside the hash of the content": "none off false",
+    },
+    "test_level": {
+        "write quick, the least that an image must pass": "none off false smoke",
+    },
+    "throughput_mbps_per_tib": {
+        "that is a rate of PERSISTENT_1, and persistent_2 has 125, 250, 500 and 1000": (
+            "12 40 50 100 200"
+        ),
+    },
 }
+_CHOICES = {key: by_word(remedies) for key, remedies in _REMEDIES.items()}
 
-_FINDERS: "dict[str, Callable[[str], str | None]]" = {
+_FINDERS: dict[str, Callable[[str], str | None]] = {
     KMS_ARN: _key,
     KUBERNETES: _version,
     RECIPE: _recipe,

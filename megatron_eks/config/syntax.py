@@ -6,13 +6,12 @@ lines, and only of a text that is broken anyway.
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from megatron_eks.config.slips import of_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import yaml
 
 
@@ -92,14 +91,14 @@ def _place(error: "yaml.YAMLError") -> _Place:
     return _Place(problem, line, column, context, start.line + 1 if start else line)
 
 
-def _conflict(lines: "Sequence[str]", _place: _Place) -> Mistake | None:
+def _conflict(lines: Sequence[str], _place: _Place) -> Mistake | None:
     for number, each in enumerate(lines, start=1):
         if _CONFLICT.match(each):
             return Mistake(number, "a conflict of a merge is left", "keep one of its two sides")
     return None
 
 
-def _control(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+def _control(lines: Sequence[str], place: _Place) -> Mistake | None:
     """Find the sign that no YAML may hold: libyaml gives it no line."""
     if "control characters" not in place.problem:
         return None
@@ -110,7 +109,7 @@ def _control(lines: "Sequence[str]", place: _Place) -> Mistake | None:
     return None
 
 
-def _missing_blank(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+def _missing_blank(lines: Sequence[str], place: _Place) -> Mistake | None:
     for number in range(min(place.line, len(lines)), max(place.line - _ABOVE, 0), -1):
         line = lines[number - 1]
         if found := _DASH.match(line):
@@ -121,7 +120,7 @@ def _missing_blank(lines: "Sequence[str]", place: _Place) -> Mistake | None:
     return None
 
 
-def _odd_blank(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+def _odd_blank(lines: Sequence[str], place: _Place) -> Mistake | None:
     """Find a sign that looks like a blank at the start of a line, where YAML counts blanks."""
     for number in range(min(place.line, len(lines)), max(place.line - _ABOVE, 0), -1):
         start = re.match(r"\s*", lines[number - 1])
@@ -130,14 +129,14 @@ def _odd_blank(lines: "Sequence[str]", place: _Place) -> Mistake | None:
     return None
 
 
-def _tab(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+def _tab(lines: Sequence[str], place: _Place) -> Mistake | None:
     if "\t" not in (lines[place.line - 1] if place.line <= len(lines) else ""):
         return None
     remedy = "indent with spaces: YAML takes no tab there"
     return Mistake(place.line, place.problem, remedy)
 
 
-def _quote(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+def _quote(lines: Sequence[str], place: _Place) -> Mistake | None:
     """Find the quote that nothing closes on its line, where the rest of the file is its text."""
     for number, each in enumerate(lines[: place.line], start=1):
         found = _OPENED.search(each)
@@ -160,7 +159,7 @@ def _closed(rest: str, quote: str) -> bool:
     return re.search(r'(?<!\\)(\\\\)*"', rest) is not None
 
 
-def _flow(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+def _flow(lines: Sequence[str], place: _Place) -> Mistake | None:
     """Find the bracket that opens what does not end, or the comma that is missing in it."""
     if "flow" not in place.context or "',' or" not in place.problem:
         return None
@@ -186,7 +185,7 @@ def _flow(lines: "Sequence[str]", place: _Place) -> Mistake | None:
     return Mistake(place.start, cause, f"write {end} where it ends, and commas between entries")
 
 
-def _colon(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+def _colon(lines: Sequence[str], place: _Place) -> Mistake | None:
     """Find the line that has no colon between key and value."""
     if "could not find expected ':'" in place.problem:
         number = place.start
@@ -206,7 +205,7 @@ def _colon(lines: "Sequence[str]", place: _Place) -> Mistake | None:
     return None
 
 
-def _layout(lines: "Sequence[str]", place: _Place) -> Mistake | None:
+def _layout(lines: Sequence[str], place: _Place) -> Mistake | None:
     """Explain what stands at a wrong depth, or behind a complete value."""
     if place.line > len(lines) or not re.search("expected (key|'-'|<doc)", place.problem):
         return None
@@ -227,7 +226,7 @@ def _layout(lines: "Sequence[str]", place: _Place) -> Mistake | None:
     return _depth(lines, place, line)
 
 
-def _depth(lines: "Sequence[str]", place: _Place, line: str) -> Mistake:
+def _depth(lines: Sequence[str], place: _Place, line: str) -> Mistake:
     depth = _indent(line)
     levels = _levels(lines[: place.line - 1])
     shown = ", ".join(map(str, levels))
@@ -244,7 +243,7 @@ def _depth(lines: "Sequence[str]", place: _Place, line: str) -> Mistake:
     return Mistake(place.line, cause, f"{below}, or begin it with a dash")
 
 
-def _levels(lines: "Sequence[str]") -> list[int]:
+def _levels(lines: Sequence[str]) -> list[int]:
     """Return the depths that are open after these lines; behind a dash is one more."""
     levels: list[int] = []
     for line in lines:
@@ -254,7 +253,7 @@ def _levels(lines: "Sequence[str]") -> list[int]:
     return levels
 
 
-def _depths(line: str) -> "Iterator[int]":
+def _depths(line: str) -> Iterator[int]:
     depth = _indent(line)
     yield depth
     while re.match(r"-\s+\S", rest := line[depth:]):

@@ -1,18 +1,13 @@
 """What the file format knows and nothing renders yet; an entry goes when its feature comes."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from pydantic import BaseModel
+
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, dotted
-from megatron_eks.config.job import AnyJob
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pydantic import BaseModel
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.job import TorchRun
+from megatron_eks.config.job import AnyJob, TorchRun
 
 # A path, and the values that are rendered today. "*" stands for every entry of a list.
 _CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
@@ -26,7 +21,7 @@ _JOB: tuple[tuple[Path, tuple[object, ...]], ...] = ((("runtime", "queue"), (Non
 _TORCH: tuple[tuple[Path, tuple[object, ...]], ...] = ((("training", "precision"), ("bf16",)),)
 
 
-def rendered_values() -> "Iterator[tuple[str, str, str]]":
+def rendered_values() -> Iterator[tuple[str, str, str]]:
     """Yield file, key and the values that are rendered today, for the reference page."""
     tables = (("cluster file", _CLUSTER), ("job file", _JOB), ("job file, fsdp or ddp", _TORCH))
     for file, table in tables:
@@ -34,24 +29,24 @@ def rendered_values() -> "Iterator[tuple[str, str, str]]":
             yield file, dotted(path).replace(".*", "[*]"), " or ".join(map(_yaml, values))
 
 
-def cluster_unsupported(config: "ClusterConfig") -> "Iterator[Finding]":
+def cluster_unsupported(config: ClusterConfig) -> Iterator[Finding]:
     """Refuse cluster settings that would silently do nothing."""
     yield from _unsupported(config, _CLUSTER)
 
 
-def job_unsupported(job: AnyJob) -> "Iterator[Finding]":
+def job_unsupported(job: AnyJob) -> Iterator[Finding]:
     """Refuse job settings that would silently do nothing."""
     yield from _unsupported(job, _JOB)
 
 
-def torch_unsupported(job: "TorchRun") -> "Iterator[Finding]":
+def torch_unsupported(job: TorchRun) -> Iterator[Finding]:
     """Refuse what only the programs of FSDP and DDP do not render."""
     yield from _unsupported(job, _TORCH)
 
 
 def _unsupported(
-    model: "BaseModel", table: tuple[tuple[Path, tuple[object, ...]], ...]
-) -> "Iterator[Finding]":
+    model: BaseModel, table: tuple[tuple[Path, tuple[object, ...]], ...]
+) -> Iterator[Finding]:
     for pattern, rendered in table:
         for path, value in _values(model, pattern, ()):
             if value not in rendered:
@@ -71,7 +66,7 @@ def _yaml(value: object) -> str:
     return str(value) if isinstance(value, (str, int, float)) else "this block"
 
 
-def _values(value: object, pattern: Path, path: Path) -> "Iterator[tuple[Path, object]]":
+def _values(value: object, pattern: Path, path: Path) -> Iterator[tuple[Path, object]]:
     if not pattern:
         yield path, value
     elif pattern[0] == "*" and isinstance(value, tuple):

@@ -1,15 +1,12 @@
 """What is to be said of a file before its keys: it is another one, or it holds a token."""
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from megatron_eks.config.load import Json
+from megatron_eks.config.load import Json
 
 _FOREIGN = {
     "apiVersion": "Kubernetes and eksctl",
@@ -38,7 +35,7 @@ _RECOGNIZED = 3
 Kind = Literal["cluster", "job"]
 
 
-def another_file(value: "Mapping[str, Json]", expected: Kind) -> Finding | None:
+def another_file(value: Mapping[str, Json], expected: Kind) -> Finding | None:
     """Name a file that another program reads, or that is the other one here, as a whole."""
     for key, program in _FOREIGN.items():
         if key in value:
@@ -56,7 +53,7 @@ def another_file(value: "Mapping[str, Json]", expected: Kind) -> Finding | None:
     return None
 
 
-def wrapping_key(value: "Mapping[str, Json]") -> str | None:
+def wrapping_key(value: Mapping[str, Json]) -> str | None:
     """Return the one key below which a whole cluster file stands, as other tools have it."""
     for key, inner in value.items():
         inside = isinstance(inner, dict) and len(_CLUSTER_KEYS & inner.keys()) >= _RECOGNIZED
@@ -65,7 +62,7 @@ def wrapping_key(value: "Mapping[str, Json]") -> str | None:
     return None
 
 
-def tokens(value: "Json", path: Path = ()) -> "Iterator[Finding]":
+def tokens(value: Json, path: Path = ()) -> Iterator[Finding]:
     """Yield where a token itself stands, instead of the name of the Secret that holds it."""
     key = str(path[-1]) if path else ""
     if token := TOKEN.search(key) or (isinstance(value, str) and TOKEN.search(value)):

@@ -2,29 +2,22 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from megatron_eks.config.errors import Level
-from megatron_eks.project import ASSETS
-from megatron_eks.rules.allowances import ANNOTATION
-
-if TYPE_CHECKING:
-    from megatron_eks.config.errors import Finding
-    from megatron_eks.project import Project
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.check import ANNOTATION
+from megatron_eks.ops.check import Files
+from megatron_eks.project import ASSETS, Project
 
 # A file is read as a template or manifest only if it holds one of these.
 _MARKS = (ANNOTATION, '"meks"', "meks:")
 
 
-def allowed(project: "Project") -> "list[Finding]":
+def allowed(project: Project) -> list[Finding]:
     """Return the allowed findings, each with its reason; files are as the last synthesis left them.
 
     The rendered ones are found where `make synth` writes them, in the current directory.
     """
-    # With all rules, which commands that only could print a plan need not load.
-    from megatron_eks.ops.check import Checked  # noqa: PLC0415 -- as above
-
-    checked = Checked()
+    checked = Files()
     for path in _files(project):
         try:
             marked = any(mark in path.read_text(encoding="utf-8") for mark in _MARKS)
@@ -36,7 +29,7 @@ def allowed(project: "Project") -> "list[Finding]":
     return [*project.allowed, *sorted(rendered, key=lambda each: (each.file, each.line))]
 
 
-def _files(project: "Project") -> Iterator[Path]:
+def _files(project: Project) -> Iterator[Path]:
     yield from sorted(Path("cdk.out").glob(f"{project.cluster.name}-*.template.json"))
     yield from sorted(Path("dist").glob("*/*.k8s.yaml"))
     for image in project.cluster.images:

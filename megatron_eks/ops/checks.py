@@ -52,14 +52,18 @@ class Result:
         return "nothing yet" if self.skipped else "passed"
 
 
-def judged(checks: Iterable[Check[_Read]], read: _Read) -> list[Result]:
-    """Make all checks."""
-    return [
-        Result(check.name, tuple(dict.fromkeys(check.judge(read))))
-        if check.applies(read)
-        else Result(check.name, (), skipped=True)
-        for check in checks
-    ]
+def judged(
+    checks: Iterable[Check[_Read]], read: _Read, unknown: Sequence[tuple[str, Finding]] = ()
+) -> list[Result]:
+    """Make all checks; one that lacks what it needs says so, by what is unknown to it."""
+    results: list[Result] = []
+    for check in checks:
+        applies = check.applies(read)
+        findings = check.judge(read) if applies else ()
+        lacking = (finding for name, finding in unknown if name == check.name)
+        found = tuple(dict.fromkeys((*findings, *lacking)))
+        results.append(Result(check.name, found, skipped=not applies))
+    return results
 
 
 def in_aws(code: Code, path: Path, found: str, remedy: str, level: Level = Level.ERROR) -> Finding:

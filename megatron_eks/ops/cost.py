@@ -3,14 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.pricing import AS_OF
+from megatron_eks.catalog.pricing import AS_OF, Price
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.ops.aws.billed import Instance
 from megatron_eks.ops.aws.console import Console, duration
 from megatron_eks.ops.cost_json import as_json
 from megatron_eks.ops.endings import DONE
+from megatron_eks.ops.kube.holdings import Holdings, JobHoldings
 from megatron_eks.ops.output import count, structured, table
 from megatron_eks.plan.cost import standing_cost
 from megatron_eks.plan.spending import (
@@ -21,12 +22,7 @@ from megatron_eks.plan.spending import (
     node_costs,
     total,
 )
-
-if TYPE_CHECKING:
-    from megatron_eks.catalog.pricing import Price
-    from megatron_eks.ops.aws.billed import Instance
-    from megatron_eks.ops.kube.holdings import Holdings, JobHoldings
-    from megatron_eks.project import Project
+from megatron_eks.project import Project
 
 _HOUR_SECONDS = 3600
 
@@ -35,7 +31,7 @@ _HOUR_SECONDS = 3600
 class JobCostNow:
     """One job's line."""
 
-    holdings: "JobHoldings"
+    holdings: JobHoldings
     spending: JobSpending
     seconds_left: float | None
     measured: bool
@@ -53,10 +49,10 @@ class JobCostNow:
 class CostNow:
     """Everything that is printed."""
 
-    project: "Project"
+    project: Project
     at: datetime
     nodes: tuple[NodeCost, ...]
-    standing: "tuple[Price, ...]"
+    standing: tuple[Price, ...]
     jobs: tuple[JobCostNow, ...] | None
     """None where the API server could not be asked."""
     notes: tuple[str, ...]
@@ -74,9 +70,9 @@ class CostNow:
 
 
 def run(
-    project: "Project",
-    holdings: "Holdings | None",
-    instances: "Sequence[Instance] | None",
+    project: Project,
+    holdings: Holdings | None,
+    instances: Sequence[Instance] | None,
     notes: Iterable[str],
     *,
     output: str,
@@ -123,7 +119,7 @@ def idle(found: CostNow) -> Iterator[Finding]:
 
 
 def _nodes(
-    project: "Project", holdings: "Holdings | None", instances: "Sequence[Instance] | None"
+    project: Project, holdings: Holdings | None, instances: Sequence[Instance] | None
 ) -> list[RunningNode]:
     """Join what both tell: EC2 knows since when, and what has not joined yet."""
     pools = {pool.name: pool for pool in project.cluster.pools}
@@ -154,7 +150,7 @@ def _nodes(
     return found
 
 
-def _job(held: "JobHoldings", project: "Project") -> JobCostNow:
+def _job(held: JobHoldings, project: Project) -> JobCostNow:
     seconds, measured = None, False
     if held.remaining is not None:
         pace = held.remaining.seconds_per_step
@@ -165,13 +161,13 @@ def _job(held: "JobHoldings", project: "Project") -> JobCostNow:
     return JobCostNow(held, job_spending(held.ranks), seconds, measured)
 
 
-def _predicted(name: str, project: "Project") -> float | None:
+def _predicted(name: str, project: Project) -> float | None:
     job = next((each for each in project.jobs if each.name == name), None)
     speed = job.training.speed if job and job.training else None
     return speed.step_seconds if speed else None
 
 
-def _notes(project: "Project", nodes: Iterable[RunningNode]) -> Iterator[str]:
+def _notes(project: Project, nodes: Iterable[RunningNode]) -> Iterator[str]:
     kinds = {node.capacity for node in nodes}
     types = {node.instance_type for node in nodes}
     if "spot" in kinds:

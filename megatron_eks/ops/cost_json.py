@@ -1,21 +1,20 @@
 """What `meks cost -o json` prints; docs/schemas/cost.json is its schema."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.pricing import AS_OF
+from megatron_eks.config.errors import Finding
+from megatron_eks.config.load import Json
+from megatron_eks.plan.spending import NodeCost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from megatron_eks.config.errors import Finding
-    from megatron_eks.config.load import Json
     from megatron_eks.ops.cost import CostNow, JobCostNow
-    from megatron_eks.plan.spending import NodeCost
 
 SCHEMA_VERSION = 1
 
 
-def as_json(found: "CostNow", findings: "Iterable[Finding]") -> "Json":
+def as_json(found: "CostNow", findings: Iterable[Finding]) -> Json:
     """Return it as docs/schemas/cost.json has it."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -40,7 +39,7 @@ def as_json(found: "CostNow", findings: "Iterable[Finding]") -> "Json":
     }
 
 
-def _node_json(each: "NodeCost") -> "Json":
+def _node_json(each: NodeCost) -> Json:
     return {
         "pool": each.pool,
         "instance_type": each.instance_type,
@@ -56,7 +55,7 @@ def _node_json(each: "NodeCost") -> "Json":
     }
 
 
-def _job_json(each: "JobCostNow") -> "Json":
+def _job_json(each: "JobCostNow") -> Json:
     held = each.holdings
     return {
         "name": held.name,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TextIO
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.explanations import Explanation, explanations
+from megatron_eks.config.explanations import Explanation, explanations, removed
 from megatron_eks.ops.output import structured
 
 RULES = Path(__file__).parents[2] / "docs" / "rules.md"
@@ -29,6 +29,9 @@ def run(code: str, output: str, stdout: TextIO) -> int:
     """Print the meaning of a code; return the exit code."""
     wanted = code.upper() if code.upper().startswith("MEKS-") else f"MEKS-{code}"
     found = next((each for each in Code if each.value == wanted), None)
+    if found is None and wanted in removed():
+        stdout.write(f"{wanted} was removed, because {removed()[wanted]}\n")
+        return _DONE
     if found is None:
         sys.stderr.write(f"unknown code {code!r}; docs/rules.md lists all of them\n")
         return _REFUSED

@@ -1,19 +1,13 @@
 """Writes the tables of docs/parallelism.md; run by `make generate`, tested fresh."""
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
-from megatron_eks.catalog.models import PRESETS
+from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType
+from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.memory import estimate, tensor_capacity_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.catalog.models import ModelShape
 
 GUIDE = Path(__file__).parents[2] / "docs" / "parallelism.md"
 
@@ -34,7 +28,7 @@ def guide(text: str) -> str:
     return text
 
 
-def _families() -> "Iterator[str]":
+def _families() -> Iterator[str]:
     yield from _header(
         ("type", "GPUs", "GiB each", "NVLink", "network", "EFA", "GPUDirect", "all-reduce")
     )
@@ -55,14 +49,14 @@ def _families() -> "Iterator[str]":
         )
 
 
-def _efa(instance: "InstanceType") -> str:
+def _efa(instance: InstanceType) -> str:
     if not instance.efa_interfaces:
         return "none"
     generation = f" v{instance.efa_generation}" if instance.efa_generation else ""
     return f"{instance.efa_interfaces}{generation}"
 
 
-def _fits() -> "Iterator[str]":
+def _fits() -> Iterator[str]:
     """Yield one row for each GPU and number of them in a node: the network has no say in it."""
     yield from _header(
         ("GPUs of a node", "types", *(f"{name}, {gpus} GPUs" for name, gpus in _MODELS.items()))
@@ -76,7 +70,7 @@ def _fits() -> "Iterator[str]":
         yield _row((f"{count} x {gpu}", names, *cells))
 
 
-def _cell(model: "ModelShape", instance: "InstanceType", gpus: int) -> str:
+def _cell(model: ModelShape, instance: InstanceType, gpus: int) -> str:
     for pipeline in _SIZES:
         fitting = [
             str(tensor)
@@ -89,9 +83,7 @@ def _cell(model: "ModelShape", instance: "InstanceType", gpus: int) -> str:
     return "no"
 
 
-def _fit(
-    model: "ModelShape", instance: "InstanceType", gpus: int, tensor: int, pipeline: int
-) -> bool:
+def _fit(model: ModelShape, instance: InstanceType, gpus: int, tensor: int, pipeline: int) -> bool:
     if instance.gpus % tensor or gpus % (tensor * pipeline) or model.num_layers % pipeline:
         return False
     layout = Layout(tensor, pipeline, context=1, data=gpus // (tensor * pipeline))
@@ -99,12 +91,12 @@ def _fit(
     return estimate(model, layout, _BATCH, capacity).per_gpu_bytes <= capacity
 
 
-def _header(columns: "Sequence[str]") -> "Iterator[str]":
+def _header(columns: Sequence[str]) -> Iterator[str]:
     yield _row(columns)
     yield "|---" * len(columns) + "|"
 
 
-def _row(cells: "Iterable[str]") -> str:
+def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 

@@ -1,32 +1,27 @@
 """`meks plan`: what will exist, what it costs, and whether the jobs fit."""
 
 import sys
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.pricing import AS_OF, EFS_USD_PER_GIB_MONTH
-from megatron_eks.config.errors import dotted
+from megatron_eks.config.errors import Finding, dotted
 from megatron_eks.ops import carried
 from megatron_eks.ops.output import structured, table
 from megatron_eks.ops.plan_jobs import job_tables
 from megatron_eks.ops.plan_json import plan_as_json
+from megatron_eks.plan.capacity import CapacityPlan
+from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.cost import cluster_cost
 from megatron_eks.plan.storage import CHANGES, EFS_MOUNT_PATH
 from megatron_eks.project import Project, load_project
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import date
-    from pathlib import Path
-
-    from megatron_eks.config.errors import Finding
-    from megatron_eks.plan.capacity import CapacityPlan
-    from megatron_eks.plan.cluster import ClusterPlan
-
 _WIDTH = 80
 
 
-def run(cluster_file: "Path", output: str, today: "date") -> int:
+def run(cluster_file: Path, output: str, today: date) -> int:
     """Print the plan of a cluster and its jobs; raise ConfigError when there is none."""
     project = load_project(cluster_file, today)
     allowed = carried.allowed(project)
@@ -38,7 +33,7 @@ def run(cluster_file: "Path", output: str, today: "date") -> int:
     return 0
 
 
-def _sections(project: Project) -> "Iterator[str]":
+def _sections(project: Project) -> Iterator[str]:
     plan = project.cluster
     yield f"Cluster {plan.name}: EKS {plan.kubernetes_version} in {plan.region}"
     yield ""
@@ -80,7 +75,7 @@ def _sections(project: Project) -> "Iterator[str]":
         yield from job_tables(project.jobs, project.cluster)
 
 
-def _allowed(findings: "Sequence[Finding]") -> "Iterator[str]":
+def _allowed(findings: Sequence[Finding]) -> Iterator[str]:
     """One paragraph for each thing that somebody allows, with the reason given."""
     if findings:
         yield ""
@@ -92,7 +87,7 @@ def _allowed(findings: "Sequence[Finding]") -> "Iterator[str]":
             yield from wrap(line, _WIDTH, initial_indent=indent, subsequent_indent="  ")
 
 
-def _network(plan: "ClusterPlan") -> "Iterator[str]":
+def _network(plan: ClusterPlan) -> Iterator[str]:
     existing = plan.network.existing
     if existing is not None:
         subnets = existing.private_subnets.items()
@@ -113,7 +108,7 @@ def _network(plan: "ClusterPlan") -> "Iterator[str]":
     yield from table(("ZONE", "PRIVATE SUBNET", "PUBLIC SUBNET", "NAT"), rows)
 
 
-def _storage(plan: "ClusterPlan") -> "Iterator[str]":
+def _storage(plan: ClusterPlan) -> Iterator[str]:
     storage = plan.storage
     end = ", exists already" if storage.existing else ", retained" if storage.retain else ""
     for lustre in storage.file_systems:
@@ -131,14 +126,14 @@ def _storage(plan: "ClusterPlan") -> "Iterator[str]":
         yield f"EFS in all zones, at {EFS_MOUNT_PATH}{', retained' if storage.retain else ''}"
 
 
-def _capacity(capacity: "CapacityPlan") -> str:
+def _capacity(capacity: CapacityPlan) -> str:
     kind = capacity.kind.replace("_", " ")
     reservation = f" {capacity.reservation_id}" if capacity.reservation_id else ""
     end = f", until {capacity.ends_at.isoformat(' ', 'minutes')}" if capacity.ends_at else ""
     return f"{kind}{reservation}{end}"
 
 
-def _cost(project: Project) -> "Iterator[str]":
+def _cost(project: Project) -> Iterator[str]:
     cost = cluster_cost(project.cluster)
     rows = [
         (price.item, f"{price.count:g}", _usd(price.usd_per_hour, digits=5), _usd(price.total))

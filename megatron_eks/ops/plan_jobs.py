@@ -1,23 +1,19 @@
 """The tables of `meks plan` about jobs: what they are, need, reach, take and cost."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from megatron_eks.ops.output import table
+from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.cost import job_cost
+from megatron_eks.plan.job import JobPlan, Training
+from megatron_eks.predict.layout import Layout
 from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, WORKSPACE_BYTES
 from megatron_eks.predict.parameters import parameters
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.job import JobPlan, Training
-    from megatron_eks.predict.layout import Layout
 
 _UNITS = (("d", 24 * 3600), ("h", 3600), ("min", 60))
 
 
-def job_tables(jobs: "Sequence[JobPlan]", plan: "ClusterPlan") -> "Iterator[str]":
+def job_tables(jobs: Sequence[JobPlan], plan: ClusterPlan) -> Iterator[str]:
     """Yield one line a job; of those that train memory, speed, and what time and money it takes."""
     rows = [
         (
@@ -52,7 +48,7 @@ def job_tables(jobs: "Sequence[JobPlan]", plan: "ClusterPlan") -> "Iterator[str]
         yield from _costs(jobs, plan)
 
 
-def _conversions(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
+def _conversions(jobs: Sequence[JobPlan]) -> Iterator[str]:
     rows = [
         (
             job.name,
@@ -72,7 +68,7 @@ def _conversions(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
         yield "GIB of the host, OF what a pod may have there; TAKES: about, comparing included."
 
 
-def _outlook(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
+def _outlook(jobs: Sequence[JobPlan]) -> Iterator[str]:
     found = [
         (job.name, job.training.goodput) for job in jobs if job.training and job.training.goodput
     ]
@@ -109,7 +105,7 @@ def _outlook(jobs: "Sequence[JobPlan]") -> "Iterator[str]":
     yield "ITERATIONS: for checkpoint.interval, the exact one or as long as a save takes."
 
 
-def _costs(jobs: "Sequence[JobPlan]", plan: "ClusterPlan") -> "Iterator[str]":
+def _costs(jobs: Sequence[JobPlan], plan: ClusterPlan) -> Iterator[str]:
     rows = []
     for job in jobs:
         cost = job_cost(job, plan)
@@ -136,7 +132,7 @@ def _usd(price: float | None) -> str:
     return "unknown" if price is None else f"{price:,.0f}"
 
 
-def _place(job: "JobPlan") -> str:
+def _place(job: JobPlan) -> str:
     if job.pool is None:
         return "system"
     if not job.gpus:
@@ -145,7 +141,7 @@ def _place(job: "JobPlan") -> str:
     return f"{job.nodes} x {job.pool.name}" + (f" ({part} GPUs)" if part else "")
 
 
-def _training(training: "Training") -> tuple[str, str, str]:
+def _training(training: Training) -> tuple[str, str, str]:
     return (
         _short(parameters(training.model)),
         _short(training.tokens),
@@ -161,7 +157,7 @@ def _short(count: int) -> str:
     return str(count)
 
 
-def _layout(layout: "Layout") -> str:
+def _layout(layout: Layout) -> str:
     """Write the sizes that are not 1; what remains is data parallel."""
     sizes = {
         "tp": layout.tensor,
@@ -173,7 +169,7 @@ def _layout(layout: "Layout") -> str:
     return " ".join(f"{name}{size}" for name, size in sizes.items() if size > 1) or "1 GPU"
 
 
-def _memory(training: "Training") -> tuple[str, ...]:
+def _memory(training: Training) -> tuple[str, ...]:
     memory = training.memory
     stage = memory.fullest
     return (
@@ -186,7 +182,7 @@ def _memory(training: "Training") -> tuple[str, ...]:
     )
 
 
-def _speed(training: "Training") -> tuple[str, ...]:
+def _speed(training: Training) -> tuple[str, ...]:
     speed = training.speed
     assert speed is not None  # noqa: S101 -- only such a training is asked for
     rate = speed.tokens_per_second_per_gpu

@@ -1,28 +1,23 @@
 """The plan as JSON: the same content as the tables, with units in the names."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.pins import THIRD_PARTY_IMAGES
 from megatron_eks.catalog.pricing import AS_OF
+from megatron_eks.config.errors import Finding
+from megatron_eks.config.load import Json
+from megatron_eks.plan.capacity import CapacityPlan
+from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.cost import cluster_cost, job_cost
+from megatron_eks.plan.job import JobPlan, Training
 from megatron_eks.plan.storage import CHANGES
-from megatron_eks.predict.memory import OVERHEAD_BYTES
+from megatron_eks.predict.memory import OVERHEAD_BYTES, MemoryEstimate
 from megatron_eks.predict.parameters import parameters
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from megatron_eks.config.errors import Finding
-    from megatron_eks.config.load import Json
-    from megatron_eks.plan.capacity import CapacityPlan
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.job import JobPlan, Training
-    from megatron_eks.predict.memory import MemoryEstimate
-    from megatron_eks.project import Project
+from megatron_eks.project import Project
 
 
-def plan_as_json(project: "Project", allowed: "Sequence[Finding]") -> "Json":
+def plan_as_json(project: Project, allowed: Sequence[Finding]) -> Json:
     """Return the plan as plain JSON values."""
     return {
         "cluster": _cluster(project.cluster),
@@ -34,7 +29,7 @@ def plan_as_json(project: "Project", allowed: "Sequence[Finding]") -> "Json":
     }
 
 
-def _cluster(plan: "ClusterPlan") -> "Json":
+def _cluster(plan: ClusterPlan) -> Json:
     return {
         "name": plan.name,
         "region": plan.region,
@@ -78,7 +73,7 @@ def _cluster(plan: "ClusterPlan") -> "Json":
     }
 
 
-def _storage(plan: "ClusterPlan") -> "Json":
+def _storage(plan: ClusterPlan) -> Json:
     storage = plan.storage
     file_systems: list[Json] = [
         {
@@ -102,7 +97,7 @@ def _storage(plan: "ClusterPlan") -> "Json":
     }
 
 
-def _capacity(capacity: "CapacityPlan") -> "Json":
+def _capacity(capacity: CapacityPlan) -> Json:
     return {
         "type": capacity.kind,
         "reservation_id": capacity.reservation_id,
@@ -110,7 +105,7 @@ def _capacity(capacity: "CapacityPlan") -> "Json":
     }
 
 
-def _cost(plan: "ClusterPlan") -> "Json":
+def _cost(plan: ClusterPlan) -> Json:
     cost = cluster_cost(plan)
     return {
         "currency": "USD",
@@ -130,7 +125,7 @@ def _cost(plan: "ClusterPlan") -> "Json":
     }
 
 
-def _job(job: "JobPlan", plan: "ClusterPlan") -> "Json":
+def _job(job: JobPlan, plan: ClusterPlan) -> Json:
     cost = job_cost(job, plan)
     return {
         "name": job.name,
@@ -146,7 +141,7 @@ def _job(job: "JobPlan", plan: "ClusterPlan") -> "Json":
     }
 
 
-def _training(training: "Training") -> "dict[str, Json]":
+def _training(training: Training) -> dict[str, Json]:
     layout, memory = training.layout, training.memory
     return {
         "parameters": parameters(training.model),
@@ -166,7 +161,7 @@ def _training(training: "Training") -> "dict[str, Json]":
     }
 
 
-def memory_as_json(memory: "MemoryEstimate") -> "dict[str, Json]":
+def memory_as_json(memory: MemoryEstimate) -> dict[str, Json]:
     """Return what a run takes of each GPU, by pipeline stage."""
     return {
         "per_gpu_bytes": memory.per_gpu_bytes,

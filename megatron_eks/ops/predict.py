@@ -1,31 +1,25 @@
 """`meks predict`: memory and speed of a run on hardware that the catalogue does not have."""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.parse import parse_prediction
+from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.ops.output import structured, table
 from megatron_eks.ops.plan_json import memory_as_json
-from megatron_eks.plan.prediction import check_prediction, predict, savings
-from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES
+from megatron_eks.plan.prediction import Prediction, check_prediction, predict, savings
+from megatron_eks.predict.memory import GIB, OVERHEAD_BYTES, MemoryEstimate, StageMemory
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.project import read_document
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from megatron_eks.config.prediction import PredictionFile
-    from megatron_eks.plan.prediction import Prediction
-    from megatron_eks.predict.memory import MemoryEstimate, StageMemory
 
 _MOST_STAGES = 8
 
 
-def run(file: "Path", output: str) -> int:
+def run(file: Path, output: str) -> int:
     """Print what is to be expected; raise ConfigError where there is no such run."""
     document = read_document(file)
     wanted, findings = parse_prediction(document)
@@ -50,7 +44,7 @@ def run(file: "Path", output: str) -> int:
     return 0
 
 
-def _shown(memory: "MemoryEstimate") -> "list[StageMemory]":
+def _shown(memory: MemoryEstimate) -> list[StageMemory]:
     """Choose the stages that fit a screen: of many the first, the fullest and the last."""
     if len(memory.stages) <= _MOST_STAGES:
         return [*memory.stages]
@@ -58,7 +52,7 @@ def _shown(memory: "MemoryEstimate") -> "list[StageMemory]":
     return [memory.stages[index] for index in sorted(chosen)]
 
 
-def _lines(wanted: "PredictionFile", found: "Prediction") -> "Iterator[str]":
+def _lines(wanted: PredictionFile, found: Prediction) -> Iterator[str]:
     gpus = f"{wanted.gpus} x {wanted.gpu.name}"
     yield f"{parameters(found.model) / 1e9:.3g} B parameters on {gpus}, {wanted.framework}"
     yield ""

@@ -2,24 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megatron_eks.config.errors import Finding
+from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.checks import KUBERNETES, Result, report
 from megatron_eks.ops.failure import Failure
-from megatron_eks.ops.kube.access import ERRORS, explained
+from megatron_eks.ops.kube.access import ERRORS, Access, explained
 from megatron_eks.ops.kube.preflight import checks as kube_checks
 from megatron_eks.ops.kube.preflight.read import read as read_cluster
-from megatron_eks.project import read_document
+from megatron_eks.project import Project, read_document
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from megatron_eks.ops.aws.console import Console
     from megatron_eks.ops.aws.preflight.read import Reach
     from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.ops.kube.access import Access
-    from megatron_eks.project import Project
 
 
 def account(
@@ -37,12 +34,12 @@ def account(
     return found, facts.cluster is not None
 
 
-def cluster(access: "Access", project: "Project") -> list[Result]:
+def cluster(access: Access, project: Project) -> list[Result]:
     """Check what is inside a cluster; raise what the client raises where it does not answer."""
     return kube_checks.results(read_cluster(access, project))
 
 
-def cluster_if_reached(way: "Access | Failure", project: "Project") -> list[Result]:
+def cluster_if_reached(way: Access | Failure, project: Project) -> list[Result]:
     """Check what is inside a cluster, or say in one finding why nobody can look."""
     if not isinstance(way, Failure):
         try:
@@ -53,7 +50,7 @@ def cluster_if_reached(way: "Access | Failure", project: "Project") -> list[Resu
     return [Result("inside the cluster", (finding,))]
 
 
-def located(results: Sequence[Result], cluster_file: "Path") -> list[Result]:
+def located(results: Sequence[Result], cluster_file: Path) -> list[Result]:
     """Put findings about keys of the cluster file on their lines."""
     document = read_document(cluster_file)
     return [
@@ -68,7 +65,7 @@ def located(results: Sequence[Result], cluster_file: "Path") -> list[Result]:
     ]
 
 
-def show(results: Sequence[Result], project: "Project", output: str, console: "Console") -> int:
+def show(results: Sequence[Result], project: Project, output: str, console: Console) -> int:
     """Print all checks; return the exit code."""
     title = {"cluster": project.cluster.name, "region": project.cluster.region}
     return report({**title}, results, output, console)

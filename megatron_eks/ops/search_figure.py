@@ -1,21 +1,17 @@
 """Memory against step time of the layouts that fit: as text, and as a PNG where matplotlib is."""
 
 import math
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from megatron_eks.plan.jobs.search import Candidate
 from megatron_eks.predict.memory import GIB
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from megatron_eks.plan.jobs.search import Candidate
 
 _COLUMNS, _ROWS = 66, 12
 
 
-def drawn(found: "Sequence[Candidate]", own: "Candidate | None") -> "Iterator[str]":
+def drawn(found: Sequence[Candidate], own: Candidate | None) -> Iterator[str]:
     """Yield a figure of text: `.` a layout, `:` several, `1` the fastest, `y` the job's own."""
     shown = [*found, *([own] if own else [])]
     seconds = [each.speed.step_seconds for each in shown]
@@ -46,7 +42,7 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def png(found: "Sequence[Candidate]", own: "Candidate | None", file: "Path") -> None:
+def png(found: Sequence[Candidate], own: Candidate | None, file: Path) -> None:
     """Write the figure as a PNG, with what a GPU has for tensors."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 -- who asks has it
     from matplotlib.figure import Figure  # noqa: PLC0415 -- likewise
@@ -76,7 +72,7 @@ def _shown(value: float, _: int | None) -> str:
     return f"{value:g}"
 
 
-def _places(found: "Sequence[Candidate]") -> "tuple[list[float], list[float]]":
+def _places(found: Sequence[Candidate]) -> tuple[list[float], list[float]]:
     return (
         [each.speed.step_seconds for each in found],
         [each.memory.per_gpu_bytes / GIB for each in found],

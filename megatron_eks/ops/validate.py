@@ -1,8 +1,9 @@
 """`meks validate`: every finding about cluster and job files."""
 
 import sys
+from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.errors import Finding, has_errors
@@ -12,14 +13,10 @@ from megatron_eks.config.whole_file import wrapping_key
 from megatron_eks.ops.output import counted, structured
 from megatron_eks.project import DEFAULT_CLUSTER, check_files, job_files
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import date
-
 _CLUSTER_KEYS = set(ClusterConfig.model_fields) - set(Job.model_fields)
 
 
-def run(files: "Sequence[Path]", cluster: Path, output: str, today: "date") -> int:
+def run(files: Sequence[Path], cluster: Path, output: str, today: date) -> int:
     """Check the named files, or a whole project; return 2 if anything is an error."""
     clusters = [path for path in files if path == cluster or _is_cluster(path)]
     jobs = [path for path in files if path not in clusters]
@@ -32,7 +29,7 @@ def run(files: "Sequence[Path]", cluster: Path, output: str, today: "date") -> i
     return 2 if has_errors(findings) else 0
 
 
-def print_findings(findings: "Sequence[Finding]", output: str) -> None:
+def print_findings(findings: Sequence[Finding], output: str) -> None:
     """Write findings to stdout, one a line or as a JSON list, and their count to stderr."""
     if output == "table":
         sys.stdout.writelines(f"{finding}\n" for finding in findings)

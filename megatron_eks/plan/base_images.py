@@ -1,18 +1,13 @@
 """What the name of a base image says: whether docker reads it, and what its contents cannot do."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from megatron_eks.catalog.cuda import FIRST_CUDA, is_older
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
+from megatron_eks.config.errors import Finding, Level, Path
 
 # distribution/reference, "Grammar": lowercase but for the host and the tag.
 _REFERENCE = re.compile(
@@ -27,7 +22,7 @@ _WITHOUT_TORCH = re.compile(
 )
 
 
-def check_base(path: "Path", image: str, config: "ClusterConfig") -> "Iterator[Finding]":
+def check_base(path: Path, image: str, config: ClusterConfig) -> Iterator[Finding]:
     """Yield why an image cannot be built from this one, or what is built would not run."""
     if "$" in image:
         return
@@ -52,7 +47,7 @@ def check_base(path: "Path", image: str, config: "ClusterConfig") -> "Iterator[F
     yield from _too_old(path, image, config)
 
 
-def _too_old(path: "Path", image: str, config: "ClusterConfig") -> "Iterator[Finding]":
+def _too_old(path: Path, image: str, config: ClusterConfig) -> Iterator[Finding]:
     """Yield the newest GPU of the pools for which the image's CUDA has no code."""
     gpus = [
         INSTANCES[p.instance_type].gpu for p in config.gpu_pools if p.instance_type in INSTANCES

@@ -1,15 +1,11 @@
 """How a pool's nodes are bought, in the words of EKS and EC2."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from datetime import datetime
+from typing import Literal
 
-from megatron_eks.config.cluster import CapacityBlock, Reservation
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.config.cluster import Capacity, GpuPool
+from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.config.cluster import Capacity, CapacityBlock, GpuPool, Reservation
 
 CapacityKind = Literal["on_demand", "reservation", "capacity_block", "spot"]
 NodeGroupCapacity = Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]
@@ -33,10 +29,10 @@ class CapacityPlan:
     """In the launch template; without it EC2 could take any open reservation."""
     market: Literal["capacity-block"] | None
     """The launch template's market option; spot stands in the node group, where EKS wants it."""
-    ends_at: "datetime | None"
+    ends_at: datetime | None
 
 
-def plan_capacity(capacity: "Capacity") -> CapacityPlan:
+def plan_capacity(capacity: Capacity) -> CapacityPlan:
     """Plan the capacity of a pool that has passed the checks."""
     block = capacity if isinstance(capacity, CapacityBlock) else None
     reserved = capacity if isinstance(capacity, Reservation | CapacityBlock) else None
@@ -49,7 +45,7 @@ def plan_capacity(capacity: "Capacity") -> CapacityPlan:
     )
 
 
-def in_placement_group(pool: "GpuPool", instance: "InstanceType") -> bool:
+def in_placement_group(pool: GpuPool, instance: InstanceType) -> bool:
     """Tell whether a pool's nodes share a cluster placement group of their own.
 
     On demand, one rack is worth more to EFA than a larger choice of hosts; spot takes what there

@@ -1,21 +1,14 @@
 """What a cluster file can get wrong about the capacity of its pools."""
 
-from datetime import MAXYEAR, MINYEAR, UTC, timedelta
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.pins import KUBERNETES_STANDARD_SUPPORT_ENDS
-from megatron_eks.config.cluster import CapacityBlock, OnDemand, Reservation
+from megatron_eks.config.cluster import CapacityBlock, ClusterConfig, GpuPool, OnDemand, Reservation
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.plan.pool_checks import is_date
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import date, datetime
-
-    from megatron_eks.config.cluster import ClusterConfig, GpuPool
-    from megatron_eks.config.errors import Path
 
 _BLOCK_WARNING_DAYS = 3
 
@@ -28,7 +21,7 @@ _BEFORE_END = timedelta(days=16 * 31)
 _MOST_INSTANCES = 64
 
 
-def check_capacity(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
+def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
     """Yield what AWS refuses, or never gives, about where nodes come from."""
     owners: dict[str, GpuPool] = {}
     for index, pool in enumerate(config.gpu_pools):
@@ -62,7 +55,7 @@ def check_capacity(config: "ClusterConfig", today: "date") -> "Iterator[Finding]
             yield from _shared((*path, "capacity", "id"), capacity.id, pool, owner)
 
 
-def _window(path: "Path", block: CapacityBlock, today: "date") -> "Iterator[Finding]":
+def _window(path: Path, block: CapacityBlock, today: date) -> Iterator[Finding]:
     end = block.ends_at
     days = (_day(end) - today).days if end.tzinfo else 0
     if end.tzinfo is None:
@@ -89,13 +82,13 @@ def _window(path: "Path", block: CapacityBlock, today: "date") -> "Iterator[Find
         yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy, Level.WARNING)
 
 
-def _day(moment: "datetime") -> "date":
+def _day(moment: datetime) -> date:
     """Return the day in UTC; of the first and last year its own, where UTC's may be none."""
     inside = MINYEAR < moment.year < MAXYEAR
     return (moment.astimezone(UTC) if inside else moment).date()
 
 
-def _block_type(path: "Path", name: str) -> "Iterator[Finding]":
+def _block_type(path: Path, name: str) -> Iterator[Finding]:
     instance = INSTANCES.get(name)
     if instance is not None and not instance.capacity_blocks:
         found = f"AWS sells no Capacity Blocks of {name}"
@@ -111,7 +104,7 @@ def _is_too_old(release: str, version: str) -> bool:
     return released < f"{ends - _BEFORE_END:%Y%m%d}"
 
 
-def _apart(path: "Path", name: str) -> "Iterator[Finding]":
+def _apart(path: Path, name: str) -> Iterator[Finding]:
     """Warn of nodes with EFA all over a zone (EC2 User Guide, "Cluster placement groups")."""
     instance = INSTANCES.get(name)
     if instance is not None and instance.efa_interfaces:
@@ -120,16 +113,14 @@ def _apart(path: "Path", name: str) -> "Iterator[Finding]":
         yield Finding(Code.PLACEMENT_GROUP, path, found, remedy, Level.WARNING)
 
 
-def _placement(path: "Path", pool: "GpuPool") -> "Iterator[Finding]":
+def _placement(path: Path, pool: GpuPool) -> Iterator[Finding]:
     if pool.placement_group is True:
         found = "a new placement group holds nothing of a reservation that was made before it"
         remedy = "use auto: reserved nodes stand where their reservation is"
         yield Finding(Code.PLACEMENT_GROUP, path, found, remedy)
 
 
-def _shared(
-    path: "Path", reservation: str, pool: "GpuPool", owner: "GpuPool"
-) -> "Iterator[Finding]":
+def _shared(path: Path, reservation: str, pool: GpuPool, owner: GpuPool) -> Iterator[Finding]:
     here = (pool.instance_type, pool.availability_zone, pool.capacity.type)
     there = (owner.instance_type, owner.availability_zone, owner.capacity.type)
     capacities = (pool.capacity, owner.capacity)

@@ -3,19 +3,14 @@
 import base64
 import binascii
 import ssl
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.plan.egress import certificates
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.errors import Path
-
-_PATH: "Path" = ("network", "ca_bundle")
+_PATH: Path = ("network", "ca_bundle")
 
 # User data holds 16 KB (EC2 User Guide), and EKS adds its part.
 _LONGEST_BUNDLE = 10_000
@@ -24,7 +19,7 @@ _LONGEST_BUNDLE = 10_000
 _SEQUENCE = b"\x30"
 
 
-def check_bundle(text: str, today: date) -> "Iterator[Finding]":
+def check_bundle(text: str, today: date) -> Iterator[Finding]:
     """Yield what nodes could not use: no certificates, too many, or such as have ended."""
     if "PRIVATE KEY" in text:
         found, remedy = "a private key", "replace that key: this file is read by many"

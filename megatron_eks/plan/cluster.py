@@ -1,10 +1,12 @@
 """The plan of a cluster: every number and name that stacks and charts render."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.pricing import PriceList
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.job import AnyJob
 from megatron_eks.plan.data_access import DataAccess, plan_data_access
 from megatron_eks.plan.images import ImagePlan, SourcePlan, plan_image_source, plan_images
 from megatron_eks.plan.network import NetworkPlan, plan_network
@@ -14,12 +16,6 @@ from megatron_eks.plan.platform import PlatformPlan, plan_platform
 from megatron_eks.plan.pools import PoolPlan, SystemNodesPlan, plan_pool, plan_system_nodes
 from megatron_eks.plan.storage import StoragePlan, plan_storage
 from megatron_eks.plan.subnets import MINIMUM_IPS_PER_NODE, WARM_IPS_PER_NODE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.job import AnyJob
 
 # Bounded warm addresses make the address budget of a subnet exact; network policies are off in the
 # VPC CNI unless asked for (VPC CNI README and EKS User Guide, "Configure network policies").
@@ -46,7 +42,7 @@ class AddonPlan:
     service_account: str | None
     managed_policy: str | None
     """The AWS managed policy that its service account gets through Pod Identity."""
-    configuration: "Mapping[str, object]"
+    configuration: Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,7 @@ class ClusterPlan:
     platform: PlatformPlan
     node_setup: NodeSetup
     prices: PriceList
-    tags: "Mapping[str, str]"
+    tags: Mapping[str, str]
     permissions_boundary_arn: str | None
     notes: tuple[str, ...]
     """What somebody must see to, because no file says it and nothing is looked up."""
@@ -104,7 +100,7 @@ class ClusterPlan:
             found.append(pins.efa_device_plugin_image(self.region))
         return tuple(uri for uri in found if "@" not in uri)
 
-    def with_digests(self, digests: "Mapping[str, str]") -> "ClusterPlan":
+    def with_digests(self, digests: Mapping[str, str]) -> "ClusterPlan":
         """Return the plan with digests of images that it knows by tag."""
         known = tuple((uri, digests[uri]) for uri in self.tagged_images if uri in digests)
         egress = replace(self.platform.egress, digests=known)
@@ -116,7 +112,7 @@ class ClusterPlan:
 
 
 def plan_cluster(
-    config: "ClusterConfig", image_tags: "Mapping[str, str]", jobs: "Iterable[AnyJob]" = ()
+    config: ClusterConfig, image_tags: Mapping[str, str], jobs: Iterable[AnyJob] = ()
 ) -> ClusterPlan:
     """Plan a cluster for jobs, from a configuration that has passed the checks."""
     brought = config.existing_cluster is not None

@@ -1,12 +1,14 @@
 """What a cluster file can get wrong although every value in it has the right type."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from datetime import date
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.regions import PARTITIONS, ZONE_LETTERS, ZONES_WITHOUT_EKS
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.config.errors import Finding, Level, Path, choices
 from megatron_eks.plan.capacity_checks import check_capacity
 from megatron_eks.plan.egress_checks import check_egress
 from megatron_eks.plan.existing_checks import check_existing
@@ -18,13 +20,6 @@ from megatron_eks.plan.pool_checks import check_pools
 from megatron_eks.plan.price_checks import check_prices
 from megatron_eks.plan.storage_checks import check_lustre
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import date
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
-
 _EKS_ZONES = 2
 _SUPPORT_WARNING_DAYS = 60
 # Every service takes these, letters and digits of all scripts among them: \p{L} and \p{N} in IAM's
@@ -35,7 +30,7 @@ _TAG_KEY_LENGTH, _TAG_VALUE_LENGTH = 128, 256
 _MOST_TAGS = 40
 
 
-def check_cluster(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
+def check_cluster(config: ClusterConfig, today: date) -> Iterator[Finding]:
     """Yield everything wrong with a cluster, errors and warnings."""
     yield from _version(config, today)
     yield from _region(config)
@@ -54,7 +49,7 @@ def check_cluster(config: "ClusterConfig", today: "date") -> "Iterator[Finding]"
     yield from check_prices(config)
 
 
-def _version(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
+def _version(config: ClusterConfig, today: date) -> Iterator[Finding]:
     path: Path = ("kubernetes_version",)
     version = config.kubernetes_version
     if version not in pins.KUBERNETES_STANDARD_SUPPORT_ENDS:
@@ -92,7 +87,7 @@ def _is_before(version: str, other: str) -> bool:
     return int(version.partition(".")[2]) < int(other.partition(".")[2])
 
 
-def _region(config: "ClusterConfig") -> "Iterator[Finding]":
+def _region(config: ClusterConfig) -> Iterator[Finding]:
     partition = PARTITIONS.get(config.region)
     if partition is None:
         found = f"unknown or unsupported region {config.region!r}"
@@ -105,7 +100,7 @@ def _region(config: "ClusterConfig") -> "Iterator[Finding]":
             yield Finding(Code.PARTITION, path, found, f"use arn:{partition}:iam::...")
 
 
-def _places(config: "ClusterConfig") -> "Iterator[Finding]":
+def _places(config: ClusterConfig) -> Iterator[Finding]:
     """Yield zones of another region, and those where EKS takes no subnet."""
     zones = config.availability_zones
     (elsewhere, *others) = {zone[:-1] for zone in zones}
@@ -136,7 +131,7 @@ def _places(config: "ClusterConfig") -> "Iterator[Finding]":
             yield Finding(Code.ZONE_WITHOUT_EKS, path, found, remedy, Level.WARNING)
 
 
-def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
+def _zones(config: ClusterConfig) -> Iterator[Finding]:
     zones = config.availability_zones
     if len(set(zones)) < _EKS_ZONES and config.existing_cluster is None:
         found = f"{len(set(zones))} zone"
@@ -168,7 +163,7 @@ def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
             )
 
 
-def _namespace(config: "ClusterConfig") -> "Iterator[Finding]":
+def _namespace(config: ClusterConfig) -> Iterator[Finding]:
     name = config.platform.namespace
     if name in {SYSTEM_NAMESPACE, OPERATOR_NAMESPACE, "default"} or name.startswith("kube-"):
         found = f"{name} belongs to Kubernetes or to this project's own parts"
@@ -176,7 +171,7 @@ def _namespace(config: "ClusterConfig") -> "Iterator[Finding]":
         yield Finding(Code.NAMESPACE, ("platform", "namespace"), found, remedy)
 
 
-def _tags(config: "ClusterConfig") -> "Iterator[Finding]":
+def _tags(config: ClusterConfig) -> Iterator[Finding]:
     if len(config.tags) > _MOST_TAGS:
         found, remedy = f"{len(config.tags)} tags", f"use at most {_MOST_TAGS}; AWS takes 50"
         yield Finding(Code.TAG, ("tags",), found, remedy)

@@ -1,19 +1,14 @@
 """What a planned cluster costs an hour, idle and with all its nodes."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog import pins, pricing
 from megatron_eks.catalog.pricing import Price
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from megatron_eks.plan.capacity import CapacityKind
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.job import JobPlan
-    from megatron_eks.plan.pools import PoolPlan
-
+from megatron_eks.plan.capacity import CapacityKind
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.job import JobPlan
+from megatron_eks.plan.pools import PoolPlan
 
 _HOUR_SECONDS = 3600
 _DAY_HOURS = 24
@@ -61,7 +56,7 @@ class JobCost:
     usd_high: float | None
 
 
-def job_cost(job: "JobPlan", plan: "ClusterPlan") -> JobCost | None:
+def job_cost(job: JobPlan, plan: ClusterPlan) -> JobCost | None:
     """Price a run; None for jobs whose time is not predicted."""
     training, pool = job.training, job.pool
     if training is None or training.speed is None or training.goodput is None or pool is None:
@@ -86,40 +81,40 @@ def job_cost(job: "JobPlan", plan: "ClusterPlan") -> JobCost | None:
     )
 
 
-def cluster_cost(plan: "ClusterPlan") -> Cost:
+def cluster_cost(plan: ClusterPlan) -> Cost:
     """Price everything the plan creates that is billed by the hour."""
     billed = tuple(price for prices in stack_costs(plan).values() for price in prices)
     gpu_nodes = tuple(_nodes(pool, plan) for pool in plan.pools)
     return Cost(billed, gpu_nodes, tuple(_notes(plan, (*billed, *gpu_nodes))))
 
 
-def stack_costs(plan: "ClusterPlan") -> "Mapping[str, tuple[Price, ...]]":
+def stack_costs(plan: ClusterPlan) -> Mapping[str, tuple[Price, ...]]:
     """Price what each stack holds that is billed by the hour, GPU nodes not counted."""
     parts = {"Cluster": _cluster(plan), "Storage": _lustre(plan), "Network": _network(plan)}
     return {part: tuple(price for price in prices if price.count) for part, prices in parts.items()}
 
 
-def node_price(instance_type: str, capacity: "CapacityKind", plan: "ClusterPlan") -> float | None:
+def node_price(instance_type: str, capacity: CapacityKind, plan: ClusterPlan) -> float | None:
     """Price one node an hour; None where nobody knows what is paid for it."""
     # A reservation is billed like on-demand nodes; the other kinds have no list price.
     listed = capacity in {"on_demand", "reservation"} or instance_type in plan.prices.instances
     return plan.prices.instance(instance_type) if listed else None
 
 
-def standing_cost(plan: "ClusterPlan") -> tuple[Price, ...]:
+def standing_cost(plan: ClusterPlan) -> tuple[Price, ...]:
     """Price what is billed by the hour and is no node: what a plan alone can tell of."""
     everything = (price for prices in stack_costs(plan).values() for price in prices)
     nodes = {price.item for price in _system(plan)}
     return tuple(price for price in everything if price.item not in nodes)
 
 
-def _nodes(pool: "PoolPlan", plan: "ClusterPlan") -> Price:
+def _nodes(pool: PoolPlan, plan: ClusterPlan) -> Price:
     name = pool.instance.name
     each = node_price(name, pool.capacity.kind, plan)
     return Price(f"{name} ({pool.name})", pool.max_nodes, each)
 
 
-def _notes(plan: "ClusterPlan", prices: "Iterable[Price]") -> "Iterator[str]":
+def _notes(plan: ClusterPlan, prices: Iterable[Price]) -> Iterator[str]:
     unknown = {price.item for price in prices if price.usd_per_hour is None}
     for pool in plan.pools:
         item = _nodes(pool, plan).item
@@ -143,7 +138,7 @@ def _notes(plan: "ClusterPlan", prices: "Iterable[Price]") -> "Iterator[str]":
         yield f"unknown: this release has no price in {plan.region} for {items}."
 
 
-def _cluster(plan: "ClusterPlan") -> "Iterator[Price]":
+def _cluster(plan: ClusterPlan) -> Iterator[Price]:
     if "Cluster" not in plan.stacks:
         return
     yield Price("EKS control plane", 1, plan.prices.control_plane)
@@ -151,13 +146,13 @@ def _cluster(plan: "ClusterPlan") -> "Iterator[Price]":
     yield Price("Bastion", int(plan.access.bastion), plan.prices.bastion)
 
 
-def _system(plan: "ClusterPlan") -> "Iterator[Price]":
+def _system(plan: ClusterPlan) -> Iterator[Price]:
     system = plan.system_nodes
     item = f"{system.instance_type} (system)"
     yield Price(item, system.count, plan.prices.instance(system.instance_type))
 
 
-def _lustre(plan: "ClusterPlan") -> "Iterator[Price]":
+def _lustre(plan: ClusterPlan) -> Iterator[Price]:
     if plan.storage.existing:
         return
     for lustre in plan.storage.file_systems:
@@ -169,7 +164,7 @@ def _lustre(plan: "ClusterPlan") -> "Iterator[Price]":
         yield Price(name, lustre.capacity_gib, price)
 
 
-def _network(plan: "ClusterPlan") -> "Iterator[Price]":
+def _network(plan: ClusterPlan) -> Iterator[Price]:
     if "Network" not in plan.stacks:
         return
     network = plan.network
@@ -178,6 +173,6 @@ def _network(plan: "ClusterPlan") -> "Iterator[Price]":
     yield Price("Interface endpoints", endpoints, plan.prices.endpoint)
 
 
-def _sum(prices: "Iterable[Price]") -> float | None:
+def _sum(prices: Iterable[Price]) -> float | None:
     totals = [price.total for price in prices]
     return None if None in totals else sum(total for total in totals if total is not None)

@@ -2,16 +2,11 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from megatron_eks.config.job import DataPrepJob, FetchJob, TrainingJob
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import AnyJob, Job
+from megatron_eks.config.errors import Path
+from megatron_eks.config.job import AnyJob, DataPrepJob, FetchJob, Job, TrainingJob
 
 S3 = "s3://"
 PUSHED_DATA = "data"
@@ -62,7 +57,7 @@ class DataAccess:
     buckets: tuple[BucketAccess, ...]
 
     @property
-    def grants(self) -> "tuple[Grant, ...]":
+    def grants(self) -> tuple[Grant, ...]:
         """What the role must allow, in the order of the URIs."""
         return (
             *(Grant(uri, "s3:GetObject", tuple(_readable(split(uri)[1]))) for uri in self.reads),
@@ -82,7 +77,7 @@ class DataAccess:
         return _POLICY + buckets + sum(_A_PATTERN + len(pattern) for pattern in patterns)
 
 
-def plan_data_access(jobs: "Iterable[AnyJob]") -> DataAccess:
+def plan_data_access(jobs: Iterable[AnyJob]) -> DataAccess:
     """Collect what jobs that have passed the checks name; without jobs nothing is named."""
     jobs = tuple(jobs)
     reads = sorted({uri for job in jobs for _, uri in s3_inputs(job)})
@@ -102,7 +97,7 @@ def plan_data_access(jobs: "Iterable[AnyJob]") -> DataAccess:
     return DataAccess(tuple(reads), tuple(writes), buckets)
 
 
-def s3_inputs(job: "Job") -> "Iterator[tuple[Path, str]]":
+def s3_inputs(job: Job) -> Iterator[tuple[Path, str]]:
     """Yield the URIs that a job reads, each with its place in the file."""
     if isinstance(job, FetchJob) and job.s3_uri is not None:
         yield ("s3_uri",), job.s3_uri
@@ -112,7 +107,7 @@ def s3_inputs(job: "Job") -> "Iterator[tuple[Path, str]]":
                 yield ("input", index), source
 
 
-def s3_outputs(job: "Job") -> "Iterator[tuple[Path, str]]":
+def s3_outputs(job: Job) -> Iterator[tuple[Path, str]]:
     """Yield the URIs that a job writes below, each with its place in the file."""
     if isinstance(job, TrainingJob) and job.checkpoint.s3_uri is not None:
         yield ("checkpoint", "s3_uri"), job.checkpoint.s3_uri
@@ -128,7 +123,7 @@ def _written(key: str) -> str:
     return f"{key.rstrip('/')}/*"
 
 
-def _readable(key: str) -> "Iterator[str]":
+def _readable(key: str) -> Iterator[str]:
     """Yield the keys that a URI stands for: an object, a folder, or what a pattern may match."""
     special = _PATTERN.search(key)
     if special:

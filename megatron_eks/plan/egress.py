@@ -1,16 +1,12 @@
 """How nodes and jobs reach what is outside: proxy variables, certificates, mirrored images."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from megatron_eks.config.cluster import ClusterConfig, Proxy
 from megatron_eks.plan.network import makes_vpc, service_cidrs, vpc_cidrs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig, Proxy
 
 CA_DIRECTORY = "/etc/megatron-eks/ca"
 CA_FILE = "ca.pem"
@@ -66,7 +62,7 @@ class Egress:
         return dict(self.digests).get(uri, uri)
 
 
-def plan_egress(config: "ClusterConfig") -> Egress:
+def plan_egress(config: ClusterConfig) -> Egress:
     """Plan the way out of a configuration that has passed the checks."""
     proxy, bundle = config.network.proxy, config.network.ca_bundle
     variables = _proxy_variables(config, proxy) if proxy else {}
@@ -96,7 +92,7 @@ def _pem(bodies: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def has_no_way_out(config: "ClusterConfig") -> bool:
+def has_no_way_out(config: ClusterConfig) -> bool:
     """Tell whether pods reach nothing but AWS's own services in the region."""
     return config.network.nat_gateways == 0 and config.network.proxy is None
 
@@ -107,7 +103,7 @@ def proxy_port(url: str) -> int:
     return parts.port or {"http": 80, "https": 443}[parts.scheme]
 
 
-def _proxy_variables(config: "ClusterConfig", proxy: "Proxy") -> dict[str, str]:
+def _proxy_variables(config: ClusterConfig, proxy: Proxy) -> dict[str, str]:
     return {
         "HTTP_PROXY": proxy.http,
         "HTTPS_PROXY": proxy.https,
@@ -115,7 +111,7 @@ def _proxy_variables(config: "ClusterConfig", proxy: "Proxy") -> dict[str, str]:
     }
 
 
-def _without_proxy(config: "ClusterConfig") -> "Iterator[str]":
+def _without_proxy(config: ClusterConfig) -> Iterator[str]:
     """Yield what is reached directly: the cluster, the VPC, and AWS through endpoints."""
     region = config.region
     yield from _NODE_LOCAL

@@ -1,20 +1,15 @@
 """Whether nodes and jobs get out: NAT, endpoints, proxies, certificates, mirrored images."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from datetime import date
 
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.plan.certificate_checks import check_bundle
 from megatron_eks.plan.egress import REQUIRED_ENDPOINTS, proxy_port
 from megatron_eks.plan.network import makes_vpc
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import date
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
 
 # Session Manager User Guide, "Use AWS PrivateLink to set up a VPC endpoint for Session Manager".
 _BASTION_ENDPOINTS = ("ssm", "ssmmessages")
@@ -36,7 +31,7 @@ _HOST = re.compile(r"[^/]*[.:]|localhost(/|$)")
 _OF_ITSELF = re.compile(r"//(localhost|127\.[0-9.]+|0\.0\.0\.0)(:|/|$)")
 
 
-def check_egress(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
+def check_egress(config: ClusterConfig, today: date) -> Iterator[Finding]:
     """Yield what keeps nodes from their images, and proxies and certificates that are none."""
     yield from _without_nat(config)
     if config.network.proxy is not None:
@@ -56,7 +51,7 @@ def check_egress(config: "ClusterConfig", today: "date") -> "Iterator[Finding]":
         yield from check_bundle(config.network.ca_bundle, today)
 
 
-def _without_nat(config: "ClusterConfig") -> "Iterator[Finding]":
+def _without_nat(config: ClusterConfig) -> Iterator[Finding]:
     network, mirror = config.network, config.images.mirror
     elsewhere = mirror and ".dkr.ecr." in mirror and f".dkr.ecr.{config.region}." not in mirror
     if mirror and not _HOST.match(mirror):
@@ -93,7 +88,7 @@ def _without_nat(config: "ClusterConfig") -> "Iterator[Finding]":
         yield Finding(Code.NO_WAY_OUT, ("network", "nat_gateways"), found, remedy)
 
 
-def _proxy(path: "Path", url: str) -> "Iterator[Finding]":
+def _proxy(path: Path, url: str) -> Iterator[Finding]:
     try:
         usable = 0 < proxy_port(url) <= _LARGEST_PORT
     except ValueError:

@@ -1,23 +1,18 @@
 """What can be wrong with a VPC, a cluster or a key that the user brings along."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from megatron_eks.catalog.regions import PARTITIONS
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.config.errors import Finding, Level, Path, choices
 from megatron_eks.plan.network import makes_vpc
 from megatron_eks.plan.storage import file_system_zones
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
 
 _EKS_SUBNETS = 2
 
 
-def check_existing(config: "ClusterConfig") -> "Iterator[Finding]":
+def check_existing(config: ClusterConfig) -> Iterator[Finding]:
     """Yield what is missing or idle among the things that exist already."""
     network = config.network
     if network.vpc_id is None:
@@ -43,7 +38,7 @@ def check_existing(config: "ClusterConfig") -> "Iterator[Finding]":
     yield from _arns(config)
 
 
-def _subnets(config: "ClusterConfig") -> "Iterator[Finding]":
+def _subnets(config: ClusterConfig) -> Iterator[Finding]:
     subnets = config.network.private_subnets
     path: Path = ("network", "private_subnets")
     seen: dict[str, str] = {}
@@ -61,7 +56,7 @@ def _subnets(config: "ClusterConfig") -> "Iterator[Finding]":
     yield from _missing_subnets(config)
 
 
-def _missing_subnets(config: "ClusterConfig") -> "Iterator[Finding]":
+def _missing_subnets(config: ClusterConfig) -> Iterator[Finding]:
     subnets = config.network.private_subnets
     path: Path = ("network", "private_subnets")
     if config.existing_cluster is None:
@@ -84,7 +79,7 @@ def _missing_subnets(config: "ClusterConfig") -> "Iterator[Finding]":
                 yield Finding(Code.SUBNET_MISSING, path, found, f"add `{zone}: subnet-...`")
 
 
-def _cluster(config: "ClusterConfig") -> "Iterator[Finding]":
+def _cluster(config: ClusterConfig) -> Iterator[Finding]:
     """Require a place for the file systems that are made, and nothing that nobody would make."""
     network, storage = config.network, config.storage
     path: Path = ("existing_cluster",)
@@ -118,7 +113,7 @@ def _cluster(config: "ClusterConfig") -> "Iterator[Finding]":
         yield Finding(Code.EXISTING_CLUSTER, place, found, "use vpn or cloudshell")
 
 
-def _ranges(config: "ClusterConfig") -> "Iterator[Finding]":
+def _ranges(config: ClusterConfig) -> Iterator[Finding]:
     if not makes_vpc(config) and "vpc_cidr" not in config.network.model_fields_set:
         found = "no address range of the VPC, so rules and network policies admit private ones"
         remedy = "set it to the VPC's range"
@@ -126,7 +121,7 @@ def _ranges(config: "ClusterConfig") -> "Iterator[Finding]":
         yield Finding(Code.VPC_RANGE_UNKNOWN, path, found, remedy, Level.WARNING)
 
 
-def _arns(config: "ClusterConfig") -> "Iterator[Finding]":
+def _arns(config: ClusterConfig) -> Iterator[Finding]:
     key = config.storage.kms_key_arn
     if key is not None and key.split(":")[3] != config.region:
         found = f"a key of {key.split(':')[3]} encrypts nothing in {config.region}"

@@ -1,19 +1,14 @@
 """What a job should know of its pool: how its nodes are bought, and how their GPUs are joined."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.config.cluster import GpuPool
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.config.cluster import GpuPool
-    from megatron_eks.config.errors import Path
+from megatron_eks.config.errors import Finding, Level, Path
 
 
-def check_capacity(pool: "GpuPool", restarts: int) -> "Iterator[Finding]":
+def check_capacity(pool: GpuPool, restarts: int) -> Iterator[Finding]:
     """Yield what ends a job before its time."""
     if pool.capacity.type == "spot" and not restarts:
         found = "EC2 takes nodes of spot back, and the job may not start again"
@@ -22,7 +17,7 @@ def check_capacity(pool: "GpuPool", restarts: int) -> "Iterator[Finding]":
         yield Finding(Code.SPOT_GANG, path, found, remedy, Level.WARNING)
 
 
-def check_tensor_parallelism(instance: "InstanceType", tensor: int) -> "Iterator[Finding]":
+def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Finding]:
     """Yield what costs a layout its speed, though it would run."""
     if tensor > 1 and instance.gpus > 1 and not instance.nvlink_gb_s:
         found = f"the GPUs of a {instance.name} share PCIe, and every layer waits for tensor ranks"
@@ -36,7 +31,7 @@ def check_tensor_parallelism(instance: "InstanceType", tensor: int) -> "Iterator
         )
 
 
-def check_workers(instance: "InstanceType", workers: int) -> "Iterator[Finding]":
+def check_workers(instance: InstanceType, workers: int) -> Iterator[Finding]:
     """Yield more processes that load data than the cores of a GPU's share can run."""
     share = instance.vcpus // instance.gpus
     if workers > share:

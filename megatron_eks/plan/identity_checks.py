@@ -1,19 +1,13 @@
 """Whether roles, policies, keys, connections and buckets can be what their names say."""
 
 import re
+from collections.abc import Collection, Iterator
 from ipaddress import AddressValueError, IPv4Address
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.regions import PARTITIONS
-from megatron_eks.config.cluster import GithubSource
+from megatron_eks.config.cluster import ClusterConfig, GithubSource
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
+from megatron_eks.config.errors import Finding, Level, Path
 
 _LONGEST_ROLE, _LONGEST_ROLE_PATH = 64, 512  # IAM API, Role: RoleName and Path
 _SSO_PATH = "aws-reserved/sso.amazonaws.com/"
@@ -29,7 +23,7 @@ _BUCKET_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 _NO_BRANCH = re.compile(r"\.\.|//|/\.|/$|\.$|\.lock($|/)")
 
 
-def check_identities(config: "ClusterConfig") -> "Iterator[Finding]":
+def check_identities(config: ClusterConfig) -> Iterator[Finding]:
     """Yield names that AWS or GitHub have nothing for."""
     for index, arn in enumerate(config.access.admin_role_arns):
         yield from _role(("access", "admin_role_arns", index), arn)
@@ -43,7 +37,7 @@ def check_identities(config: "ClusterConfig") -> "Iterator[Finding]":
         yield from check_bucket(path, repository.s3_uri)
 
 
-def check_bucket(path: "Path", uri: str) -> "Iterator[Finding]":
+def check_bucket(path: Path, uri: str) -> Iterator[Finding]:
     """Yield why S3 has no bucket of this name, or none that takes requests by its name alone."""
     name = uri.removeprefix("s3://").partition("/")[0]
     problem = None
@@ -69,7 +63,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _role(path: "Path", arn: str) -> "Iterator[Finding]":
+def _role(path: Path, arn: str) -> Iterator[Finding]:
     place, _, name = arn.split(":role/", 1)[1].rpartition("/")
     found = remedy = ""
     if not name or len(name) > _LONGEST_ROLE or len(place) > _LONGEST_ROLE_PATH:
@@ -87,7 +81,7 @@ def _role(path: "Path", arn: str) -> "Iterator[Finding]":
         yield Finding(Code.ROLE, path, found, remedy)
 
 
-def _key(config: "ClusterConfig") -> "Iterator[Finding]":
+def _key(config: ClusterConfig) -> Iterator[Finding]:
     arn = config.storage.kms_key_arn
     if arn is None:
         return
@@ -99,7 +93,7 @@ def _key(config: "ClusterConfig") -> "Iterator[Finding]":
         yield Finding(Code.BAD_FORMAT, path, found, remedy)
 
 
-def _boundary(config: "ClusterConfig") -> "Iterator[Finding]":
+def _boundary(config: ClusterConfig) -> Iterator[Finding]:
     """Compare accounts: a boundary is one of AWS's policies or of the account of its roles."""
     arn = config.permissions_boundary_arn
     accounts = {role.split(":")[4] for role in config.access.admin_role_arns}
@@ -110,7 +104,7 @@ def _boundary(config: "ClusterConfig") -> "Iterator[Finding]":
         yield Finding(Code.ANOTHER_ACCOUNT, path, found, remedy, Level.WARNING)
 
 
-def _source(source: GithubSource, region: str, accounts: "Collection[str]") -> "Iterator[Finding]":
+def _source(source: GithubSource, region: str, accounts: Collection[str]) -> Iterator[Finding]:
     path: Path = ("images", "source")
     if source.repository.endswith(".git"):
         found = f"{source.repository} is the end of an address"
@@ -135,7 +129,7 @@ def _source(source: GithubSource, region: str, accounts: "Collection[str]") -> "
         yield Finding(Code.ANOTHER_REGION, place, found, remedy, Level.WARNING)
 
 
-def _partition(path: "Path", arn: str, region: str) -> "Iterator[Finding]":
+def _partition(path: Path, arn: str, region: str) -> Iterator[Finding]:
     partition, theirs = PARTITIONS.get(region), arn.split(":")[1]
     if partition not in {None, theirs}:
         found = f"an ARN of partition {theirs!r} names nothing in {region}"

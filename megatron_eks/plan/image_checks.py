@@ -1,18 +1,14 @@
 """What the images of a cluster file can get wrong about the arguments of their builds."""
 
 import re
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Collection, Iterator, Mapping
+from typing import Literal
 
 from megatron_eks.catalog import pins
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.config.errors import Finding, Level, Path, choices
 from megatron_eks.plan.base_images import check_base
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -56,7 +52,7 @@ _PAIRS = (
 )
 
 
-def check_images(config: "ClusterConfig") -> "Iterator[Finding]":
+def check_images(config: ClusterConfig) -> Iterator[Finding]:
     """Yield arguments that no build takes, and those that nobody should see."""
     for image in ("megatron", "fsdp"):
         for name, value in getattr(config.images, image).build_args.items():
@@ -86,7 +82,7 @@ def check_images(config: "ClusterConfig") -> "Iterator[Finding]":
                 yield Finding(Code.BUILD_ARGUMENT, path, found, f"set {other} too")
 
 
-def _without_efa(config: "ClusterConfig") -> "Iterator[Finding]":
+def _without_efa(config: ClusterConfig) -> Iterator[Finding]:
     """Yield a base of the fsdp image that has no EFA; its Dockerfile installs none.
 
     EKS User Guide, "Run machine learning training on Amazon EKS with EFA": the image has libfabric
@@ -104,8 +100,8 @@ def _without_efa(config: "ClusterConfig") -> "Iterator[Finding]":
 
 
 def check_arguments(
-    config: "ClusterConfig", known: "Mapping[Literal['megatron', 'fsdp'], Collection[str]]"
-) -> "Iterator[Finding]":
+    config: ClusterConfig, known: "Mapping[Literal['megatron', 'fsdp'], Collection[str]]"
+) -> Iterator[Finding]:
     """Yield arguments that the Dockerfiles, by image, do not declare: Docker ignores them."""
     for image, names in known.items():
         for name in getattr(config.images, image).build_args:

@@ -1,14 +1,10 @@
 """The plan of the container images: where they are kept, and what they are built from."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
-from megatron_eks.config.cluster import GithubSource
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.cluster import ClusterConfig, GithubSource
 
 TestLevel = Literal["quick", "standard", "full"]
 TagStrategy = Literal["auto", "semantic", "git-sha", "latest"]
@@ -39,7 +35,7 @@ class ImagePlan:
     repository: str
     tag: str
     """Hash of the build context, its arguments and pins."""
-    build_args: "Mapping[str, str]"
+    build_args: Mapping[str, str]
     test_level: TestLevel
     tag_strategy: TagStrategy
     """What tag an image gets beside that of its content."""
@@ -61,7 +57,7 @@ class SourcePlan:
         return f"https://github.com/{self.repository}.git"
 
 
-def plan_images(config: "ClusterConfig", image_tags: "Mapping[str, str]") -> tuple[ImagePlan, ...]:
+def plan_images(config: ClusterConfig, image_tags: Mapping[str, str]) -> tuple[ImagePlan, ...]:
     """Plan the images of a configuration that has passed the checks."""
     return tuple(
         ImagePlan(
@@ -76,7 +72,7 @@ def plan_images(config: "ClusterConfig", image_tags: "Mapping[str, str]") -> tup
     )
 
 
-def plan_image_source(config: "ClusterConfig") -> SourcePlan | None:
+def plan_image_source(config: ClusterConfig) -> SourcePlan | None:
     """Plan where CodeBuild finds the source; None: in this checkout."""
     source = config.images.source
     if not isinstance(source, GithubSource):

@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.outputs import Image
-    from megatron_eks.plan.pools import PoolPlan
-    from megatron_eks.plan.resources import Resources
-    from megatron_eks.predict.conversion import Conversion
-    from megatron_eks.predict.goodput import Goodput
-    from megatron_eks.predict.layout import Layout
-    from megatron_eks.predict.memory import MemoryEstimate
-    from megatron_eks.predict.throughput import Speed
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.outputs import Image
+from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.plan.resources import Resources
+from megatron_eks.predict.conversion import Conversion
+from megatron_eks.predict.goodput import Goodput
+from megatron_eks.predict.layout import Layout
+from megatron_eks.predict.memory import MemoryEstimate
+from megatron_eks.predict.throughput import Speed
 
 MIB = 1024**2
 
@@ -67,15 +66,15 @@ class Rendezvous:
 class Training:
     """What a run makes of which model."""
 
-    model: "ModelShape"
-    layout: "Layout"
-    memory: "MemoryEstimate"
-    speed: "Speed | None"
+    model: ModelShape
+    layout: Layout
+    memory: MemoryEstimate
+    speed: Speed | None
     """None where the GPU's peak is unknown."""
     checkpoint_bytes: int
     tokens: int
     """Tokens of the whole run."""
-    goodput: "Goodput | None" = None
+    goodput: Goodput | None = None
     """None where the speed is unknown."""
     epochs: float | None = None
     """How often the run sees its corpus; None where nobody says what that holds."""
@@ -90,15 +89,15 @@ class JobPlan:
     app: str
     """Value of the label `app` on its pods."""
     workload: Workload
-    pool: "PoolPlan | None"
+    pool: PoolPlan | None
     """None: on the system nodes."""
     nodes: int
     """Pods that run together."""
-    image: "Image"
+    image: Image
     command: tuple[str, ...]
     args: tuple[str, ...]
-    env: "Mapping[str, str]"
-    resources: "Resources"
+    env: Mapping[str, str]
+    resources: Resources
     log_directory: str
     restarts_in_place: bool
     """Whether a container that fails starts again in its pod; otherwise its pod has failed."""
@@ -112,13 +111,13 @@ class JobPlan:
     """How long it may take in all, the wait for nodes included."""
     host_network: bool = False
     ipc_lock: bool = False
-    files: "Mapping[str, str | bytes]" = field(default_factory=dict)
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
     """Contents by file name, mounted in CONFIG_DIRECTORY."""
     secrets: tuple[SecretFile, ...] = ()
     rendezvous: Rendezvous | None = None
     """None: the rank of each node is known beforehand."""
     training: Training | None = None
-    conversion: "Conversion | None" = None
+    conversion: Conversion | None = None
 
     @property
     def processes_per_node(self) -> int:

@@ -1,14 +1,10 @@
 """The plan of the VPC: made, or brought along."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.plan.subnets import Subnet, carve
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from megatron_eks.config.cluster import ClusterConfig
 
 # Where a VPC's addresses can be when nobody says: RFC 1918, and RFC 6598 as large clusters use it.
 PRIVATE_RANGES = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
@@ -22,7 +18,7 @@ class ExistingNetwork:
     """A VPC that this project did not make."""
 
     vpc_id: str
-    private_subnets: "Mapping[str, str]"
+    private_subnets: Mapping[str, str]
     """Zone to subnet id."""
     node_security_group_id: str | None
     """The group of nodes that exist already; None: one is made."""
@@ -55,12 +51,12 @@ class NetworkPlan:
         return tuple(subnet.zone for subnet in self.subnets)
 
 
-def makes_vpc(config: "ClusterConfig") -> bool:
+def makes_vpc(config: ClusterConfig) -> bool:
     """Tell whether the VPC is this project's."""
     return config.network.vpc_id is None and config.existing_cluster is None
 
 
-def plan_network(config: "ClusterConfig") -> NetworkPlan:
+def plan_network(config: ClusterConfig) -> NetworkPlan:
     """Plan the VPC of a configuration that has passed the checks."""
     network = config.network
     zones = config.availability_zones
@@ -80,13 +76,13 @@ def plan_network(config: "ClusterConfig") -> NetworkPlan:
     )
 
 
-def vpc_cidrs(config: "ClusterConfig") -> tuple[str, ...]:
+def vpc_cidrs(config: ClusterConfig) -> tuple[str, ...]:
     """Return the ranges in which nodes, pods and the API endpoint have their addresses."""
     known = makes_vpc(config) or "vpc_cidr" in config.network.model_fields_set
     return (config.network.vpc_cidr,) if known else PRIVATE_RANGES
 
 
-def service_cidrs(config: "ClusterConfig") -> tuple[str, ...]:
+def service_cidrs(config: ClusterConfig) -> tuple[str, ...]:
     """Return the ranges in which Services have their addresses."""
     known = config.existing_cluster is None or "service_cidr" in config.network.model_fields_set
     return (config.network.service_cidr,) if known else EKS_SERVICE_RANGES

@@ -1,18 +1,13 @@
 """Who reaches the cluster, and whether its address ranges work and suffice."""
 
+from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network, ip_network
-from typing import TYPE_CHECKING
 
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.config.errors import Finding, Level, Path, choices
 from megatron_eks.plan.network import makes_vpc
 from megatron_eks.plan.subnets import addresses, carve, node_addresses, smallest_prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
 
 DOCUMENTATION_ACCOUNT = "111122223333"  # AWS's own examples
 # RFC 5737: TEST-NET-1 to 3, for documentation.
@@ -66,7 +61,7 @@ _DOCKER_NETWORK = IPv4Network("172.17.0.0/16")
 _SERVICE_PREFIXES = range(12, 25)  # EKS API reference, KubernetesNetworkConfigRequest
 
 
-def check_access(config: "ClusterConfig") -> "Iterator[Finding]":
+def check_access(config: ClusterConfig) -> Iterator[Finding]:
     """Yield what keeps people out, or lets everybody in."""
     access = config.access
     for index, arn in enumerate(access.admin_role_arns):
@@ -92,7 +87,7 @@ def check_access(config: "ClusterConfig") -> "Iterator[Finding]":
         )
 
 
-def _public_cidr(path: "Path", cidr: str) -> "Iterator[Finding]":
+def _public_cidr(path: Path, cidr: str) -> Iterator[Finding]:
     network, problem = _network_of(path, cidr)
     outward = "use the public address of your office or VPN"
     if problem:
@@ -115,20 +110,20 @@ def _public_cidr(path: "Path", cidr: str) -> "Iterator[Finding]":
         yield Finding(Code.CIDR, path, found, outward)
 
 
-def _twice(path: "Path", entries: "Sequence[str]") -> "Iterator[Finding]":
+def _twice(path: Path, entries: Sequence[str]) -> Iterator[Finding]:
     for index, entry in enumerate(entries):
         if entry in entries[:index]:
             found, remedy = f"{entry!r} is listed twice", "list it once"
             yield Finding(Code.DUPLICATE_NAME, (*path, index), found, remedy)
 
 
-def _documentation(path: "Path", value: str, meaning: str) -> Finding:
+def _documentation(path: Path, value: str, meaning: str) -> Finding:
     found = f"{value} is a documentation value"
     remedy = f"replace it with {meaning} before deploying"
     return Finding(Code.DOCUMENTATION_VALUE, path, found, remedy, Level.WARNING)
 
 
-def _network_of(path: "Path", cidr: str) -> tuple[IPv4Network, Finding | None]:
+def _network_of(path: Path, cidr: str) -> tuple[IPv4Network, Finding | None]:
     """Parse an address range, and say what is wrong with it if it is not one."""
     try:
         network = ip_network(cidr, strict=False)
@@ -152,7 +147,7 @@ def _network_of(path: "Path", cidr: str) -> tuple[IPv4Network, Finding | None]:
     return _NOWHERE, Finding(Code.CIDR, path, found, remedy)
 
 
-def check_network(config: "ClusterConfig") -> "Iterator[Finding]":
+def check_network(config: ClusterConfig) -> Iterator[Finding]:
     """Yield what AWS refuses about the ranges, and whether the nodes fit into them."""
     network = config.network
     vpc, vpc_problem = _network_of(("network", "vpc_cidr"), network.vpc_cidr)
@@ -184,7 +179,7 @@ def check_network(config: "ClusterConfig") -> "Iterator[Finding]":
         yield from _address_budget(config)
 
 
-def _endpoints(config: "ClusterConfig") -> "Iterator[Finding]":
+def _endpoints(config: ClusterConfig) -> Iterator[Finding]:
     names = config.network.interface_endpoints
     for index, name in enumerate(names):
         if name not in INTERFACE_ENDPOINTS:
@@ -210,7 +205,7 @@ def _vpc_range(vpc: IPv4Network, *, made: bool) -> Finding | None:
     return None
 
 
-def _address_budget(config: "ClusterConfig") -> "Iterator[Finding]":
+def _address_budget(config: ClusterConfig) -> Iterator[Finding]:
     """Compare the fullest zone with its private subnet; all zones have subnets of one size."""
     zones = config.availability_zones
     nodes = dict.fromkeys(zones, 0)

@@ -1,21 +1,17 @@
 """What is done to nodes before they join: proxy variables, certificates, Lustre over EFA."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from megatron_eks.plan.egress import plan_egress
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.plan.egress import Variables, plan_egress
 from megatron_eks.plan.storage import reaches_lustre_over_efa
-
-if TYPE_CHECKING:
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.plan.egress import Variables
 
 
 @dataclass(frozen=True)
 class NodeSetup:
     """What the user data of every node says besides the pool's own settings."""
 
-    variables: "Variables"
+    variables: Variables
     """Of every service of the node."""
     ca_bundle: str | None
     """Certificates in PEM that the node trusts besides the public ones."""
@@ -23,7 +19,7 @@ class NodeSetup:
     """Pools whose nodes reach the file servers over EFA."""
 
 
-def plan_node_setup(config: "ClusterConfig") -> NodeSetup:
+def plan_node_setup(config: ClusterConfig) -> NodeSetup:
     """Plan the nodes of a configuration that has passed the checks."""
     egress = plan_egress(config)
     over_efa = (

@@ -1,7 +1,9 @@
 """What a plan relies on and nothing here can look up: said once, with the command that helps."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.plan.data_access import DataAccess
 from megatron_eks.plan.egress import REQUIRED_ENDPOINTS
 from megatron_eks.plan.network import makes_vpc
 from megatron_eks.plan.platform import GPU_TAINT
@@ -9,14 +11,8 @@ from megatron_eks.plan.pools import POOL_LABEL
 from megatron_eks.plan.shared_directories import plan_shared_directories
 from megatron_eks.plan.subnets import node_addresses
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.plan.data_access import DataAccess
-
-
-def plan_notes(config: "ClusterConfig", data_access: "DataAccess") -> "Iterator[str]":
+def plan_notes(config: ClusterConfig, data_access: DataAccess) -> Iterator[str]:
     """Yield what somebody must see to before deploying."""
     if config.existing_cluster is not None:
         yield from _existing_cluster(config, config.existing_cluster)
@@ -44,7 +40,7 @@ def plan_notes(config: "ClusterConfig", data_access: "DataAccess") -> "Iterator[
         )
 
 
-def _existing_vpc(config: "ClusterConfig") -> "Iterator[str]":
+def _existing_vpc(config: ClusterConfig) -> Iterator[str]:
     nodes = dict.fromkeys(config.network.private_subnets, config.system_nodes.count)
     for pool in config.gpu_pools:
         nodes[pool.availability_zone] = nodes.get(pool.availability_zone, 0) + pool.max_nodes
@@ -58,7 +54,7 @@ def _existing_vpc(config: "ClusterConfig") -> "Iterator[str]":
     )
 
 
-def _existing_cluster(config: "ClusterConfig", name: str) -> "Iterator[str]":
+def _existing_cluster(config: ClusterConfig, name: str) -> Iterator[str]:
     for pool in config.gpu_pools:
         yield (
             f"nodes of pool {pool.name} ({pool.instance_type}, {pool.availability_zone}) must "

@@ -1,9 +1,10 @@
 """The plan of what runs in the cluster before any job, and the names that jobs rely on."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.plan.egress import Egress, plan_egress
 from megatron_eks.plan.network import service_cidrs, vpc_cidrs
 from megatron_eks.plan.quotas import PRIORITY_CLASSES, PriorityClassPlan, QuotaPlan, plan_quotas
@@ -13,9 +14,6 @@ from megatron_eks.plan.shared_directories import (
     plan_shared_directories,
 )
 from megatron_eks.plan.storage import CLAIM, EFS_CLAIM, plan_storage
-
-if TYPE_CHECKING:
-    from megatron_eks.config.cluster import ClusterConfig
 
 GPU_TAINT = "nvidia.com/gpu"
 SYSTEM_NAMESPACE = "megatron-system"
@@ -66,7 +64,7 @@ class PlatformPlan:
         return dict(self.claims).get(zone, self.claim)
 
 
-def plan_platform(config: "ClusterConfig") -> PlatformPlan:
+def plan_platform(config: ClusterConfig) -> PlatformPlan:
     """Plan the platform of a cluster that has passed the checks."""
     types = {pool.instance_type for pool in config.gpu_pools}
     file_systems = plan_storage(config).file_systems

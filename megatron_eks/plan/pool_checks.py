@@ -1,21 +1,15 @@
 """What the node groups of a cluster file can get wrong."""
 
 import re
+from collections.abc import Iterator
 from datetime import date
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES, REFUSED_FAMILIES, SYSTEM_INSTANCE_TYPES
 from megatron_eks.catalog.regions import OFFERED_IN, PARTITIONS
-from megatron_eks.config.cluster import OnDemand, Spot
+from megatron_eks.config.cluster import ClusterConfig, GpuPool, OnDemand, Spot
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.config.errors import Finding, Level, Path, choices
 from megatron_eks.plan.pools import NODE_GROUPS_PER_CLUSTER, POOL_LABEL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig, GpuPool
-    from megatron_eks.config.errors import Path
 
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*"
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -34,7 +28,7 @@ _RESERVED_DOMAINS = (
 )
 
 
-def check_pools(config: "ClusterConfig") -> "Iterator[Finding]":
+def check_pools(config: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with system nodes and GPU pools."""
     seen: set[str] = set()
     if config.system_nodes.instance_type not in SYSTEM_INSTANCE_TYPES:
@@ -91,7 +85,7 @@ def is_date(text: str) -> bool:
     return True
 
 
-def _no_system_type(path: "Path", name: str) -> Finding:
+def _no_system_type(path: Path, name: str) -> Finding:
     remedy = choices(name, SYSTEM_INSTANCE_TYPES)
     if name in INSTANCES:
         found = f"{name} has GPUs, and nothing on system nodes uses them"
@@ -107,7 +101,7 @@ def _no_system_type(path: "Path", name: str) -> Finding:
     return Finding(Code.REFUSED_INSTANCE_TYPE, path, found, remedy)
 
 
-def _unknown_instance(path: "Path", name: str) -> Finding:
+def _unknown_instance(path: Path, name: str) -> Finding:
     plain = name.strip().lower().removeprefix("ml.")
     family = plain.split(".")[0]
     if family in REFUSED_FAMILIES:
@@ -140,7 +134,7 @@ def _model(gpu: str) -> str:
     return re.split("[- ]", gpu)[0].lower()
 
 
-def _unknown_facts(path: "Path", pool: "GpuPool") -> "Iterator[Finding]":
+def _unknown_facts(path: Path, pool: GpuPool) -> Iterator[Finding]:
     """Name what depends on a fact that nobody has published."""
     instance = INSTANCES[pool.instance_type]
     if instance.gpu.tflops_bf16 is None:
@@ -149,7 +143,7 @@ def _unknown_facts(path: "Path", pool: "GpuPool") -> "Iterator[Finding]":
         yield Finding(Code.UNKNOWN_FACT, path, found, remedy, Level.WARNING)
 
 
-def _offer(path: "Path", pool: "GpuPool", region: str) -> "Iterator[Finding]":
+def _offer(path: Path, pool: GpuPool, region: str) -> Iterator[Finding]:
     """Name a type that the region has no price for; who reserved some knows where they are."""
     regions = OFFERED_IN.get(pool.instance_type.split(".")[0], PARTITIONS.keys())
     if (
@@ -162,7 +156,7 @@ def _offer(path: "Path", pool: "GpuPool", region: str) -> "Iterator[Finding]":
         yield Finding(Code.NOT_OFFERED, path, found, remedy, Level.WARNING)
 
 
-def _labels(path: "Path", labels: dict[str, str], *, managed: bool) -> "Iterator[Finding]":
+def _labels(path: Path, labels: dict[str, str], *, managed: bool) -> Iterator[Finding]:
     """Name labels that Kubernetes, or EKS where it makes the nodes, does not take."""
     for key, value in labels.items():
         domain = key.split("/")[0] if "/" in key else ""

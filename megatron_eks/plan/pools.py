@@ -1,17 +1,14 @@
 """The plan of the node groups: GPU pools, and the nodes of add-ons and operators."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.catalog.interfaces import NetworkInterface, max_pods, network_interfaces
+from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.plan.capacity import CapacityPlan, in_placement_group, plan_capacity
-from megatron_eks.plan.interfaces import NetworkInterface, max_pods, network_interfaces
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from megatron_eks.config.cluster import ClusterConfig, GpuPool
 
 # EKS's default quotas: nodes in a managed node group, and groups in a cluster.
 NODE_GROUP_CEILING = 450
@@ -39,7 +36,7 @@ class PoolPlan:
     capacity: CapacityPlan
     local_storage: Literal["RAID0"] | None
     """How nodeadm joins the NVMe volumes; None where there are none."""
-    labels: "Mapping[str, str]"
+    labels: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class SystemNodesPlan:
     ami_release: str | None
 
 
-def plan_system_nodes(config: "ClusterConfig") -> SystemNodesPlan:
+def plan_system_nodes(config: ClusterConfig) -> SystemNodesPlan:
     """Plan the system nodes of a configuration that has passed the checks."""
     return SystemNodesPlan(
         instance_type=config.system_nodes.instance_type,
@@ -60,7 +57,7 @@ def plan_system_nodes(config: "ClusterConfig") -> SystemNodesPlan:
     )
 
 
-def plan_pool(pool: "GpuPool", kubernetes_version: str) -> PoolPlan:
+def plan_pool(pool: GpuPool, kubernetes_version: str) -> PoolPlan:
     """Plan a pool that has passed the checks."""
     instance = INSTANCES[pool.instance_type]
     return PoolPlan(

@@ -1,27 +1,21 @@
 """Memory and speed of a run that no pool and no cluster stands behind."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_meaning, check_model
 from megatron_eks.predict.hardware import Hardware
-from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.layout import Batch, Layout, Recompute
 from megatron_eks.predict.memory import GIB, MemoryEstimate, estimate, tensor_capacity_bytes
 from megatron_eks.predict.replicas import estimate_sharded
 from megatron_eks.predict.states import megatron_fsdp, megatron_states, uses_graphs
 from megatron_eks.predict.throughput import Speed, fsdp_speed, megatron_speed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.architecture import ModelSpec
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.prediction import PredictionFile
-    from megatron_eks.predict.layout import Recompute
 
 # What a driver leaves of the memory that a data sheet names: 98.5 % on A100, 98.9 on H100.
 _USABLE = 0.985
@@ -31,13 +25,13 @@ _USABLE = 0.985
 class Prediction:
     """What a run takes, and how fast it is."""
 
-    model: "ModelShape"
+    model: ModelShape
     layout: Layout
     memory: MemoryEstimate
     speed: Speed
 
 
-def check_prediction(wanted: "PredictionFile") -> "Iterator[Finding]":
+def check_prediction(wanted: PredictionFile) -> Iterator[Finding]:
     """Yield what keeps a run from being one: a model without a shape, a layout that is none."""
     spec = _complete(wanted)
     shapeless = list(check_model(spec))
@@ -68,7 +62,7 @@ def check_prediction(wanted: "PredictionFile") -> "Iterator[Finding]":
         yield Finding(Code.LAYOUT_BATCH, ("training", "global_batch_size"), found, f"use {step}")
 
 
-def _experts(wanted: "PredictionFile", model: "ModelShape") -> "Iterator[Finding]":
+def _experts(wanted: PredictionFile, model: ModelShape) -> Iterator[Finding]:
     parallelism, experts = wanted.parallelism, model.num_experts or 1
     size = parallelism.expert * (parallelism.expert_tensor or parallelism.tensor)
     path: Path = ("parallelism", "expert")
@@ -83,7 +77,7 @@ def _experts(wanted: "PredictionFile", model: "ModelShape") -> "Iterator[Finding
         yield Finding(Code.LAYOUT_EXPERTS, ("model",), found, "set moe_router_topk")
 
 
-def predict(wanted: "PredictionFile") -> Prediction:
+def predict(wanted: PredictionFile) -> Prediction:
     """Predict a run that has passed the checks."""
     model, layout, gpu = model_shape(_complete(wanted)), _layout(wanted), wanted.gpu
     batch = _batch(wanted, layout)
@@ -106,7 +100,7 @@ def predict(wanted: "PredictionFile") -> Prediction:
     return Prediction(model, layout, memory, fsdp_speed(model, layout, batch, hardware))
 
 
-def savings(wanted: "PredictionFile", found: Prediction) -> "Iterator[tuple[str, int]]":
+def savings(wanted: PredictionFile, found: Prediction) -> Iterator[tuple[str, int]]:
     """Yield single changes that take less memory, and how many bytes less, cheapest first."""
     parallelism, training = wanted.parallelism, wanted.training
     changes: list[tuple[str, str, dict[str, object]]] = [
@@ -130,7 +124,7 @@ def savings(wanted: "PredictionFile", found: Prediction) -> "Iterator[tuple[str,
             yield text, saved
 
 
-def _complete(wanted: "PredictionFile") -> "str | ModelSpec":
+def _complete(wanted: PredictionFile) -> str | ModelSpec:
     """Fill in what Megatron-LM derives from other sizes (`validate_args`)."""
     spec = wanted.model
     if isinstance(spec, str) or spec.preset or not (spec.hidden_size and spec.num_attention_heads):
@@ -145,7 +139,7 @@ def _complete(wanted: "PredictionFile") -> "str | ModelSpec":
     return spec.model_copy(update=missing)
 
 
-def _layout(wanted: "PredictionFile") -> Layout:
+def _layout(wanted: PredictionFile) -> Layout:
     parallelism = wanted.parallelism
     inner = parallelism.tensor * parallelism.pipeline * parallelism.context
     return Layout(
@@ -162,7 +156,7 @@ def _layout(wanted: "PredictionFile") -> Layout:
     )
 
 
-def _batch(wanted: "PredictionFile", layout: Layout) -> Batch:
+def _batch(wanted: PredictionFile, layout: Layout) -> Batch:
     training, micro = wanted.training, _micro_batch_size(wanted)
     given = "global_batch_size" in training.model_fields_set
     return Batch(
@@ -179,11 +173,11 @@ def _batch(wanted: "PredictionFile", layout: Layout) -> Batch:
     )
 
 
-def _micro_batch_size(wanted: "PredictionFile") -> int:
+def _micro_batch_size(wanted: PredictionFile) -> int:
     return wanted.training.train_batch_size or wanted.training.micro_batch_size
 
 
-def _recompute(wanted: "PredictionFile") -> "Recompute":
+def _recompute(wanted: PredictionFile) -> Recompute:
     if wanted.training.activation_checkpointing is None:
         return wanted.training.recompute
     return "full" if wanted.training.activation_checkpointing else "none"

@@ -4,17 +4,12 @@ Source: list prices, as in `catalog/pricing.py`. Discounts take two thirds at mo
 costs twice what the cheapest does; a price of a day or a month is 24 or 730 times the list's.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from megatron_eks.catalog.pricing import PriceList
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, choices
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
+from megatron_eks.config.errors import Finding, Level, Path, choices
 
 _MOST, _LEAST = 5, 0.02
 _LISTED = PriceList("us-east-1")
@@ -22,7 +17,7 @@ _LUSTRE_MONTH = 0.60
 """Of a GiB at the highest throughput."""
 
 
-def check_prices(config: "ClusterConfig") -> "Iterator[Finding]":
+def check_prices(config: ClusterConfig) -> Iterator[Finding]:
     """Yield prices of what no pool has, and those that are of another unit."""
     used = {pool.instance_type for pool in config.gpu_pools} | {config.system_nodes.instance_type}
     prices = config.prices
@@ -44,9 +39,7 @@ def check_prices(config: "ClusterConfig") -> "Iterator[Finding]":
     yield from _unit(path, prices.lustre_gib_month, _LUSTRE_MONTH, "USD a month of one GiB")
 
 
-def _unit(
-    path: "Path", price: float | None, listed: float | None, unit: str
-) -> "Iterator[Finding]":
+def _unit(path: Path, price: float | None, listed: float | None, unit: str) -> Iterator[Finding]:
     if not price or not listed or _LEAST * listed <= price <= _MOST * listed:
         return
     found = f"{price:g}, and the list has {listed:g}"

@@ -1,12 +1,10 @@
 """The plan of who comes first on a full node, and of how much the namespace of jobs may hold."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from megatron_eks.catalog.instances import INSTANCES
-
-if TYPE_CHECKING:
-    from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.cluster import ClusterConfig
 
 TRAINING_PRIORITY = "megatron-training"
 VALIDATION_PRIORITY = "megatron-validation"
@@ -58,7 +56,7 @@ PRIORITY_CLASSES = (
 )
 
 
-def plan_quotas(config: "ClusterConfig") -> tuple[QuotaPlan, ...]:
+def plan_quotas(config: ClusterConfig) -> tuple[QuotaPlan, ...]:
     """Limit the namespace to what all pools have at their largest.
 
     Training and everything else are counted apart: a quota refuses a pod before the scheduler

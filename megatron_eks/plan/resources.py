@@ -1,16 +1,13 @@
 """What a pod gets of its node: all of it, its GPUs' share, or a part of a system node."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import (
     HUGEPAGES_REQUEST_MIB,
     MIB_PER_GIB,
+    InstanceType,
     system_node_size,
 )
-
-if TYPE_CHECKING:
-    from megatron_eks.catalog.instances import InstanceType
 
 # DaemonSets of a GPU node (CNI, kube-proxy, device plugins, CSI, monitoring), with room to spare.
 _DAEMONSET_CPU_MILLIS = 2000
@@ -50,7 +47,7 @@ class Resources:
 
 
 def gpu_resources(
-    instance: "InstanceType", gpus: int, *, nodes: int, shm_gib: int | None
+    instance: InstanceType, gpus: int, *, nodes: int, shm_gib: int | None
 ) -> Resources:
     """Give a pod its GPUs' share of a node, less what DaemonSets and huge pages take.
 
@@ -74,14 +71,14 @@ def gpu_resources(
     )
 
 
-def cpu_limit_millis(instance: "InstanceType", gpus: int) -> int:
+def cpu_limit_millis(instance: InstanceType, gpus: int) -> int:
     """Return the CPU of a pod in whole cores, in thousandths."""
     left = (instance.allocatable_cpu_millis - _DAEMONSET_CPU_MILLIS) * gpus // instance.gpus
     left = max(1000, left)
     return left // 1000 * 1000
 
 
-def memory_limit_mib(instance: "InstanceType", gpus: int) -> int:
+def memory_limit_mib(instance: InstanceType, gpus: int) -> int:
     """Return the memory of a pod; preallocated huge pages are gone from the kubelet's sum."""
     left = instance.allocatable_memory_mib - instance.hugepages_mib - _DAEMONSET_MEMORY_MIB
     step = _MEMORY_STEP_MIB if left > _SMALL_NODE_MIB else MIB_PER_GIB
@@ -89,7 +86,7 @@ def memory_limit_mib(instance: "InstanceType", gpus: int) -> int:
     return whole * gpus // instance.gpus // MIB_PER_GIB * MIB_PER_GIB
 
 
-def _default_shm_mib(instance: "InstanceType", gpus: int) -> int:
+def _default_shm_mib(instance: InstanceType, gpus: int) -> int:
     half = memory_limit_mib(instance, gpus) // 2
     return min(_SHM_GIB * MIB_PER_GIB * gpus // instance.gpus, half)
 

@@ -2,12 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.plan.storage import subfolder
-
-if TYPE_CHECKING:
-    from megatron_eks.config.cluster import ClusterConfig
 
 # Pods run as this user; the directories that they share are its own.
 POD_UID = 10001
@@ -33,7 +30,7 @@ class SharedDirectories:
         return f"makes what is missing of {paths}, for user {POD_UID}, and changes nothing else"
 
 
-def plan_shared_directories(config: "ClusterConfig") -> SharedDirectories:
+def plan_shared_directories(config: ClusterConfig) -> SharedDirectories:
     """Plan them: of a file system that is ours the root too, of one that exists nothing else."""
     lustre = config.storage.lustre
     mount = PurePosixPath(lustre.mount_path)

@@ -3,13 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from megatron_eks.plan.capacity import CapacityKind
+from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.cost import node_price
-
-if TYPE_CHECKING:
-    from megatron_eks.plan.capacity import CapacityKind
-    from megatron_eks.plan.cluster import ClusterPlan
 
 _HOUR_SECONDS = 3600
 
@@ -22,7 +19,7 @@ class RunningNode:
     pool: str
     """Empty: a system node."""
     instance_type: str
-    capacity: "CapacityKind"
+    capacity: CapacityKind
     since: datetime
     joined: bool = True
     """Whether the API server knows it."""
@@ -36,7 +33,7 @@ class NodeCost:
 
     pool: str
     instance_type: str
-    capacity: "CapacityKind"
+    capacity: CapacityKind
     count: int
     idle: int
     """Of them: without any pod of a job."""
@@ -81,7 +78,7 @@ class JobSpending:
 
 
 def node_costs(
-    nodes: Iterable[RunningNode], plan: "ClusterPlan", now: datetime
+    nodes: Iterable[RunningNode], plan: ClusterPlan, now: datetime
 ) -> tuple[NodeCost, ...]:
     """Price nodes, those that cost the same together; pools first, in the file's order."""
     groups: dict[tuple[str, str, CapacityKind], list[RunningNode]] = {}
@@ -92,7 +89,7 @@ def node_costs(
     return tuple(_node_cost(groups[key], plan, now) for key in keys)
 
 
-def _node_cost(alike: Sequence[RunningNode], plan: "ClusterPlan", now: datetime) -> NodeCost:
+def _node_cost(alike: Sequence[RunningNode], plan: ClusterPlan, now: datetime) -> NodeCost:
     first = alike[0]
     each = node_price(first.instance_type, first.capacity, plan)
     hours = sum(hours_between(node.since, now) for node in alike)

@@ -1,13 +1,11 @@
 """The plan of the file systems and the data bucket."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.instances import INSTANCES
-
-if TYPE_CHECKING:
-    from megatron_eks.config.cluster import ClusterConfig, DataRepository, Lustre
+from megatron_eks.config.cluster import ClusterConfig, DataRepository, Lustre
 
 CLAIM = "fsx-shared-pvc"
 EFS_CLAIM = "efs-shared-pvc"
@@ -110,7 +108,7 @@ def reaches_lustre_over_efa(instance_type: str) -> bool:
     )
 
 
-def file_system_zones(config: "ClusterConfig") -> tuple[str, ...]:
+def file_system_zones(config: ClusterConfig) -> tuple[str, ...]:
     """Return the zones of the file systems, the first one's first."""
     lustre = config.storage.lustre
     pools = [pool.availability_zone for pool in config.gpu_pools]
@@ -118,7 +116,7 @@ def file_system_zones(config: "ClusterConfig") -> tuple[str, ...]:
     return tuple(dict.fromkeys((first, *pools))) if lustre.per_zone else (first,)
 
 
-def plan_storage(config: "ClusterConfig") -> StoragePlan:
+def plan_storage(config: ClusterConfig) -> StoragePlan:
     """Plan the storage of a configuration that has passed the checks."""
     lustre = config.storage.lustre
     return StoragePlan(
@@ -134,13 +132,13 @@ def plan_storage(config: "ClusterConfig") -> StoragePlan:
     )
 
 
-def subfolder(config: "ClusterConfig") -> str:
+def subfolder(config: ClusterConfig) -> str:
     """Return the folder of the file system that pods mount; empty: its root."""
     existing = config.storage.lustre.existing
     return (existing.path or "").strip("/") if existing else ""
 
 
-def _file_system(lustre: "Lustre", zone: str, suffix: str) -> LustrePlan:
+def _file_system(lustre: Lustre, zone: str, suffix: str) -> LustrePlan:
     scratch = lustre.deployment == "scratch_2"
     return LustrePlan(
         zone=zone,
@@ -155,7 +153,7 @@ def _file_system(lustre: "Lustre", zone: str, suffix: str) -> LustrePlan:
     )
 
 
-def _repository(repository: "DataRepository") -> RepositoryPlan:
+def _repository(repository: DataRepository) -> RepositoryPlan:
     return RepositoryPlan(
         path=repository.path,
         s3_uri=repository.s3_uri,

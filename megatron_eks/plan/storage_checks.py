@@ -1,10 +1,11 @@
 """What the storage of a cluster file can get wrong."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.cluster import ClusterConfig, DataRepository, ExistingLustre, Lustre
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.plan.egress import has_no_way_out
 from megatron_eks.plan.network import makes_vpc
 from megatron_eks.plan.storage import (
@@ -13,12 +14,6 @@ from megatron_eks.plan.storage import (
     file_system_zones,
     reaches_lustre_over_efa,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from megatron_eks.config.cluster import ClusterConfig, DataRepository, ExistingLustre, Lustre
-    from megatron_eks.config.errors import Path
 
 # Directories of the image or the kubelet that a volume would hide.
 _SYSTEM_PATHS = (
@@ -34,13 +29,13 @@ _LUSTRE_SMALLEST_GIB = 1200
 _EFA_STEP_TIMES_THROUGHPUT = 4_800_000
 _MOST_REPOSITORIES = 8  # FSx API, CreateDataRepositoryAssociation
 
-_LUSTRE: "Path" = ("storage", "lustre")
+_LUSTRE: Path = ("storage", "lustre")
 
 # FSx for Lustre User Guide, "Service quotas": of SSD storage, by region; it can be raised.
 _USUAL_QUOTA_GIB = 100_800
 
 
-def check_lustre(config: "ClusterConfig") -> "Iterator[Finding]":
+def check_lustre(config: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with the file systems."""
     lustre = config.storage.lustre
     if lustre.existing is None:
@@ -65,7 +60,7 @@ def check_lustre(config: "ClusterConfig") -> "Iterator[Finding]":
             yield Finding(Code.LUSTRE_EXISTING, path, found, remedy, Level.WARNING)
 
 
-def _capacity(lustre: "Lustre") -> "Iterator[Finding]":
+def _capacity(lustre: Lustre) -> Iterator[Finding]:
     size, path = lustre.capacity_gib, (*_LUSTRE, "capacity_gib")
     if lustre.efa:
         step = _EFA_STEP_TIMES_THROUGHPUT // lustre.throughput_mbps_per_tib
@@ -88,7 +83,7 @@ def _capacity(lustre: "Lustre") -> "Iterator[Finding]":
         yield Finding(Code.LUSTRE_CAPACITY, place, found, remedy, Level.WARNING)
 
 
-def size_for(lustre: "Lustre", gib: int) -> int:
+def size_for(lustre: Lustre, gib: int) -> int:
     """Return the smallest size of a file system that holds so much."""
     if lustre.efa:
         step = _EFA_STEP_TIMES_THROUGHPUT // lustre.throughput_mbps_per_tib
@@ -97,7 +92,7 @@ def size_for(lustre: "Lustre", gib: int) -> int:
     return -(-gib // step) * step
 
 
-def _deployment(lustre: "Lustre") -> "Iterator[Finding]":
+def _deployment(lustre: Lustre) -> Iterator[Finding]:
     if lustre.deployment != "scratch_2":
         return
     path = (*_LUSTRE, "deployment")
@@ -112,7 +107,7 @@ def _deployment(lustre: "Lustre") -> "Iterator[Finding]":
     yield Finding(Code.LUSTRE_SCRATCH, path, found, remedy, Level.WARNING)
 
 
-def check_mount_path(config: "ClusterConfig") -> "Iterator[Finding]":
+def check_mount_path(config: ClusterConfig) -> Iterator[Finding]:
     """Yield why the file system cannot be mounted where it should be."""
     mount = config.storage.lustre.mount_path
     path = (*_LUSTRE, "mount_path")
@@ -133,7 +128,7 @@ def not_shared(place: str, *, efs: bool) -> str:
     return f"{place} is nowhere: storage.efs is false, and EFS is for code and homes"
 
 
-def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
+def _zones(config: ClusterConfig) -> Iterator[Finding]:
     lustre = config.storage.lustre
     zones = file_system_zones(config)
     if lustre.per_zone and lustre.existing is not None:
@@ -161,7 +156,7 @@ def _zones(config: "ClusterConfig") -> "Iterator[Finding]":
             yield Finding(Code.POOLS_ACROSS_ZONES, place, found, remedy, Level.WARNING)
 
 
-def _efa_clients(config: "ClusterConfig") -> "Iterator[Finding]":
+def _efa_clients(config: ClusterConfig) -> Iterator[Finding]:
     if has_no_way_out(config) and config.existing_cluster is None:
         found = (
             "nodes have no way to AWS's set-up of the client (docs.aws.amazon.com), and mount over "
@@ -177,7 +172,7 @@ def _efa_clients(config: "ClusterConfig") -> "Iterator[Finding]":
             yield Finding(Code.LUSTRE_EFA, place, found, remedy, Level.WARNING)
 
 
-def _existing(existing: "ExistingLustre", region: str) -> "Iterator[Finding]":
+def _existing(existing: ExistingLustre, region: str) -> Iterator[Finding]:
     """Compare a DNS name with the form that FSx gives to all of them."""
     suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     wanted = f"{existing.id}.fsx.{region}.{suffix}"
@@ -188,7 +183,7 @@ def _existing(existing: "ExistingLustre", region: str) -> "Iterator[Finding]":
         yield Finding(Code.LUSTRE_EXISTING, place, found, f"use {wanted}")
 
 
-def _repositories(lustre: "Lustre") -> "Iterator[Finding]":
+def _repositories(lustre: Lustre) -> Iterator[Finding]:
     repositories, path = lustre.data_repositories, (*_LUSTRE, "data_repositories")
     if repositories and lustre.existing is not None:
         found = "the file system exists, and so do its data repositories"
@@ -216,7 +211,7 @@ def _repositories(lustre: "Lustre") -> "Iterator[Finding]":
             yield Finding(Code.LUSTRE_PER_ZONE, place, found, remedy)
 
 
-def _overlapping(repositories: "Sequence[DataRepository]", index: int) -> "Iterator[Finding]":
+def _overlapping(repositories: Sequence[DataRepository], index: int) -> Iterator[Finding]:
     """Yield what a data repository shares with one above it."""
     repository, path = repositories[index], (*_LUSTRE, "data_repositories")
     for other in repositories[:index]:

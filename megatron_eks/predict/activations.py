@@ -6,13 +6,10 @@ kept, as with flash attention (Dao et al. 2022, arXiv 2205.14135).
 """
 
 import math
-from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.parameters import padded_vocabulary
-
-if TYPE_CHECKING:
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.predict.layout import Batch, Layout
 
 _BF16, _FP32 = 2, 4
 
@@ -23,9 +20,7 @@ LOGITS_BYTES_PER_ENTRY = 6
 ROUTED_IMBALANCE = 1.15
 
 
-def activations(
-    model: "ModelShape", layout: "Layout", batch: "Batch", layers: int, stage: int
-) -> float:
+def activations(model: ModelShape, layout: Layout, batch: Batch, layers: int, stage: int) -> float:
     """Return the bytes that a stage of so many layers keeps, and works on."""
     if not layers:  # a stage of the embedding or the loss alone
         return 0.0
@@ -57,7 +52,7 @@ def activations(
 
 
 def layer_bytes_per_token(
-    model: "ModelShape", layout: "Layout", *, experts: bool, fp8: bool = False
+    model: ModelShape, layout: Layout, *, experts: bool, fp8: bool = False
 ) -> float:
     """Return what one layer keeps for a token on a rank.
 
@@ -91,13 +86,13 @@ def layer_bytes_per_token(
     return sharded + regional / (layout.tensor if layout.sequence_parallel else 1)
 
 
-def _key_value_size(model: "ModelShape", layout: "Layout") -> float:
+def _key_value_size(model: ModelShape, layout: Layout) -> float:
     if model.multi_latent_attention:
         return model.num_attention_heads * (model.key_size + model.value_size)
     return 2 * max(model.num_query_groups, layout.tensor) * model.kv_channels
 
 
-def logits(model: "ModelShape", layout: "Layout", batch: "Batch") -> float:
+def logits(model: ModelShape, layout: Layout, batch: Batch) -> float:
     """Return the bytes of the output layer and its loss, on the last stage."""
     vocabulary = padded_vocabulary(model.vocab_size, layout.tensor) / layout.tensor
     return batch.rank_tokens(layout) * vocabulary * LOGITS_BYTES_PER_ENTRY

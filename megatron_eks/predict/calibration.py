@@ -5,10 +5,8 @@
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from megatron_eks.predict.hardware import Framework, Generation
+from megatron_eks.predict.hardware import Framework, Generation
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Calibration:
     exposed_gather: float
     """Share of what FSDP gathers and reduces that slows computation beside it."""
 
-    def matrix(self, framework: "Framework", generation: "Generation", *, fp8: bool) -> float:
+    def matrix(self, framework: Framework, generation: Generation, *, fp8: bool) -> float:
         """Return the share of the peak that matrix products reach.
 
         Where nothing was measured, Blackwell is taken for Hopper.
@@ -66,7 +64,7 @@ class Calibration:
         key = "ampere" if key == "ada" else key
         return (fsdp if framework == "fsdp" else megatron)[key, fp8 and key != "ampere"]
 
-    def attention(self, framework: "Framework", generation: "Generation") -> float:
+    def attention(self, framework: Framework, generation: Generation) -> float:
         """Return the share of the bf16 peak that flash attention reaches."""
         if generation in {"ampere", "ada"}:
             return self.attention_ampere
@@ -75,7 +73,7 @@ class Calibration:
 
 # How far nine of ten measured runs lie from the prediction, at most, as a factor: by framework,
 # generation and FP8. Never below a fifth, because the next model is not among them.
-_SPREAD: "dict[tuple[Framework, Generation, bool], float]" = {
+_SPREAD: dict[tuple[Framework, Generation, bool], float] = {
     ("megatron", "ampere", False): 1.2,
     ("megatron", "hopper", False): 1.3,
     ("megatron", "hopper", True): 1.2,
@@ -90,7 +88,7 @@ _UNKNOWN_SPREAD = 1.5
 _EXPERTS_SPREAD = 1.7
 
 
-def spread(framework: "Framework", generation: "Generation", *, fp8: bool, experts: bool) -> float:
+def spread(framework: Framework, generation: Generation, *, fp8: bool, experts: bool) -> float:
     """Return the factor around a prediction within which a run is to be expected."""
     found = _SPREAD.get((framework, generation, fp8), _UNKNOWN_SPREAD)
     return max(found, _EXPERTS_SPREAD) if experts else found

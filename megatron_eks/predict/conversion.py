@@ -1,12 +1,9 @@
 """What it takes to convert weights: memory of the host, the size of the result, and time."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.parameters import parameters
-
-if TYPE_CHECKING:
-    from megatron_eks.catalog.models import ModelShape
 
 _WEIGHT_BYTES = 2
 """bf16, in Hugging Face's form as in Megatron's."""
@@ -38,13 +35,13 @@ class Conversion:
     """About so long."""
 
 
-def memory_bytes(model: "ModelShape") -> int:
+def memory_bytes(model: ModelShape) -> int:
     """Return what converting a model needs of the host."""
     return _COPIES * _WEIGHT_BYTES * parameters(model) + _PROGRAM_BYTES
 
 
 def conversion(
-    model: "ModelShape", *, capacity_bytes: int, storage_bytes_per_second: float
+    model: ModelShape, *, capacity_bytes: int, storage_bytes_per_second: float
 ) -> Conversion:
     """Return what converting a model takes, in either direction, with this shared storage."""
     count = parameters(model)

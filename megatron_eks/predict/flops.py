@@ -5,17 +5,13 @@ Narayanan et al. 2021 (arXiv 2104.04473, appendix) with what Megatron-LM counts 
 look-up, and what is computed again does not count.
 """
 
-from typing import TYPE_CHECKING
-
+from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.matrices import attention, feed_forward, size
-
-if TYPE_CHECKING:
-    from megatron_eks.catalog.models import ModelShape
 
 FORWARD_AND_BACKWARD = 3  # a backward pass is two matrix products for each of the forward pass
 
 
-def layer_flops_per_token(model: "ModelShape", *, experts: bool) -> float:
+def layer_flops_per_token(model: ModelShape, *, experts: bool) -> float:
     """Return the forward operations of one layer's matrices for a token."""
     entries = size(attention(model, 1))
     if not experts:
@@ -26,17 +22,17 @@ def layer_flops_per_token(model: "ModelShape", *, experts: bool) -> float:
     return 2 * entries
 
 
-def attention_flops_per_token(model: "ModelShape", sequence_length: int) -> float:
+def attention_flops_per_token(model: ModelShape, sequence_length: int) -> float:
     """Return the forward operations of one layer's causal attention for a token."""
     return model.num_attention_heads * (model.key_size + model.value_size) * sequence_length
 
 
-def output_flops_per_token(model: "ModelShape") -> float:
+def output_flops_per_token(model: ModelShape) -> float:
     """Return the forward operations of the output layer for a token."""
     return 2 * model.hidden_size * model.vocab_size
 
 
-def model_flops_per_token(model: "ModelShape", sequence_length: int) -> float:
+def model_flops_per_token(model: ModelShape, sequence_length: int) -> float:
     """Return all operations of a training step for a token."""
     mixed = model.expert_layers(0, model.num_layers)
     layers = mixed * layer_flops_per_token(model, experts=True)

@@ -97,14 +97,6 @@ def efficiency(
     return interval_seconds / (failure_seconds * again)
 
 
-def training_time_ratio(
-    interval_seconds: float, failure_seconds: float, restart_seconds: float, stall_seconds: float
-) -> float:
-    """Return Meta's ETTR, the first order of the same."""
-    lost = (restart_seconds + interval_seconds / 2) / failure_seconds
-    return max(0.0, (1 - lost) / (1 + stall_seconds / interval_seconds))
-
-
 def best_interval(failure_seconds: float, restart_seconds: float, stall_seconds: float) -> float:
     """Return the interval of the highest efficiency, by golden sections around Young's."""
     low, high = stall_seconds / 100, 10 * failure_seconds

@@ -1,12 +1,9 @@
 """The matrices of a layer on one tensor parallel rank: what it stores, and multiplies with."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from megatron_eks.catalog.models import ModelShape
+from megatron_eks.catalog.models import ModelShape
 
 
 @dataclass(frozen=True)
@@ -17,7 +14,7 @@ class Matrix:
     columns: float
 
 
-def attention(model: "ModelShape", tensor: int) -> tuple[Matrix, ...]:
+def attention(model: ModelShape, tensor: int) -> tuple[Matrix, ...]:
     """Return the projections around attention; fewer query groups than ranks are replicated.
 
     With latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1; Megatron-LM's
@@ -41,13 +38,13 @@ def attention(model: "ModelShape", tensor: int) -> tuple[Matrix, ...]:
     )
 
 
-def feed_forward(model: "ModelShape", width: int, tensor: int) -> tuple[Matrix, ...]:
+def feed_forward(model: ModelShape, width: int, tensor: int) -> tuple[Matrix, ...]:
     """Return a feed-forward block of so many inner units; SwiGLU has a gate beside them."""
     gates = 2 if model.swiglu else 1
     inner = width / tensor
     return Matrix(model.hidden_size, gates * inner), Matrix(inner, model.hidden_size)
 
 
-def size(matrices: "Iterable[Matrix]") -> float:
+def size(matrices: Iterable[Matrix]) -> float:
     """Count their entries."""
     return sum(matrix.inner * matrix.columns for matrix in matrices)

@@ -5,9 +5,10 @@ Megatron-LM's distributed optimizer does it; activations: see `activations`.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.activations import activations, logits
+from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.parameters import (
     common_parameters,
     expert_parameters,
@@ -15,10 +16,6 @@ from megatron_eks.predict.parameters import (
     padded_vocabulary,
 )
 from megatron_eks.predict.states import MIXED, States
-
-if TYPE_CHECKING:
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.predict.layout import Batch, Layout
 
 GIB = 1024**3
 
@@ -88,9 +85,9 @@ def tensor_capacity_bytes(usable_bytes: int) -> int:
 
 
 def estimate(
-    model: "ModelShape",
-    layout: "Layout",
-    batch: "Batch",
+    model: ModelShape,
+    layout: Layout,
+    batch: Batch,
     capacity_bytes: int,
     states: States = MIXED,
 ) -> MemoryEstimate:
@@ -100,7 +97,7 @@ def estimate(
 
 
 def _stage(
-    model: "ModelShape", layout: "Layout", batch: "Batch", states: States, index: int
+    model: ModelShape, layout: Layout, batch: Batch, states: States, index: int
 ) -> StageMemory:
     first, last = index == 0, index == layout.pipeline - 1
     start, stop = layout.stage_span(model.num_layers, index)

@@ -1,17 +1,14 @@
 """Counts parameters: of a model, and of what one rank holds of its layers."""
 
 import math
-from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.matrices import attention, feed_forward, size
-
-if TYPE_CHECKING:
-    from megatron_eks.catalog.models import ModelShape
 
 _VOCABULARY_MULTIPLE = 128
 
 
-def parameters(model: "ModelShape") -> int:
+def parameters(model: ModelShape) -> int:
     """Count the parameters of a whole model, without vocabulary padding."""
     embeddings = model.vocab_size * model.hidden_size
     tables = 2 if model.untie_embeddings_and_output_weights else 1
@@ -19,13 +16,13 @@ def parameters(model: "ModelShape") -> int:
     return layers + tables * embeddings + extra_parameters(model)
 
 
-def layers_parameters(model: "ModelShape", start: int, stop: int) -> int:
+def layers_parameters(model: ModelShape, start: int, stop: int) -> int:
     """Count the parameters of some layers, experts included, before anything divides them."""
     routed = model.expert_layers(start, stop) * expert_parameters(model, 1, 1)
     return common_parameters(model, 1, start, stop) + routed
 
 
-def common_parameters(model: "ModelShape", tensor: int, start: int, stop: int) -> int:
+def common_parameters(model: ModelShape, tensor: int, start: int, stop: int) -> int:
     """Parameters of some layers on one tensor parallel rank, without those of routed experts."""
     mixed = model.expert_layers(start, stop)
     dense = stop - start - mixed
@@ -38,13 +35,13 @@ def common_parameters(model: "ModelShape", tensor: int, start: int, stop: int) -
     return whole + mixed * router
 
 
-def expert_parameters(model: "ModelShape", expert: int, tensor: int) -> int:
+def expert_parameters(model: ModelShape, expert: int, tensor: int) -> int:
     """Parameters of one layer's routed experts on one rank."""
     count = (model.num_experts or 0) // expert
     return count * _feed_forward_parameters(model, model.expert_width, tensor)
 
 
-def _attention_parameters(model: "ModelShape", tensor: int) -> int:
+def _attention_parameters(model: ModelShape, tensor: int) -> int:
     matrices = attention(model, tensor)
     biases = matrices[0].columns + model.hidden_size if model.add_bias_linear else 0
     # The compressed queries, keys and values are normalised before they are taken apart.
@@ -54,17 +51,17 @@ def _attention_parameters(model: "ModelShape", tensor: int) -> int:
     return int(size(matrices) + biases) + compressed
 
 
-def _norms(model: "ModelShape") -> int:
+def _norms(model: ModelShape) -> int:
     return model.hidden_size * (2 if model.normalization == "RMSNorm" else 4)
 
 
-def _feed_forward_parameters(model: "ModelShape", width: int, tensor: int) -> int:
+def _feed_forward_parameters(model: ModelShape, width: int, tensor: int) -> int:
     matrices = feed_forward(model, width, tensor)
     biases = matrices[0].columns + model.hidden_size if model.add_bias_linear else 0
     return int(size(matrices) + biases)
 
 
-def extra_parameters(model: "ModelShape") -> int:
+def extra_parameters(model: ModelShape) -> int:
     """Count the final norm and learned positions, which every tensor parallel rank holds."""
     norm = model.hidden_size * (1 if model.normalization == "RMSNorm" else 2)
     learned = model.position_embedding_type == "learned_absolute"

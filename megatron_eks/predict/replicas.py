@@ -6,16 +6,13 @@ such runs are what the allocator has reserved, so a tensor whose place no later 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.activations import layer_bytes_per_token
-from megatron_eks.predict.layout import Layout
+from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.memory import MemoryEstimate, StageMemory
 from megatron_eks.predict.parameters import layers_parameters, padded_vocabulary, parameters
-
-if TYPE_CHECKING:
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.predict.layout import Batch
 
 # fp32 weight and two Adam moments: what a checkpoint holds for a parameter.
 CHECKPOINT_BYTES_PER_PARAMETER = 12
@@ -38,9 +35,9 @@ ONE_GPU = Layout(tensor=1, pipeline=1, context=1, data=1)
 class _Rank:
     """One rank of a run in PyTorch."""
 
-    model: "ModelShape"
+    model: ModelShape
     layout: Layout
-    batch: "Batch"
+    batch: Batch
     loss: Loss
 
     @property
@@ -84,7 +81,7 @@ class _Rank:
         return self.tokens * (entries * _WHOLE_BYTES_PER_ENTRY + whole)
 
 
-def _selected(model: "ModelShape", layout: Layout) -> float:
+def _selected(model: ModelShape, layout: Layout) -> float:
     """Return what PyTorch's selective checkpointing keeps of a layer for a token.
 
     The results of every other matrix product, and attention's (torchtitan's default): of seven
@@ -98,8 +95,8 @@ def _selected(model: "ModelShape", layout: Layout) -> float:
 
 
 def estimate_sharded(
-    model: "ModelShape",
-    batch: "Batch",
+    model: ModelShape,
+    batch: Batch,
     capacity_bytes: int,
     *,
     shards: int,
@@ -131,7 +128,7 @@ def _sharded(rank: _Rank, shards: int, stage: int) -> StageMemory:
 
 
 def estimate_copied(
-    model: "ModelShape", batch: "Batch", capacity_bytes: int, *, loss: Loss = "whole"
+    model: ModelShape, batch: Batch, capacity_bytes: int, *, loss: Loss = "whole"
 ) -> MemoryEstimate:
     """Return the memory of a DDP rank; autocast keeps a copy of the weights in bf16."""
     held = parameters(model)

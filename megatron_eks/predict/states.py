@@ -1,10 +1,8 @@
 """Bytes that training keeps for each parameter besides its weight in bf16."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Literal
 
 _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
@@ -21,7 +19,7 @@ class States:
 MIXED = States()
 
 
-def megatron_states(arguments: "Sequence[str]") -> States:
+def megatron_states(arguments: Sequence[str]) -> States:
     """Return what Megatron-LM's own arguments ask for (`optimizer_config.py` at core_v0.19).
 
     The precision-aware optimizer keeps of an fp32 master weight only the 16 bits that the bf16
@@ -38,7 +36,7 @@ def megatron_states(arguments: "Sequence[str]") -> States:
     return States(gradient, 2 + moments)
 
 
-def megatron_fsdp(arguments: "Sequence[str]") -> Literal["torch", "megatron"] | None:
+def megatron_fsdp(arguments: Sequence[str]) -> Literal["torch", "megatron"] | None:
     """Return what shards weights and gradients inside Megatron, if anything."""
     given = options(arguments)
     if "--use-torch-fsdp2" in given:
@@ -48,13 +46,13 @@ def megatron_fsdp(arguments: "Sequence[str]") -> Literal["torch", "megatron"] | 
     return "megatron" if sharded else None
 
 
-def uses_graphs(arguments: "Sequence[str]") -> bool:
+def uses_graphs(arguments: Sequence[str]) -> bool:
     """Tell whether kernels are started as CUDA graphs."""
     given = options(arguments)
     return "--enable-cuda-graph" in given or given.get("--cuda-graph-impl", "none") != "none"
 
 
-def options(arguments: "Sequence[str]") -> dict[str, str]:
+def options(arguments: Sequence[str]) -> dict[str, str]:
     """Return each option with the word that follows it, empty for a flag."""
     found: dict[str, str] = {}
     name = ""

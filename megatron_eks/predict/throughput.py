@@ -1,10 +1,12 @@
 """Step time and speed of a run, from its model, layout and hardware."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from megatron_eks.predict.calibration import CALIBRATION, spread
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.predict.calibration import CALIBRATION, Calibration, spread
 from megatron_eks.predict.flops import model_flops_per_token
+from megatron_eks.predict.hardware import Hardware
+from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.parameters import (
     common_parameters,
     expert_parameters,
@@ -13,12 +15,6 @@ from megatron_eks.predict.parameters import (
 )
 from megatron_eks.predict.traffic import Wires
 from megatron_eks.predict.work import Worker
-
-if TYPE_CHECKING:
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.predict.calibration import Calibration
-    from megatron_eks.predict.hardware import Hardware
-    from megatron_eks.predict.layout import Batch, Layout
 
 _TERA = 1e12
 _BF16, _FP32 = 2, 4
@@ -62,11 +58,11 @@ class _Parts:
 
 
 def megatron_speed(
-    model: "ModelShape",
-    layout: "Layout",
-    batch: "Batch",
-    hardware: "Hardware",
-    calibration: "Calibration" = CALIBRATION,
+    model: ModelShape,
+    layout: Layout,
+    batch: Batch,
+    hardware: Hardware,
+    calibration: Calibration = CALIBRATION,
 ) -> Speed:
     """Return the speed of a Megatron run.
 
@@ -107,11 +103,11 @@ def megatron_speed(
 
 
 def fsdp_speed(
-    model: "ModelShape",
-    layout: "Layout",
-    batch: "Batch",
-    hardware: "Hardware",
-    calibration: "Calibration" = CALIBRATION,
+    model: ModelShape,
+    layout: Layout,
+    batch: Batch,
+    hardware: Hardware,
+    calibration: Calibration = CALIBRATION,
 ) -> Speed:
     """Return the speed of an FSDP run: each microbatch gathers the weights twice.
 
@@ -157,7 +153,7 @@ def _launching(worker: Worker) -> float:
     return mixed * calibration.launch_experts_seconds + dense
 
 
-def _computed_again(batch: "Batch", layers: float, whole: float, selected: float) -> float:
+def _computed_again(batch: Batch, layers: float, whole: float, selected: float) -> float:
     """Return the seconds that the average of so many layers computes a second time."""
     if batch.recompute == "full" and batch.recompute_method == "block":
         return whole * min(1.0, batch.recompute_layers / layers)
@@ -166,7 +162,7 @@ def _computed_again(batch: "Batch", layers: float, whole: float, selected: float
     return selected if batch.recompute == "selective" else 0.0
 
 
-def _held(model: "ModelShape", layout: "Layout") -> tuple[float, float]:
+def _held(model: ModelShape, layout: Layout) -> tuple[float, float]:
     """Parameters of the fullest rank, roughly: its layers and one table; and those of experts."""
     layers = common_parameters(model, layout.tensor, 0, model.num_layers)
     each = expert_parameters(model, layout.expert, layout.expert_tensor)
@@ -175,7 +171,7 @@ def _held(model: "ModelShape", layout: "Layout") -> tuple[float, float]:
     return layers / layout.pipeline + table, experts / layout.pipeline
 
 
-def _optimizer_seconds(states: float, hardware: "Hardware") -> float:
+def _optimizer_seconds(states: float, hardware: Hardware) -> float:
     return states * _OPTIMIZER_TRAFFIC / hardware.memory_bytes_per_second
 
 

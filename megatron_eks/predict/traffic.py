@@ -6,12 +6,10 @@ members' share of the node's network.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.predict.hardware import Hardware
-    from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.predict.hardware import Hardware
+from megatron_eks.predict.layout import Batch, Layout
 
 _BF16 = 2
 _GIGA = 1e9
@@ -26,10 +24,10 @@ _PCIE_GB_S = 16.0
 class Wires:
     """What joins the ranks of one run."""
 
-    hardware: "Hardware"
-    model: "ModelShape"
-    layout: "Layout"
-    batch: "Batch"
+    hardware: Hardware
+    model: ModelShape
+    layout: Layout
+    batch: Batch
 
     def tensor_seconds(self) -> float:
         """One layer's forward pass: two all-gathers and two reduce-scatters, or two all-reduces."""

@@ -5,22 +5,17 @@ A matrix product takes the time of its operations and the time of its operands' 
 the products is bound by memory, and moves what is kept for the backward pass a few times.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.activations import layer_bytes_per_token
+from megatron_eks.predict.calibration import Calibration
 from megatron_eks.predict.flops import attention_flops_per_token
-from megatron_eks.predict.matrices import attention, feed_forward
+from megatron_eks.predict.hardware import Framework, Hardware
+from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.matrices import Matrix, attention, feed_forward
 from megatron_eks.predict.parameters import padded_vocabulary
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.predict.calibration import Calibration
-    from megatron_eks.predict.hardware import Framework, Hardware
-    from megatron_eks.predict.layout import Batch, Layout
-    from megatron_eks.predict.matrices import Matrix
 
 _BF16 = 2
 # Flash attention's backward pass computes the scores again: five products for two (arXiv
@@ -47,12 +42,12 @@ class Work:
 class Worker:
     """One rank: its GPU, and its share of a run."""
 
-    framework: "Framework"
-    hardware: "Hardware"
-    calibration: "Calibration"
-    model: "ModelShape"
-    layout: "Layout"
-    batch: "Batch"
+    framework: Framework
+    hardware: Hardware
+    calibration: Calibration
+    model: ModelShape
+    layout: Layout
+    batch: Batch
 
     def layer(self) -> Work:
         """Return the work of one layer, on average of those with experts and those without."""
@@ -98,7 +93,7 @@ class Worker:
             seconds += self._products(tokens, feed_forward(model, width, layout.tensor))
         return seconds
 
-    def _products(self, rows: float, matrices: "Iterable[Matrix]") -> float:
+    def _products(self, rows: float, matrices: Iterable[Matrix]) -> float:
         return sum(self._product(rows, each.inner, each.columns) for each in matrices)
 
     def _product(

@@ -6,8 +6,8 @@ import re
 import combinations
 import pytest
 
-from megatron_eks.catalog import pins
 from tests.assets.gate_run import gate, gate_process
+from tests.assets.image_versions import IMAGE_VERSIONS
 
 # One set for each combination that upstream names, as small as it can be, and a word of what
 # happens with it.
@@ -35,7 +35,7 @@ BAD = {
     "transformers": ({"megatron_bridge": "0.6.2", "transformers": "5.15.0"}, "5.12.1"),
 }
 GOOD = {
-    **pins.IMAGE_VERSIONS,
+    **IMAGE_VERSIONS,
     "just new enough": {"nccl": "2.30.4", "efa_installer": "1.49.0", "cuda": "13.0"},
     "nothing to compare": {"libfabric": "1.18.2"},
     "upstream's own": {  # awslabs/awsome-distributed-ai, Megatron-Bridge with DeepEP v2, 2026-09
@@ -76,10 +76,10 @@ def test_a_good_set_passes(tmp_path, name):
     assert not [each for each in done.findings if each.startswith("error")]
 
 
-@pytest.mark.parametrize("image", sorted(pins.IMAGE_VERSIONS))
+@pytest.mark.parametrize("image", sorted(IMAGE_VERSIONS))
 def test_our_images_draw_not_even_a_warning(tmp_path, image):
     """The pinned sets are the ones that upstream releases with."""
-    assert judged(tmp_path, pins.IMAGE_VERSIONS[image]).findings == []
+    assert judged(tmp_path, IMAGE_VERSIONS[image]).findings == []
 
 
 def test_every_rule_has_a_bad_set_and_a_public_source():

@@ -7,65 +7,11 @@ import pytest
 
 from megatron_eks.catalog import pins
 from tests.charts import rendered
-from tests.charts.rendered import cluster, only, other_platform, pod, pods
+from tests.charts.rendered import cluster, only, other_platform, pod
 
 NVIDIA = "nvidia-device-plugin"
 EFA = "aws-efa-k8s-device-plugin"
 DCGM = "dcgm-exporter"
-
-
-def test_daemon_sets_reach_every_gpu_node(platform):
-    """Each tolerates the taint of the pools; without that a pool offers no GPUs."""
-    found = [item for item in pods(platform) if item.owner["kind"] == "DaemonSet"]
-    assert {item.owner["metadata"]["name"] for item in found} == {NVIDIA, EFA, DCGM}
-    for item in found:
-        covered = [
-            toleration
-            for toleration in item.spec["tolerations"]
-            if toleration["key"] == cluster().platform.gpu_taint
-            and toleration["operator"] == "Exists"
-            and toleration["effect"] == "NoSchedule"
-        ]
-        assert covered, item.owner["metadata"]["name"]
-        assert item.spec["priorityClassName"] == "system-node-critical"
-
-
-@pytest.mark.parametrize("name", [NVIDIA, DCGM])
-def test_nodes_without_a_gpu_are_left_alone(platform, name):
-    """On a system node both would fail again and again."""
-    spec = pod(only(platform, "DaemonSet", name)).spec
-    assert spec["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
-
-
-def test_the_nvidia_plugin_has_no_rights(platform):
-    """It needs the kubelet's sockets, no capability, no token and no other path."""
-    found = pod(only(platform, "DaemonSet", NVIDIA))
-    context = found.container["securityContext"]
-    assert context == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    paths = [volume["hostPath"]["path"] for volume in found.spec["volumes"]]
-    assert paths == ["/var/lib/kubelet/device-plugins"]
-    assert found.spec["automountServiceAccountToken"] is False
-    assert "hostNetwork" not in found.spec
-
-
-def test_the_nvidia_plugin_leaves_infiniband_to_the_efa_plugin(platform):
-    """With MOFED on, as 0.19.0 to 0.19.2 have it, GPU pods would get EFA devices unasked."""
-    container = pod(only(platform, "DaemonSet", NVIDIA)).container
-    assert {"name": "MOFED_ENABLED", "value": "false"} in container["env"]
-    version = container["image"].split(":v")[1].split("@")[0]
-    assert tuple(map(int, version.split("."))) >= (0, 19, 3)
-
-
-def test_the_efa_plugin_runs_where_there_is_efa(platform):
-    """On other nodes it exits, so it names the instance types of the pools."""
-    affinity = pod(only(platform, "DaemonSet", EFA)).spec["affinity"]["nodeAffinity"]
-    required = affinity["requiredDuringSchedulingIgnoredDuringExecution"]
-    expected = {
-        "key": "node.kubernetes.io/instance-type",
-        "operator": "In",
-        "values": list(cluster().platform.efa_instance_types),
-    }
-    assert required == {"nodeSelectorTerms": [{"matchExpressions": [expected]}]}
 
 
 def test_a_cluster_without_efa_has_no_efa_plugin():
@@ -104,20 +50,6 @@ def test_the_exporter_measures_what_its_config_map_lists(platform):
     assert all(len(row) == 3 and row[0].startswith("DCGM_FI_") for row in rows)
     assert {row[1] for row in rows} == {"gauge", "counter"}
     assert len({row[0] for row in rows}) == len(rows)
-
-
-def test_prometheus_finds_the_exporter(platform):
-    """The Service's annotations lead to the port on which the exporter listens."""
-    service, found = only(platform, "Service", DCGM), pod(only(platform, "DaemonSet", DCGM))
-    assert service["spec"]["selector"].items() <= found.labels.items()
-    (port,) = service["spec"]["ports"]
-    (listening,) = found.container["ports"]
-    assert port["targetPort"] == listening["name"]
-    annotations = service["metadata"]["annotations"]
-    assert annotations["prometheus.io/scrape"] == "true"
-    assert annotations["prometheus.io/port"] == str(listening["containerPort"])
-    listen = {"name": "DCGM_EXPORTER_LISTEN", "value": f":{listening['containerPort']}"}
-    assert listen in found.container["env"]
 
 
 def test_the_exporter_can_be_left_out():

@@ -13,11 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from charts import composition
-from megatron_eks.catalog import environment_verdicts
 from megatron_eks.config.load import read_documents
 from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.resources import Resources
-from tests.charts.operator_rules import INJECTED, RENDEZVOUS, derived_names, refusals
+from tests.charts.operator_rules import derived_names, refusals
 from tests.charts.pod_security import violations
 from tests.charts.rendered import DEPLOYED, TAGGED, Manifest, cluster, jobs, only, training_job
 from tests.charts.validation import assert_valid
@@ -136,50 +135,12 @@ def quantities_as_text(value: Any) -> Any:
     }
 
 
-def test_ranks_differ_in_their_role_label_only(job):
-    """The same pod everywhere, so that no rank can behave differently."""
-    master, worker = template(job), template(job, "Worker")
-    assert master["spec"] == worker["spec"]
-    assert master["metadata"] == {"labels": {"app": "megatron-training", "role": "master"}}
-    assert worker["metadata"] == {"labels": {"app": "megatron-training", "role": "worker"}}
-
-
 @pytest.mark.parametrize(("nodes", "workers"), [(1, None), (2, 1), (256, 255)])
 def test_the_master_is_one_of_the_nodes(nodes, workers):
     """One master, and a worker for each further node; none is not the same as zero."""
     replicas = render(nodes=nodes)["spec"]["pytorchReplicaSpecs"]
     assert replicas["Master"]["replicas"] == 1
     assert replicas.get("Worker", {}).get("replicas") == workers
-
-
-def test_a_failed_job_gives_its_gpus_back(job):
-    """The default clean-up policy would leave the pods of a failed job running."""
-    policy, plan = job["spec"]["runPolicy"], training_job()
-    assert policy["cleanPodPolicy"] == "Running"
-    assert policy["backoffLimit"] == plan.backoff_limit
-    assert policy["ttlSecondsAfterFinished"] == plan.ttl_seconds
-    assert all(
-        replica["restartPolicy"] == "OnFailure"
-        for replica in job["spec"]["pytorchReplicaSpecs"].values()
-    )
-
-
-def test_torchrun_gets_its_rendezvous_from_the_operator(job):
-    """A flag would override the operator's variables, and be wrong on all nodes but one."""
-    found = container(job)
-    words = [*found["command"], *found["args"]]
-    assert found["command"][0] == "torchrun"
-    assert not [word for word in words if word.startswith(RENDEZVOUS)]
-    # An integer here is refused by the schema; "auto" counts CPUs where no GPU shows.
-    assert job["spec"]["nprocPerNode"] == str(training_job().processes_per_node)
-
-
-def test_the_environment_sets_nothing_that_is_refused(job):
-    """No variable that breaks a run, and none that the operator sets."""
-    env = {entry["name"]: entry["value"] for entry in container(job)["env"]}
-    assert environment_verdicts.refused(env, environment_verdicts.Context()) == {}
-    assert not env.keys() & INJECTED
-    assert env == training_job().env
 
 
 def test_the_default_job_fits_its_gpus(job):
@@ -216,37 +177,6 @@ def test_memory_holds_its_own_file_system(job):
     scratch = volumes[mounts["/tmp"]]["emptyDir"]  # noqa: S108 -- a path in the pod
     assert "medium" not in scratch
     assert mib(scratch["sizeLimit"]) > 0
-
-
-def test_pods_go_to_their_pool_and_leave_lost_nodes(job):
-    """A pool's nodes carry its label and the taint; half a minute is enough for a lost one."""
-    spec, (pool,) = template(job)["spec"], cluster().pools
-    assert spec["nodeSelector"].items() <= pool.labels.items()
-    tolerations = {item["key"]: item for item in spec["tolerations"]}
-    taint = {"key": cluster().platform.gpu_taint, "operator": "Exists", "effect": "NoSchedule"}
-    assert tolerations[cluster().platform.gpu_taint] == taint
-    for condition in ("not-ready", "unreachable"):
-        toleration = tolerations[f"node.kubernetes.io/{condition}"]
-        assert (toleration["effect"], toleration["tolerationSeconds"]) == ("NoExecute", 30)
-    assert spec["terminationGracePeriodSeconds"] == training_job().grace_seconds
-
-
-def test_pods_know_nothing_of_the_api(job):
-    """No token, and no variables for each of the namespace's Services."""
-    spec = template(job)["spec"]
-    assert spec["automountServiceAccountToken"] is False
-    assert spec["enableServiceLinks"] is False
-
-
-def test_pods_satisfy_restricted(job):
-    """They run as the owner of the shared directories, without any right."""
-    spec = template(job)["spec"]
-    assert violations(spec, "restricted") == []
-    assert spec["securityContext"]["runAsUser"] == cluster().platform.pod_uid
-    assert spec["securityContext"]["runAsGroup"] == cluster().platform.pod_uid
-    # The kubelet would walk through every checkpoint before each start.
-    assert "fsGroup" not in spec["securityContext"]
-    assert container(job)["securityContext"]["readOnlyRootFilesystem"] is True
 
 
 def test_locking_memory_adds_one_capability():

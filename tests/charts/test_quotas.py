@@ -9,7 +9,7 @@ from megatron_eks.config.parse import parse_cluster
 from megatron_eks.plan.quotas import plan_quotas
 from megatron_eks.project import ROOT
 from tests.charts import rendered
-from tests.charts.rendered import cluster, only, other_platform, training_job
+from tests.charts.rendered import training_job
 
 GPU, EFA = "requests.nvidia.com/gpu", "requests.vpc.amazonaws.com/efa"
 CLUSTER = (ROOT / "cluster.yaml").read_text(encoding="utf-8")
@@ -28,36 +28,6 @@ def test_jobs_may_hold_what_the_pools_have_at_their_largest(nodes, gpus, efa):
     assert limits["pods"] == {"pods": gpus + 100}
 
 
-def test_training_and_the_rest_are_counted_apart(platform):
-    """Each pod is in one of the two, or a check's GPU would keep the pod that preempts it out."""
-    scopes = {}
-    for name in ("training", "all-but-training"):
-        spec = only(platform, "ResourceQuota", name)["spec"]
-        (scopes[name],) = spec["scopeSelector"]["matchExpressions"]
-    classes = {"scopeName": "PriorityClass", "values": ["megatron-training"]}
-    assert scopes == {
-        "training": {**classes, "operator": "In"},
-        "all-but-training": {**classes, "operator": "NotIn"},
-    }
-
-
-def test_every_quota_is_for_the_namespace_of_jobs():
-    """The pods of the operator and of the system are not bounded by GPUs."""
-    plan = other_platform(namespace="research")
-    quotas = [each for each in rendered.platform(plan) if each["kind"] == "ResourceQuota"]
-    assert {each["metadata"]["namespace"] for each in quotas} == {"research"}
-    assert len(quotas) == 4
-
-
-def test_training_comes_before_checks(platform):
-    """And below what the node and the cluster need to work; checks push nobody away."""
-    training = only(platform, "PriorityClass", "megatron-training")
-    validation = only(platform, "PriorityClass", "megatron-validation")
-    assert 0 < validation["value"] < training["value"] < 1_000_000_000
-    assert training["preemptionPolicy"] == "PreemptLowerPriority"
-    assert validation["preemptionPolicy"] == "Never"
-
-
 def test_pods_have_the_class_of_their_kind(job):
     """Both ranks of a job the same, or one could push the other off its node."""
     classes = {found.spec["priorityClassName"] for found in rendered.pods([job])}
@@ -71,10 +41,3 @@ def test_a_job_may_name_another_class():
     plan = replace(training_job(), priority_class="nightly")
     found = rendered.pods(rendered.jobs(plan))
     assert {each.spec["priorityClassName"] for each in found} == {"nightly"}
-
-
-def test_no_pod_of_a_job_may_be_as_important_as_a_device_plugin():
-    """The quota for Kubernetes' own classes is none."""
-    (quota,) = (each for each in cluster().platform.quotas if each.name == "no-system-priority")
-    assert quota.hard == (("pods", 0),)
-    assert quota.classes == ("system-cluster-critical", "system-node-critical")

@@ -7,11 +7,8 @@ import pytest
 from megatron_eks.catalog import pins
 from megatron_eks.plan.job import Rendezvous
 from tests.charts import rendered
-from tests.charts.network import Peer, reaches, side_allows
 from tests.charts.operator_rules import refusals
-from tests.charts.pod_security import violations
-from tests.charts.rendered import Manifest, Pod, jobs, only, pod, pods, training_job
-from tests.charts.test_network_policies import DNS, MASTER, TASK
+from tests.charts.rendered import Manifest, Pod, jobs, only, pod, training_job
 from tests.charts.validation import assert_valid
 
 C10D = Rendezvous("c10d", 1, 4, None, max_restarts=3)
@@ -74,35 +71,10 @@ def test_etcd_is_there_when_asked_for(platform, with_etcd):
     assert kinds == {"Deployment", "Service"}
 
 
-def test_etcd_obeys_the_namespace_of_jobs(with_etcd):
-    """It runs where its clients run, as they run."""
-    for each in with_etcd:
-        assert_valid(each)
-    found = etcd_pod(with_etcd)
-    assert violations(found.spec, "restricted") == []
-    assert found.container["image"] == pins.ETCD_IMAGE
-
-
 def test_etcd_speaks_what_torch_speaks(with_etcd):
     """The second interface is off by default, and gone from etcd 3.6."""
     assert "--enable-v2" in etcd_pod(with_etcd).container["args"]
     assert ":3.5." in pins.ETCD_IMAGE
-
-
-def test_only_ranks_reach_etcd(with_etcd):
-    """One port, from training pods alone."""
-    policies = [each for each in with_etcd if each["kind"] == "NetworkPolicy"]
-    etcd = Peer(etcd_pod(with_etcd).namespace, etcd_pod(with_etcd).labels)
-    assert reaches(policies, MASTER, etcd, (2379, "TCP"))
-    assert not reaches(policies, MASTER, etcd, (2380, "TCP"))
-    assert not reaches(policies, TASK, etcd, (2379, "TCP"))
-    assert not side_allows(policies, etcd, DNS, (2379, "TCP"), "Ingress")
-
-
-def test_etcd_starts_no_gpu(with_etcd):
-    """`kubectl apply -f dist/platform/` takes none, with etcd either."""
-    for found in pods(with_etcd):
-        assert "nvidia.com/gpu" not in found.container.get("resources", {}).get("limits", {})
 
 
 def etcd_pod(manifests: list[Manifest]) -> Pod:

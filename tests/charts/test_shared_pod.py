@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from charts.training.shared_pod import pod
-from megatron_eks.config.load import read_documents
+from megatron_eks.guards.check import check_manifests
 from megatron_eks.project import ROOT, Project
-from megatron_eks.rules.manifests import findings_in_manifests
 from tests.charts import rendered
 from tests.charts.pod_security import violations
 
@@ -57,10 +56,9 @@ def test_it_is_as_hardened_as_the_pods_of_jobs(made):
     assert made["spec"]["serviceAccountName"] == "jobs"
 
 
-def test_the_rules_find_nothing_in_it(made):
+def test_the_guards_find_nothing_in_it(made):
     """As in any manifest."""
-    text = json.dumps(made)
-    assert findings_in_manifests(read_documents(text, "pod.yaml"), lambda _: text) == []
+    assert check_manifests([made]) == []
 
 
 def test_it_mounts_the_claim_that_is_named(made):

@@ -11,7 +11,6 @@ import yaml
 from charts.platform.training_operator import TrainingOperator
 from megatron_eks.catalog import pins
 from megatron_eks.plan.platform import PlatformPlan
-from tests.charts.pod_security import violations
 from tests.charts.rendered import Manifest, cluster, only, pod
 from tests.charts.validation import assert_valid
 from tests.upstream.modules import module_directory
@@ -60,10 +59,6 @@ def _synth(plan: PlatformPlan) -> list[Manifest]:
     return manifests
 
 
-def _place(manifest: Manifest) -> tuple[str, str | None]:
-    return manifest["metadata"]["name"], manifest["metadata"].get("namespace")
-
-
 def _pod(manifests: list[Manifest]) -> Manifest:
     return pod(only(manifests, "Deployment")).spec
 
@@ -93,121 +88,11 @@ def test_the_namespace_comes_first_and_holds_everything(manifests: list[Manifest
     assert places == {None, cluster().platform.namespace}
 
 
-def test_the_pod_is_admitted_where_restricted_is_enforced(manifests: list[Manifest]):
-    """The namespace enforces Pod Security restricted, and the operator's own pod meets it."""
-    labels = only(manifests, "Namespace")["metadata"]["labels"]
-    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
-    assert violations(_pod(manifests), "restricted") == []
-
-
-def test_the_container_cannot_write(manifests: list[Manifest]):
-    """Neither its image nor its mounts can be changed from inside."""
-    (container,) = _pod(manifests)["containers"]
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert all(mount["readOnly"] for mount in container["volumeMounts"])
-
-
-def test_there_are_never_two_operators(manifests: list[Manifest]):
-    """Two would both act on each job, because upstream's leader election is off."""
-    spec = only(manifests, "Deployment")["spec"]
-    assert spec["replicas"] == 1
-    assert spec["strategy"] == {"type": "Recreate"}
-
-
-def test_the_operator_outranks_jobs_and_leaves_a_lost_node_soon(manifests: list[Manifest]):
-    """No job may displace what restarts jobs; the default wait on a lost node is five minutes."""
-    spec = _pod(manifests)
-    assert spec["priorityClassName"] == "system-cluster-critical"
-    assert {(t["key"], t["tolerationSeconds"]) for t in spec["tolerations"]} == {
-        ("node.kubernetes.io/not-ready", 30),
-        ("node.kubernetes.io/unreachable", 30),
-    }
-
-
-def test_the_webhook_reaches_the_pod(manifests: list[Manifest]):
-    """Configuration, Service and pod agree on name, namespace, labels and port."""
-    (webhook,) = only(manifests, "ValidatingWebhookConfiguration")["webhooks"]
-    service = only(manifests, "Service")
-    reference = webhook["clientConfig"]["service"]
-    assert reference["name"] == service["metadata"]["name"]
-    assert reference["namespace"] == service["metadata"]["namespace"]
-    (port,) = service["spec"]["ports"]
-    # 443 is what a reference without a port means.
-    assert port["port"] == 443
-    assert "port" not in reference
-    (container,) = _pod(manifests)["containers"]
-    assert port["targetPort"] in [port["containerPort"] for port in container["ports"]]
-    deployment = only(manifests, "Deployment")["spec"]
-    labels = deployment["template"]["metadata"]["labels"]
-    assert service["spec"]["selector"].items() <= labels.items()
-    assert deployment["selector"]["matchLabels"].items() <= labels.items()
-
-
 def test_certificates_are_left_to_the_operator(manifests: list[Manifest]):
     """Applying the chart again must not take away what the operator has written."""
     assert not {"data", "stringData", "immutable"} & set(only(manifests, "Secret"))
     (webhook,) = only(manifests, "ValidatingWebhookConfiguration")["webhooks"]
     assert "caBundle" not in webhook["clientConfig"]
-
-
-def test_every_mounted_object_exists(manifests: list[Manifest]):
-    """The pod's Secret, ConfigMap and ServiceAccount are in the same file."""
-    spec = _pod(manifests)
-    certificate, template = spec["volumes"]
-    names = {kind: only(manifests, kind)["metadata"]["name"] for kind in ("Secret", "ConfigMap")}
-    assert certificate["secret"]["secretName"] == names["Secret"]
-    assert template["configMap"]["name"] == names["ConfigMap"]
-    account = only(manifests, "ServiceAccount")["metadata"]
-    assert spec["serviceAccountName"] == account["name"]
-    roles = {(each["kind"], *_place(each)) for each in manifests if each["kind"] in _ROLES}
-    bindings = [each for each in manifests if each["kind"].endswith("Binding")]
-    for binding in bindings:
-        (subject,) = binding["subjects"]
-        assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
-        reference, (_, namespace) = binding["roleRef"], _place(binding)
-        roles.remove((reference["kind"], reference["name"], namespace))
-    assert not roles
-
-
-def test_no_right_is_wider_than_named(manifests: list[Manifest]):
-    """No wildcard anywhere; secrets only in the operator's namespace; writes to two by name."""
-    rules = {_place(each)[1]: each["rules"] for each in manifests if each["kind"] in _ROLES}
-    assert "*" not in str(rules)
-    secrets = {place for place, each in rules.items() if "secrets" in str(each)}
-    assert secrets == {"operators"}
-    named = [
-        (rule["resources"], rule["verbs"], rule["resourceNames"])
-        for each in rules.values()
-        for rule in each
-        if "resourceNames" in rule
-    ]
-    webhook = only(manifests, "ValidatingWebhookConfiguration")["metadata"]["name"]
-    secret = only(manifests, "Secret")["metadata"]["name"]
-    assert named == [
-        (["validatingwebhookconfigurations"], ["update"], [webhook]),
-        (["secrets"], ["update"], [secret]),
-    ]
-
-
-def test_only_the_api_server_reaches_the_operator(manifests: list[Manifest]):
-    """Everything is denied, then the webhook's port from the VPC, the API server and DNS."""
-    policies = {m["metadata"]["name"]: m["spec"] for m in manifests if m["kind"] == "NetworkPolicy"}
-    both = ["Ingress", "Egress"]
-    assert policies.pop("default-deny") == {"podSelector": {}, "policyTypes": both}
-    (policy,) = policies.values()
-    labels = only(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"]
-    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
-    assert policy["policyTypes"] == both
-    vpc, services = ({"ipBlock": {"cidr": cidr}} for cidr in ("10.8.0.0/16", "10.9.0.0/16"))
-    port = only(manifests, "Service")["spec"]["ports"][0]["targetPort"]
-    assert policy["ingress"] == [{"from": [vpc], "ports": [{"port": port, "protocol": "TCP"}]}]
-    api_server, dns = policy["egress"]
-    assert api_server == {"to": [services, vpc], "ports": [{"port": 443, "protocol": "TCP"}]}
-    assert {(port["port"], port["protocol"]) for port in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
-    (resolver,) = dns["to"]
-    assert resolver["podSelector"]["matchLabels"] == {"k8s-app": "kube-dns"}
-    in_kube_system = {"kubernetes.io/metadata.name": "kube-system"}
-    assert resolver["namespaceSelector"]["matchLabels"] == in_kube_system
 
 
 def test_the_image_is_the_pinnedonly(manifests: list[Manifest]):
@@ -261,17 +146,6 @@ def test_names_and_flags_are_those_of_the_code(manifests: list[Manifest]):
     )
     assert '":8081"' in code
     assert '"webhook-server-port", 9443' in code
-
-
-def test_only_the_webhook_is_a_right_in_the_whole_cluster(manifests: list[Manifest]):
-    """Whoever gets hold of the operator starts no pod besides those of jobs."""
-    rules = only(manifests, "ClusterRole")["rules"]
-    assert {name for rule in rules for name in rule["resources"]} == {
-        "validatingwebhookconfigurations"
-    }
-    (container,) = _pod(manifests)["containers"]
-    # Without it, it lists the whole cluster, which it may not.
-    assert f"--namespace={cluster().platform.namespace}" in container["args"]
 
 
 @pytest.mark.oracle

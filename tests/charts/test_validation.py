@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from megatron_eks.catalog import pins
 from megatron_eks.plan.cluster import ClusterPlan
 from tests.charts import rendered
-from tests.charts.pod_security import violations
-from tests.charts.rendered import Manifest, cluster, only, pod, validation
+from tests.charts.rendered import cluster, validation
 
 
 @pytest.fixture
@@ -16,11 +14,6 @@ def two_pools() -> ClusterPlan:
     """Return a plan with a second pool."""
     (pool,) = cluster().pools
     return replace(cluster(), pools=(pool, replace(pool, name="p4d-b")))
-
-
-def smoke_test() -> Manifest:
-    """Return the test of the default pool that asks for one GPU."""
-    return only(validation(), "Job", "nvidia-smi-p4d")
 
 
 def test_each_pool_has_a_test_of_its_own(two_pools):
@@ -36,40 +29,6 @@ def test_each_pool_has_a_test_of_its_own(two_pools):
 def test_a_further_pool_changes_no_other_test(two_pools):
     """Each test is rendered from its own pool alone."""
     assert validation()[0] == validation(two_pools)[0]
-
-
-def test_it_takes_one_gpu_and_prints_it():
-    """More would not fit beside anything else on the node."""
-    job = smoke_test()
-    container = pod(job).container
-    assert container["command"] == ["nvidia-smi"]
-    assert container["image"] == pins.CUDA_IMAGE
-    limits = container["resources"]["limits"]
-    assert limits["nvidia.com/gpu"] == 1
-    assert container["resources"]["requests"]["nvidia.com/gpu"] == 1
-    assert "vpc.amazonaws.com/efa" not in limits
-
-
-def test_it_obeys_the_namespace_of_jobs():
-    """It runs where jobs run, so it passes the same level."""
-    job = smoke_test()
-    assert job["metadata"]["namespace"] == cluster().platform.namespace
-    assert violations(pod(job).spec, "restricted") == []
-
-
-def test_it_tolerates_the_taint_of_gpu_nodes():
-    """Otherwise it would stay Pending beside a healthy node."""
-    job = smoke_test()
-    expected = {"key": cluster().platform.gpu_taint, "operator": "Exists", "effect": "NoSchedule"}
-    assert expected in pod(job).spec["tolerations"]
-
-
-def test_it_ends_by_itself():
-    """Without a node it gives up, and afterwards it goes, so that it can run again."""
-    spec = smoke_test()["spec"]
-    assert pod(smoke_test()).spec["restartPolicy"] == "Never"
-    assert 0 < spec["activeDeadlineSeconds"] <= 3600
-    assert spec["ttlSecondsAfterFinished"] > 0
 
 
 def test_the_platform_starts_no_gpu_job():

@@ -1,4 +1,4 @@
-"""Every mistake in a cluster file gives one exact line: place, what was found, what to do."""
+"""Every mistake in a cluster file is told: with its level, its code and its place."""
 
 from datetime import date
 from pathlib import Path
@@ -59,9 +59,20 @@ CASES = yaml.safe_load(Path(__file__).with_name("cluster_errors.yaml").read_text
 
 @pytest.mark.parametrize("case", CASES, ids=[case["by"].strip() or "removed" for case in CASES])
 def test_messages(case):
-    """One change to a correct file gives exactly these lines."""
+    """One change to a correct file gives exactly these findings."""
     assert case["replace"] in GOOD
-    assert findings(GOOD.replace(case["replace"], case["by"], 1)) == case["expect"]
+    found = findings(GOOD.replace(case["replace"], case["by"], 1))
+    assert [line.partition(": ")[0] for line in found] == case["expect"]
+
+
+def test_sentences(snapshot):
+    """Each code's whole sentence, of the first case of the table that finds it."""
+    told: dict[str, str] = {}
+    for case in CASES:
+        if any(line.split()[1] not in told for line in case["expect"]):
+            for line in findings(GOOD.replace(case["replace"], case["by"], 1)):
+                told.setdefault(line.split()[1], line)
+    assert "\n".join(told[code] for code in sorted(told)) == snapshot
 
 
 def test_everything_is_reported_at_once():

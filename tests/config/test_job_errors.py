@@ -1,4 +1,4 @@
-"""Every mistake in a job file gives one exact line: place, what was found, what to do."""
+"""Every mistake in a job file is told: with its level, its code and its place."""
 
 from pathlib import Path
 
@@ -40,11 +40,22 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=[case["by"].strip() or "removed" for case in CASES])
 def test_messages(case):
-    """One change to a shipped job gives exactly these lines."""
+    """One change to a shipped job gives exactly these findings."""
     text = (ROOT / "jobs" / f"{case['file']}.yaml").read_text() if "file" in case else GOOD
     assert case["replace"] in text
     found = findings(text.replace(case["replace"], case["by"], 1))
-    assert sorted(found) == sorted(case["expect"])
+    assert sorted(line.partition(": ")[0] for line in found) == sorted(case["expect"])
+
+
+def test_sentences(snapshot):
+    """Each code's whole sentence, of the first case of the tables that finds it."""
+    told: dict[str, str] = {}
+    for case in CASES:
+        text = (ROOT / "jobs" / f"{case['file']}.yaml").read_text() if "file" in case else GOOD
+        if any(line.split()[1] not in told for line in case["expect"]):
+            for line in findings(text.replace(case["replace"], case["by"], 1)):
+                told.setdefault(line.split()[1], line)
+    assert "\n".join(told[code] for code in sorted(told)) == snapshot
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import re
 from megatron_eks.catalog import pins
 from megatron_eks.plan.images import LEVELS, STRATEGIES
 from megatron_eks.project import ROOT
+from tests.assets.image_versions import IMAGE_VERSIONS
 
 PAGE = (ROOT / "docs" / "images.md").read_text()
 
@@ -19,7 +20,7 @@ def rows(heading: str) -> dict[str, list[str]]:
 def test_versions_are_the_pins():
     """A pin that moves without the page would mislead."""
     table = rows("What is in it")
-    megatron, fsdp = pins.IMAGE_VERSIONS["megatron"], pins.IMAGE_VERSIONS["fsdp"]
+    megatron, fsdp = IMAGE_VERSIONS["megatron"], IMAGE_VERSIONS["fsdp"]
     for column, versions in enumerate((megatron, fsdp)):
         torch = versions["torch"].partition("+")[0]
         expected = f"{torch}, {versions['cuda']}, {versions['nccl']}"

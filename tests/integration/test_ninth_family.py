@@ -12,12 +12,11 @@ from megatron_eks.config.errors import Level
 from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster, parse_job
+from megatron_eks.guards.check import check_manifests, check_templates
 from megatron_eks.local.kubernetes.nodes import gpu_node
 from megatron_eks.plan.cluster_checks import check_cluster
 from megatron_eks.plan.cost import cluster_cost
 from megatron_eks.plan.jobs.table import check_job, plan_job
-from megatron_eks.rules.manifests import check_manifests
-from megatron_eks.rules.templates import check_templates
 from tests.charts import rendered
 from tests.stacks.synthesis import plan_of, synthesise, write_sources
 
@@ -86,7 +85,7 @@ def test_its_plan_is_priced_as_unknown(cluster):
     assert len(cost.notes) == 1
 
 
-def test_its_templates_pass_the_rules(cluster, tmp_path):
+def test_its_templates_pass_the_guards(cluster, tmp_path):
     """Interfaces from the first EFA card on, and no RAID where there are no disks."""
     assembly = synthesise(cluster, write_sources(tmp_path / "sources"), tmp_path / "out")
     files = assembly.directory.glob("*.template.json")
@@ -103,7 +102,7 @@ def test_its_templates_pass_the_rules(cluster, tmp_path):
     assert "localStorage" not in launch["UserData"]["Fn::Base64"]
 
 
-def test_its_manifests_pass_the_rules(cluster):
+def test_its_manifests_pass_the_guards(cluster):
     """The EFA plugin runs on it, a job takes its whole node, and a simulated node offers that."""
     plan = plan_of(cluster)
     text = (ROOT / "jobs" / "megatron-cpt-techpulse.yaml").read_text()

@@ -18,27 +18,6 @@ def launched(**data):
     return "AWS::EC2::LaunchTemplate", {"LaunchTemplateData": {"MetadataOptions": metadata, **data}}
 
 
-def interface(**more):
-    """Return an interface of a launch template."""
-    given = {"DeviceIndex": 0, "NetworkCardIndex": 0, "InterfaceType": "efa", "Groups": [GROUP]}
-    return given | more
-
-
-def lustre(*, size=1200, subnets=(SUBNET,), version="2.15", **settings):
-    """Return a file system."""
-    return "AWS::FSx::FileSystem", {
-        "FileSystemType": "LUSTRE",
-        "StorageCapacity": size,
-        "SubnetIds": list(subnets),
-        "FileSystemTypeVersion": version,
-        "LustreConfiguration": {
-            "DeploymentType": "PERSISTENT_2",
-            "PerUnitStorageThroughput": 500,
-            **settings,
-        },
-    }
-
-
 def nodes(**properties):
     """Return a node group."""
     return "AWS::EKS::Nodegroup", {
@@ -79,106 +58,15 @@ MISTAKES = {
         {},
         "Unrecognized resource type, or one that local AWS lacks",
     ),
-    "a protocol of a wrong name": (
-        "AWS::EC2::SecurityGroupIngress",
-        {"GroupId": GROUP, "IpProtocol": "all", "CidrIp": "10.0.0.0/8"},
-        "MEKS-0518",
-    ),
-    "an interface type of a wrong name": (
-        *launched(
-            InstanceType="p4d.24xlarge", NetworkInterfaces=[interface(InterfaceType="efa_only")]
-        ),
-        "MEKS-0501: unknown interface type 'efa_only'",
-    ),
-    "a card without an interface": (
-        *launched(InstanceType="p4d.24xlarge", NetworkInterfaces=[interface()]),
-        "MEKS-0501: no interface on card 1, 2, 3",
-    ),
-    "a reservation of a wrong form": (
-        *launched(
-            CapacityReservationSpecification={
-                "CapacityReservationTarget": {"CapacityReservationId": "cr-12"}
-            }
-        ),
-        "MEKS-0508",
-    ),
-    "an instance type that EC2 does not know": (
-        *launched(InstanceType="p5.24xlarge"),
-        "MEKS-0515: 'p5.24xlarge' is no instance type",
-    ),
     "an instance type of a family that only EC2 could know": (
         *launched(InstanceType="m99.large"),
         "Value 'm99.large' at 'LaunchTemplateData.InstanceType' failed to satisfy constraint",
     ),
-    "a throughput that FSx does not sell": (
-        *lustre(PerUnitStorageThroughput=200),
-        "MEKS-0511: PERSISTENT_2 on SSD has no 200 MB/s per TiB",
-    ),
-    "a size that FSx does not sell": (*lustre(size=1000), "MEKS-0511"),
-    "a scratch file system with a throughput": (*lustre(DeploymentType="SCRATCH_2"), "MEKS-0511"),
-    "a compression of a wrong name": (*lustre(DataCompressionType="ZSTD"), "MEKS-0511"),
-    "a version of Lustre that is not there": (*lustre(version="2.99"), "MEKS-0511"),
-    "a file system in two subnets": (*lustre(subnets=(SUBNET, f"{SUBNET[:-1]}1")), "MEKS-0511"),
-    "an image without a driver": (*nodes(AmiType="AL2023_x86_64_STANDARD"), "MEKS-0509"),
     "a way to buy of a wrong name": (*nodes(CapacityType="SPOTS"), "'SPOTS' is not one of"),
-    "a smallest size above the largest": (
-        *nodes(ScalingConfig={"MinSize": 3, "DesiredSize": 3, "MaxSize": 2}),
-        "MEKS-0505",
-    ),
-    "a disk beside a launch template": (
-        *nodes(DiskSize=100, LaunchTemplate={"Id": "lt-0123456789abcdef0", "Version": "1"}),
-        "MEKS-0512",
-    ),
-    "a Kubernetes that EKS no longer runs": (
-        "AWS::EKS::Cluster",
-        {
-            "RoleArn": ROLE,
-            "Version": "1.20",
-            "ResourcesVpcConfig": {
-                "SubnetIds": [SUBNET],
-                "EndpointPublicAccess": False,
-                "EndpointPrivateAccess": True,
-            },
-        },
-        "MEKS-0516",
-    ),
-    "an add-on of a wrong name": (
-        "AWS::EKS::Addon",
-        {"ClusterName": "c", "AddonName": "vpc-cnii"},
-        "MEKS-0517",
-    ),
     "a cluster that is not there": (
         "AWS::EKS::Addon",
         {"ClusterName": "nobody", "AddonName": "vpc-cni"},
         "No cluster found for name: nobody",
-    ),
-    "a folder of Lustre without a slash": (
-        "AWS::FSx::DataRepositoryAssociation",
-        {
-            "FileSystemId": "fs-0123456789abcdef0",
-            "FileSystemPath": "data",
-            "DataRepositoryPath": "s3://b",
-        },
-        "MEKS-0519",
-    ),
-    "a machine that CodeBuild does not have": (
-        "AWS::CodeBuild::Project",
-        {
-            "ServiceRole": ROLE,
-            "Artifacts": {"Type": "NO_ARTIFACTS"},
-            "Source": {"Type": "NO_SOURCE", "BuildSpec": "version: 0.2"},
-            "Environment": {
-                "Type": "LINUX_CONTAINER",
-                "ComputeType": "BUILD_GENERAL1_HUGE",
-                "Image": "aws/codebuild/standard:7.0",
-            },
-        },
-        "MEKS-0540",
-    ),
-    "an address range that is none": (
-        "AWS::EC2::VPC",
-        {"CidrBlock": "10.0.0.0/99"},
-        "MEKS-0564",
     ),
     "a repository's name in capitals": (
         "AWS::ECR::Repository",
@@ -189,20 +77,6 @@ MISTAKES = {
         "AWS::EC2::Subnet",
         {"VpcId": "vpc-0123456789abcdef0", "CidrBlock": "10.0.0.0/24"},
         "vpc-0123456789abcdef0 does not exist",
-    ),
-    "a name with a blank": (
-        "AWS::EKS::Cluster",
-        {
-            "Name": "two words",
-            "RoleArn": "arn:aws:iam::000000000000:role/r",
-            "Version": "1.35",
-            "ResourcesVpcConfig": {
-                "SubnetIds": ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"],
-                "EndpointPublicAccess": False,
-                "EndpointPrivateAccess": True,
-            },
-        },
-        "MEKS-0577: 'two words' has ' ': the service refuses it",
     ),
 }
 

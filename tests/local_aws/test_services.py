@@ -155,9 +155,9 @@ MISTAKES = {
             )
         },
         "Wrong",
-        "a service of us-west-2",
+        "'com.amazonaws.us-west-2.s3' does not exist",
     ),
-    "nodes in no subnet": (nodes(Subnets=[]), "Nodes", "an empty list: EKS refuses it"),
+    "nodes in no subnet": (nodes(Subnets=[]), "Nodes", "a node group needs at least one subnet"),
     "nodes in a subnet that is not there": (
         nodes(Subnets=["subnet-0123456789abcdef0"]),
         "Nodes",

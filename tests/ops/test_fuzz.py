@@ -9,18 +9,19 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megatron_eks.__main__ import main
 from megatron_eks.config.load import read_documents
+from megatron_eks.ops.check import Files
+from tests.odd_values import JSON, places, put
 from tests.ops.test_cli import CLUSTER, JOB, ROOT
-from tests.rules import cases
-from tests.rules.test_robustness import JSON, places, put
 
-GOOD = ROOT / "tests" / "rules" / "good"
-TEMPLATE = (GOOD / "Storage.yaml").read_text()
-MANIFEST = (GOOD / "job.yaml").read_text()
+RENDERED = ROOT / "tests" / "snapshots" / "__snapshots__"
+TEMPLATE = (RENDERED / "test_templates" / "test_template[Storage].yaml").read_text()
+MANIFEST = (RENDERED / "test_manifests/test_manifest[validation-nvidia-smi-p4d].yaml").read_text()
 DOCKERFILE = (ROOT / "assets" / "images" / "megatron" / "Dockerfile").read_text()
 REGISTRY = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
 OUTPUTS = json.dumps({"techpulse-Images": {"MegatronImage": f"{REGISTRY}/m:1"}})
@@ -76,7 +77,7 @@ FILES = {
     "outputs.json": OUTPUTS,
     "t.template": TEMPLATE,
     "m.yaml": MANIFEST,
-    "m.json": json.dumps(cases.good_job()),
+    "m.json": json.dumps(yaml.safe_load(MANIFEST)),
     "Dockerfile": DOCKERFILE,
 }
 OF_A_PROJECT = ("cluster.yaml", "jobs/job.yaml", "outputs.json")
@@ -89,7 +90,9 @@ def answers(name: str, content: bytes) -> bool:
         for each in OF_A_PROJECT[:2]:
             Path(each).write_text(FILES[each])
         Path(name).write_bytes(content)
-        codes = {main(["check", name])}
+        files = Files()  # `meks check` without the tools of others
+        files.add(Path(name))
+        codes = {2 if sorted(files.findings(), key=str) else 0}
         if name in OF_A_PROJECT:
             codes |= {main(["validate"]), main(["plan"])}
     return codes <= {0, 2}
@@ -154,4 +157,5 @@ def test_time_and_memory_have_a_bound(tmp_path, command, text):
         timeout=60,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29)),
     )
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert done.returncode in {0, 2}, done.stderr
+    assert "Traceback" not in done.stderr

@@ -31,8 +31,8 @@ from megatron_eks.ops.kube.verdicts import Ended, verdict
 from megatron_eks.ops.troubles import RUNBOOK, Trouble, troubles, written
 from megatron_eks.plan.jobs.table import check_job
 from megatron_eks.project import ROOT, load_project
+from tests.guards import slips
 from tests.ops.aws.preflight import subjects
-from tests.rules import cases
 
 ROWS = troubles()
 _JOB = "megatron-cpt-techpulse"
@@ -63,16 +63,14 @@ def variable(assignment: str) -> set[Code]:
     )
 
 
-def manifest(**change: Any) -> set[Code]:
-    """Check the good manifest with one change."""
-    lines = cases.findings_in_object(cases.job_of(change))
-    return {Code(found[0]) for line in lines if (found := re.search(r"MEKS-\d{4}", line))}
+def manifest(path: str, value: object) -> set[Code]:
+    """Check the shipped job's manifest with one change in the pods of all ranks."""
+    return {Code[name] for name in slips.in_ranks(_JOB, path, value)}
 
 
-def template(**change: Any) -> set[Code]:
-    """Check the good templates with one change."""
-    lines = cases.findings_in_templates(cases.templates_of(change))
-    return {Code(found[0]) for line in lines if (found := re.search(r"MEKS-\d{4}", line))}
+def template(resource: str, path: str, value: object) -> set[Code]:
+    """Check the default cluster's templates with one change."""
+    return {Code[name] for name in slips.in_template(resource, path, value)}
 
 
 def cluster(**read: Any) -> set[Code]:
@@ -150,7 +148,6 @@ _BENCH = (
     '"best_bytes": 1024, "ranks": 16, "findings": []}\n'
 )
 _EFA = "vpc.amazonaws.com/efa"
-_NO_EFA = [f"pods.containers.0.resources.{each}[{_EFA}]" for each in ("limits", "requests")]
 
 # How each check is brought to find its trouble. Logs are in the rows themselves.
 PROOFS: dict[str, Callable[[Any], set[Code]]] = {
@@ -168,23 +165,23 @@ PROOFS: dict[str, Callable[[Any], set[Code]]] = {
         "pipeline: 1\ntraining:\n  micro_batch_size: 1\n  global_batch_size: 512",
         "pipeline: 4\ntraining:\n  micro_batch_size: 1\n  global_batch_size: 5",
     ),
-    "MEKS-0502": lambda _: template(drop=["ToNodes"]),
-    "MEKS-0601": lambda _: manifest(set={"pods.containers.0.name": "main"}),
+    "MEKS-0502": lambda _: template("EC2::SecurityGroupEgress NodesToNodes", "IpProtocol", "tcp"),
+    "MEKS-0601": lambda _: manifest("containers 0 name", "main"),
     "MEKS-0602": lambda _: manifest(
-        set={"pods.containers.0.command": ["torchrun", "--node_rank=0", "train.py"]}
+        "containers 0 command", ["torchrun", "--node_rank=0", "train.py"]
     ),
-    "MEKS-0613": lambda _: manifest(drop=_NO_EFA),
+    "MEKS-0613": lambda _: manifest(
+        "containers 0 resources",
+        lambda old: {
+            kind: {k: v for k, v in each.items() if k != _EFA} for kind, each in old.items()
+        },
+    ),
     "MEKS-0618": lambda _: manifest(
-        set={
-            "pods.volumes.1": {"name": "shared", "persistentVolumeClaim": {"claimName": "fsx"}},
-            "pods.containers.0.volumeMounts.1": {"name": "shared", "mountPath": "/shared"},
-            "pods.containers.0.env.0": {"name": "TRITON_CACHE_DIR", "value": "/shared/triton"},
-        }
+        "containers 0 env",
+        lambda old: [*old[:-1], {"name": "TRITON_CACHE_DIR", "value": "/shared/triton"}],
     ),
-    "MEKS-0663": lambda _: manifest(drop=["pods.containers.0.volumeMounts"]),
-    "MEKS-0664": lambda _: manifest(
-        set={"pods.hostNetwork": True, "pods.dnsPolicy": "ClusterFirstWithHostNet"}
-    ),
+    "MEKS-0657": lambda _: manifest("hostNetwork", value=True),
+    "MEKS-0663": lambda _: manifest("containers 0 volumeMounts", lambda old: [old[0], *old[2:]]),
     "MEKS-0720": lambda _: {access.explained(UnreachableError("https://x: timed out")).finding},
     "MEKS-0734": lambda _: refused(lambda: logs.chosen([], "job", 3)),
     "MEKS-0822": lambda _: checklist("step 1/8 | loss 2.0 |\n"),

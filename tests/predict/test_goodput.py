@@ -15,7 +15,6 @@ from megatron_eks.predict.goodput import (
     goodput,
     mean_time_between_failures,
     most_available,
-    training_time_ratio,
     young,
 )
 
@@ -41,15 +40,13 @@ def test_llama_3_405b():
 
 
 @pytest.mark.parametrize(
-    ("stall", "restart", "exact", "ettr"),
-    [(5, 300, 0.9445, 0.9439), (30, 600, 0.8797, 0.8773), (120, 1200, 0.7724, 0.7635)],
+    ("stall", "restart", "exact"), [(5, 300, 0.9445), (30, 600, 0.8797), (120, 1200, 0.7724)]
 )
-def test_efficiency_of_the_llama_3_run(stall, restart, exact, ettr):
+def test_efficiency_of_the_llama_3_run(stall, restart, exact):
     """Above 90 %, as published, only with stalls of seconds and restarts of minutes."""
     failure = 3.093 * HOUR
     interval = young(failure, stall)
     assert efficiency(interval, failure, restart, stall) == pytest.approx(exact, abs=2e-3)
-    assert training_time_ratio(interval, failure, restart, stall) == pytest.approx(ettr, abs=2e-3)
 
 
 def test_published_intervals():

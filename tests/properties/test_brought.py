@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from megatron_eks.config.errors import has_errors
 from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster
+from megatron_eks.guards.check import findings_for_templates
 from megatron_eks.plan.cluster import plan_cluster
 from megatron_eks.plan.cluster_checks import check_cluster
-from megatron_eks.rules.templates import findings_for_templates
 from tests.stacks.synthesis import TAGS, app_of, cluster_file
 from tests.variations import BOUNDARY, CERTIFICATE, KEY, LUSTRE, NODES, SUBNETS, VPC
 

@@ -1,8 +1,8 @@
-"""Whatever project is accepted: its manifests are objects that Kubernetes and the rules accept."""
+"""Whatever project is accepted: its manifests are objects that Kubernetes and the guards accept."""
 
 from hypothesis import event, given, settings
 
-from megatron_eks.rules.manifests import check_manifests
+from megatron_eks.guards.check import check_manifests
 from tests.charts.validation import assert_valid
 from tests.properties.projects import Drawn, projects
 
@@ -10,7 +10,7 @@ from tests.properties.projects import Drawn, projects
 @settings(deadline=None, max_examples=10)
 @given(projects)
 def test_accepted_projects_are_rendered_and_without_fault(drawn: Drawn) -> None:
-    """Every object has its schema's form, and no rule finds anything in them."""
+    """Every object has its schema's form, and no guard finds anything in them."""
     if drawn.plan is None:
         event("refused")
         return

@@ -1,7 +1,6 @@
 """What this project's own checks say of templates and manifests."""
 
-from megatron_eks.rules.manifests import check_manifests
-from megatron_eks.rules.templates import check_templates
+from megatron_eks.guards.check import check_manifests, check_templates
 from tests.slips.scenes import Scene, Templates
 
 

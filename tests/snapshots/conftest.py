@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import cdk8s
@@ -29,8 +30,9 @@ def snapshot(snapshot):
     return snapshot.use_extension(YamlExtension)
 
 
-def _run(folder: Path, *command: str) -> Path:
+def _run(folder: Path, *command: str, cluster: str = "cluster.yaml") -> Path:
     env = {**os.environ, "CDK_VALIDATION": "false", "CDK_OUTDIR": str(folder)}
+    env["CLUSTER_CONFIG"] = cluster
     subprocess.run(  # noqa: S603 -- our own entry points
         [sys.executable, *command],
         cwd=ROOT,
@@ -45,6 +47,18 @@ def _run(folder: Path, *command: str) -> Path:
 def cloud_assembly(tmp_path_factory):
     """Synthesise the default cluster's templates."""
     return _run(tmp_path_factory.mktemp("cdk.out"), "app.py")
+
+
+@pytest.fixture(scope="session")
+def example_assembly(tmp_path_factory):
+    """Synthesise the templates of an example, each once."""
+
+    @cache
+    def synthesised(name: str) -> Path:
+        folder = tmp_path_factory.mktemp(f"cdk.out.{name}")
+        return _run(folder, "app.py", cluster=f"examples/{name}/cluster.yaml")
+
+    return synthesised
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The whole templates of the default cluster, so that no change goes unread."""
+"""The whole templates of three very different clusters, so that no change goes unread."""
 
 import json
 
@@ -14,6 +14,14 @@ def test_template(cloud_assembly, snapshot, stack):
     """The template of each stack is the one that was reviewed."""
     body = json.loads((cloud_assembly / f"techpulse-{stack}.template.json").read_text())
     assert normalise.template(body, {}) == snapshot
+
+
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("example", ["p5-reservation", "private-cluster"])
+def test_template_of_an_example(example_assembly, snapshot, example, stack):
+    """A reservation with 32 cards a node, and a cluster without a way out."""
+    (file,) = example_assembly(example).glob(f"*-{stack}.template.json")
+    assert normalise.template(json.loads(file.read_text()), {}) == snapshot
 
 
 def test_no_other_template(cloud_assembly):

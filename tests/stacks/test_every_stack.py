@@ -35,8 +35,6 @@ KEPT = {
     "Images": {"FsdpRepositoryDCD77AE2", "Key", "MegatronRepository0A310EF8"},
     "Cluster": {"Cluster"},
 }
-RETAINED_BY_STACK = {part: KEPT[part] for part in ("Storage", "Images")}
-
 TAGGED_TYPES = {
     "AWS::CodeBuild::Project",
     "AWS::EC2::VPC",
@@ -138,57 +136,10 @@ def test_a_new_tag_changes_no_node_group(assembly, changed):
     assert before.of_type(kind) == after.of_type(kind)
 
 
-def test_every_key_rotates_and_belongs_to_the_account(assembly):
-    """A key whose policy locks the account out cannot be repaired."""
-    for part, template in assembly.templates().items():
-        [key] = template.properties("AWS::KMS::Key")
-        assert key["EnableKeyRotation"] is True, part
-        root = key["KeyPolicy"]["Statement"][0]
-        assert root["Action"] == ["kms:*"]
-        assert root["Principal"]["AWS"]["Fn::Join"][1][-1] == ":root"
-
-
-def test_every_log_group_is_encrypted_and_ends(assembly):
-    """And CloudWatch Logs may use the key for that very group, or nothing is ever written."""
-    for part, template in assembly.templates().items():
-        for group in template.properties("AWS::Logs::LogGroup"):
-            assert group["RetentionInDays"] == 90
-            assert group["KmsKeyId"]["Fn::GetAtt"][1] == "Arn"
-            [key] = template.properties("AWS::KMS::Key")
-            [grant] = [
-                statement
-                for statement in key["KeyPolicy"]["Statement"]
-                if "Service" in statement["Principal"]
-            ]
-            allowed = grant["Condition"]["ArnLike"]["kms:EncryptionContext:aws:logs:arn"]
-            pattern = allowed["Fn::Join"][1][-1].removeprefix(":log-group:")
-            name = group["LogGroupName"]
-            assert name == pattern or name.startswith(pattern.removesuffix("*")), part
-
-
 @pytest.mark.parametrize("part", KEPT)
 def test_kept_resources_have_their_ids_for_ever(assembly, part):
     """A resource with another id is another resource: AWS makes it, and the old one goes."""
     assert KEPT[part] <= set(assembly.template(part).resources)
-
-
-@pytest.mark.parametrize("part", RETAINED_BY_STACK)
-def test_exactly_data_and_images_outlive_their_stacks(assembly, part):
-    """Also where a change would replace them: both policies, or the second way loses the data."""
-    retained = {
-        name
-        for name, resource in assembly.template(part).resources.items()
-        if resource.get("DeletionPolicy") == "Retain"
-        and resource.get("UpdateReplacePolicy") == "Retain"
-    }
-    assert retained == RETAINED_BY_STACK[part]
-
-
-@pytest.mark.parametrize("part", ["Cluster", "Network"])
-def test_the_other_stacks_leave_nothing_behind(assembly, part):
-    """What can be made again is not kept: a kept name would block the next deployment."""
-    for name, resource in assembly.template(part).resources.items():
-        assert resource.get("DeletionPolicy", "Delete") == "Delete", name
 
 
 def test_awss_own_validator_finds_nothing(sources, tmp_path):

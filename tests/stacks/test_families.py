@@ -8,7 +8,7 @@ import pytest
 from cfnlint import ManualArgs, api
 
 from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.rules.templates import check_templates
+from megatron_eks.guards.check import check_templates
 from tests.stacks.synthesis import cluster_file, synthesise
 
 RESERVATION = "cr-0123456789abcdef0"
@@ -139,7 +139,7 @@ def test_only_on_demand_nodes_with_efa_share_a_rack(assemblies, cluster, instanc
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_no_rule_has_anything_to_say(assemblies, cluster):
-    """The rules read the same catalogue, and count for themselves."""
+    """The guards read the same catalogue, and count for themselves."""
     files = assemblies[cluster].directory.glob("*.template.json")
     templates = {file.name: json.loads(file.read_text()) for file in files}
     assert len(templates) == 4

@@ -26,11 +26,6 @@ def pool(template, name):
     return nodegroup, launch["LaunchTemplateData"]
 
 
-def resources_of(template, name):
-    """Return the resources whose construct path holds a pool."""
-    return {key: body for key, body in template.resources.items() if key.startswith(name)}
-
-
 def first_pool(edit):
     """Return a change of the first pool in the file."""
     return lambda cluster: cluster["gpu_pools"][0].update(edit)
@@ -50,24 +45,6 @@ def test_every_network_card_carries_efa(changed, instance_type):
     assert len(layout) == len(P4_INTERFACES)
 
 
-def test_every_interface_stands_in_the_clusters_and_the_nodes_group(cluster):
-    """On the interface and nowhere else: EC2 refuses groups in two places."""
-    _, launch = pool(cluster, "p4d")
-    assert "SecurityGroupIds" not in launch
-    for interface in launch["NetworkInterfaces"]:
-        control_plane, nodes = interface["Groups"]
-        assert control_plane == {"Fn::GetAtt": ["Cluster", "ClusterSecurityGroupId"]}
-        assert "NodeSecurityGroup" in nodes["Fn::ImportValue"]
-
-
-def test_interfaces_say_nothing_that_managed_node_groups_refuse(cluster):
-    """No subnet, no public address; and none stays behind when its node goes."""
-    _, launch = pool(cluster, "p4d")
-    for interface in launch["NetworkInterfaces"]:
-        assert not {"SubnetId", "AssociatePublicIpAddress"} & set(interface)
-        assert interface["DeleteOnTermination"] is True
-
-
 def test_user_data_is_one_node_configuration(assembly, cluster):
     """In MIME's own words, as EKS merges it: fast local disks, and a limit that addresses allow."""
     _, launch = pool(cluster, "p4d")
@@ -84,12 +61,6 @@ def test_user_data_is_one_node_configuration(assembly, cluster):
             "kubelet": {"config": {"maxPods": assembly.plan.pool("p4d").max_pods}},
         },
     }
-
-
-def test_the_size_is_a_constant(cluster):
-    """Others take capacity and give it back; CloudFormation would undo that (eksctl#3532)."""
-    nodegroup, _ = pool(cluster, "p4d")
-    assert nodegroup["ScalingConfig"] == {"MinSize": 0, "DesiredSize": 0, "MaxSize": 450}
 
 
 @pytest.mark.parametrize(
@@ -122,14 +93,6 @@ def test_max_nodes_changes_no_template_at_all(assembly, changed):
     raised = changed(first_pool({"max_nodes": 64}))
     for part, template in assembly.templates().items():
         assert raised.template(part) == template
-
-
-def test_only_gpu_jobs_run_on_gpu_nodes(cluster):
-    """The taint keeps others off; charts tolerate it and select by the label."""
-    nodegroup, _ = pool(cluster, "p4d")
-    assert nodegroup["Taints"] == [
-        {"Key": "nvidia.com/gpu", "Value": "true", "Effect": "NO_SCHEDULE"}
-    ]
 
 
 def test_labels_of_the_file_are_labels_of_the_nodes(changed):
@@ -170,22 +133,6 @@ def test_a_tag_makes_no_other_placement_group(changed):
     """For CloudFormation another tag is another group, and its nodes would go with it."""
     tagged = changed(lambda cluster: cluster.update(tags={"team": "nlp"})).template("Cluster")
     assert tagged.only("AWS::EC2::PlacementGroup")[1] == {"Strategy": "cluster"}
-
-
-def test_updates_end_a_node_before_they_ask_for_another(cluster):
-    """Nobody has a spare GPU node for the time of an update."""
-    nodegroup, _ = pool(cluster, "p4d")
-    assert nodegroup["UpdateConfig"] == {"MaxUnavailable": 1, "UpdateStrategy": "MINIMAL"}
-
-
-def test_repair_is_on_and_stops_when_it_cannot_be_the_nodes(cluster):
-    """One at a time; a fault of many nodes at once is a fault of their software."""
-    nodegroup, _ = pool(cluster, "p4d")
-    assert nodegroup["NodeRepairConfig"] == {
-        "Enabled": True,
-        "MaxParallelNodesRepairedCount": 1,
-        "MaxUnhealthyNodeThresholdCount": 2,
-    }
 
 
 def test_another_pool_leaves_the_first_one_alone(cluster, changed):

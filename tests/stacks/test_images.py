@@ -26,45 +26,6 @@ def environment(project):
     return {variable["Name"]: variable["Value"] for variable in variables}
 
 
-def test_repositories_have_the_names_of_the_source_documents(images):
-    """Their commands name them."""
-    names = {
-        repository["RepositoryName"] for repository in images.properties("AWS::ECR::Repository")
-    }
-    assert names == {"megatron-training", "fsdp"}
-
-
-@pytest.mark.parametrize("title", NAMES)
-def test_a_tag_means_one_image_for_ever(images, title):
-    """Only the tag that builds move is exempt, and no job uses it."""
-    _, repository = find(images, "AWS::ECR::Repository", title)
-    assert repository["ImageTagMutability"] == "IMMUTABLE_WITH_EXCLUSION"
-    moving = {
-        exclusion["ImageTagMutabilityExclusionFilterValue"]
-        for exclusion in repository["ImageTagMutabilityExclusionFilters"]
-    }
-    assert moving == {"latest"}
-
-
-@pytest.mark.parametrize("title", NAMES)
-def test_repositories_scan_and_encrypt(images, title):
-    """Known flaws show at the push, and the key is the stack's."""
-    _, repository = find(images, "AWS::ECR::Repository", title)
-    assert repository["ImageScanningConfiguration"] == {"ScanOnPush": True}
-    assert repository["EncryptionConfiguration"] == {
-        "EncryptionType": "KMS",
-        "KmsKey": {"Fn::GetAtt": ["Key", "Arn"]},
-    }
-
-
-@pytest.mark.parametrize("title", NAMES)
-def test_no_tagged_image_ever_expires(images, title):
-    """A job that restarts after months pulls its image again."""
-    _, repository = find(images, "AWS::ECR::Repository", title)
-    policy = json.loads(repository["LifecyclePolicy"]["LifecyclePolicyText"])
-    assert [rule["selection"]["tagStatus"] for rule in policy["rules"]] == ["untagged"]
-
-
 @pytest.mark.parametrize(("title", "name"), NAMES.items())
 def test_the_build_gets_what_the_buildspec_reads(images, title, name):
     """Names and number of the variables are the contract with the buildspec."""
@@ -102,15 +63,6 @@ def test_build_arguments_of_the_file_reach_the_build(changed):
     _, megatron = find(images, "AWS::CodeBuild::Project", "Megatron")
     assert environment(fsdp)["BUILD_ARGS"] == '{"A": "a b", "B": "2"}'
     assert environment(megatron)["BUILD_ARGS"] == "{}"
-
-
-@pytest.mark.parametrize("title", NAMES)
-def test_the_build_machine_fits_an_image_of_tens_of_gigabytes(images, title):
-    """And runs Docker, for as long as such an image takes."""
-    _, project = find(images, "AWS::CodeBuild::Project", title)
-    assert project["Environment"]["ComputeType"] == "BUILD_GENERAL1_LARGE"
-    assert project["Environment"]["PrivilegedMode"] is True
-    assert project["TimeoutInMinutes"] == 120
 
 
 @pytest.mark.parametrize("title", NAMES)
@@ -164,38 +116,6 @@ def test_a_new_tag_is_a_new_source_and_touches_no_other_image(sources, tmp_path,
     before, after = assembly.template("Images"), Assembly(plan, tmp_path).template("Images")
     differing = {name for name, body in before.resources.items() if after.resources[name] != body}
     assert {name[:7] for name in differing} == {"FsdpRol", "FsdpPro"}
-
-
-@pytest.mark.parametrize("title", NAMES)
-def test_a_build_may_do_exactly_this(images, title):
-    """One object, one repository, one log group, one key; `*` only where AWS knows no narrower."""
-    name, role = find(images, "AWS::IAM::Role", title)
-    repository, _ = find(images, "AWS::ECR::Repository", title)
-    logs, _ = find(images, "AWS::Logs::LogGroup", title)
-    _, project = find(images, "AWS::CodeBuild::Project", title)
-    assert project["ServiceRole"] == {"Fn::GetAtt": [name, "Arn"]}
-    [policy] = role["Policies"]
-    reports = {"codebuild:CreateReport", "codebuild:CreateReportGroup"}
-    allowed = {
-        action: statement["Resource"]
-        for statement in policy["PolicyDocument"]["Statement"]
-        for action in statement["Action"]
-    }
-    [source] = allowed.pop("s3:GetObject")
-    assert allowed.pop("s3:GetObjectVersion") == [source]
-    location = project["Source"]["Location"]["Fn::Join"][1]
-    assert source["Fn::Join"][1][-2:] == location
-    assert allowed.pop("ecr:GetAuthorizationToken") == ["*"]
-    assert reports <= allowed.keys()
-    for action in [action for action in allowed if action.startswith("codebuild:")]:
-        [resource] = allowed.pop(action)
-        assert resource["Fn::Join"][1][-1].endswith(f":report-group/{project['Name']}-selftest")
-    for action, resources in allowed.items():
-        service = action.split(":")[0]
-        owner = {"ecr": repository, "logs": logs, "kms": "Key"}[service]
-        assert resources == [{"Fn::GetAtt": [owner, "Arn"]}], action
-    assert {"ecr:PutImage", "ecr:BatchGetImage", "logs:PutLogEvents"} <= set(allowed)
-    assert "ManagedPolicyArns" not in role
 
 
 def test_outputs_are_the_keys_that_charts_and_builds_read(images):

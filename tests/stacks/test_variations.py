@@ -1,9 +1,9 @@
-"""Every kind of cluster: without a finding of its own rules, cfn-lint and cdk-nag."""
+"""Every kind of cluster: without a finding of the guards, cfn-lint and cdk-nag."""
 
 import pytest
 from cfnlint import ManualArgs, api
 
-from megatron_eks.rules.templates import findings_for_templates
+from megatron_eks.guards.check import findings_for_templates
 from tests.stacks.synthesis import app_of, cluster_file, plan_of
 from tests.stacks.test_cfn_lint import ACCEPTED
 from tests.stacks.test_nag import findings

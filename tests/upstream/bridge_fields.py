@@ -23,7 +23,8 @@ from dataclasses import dataclass
 VERSION = "{version}"
 
 # After a block's name: b for true and false, i for whole numbers, f for numbers, s for words,
-# several for any of them, and o for what a job file cannot write.
+# several for any of them, and o for what a job file cannot write. Others are models of which the
+# class is not GPTModelProvider: Llama's is that class.
 _TABLE = """
 {table}
 """
@@ -55,7 +56,7 @@ def _read() -> dict[str, dict[str, Field]]:
     choices = {{name: words.split() for name, words in _lines(_CHOICES)}}
     blocks: dict[str, dict[str, Field]] = {{}}
     for head, names in _lines(_TABLE):
-        block, letters = head.split()
+        block, letters = head.split()[:2]
         kinds = frozenset(_KINDS[letter] for letter in letters if letter in _KINDS)
         for name in names.split():
             words = tuple(choices.get(f"{{block}}.{{name}}", ()))
@@ -72,12 +73,10 @@ _ARCHITECTURES = """
 ARCHITECTURES = frozenset(_ARCHITECTURES.split())
 """Classes of transformers that it converts."""
 
-_NOT_OF_LLAMA = """
-{not_of_llama}
-"""
-
-NOT_OF_LLAMA = frozenset(_NOT_OF_LLAMA.split())
-"""Fields of other models' classes, which GPTModelProvider does not have; Llama's is that class."""
+NOT_OF_LLAMA = frozenset(
+    name for head, names in _lines(_TABLE) if head.endswith("others") for name in names.split()
+)
+"""Fields of other models' classes, which Llama's does not have."""
 '''
 
 _TRAINING = "megatron.bridge.training.config"
@@ -292,7 +291,11 @@ def main() -> None:
             if kind.words:
                 words = " ".join(sorted(kind.words))
                 choices.append(_wrap(f"{block}.{name}: {words}"))
-        lines += [_wrap(f"{block} {key}: {' '.join(by_kind[key])}") for key in sorted(by_kind)]
+        for key, all_names in sorted(by_kind.items()):
+            own = [each for each in all_names if block != "model" or each not in others]
+            rest = [each for each in all_names if each not in own]
+            heads = ((f"{block} {key}", own), (f"{block} {key} others", rest))
+            lines += [_wrap(f"{head}: {' '.join(each)}") for head, each in heads if each]
     table, words = "\n".join(lines), "\n".join(choices)
     architectures = _wrap(" ".join(sorted(source.architectures("megatron.bridge.models"))))
     sys.stdout.write(
@@ -301,7 +304,6 @@ def main() -> None:
             table=table,
             choices=words,
             architectures=architectures,
-            not_of_llama=_wrap(" ".join(sorted(others))),
         )
     )
 

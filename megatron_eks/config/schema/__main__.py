@@ -3,10 +3,11 @@
 import ast
 import inspect
 import json
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
@@ -17,12 +18,8 @@ from megatron_eks.config import job as job_module
 from megatron_eks.config import training as training_module
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import AnyJob
+from megatron_eks.config.load import Json
 from megatron_eks.config.unsupported import rendered_values
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.load import Json
 
 HERE = Path(__file__).parent
 REFERENCE = HERE.parents[2] / "docs" / "configuration.md"
@@ -30,7 +27,7 @@ REFERENCE = HERE.parents[2] / "docs" / "configuration.md"
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def schemas() -> dict[str, "dict[str, Json]"]:
+def schemas() -> dict[str, dict[str, Json]]:
     """Return each schema by the name of its file."""
     cluster = _described(ClusterConfig.model_json_schema(), cluster_module)
     job = _described(
@@ -44,7 +41,7 @@ def schemas() -> dict[str, "dict[str, Json]"]:
     }
 
 
-def _described(schema: "dict[str, Json]", *modules: ModuleType) -> "dict[str, Json]":
+def _described(schema: dict[str, Json], *modules: ModuleType) -> dict[str, Json]:
     """Add the texts below the fields; pydantic could, but at every import of the models."""
     models = {name: value for module in modules for name, value in vars(module).items()}
     texts = {
@@ -66,7 +63,7 @@ def _described(schema: "dict[str, Json]", *modules: ModuleType) -> "dict[str, Js
     return schema
 
 
-def _field_texts(model: ast.ClassDef) -> "Iterator[tuple[str, str]]":
+def _field_texts(model: ast.ClassDef) -> Iterator[tuple[str, str]]:
     for field, text in pairwise(model.body):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
             yield ast.unparse(field.target), inspect.cleandoc(ast.literal_eval(text.value))
@@ -105,7 +102,7 @@ def reference() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _block(name: str, block: "Json") -> "Iterator[str]":
+def _block(name: str, block: Json) -> Iterator[str]:
     assert isinstance(block, dict)  # noqa: S101 -- pydantic's own form
     properties = block.get("properties")
     assert isinstance(properties, dict)  # noqa: S101 -- every model has fields
@@ -120,12 +117,12 @@ def _block(name: str, block: "Json") -> "Iterator[str]":
         yield f"| `{key}` | {_type(field)} | {default} | {meaning} |"
 
 
-def _default(value: "Json") -> str:
+def _default(value: Json) -> str:
     """Show a value; of a nested block only that its own defaults apply."""
     return "its defaults" if isinstance(value, dict) and value else f"`{json.dumps(value)}`"
 
 
-def _type(field: "Json") -> str:
+def _type(field: Json) -> str:
     assert isinstance(field, dict)  # noqa: S101 -- pydantic's own form
     if "$ref" in field:
         return str(field["$ref"]).rsplit("/", 1)[-1]

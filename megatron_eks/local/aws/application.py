@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
@@ -17,8 +18,6 @@ from megatron_eks.local.aws.signatures import RefusedError
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from megatron_eks.local.aws.clients import Application
 
 _LOG = logging.getLogger(__name__)
@@ -26,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 _BAD, _FORBIDDEN = "400 Bad Request", "403 Forbidden"
 
 
-def application(keys: Keys, kubeconfig: "Path | None" = None) -> "Application":
+def application(keys: Keys, kubeconfig: Path | None = None) -> "Application":
     """Set up the services and return what answers requests; once in a process.
 
     Requests are taken from whoever has one of the keys, or one that was given out here since. With

@@ -14,11 +14,11 @@ NOT_CHECKED = (
         "Kubernetes behind EKS: one API server stands for all clusters, and outlives them; of "
         "access policies it knows AmazonEKSClusterAdminPolicy alone; add-ons run nothing"
     ),
-    "EFA, placement groups and network cards beyond what the rules of this project know",
+    "EFA, placement groups and network cards: `python app.py` and `meks check` judge them",
     "routes, security groups and endpoints: no packet ever flows",
     (
-        "combinations of properties that a service refuses and neither its public model, nor "
-        "CloudFormation's public schema, nor a rule of this project describes"
+        "combinations of properties that a service refuses and neither its public model nor "
+        "CloudFormation's public schema describes"
     ),
     "whether an add-on version, AMI release or engine version exists",
     "AWS's own IAM policies that are newer than moto's list: they are refused",

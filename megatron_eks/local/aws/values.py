@@ -17,7 +17,8 @@ def tag_list(tags: "dict[str, str]") -> list[Object]:
 
 
 def pick(value: Value, path: str) -> Value:
-    """Return what stands at a dotted path of nested objects."""
+    """Return what stands at a dotted path of nested objects, None where nothing does."""
     for part in path.split("."):
-        value = value[int(part)] if part.isdigit() else value[part]
+        if value is not None:
+            value = value[int(part)] if part.isdigit() else value.get(part)
     return value

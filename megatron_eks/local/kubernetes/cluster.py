@@ -4,11 +4,11 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from megatron_eks.kubernetes.client import wait_for
+from megatron_eks.kubernetes.client import Client, wait_for
 from megatron_eks.local.aws import keys
 from megatron_eks.local.aws import server as aws
 from megatron_eks.local.kubernetes import manifests, nodes
@@ -18,13 +18,8 @@ from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
 from megatron_eks.local.kubernetes.operator import Operator
 from megatron_eks.local.kubernetes.processes import free_port
 from megatron_eks.local.kubernetes.state import SHARED, State
+from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.project import load_project
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from megatron_eks.kubernetes.client import Client
-    from megatron_eks.plan.cluster import ClusterPlan
 
 ADMINISTRATOR = "LocalAdmin"
 """The role that an empty account has."""
@@ -34,7 +29,7 @@ _NODES_SECONDS = 60
 
 
 def serve(
-    programs: "Mapping[str, Path]",
+    programs: Mapping[str, Path],
     cluster_file: Path,
     folder: Path,
     today: date,
@@ -108,7 +103,7 @@ def serve(
         plane.stop()
 
 
-def _install(client: "Client", platform: Path, operator_file: Path) -> None:
+def _install(client: Client, platform: Path, operator_file: Path) -> None:
     # Without the operator's own file: it runs as a process, and its Deployment would show another.
     for file in sorted(platform.glob("*.yaml")):
         if file != operator_file:
@@ -116,7 +111,7 @@ def _install(client: "Client", platform: Path, operator_file: Path) -> None:
                 client.apply(each)
 
 
-def _add_nodes(plane: ControlPlane, fleet: Fleet, plan: "ClusterPlan", process_nodes: int) -> None:
+def _add_nodes(plane: ControlPlane, fleet: Fleet, plan: ClusterPlan, process_nodes: int) -> None:
     count = {pool.name: min(process_nodes or pool.max_nodes, pool.max_nodes) for pool in plan.pools}
     wanted = [
         *nodes.system_nodes(plan),

@@ -2,16 +2,13 @@
 
 import json
 import secrets
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from megatron_eks.kubernetes.client import Client, connect
 from megatron_eks.local.kubernetes import certificates, kubeconfigs
 from megatron_eks.local.kubernetes.processes import Processes, free_port, listens
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Users and their groups; what they may do is for RBAC, whose built-in roles name the second and
 # third. KWOK plays every kubelet at once, which no role of one node allows.
@@ -69,7 +66,7 @@ class ControlPlane:
 
     def __init__(
         self,
-        programs: "Mapping[str, Path]",
+        programs: Mapping[str, Path],
         folder: Path,
         *,
         node_grace_seconds: int = 50,
@@ -134,9 +131,7 @@ class ControlPlane:
             self.stop()
             raise
 
-    def run(
-        self, name: str, *arguments: str, environment: "Mapping[str, str] | None" = None
-    ) -> None:
+    def run(self, name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         """Start one of the built programs beside the others.
 
         What they keep goes with the cluster's folder, so nobody waits for their orderly end.

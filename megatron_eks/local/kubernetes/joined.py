@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from megatron_eks.kubernetes.client import ApiError
 from megatron_eks.local.kubernetes import nodes
+from megatron_eks.local.kubernetes.control_plane import ControlPlane
 
 if TYPE_CHECKING:
     from megatron_eks.local.aws.server import LocalAws
-    from megatron_eks.local.kubernetes.control_plane import ControlPlane
     from megatron_eks.local.kubernetes.kubelet.fleet import Fleet
 
 _SECONDS = 1.0
@@ -23,7 +23,7 @@ class JoinedNodes:
     Call `adjust` again and again from the thread that started the cluster's processes.
     """
 
-    def __init__(self, plane: "ControlPlane", aws: "LocalAws", fleet: "Fleet | None") -> None:
+    def __init__(self, plane: ControlPlane, aws: "LocalAws", fleet: "Fleet | None") -> None:
         self._plane, self._aws, self._fleet = plane, aws, fleet
         # By name, its group and its number in there.
         self._known: dict[str, tuple[str, int]] = {}

@@ -1,17 +1,16 @@
 """Nodes as the API server has them, whether KWOK plays their kubelets or a process of ours."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType, system_node_size
+from megatron_eks.catalog.interfaces import max_pods
+from megatron_eks.kubernetes.client import Object
 from megatron_eks.local.kubernetes.control_plane import SIMULATED
-from megatron_eks.plan.interfaces import max_pods
 from megatron_eks.plan.platform import GPU_TAINT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from megatron_eks.kubernetes.client import Object
     from megatron_eks.plan.cluster import ClusterPlan
     from megatron_eks.plan.pools import PoolPlan
 
@@ -40,7 +39,7 @@ _OF_GPU_NODES = {"nvidia.com/gpu.present": "true"}
 _Offer = tuple[dict[str, str], dict[str, str]]
 
 
-def gpu_node(pool: "PoolPlan", number: int) -> "Object":
+def gpu_node(pool: "PoolPlan", number: int) -> Object:
     """Return one node of a pool as it looks once its device plugins have reported.
 
     Memory is what the kubelet offers beside the huge pages, as in `plan.resources`.
@@ -57,7 +56,7 @@ def gpu_node(pool: "PoolPlan", number: int) -> "Object":
     return _node(f"{pool.name}-{number}", labels, offer, taints)
 
 
-def eks_node(told: "Mapping[str, Any]", number: int) -> "Object":
+def eks_node(told: Mapping[str, Any], number: int) -> Object:
     """Return the node that an instance of a node group is, the first of its group being 0.
 
     `told` is what the local AWS knows of it; what the type offers stands in the catalogue.
@@ -75,7 +74,7 @@ def eks_node(told: "Mapping[str, Any]", number: int) -> "Object":
     return {**node, "spec": {**node["spec"], "providerID": told["provider_id"]}}
 
 
-def system_nodes(plan: "ClusterPlan") -> "list[Object]":
+def system_nodes(plan: "ClusterPlan") -> list[Object]:
     """Return the nodes for everything that is not a training pod."""
     name = plan.system_nodes.instance_type
     zones = plan.availability_zones
@@ -90,13 +89,13 @@ def system_nodes(plan: "ClusterPlan") -> "list[Object]":
     ]
 
 
-def as_process(node: "Object") -> "Object":
+def as_process(node: Object) -> Object:
     """Return a node for a kubelet of processes to register; KWOK leaves it alone."""
     labels = {key: each for key, each in node["metadata"]["labels"].items() if key != SIMULATED}
     return {**node, "metadata": {**node["metadata"], "labels": labels}}
 
 
-def is_ready(node: "Object") -> bool:
+def is_ready(node: Object) -> bool:
     """Say whether pods can be scheduled: a new node carries taints until its state is known."""
     conditions = {each["type"]: each["status"] for each in node["status"].get("conditions", ())}
     taints = {each["key"] for each in node["spec"].get("taints", ())}
@@ -105,7 +104,7 @@ def is_ready(node: "Object") -> bool:
     )
 
 
-def _gpu_offer(instance: "InstanceType", root_volume_gib: int) -> _Offer:
+def _gpu_offer(instance: InstanceType, root_volume_gib: int) -> _Offer:
     memory = instance.allocatable_memory_mib - instance.hugepages_mib
     capacity = {
         "cpu": f"{instance.vcpus}",
@@ -178,10 +177,10 @@ def _zone_id(zone: str) -> str:
 
 def _node(
     name: str,
-    labels: "Mapping[str, str]",
+    labels: Mapping[str, str],
     offer: _Offer,
-    taints: "list[Object]",
-) -> "Object":
+    taints: list[Object],
+) -> Object:
     capacity, allocatable = offer
     return {
         "apiVersion": "v1",

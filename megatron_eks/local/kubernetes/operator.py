@@ -4,20 +4,17 @@ import base64
 import contextlib
 import time
 import urllib.request
+from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from megatron_eks.kubernetes.client import ApiError
-from megatron_eks.local.kubernetes.manifests import operator_process
+from megatron_eks.kubernetes.client import ApiError, Object
+from megatron_eks.local.kubernetes.manifests import OperatorProcess, operator_process
 from megatron_eks.local.kubernetes.processes import ProcessError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from megatron_eks.kubernetes.client import Object
     from megatron_eks.local.kubernetes.control_plane import ControlPlane
-    from megatron_eks.local.kubernetes.manifests import OperatorProcess
 
 _NAME = "training-operator"
 
@@ -38,7 +35,7 @@ _STARTS = 3
 class Operator:
     """One operator of one cluster; several clusters of a machine may have one each."""
 
-    def __init__(self, cluster: "ControlPlane", chart: "list[Object]") -> None:
+    def __init__(self, cluster: "ControlPlane", chart: list[Object]) -> None:
         self._cluster = cluster
         self.client = cluster.client
         """An administrator's client of the operator's cluster."""
@@ -138,7 +135,7 @@ class Operator:
         """Stop the operator; jobs and their pods stay as they are."""
         self._cluster.processes.stop(_NAME)
 
-    def _run(self, flags: "Sequence[str]") -> None:
+    def _run(self, flags: Sequence[str]) -> None:
         self._cluster.run(
             _NAME,
             *self._plan.arguments,
@@ -154,7 +151,7 @@ class Operator:
             },
         )
 
-    def _write_certificate(self, plan: "OperatorProcess") -> None:
+    def _write_certificate(self, plan: OperatorProcess) -> None:
         """Do what a kubelet does with a Secret volume: the operator fills it, and waits for it."""
         found = self.client.get("v1", "Secret", plan.certificate_secret, plan.namespace)
         for name, value in found.get("data", {}).items():

@@ -6,11 +6,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _LAUNCHER = Path(__file__).with_name("launch.py")
 _TAIL_BYTES = 3000
@@ -44,7 +41,7 @@ class Processes:
         self,
         name: str,
         *program: str | Path,
-        environment: "Mapping[str, str] | None" = None,
+        environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
         cleans_up: bool = True,
     ) -> None:
@@ -70,7 +67,7 @@ class Processes:
                 start_new_session=True,
             )
 
-    def wait(self, name: str, ready: "Callable[[], bool]", seconds: float = 90) -> None:
+    def wait(self, name: str, ready: Callable[[], bool], seconds: float = 90) -> None:
         """Return when a program is ready; raise with the end of its log if it will not be."""
         deadline = time.monotonic() + seconds
         while not ready():

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from megatron_eks.plan.capacity import CapacityKind
+
 if TYPE_CHECKING:
     from botocore.client import BaseClient
 
-    from megatron_eks.plan.capacity import CapacityKind
-
 _BILLED = ["pending", "running", "shutting-down"]
-_CAPACITY: dict[str, "CapacityKind"] = {"spot": "spot", "capacity-block": "capacity_block"}
+_CAPACITY: dict[str, CapacityKind] = {"spot": "spot", "capacity-block": "capacity_block"}
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Instance:
     instance_id: str
     instance_type: str
     node_group: str
-    capacity: "CapacityKind"
+    capacity: CapacityKind
     since: datetime
 
 

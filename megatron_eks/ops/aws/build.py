@@ -1,7 +1,7 @@
 """`meks build`: container images made by CodeBuild, followed until their digest is known."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import outputs
@@ -10,14 +10,10 @@ from megatron_eks.ops.aws.build_records import Records
 from megatron_eks.ops.aws.build_source import project_version, revision
 from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.aws.session import error_code
+from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import FAILED, INTERRUPTED, NOT_FOUND
 from megatron_eks.ops.failure import Failure
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.plan.images import ImagePlan
+from megatron_eks.plan.images import ImagePlan
 
 _POLL_SECONDS = 5
 # The project gives up after two hours, and may have waited for a machine before.
@@ -61,7 +57,7 @@ class Wishes:
     retries: int = 0
     """How often a build is started again that failed for a reason that may pass."""
 
-    def variables(self, image: "ImagePlan") -> dict[str, str]:
+    def variables(self, image: ImagePlan) -> dict[str, str]:
         """Return the variables that a build of an image gets beside the project's own."""
         chosen = {"TEST_LEVEL": self.test_level, "TAG_STRATEGY": self.tag_strategy}
         found = {name: value for name, value in chosen.items() if value is not None}
@@ -74,7 +70,7 @@ class Wishes:
 
 
 def run(
-    images: "Sequence[str]", tools: "Tools", *, wait: bool = True, wishes: Wishes | None = None
+    images: Sequence[str], tools: Tools, *, wait: bool = True, wishes: Wishes | None = None
 ) -> int:
     """Build the named images, or all; raise Failure with the last lines of a failed build."""
     plan, wishes = tools.plan, wishes or Wishes()
@@ -119,7 +115,7 @@ def run(
 
 
 def ended(
-    tools: "Tools", failures: "Sequence[Failure]", pushed: "Mapping[str, str] | None" = None
+    tools: Tools, failures: Sequence[Failure], pushed: Mapping[str, str] | None = None
 ) -> int:
     """Record the digests of what was built, say what failed, and return the exit code."""
     path = outputs.record(tools, pushed)
@@ -143,12 +139,12 @@ class _Ended:
 class Builds:
     """CodeBuild, and the logs of what it does."""
 
-    def __init__(self, tools: "Tools") -> None:
+    def __init__(self, tools: Tools) -> None:
         self._console = tools.console
         self._codebuild = tools.aws.client("codebuild")
         self._logs = tools.aws.client("logs")
 
-    def start(self, project: str, variables: "Mapping[str, str]") -> str:
+    def start(self, project: str, variables: Mapping[str, str]) -> str:
         """Start a build and return its id; one that is under way is taken instead."""
         newest = self._codebuild.list_builds_for_project(projectName=project).get("ids", [])[:5]
         for running in self._describe(newest) if newest else ():
@@ -163,9 +159,9 @@ class Builds:
 
     def see_through(
         self,
-        image: "ImagePlan",
+        image: ImagePlan,
         project: str,
-        variables: "Mapping[str, str]",
+        variables: Mapping[str, str],
         build_id: str,
         retries: int,
     ) -> Failure | None:
@@ -180,7 +176,7 @@ class Builds:
             build_id = self.start(project, variables)
         raise AssertionError
 
-    def follow(self, image: "ImagePlan", build_id: str) -> _Ended | None:
+    def follow(self, image: ImagePlan, build_id: str) -> _Ended | None:
         """Tell how a build goes until it ends; return why it failed."""
         said: set[str] = set()
         token = ""
@@ -207,7 +203,7 @@ class Builds:
         self._console.say(f"{image.name}: {build.status} after {took}")
         return None if build.status == "SUCCEEDED" else _failure(image, build, tail)
 
-    def _describe(self, ids: "Sequence[str]") -> "Iterator[_Build]":
+    def _describe(self, ids: Sequence[str]) -> Iterator[_Build]:
         for each in self._codebuild.batch_get_builds(ids=list(ids))["builds"]:
             logs = each.get("logs", {})
             yield _Build(
@@ -258,7 +254,7 @@ class Builds:
             token = page["nextForwardToken"]
 
 
-def _failure(image: "ImagePlan", build: _Build, tail: "Sequence[str]") -> _Ended:
+def _failure(image: ImagePlan, build: _Build, tail: Sequence[str]) -> _Ended:
     phases = [phase for phase in build.phases if phase[1] not in {"", "SUCCEEDED"}]
     name, status, message = phases[0] if phases else (build.phase, build.status, "")
     cause = cause_of([*tail, message])

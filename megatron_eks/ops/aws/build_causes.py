@@ -1,11 +1,8 @@
 """Why a build failed: what its last lines mean, what to do, and whether trying again may help."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ CAUSES: tuple[Cause, ...] = (
 )
 
 
-def cause_of(lines: "Sequence[str]") -> Cause | None:
+def cause_of(lines: Sequence[str]) -> Cause | None:
     """Return the first cause that shows in the last lines of a build; None: none that we know."""
     text = "\n".join(lines)
     return next((each for each in CAUSES if re.search(each.pattern, text, re.IGNORECASE)), None)

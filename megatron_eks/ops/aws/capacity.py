@@ -2,10 +2,8 @@
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.plan.pools import PoolPlan
 
 UNKNOWN_CODE = "CODE"
 """Stands for the code of a quota that sources disagree about."""
@@ -30,7 +28,7 @@ class Reason:
 
     found: str
     remedy: str
-    waiting_helps: bool
+    waiting_helps: bool = False
     """Whether Auto Scaling may succeed at a later try without anybody doing anything."""
 
 
@@ -42,7 +40,6 @@ _KNOWN: tuple[tuple[str, Reason], ...] = (
             "ask for {vcpus} or more of {quota!r}: aws service-quotas "
             "request-service-quota-increase --service-code ec2 --quota-code {quota_code} "
             "--desired-value {vcpus}",
-            waiting_helps=False,
         ),
     ),
     (
@@ -51,7 +48,6 @@ _KNOWN: tuple[tuple[str, Reason], ...] = (
             "the reservation {reservation} has no room: {message}",
             "look at its state, type, zone and free instances: aws ec2 "
             "describe-capacity-reservations",
-            waiting_helps=False,
         ),
     ),
     (
@@ -68,7 +64,6 @@ _KNOWN: tuple[tuple[str, Reason], ...] = (
         Reason(
             "the subnet in {zone} has no free addresses",
             "give nodes back, or take a larger network.vpc_cidr for a new cluster",
-            waiting_helps=False,
         ),
     ),
     (
@@ -77,7 +72,6 @@ _KNOWN: tuple[tuple[str, Reason], ...] = (
             "nodes started and did not join the cluster",
             "read what one printed: aws ec2 get-console-output; without a NAT gateway look at "
             "network.interface_endpoints",
-            waiting_helps=False,
         ),
     ),
     (
@@ -85,14 +79,13 @@ _KNOWN: tuple[tuple[str, Reason], ...] = (
         Reason(
             "AWS may not start instances for you: {message}",
             "ask who administers the account for the permission that it names",
-            waiting_helps=False,
         ),
     ),
 )
 _UNKNOWN = Reason("{message}", "look at the node group in the EKS console", waiting_helps=True)
 
 
-def explain(message: str, pool: "PoolPlan", nodes: int) -> Reason:
+def explain(message: str, pool: PoolPlan, nodes: int) -> Reason:
     """Say what a message of EC2, Auto Scaling or EKS means for a pool."""
     reason = next((each for pattern, each in _KNOWN if re.search(pattern, message)), _UNKNOWN)
     quota, code = quota_of(pool)
@@ -109,7 +102,7 @@ def explain(message: str, pool: "PoolPlan", nodes: int) -> Reason:
     return Reason(reason.found.format(**facts), reason.remedy.format(**facts), reason.waiting_helps)
 
 
-def quota_of(pool: "PoolPlan") -> tuple[str, str]:
+def quota_of(pool: PoolPlan) -> tuple[str, str]:
     """Return name and code of the quota that counts a pool's vCPUs."""
     quotas = _SPOT if pool.capacity.kind == "spot" else _ON_DEMAND
     return next(

@@ -7,18 +7,15 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from megatron_eks.config.codes import Code
+from megatron_eks.ops.aws.stacks import Template
 from megatron_eks.ops.failure import Failure
 from megatron_eks.project import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from megatron_eks.ops.aws.stacks import Template
 
 _SECONDS = 1800
 _TAIL_LINES = 4
@@ -54,11 +51,11 @@ class Cdk:
             *("--require-approval", "never", *more),
         )
 
-    def template(self, stack: str) -> "Template":
+    def template(self, stack: str) -> Template:
         """Return a stack's template as it was synthesised."""
         return cast("Template", json.loads(self._template_file(stack).read_text()))
 
-    def use(self, stack: str, template: "Template") -> None:
+    def use(self, stack: str, template: Template) -> None:
         """Put another template in a stack's place.
 
         The CDK uploads a template under the hash of its content, and takes what stands there
@@ -109,7 +106,7 @@ class Cdk:
             )
 
 
-def _reason(lines: "Sequence[str]") -> str:
+def _reason(lines: Sequence[str]) -> str:
     """Return the lines with an error in them, or the last ones."""
     plain = [_ANSI.sub("", line).strip() for line in lines]
     plain = [line for line in plain if line and not line.startswith("at ")]

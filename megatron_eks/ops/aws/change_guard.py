@@ -1,22 +1,21 @@
 """What a change set does, in plain lines, and what of it is refused."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.aws.splitting import NODE_GROUP, node_group_changes, references
-from megatron_eks.ops.aws.stacks import DATA_TYPES, resources_of
+from megatron_eks.ops.aws.console import Console
+from megatron_eks.ops.aws.node_groups import NodeGroups
+from megatron_eks.ops.aws.splitting import (
+    NODE_GROUP,
+    NodeGroupChange,
+    node_group_changes,
+    references,
+)
+from megatron_eks.ops.aws.stacks import DATA_TYPES, Change, Template, resources_of
 from megatron_eks.ops.endings import CHECK_FAILED
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import count
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from megatron_eks.ops.aws.console import Console
-    from megatron_eks.ops.aws.node_groups import NodeGroups
-    from megatron_eks.ops.aws.splitting import NodeGroupChange
-    from megatron_eks.ops.aws.stacks import Change, Template
 
 # More than this are counted instead of listed: a new stack is no news line by line.
 _LISTED = 12
@@ -26,17 +25,17 @@ _LISTED = 12
 class Verdict:
     """What the node groups of a stack have to do with a new template."""
 
-    in_use: "Mapping[str, tuple[str, int]]"
+    in_use: Mapping[str, tuple[str, int]]
     """Name and nodes of each pool that has some, by logical id."""
-    renewals: "tuple[NodeGroupChange, ...]"
+    renewals: tuple[NodeGroupChange, ...]
     """Changes that would end the nodes of a pool in use."""
     keep: tuple[str, ...]
     """Pools in use whose new launch template differs in tags alone: it waits."""
     notes: tuple[str, ...]
-    references: "Mapping[str, Mapping[str, frozenset[str]]]"
+    references: Mapping[str, Mapping[str, frozenset[str]]]
     """What the launch template of each pool in use names, by key."""
 
-    def refuse(self, changes: "Sequence[Change]") -> None:
+    def refuse(self, changes: Sequence[Change]) -> None:
         """Raise Failure if pools in use would lose their nodes."""
         reasons = {change.logical_id: _keys(change) for change in self.renewals}
         for change in changes:
@@ -66,7 +65,7 @@ class Verdict:
         )
 
 
-def judge(old: "Template", new: "Template", groups: "NodeGroups") -> Verdict:
+def judge(old: Template, new: Template, groups: NodeGroups) -> Verdict:
     """Ask EKS which pools have nodes, and compare with what the new template changes."""
     in_use = {}
     for logical_id, resource in resources_of(old).items():
@@ -97,7 +96,7 @@ def judge(old: "Template", new: "Template", groups: "NodeGroups") -> Verdict:
     )
 
 
-def refuse_data_loss(stack: str, changes: "Sequence[Change]", *, allowed: bool) -> None:
+def refuse_data_loss(stack: str, changes: Sequence[Change], *, allowed: bool) -> None:
     """Raise Failure if something that holds data would be new and empty afterwards."""
     lost = [
         f"{change.verb} {change.logical_id} ({change.kind})"
@@ -115,7 +114,7 @@ def refuse_data_loss(stack: str, changes: "Sequence[Change]", *, allowed: bool) 
         )
 
 
-def show_changes(title: str, changes: "Sequence[Change]", console: "Console") -> None:
+def show_changes(title: str, changes: Sequence[Change], console: Console) -> None:
     """Write what a change set does, the most drastic first."""
     order = ("remove", "replace", "may replace", "change", "take over", "add")
     verbs = [change.verb for change in changes]
@@ -132,6 +131,6 @@ def show_changes(title: str, changes: "Sequence[Change]", console: "Console") ->
                 console.say(f"  {'':11}   {', '.join(change.properties)}")
 
 
-def _keys(change: "NodeGroupChange") -> str:
+def _keys(change: NodeGroupChange) -> str:
     template = [f"launch template: {', '.join(change.template)}"] if change.template else []
     return "; ".join([*template, *change.version])

@@ -1,23 +1,19 @@
 """`meks cleanup`: everything that costs money goes in order; what holds data stays unless named."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.pricing import AS_OF, HOURS_PER_MONTH
 from megatron_eks.config.codes import Code
 from megatron_eks.kubernetes.connection import ApiError
 from megatron_eks.ops.aws import following, retained
 from megatron_eks.ops.aws.console import duration
+from megatron_eks.ops.aws.pool_nodes import Kubernetes
+from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import DONE, FAILED, INTERRUPTED, USAGE, CommandError
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import count, table
 from megatron_eks.plan.cost import stack_costs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from megatron_eks.ops.aws.pool_nodes import Kubernetes
-    from megatron_eks.ops.aws.tools import Tools
 
 _POLL_SECONDS = 10
 _EMPTY_SECONDS = 30 * 60
@@ -35,7 +31,7 @@ class Wish:
     """The cluster's name, which answers the second question about storage."""
 
 
-def run(wish: Wish, tools: "Tools", connect: "Callable[[], Kubernetes]") -> int:
+def run(wish: Wish, tools: Tools, connect: Callable[[], Kubernetes]) -> int:
     """Delete a cluster; run again after an interruption, it goes on where it ended."""
     plan, console, stacks = tools.plan, tools.console, tools.stacks
     # Also what is left of a creation that failed.
@@ -70,7 +66,7 @@ def run(wish: Wish, tools: "Tools", connect: "Callable[[], Kubernetes]") -> int:
     return _remains([part for part in present if part not in goes], tools)
 
 
-def _goes(present: list[str], wish: Wish, tools: "Tools") -> list[str]:
+def _goes(present: list[str], wish: Wish, tools: Tools) -> list[str]:
     """Return the stacks to delete, those first that use others."""
     named = ("Cluster", "Images") if wish.delete_images else ("Cluster",)
     goes: list[str] = [part for part in named if part in present]
@@ -87,7 +83,7 @@ def _goes(present: list[str], wish: Wish, tools: "Tools") -> list[str]:
     return [*goes, *(["Network"] if "Network" in present else [])]
 
 
-def _agreed(goes: list[str], repositories: list[str], wish: Wish, tools: "Tools") -> bool:
+def _agreed(goes: list[str], repositories: list[str], wish: Wish, tools: Tools) -> bool:
     plan, console = tools.plan, tools.console
     console.say(f"to delete in account {tools.aws.account()}, {plan.region}:")
     if "Cluster" in goes:
@@ -109,7 +105,7 @@ def _agreed(goes: list[str], repositories: list[str], wish: Wish, tools: "Tools"
     return console.confirm_name("Delete all of it?", plan.name, f"--confirm {plan.name}")
 
 
-def _end_jobs(tools: "Tools", connect: "Callable[[], Kubernetes]") -> None:
+def _end_jobs(tools: Tools, connect: Callable[[], Kubernetes]) -> None:
     """Delete jobs, so that they end by a signal and not with their nodes."""
     namespace = tools.plan.platform.namespace
     try:
@@ -124,7 +120,7 @@ def _end_jobs(tools: "Tools", connect: "Callable[[], Kubernetes]") -> None:
         tools.console.say(f"note: jobs end with their nodes: {error}")
 
 
-def _end_nodes(tools: "Tools") -> None:
+def _end_nodes(tools: Tools) -> None:
     """Give all GPU nodes back, and wait until none is billed."""
     groups, console = tools.node_groups, tools.console
     present = [group for pool in tools.plan.pools if (group := groups.find(pool.name))]
@@ -141,11 +137,11 @@ def _end_nodes(tools: "Tools") -> None:
         raise Failure(Code.WAITED_TOO_LONG, found, "run meks cleanup again")
 
 
-def _lift_protection(tools: "Tools") -> None:
+def _lift_protection(tools: Tools) -> None:
     """Let EKS delete the cluster, as the cluster file says."""
     eks, name = tools.aws.client("eks"), tools.plan.eks_name
 
-    def cluster() -> "dict[str, object] | None":
+    def cluster() -> dict[str, object] | None:
         try:
             found: dict[str, object] = eks.describe_cluster(name=name)["cluster"]
         except eks.exceptions.ResourceNotFoundException:
@@ -167,7 +163,7 @@ def _lift_protection(tools: "Tools") -> None:
         raise Failure(Code.WAITED_TOO_LONG, found, "run meks cleanup again")
 
 
-def _delete(part: str, tools: "Tools") -> None:
+def _delete(part: str, tools: Tools) -> None:
     name = tools.plan.stack(part)
     stacks, console = tools.stacks, tools.console
     stack = following.follow(stacks, name, console)
@@ -189,7 +185,7 @@ def _delete(part: str, tools: "Tools") -> None:
     console.say(f"{name}: deleted after {took}")
 
 
-def _remains(parts: list[str], tools: "Tools") -> int:
+def _remains(parts: list[str], tools: Tools) -> int:
     """Say what is still there, and what it costs."""
     plan = tools.plan
     rows = []
@@ -221,6 +217,6 @@ def _remains(parts: list[str], tools: "Tools") -> int:
     return DONE
 
 
-def _vpc(tools: "Tools") -> str:
+def _vpc(tools: Tools) -> str:
     resources = tools.stacks.resources(tools.plan.stack("Network"))
     return next((physical for _, kind, physical in resources if kind == "AWS::EC2::VPC"), "")

@@ -1,17 +1,15 @@
 """How a command talks with people: progress, questions, and the time."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import Protocol, TextIO
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.endings import USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.printable import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Much is done at once, or within seconds.
 _FIRST_PAUSE = 0.5
@@ -89,7 +87,7 @@ class Console:
         self.stderr.write(printable(text))
         self.stderr.flush()
 
-    def wait(self, seconds: float, step: float, done: "Callable[[], bool]") -> bool:
+    def wait(self, seconds: float, step: float, done: Callable[[], bool]) -> bool:
         """Call `done`, soon at first and then every `step` seconds; say whether it became true."""
         ends = self.clock.now().timestamp() + seconds
         pause = min(_FIRST_PAUSE, step)

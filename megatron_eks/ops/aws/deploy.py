@@ -1,28 +1,23 @@
 """`meks deploy`: the stacks of a cluster, each change looked at before it is made."""
 
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import following, outputs, retained
-from megatron_eks.ops.aws.change_guard import judge, refuse_data_loss, show_changes
+from megatron_eks.ops.aws.cdk import Cdk
+from megatron_eks.ops.aws.change_guard import Verdict, judge, refuse_data_loss, show_changes
 from megatron_eks.ops.aws.console import duration
 from megatron_eks.ops.aws.identity import check_administrators
 from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.aws.splitting import keep_launch_templates, steps
+from megatron_eks.ops.aws.stacks import Stack
+from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import CHECK_FAILED, FAILED, INTERRUPTED, USAGE
 from megatron_eks.ops.failure import Failure
+from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.cost import stack_costs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from megatron_eks.ops.aws.cdk import Cdk
-    from megatron_eks.ops.aws.change_guard import Verdict
-    from megatron_eks.ops.aws.stacks import Stack
-    from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.plan.cluster import ClusterPlan
 
 _BOOTSTRAP_VERSION = "/cdk-bootstrap/hnb659fds/version"
 _AGAIN = "run `meks deploy` again: what is done stays done"
@@ -33,7 +28,7 @@ _GOOD = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
 class Wishes:
     """What the user said besides the cluster file."""
 
-    stacks: "Sequence[str]" = ()
+    stacks: Sequence[str] = ()
     """Names, or their last parts; empty: all."""
     import_existing: bool = False
     """Take over what was kept of an earlier deployment."""
@@ -41,7 +36,7 @@ class Wishes:
     """New and empty file systems, buckets and repositories are what is wanted."""
 
 
-def run(wishes: Wishes, tools: "Tools", cdk: "Cdk") -> int:
+def run(wishes: Wishes, tools: Tools, cdk: Cdk) -> int:
     """Deploy; return the exit code, or raise Failure."""
     plan = tools.plan
     names = _chosen(plan, wishes.stacks)
@@ -81,7 +76,7 @@ def run(wishes: Wishes, tools: "Tools", cdk: "Cdk") -> int:
 class Deployment:
     """One run over some stacks."""
 
-    def __init__(self, wishes: Wishes, tools: "Tools", cdk: "Cdk") -> None:
+    def __init__(self, wishes: Wishes, tools: Tools, cdk: Cdk) -> None:
         self._wishes = wishes
         self._tools = tools
         self._cdk = cdk
@@ -113,7 +108,7 @@ class Deployment:
             self._tools.console.say(note)
         return True
 
-    def _settled(self, name: str) -> "Stack | None":
+    def _settled(self, name: str) -> Stack | None:
         """Return a stack at rest; None where there is none yet."""
         stack = self._stacks.find(name)
         if stack is not None and stack.busy:
@@ -122,7 +117,7 @@ class Deployment:
         # The CDK removes by itself what is left of a stack whose creation failed.
         return stack if stack is not None and stack.made else None
 
-    def _step(self, name: str, verdict: "Verdict | None", step: int = 1, of: int = 1) -> bool:
+    def _step(self, name: str, verdict: Verdict | None, step: int = 1, of: int = 1) -> bool:
         console, stacks = self._tools.console, self._stacks
         part = f", step {step} of {of}" if of > 1 else ""
         console.say(f"{name}{part}: comparing with what is deployed")
@@ -185,7 +180,7 @@ def _overtaken(name: str) -> Failure:
     return Failure(Code.STACK_FAILED, found, remedy, where=name)
 
 
-def _chosen(plan: "ClusterPlan", wanted: "Sequence[str]") -> list[str]:
+def _chosen(plan: ClusterPlan, wanted: Sequence[str]) -> list[str]:
     """Return the stacks to deploy, in the order in which they need each other."""
     names = {part: plan.stack(part) for part in plan.stacks}
     known = {*names, *names.values()}
@@ -197,7 +192,7 @@ def _chosen(plan: "ClusterPlan", wanted: "Sequence[str]") -> list[str]:
     return [name for part, name in names.items() if not wanted or part in wanted or name in wanted]
 
 
-def _refuse_second_file_system(tools: "Tools") -> None:
+def _refuse_second_file_system(tools: Tools) -> None:
     """Refuse an empty file system beside one with data, of a stack that was destroyed."""
     found = retained.left_behind(tools)
     if found:
@@ -211,7 +206,7 @@ def _refuse_second_file_system(tools: "Tools") -> None:
         )
 
 
-def _agreed(new: "Sequence[str]", account: str, tools: "Tools") -> bool:
+def _agreed(new: Sequence[str], account: str, tools: Tools) -> bool:
     """Ask once before anything new is made; what changes is asked for stack by stack."""
     plan = tools.plan
     if not new:
@@ -236,12 +231,12 @@ def _agreed(new: "Sequence[str]", account: str, tools: "Tools") -> bool:
     return False
 
 
-def _made(name: str, tools: "Tools") -> bool:
+def _made(name: str, tools: Tools) -> bool:
     stack = tools.stacks.find(name)
     return stack is not None and stack.made
 
 
-def _bootstrap(account: str, tools: "Tools", cdk: "Cdk") -> None:
+def _bootstrap(account: str, tools: Tools, cdk: Cdk) -> None:
     """Make the CDK's bucket and roles, where this account and region have none yet."""
     ssm = tools.aws.client("ssm")
     try:
@@ -253,7 +248,7 @@ def _bootstrap(account: str, tools: "Tools", cdk: "Cdk") -> None:
         cdk.bootstrap(account)
 
 
-def _resized(before: "Mapping[str, int]", tools: "Tools") -> Failure | None:
+def _resized(before: Mapping[str, int], tools: Tools) -> Failure | None:
     """Compare how many nodes each pool is asked to have; CloudFormation must not change that."""
     after = tools.node_groups.wanted()
     pools = {pool.name for pool in tools.plan.pools}
@@ -271,7 +266,7 @@ def _resized(before: "Mapping[str, int]", tools: "Tools") -> Failure | None:
     )
 
 
-def _say_how_to_come_back(executing: str, tools: "Tools") -> None:
+def _say_how_to_come_back(executing: str, tools: Tools) -> None:
     if executing:
         tools.console.say(
             f"\nAWS goes on with {executing}. `meks deploy` waits for it and does the rest.\n"

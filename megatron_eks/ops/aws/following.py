@@ -1,15 +1,11 @@
 """Waiting for CloudFormation: progress in few lines, and why it failed."""
 
 import re
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.aws.console import duration
+from megatron_eks.ops.aws.console import Console, duration
+from megatron_eks.ops.aws.stacks import Event, Stack, Stacks
 from megatron_eks.ops.failure import Failure
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.aws.console import Console
-    from megatron_eks.ops.aws.stacks import Event, Stack, Stacks
 
 _POLL_SECONDS = 5
 _REPORT_SECONDS = 30
@@ -43,7 +39,7 @@ _REMEDIES = (
 _OTHERWISE = "correct it and run the command again: what is done stays done"
 
 
-def follow(stacks: "Stacks", name: str, console: "Console", after: str = "") -> "Stack | None":
+def follow(stacks: Stacks, name: str, console: Console, after: str = "") -> Stack | None:
     """Wait until CloudFormation has done with a stack; None where it is gone.
 
     `after` is the last event of what came before.
@@ -63,7 +59,7 @@ def follow(stacks: "Stacks", name: str, console: "Console", after: str = "") -> 
         console.clock.sleep(_POLL_SECONDS)
 
 
-def failed(stacks: "Stacks", stack: "Stack", after: str = "") -> Failure:
+def failed(stacks: Stacks, stack: Stack, after: str = "") -> Failure:
     """Say why CloudFormation gave up, in the words of the resource that failed first."""
     reasons = [event for event in stacks.events(stack.name, after) if event.failed]
     causes = [event for event in reasons if event.kind != "AWS::CloudFormation::Stack"] or reasons
@@ -75,7 +71,7 @@ def failed(stacks: "Stacks", stack: "Stack", after: str = "") -> Failure:
     return Failure(Code.STACK_FAILED, f"{stack.status}: {text}", remedy, where=stack.name)
 
 
-def _progress(events: "list[Event]", name: str, seconds: float) -> str:
+def _progress(events: list[Event], name: str, seconds: float) -> str:
     state: dict[str, str] = {}
     for event in events:
         if event.kind != "AWS::CloudFormation::Stack":

@@ -1,21 +1,16 @@
 """Who is calling, and whether the administrators of a cluster file exist."""
 
-from typing import TYPE_CHECKING
-
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.aws.session import error_code
+from megatron_eks.ops.aws.session import Aws, error_code
+from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import USAGE
 from megatron_eks.ops.failure import Failure
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.aws.session import Aws
-    from megatron_eks.ops.aws.tools import Tools
 
 _DENIED = {"AccessDenied", "AccessDeniedException"}
 _SSO_ROLE = "AWSReservedSSO_"
 
 
-def caller_role(aws: "Aws") -> str | None:
+def caller_role(aws: Aws) -> str | None:
     """Return the ARN of the role that the caller has assumed, with its path where IAM tells it.
 
     None for a user or the root of an account: neither is what administers a cluster here.
@@ -30,7 +25,7 @@ def caller_role(aws: "Aws") -> str | None:
     return found or f"arn:{partition}:iam::{account}:role/{_sso_path(name)}{name}"
 
 
-def check_administrators(account: str, tools: "Tools") -> None:
+def check_administrators(account: str, tools: Tools) -> None:
     """Refuse a cluster that nobody could administer; raise Failure."""
     plan = tools.plan
     if "Cluster" not in plan.stacks:
@@ -62,7 +57,7 @@ def check_administrators(account: str, tools: "Tools") -> None:
             )
 
 
-def _role(aws: "Aws", name: str, *, must_exist: bool = False) -> str | None:
+def _role(aws: Aws, name: str, *, must_exist: bool = False) -> str | None:
     """Return a role's ARN; None where IAM does not say, LookupError where it must exist."""
     iam = aws.client("iam")
     try:

@@ -1,10 +1,11 @@
 """`meks init`: a cluster file for this account, from what AWS knows and a few answers."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig
@@ -14,18 +15,13 @@ from megatron_eks.config.load import read_mapping
 from megatron_eks.config.parse import parse_cluster
 from megatron_eks.ops import files
 from megatron_eks.ops.aws.cluster_file import Answers, render
+from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.aws.identity import caller_role
+from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.endings import DONE, FAILED, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.cluster_checks import check_cluster
 from megatron_eks.project import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import date
-
-    from megatron_eks.ops.aws.console import Console
-    from megatron_eks.ops.aws.session import Aws
 
 _SCHEMA = "megatron_eks/config/schema/cluster.json"
 _KUBERNETES = str(ClusterConfig.model_fields["kubernetes_version"].default)
@@ -50,10 +46,10 @@ class Wish:
 
 def run(
     wish: Wish,
-    aws: "Aws",
-    console: "Console",
-    today: "date",
-    public_address: "Callable[[], str]",
+    aws: Aws,
+    console: Console,
+    today: date,
+    public_address: Callable[[], str],
 ) -> int:
     """Write the file; raise Failure where one is there, or an answer is missing."""
     if wish.file.exists() and not wish.force:
@@ -76,7 +72,7 @@ def run(
     return DONE
 
 
-def _refuse_silence(wish: Wish, console: "Console") -> None:
+def _refuse_silence(wish: Wish, console: Console) -> None:
     """Name all missing flags at once where nobody can be asked."""
     if console.yes or console.stdin.isatty():
         return
@@ -100,7 +96,7 @@ class _Questions:
     """Asks for what no flag says; with `--yes`, and without a terminal, takes what it proposes."""
 
     def __init__(
-        self, wish: Wish, aws: "Aws", console: "Console", public_address: "Callable[[], str]"
+        self, wish: Wish, aws: Aws, console: Console, public_address: Callable[[], str]
     ) -> None:
         self._wish = wish
         self._aws = aws
@@ -203,7 +199,7 @@ class _Questions:
         return answer
 
 
-def _check(text: str, file: Path, today: "date") -> "list[Finding]":
+def _check(text: str, file: Path, today: date) -> list[Finding]:
     document = read_mapping(text, str(file))
     config, findings = parse_cluster(document)
     if config is not None:

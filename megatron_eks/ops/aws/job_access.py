@@ -1,26 +1,19 @@
 """What the deployed role of the jobs does not allow: what newer job files name in S3."""
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
+from botocore.client import BaseClient
+
+from megatron_eks.config.load import Json
 from megatron_eks.ops.aws import session
-from megatron_eks.plan.data_access import POLICY_NAME, split
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from botocore.client import BaseClient
-
-    from megatron_eks.config.load import Json
-    from megatron_eks.ops.aws.console import Console
-    from megatron_eks.plan.data_access import DataAccess
+from megatron_eks.ops.aws.console import Console
+from megatron_eks.plan.data_access import POLICY_NAME, DataAccess, split
 
 REMEDY = "run: meks deploy Storage, which gives the role what job files in jobs/ name"
 
 
-def out_of_reach(
-    role: str, access: "DataAccess", region: str, console: "Console"
-) -> "Sequence[str]":
+def out_of_reach(role: str, access: DataAccess, region: str, console: Console) -> Sequence[str]:
     """Return what a role lacks; who may not look is told so, and held up by nothing."""
     try:
         return lacking(role, access, session.open_session(region, os.environ).client("iam"))
@@ -30,7 +23,7 @@ def out_of_reach(
         return ()
 
 
-def lacking(role: str, access: "DataAccess", iam: "BaseClient") -> list[str]:
+def lacking(role: str, access: DataAccess, iam: BaseClient) -> list[str]:
     """Return the URIs that a role, by its ARN, may not read or write as jobs would.
 
     Raises what boto3 raises where nobody may look, or the role is in another account.
@@ -50,7 +43,7 @@ def lacking(role: str, access: "DataAccess", iam: "BaseClient") -> list[str]:
     ]
 
 
-def _allowed(statements: "Sequence[Mapping[str, Json]]", action: str) -> "Iterator[str]":
+def _allowed(statements: Sequence[Mapping[str, Json]], action: str) -> Iterator[str]:
     """Yield buckets with patterns of keys, as the Storage stack writes them."""
     for each in statements:
         actions, resources = each["Action"], each["Resource"]
@@ -60,7 +53,7 @@ def _allowed(statements: "Sequence[Mapping[str, Json]]", action: str) -> "Iterat
             yield from (str(resource).partition(":::")[2] for resource in resources)
 
 
-def _covered(wanted: str, allowed: "Iterator[str]") -> bool:
+def _covered(wanted: str, allowed: Iterator[str]) -> bool:
     return any(
         wanted == each or (each.endswith("*") and wanted.startswith(each[:-1])) for each in allowed
     )

@@ -8,32 +8,27 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws import outputs
-from megatron_eks.ops.aws.build import ended
+from megatron_eks.ops.aws.build import Wishes, ended
 from megatron_eks.ops.aws.build_causes import cause_of
 from megatron_eks.ops.aws.build_records import Records, digest_of
+from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import FAILED, NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.plan.buildspec import PROGRAM
+from megatron_eks.plan.images import ImagePlan
 from megatron_eks.project import ASSETS, ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from megatron_eks.ops.aws.build import Wishes
-    from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.plan.images import ImagePlan
 
 _ENGINES = ("docker", "podman")
 _TAIL_LINES = 40
 
 
-def run(images: "Sequence[str]", tools: "Tools", wishes: "Wishes") -> int:
+def run(images: Sequence[str], tools: Tools, wishes: Wishes) -> int:
     """Build, test and push the named images, or all; without repositories, build and test them."""
     engine = next((each for each in _ENGINES if shutil.which(each)), None)
     if engine is None:
@@ -74,7 +69,7 @@ def run(images: "Sequence[str]", tools: "Tools", wishes: "Wishes") -> int:
     return FAILED if failures else 0
 
 
-def _free_tag(image: "ImagePlan", deployed: str, project: str, tools: "Tools") -> str:
+def _free_tag(image: ImagePlan, deployed: str, project: str, tools: Tools) -> str:
     """Return the tag to push an image under; empty: it is built, as a record says."""
     repository, _, tag = deployed.rpartition(":")
     if tag == image.tag and Records(tools).find(image, deployed, project).digest is not None:
@@ -90,12 +85,12 @@ class _LocalBuild:
     """One image on its way through the steps."""
 
     def __init__(
-        self, image: "ImagePlan", repository: str, engine: str, folder: Path, tools: "Tools"
+        self, image: ImagePlan, repository: str, engine: str, folder: Path, tools: Tools
     ) -> None:
         self._image, self._repository, self._engine = image, repository, engine
         self._folder, self._tools = folder, tools
 
-    def run(self, wishes: "Wishes", *, push: bool) -> Failure | None:
+    def run(self, wishes: Wishes, *, push: bool) -> Failure | None:
         """Go through the steps; return why one failed."""
         environment = self._environment(wishes)
         steps = ["check", "build", "test"]
@@ -121,7 +116,7 @@ class _LocalBuild:
             left -= 1
         return None
 
-    def _environment(self, wishes: "Wishes") -> "Mapping[str, str]":
+    def _environment(self, wishes: Wishes) -> Mapping[str, str]:
         return {
             **os.environ,
             "IMAGE_NAME": self._image.name,
@@ -138,7 +133,7 @@ class _LocalBuild:
             "REGISTRY": "none",
         }
 
-    def _step(self, step: str, environment: "Mapping[str, str]") -> tuple[int, list[str]]:
+    def _step(self, step: str, environment: Mapping[str, str]) -> tuple[int, list[str]]:
         """Run one step, its output as it comes; return its exit code and last lines."""
         self._tools.console.say(f"{self._image.name}: {step}")
         tail: list[str] = []

@@ -1,15 +1,12 @@
 """Managed node groups as EKS and Auto Scaling see them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+
+from botocore.client import BaseClient
 
 from megatron_eks.ops.aws.session import error_code
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    from botocore.client import BaseClient
 
 _GONE = {"ResourceNotFoundException"}
 
@@ -32,7 +29,7 @@ class NodeGroups:
     """The node groups of one cluster."""
 
     def __init__(
-        self, cluster: str, eks: "BaseClient", ec2: "BaseClient", autoscaling: "BaseClient"
+        self, cluster: str, eks: BaseClient, ec2: BaseClient, autoscaling: BaseClient
     ) -> None:
         self.cluster = cluster
         self._eks = eks
@@ -81,7 +78,7 @@ class NodeGroups:
                 return names
             token = {"nextToken": page["nextToken"]}
 
-    def wanted(self) -> "Mapping[str, int]":
+    def wanted(self) -> Mapping[str, int]:
         """Return how many nodes each is asked to have."""
         if not self._exists():
             return {}
@@ -111,7 +108,7 @@ class NodeGroups:
         )
         return sum(len(each["Instances"]) for page in pages for each in page["Reservations"])
 
-    def launch_failures(self, group: NodeGroup, since: "datetime") -> list[str]:
+    def launch_failures(self, group: NodeGroup, since: datetime) -> list[str]:
         """Return why launches failed since then, the newest first."""
         reasons = []
         for name in group.scaling_groups:

@@ -2,9 +2,12 @@
 
 import json
 import re
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import urlsplit
+
+from botocore.client import BaseClient
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.outputs import PLATFORM, is_digest
@@ -12,17 +15,10 @@ from megatron_eks.ops import files
 from megatron_eks.ops.aws import registry
 from megatron_eks.ops.aws.build_records import Records, digest_of, is_there
 from megatron_eks.ops.aws.session import ERRORS
+from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.output import structured, table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from botocore.client import BaseClient
-
-    from megatron_eks.ops.aws.tools import Tools
 
 Values = dict[str, dict[str, str]]
 """Stack to key to value, as `cdk deploy --outputs-file` has them."""
@@ -37,7 +33,7 @@ _HERE = ("127.0.0.1", "localhost")
 _NOT_THERE = {"ImageNotFoundException", "RepositoryNotFoundException"}
 
 
-def run(output: str, tools: "Tools") -> int:
+def run(output: str, tools: Tools) -> int:
     """Write the outputs of all stacks that exist; raise Failure where none does."""
     path = record(tools)
     values = read(path)
@@ -50,7 +46,7 @@ def run(output: str, tools: "Tools") -> int:
     return 0
 
 
-def record(tools: "Tools", pushed: "Mapping[str, str] | None" = None) -> "Path":
+def record(tools: Tools, pushed: Mapping[str, str] | None = None) -> Path:
     """Ask CloudFormation for all outputs and CodeBuild for digests; write them; return the file.
 
     `pushed` are images by `REPOSITORY:TAG` that this command has built and pushed itself.
@@ -86,7 +82,7 @@ def record(tools: "Tools", pushed: "Mapping[str, str] | None" = None) -> "Path":
     return path
 
 
-def _platform(recorded: "Mapping[str, str]", ecr: "BaseClient", tools: "Tools") -> dict[str, str]:
+def _platform(recorded: Mapping[str, str], ecr: BaseClient, tools: Tools) -> dict[str, str]:
     """Return the platform's images by digest, those that are known already without a question.
 
     A tag that is moved later changes nothing here. Without an answer an image stays known by tag.
@@ -127,7 +123,7 @@ def _key(uri: str) -> str:
     return "".join(word.capitalize() for word in re.split("[-_.]", name))
 
 
-def next_step(path: "Path") -> str:
+def next_step(path: Path) -> str:
     """Say what comes after the file was written."""
     images = [
         value
@@ -139,7 +135,7 @@ def next_step(path: "Path") -> str:
     return "make synth, then meks apply" if built else "meks build"
 
 
-def read(path: "Path") -> Values:
+def read(path: Path) -> Values:
     """Return what the file holds, which its cluster file's checks have read before."""
     if not path.exists():
         return {}
@@ -147,18 +143,18 @@ def read(path: "Path") -> Values:
     return values
 
 
-def write(path: "Path", values: "Mapping[str, Mapping[str, str]]") -> None:
+def write(path: Path, values: Mapping[str, Mapping[str, str]]) -> None:
     """Write the file at once or not at all."""
     files.replace(path, json.dumps(values, indent=2) + "\n", "then run: meks outputs")
 
 
-def has(tools: "Tools", value: str) -> bool:
+def has(tools: Tools, value: str) -> bool:
     """Tell whether the file has a value."""
     stacks = read(tools.cluster_file.with_name(_FILE)).values()
     return any(value in outputs.values() for outputs in stacks)
 
 
-def recorded(values: "Mapping[str, str]", tools: "Tools") -> dict[str, str]:
+def recorded(values: Mapping[str, str], tools: Tools) -> dict[str, str]:
     """Return `REPOSITORY@sha256:...` for `REPOSITORY:TAG` of the images that builds recorded."""
     found: dict[str, str] = {}
     for image in tools.plan.images:
@@ -169,7 +165,7 @@ def recorded(values: "Mapping[str, str]", tools: "Tools") -> dict[str, str]:
     return found
 
 
-def _pinned(image: str, earlier: str, ecr: "BaseClient", tools: "Tools") -> str:
+def _pinned(image: str, earlier: str, ecr: BaseClient, tools: Tools) -> str:
     """Keep the digest of an image that no build recorded, where the file has one; say so."""
     repository, _, tag = image.rpartition(":")
     name = repository.rpartition("/")[2]

@@ -1,11 +1,8 @@
 """What the API server knows of a pool: nodes that offer their devices, and job pods on them."""
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from megatron_eks.plan.pools import POOL_LABEL
-
-if TYPE_CHECKING:
-    from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.plan.pools import POOL_LABEL, PoolPlan
 
 _ENDED = {"Succeeded", "Failed"}
 
@@ -32,7 +29,7 @@ class Kubernetes(Protocol):
         ...
 
 
-def usable_nodes(kubernetes: Kubernetes, pool: "PoolPlan") -> int:
+def usable_nodes(kubernetes: Kubernetes, pool: PoolPlan) -> int:
     """Count the nodes that are ready and offer all GPUs and EFA interfaces of their type.
 
     A node is Ready minutes before its device plugins have told the kubelet of a device.
@@ -51,7 +48,7 @@ def usable_nodes(kubernetes: Kubernetes, pool: "PoolPlan") -> int:
     )
 
 
-def job_pods(kubernetes: Kubernetes, pool: "PoolPlan", namespace: str) -> list[str]:
+def job_pods(kubernetes: Kubernetes, pool: PoolPlan, namespace: str) -> list[str]:
     """Name the pods of jobs that run on a pool, or wait for it."""
     nodes = {node["metadata"]["name"] for node in _nodes(kubernetes, pool)}
     return sorted(
@@ -65,7 +62,7 @@ def job_pods(kubernetes: Kubernetes, pool: "PoolPlan", namespace: str) -> list[s
     )
 
 
-def _nodes(kubernetes: Kubernetes, pool: "PoolPlan") -> list[dict[str, Any]]:
+def _nodes(kubernetes: Kubernetes, pool: PoolPlan) -> list[dict[str, Any]]:
     return kubernetes.list("v1", "Node", labels=f"{POOL_LABEL}={pool.name}")
 
 

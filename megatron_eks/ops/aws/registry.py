@@ -10,13 +10,10 @@ import json
 import re
 import time
 import urllib.request
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from http.client import HTTPResponse
 from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from http.client import HTTPResponse
 
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
@@ -37,7 +34,7 @@ class RegistryError(Exception):
     """No digest came, or none that can be believed; the message says why."""
 
 
-def pinned(image: str, credentials: "Callable[[str], str | None]") -> str:
+def pinned(image: str, credentials: Callable[[str], str | None]) -> str:
     """Return `REGISTRY/PATH:TAG@sha256:...` for `REGISTRY/PATH:TAG`; raise RegistryError.
 
     `credentials` are what the registry of a host takes as `Basic`; None where anybody may pull.
@@ -102,7 +99,7 @@ def _get(url: str, authorization: str | None, deadline: float) -> tuple[bytes, s
         return _content(response, deadline), response.headers.get("Docker-Content-Digest")
 
 
-def _content(response: "HTTPResponse", deadline: float) -> bytes:
+def _content(response: HTTPResponse, deadline: float) -> bytes:
     content = b""
     while chunk := response.read1(65536):
         content += chunk

@@ -1,18 +1,14 @@
 """When a reservation or Capacity Block starts, and waiting for that."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
-from megatron_eks.ops.aws.console import duration
+from megatron_eks.ops.aws.console import Console, duration
 from megatron_eks.ops.aws.session import error_code
+from megatron_eks.ops.aws.tools import Tools
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.aws.console import Console
-    from megatron_eks.ops.aws.tools import Tools
-    from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.plan.pools import PoolPlan
 
 # What neither is nor will become usable (EC2 API, CapacityReservation, State).
 OVER = {"expired", "cancelled", "failed", "payment-failed", "unsupported"}
@@ -20,7 +16,7 @@ _STEPS = ((2 * 3600, 3600), (15 * 60, 300), (120, 60), (0, 15))
 """How often the time left is told, by how much is left."""
 
 
-def start_of(pool: "PoolPlan", tools: "Tools") -> datetime | None:
+def start_of(pool: PoolPlan, tools: Tools) -> datetime | None:
     """Return when a pool's reservation starts; None for one that has no start of its own."""
     reservation = str(pool.capacity.reservation_id)
     ec2 = tools.aws.client("ec2")
@@ -43,7 +39,7 @@ def start_of(pool: "PoolPlan", tools: "Tools") -> datetime | None:
     return start.astimezone(UTC) if isinstance(start, datetime) else None
 
 
-def wait_until(moment: datetime, console: "Console") -> None:
+def wait_until(moment: datetime, console: Console) -> None:
     """Wait, and tell from time to time how long it still takes."""
     console.say(f"waiting until {moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
     while (left := (moment - console.clock.now()).total_seconds()) > 0:

@@ -2,24 +2,20 @@
 
 import copy
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+
+from botocore.client import BaseClient
 
 from megatron_eks.ops.aws import following
 from megatron_eks.ops.aws.stacks import Template, resources_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from botocore.client import BaseClient
-
-    from megatron_eks.ops.aws.tools import Tools
+from megatron_eks.ops.aws.tools import Tools
 
 _BUCKET = "AWS::S3::Bucket"
 _REPOSITORY = "AWS::ECR::Repository"
 _PAGE = 1000
 
 
-def lift_retention(name: str, tools: "Tools") -> None:
+def lift_retention(name: str, tools: Tools) -> None:
     """Let a stack delete what its template would keep: CloudFormation knows the order."""
     stacks, console = tools.stacks, tools.console
     old = stacks.template(name)
@@ -36,7 +32,7 @@ def lift_retention(name: str, tools: "Tools") -> None:
     console.say(f"{name}: nothing in it is kept any longer")
 
 
-def empty_buckets(name: str, tools: "Tools") -> None:
+def empty_buckets(name: str, tools: Tools) -> None:
     """Delete every version of every object in a stack's buckets: S3 keeps a bucket that is full."""
     s3 = tools.aws.client("s3")
     for _, kind, bucket in tools.stacks.resources(name):
@@ -49,7 +45,7 @@ def empty_buckets(name: str, tools: "Tools") -> None:
             tools.console.say(f"  {bucket}: {deleted} objects deleted")
 
 
-def repositories(tools: "Tools") -> list[str]:
+def repositories(tools: Tools) -> list[str]:
     """Return the cluster's image repositories that exist, whatever stack they belonged to."""
     ecr = tools.aws.client("ecr")
     found = []
@@ -62,7 +58,7 @@ def repositories(tools: "Tools") -> list[str]:
     return found
 
 
-def delete_repositories(tools: "Tools") -> None:
+def delete_repositories(tools: Tools) -> None:
     """Delete the repositories that no stack has deleted, with all that is in them."""
     ecr = tools.aws.client("ecr")
     for name in repositories(tools):
@@ -70,7 +66,7 @@ def delete_repositories(tools: "Tools") -> None:
         tools.console.say(f"{name}: deleted")
 
 
-def file_systems(tools: "Tools", vpc: str) -> list[str]:
+def file_systems(tools: Tools, vpc: str) -> list[str]:
     """Return the FSx file systems in a VPC, whoever made them."""
     pages = tools.aws.client("fsx").get_paginator("describe_file_systems").paginate()
     return [
@@ -81,7 +77,7 @@ def file_systems(tools: "Tools", vpc: str) -> list[str]:
     ]
 
 
-def left_behind(tools: "Tools") -> list[str]:
+def left_behind(tools: Tools) -> list[str]:
     """Return the file systems that an earlier cluster of this name has left without their stack."""
     name = {"Key": "Name", "Value": f"{tools.plan.name}-lustre"}
     pages = tools.aws.client("fsx").get_paginator("describe_file_systems").paginate()
@@ -105,7 +101,7 @@ def _without_retention(template: Template) -> Template:
     return new
 
 
-def _pages(bucket: str, s3: "BaseClient") -> "Iterator[list[dict[str, str]]]":
+def _pages(bucket: str, s3: BaseClient) -> Iterator[list[dict[str, str]]]:
     pages = s3.get_paginator("list_object_versions").paginate(Bucket=bucket, MaxKeys=_PAGE)
     try:
         for page in pages:

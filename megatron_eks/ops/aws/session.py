@@ -2,20 +2,16 @@
 
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import boto3
 from botocore import exceptions
+from botocore.client import BaseClient
 from botocore.config import Config
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.endings import FAILED, NOT_REACHABLE, USAGE
 from megatron_eks.ops.failure import Failure
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from botocore.client import BaseClient
 
 # Standard mode waits longer after each refusal; the default of 3 attempts gives up within seconds.
 _ATTEMPTS = 8
@@ -60,7 +56,7 @@ class Aws:
         self.region = region
         self._clients: dict[str, BaseClient] = {}
 
-    def client(self, service: str) -> "BaseClient":
+    def client(self, service: str) -> BaseClient:
         """Return the client of a service, which retries what is throttled."""
         if service not in self._clients:
             config = Config(
@@ -79,7 +75,7 @@ class Aws:
         return str(self.client("sts").get_caller_identity()["Account"])
 
 
-def open_session(region: str, environ: "Mapping[str, str]") -> Aws:
+def open_session(region: str, environ: Mapping[str, str]) -> Aws:
     """Open a session in a region; a variable that names another region is refused."""
     for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         other = environ.get(variable)
@@ -95,7 +91,7 @@ def open_session(region: str, environ: "Mapping[str, str]") -> Aws:
         raise explained(error) from error
 
 
-def region_of(wanted: str | None, environ: "Mapping[str, str]") -> str:
+def region_of(wanted: str | None, environ: Mapping[str, str]) -> str:
     """Return the region where there is no cluster file yet: a flag's, a variable's, a profile's."""
     try:
         found = (

@@ -1,15 +1,11 @@
 """Which changes of node groups AWS refuses together, and the templates that part them."""
 
 import copy
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from megatron_eks.config.load import Json
 from megatron_eks.ops.aws.stacks import Template, resources_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from megatron_eks.config.load import Json
 
 NODE_GROUP = "AWS::EKS::Nodegroup"
 
@@ -95,7 +91,7 @@ def steps(old: Template, new: Template) -> list[Template]:
     return [*templates, new]
 
 
-def keep_launch_templates(old: Template, new: Template, groups: "Iterable[str]") -> Template:
+def keep_launch_templates(old: Template, new: Template, groups: Iterable[str]) -> Template:
     """Return the new template with the launch templates of these node groups as they are."""
     kept = copy.deepcopy(new)
     before, resources = resources_of(old), resources_of(kept)
@@ -113,7 +109,7 @@ def references(group: str, template: Template) -> dict[str, frozenset[str]]:
     return {key: frozenset(_named(value)) for key, value in data.items()}
 
 
-def _named(value: "Json") -> "Iterator[str]":
+def _named(value: Json) -> Iterator[str]:
     """Yield the resources that a value refers to; what else it names does not matter."""
     if isinstance(value, list):
         for each in value:
@@ -128,7 +124,7 @@ def _named(value: "Json") -> "Iterator[str]":
                 yield from _named(inner)
 
 
-def _take_back(step: Template, old: Template, logical_id: str, part: "Iterable[str]") -> None:
+def _take_back(step: Template, old: Template, logical_id: str, part: Iterable[str]) -> None:
     theirs = _properties(resources_of(old)[logical_id])
     ours = _properties(resources_of(step)[logical_id])
     for key in part:
@@ -157,9 +153,9 @@ def _launch_template_of(group: str, resources: dict[str, Template]) -> str:
     return str(_mapping(specification.get("Id")).get("Ref", ""))
 
 
-def _properties(resource: Template) -> dict[str, "Json"]:
+def _properties(resource: Template) -> dict[str, Json]:
     return _mapping(resource.get("Properties"))
 
 
-def _mapping(value: "Json") -> dict[str, "Json"]:
+def _mapping(value: Json) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}

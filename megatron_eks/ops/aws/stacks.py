@@ -2,17 +2,14 @@
 
 import json
 import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from botocore.client import BaseClient
+
+from megatron_eks.config.load import Json
 from megatron_eks.ops.aws.session import error_code, error_message
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from botocore.client import BaseClient
-
-    from megatron_eks.config.load import Json
 
 Template = dict[str, "Json"]
 
@@ -35,7 +32,7 @@ class Stack:
     name: str
     status: str
     reason: str
-    outputs: "Mapping[str, str]"
+    outputs: Mapping[str, str]
 
     @property
     def busy(self) -> bool:
@@ -88,7 +85,7 @@ class Event:
 class Stacks:
     """The stacks of one account and region."""
 
-    def __init__(self, cloudformation: "BaseClient") -> None:
+    def __init__(self, cloudformation: BaseClient) -> None:
         self._client = cloudformation
 
     def find(self, name: str) -> Stack | None:
@@ -181,7 +178,7 @@ class Stacks:
         """Return the id of the newest event; nothing for a stack without a history."""
         return next((event.id for event in self._newest(name, "")), "")
 
-    def _newest(self, name: str, after: str) -> "Iterator[Event]":
+    def _newest(self, name: str, after: str) -> Iterator[Event]:
         pages = self._client.get_paginator("describe_stack_events").paginate(StackName=name)
         try:
             for page in pages:
@@ -206,7 +203,7 @@ def resources_of(template: Template) -> dict[str, Template]:
     return cast("dict[str, Template]", resources) if isinstance(resources, dict) else {}
 
 
-def _change(change: "Mapping[str, Json]") -> Change:
+def _change(change: Mapping[str, Json]) -> Change:
     details = change.get("Details") or []
     names = []
     for detail in details if isinstance(details, list) else []:

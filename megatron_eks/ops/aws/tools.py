@@ -1,40 +1,34 @@
 """What every command that acts on AWS works with, and what it refuses before it acts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from datetime import date
+from pathlib import Path
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Level
+from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.aws.node_groups import NodeGroups
-from megatron_eks.ops.aws.session import open_session
+from megatron_eks.ops.aws.session import Aws, open_session
 from megatron_eks.ops.aws.stacks import Stacks
 from megatron_eks.ops.endings import NOT_FOUND
 from megatron_eks.ops.failure import Failure
-from megatron_eks.project import load_project
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import date
-    from pathlib import Path
-
-    from megatron_eks.ops.aws.console import Console
-    from megatron_eks.ops.aws.session import Aws
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.pools import PoolPlan
-    from megatron_eks.project import Project
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.project import Project, load_project
 
 
 @dataclass(frozen=True)
 class Tools:
     """A project, and ways to AWS and to people; tests hand in others."""
 
-    cluster_file: "Path"
-    project: "Project"
-    aws: "Aws"
-    console: "Console"
+    cluster_file: Path
+    project: Project
+    aws: Aws
+    console: Console
 
     @property
-    def plan(self) -> "ClusterPlan":
+    def plan(self) -> ClusterPlan:
         """The plan of the cluster."""
         return self.project.cluster
 
@@ -53,7 +47,7 @@ class Tools:
             self.aws.client("autoscaling"),
         )
 
-    def pool(self, name: str) -> "PoolPlan":
+    def pool(self, name: str) -> PoolPlan:
         """Return a pool of the cluster file."""
         known = [pool.name for pool in self.plan.pools]
         if name not in known:
@@ -64,7 +58,7 @@ class Tools:
 
 
 def open_tools(
-    cluster_file: "Path", today: "date", console: "Console", environ: "Mapping[str, str]"
+    cluster_file: Path, today: date, console: Console, environ: Mapping[str, str]
 ) -> Tools:
     """Read a project and open a session in its region; raise ConfigError or Failure."""
     project = load_deployable(cluster_file, today)
@@ -72,7 +66,7 @@ def open_tools(
     return Tools(cluster_file, project, aws, console)
 
 
-def load_deployable(cluster_file: "Path", today: "date") -> "Project":
+def load_deployable(cluster_file: Path, today: date) -> Project:
     """Read a project that stands for something real; refuse values of the documentation."""
     project = load_project(cluster_file, today)
     remedy = "write your own, or run `meks init`, which finds your role and address"

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -11,15 +10,13 @@ from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.checks import Check, in_kubernetes, judged, report
 from megatron_eks.ops.kube import jobs, room
+from megatron_eks.ops.kube.jobs import Rank
 from megatron_eks.ops.kube.run_log import steps_of
 from megatron_eks.ops.kube.status import ranks_of
 from megatron_eks.ops.kube.verify import log_of
+from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import PROGRAMS
 from megatron_eks.plan.pools import POOL_LABEL
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.kube.jobs import Rank
-    from megatron_eks.plan.cluster import ClusterPlan
 
 _EFA = re.compile(
     r"NET/OFI Selected [Pp]rovider is (\S+?)[, ]|Using network (AWS Libfabric|Socket)"
@@ -33,8 +30,8 @@ class Run:
     """A job, as it was read."""
 
     name: str
-    plan: "ClusterPlan"
-    ranks: "Sequence[Rank]"
+    plan: ClusterPlan
+    ranks: Sequence[Rank]
     pod: Object
     """What all ranks are made of."""
     log: str
@@ -45,7 +42,7 @@ class Run:
         return (f"Job/{self.name}",)
 
 
-def run(client: Client, plan: "ClusterPlan", name: str, output: str, console: Console) -> int:
+def run(client: Client, plan: ClusterPlan, name: str, output: str, console: Console) -> int:
     """Print the checklist of a job; return 4 if an item fails."""
     job = jobs.get(client, plan.platform.namespace, name)
     ranks = ranks_of(client, job)

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
 from megatron_eks.kubernetes.client import ApiError, Client, Object
+from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.endings import CHECK_FAILED, DONE, FAILED, USAGE
 from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import objects
+from megatron_eks.ops.kube.access import Access
 from megatron_eks.ops.kube.apply import refuse_previews
 from megatron_eks.ops.kube.objects import CLUSTER_LABEL, key
 from megatron_eks.ops.kube.preflight import checks
@@ -24,11 +25,7 @@ from megatron_eks.ops.kube.preflight.facts import (
     Live,
 )
 from megatron_eks.ops.kube.preflight.read import read
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.aws.console import Console
-    from megatron_eks.ops.kube.access import Access
-    from megatron_eks.project import Project
+from megatron_eks.project import Project
 
 _POLL_SECONDS = 2
 _APPS = "apps/v1"
@@ -63,9 +60,7 @@ class Patient:
     """As `make synth` wrote it."""
 
 
-def run(
-    access: "Access", project: "Project", wanted: str, options: Options, console: "Console"
-) -> int:
+def run(access: Access, project: Project, wanted: str, options: Options, console: Console) -> int:
     """Apply the remedy of a code and check again; return 4 if the finding stays."""
     code = _code(wanted)
     live = read(access, project)
@@ -90,7 +85,7 @@ def run(
     return _checked(access, project, code, options, console)
 
 
-def _platform(access: "Access", project: "Project", options: Options) -> list[Object]:
+def _platform(access: Access, project: Project, options: Options) -> list[Object]:
     """Read what `make synth` wrote; raise Failure where it holds placeholders."""
     found = objects.read([options.folder])
     refuse_previews(found, access, project, allowed=options.previews)
@@ -117,7 +112,7 @@ def _findings(live: Live, code: Code) -> list[Finding]:
 
 
 def _checked(
-    access: "Access", project: "Project", code: Code, options: Options, console: "Console"
+    access: Access, project: Project, code: Code, options: Options, console: Console
 ) -> int:
     left: list[Finding] = []
 

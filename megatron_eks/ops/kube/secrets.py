@@ -11,6 +11,7 @@ from http import HTTPStatus
 from io import TextIOWrapper
 
 from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import TOKEN
 from megatron_eks.config.load import Json
 from megatron_eks.kubernetes.client import ApiError, Client, Object
 from megatron_eks.ops.aws.console import Console, duration
@@ -19,7 +20,6 @@ from megatron_eks.ops.failure import Failure
 from megatron_eks.ops.kube import jobs
 from megatron_eks.ops.output import structured, table
 from megatron_eks.project import Project
-from megatron_eks.rules.secret_words import kind_of_secret
 
 SCHEMA_VERSION = 1
 
@@ -145,7 +145,7 @@ def _check_words(name: str, key: str) -> None:
         remedy = "take what the job file has under token_secret, such as hugging-face; if it was "
         remedy += "the token, make a new one"
         raise Failure(Code.SECRET_VALUE, found, remedy, exit_code=USAGE)
-    if key and (not _KEY.fullmatch(key) or kind_of_secret(key)):
+    if key and (not _KEY.fullmatch(key) or TOKEN.search(key)):
         found = "the key is none: it has other signs than letters, digits, `-`, `_` and `.`, or "
         found += "is itself a token"
         raise Failure(Code.SECRET_VALUE, found, "use --key token", exit_code=USAGE)

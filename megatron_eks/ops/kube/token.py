@@ -4,16 +4,14 @@ import base64
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
+from botocore.client import BaseClient
 
 from megatron_eks.ops.aws.console import Console
 from megatron_eks.ops.aws.session import Aws
 from megatron_eks.ops.endings import DONE
-
-if TYPE_CHECKING:
-    from botocore.client import BaseClient
 
 # The presigned request itself may be used within a minute; the API server takes a token for
 # fifteen (kubernetes-sigs/aws-iam-authenticator, README, "API Authorization from Outside a
@@ -51,7 +49,7 @@ def credential(cluster: str, role_arn: str | None, aws: Aws, now: datetime) -> s
     return json.dumps(answer)
 
 
-def token(sts: "BaseClient", cluster: str) -> str:
+def token(sts: BaseClient, cluster: str) -> str:
     """Sign a request that tells who asks, for one cluster: only it takes the token."""
 
     def remember(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:

@@ -4,15 +4,11 @@ Source: Muennighoff et al. 2023, "Scaling Data-Constrained Language Models" (arX
 up to 4 epochs are nearly as good as new data, and beyond some 16 little is learned from more.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.job import MegatronRun
+from megatron_eks.config.job import MegatronRun
 
 _MOST_EPOCHS = 16
 _SHARES = 3
@@ -22,7 +18,7 @@ _MOST_BATCH_TOKENS = 128 << 20
 _PERCENTS = 20
 
 
-def check_amount(job: "MegatronRun") -> "Iterator[Finding]":
+def check_amount(job: MegatronRun) -> Iterator[Finding]:
     """Yield a corpus that is read over and over, or leaves a part without a sequence."""
     corpus, split, training = job.data.corpus_tokens, job.data.shares, job.training
     yield from _batch(training.global_batch_size, training.sequence_length)
@@ -46,7 +42,7 @@ def check_amount(job: "MegatronRun") -> "Iterator[Finding]":
         yield Finding(Code.DATA_SPLIT, ("data", "split"), found, remedy)
 
 
-def _batch(sequences: int, length: int) -> "Iterator[Finding]":
+def _batch(sequences: int, length: int) -> Iterator[Finding]:
     """Yield a batch of more tokens than any published run had: most often it counts tokens."""
     if sequences * length > _MOST_BATCH_TOKENS:
         found = f"{sequences} sequences of {length} tokens are {sequences * length} for one step"
@@ -55,7 +51,7 @@ def _batch(sequences: int, length: int) -> "Iterator[Finding]":
         yield Finding(Code.TAKES_YEARS, path, found, remedy, Level.WARNING)
 
 
-def _weights(job: "MegatronRun") -> "Iterator[Finding]":
+def _weights(job: MegatronRun) -> Iterator[Finding]:
     """Yield weights of a blend of which some are fractions, and others percents."""
     weights = [blend.weight for blend in job.data.blend or ()]
     for index, weight in enumerate(weights):
@@ -66,7 +62,7 @@ def _weights(job: "MegatronRun") -> "Iterator[Finding]":
             yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
 
 
-def check_epochs(step: int, steps: int, corpus: int, key: str) -> "Iterator[Finding]":
+def check_epochs(step: int, steps: int, corpus: int, key: str) -> Iterator[Finding]:
     """Yield a run that reads its corpus so often that nothing new is in it."""
     tokens = step * steps
     if tokens > _MOST_EPOCHS * corpus:

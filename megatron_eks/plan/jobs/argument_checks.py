@@ -1,15 +1,17 @@
 """Whether Megatron's parser would take the arguments that a job file adds."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.megatron_conflicts import CHOSEN, OF_PLAN
 from megatron_eks.catalog.megatron_options import FLAGS, NUMBERS, OPTIONS, SINGLE, WHOLE, WORDS
 from megatron_eks.config.architecture import ModelSpec
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, choices
+from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.scalars import as_text
 from megatron_eks.config.slips import of_text
 from megatron_eks.plan.jobs.arguments import megatron_arguments
@@ -22,13 +24,6 @@ from megatron_eks.plan.jobs.option_checks import Option, check_combinations
 from megatron_eks.plan.jobs.relation_checks import check_relations
 from megatron_eks.plan.jobs.stage_checks import check_stages
 from megatron_eks.plan.jobs.value_checks import form
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.job import MegatronJob
-
 
 # Names that differ by a slip: most of Megatron's have words in common.
 _CLOSE = 0.8
@@ -106,8 +101,8 @@ KEYS: dict[str, str] = {
 
 
 def check_extra_arguments(
-    job: "MegatronJob", copies: int | None, cluster: "ClusterConfig"
-) -> "Iterator[Finding]":
+    job: MegatronJob, copies: int | None, cluster: ClusterConfig
+) -> Iterator[Finding]:
     """Yield what the parser would refuse, or take instead of what the plan says.
 
     So many copies of the model learn together, if that is known.
@@ -158,7 +153,7 @@ def _key(name: str) -> str | None:
     return key
 
 
-def _without_fp8(name: str, job: "MegatronJob", cluster: "ClusterConfig") -> tuple[str, str] | None:
+def _without_fp8(name: str, job: MegatronJob, cluster: ClusterConfig) -> tuple[str, str] | None:
     """Say that a job's GPUs compute nothing in FP8 (Transformer Engine: compute capability 8.9)."""
     pool = gpu_pool(job, cluster)
     gpu = INSTANCES[pool.instance_type].gpu if pool is not None else None
@@ -171,7 +166,7 @@ def _without_fp8(name: str, job: "MegatronJob", cluster: "ClusterConfig") -> tup
 
 
 def _of_plan(
-    name: str, values: "Sequence[str]", plan: "Mapping[str, tuple[str, ...]]"
+    name: str, values: Sequence[str], plan: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, str] | None:
     """Say what an option of the plan follows from.
 
@@ -191,7 +186,7 @@ def _of_plan(
     return f"{found}; {against}" if against else found, "remove it"
 
 
-def _form(name: str, values: "Sequence[str]", settings: set[str]) -> tuple[str, str] | None:
+def _form(name: str, values: Sequence[str], settings: set[str]) -> tuple[str, str] | None:
     """Say what the parser does not take of an option: how many values, or of which form."""
     if name in FLAGS and values:
         found = f"{name} takes no value, and {values[0]!r} follows"
@@ -215,7 +210,7 @@ def _stray(word: str) -> str | None:
     return f"write --{name}, with two plain hyphens" if name != word else of_text(word)
 
 
-def _value(name: str, values: "Sequence[str]") -> tuple[str, str] | None:
+def _value(name: str, values: Sequence[str]) -> tuple[str, str] | None:
     """Say what the parser does not convert: the types and choices of its options."""
     for value in values:
         if name in WORDS and value not in WORDS[name]:
@@ -236,7 +231,7 @@ def _is(kind: type[int] | type[float], value: str) -> bool:
     return True
 
 
-def _planned(job: "MegatronJob") -> dict[str, tuple[str, ...]]:
+def _planned(job: MegatronJob) -> dict[str, tuple[str, ...]]:
     """Return the settings of the plan alone, with their values."""
     alone = job.model_copy(update={"extra_args": ()})
     words = megatron_arguments(alone, model_shape(job.model), job_layout(job, 1), "")

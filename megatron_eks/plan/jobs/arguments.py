@@ -3,21 +3,18 @@
 Every argument is one of `megatron/training/arguments.py` and `config/*.py` at core_v0.19.
 """
 
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.job import MegatronRun
-    from megatron_eks.config.training import (
-        Checkpoint,
-        MegatronData,
-        MegatronTraining,
-        Parallelism,
-    )
-    from megatron_eks.predict.layout import Layout
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.job import MegatronRun
+from megatron_eks.config.training import (
+    Checkpoint,
+    MegatronData,
+    MegatronTraining,
+    Parallelism,
+)
+from megatron_eks.predict.layout import Layout
 
 Option = tuple[str, ...]
 
@@ -26,7 +23,7 @@ _WSD_SHARE = 10
 
 
 def megatron_arguments(
-    job: "MegatronRun", model: "ModelShape", layout: "Layout", log_directory: str
+    job: MegatronRun, model: ModelShape, layout: Layout, log_directory: str
 ) -> tuple[str, ...]:
     """Return the arguments of `pretrain_gpt.py`, one word an element, the job file's own last.
 
@@ -46,7 +43,7 @@ def megatron_arguments(
     return (*words, *job.extra_args)
 
 
-def _model(model: "ModelShape") -> "Iterator[Option]":
+def _model(model: ModelShape) -> Iterator[Option]:
     yield ("--use-mcore-models",)
     yield "--num-layers", str(model.num_layers)
     yield "--hidden-size", str(model.hidden_size)
@@ -78,7 +75,7 @@ def _model(model: "ModelShape") -> "Iterator[Option]":
     yield "--cross-entropy-fusion-impl", "native"
 
 
-def _latent_attention(model: "ModelShape") -> "Iterator[Option]":
+def _latent_attention(model: ModelShape) -> Iterator[Option]:
     yield ("--multi-latent-attention",)
     if model.q_lora_rank:
         yield "--q-lora-rank", str(model.q_lora_rank)
@@ -88,7 +85,7 @@ def _latent_attention(model: "ModelShape") -> "Iterator[Option]":
     yield "--v-head-dim", str(model.v_head_dim)
 
 
-def _positions(model: "ModelShape") -> "Iterator[Option]":
+def _positions(model: ModelShape) -> Iterator[Option]:
     yield "--position-embedding-type", model.position_embedding_type
     if model.position_embedding_type != "rope":
         return
@@ -99,7 +96,7 @@ def _positions(model: "ModelShape") -> "Iterator[Option]":
         yield "--rope-scaling-factor", _number(model.rope_scaling.factor)
 
 
-def _experts(model: "ModelShape") -> "Iterator[Option]":
+def _experts(model: ModelShape) -> Iterator[Option]:
     """Yield how tokens are spread over experts; upstream's own Mixtral example has the same."""
     if model.num_experts is None:
         return
@@ -123,7 +120,7 @@ def _experts(model: "ModelShape") -> "Iterator[Option]":
     yield ("--moe-grouped-gemm",)
 
 
-def _parallelism(parallelism: "Parallelism", layout: "Layout") -> "Iterator[Option]":
+def _parallelism(parallelism: Parallelism, layout: Layout) -> Iterator[Option]:
     yield "--tensor-model-parallel-size", str(layout.tensor)
     yield "--pipeline-model-parallel-size", str(layout.pipeline)
     if layout.virtual_pipeline > 1:
@@ -141,7 +138,7 @@ def _parallelism(parallelism: "Parallelism", layout: "Layout") -> "Iterator[Opti
         yield ("--overlap-param-gather",)
 
 
-def fp8_recipe(words: "Sequence[str]") -> str:
+def fp8_recipe(words: Sequence[str]) -> str:
     """Return the recipe of FP8 that further arguments choose, or Megatron's default."""
     for word, after in pairwise([*words, ""]):
         option, _, value = word.partition("=")
@@ -150,7 +147,7 @@ def fp8_recipe(words: "Sequence[str]") -> str:
     return "delayed"
 
 
-def _training(training: "MegatronTraining", recipe: str) -> "Iterator[Option]":
+def _training(training: MegatronTraining, recipe: str) -> Iterator[Option]:
     yield "--micro-batch-size", str(training.micro_batch_size)
     yield "--global-batch-size", str(training.global_batch_size)
     yield "--seq-length", str(training.sequence_length)
@@ -186,7 +183,7 @@ def _training(training: "MegatronTraining", recipe: str) -> "Iterator[Option]":
     yield "--log-interval", str(training.log_interval)
 
 
-def _data(data: "MegatronData") -> "Iterator[Option]":
+def _data(data: MegatronData) -> Iterator[Option]:
     corpora = data.blend or ()
     weighted = tuple(word for blend in corpora for word in (_number(blend.weight), blend.prefix))
     yield "--data-path", *(weighted or (data.prefix or "",))
@@ -199,7 +196,7 @@ def _data(data: "MegatronData") -> "Iterator[Option]":
     yield ("--no-create-attention-mask-in-dataloader",)
 
 
-def _checkpoint(checkpoint: "Checkpoint") -> "Iterator[Option]":
+def _checkpoint(checkpoint: Checkpoint) -> Iterator[Option]:
     yield "--save", checkpoint.directory
     yield "--load", checkpoint.directory
     if checkpoint.pretrained:
@@ -216,7 +213,7 @@ def _checkpoint(checkpoint: "Checkpoint") -> "Iterator[Option]":
             yield ("--use-persistent-ckpt-worker",)
 
 
-def _operation(job: "MegatronRun", log_directory: str) -> "Iterator[Option]":
+def _operation(job: MegatronRun, log_directory: str) -> Iterator[Option]:
     yield "--distributed-timeout-minutes", str(job.runtime.distributed_timeout_minutes)
     yield ("--exit-signal-handler",)  # SIGTERM saves a checkpoint before the pod goes
     yield ("--manual-gc",)
@@ -227,7 +224,7 @@ def _operation(job: "MegatronRun", log_directory: str) -> "Iterator[Option]":
     yield "--tensorboard-dir", f"{log_directory}/tensorboard"
 
 
-def decay_iters(training: "MegatronTraining") -> int:
+def decay_iters(training: MegatronTraining) -> int:
     """Return how long the learning rate falls: up to which iteration, or for WSD how many."""
     if training.lr_schedule == "WSD":
         return training.decay_iters or max(1, training.train_iters // _WSD_SHARE)

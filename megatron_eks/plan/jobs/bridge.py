@@ -1,7 +1,8 @@
 """Plan of `kind: megatron_bridge`: a Megatron-Bridge recipe with the job file's values on top."""
 
-from typing import TYPE_CHECKING
-
+from megatron_eks.config.job import MegatronBridgeJob
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import (
     Images,
@@ -13,13 +14,8 @@ from megatron_eks.plan.jobs.common import (
 )
 from megatron_eks.plan.jobs.megatron import plan_training
 
-if TYPE_CHECKING:
-    from megatron_eks.config.job import MegatronBridgeJob
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.job import JobPlan
 
-
-def plan(job: "MegatronBridgeJob", cluster: "ClusterPlan", images: Images) -> "JobPlan":
+def plan(job: MegatronBridgeJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
     training = plan_training(job, cluster)
     logs = log_directory(job, cluster)

@@ -1,23 +1,18 @@
 """Whether a recipe of Megatron-Bridge and its overrides agree with the rest of the job file."""
 
 import re
+from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.bridge_fields import FIELDS
 from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.job import MegatronBridgeJob
 from megatron_eks.plan.jobs.override_checks import check_override, level_in
 from megatron_eks.plan.jobs.override_effects import check_effect
 from megatron_eks.plan.jobs.override_model import check_model_override
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import MegatronBridgeJob
 
 PLANNED: dict[str, str] = {
     "model.tensor_model_parallel_size": "parallelism.tensor",
@@ -91,7 +86,7 @@ def _of_preset(preset: str | None) -> list[str]:
     return sorted(each for each in known if "_pretrain_" in each)
 
 
-def check_recipe(job: "MegatronBridgeJob") -> "Iterator[Finding]":
+def check_recipe(job: MegatronBridgeJob) -> Iterator[Finding]:
     """Yield a recipe of another model, and overrides that the plan does not know of."""
     preset = job.model.preset if isinstance(job.model, ModelSpec) else job.model
     fitting = _of_preset(preset)
@@ -136,7 +131,7 @@ def check_recipe(job: "MegatronBridgeJob") -> "Iterator[Finding]":
                 yield Finding(Code.OVERRIDE, path, found, f"remove it, and set {key}")
 
 
-def _said(job: "MegatronBridgeJob", key: str, value: object) -> bool:
+def _said(job: MegatronBridgeJob, key: str, value: object) -> bool:
     """Tell whether the job file itself says another value of a key."""
     block, _, name = key.partition(".")
     part = getattr(job, block)

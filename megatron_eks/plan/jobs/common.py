@@ -1,12 +1,17 @@
-"""What the plans of several kinds have in common."""
+"""What the plans of several kinds have in common.
+
+The pod that reaches the shared file system for a command, where no job's pod is needed.
+"""
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from megatron_eks.catalog.instances import MIB_PER_GIB, InstanceType
+from megatron_eks.config.job import GpuJob, Job, TrainingJob
 from megatron_eks.config.outputs import Image, is_digest
+from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import (
     CONFIG_DIRECTORY,
     MASTER_PORT,
@@ -19,18 +24,10 @@ from megatron_eks.plan.job import (
     Workload,
 )
 from megatron_eks.plan.platform import ETCD_PORT, ETCD_SERVICE
-from megatron_eks.plan.quotas import TRAINING_PRIORITY
-from megatron_eks.plan.resources import Resources, gpu_resources
-from megatron_eks.predict.goodput import Saving, goodput
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.config.job import GpuJob, Job, TrainingJob
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.predict.goodput import Goodput
-    from megatron_eks.predict.throughput import Speed
+from megatron_eks.plan.quotas import TRAINING_PRIORITY, VALIDATION_PRIORITY
+from megatron_eks.plan.resources import Resources, cpu_resources, gpu_resources
+from megatron_eks.predict.goodput import Goodput, Saving, goodput
+from megatron_eks.predict.throughput import Speed
 
 Images = Mapping[str, Image]
 
@@ -60,12 +57,12 @@ class Program:
         return f"{PROGRAMS}/{self.name}.py"
 
 
-def log_directory(job: "Job", cluster: "ClusterPlan") -> str:
+def log_directory(job: Job, cluster: ClusterPlan) -> str:
     """Return where a job's logs are copied to."""
     return f"{cluster.storage.lustre.mount_path}/logs/{job.name}"
 
 
-def guard_args(job: "GpuJob", cluster: "ClusterPlan") -> tuple[str, ...]:
+def guard_args(job: GpuJob, cluster: ClusterPlan) -> tuple[str, ...]:
     """Return what a training program on several nodes has to know about network and peers.
 
     The nodes of a job that meets anew by itself, through c10d or etcd, come and go.
@@ -85,7 +82,7 @@ def guard_args(job: "GpuJob", cluster: "ClusterPlan") -> tuple[str, ...]:
     return args
 
 
-def gpus_per_node(job: "GpuJob", instance: "InstanceType") -> int:
+def gpus_per_node(job: GpuJob, instance: InstanceType) -> int:
     """Return how many GPUs of each node a job takes."""
     return job.gpus_per_node or instance.gpus
 
@@ -96,7 +93,7 @@ def token_file(secret: str | None) -> SecretFile | None:
 
 
 def config_file(
-    program: str, job: "GpuJob", blocks: "Iterable[str]"
+    program: str, job: GpuJob, blocks: Iterable[str]
 ) -> tuple[str, Mapping[str, str | bytes]]:
     """Return the path of a program's configuration, which is blocks of the job file, and itself."""
     values = {
@@ -108,8 +105,8 @@ def config_file(
 
 
 def ranks(
-    job: "GpuJob",
-    cluster: "ClusterPlan",
+    job: GpuJob,
+    cluster: ClusterPlan,
     images: Images,
     program: Program,
     *,
@@ -127,39 +124,29 @@ def ranks(
     allowed = job.runtime.gang_restarts if restarts is None else restarts
     meeting = _meeting(job, gpus) if workload == "indexed_job" else ()
     checkpoint_bytes = training.checkpoint_bytes if training else 0
-    return JobPlan(
-        name=job.name,
-        kind=job.kind,
+    shm_gib = job.runtime.shm_gib
+    resources = gpu_resources(pool.instance, gpus, nodes=job.nodes, shm_gib=shm_gib)
+    return replace(
+        task(job, cluster, images, program, resources=resources, pods=job.nodes),
         app=TRAINING_APP,
         workload=workload,
-        pool=pool,
-        nodes=job.nodes,
-        image=job_image(job, images),
         command=(job.runtime.torchrun_path, *meeting, program.path),
-        args=program.args,
-        env=_environment(program, cluster),
-        resources=gpu_resources(pool.instance, gpus, nodes=job.nodes, shm_gib=job.runtime.shm_gib),
-        log_directory=log_directory(job, cluster),
         restarts_in_place=allowed > 0,
         # Restarts of all containers are summed, and the job fails when the sum reaches the limit
         # (kubeflow/trainer v1.9.4, pkg/core/job.go; Kubernetes, pkg/controller/job); one gang
         # restart restarts every pod.
         backoff_limit=allowed * _most_nodes(job) + 1,
-        ttl_seconds=job.runtime.keep_days * _DAY_SECONDS,
-        priority_class=job.runtime.priority_class or TRAINING_PRIORITY,
         grace_seconds=_grace_seconds(checkpoint_bytes, cluster),
         host_network=job.runtime.host_network,
         ipc_lock=job.runtime.ipc_lock,
-        files=program.files,
-        secrets=program.secrets,
         rendezvous=_rendezvous(job),
         training=training,
     )
 
 
 def task(
-    job: "Job",
-    cluster: "ClusterPlan",
+    job: Job,
+    cluster: ClusterPlan,
     images: Images,
     program: Program,
     *,
@@ -191,17 +178,17 @@ def task(
     )
 
 
-def job_image(job: "Job", images: Images) -> Image:
+def job_image(job: Job, images: Images) -> Image:
     """Return what a job's pods pull."""
     return Image(job.image, preview=False) if is_digest(job.image) else images[job.image]
 
 
-def _environment(program: Program, cluster: "ClusterPlan") -> Mapping[str, str]:
+def _environment(program: Program, cluster: ClusterPlan) -> Mapping[str, str]:
     """Add what every pod needs behind a proxy; a program's own variables win."""
     return dict(sorted((dict(cluster.platform.egress.pod_variables) | dict(program.env)).items()))
 
 
-def _meeting(job: "GpuJob", gpus: int) -> tuple[str, ...]:
+def _meeting(job: GpuJob, gpus: int) -> tuple[str, ...]:
     """Tell torchrun what the training operator would: index 0 is the master, found by its name.
 
     Kubernetes replaces the variable, which it sets on each pod of an Indexed Job.
@@ -215,7 +202,7 @@ def _meeting(job: "GpuJob", gpus: int) -> tuple[str, ...]:
     )
 
 
-def _rendezvous(job: "GpuJob") -> Rendezvous | None:
+def _rendezvous(job: GpuJob) -> Rendezvous | None:
     runtime = job.runtime
     if runtime.rendezvous == "static":
         return None
@@ -229,13 +216,13 @@ def _rendezvous(job: "GpuJob") -> Rendezvous | None:
     )
 
 
-def _most_nodes(job: "GpuJob") -> int:
+def _most_nodes(job: GpuJob) -> int:
     return job.runtime.elastic.max_nodes if job.runtime.elastic else job.nodes
 
 
 def job_goodput(
-    job: "TrainingJob", cluster: "ClusterPlan", gpus: int, checkpoint_bytes: int, speed: "Speed"
-) -> "Goodput":
+    job: TrainingJob, cluster: ClusterPlan, gpus: int, checkpoint_bytes: int, speed: Speed
+) -> Goodput:
     """Return how much of a run's time counts, saving as it does to the planned file system."""
     write = cluster.storage.lustre.throughput_mb_s * WRITE_EFFICIENCY * _MEGA
     checkpoint = job.checkpoint
@@ -243,7 +230,37 @@ def job_goodput(
     return goodput(job.nodes, gpus, speed.step_seconds, saving)
 
 
-def _grace_seconds(checkpoint_bytes: int, cluster: "ClusterPlan") -> int:
+def _grace_seconds(checkpoint_bytes: int, cluster: ClusterPlan) -> int:
     write_mb_s = cluster.storage.lustre.throughput_mb_s * WRITE_EFFICIENCY
     save_seconds = checkpoint_bytes / 1e6 / write_mb_s
     return max(_GRACE_FLOOR_SECONDS, math.ceil(save_seconds / 60 + 1) * 60)
+
+
+SHARED_APP = "shared-files"
+"""Value of the label `app` on such pods, and the start of their names."""
+
+# Small enough for a place beside whatever runs on a system node: transfers and checksums of a few
+# files at once.
+_CPU_MILLIS, _MEMORY_MIB, _SCRATCH_GIB = 500, 2 * MIB_PER_GIB, 1
+
+# A terabyte at the rate that the default file system has takes half an hour.
+_DEADLINE_SECONDS = 6 * 3600
+
+# What a program needs to say how far it came.
+_GRACE_SECONDS = 30
+
+_KIND = "shared_files"
+
+
+def plan_shared(cluster: ClusterPlan, images: Images, program: str, args: Sequence[str]) -> JobPlan:
+    """Plan one run of one of our programs on the system nodes."""
+    known = next((name for name, image in images.items() if not image.preview), "megatron")
+    job = Job(schema_version=1, kind=_KIND, name=SHARED_APP, image=known)
+    run = Program(program, tuple(args), {}, {})
+    resources = cpu_resources(_CPU_MILLIS, _MEMORY_MIB, _SCRATCH_GIB)
+    return replace(
+        task(job, cluster, images, run, resources=resources),
+        deadline_seconds=_DEADLINE_SECONDS,
+        grace_seconds=_GRACE_SECONDS,
+        priority_class=VALIDATION_PRIORITY,
+    )

@@ -1,14 +1,17 @@
 """Plan and checks of `kind: convert_checkpoint`: weights to Megatron's form and back, on CPUs."""
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.bridge_fields import ARCHITECTURES, VERSION
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
 from megatron_eks.catalog.models import ARCHITECTURE_OF, PRESETS
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.plan.job import MIB
+from megatron_eks.config.job import ConvertCheckpointJob
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.job import MIB, JobPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, Images, Program, task
 from megatron_eks.plan.jobs.model_checks import unknown_preset
@@ -24,18 +27,10 @@ from megatron_eks.plan.resources import (
 )
 from megatron_eks.predict.conversion import Conversion, conversion, memory_bytes
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.job import ConvertCheckpointJob
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.job import JobPlan
-
 _CPU_MILLIS = 8000
 
 
-def check(job: "ConvertCheckpointJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what keeps the weights from being converted."""
     yield from check_task(job, cluster)
     if job.image == "fsdp":
@@ -57,7 +52,7 @@ def check(job: "ConvertCheckpointJob", cluster: "ClusterConfig") -> "Iterator[Fi
     yield from _memory(job, cluster)
 
 
-def _architecture(job: "ConvertCheckpointJob") -> "Iterator[Finding]":
+def _architecture(job: ConvertCheckpointJob) -> Iterator[Finding]:
     """Yield a model for which upstream has no conversion."""
     name = ARCHITECTURE_OF.get(job.model)
     if name in ARCHITECTURES:
@@ -72,7 +67,7 @@ def _architecture(job: "ConvertCheckpointJob") -> "Iterator[Finding]":
     yield Finding(Code.NO_CONVERSION, ("model",), found, remedy, level)
 
 
-def _memory(job: "ConvertCheckpointJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def _memory(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Iterator[Finding]:
     needed = _needed_mib(job.model)
     found = f"reading and writing {job.model} in bf16 takes {needed // MIB_PER_GIB} GiB"
     pool = gpu_pool(job, cluster)
@@ -95,7 +90,7 @@ def _needed_mib(model: str) -> int:
     return -(-memory_bytes(PRESETS[model]) // (MIB * MIB_PER_GIB)) * MIB_PER_GIB
 
 
-def plan(job: "ConvertCheckpointJob", cluster: "ClusterPlan", images: Images) -> "JobPlan":
+def plan(job: ConvertCheckpointJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
     program = Program(
         name="convert_checkpoint",
@@ -116,7 +111,7 @@ def plan(job: "ConvertCheckpointJob", cluster: "ClusterPlan", images: Images) ->
     return replace(plan, conversion=_conversion(job, cluster))
 
 
-def _conversion(job: "ConvertCheckpointJob", cluster: "ClusterPlan") -> Conversion:
+def _conversion(job: ConvertCheckpointJob, cluster: ClusterPlan) -> Conversion:
     if job.pool is None:
         offered = system_resources(cluster.system_nodes.instance_type).memory_mib
     else:
@@ -129,7 +124,7 @@ def _conversion(job: "ConvertCheckpointJob", cluster: "ClusterPlan") -> Conversi
     )
 
 
-def _resources(job: "ConvertCheckpointJob", cluster: "ClusterPlan") -> Resources:
+def _resources(job: ConvertCheckpointJob, cluster: ClusterPlan) -> Resources:
     if job.pool is None:
         return system_resources(cluster.system_nodes.instance_type)
     instance = cluster.pool(job.pool).instance

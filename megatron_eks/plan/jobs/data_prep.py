@@ -1,11 +1,15 @@
 """Plan and checks of `kind: data_prep`: JSONL into Megatron's indexed format, on CPUs."""
 
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.job import DataPrepJob
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import Images, Program, task
 from megatron_eks.plan.jobs.path_checks import check_tokenizer
@@ -19,14 +23,6 @@ from megatron_eks.plan.resources import (
     system_resources,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.job import DataPrepJob
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.job import JobPlan
-
 # A chunk of text with its tokens, and a tokenizer, for each worker.
 _MIB_PER_WORKER = 4 * MIB_PER_GIB
 
@@ -37,7 +33,7 @@ _PACKED = (".gz", ".zst")
 _MOST_PODS = 100_000  # Kubernetes, pkg/apis/batch/validation: maxParallelismForIndexedJob
 
 
-def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check(job: DataPrepJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what keeps the data from being read or found again."""
     yield from check_task(job, cluster)
     files = [
@@ -70,7 +66,7 @@ def check(job: "DataPrepJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     yield from _own_output(job)
 
 
-def _output(job: "DataPrepJob") -> "Iterator[Finding]":
+def _output(job: DataPrepJob) -> Iterator[Finding]:
     """Yield names that the data set would not have, and documents that have no end."""
     if "append_eod" in job.model_fields_set and not job.append_eod:
         found = "documents run into each other, and the model never learns where one ends"
@@ -86,7 +82,7 @@ def _output(job: "DataPrepJob") -> "Iterator[Finding]":
         yield Finding(Code.DATA_SOURCE, ("output_prefix",), found, remedy)
 
 
-def _own_output(job: "DataPrepJob") -> "Iterator[Finding]":
+def _own_output(job: DataPrepJob) -> Iterator[Finding]:
     """Yield a pattern that takes in the data set itself, once a pod that was lost starts again."""
     made = f"{job.output_prefix}_{''.join(job.json_keys[:1])}_document.bin"
     for index, source in enumerate(job.input):
@@ -96,7 +92,7 @@ def _own_output(job: "DataPrepJob") -> "Iterator[Finding]":
             yield Finding(Code.DATA_SOURCE, ("input", index), found, remedy, Level.WARNING)
 
 
-def _idle_shards(job: "DataPrepJob") -> "Iterator[Finding]":
+def _idle_shards(job: DataPrepJob) -> Iterator[Finding]:
     """Name shards that get nothing: a packed file is read from its start, by one of them."""
     packed = all(each.endswith(_PACKED) and "*" not in each for each in job.input)
     if packed and job.shards > len(job.input):
@@ -105,7 +101,7 @@ def _idle_shards(job: "DataPrepJob") -> "Iterator[Finding]":
         yield Finding(Code.NO_MEANING, ("shards",), found, remedy, Level.WARNING)
 
 
-def plan(job: "DataPrepJob", cluster: "ClusterPlan", images: Images) -> "JobPlan":
+def plan(job: DataPrepJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks; each pod takes its share of the input by its index."""
     resources = _resources(job, cluster)
     switches = (("--append-eod", job.append_eod), ("--add-bos", job.add_bos))
@@ -135,7 +131,7 @@ def plan(job: "DataPrepJob", cluster: "ClusterPlan", images: Images) -> "JobPlan
     return task(job, cluster, images, program, resources=resources, pods=job.shards)
 
 
-def _resources(job: "DataPrepJob", cluster: "ClusterPlan") -> Resources:
+def _resources(job: DataPrepJob, cluster: ClusterPlan) -> Resources:
     if job.pool is None:
         return system_resources(cluster.system_nodes.instance_type)
     instance = cluster.pool(job.pool).instance

@@ -4,13 +4,16 @@ What is refused would fail at the best speed of the predicted range; warnings ar
 likely one.
 """
 
+from collections.abc import Iterator
+from datetime import date
 from math import ceil
-from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.instances import INSTANCES
-from megatron_eks.config.cluster import CapacityBlock, Spot
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.cluster import CapacityBlock, ClusterConfig, GpuPool, Spot
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
 from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, gpus_per_node
 from megatron_eks.plan.jobs.layout import hardware, job_batch, job_layout, model_shape
 from megatron_eks.plan.jobs.node_checks import gpu_pool
@@ -20,18 +23,7 @@ from megatron_eks.plan.storage_checks import size_for
 from megatron_eks.predict import replicas
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
 from megatron_eks.predict.parameters import parameters
-from megatron_eks.predict.throughput import megatron_speed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import date
-
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.cluster import ClusterConfig, GpuPool
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
-    from megatron_eks.predict.throughput import Speed
+from megatron_eks.predict.throughput import Speed, megatron_speed
 
 _DAY_SECONDS = 24 * 3600
 _MEGA = 1e6
@@ -45,8 +37,8 @@ _MOSTLY_SAVING = 10
 
 
 def check_saving(
-    job: "MegatronRun", model: "ModelShape", pool: "GpuPool", cluster: "ClusterConfig"
-) -> "Iterator[Finding]":
+    job: MegatronRun, model: ModelShape, pool: GpuPool, cluster: ClusterConfig
+) -> Iterator[Finding]:
     """Yield checkpoints that come too fast or too seldom, or outlast a collective."""
     path: Path
     instance = INSTANCES[pool.instance_type]
@@ -97,8 +89,8 @@ def check_saving(
 
 
 def check_replicas_saving(
-    job: "TorchRun", model: "ModelShape", pool: "GpuPool", cluster: "ClusterConfig"
-) -> "Iterator[Finding]":
+    job: TorchRun, model: ModelShape, pool: GpuPool, cluster: ClusterConfig
+) -> Iterator[Finding]:
     """Yield the same of FSDP and DDP, whose steps are short, and who wait for most of a save."""
     size = parameters(model) * replicas.CHECKPOINT_BYTES_PER_PARAMETER
     seconds = size / _MEGA / (_mb_s(cluster) * WRITE_EFFICIENCY)
@@ -126,8 +118,8 @@ def check_replicas_saving(
 
 
 def check_spot(
-    job: "TrainingJob", pool: "GpuPool", cluster: "ClusterConfig", between: float, seconds: float
-) -> "Iterator[Finding]":
+    job: TrainingJob, pool: GpuPool, cluster: ClusterConfig, between: float, seconds: float
+) -> Iterator[Finding]:
     """Yield ranks on several spot nodes that lose much when EC2 takes one of them back."""
     # An elastic job goes on with the nodes that are left, from its last checkpoint.
     saved = seconds <= _NOTICE_SECONDS or job.runtime.elastic is not None
@@ -152,7 +144,7 @@ def check_spot(
         yield Finding(Code.SPOT_GANG, ("nodes",), found, remedy, Level.WARNING)
 
 
-def _at_the_end(interval: int, steps: int, step: float) -> "Iterator[Finding]":
+def _at_the_end(interval: int, steps: int, step: float) -> Iterator[Finding]:
     """Yield a run of hours that saves once, when it is over."""
     seconds = steps * step
     if interval == steps and seconds > _SAVE_SECONDS:
@@ -163,7 +155,7 @@ def _at_the_end(interval: int, steps: int, step: float) -> "Iterator[Finding]":
         yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
 
 
-def _years(seconds: float, key: str) -> "Iterator[Finding]":
+def _years(seconds: float, key: str) -> Iterator[Finding]:
     if seconds > _YEAR_SECONDS:
         found = f"the run takes about {seconds / _YEAR_SECONDS:.1f} years on these nodes"
         path: Path = ("training", key)
@@ -171,7 +163,7 @@ def _years(seconds: float, key: str) -> "Iterator[Finding]":
         yield Finding(Code.TAKES_YEARS, path, found, remedy, Level.WARNING)
 
 
-def _restarts(job: "MegatronRun", pool: "GpuPool", seconds: float) -> "Iterator[Finding]":
+def _restarts(job: MegatronRun, pool: GpuPool, seconds: float) -> Iterator[Finding]:
     """Yield a long run that may not start again; on spot `check_capacity` says so."""
     if job.runtime.gang_restarts or seconds < _DAY_SECONDS or isinstance(pool.capacity, Spot):
         return
@@ -180,9 +172,7 @@ def _restarts(job: "MegatronRun", pool: "GpuPool", seconds: float) -> "Iterator[
     yield Finding(Code.NO_RESTART, path, found, "use 3, the default", Level.WARNING)
 
 
-def check_window(
-    job: "MegatronRun", cluster: "ClusterConfig", today: "date"
-) -> "Iterator[Finding]":
+def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Iterator[Finding]:
     """Yield a run that its Capacity Block cannot hold, on a job that has no errors."""
     pool = gpu_pool(job, cluster)
     if pool is None or not isinstance(pool.capacity, CapacityBlock):
@@ -216,14 +206,14 @@ def check_window(
         yield Finding(Code.BLOCK_ENDS_FIRST, path, found, remedy, Level.WARNING)
 
 
-def _speed(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") -> "Speed | None":
+def _speed(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Speed | None:
     """Return what is predicted of a layout that adds up; None where the GPU's peak is unknown."""
     found = hardware(instance)
     layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
     return megatron_speed(model, layout, job_batch(job, layout), found) if found else None
 
 
-def _mb_s(cluster: "ClusterConfig") -> float:
+def _mb_s(cluster: ClusterConfig) -> float:
     lustre = cluster.storage.lustre
     scratch = lustre.deployment == "scratch_2"
     rate = SCRATCH_MBPS_PER_TIB if scratch else lustre.throughput_mbps_per_tib

@@ -1,21 +1,18 @@
 """The environment of a pod: what the policy sets, and what the job file adds."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.config.job import Job
-    from megatron_eks.plan.job import SecretFile
-    from megatron_eks.predict.layout import Layout
+from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.config.job import Job
+from megatron_eks.plan.job import SecretFile
+from megatron_eks.predict.layout import Layout
 
 NCCL_LOG = "/tmp/nccl/%h.%p.log"  # noqa: S108 -- a path inside the pod, on its own volume
 
 _BLACKWELL = 10
 
 
-def collectives(log_directory: str) -> "Mapping[str, str]":
+def collectives(log_directory: str) -> Mapping[str, str]:
     """Return what every job needs whose ranks talk through NCCL."""
     return {
         "NCCL_DEBUG": "INFO",
@@ -29,7 +26,7 @@ def collectives(log_directory: str) -> "Mapping[str, str]":
     }
 
 
-def megatron(layout: "Layout", instance: "InstanceType") -> "Mapping[str, str]":
+def megatron(layout: Layout, instance: InstanceType) -> Mapping[str, str]:
     """Return what Megatron asserts for tensor and context parallelism before Blackwell.
 
     It orders communication before the kernels that wait for it (arguments.py, validate_args).
@@ -38,12 +35,12 @@ def megatron(layout: "Layout", instance: "InstanceType") -> "Mapping[str, str]":
     return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if asserted else {}
 
 
-def hugging_face(token: "SecretFile | None") -> "Mapping[str, str]":
+def hugging_face(token: SecretFile | None) -> Mapping[str, str]:
     """Return where huggingface_hub finds its token (its reference, "Environment variables")."""
     return {"HF_TOKEN_PATH": token.path} if token else {}
 
 
-def environment(job: "Job", *parts: "Mapping[str, str]") -> "Mapping[str, str]":
+def environment(job: Job, *parts: Mapping[str, str]) -> Mapping[str, str]:
     """Return every variable of a pod, in order; torchrun's own come from elsewhere."""
     env = {name: value for part in parts for name, value in part.items()}
     return dict(sorted((env | job.runtime.env).items()))

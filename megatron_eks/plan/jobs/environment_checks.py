@@ -1,8 +1,8 @@
 """The verdict on every variable that a job file sets."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.environment import POLICIES, REMOVE, Policy, Verdict
 from megatron_eks.catalog.environment_names import meant
@@ -10,19 +10,13 @@ from megatron_eks.catalog.environment_values import BY_NAME as BY_VALUE
 from megatron_eks.catalog.environment_verdicts import BY_NAME, IN_CLEAR, Context, judge
 from megatron_eks.catalog.environment_words import NAMES as OF_WORDS
 from megatron_eks.catalog.image_variables import IMAGE_VARIABLES
+from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import TOKEN, Finding, Level
-from megatron_eks.config.job import FsdpJob, GpuJob, MegatronRun
+from megatron_eks.config.errors import TOKEN, Finding, Level, Path
+from megatron_eks.config.job import FsdpJob, GpuJob, Job, MegatronRun
 from megatron_eks.plan.jobs.environment_folders import misplaced, unfilled
 from megatron_eks.plan.jobs.environment_planned import PLANNED, beside_plan
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import Job
 
 _QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 # MAX_ARG_STRLEN of Linux, less the sign between name and value and the final zero: execve(2).
@@ -80,8 +74,8 @@ _WITHOUT_SECRET = {
 
 
 def check_variables(
-    job: "Job", cluster: "ClusterConfig", instance: "InstanceType | None"
-) -> "Iterator[Finding]":
+    job: Job, cluster: ClusterConfig, instance: InstanceType | None
+) -> Iterator[Finding]:
     """Yield what is wrong with `runtime.env`, on nodes of this type if it is known."""
     context = _context(job, cluster, instance)
     for name, value in job.runtime.env.items():
@@ -126,7 +120,7 @@ def _in_clear(name: str, value: str) -> Policy:
     return Policy(IN_CLEAR.verdict, IN_CLEAR.reason, _WITHOUT_SECRET.get(name, IN_CLEAR.instead))
 
 
-def _threads(job: GpuJob, instance: "InstanceType") -> "Iterator[Finding]":
+def _threads(job: GpuJob, instance: InstanceType) -> Iterator[Finding]:
     """Yield more OpenMP threads of all ranks than the node runs at once."""
     ranks = job.gpus_per_node or instance.gpus
     for name in _THREADS:
@@ -141,7 +135,7 @@ def _threads(job: GpuJob, instance: "InstanceType") -> "Iterator[Finding]":
             yield Finding(Code.ENVIRONMENT_ADVISED_AGAINST, path, found, remedy, Level.WARNING)
 
 
-def _context(job: "Job", cluster: "ClusterConfig", instance: "InstanceType | None") -> Context:
+def _context(job: Job, cluster: ClusterConfig, instance: InstanceType | None) -> Context:
     splits_layers, fsdp = False, isinstance(job, FsdpJob)
     if isinstance(job, MegatronRun):
         splits_layers = job.parallelism.tensor > 1 or job.parallelism.context > 1

@@ -6,17 +6,13 @@ fills in `~` and `$HOME`, the latter only `~`, and only in HF_HOME.
 """
 
 import re
+from collections.abc import Collection
 from posixpath import normpath
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.environment import Policy, Verdict
 from megatron_eks.catalog.environment_folders import FOLDERS
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.plan.storage import EFS_MOUNT_PATH
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from megatron_eks.config.cluster import ClusterConfig
 
 # Whose library puts the home directory, /tmp in our images, in the place of `~`.
 _FILL_IN_HOME = frozenset({"HF_ASSETS_CACHE", "HF_HOME", "HF_HUB_CACHE"})
@@ -26,18 +22,18 @@ _BY_SHELL = re.compile(r"(?<!\$)\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-
 _BY_KUBERNETES = re.compile(r"(?<!\$)\$\((?P<name>[^()]*)\)")
 
 
-def mounts(cluster: "ClusterConfig") -> tuple[str, ...]:
+def mounts(cluster: ClusterConfig) -> tuple[str, ...]:
     """Return where the pods of a job can write."""
     return (*shared_mounts(cluster), *_WRITABLE)
 
 
-def shared_mounts(cluster: "ClusterConfig") -> tuple[str, ...]:
+def shared_mounts(cluster: ClusterConfig) -> tuple[str, ...]:
     """Return where all pods of a job see the same files."""
     efs = (EFS_MOUNT_PATH,) if cluster.storage.efs else ()
     return (cluster.storage.lustre.mount_path, *efs)
 
 
-def misplaced(name: str, value: str, cluster: "ClusterConfig") -> Policy | None:
+def misplaced(name: str, value: str, cluster: ClusterConfig) -> Policy | None:
     """Judge a folder that no pod can make: all of its file system but the mounts is read-only."""
     if name not in FOLDERS or not value or (name in _FILL_IN_HOME and value.startswith("~/")):
         return None
@@ -53,7 +49,7 @@ def misplaced(name: str, value: str, cluster: "ClusterConfig") -> Policy | None:
     return Policy(Verdict.REFUSED, reason, instead)
 
 
-def unfilled(value: str, before: "Collection[str]") -> Policy | None:
+def unfilled(value: str, before: Collection[str]) -> Policy | None:
     """Judge a name in a value that stays as it is written; so many variables stand before it."""
     by_shell = _BY_SHELL.search(value)
     if by_shell:

@@ -1,16 +1,11 @@
 """The verdict on a variable of a job file that the plan sets too."""
 
-from typing import TYPE_CHECKING
-
 from megatron_eks.catalog.allocator import ALLOCATOR, options
 from megatron_eks.catalog.environment import REMOVE, Policy, Verdict
 from megatron_eks.catalog.environment_words import is_subsystem
-from megatron_eks.config.job import GpuJob, NcclTestJob
+from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.config.job import GpuJob, Job, NcclTestJob
 from megatron_eks.plan.jobs.environment import collectives
-
-if TYPE_CHECKING:
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.config.job import Job
 
 _SEGMENTS = "expandable_segments:True"
 _BUFFERS = frozenset({"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"})
@@ -28,9 +23,7 @@ _READ = frozenset({"INIT", "NET"})
 _QUIET = frozenset({"ABORT", "VERSION", "WARN"})
 
 
-def beside_plan(
-    job: "Job", name: str, value: str, instance: "InstanceType | None"
-) -> Policy | None:
+def beside_plan(job: Job, name: str, value: str, instance: InstanceType | None) -> Policy | None:
     """Judge what the plan sets too, where the job file's value breaks nothing."""
     if not isinstance(job, GpuJob):
         return None
@@ -60,7 +53,7 @@ def _allocator(name: str, value: str) -> Policy:
     return Policy(Verdict.ADVISED_AGAINST, reason, instead)
 
 
-def _log_level(job: GpuJob, value: str, instance: "InstanceType | None") -> Policy | None:
+def _log_level(job: GpuJob, value: str, instance: InstanceType | None) -> Policy | None:
     """Judge how much NCCL logs: `assets/programs/watch.py` reads there that EFA is in use.
 
     It ends ranks that say nothing, and looks only where a job on several nodes has EFA.
@@ -78,7 +71,7 @@ def _log_level(job: GpuJob, value: str, instance: "InstanceType | None") -> Poli
     return _harmless(f"at {value} NCCL's log does not say which network it uses") if known else None
 
 
-def _subsystems(job: GpuJob, value: str, instance: "InstanceType | None") -> Policy | None:
+def _subsystems(job: GpuJob, value: str, instance: InstanceType | None) -> Policy | None:
     """Judge of what NCCL logs: it goes by this value in place of the plan's.
 
     NCCL, `src/debug.cc`: names without spaces, between commas and in any case; `^` before the
@@ -105,7 +98,7 @@ def _with_read(value: str) -> str:
     return ",".join((*sorted(_READ), *others))
 
 
-def _is_guarded(job: GpuJob, instance: "InstanceType | None") -> bool:
+def _is_guarded(job: GpuJob, instance: InstanceType | None) -> bool:
     """Tell whether the guard reads NCCL's log: of several nodes that have EFA."""
     guarded = job.nodes > 1 and not isinstance(job, NcclTestJob)
     return guarded and (instance is None or instance.efa_interfaces > 0)

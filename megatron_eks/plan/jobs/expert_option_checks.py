@@ -3,12 +3,9 @@
 Source: Megatron-LM, `TransformerConfig.__post_init__` (core_v0.19).
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from megatron_eks.plan.jobs.option_values import Asked, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _OVERLAP = "overlap_moe_expert_parallel_comm"
 # Scores of which a bias can choose experts without a say in their weights.
@@ -107,7 +104,7 @@ def _coefficients(asked: Asked) -> Problem | None:
     return "there is one loss, aux_loss", "give one number, or add --moe-router-load-balancing-type"
 
 
-OF_EXPERTS: "dict[str, Callable[[Asked], Problem | None]]" = {
+OF_EXPERTS: dict[str, Callable[[Asked], Problem | None]] = {
     "delay_wgrad_compute": _beside_overlap,
     "ep_overlap_early_attn_memory_release": _beside_overlap,
     "moe_flex_dispatcher_backend": _backend,

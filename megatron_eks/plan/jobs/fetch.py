@@ -1,12 +1,16 @@
 """Plan and checks of `kind: fetch`: a model, a tokenizer or data onto the shared file system."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.catalog.models import PRESETS
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.job import FetchJob
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import Images, Program, task, token_file
 from megatron_eks.plan.jobs.hub_checks import from_the_hub, gated
@@ -14,15 +18,6 @@ from megatron_eks.plan.jobs.path_checks import is_repository
 from megatron_eks.plan.jobs.runtime_checks import check_task
 from megatron_eks.plan.jobs.shared_path_checks import outside
 from megatron_eks.plan.resources import cpu_resources, system_resources
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import FetchJob
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.job import JobPlan
 
 _SOURCES = ("model", "tokenizer", "s3_uri")
 # Hugging Face transformers, "Pretrained models" (v4.4): what has a name without an owner.
@@ -36,7 +31,7 @@ _WITHOUT_OWNER = re.compile(
 _CPU_MILLIS, _MEMORY_MIB = 4000, 8 * MIB_PER_GIB
 
 
-def check(job: "FetchJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check(job: FetchJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what keeps the files from coming, or from being found."""
     yield from check_task(job, cluster)
     given = [name for name in _SOURCES if getattr(job, name) is not None]
@@ -68,7 +63,7 @@ def check(job: "FetchJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     yield from outside([(("directory",), job.directory)], cluster)
 
 
-def plan(job: "FetchJob", cluster: "ClusterPlan", images: Images) -> "JobPlan":
+def plan(job: FetchJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
     token = token_file(job.token_secret)
     source = next(name for name in _SOURCES if getattr(job, name) is not None)

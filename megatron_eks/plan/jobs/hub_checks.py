@@ -1,17 +1,12 @@
 """What a job that asks Hugging Face while it runs needs: a token, and a way out."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.job import Job
 from megatron_eks.plan.egress import has_no_way_out
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import Job
 
 # huggingface_hub 1.x, constants.py; datasets 4.x, config.py.
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
@@ -23,7 +18,7 @@ _GATED = ("meta-llama/", "google/gemma-")
 _OPEN = ("google/gemma-4-", "google/gemma-scope-")
 
 
-def gated(path: "Path", name: str) -> "Iterator[Finding]":
+def gated(path: Path, name: str) -> Iterator[Finding]:
     """Demand a token for what Hugging Face gives to those alone who were let in."""
     if name.startswith(_GATED) and not name.startswith(_OPEN):
         found = f"{name} is gated, and the job has no token"
@@ -31,9 +26,7 @@ def gated(path: "Path", name: str) -> "Iterator[Finding]":
         yield Finding(Code.GATED, path, found, remedy)
 
 
-def from_the_hub(
-    job: "Job", path: "Path", name: str, cluster: "ClusterConfig"
-) -> "Iterator[Finding]":
+def from_the_hub(job: Job, path: Path, name: str, cluster: ClusterConfig) -> Iterator[Finding]:
     """Demand a way out for what comes from Hugging Face."""
     for variable in _OFFLINE:
         if job.runtime.env.get(variable, "").upper() in _TRUE:

@@ -4,62 +4,47 @@ Source: Megatron-LM core_v0.19, where each setting is read: pretrain_gpt.py, meg
 (training.py, global_vars.py, checkpointing.py), megatron/core/optimizer and transformer.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 from megatron_eks.catalog.megatron_conflicts import NEEDS_EXPERTS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.slips import by_word
+from megatron_eks.plan.jobs.option_checks import Option
 from megatron_eks.plan.jobs.option_values import Asked, Problem
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from megatron_eks.plan.jobs.option_checks import Option
-
-# Settings, and the one that each of them is read with alone.
-_BELONGS_TO: dict[str, str] = {
-    "adlr_autoresume_interval": "adlr_autoresume",
-    "decoupled_min_lr": "decoupled_lr",
-    **dict.fromkeys(
-        (
-            *("fim_eod_token", "fim_fragment_rate", "fim_middle_token", "fim_no_prefix"),
-            *("fim_pad_token", "fim_prefix_token", "fim_rate", "fim_split_sample"),
-            *("fim_spm_rate", "fim_suffix_token"),
+# A setting, and those that are read with it alone.
+_BELONGS_TO = by_word(
+    {
+        "adlr_autoresume": "adlr_autoresume_interval",
+        "decoupled_lr": "decoupled_min_lr",
+        "fim_data": (
+            "fim_eod_token fim_fragment_rate fim_middle_token fim_no_prefix fim_pad_token "
+            "fim_prefix_token fim_rate fim_split_sample fim_spm_rate fim_suffix_token"
         ),
-        "fim_data",
-    ),
-    "memory_snapshot_path": "record_memory_history",
-    "moe_router_bias_update_rate": "moe_router_enable_expert_bias",
-    "moe_router_num_groups": "moe_router_group_topk",
-    "moe_token_drop_policy": "moe_expert_capacity_factor",
-    "mtp_loss_scaling_factor": "mtp_num_layers",
-    "non_persistent_global_ckpt_dir": "non_persistent_ckpt_type",
-    "non_persistent_local_ckpt_algo": "non_persistent_ckpt_type",
-    "optimizer_offload_fraction": "optimizer_cpu_offload",
-    "overlap_cpu_optimizer_d2h_h2d": "optimizer_cpu_offload",
-    **dict.fromkeys(
-        ("profile_ranks", "profile_step_end", "profile_step_start", "use_pytorch_profiler"),
-        "profile",
-    ),
-    **dict.fromkeys(
-        (f"pytorch_profiler_collect_{each}" for each in ("callstack", "chakra", "shapes")),
-        "use_pytorch_profiler",
-    ),
-    **dict.fromkeys(
-        ("num_layers_at_end_in_bf16", "num_layers_at_start_in_bf16"), "first_last_layers_bf16"
-    ),
-    **dict.fromkeys(("qk_clip_alpha", "qk_clip_threshold"), "qk_clip"),
-    **dict.fromkeys(
-        (
-            *("tp_comm_bootstrap_backend", "tp_comm_bulk_dgrad", "tp_comm_bulk_wgrad"),
-            *("tp_comm_overlap_ag", "tp_comm_overlap_cfg", "tp_comm_overlap_rs"),
-            *("tp_comm_overlap_rs_dgrad", "tp_comm_split_ag", "tp_comm_split_rs"),
+        "record_memory_history": "memory_snapshot_path",
+        "moe_router_enable_expert_bias": "moe_router_bias_update_rate",
+        "moe_router_group_topk": "moe_router_num_groups",
+        "moe_expert_capacity_factor": "moe_token_drop_policy",
+        "mtp_num_layers": "mtp_loss_scaling_factor",
+        "non_persistent_ckpt_type": "non_persistent_global_ckpt_dir non_persistent_local_ckpt_algo",
+        "optimizer_cpu_offload": "optimizer_offload_fraction overlap_cpu_optimizer_d2h_h2d",
+        "profile": "profile_ranks profile_step_end profile_step_start use_pytorch_profiler",
+        "use_pytorch_profiler": (
+            "pytorch_profiler_collect_callstack pytorch_profiler_collect_chakra "
+            "pytorch_profiler_collect_shapes"
         ),
-        "tp_comm_overlap",
-    ),
-    **dict.fromkeys(("straggler_ctrlr_port", "straggler_minmax_count"), "log_straggler"),
-    **dict.fromkeys(("wandb_entity", "wandb_exp_name", "wandb_save_dir"), "wandb_project"),
-}
+        "first_last_layers_bf16": "num_layers_at_end_in_bf16 num_layers_at_start_in_bf16",
+        "qk_clip": "qk_clip_alpha qk_clip_threshold",
+        "tp_comm_overlap": (
+            "tp_comm_bootstrap_backend tp_comm_bulk_dgrad tp_comm_bulk_wgrad tp_comm_overlap_ag "
+            "tp_comm_overlap_cfg tp_comm_overlap_rs tp_comm_overlap_rs_dgrad tp_comm_split_ag "
+            "tp_comm_split_rs"
+        ),
+        "log_straggler": "straggler_ctrlr_port straggler_minmax_count",
+        "wandb_project": "wandb_entity wandb_exp_name wandb_save_dir",
+    }
+)
 # Of fp16, whose scale of the loss moves; bf16 has none.
 _OF_FP16 = frozenset({"hysteresis", "initial_loss_scale", "loss_scale_window", "min_loss_scale"})
 _OF_FP8 = frozenset({"fp8_amax_compute_algo", "fp8_amax_history_len", "fp8_interval", "fp8_margin"})
@@ -112,7 +97,7 @@ _PLACES = frozenset(
 )
 
 
-def check_idle(asked: Asked, given: "Mapping[int, Option]") -> "Iterator[Finding]":
+def check_idle(asked: Asked, given: Mapping[int, Option]) -> Iterator[Finding]:
     """Yield settings that nothing reads."""
     for place, (name, setting, _) in given.items():
         problem = _idle(asked, setting)
@@ -205,8 +190,8 @@ def _of_another_optimizer(asked: Asked, setting: str) -> Problem | None:
 
 
 def check_places(
-    given: "Mapping[int, Option]", mount_path: str, writable: "Sequence[str]"
-) -> "Iterator[Finding]":
+    given: Mapping[int, Option], mount_path: str, writable: Sequence[str]
+) -> Iterator[Finding]:
     """Yield what a run writes where no pod can: all but its mounts is read-only."""
     settings = {setting for _, setting, _ in given.values()}
     for place, (name, setting, values) in given.items():

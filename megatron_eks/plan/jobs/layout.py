@@ -1,23 +1,18 @@
 """A model's shape, its layout over the GPUs of a job, and the memory that this takes."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import PRESETS, ModelShape
-from megatron_eks.config.job import MegatronJob
+from megatron_eks.config.architecture import ModelSpec
+from megatron_eks.config.job import MegatronJob, MegatronRun
 from megatron_eks.plan.job import MIB
 from megatron_eks.predict.hardware import Hardware
 from megatron_eks.predict.layout import Batch, Layout
 from megatron_eks.predict.memory import MemoryEstimate, estimate, tensor_capacity_bytes
 from megatron_eks.predict.states import megatron_fsdp, megatron_states, uses_graphs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.config.architecture import ModelSpec
-    from megatron_eks.config.job import MegatronRun
 
 _BITS = 8
 
@@ -32,7 +27,7 @@ def preset_of_name(name: str) -> str | None:
     return plain if plain in PRESETS else None
 
 
-def model_shape(model: "str | ModelSpec") -> ModelShape:
+def model_shape(model: str | ModelSpec) -> ModelShape:
     """Resolve a preset's name, a preset with changes, or a whole mapping.
 
     Raises KeyError for an unknown preset and TypeError for an incomplete mapping; the checks come
@@ -53,7 +48,7 @@ def model_shape(model: "str | ModelSpec") -> ModelShape:
     return ModelShape(**changes)
 
 
-def job_layout(job: "MegatronRun", processes: int) -> Layout:
+def job_layout(job: MegatronRun, processes: int) -> Layout:
     """Return the layout over all processes; data parallel size is what remains."""
     parallelism = job.parallelism
     inner = parallelism.tensor * parallelism.pipeline * parallelism.context
@@ -72,7 +67,7 @@ def job_layout(job: "MegatronRun", processes: int) -> Layout:
     )
 
 
-def job_batch(job: "MegatronRun", layout: Layout) -> Batch:
+def job_batch(job: MegatronRun, layout: Layout) -> Batch:
     """Return what a step of the job works on."""
     training = job.training
     return Batch(
@@ -88,19 +83,19 @@ def job_batch(job: "MegatronRun", layout: Layout) -> Batch:
 
 
 def job_memory(
-    job: "MegatronRun", model: ModelShape, layout: Layout, instance: "InstanceType"
+    job: MegatronRun, model: ModelShape, layout: Layout, instance: InstanceType
 ) -> MemoryEstimate:
     """Estimate the memory of the job's ranks on its pool's GPUs."""
     states, batch = megatron_states(_arguments(job)), job_batch(job, layout)
     return estimate(model, layout, batch, capacity_bytes(instance), states)
 
 
-def _arguments(job: "MegatronRun") -> "Sequence[str]":
+def _arguments(job: MegatronRun) -> Sequence[str]:
     """Return Megatron's own arguments; a recipe of Megatron-Bridge takes none."""
     return job.extra_args if isinstance(job, MegatronJob) else ()
 
 
-def hardware(instance: "InstanceType") -> Hardware | None:
+def hardware(instance: InstanceType) -> Hardware | None:
     """Return what predictions need of an instance type; None where a GPU's peak is unknown."""
     gpu = instance.gpu
     if gpu.tflops_bf16 is None:
@@ -115,6 +110,6 @@ def hardware(instance: "InstanceType") -> Hardware | None:
     )
 
 
-def capacity_bytes(instance: "InstanceType") -> int:
+def capacity_bytes(instance: InstanceType) -> int:
     """Return what tensors can have of each GPU."""
     return tensor_capacity_bytes(instance.gpu.usable_memory_mib * MIB)

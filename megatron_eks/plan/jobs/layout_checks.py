@@ -4,20 +4,16 @@ The rules are those that Megatron-LM's `validate_args`, `TransformerConfig` and
 `ParallelState` apply at start-up (core_v0.19), applied before any GPU is rented.
 """
 
+from collections.abc import Iterator
 from math import lcm
-from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.job import MegatronRun
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.stage_checks import counted_layers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.job import MegatronRun
 
 _MOST_LISTED = 10_000
 
@@ -29,9 +25,7 @@ _HEAD_STEP, _LARGEST_HEAD = 8, 256
 _MOST_IDLE = 1 / 3
 
 
-def check_layout(
-    job: "MegatronRun", model: "ModelShape", instance: "InstanceType"
-) -> "Iterator[Finding]":
+def check_layout(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
     """Yield what keeps the layout from starting."""
     yield from _world(job, instance)
     yield from _tensor(job, model, instance)
@@ -45,7 +39,7 @@ def check_layout(
         yield from _experts(job, model, instance)
 
 
-def _world(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":
+def _world(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
     parallelism, training = job.parallelism, job.training
     per_node = gpus_per_node(job, instance)
     world = job.nodes * per_node
@@ -79,7 +73,7 @@ def _world(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":
         yield Finding(Code.LAYOUT_BATCH, ("training", "global_batch_size"), found, f"use {near}")
 
 
-def _tensor_sizes(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") -> list[int]:
+def _tensor_sizes(job: MegatronRun, model: ModelShape, instance: InstanceType) -> list[int]:
     """Return the tensor parallel sizes that a node, the job's GPUs and the model all take."""
     per_node, groups = gpus_per_node(job, instance), model.num_query_groups
     rest = job.parallelism.pipeline * job.parallelism.context
@@ -93,9 +87,7 @@ def _tensor_sizes(job: "MegatronRun", model: "ModelShape", instance: "InstanceTy
     ]
 
 
-def _tensor(
-    job: "MegatronRun", model: "ModelShape", instance: "InstanceType"
-) -> "Iterator[Finding]":
+def _tensor(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
     tensor = job.parallelism.tensor
     path = ("parallelism", "tensor")
     fitting = ", ".join(map(str, _tensor_sizes(job, model, instance)))
@@ -131,9 +123,7 @@ def _tensor(
         yield Finding(Code.LAYOUT_HEADS, path, found, fits if fitting else "use a divisor of it")
 
 
-def _pipeline(
-    job: "MegatronRun", model: "ModelShape", instance: "InstanceType"
-) -> "Iterator[Finding]":
+def _pipeline(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
     parallelism = job.parallelism
     pipeline, chunks = parallelism.pipeline, parallelism.virtual_pipeline
     counted = counted_layers(job, model)
@@ -164,7 +154,7 @@ def _pipeline(
         yield from _interleaving(job, instance)
 
 
-def _interleaving(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":
+def _interleaving(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
     """Megatron's interleaved schedule runs microbatches in groups of the pipeline size."""
     microbatches, stages = _microbatches(job, instance), job.parallelism.pipeline
     if microbatches % stages:
@@ -177,14 +167,14 @@ def _interleaving(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Fin
         yield Finding(Code.LAYOUT_BATCH, ("parallelism", "virtual_pipeline"), found, remedy)
 
 
-def _microbatches(job: "MegatronRun", instance: "InstanceType") -> int:
+def _microbatches(job: MegatronRun, instance: InstanceType) -> int:
     parallelism, training = job.parallelism, job.training
     inner = parallelism.tensor * parallelism.pipeline * parallelism.context
     data = max(1, job.nodes * gpus_per_node(job, instance) // inner)
     return training.global_batch_size // (training.micro_batch_size * data)
 
 
-def _idle_stages(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":
+def _idle_stages(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
     """Yield a pipeline that waits for most of a step (Narayanan et al. 2021, section 2.2)."""
     stages, chunks = job.parallelism.pipeline, job.parallelism.virtual_pipeline or 1
     batches = _microbatches(job, instance)
@@ -200,7 +190,7 @@ def _idle_stages(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Find
         yield Finding(Code.IDLE_STAGES, path, found, remedy, Level.WARNING)
 
 
-def _sequence(job: "MegatronRun") -> "Iterator[Finding]":
+def _sequence(job: MegatronRun) -> Iterator[Finding]:
     length = job.training.sequence_length
     path = ("training", "sequence_length")
     context, tensor = job.parallelism.context, job.parallelism.tensor
@@ -217,7 +207,7 @@ def _sequence(job: "MegatronRun") -> "Iterator[Finding]":
         yield Finding(Code.SEQUENCE_PARALLEL, path, found, remedy)
 
 
-def _elastic(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]":
+def _elastic(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
     """Demand that the layout holds on every number of nodes that a job may shrink to."""
     elastic = job.runtime.elastic
     if elastic is None:
@@ -250,7 +240,7 @@ def _elastic(job: "MegatronRun", instance: "InstanceType") -> "Iterator[Finding]
             return
 
 
-def _no_experts(job: "MegatronRun") -> "Iterator[Finding]":
+def _no_experts(job: MegatronRun) -> Iterator[Finding]:
     for name in ("expert", "expert_tensor"):
         size = getattr(job.parallelism, name)
         if size not in {None, 1}:
@@ -259,9 +249,7 @@ def _no_experts(job: "MegatronRun") -> "Iterator[Finding]":
             yield Finding(Code.LAYOUT_EXPERTS, ("parallelism", name), found, remedy)
 
 
-def _experts(
-    job: "MegatronRun", model: "ModelShape", instance: "InstanceType"
-) -> "Iterator[Finding]":
+def _experts(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
     parallelism, experts = job.parallelism, model.num_experts or 0
     expert, expert_tensor = parallelism.expert, parallelism.expert_tensor or parallelism.tensor
     if not model.moe_router_topk or model.moe_router_topk > experts:

@@ -1,7 +1,9 @@
 """Plan of `kind: megatron`: Megatron-LM's own training program behind our start-up checks."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from megatron_eks.config.job import MegatronJob, MegatronRun
+from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import JobPlan, Training
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.arguments import megatron_arguments
@@ -19,14 +21,8 @@ from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.throughput import megatron_speed
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from megatron_eks.config.job import MegatronJob, MegatronRun
-    from megatron_eks.plan.cluster import ClusterPlan
-
-
-def plan(job: "MegatronJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
+def plan(job: MegatronJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
     instance = cluster.pool(job.pool).instance
     training = plan_training(job, cluster)
@@ -53,12 +49,12 @@ def plan(job: "MegatronJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
     return ranks(job, cluster, images, program, training=training)
 
 
-def epochs(tokens: int, corpus: int | None, split: "Sequence[float]") -> float | None:
+def epochs(tokens: int, corpus: int | None, split: Sequence[float]) -> float | None:
     """Return how often a run sees the training part of its corpus."""
     return tokens / (corpus * split[0] / sum(split)) if corpus and split[0] else None
 
 
-def plan_training(job: "MegatronRun", cluster: "ClusterPlan") -> Training:
+def plan_training(job: MegatronRun, cluster: ClusterPlan) -> Training:
     """Return what a run makes of its model on the GPUs that it takes."""
     instance = cluster.pool(job.pool).instance
     model = model_shape(job.model)

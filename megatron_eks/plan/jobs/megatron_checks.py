@@ -1,20 +1,21 @@
 """What a job of Megatron-LM or Megatron-Bridge can get wrong."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, has_errors
+from megatron_eks.config.errors import Finding, Path, has_errors
+from megatron_eks.config.job import MegatronBridgeJob, MegatronJob, MegatronRun
 from megatron_eks.plan.hardware_checks import check_tensor_parallelism, check_workers
 from megatron_eks.plan.jobs.amount_checks import check_amount
 from megatron_eks.plan.jobs.argument_checks import check_extra_arguments
 from megatron_eks.plan.jobs.bridge_checks import check_recipe
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.duration_checks import check_saving
-from megatron_eks.plan.jobs.expert_placement import check_expert_placement
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.layout_checks import check_layout
-from megatron_eks.plan.jobs.memory_checks import check_memory
+from megatron_eks.plan.jobs.memory_checks import check_expert_placement, check_memory
 from megatron_eks.plan.jobs.model_checks import (
     check_meaning,
     check_model,
@@ -36,24 +37,17 @@ from megatron_eks.plan.jobs.shared_path_checks import outside
 from megatron_eks.plan.jobs.tracker_checks import check_tracker
 from megatron_eks.predict.parameters import parameters
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig, GpuPool
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import MegatronBridgeJob, MegatronJob, MegatronRun
-
 _SHARES = 3
 
 
-def check(job: "MegatronJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check(job: MegatronJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job of Megatron-LM."""
     yield from _check(job, cluster)
     if job.extra_args and not has_errors(check_model(job.model)):
         yield from check_extra_arguments(job, _copies(job, cluster), cluster)
 
 
-def _copies(job: "MegatronRun", cluster: "ClusterConfig") -> int | None:
+def _copies(job: MegatronRun, cluster: ClusterConfig) -> int | None:
     """Return the data parallel size; None where type or layout do not give one."""
     pool, parallelism = gpu_pool(job, cluster), job.parallelism
     inner = parallelism.tensor * parallelism.pipeline * parallelism.context
@@ -63,7 +57,7 @@ def _copies(job: "MegatronRun", cluster: "ClusterConfig") -> int | None:
     return None if world % inner else world // inner
 
 
-def check_bridge(job: "MegatronBridgeJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check_bridge(job: MegatronBridgeJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job of Megatron-Bridge."""
     yield from _check(job, cluster)
     if job.extra_args:
@@ -74,7 +68,7 @@ def check_bridge(job: "MegatronBridgeJob", cluster: "ClusterConfig") -> "Iterato
     yield from check_options(job, _copies(job, cluster))
 
 
-def _check(job: "MegatronRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def _check(job: MegatronRun, cluster: ClusterConfig) -> Iterator[Finding]:
     yield from check_runtime(job, cluster)
     yield from check_gpus(job, cluster)
     if job.image == "fsdp":
@@ -102,9 +96,7 @@ def _check(job: "MegatronRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
         yield from _placement(job, pool, cluster)
 
 
-def _placement(
-    job: "MegatronRun", pool: "GpuPool", cluster: "ClusterConfig"
-) -> "Iterator[Finding]":
+def _placement(job: MegatronRun, pool: GpuPool, cluster: ClusterConfig) -> Iterator[Finding]:
     """Check what depends on model and GPU together."""
     instance = INSTANCES[pool.instance_type]
     yield from check_tensor_parallelism(instance, job.parallelism.tensor)
@@ -133,7 +125,7 @@ def _placement(
         yield Finding(Code.LAYOUT_SEQUENCE, ("training", "sequence_length"), found, remedy)
 
 
-def _data(job: "MegatronRun") -> "Iterator[Finding]":
+def _data(job: MegatronRun) -> Iterator[Finding]:
     data, split = job.data, job.data.shares
     if (data.prefix is None) == (data.blend is None):
         found = "neither prefix nor blend" if data.prefix is None else "both prefix and blend"

@@ -1,28 +1,24 @@
-"""Whether ranks fit into their GPUs, and checkpoints onto the file system."""
+"""Whether ranks fit into their GPUs, and checkpoints onto the file system.
 
+Whether the ranks that exchange tokens for their experts need the network for it.
+"""
+
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.config.job import MegatronJob
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.job import Elastic, MegatronJob, MegatronRun, TrainingJob
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.layout import job_layout, job_memory
 from megatron_eks.plan.jobs.layout_checks import check_layout
 from megatron_eks.plan.jobs.node_checks import gpu_pool
 from megatron_eks.plan.storage_checks import size_for
-from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, GIB
+from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER, GIB, MemoryEstimate
 from megatron_eks.predict.parameters import parameters
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import Elastic, MegatronRun, TrainingJob
-    from megatron_eks.predict.memory import MemoryEstimate
 
 # Above this share of a GPU's memory, fragmentation decides whether a run survives.
 _TIGHT = 0.92
@@ -33,8 +29,8 @@ _BASE_BYTES_PER_PARAMETER = 2
 
 
 def check_memory(
-    job: "MegatronRun", model: "ModelShape", instance: "InstanceType", cluster: "ClusterConfig"
-) -> "Iterator[Finding]":
+    job: MegatronRun, model: ModelShape, instance: InstanceType, cluster: ClusterConfig
+) -> Iterator[Finding]:
     """Yield whether the ranks of a layout that adds up have room."""
     # An elastic job shards its optimizer least where it has the fewest nodes.
     elastic = job.runtime.elastic
@@ -47,12 +43,12 @@ def check_memory(
 
 
 def verdict(
-    memory: "MemoryEstimate",
-    instance: "InstanceType",
-    path: "Path",
-    remedy: "Callable[[], str]",
-    elastic: "Elastic | None" = None,
-) -> "Iterator[Finding]":
+    memory: MemoryEstimate,
+    instance: InstanceType,
+    path: Path,
+    remedy: Callable[[], str],
+    elastic: Elastic | None = None,
+) -> Iterator[Finding]:
     """Compare what a rank takes with what its GPU has; a remedy is looked for if one is needed."""
     where = f" at runtime.elastic.min_nodes {elastic.min_nodes}" if elastic else ""
     found = (
@@ -69,14 +65,14 @@ def verdict(
         yield Finding(Code.FITS_TIGHTLY, path, found, remedy(), Level.WARNING)
 
 
-def fits(memory: "MemoryEstimate") -> bool:
+def fits(memory: MemoryEstimate) -> bool:
     """Tell whether a rank fits with room to spare."""
     return memory.per_gpu_bytes <= memory.capacity_bytes * _TIGHT
 
 
 def check_disk(
-    job: "TrainingJob", model: "ModelShape", cluster: "ClusterConfig", bytes_per_parameter: int
-) -> "Iterator[Finding]":
+    job: TrainingJob, model: ModelShape, cluster: ClusterConfig, bytes_per_parameter: int
+) -> Iterator[Finding]:
     """Demand room for one more: a new checkpoint is complete before the oldest goes."""
     if not job.checkpoint.directory.startswith(f"{cluster.storage.lustre.mount_path}/"):
         return  # EFS grows by itself
@@ -97,7 +93,7 @@ def check_disk(
         yield Finding(Code.CHECKPOINTS_FILL_DISK, ("checkpoint", "keep_last"), found, remedy)
 
 
-def _breakdown(memory: "MemoryEstimate") -> str:
+def _breakdown(memory: MemoryEstimate) -> str:
     worst = memory.fullest
     return (
         f"weights and gradients {_gib(worst.weights_bytes)}, "
@@ -108,7 +104,7 @@ def _breakdown(memory: "MemoryEstimate") -> str:
 
 
 def _smaller(
-    job: "MegatronRun", instance: "InstanceType", model: "ModelShape", most_nodes: int | None
+    job: MegatronRun, instance: InstanceType, model: ModelShape, most_nodes: int | None
 ) -> str:
     """Name the single changes that would fit, cheapest in speed first; or those that save most."""
     needed = _memory(job, model, instance).per_gpu_bytes
@@ -135,7 +131,7 @@ def _smaller(
     return f"use more GPUs, a larger type, or pipeline stages{f': {words}' if words else ''}"
 
 
-def _adds_up(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") -> bool:
+def _adds_up(job: MegatronRun, model: ModelShape, instance: InstanceType) -> bool:
     # Where embedding and loss count as layers, a stage may hold no other: nobody proposes that.
     if job.parallelism.pipeline > model.num_layers:
         return False
@@ -143,7 +139,7 @@ def _adds_up(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") 
 
 
 def _more(
-    job: "MegatronRun", instance: "InstanceType", model: "ModelShape", most_nodes: int | None
+    job: MegatronRun, instance: InstanceType, model: ModelShape, most_nodes: int | None
 ) -> str | None:
     """Name the fewest nodes that suffice, with a change of the layout if need be."""
     key = "runtime.elastic.min_nodes" if job.runtime.elastic else "nodes"
@@ -163,8 +159,8 @@ def _more(
 
 
 def _options(
-    job: "MegatronRun", instance: "InstanceType", model: "ModelShape"
-) -> "Iterator[tuple[str, MegatronRun]]":
+    job: MegatronRun, instance: InstanceType, model: ModelShape
+) -> Iterator[tuple[str, MegatronRun]]:
     parallelism, training = job.parallelism, job.training
     if training.micro_batch_size > 1:
         smaller = training.model_copy(update={"micro_batch_size": 1})
@@ -194,8 +190,8 @@ def _options(
 
 
 def _divided(
-    job: "MegatronRun", instance: "InstanceType", model: "ModelShape"
-) -> "Iterator[tuple[str, MegatronRun]]":
+    job: MegatronRun, instance: InstanceType, model: ModelShape
+) -> Iterator[tuple[str, MegatronRun]]:
     """Yield the least context that suffices: docs/parallelism.md has it before recomputation."""
     if job.training.sequence_length < _LONG_SEQUENCE:
         return
@@ -207,7 +203,7 @@ def _divided(
             return
 
 
-def _pairs(job: "MegatronRun", instance: "InstanceType") -> "Iterator[tuple[str, MegatronRun]]":
+def _pairs(job: MegatronRun, instance: InstanceType) -> Iterator[tuple[str, MegatronRun]]:
     """Yield two changes at once, for where one does not do: sequences first, then the layers.
 
     The order is that of docs/parallelism.md: context before stages, and the fewest of either.
@@ -227,10 +223,42 @@ def _pairs(job: "MegatronRun", instance: "InstanceType") -> "Iterator[tuple[str,
                 yield " with ".join(words), job.model_copy(update={"parallelism": changed})
 
 
-def _memory(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") -> "MemoryEstimate":
+def _memory(job: MegatronRun, model: ModelShape, instance: InstanceType) -> MemoryEstimate:
     layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
     return job_memory(job, model, layout, instance)
 
 
 def _gib(count: int) -> str:
     return f"{count / GIB:.1f}"
+
+
+_HIDES_IT = "--overlap-moe-expert-parallel-comm"
+
+
+def check_expert_placement(
+    job: MegatronRun, model: ModelShape, instance: InstanceType
+) -> Iterator[Finding]:
+    """Warn of experts that leave a node only because each of them is divided too.
+
+    Megatron-LM, megatron/core/transformer/moe/README.md, guideline 2: keep both inside NVLink.
+    Experts follow tensor parallelism unless the job says otherwise, and their ranks stand side by
+    side: megatron/core/parallel_state.py, order tp-cp-ep-dp-pp.
+    """
+    expert, divided = job.parallelism.expert, job.parallelism.expert_tensor
+    each = divided or job.parallelism.tensor
+    node = gpus_per_node(job, instance)
+    hidden = isinstance(job, MegatronJob) and _HIDES_IT in job.extra_args
+    if each == 1 or not 1 < expert <= node < expert * each or hidden:
+        return
+    whole = job.parallelism.model_copy(update={"expert_tensor": 1})
+    changed = job.model_copy(update={"parallelism": whole})
+    if not fits(job_memory(changed, model, job_layout(changed, job.nodes * node), instance)):
+        return
+    follows = "" if divided else ", as parallelism.tensor"
+    found = (
+        f"{expert} ranks for experts, each divided over {each}{follows}: {expert * each} ranks "
+        f"exchange tokens between nodes of {node} GPUs"
+    )
+    remedy = f"set parallelism.expert_tensor: 1, and the {expert} stay on one node's NVLink"
+    path = ("parallelism", "expert_tensor" if divided else "expert")
+    yield Finding(Code.EXPERTS_ACROSS_NODES, path, found, remedy, Level.WARNING)

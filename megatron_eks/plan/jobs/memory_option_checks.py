@@ -3,12 +3,9 @@
 Source: Megatron-LM, `validate_args` in megatron/training/arguments.py (core_v0.19).
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from megatron_eks.plan.jobs.option_values import Asked, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _graphs(asked: Asked) -> Problem | None:
@@ -81,7 +78,7 @@ def _offloading(asked: Asked) -> Problem | None:
     return None
 
 
-OF_MEMORY: "dict[str, Callable[[Asked], Problem | None]]" = {
+OF_MEMORY: dict[str, Callable[[Asked], Problem | None]] = {
     "cuda_graph_impl": _graphs,
     "cuda_graph_modules": _graph_modules,
     "enable_cuda_graph": _old_graphs,

@@ -1,19 +1,22 @@
-"""What the `model` block of a job file can get wrong, and how a run starts from it."""
+"""What the `model` block of a job file can get wrong, and how a run starts from it.
 
+Whether a model has a row for every token of its tokenizer, where the tokenizer is a known one.
+
+Sources: Megatron-LM, megatron/core/tokenizers/utils/build_tokenizer.py (core_v0.19), which makes
+the vocabulary from the tokenizer and not from the model; torch, `nn.Embedding`, whose look-up ends
+in a device-side assert outside of it.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields, replace
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.models import PRESETS, ModelShape
+from megatron_eks.catalog.tokenizers import tokens
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.config.errors import Finding, Level, Path, choices, has_errors
+from megatron_eks.config.job import AnyJob, FetchJob, MegatronRun, TorchRun, TrainingJob
 from megatron_eks.plan.jobs.layout import model_shape, preset_of_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import TrainingJob
 
 # Epsilons are 1e-8 to 1e-5, widths of random weights 0.006 to 0.02.
 _LIMITS = {"norm_epsilon": 1e-3, "init_method_std": 0.2}
@@ -23,14 +26,14 @@ _OF_GROUPS = ("num_query_groups", "kv_channels")
 _LATENT = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
 
 
-def unknown_preset(path: "Path", name: str) -> Finding:
+def unknown_preset(path: Path, name: str) -> Finding:
     """Say which preset is near, or is the one of a repository of Hugging Face."""
     preset = preset_of_name(name)
     remedy = f"write {preset}" if preset else choices(name, PRESETS)
     return Finding(Code.UNKNOWN_MODEL, path, f"unknown preset {name!r}", remedy)
 
 
-def check_model(model: str | ModelSpec) -> "Iterator[Finding]":
+def check_model(model: str | ModelSpec) -> Iterator[Finding]:
     """Yield why a model has no shape."""
     name = model if isinstance(model, str) else model.preset
     if name is not None:
@@ -59,7 +62,7 @@ def check_model(model: str | ModelSpec) -> "Iterator[Finding]":
         yield Finding(Code.UNKNOWN_MODEL, ("model",), found, f"add {them}, or name a preset")
 
 
-def check_meaning(model: str | ModelSpec) -> "Iterator[Finding]":
+def check_meaning(model: str | ModelSpec) -> Iterator[Finding]:
     """Yield what a model that has a shape says, and its architecture ignores."""
     if isinstance(model, str):
         return
@@ -88,7 +91,7 @@ def check_meaning(model: str | ModelSpec) -> "Iterator[Finding]":
         yield Finding(Code.NO_MEANING, ("model", "rotary_base"), found, remedy)
 
 
-def check_values(model: str | ModelSpec, *, trained: bool) -> "Iterator[Finding]":
+def check_values(model: str | ModelSpec, *, trained: bool) -> Iterator[Finding]:
     """Yield values that look like slips, and those that base weights were not trained with."""
     if isinstance(model, str):
         return
@@ -110,7 +113,7 @@ def check_values(model: str | ModelSpec, *, trained: bool) -> "Iterator[Finding]
             yield Finding(Code.MODEL_VALUE, path, found, "remove it", Level.WARNING)
 
 
-def check_start(job: "TrainingJob") -> "Iterator[Finding]":
+def check_start(job: TrainingJob) -> Iterator[Finding]:
     """Yield where the job file contradicts itself about what the run starts from."""
     init = job.model.init if isinstance(job.model, ModelSpec) else None
     path: Path = ("model", "init")
@@ -124,3 +127,31 @@ def check_start(job: "TrainingJob") -> "Iterator[Finding]":
         found = "base weights and checkpoints stand in the same directory"
         remedy = "save elsewhere: retention would delete the base weights"
         yield Finding(Code.SHARED_PATH, ("checkpoint", "directory"), found, remedy)
+
+
+def check_vocabulary(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
+    """Yield a tokenizer that is not the model's: by what its name says, or what is fetched."""
+    count = tokens_of(job.data.tokenizer, others)
+    if count is None or has_errors(check_model(job.model)):
+        return
+    rows = model_shape(job.model).vocab_size
+    path = ("data", "tokenizer")
+    if count > rows:
+        found = f"{job.data.tokenizer} has {count} tokens, and the model knows {rows}"
+        remedy = "use the model's own tokenizer"
+        if job.checkpoint.pretrained is None:
+            remedy = f"{remedy}, or set model.vocab_size: {count}"
+        yield Finding(Code.VOCABULARY, path, found, remedy)
+    elif job.checkpoint.pretrained is not None and count < rows // 2:
+        found = f"{job.data.tokenizer} has {count} tokens, and the weights were made with {rows}"
+        remedy = "use the tokenizer that the base weights were trained with"
+        yield Finding(Code.VOCABULARY, path, found, remedy, Level.WARNING)
+
+
+def tokens_of(tokenizer: str, others: Sequence[AnyJob]) -> int | None:
+    """Return the number of tokens of a tokenizer, by what a job fetches or by its name."""
+    for other in others:
+        if isinstance(other, FetchJob) and other.directory == tokenizer:
+            name = other.tokenizer or other.model
+            return tokens(name) if name else tokens(tokenizer)
+    return tokens(tokenizer)

@@ -4,20 +4,14 @@ A name proves nothing, so it warns; what other jobs make there stands in `source
 """
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.config.job import ConvertCheckpointJob, FetchJob, TrainingJob
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.job import AnyJob, ConvertCheckpointJob, FetchJob, TrainingJob
 from megatron_eks.plan.jobs.layout import preset_of_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import AnyJob
 
 _NAMED = re.compile(rf"(?<![a-z0-9.])({'|'.join(map(re.escape, PRESETS))})(?![a-z0-9.])")
 
@@ -28,7 +22,7 @@ _SIZES = (
 )
 
 
-def check_names(job: "AnyJob", fetched: str | None) -> "Iterator[Finding]":
+def check_names(job: AnyJob, fetched: str | None) -> Iterator[Finding]:
     """Yield a folder with the name of another model; `fetched` is the preset that is fetched."""
     yield from _resized(job)
     for path, place, model in _places(job, fetched):
@@ -41,7 +35,7 @@ def check_names(job: "AnyJob", fetched: str | None) -> "Iterator[Finding]":
             return
 
 
-def _resized(job: "AnyJob") -> "Iterator[Finding]":
+def _resized(job: AnyJob) -> Iterator[Finding]:
     """Yield sizes of a model that weights with its preset's own name do not have."""
     if not isinstance(job, TrainingJob) or not isinstance(job.model, ModelSpec):
         return
@@ -56,7 +50,7 @@ def _resized(job: "AnyJob") -> "Iterator[Finding]":
             yield Finding(Code.MODEL_VALUE, ("model", name), found, remedy, Level.WARNING)
 
 
-def _places(job: "AnyJob", fetched: str | None) -> "Iterator[tuple[Path, str, str | None]]":
+def _places(job: AnyJob, fetched: str | None) -> Iterator[tuple[Path, str, str | None]]:
     """Yield where a job reads or writes weights, and of which model."""
     if isinstance(job, ConvertCheckpointJob):
         yield ("source",), job.source, job.model

@@ -1,26 +1,20 @@
 """Plan and checks of `kind: nccl_test`: all-reduce between nodes, with a pass mark."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.job import NcclTestJob
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import Images, Program, gpus_per_node, log_directory, ranks
 from megatron_eks.plan.jobs.layout import capacity_bytes
 from megatron_eks.plan.jobs.node_checks import check_gpus, gpu_pool
 from megatron_eks.plan.jobs.runtime_checks import check_runtime, no_meaning
 from megatron_eks.predict.memory import GIB
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import NcclTestJob
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.job import JobPlan
 
 _BITS = 8
 _HOPPER = 9
@@ -30,7 +24,7 @@ _BANDWIDTH_BYTES = 64 << 20
 _LOW_SHARE = 0.2
 
 
-def check(job: "NcclTestJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check(job: NcclTestJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what keeps the test from measuring anything."""
     yield from check_runtime(job, cluster)
     yield from check_gpus(job, cluster)
@@ -64,7 +58,7 @@ def check(job: "NcclTestJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
             yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, f"use at most {room}")
 
 
-def _too_small(job: "NcclTestJob", instance: "InstanceType") -> "Iterator[Finding]":
+def _too_small(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
     """Yield messages that are too small for the mark that the catalogue has."""
     mark = _pass_mark(job, instance)
     if mark is not None:
@@ -73,7 +67,7 @@ def _too_small(job: "NcclTestJob", instance: "InstanceType") -> "Iterator[Findin
         yield Finding(Code.MESSAGE_SIZES, ("max_bytes",), found, remedy)
 
 
-def _says_little(job: "NcclTestJob", instance: "InstanceType") -> "Iterator[Finding]":
+def _says_little(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
     """Yield a mark of one's own that tells nothing of the network."""
     mark, usual = job.pass_busbw_gb_s, instance.allreduce_min_busbw_gb_s
     if mark is None or not usual or job.nodes == 1:
@@ -91,7 +85,7 @@ def _says_little(job: "NcclTestJob", instance: "InstanceType") -> "Iterator[Find
         yield Finding(Code.MESSAGE_SIZES, path, found, remedy, Level.WARNING)
 
 
-def _reachable(job: "NcclTestJob", instance: "InstanceType") -> "Iterator[Finding]":
+def _reachable(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
     """Yield a mark that no all-reduce can reach, whatever algorithm NCCL chooses.
 
     Each byte goes to other nodes 2 (n-1)/n times at least, and is counted 2 (r-1)/r times for r
@@ -116,7 +110,7 @@ def _reachable(job: "NcclTestJob", instance: "InstanceType") -> "Iterator[Findin
         yield Finding(Code.OUT_OF_RANGE, ("pass_busbw_gb_s",), found, remedy)
 
 
-def plan(job: "NcclTestJob", cluster: "ClusterPlan", images: Images) -> "JobPlan":
+def plan(job: NcclTestJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
     logs = log_directory(job, cluster)
     mark = _pass_mark(job, cluster.pool(job.pool).instance)
@@ -135,7 +129,7 @@ def plan(job: "NcclTestJob", cluster: "ClusterPlan", images: Images) -> "JobPlan
     return ranks(job, cluster, images, program, restarts=0)
 
 
-def _pass_mark(job: "NcclTestJob", instance: "InstanceType") -> float | None:
+def _pass_mark(job: NcclTestJob, instance: InstanceType) -> float | None:
     """Return the mark; the catalogue's is for the network between whole nodes."""
     whole = job.nodes > 1 and gpus_per_node(job, instance) == instance.gpus
     return job.pass_busbw_gb_s or (instance.allreduce_min_busbw_gb_s if whole else None)

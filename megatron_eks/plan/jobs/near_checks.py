@@ -5,13 +5,15 @@ that differs by a slip from what a job fills is: the job fails on its nodes, wit
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.job import (
+    AnyJob,
     ConvertCheckpointJob,
     DataPrepJob,
     FetchJob,
@@ -21,17 +23,10 @@ from megatron_eks.config.job import (
 )
 from megatron_eks.plan.jobs.path_checks import data_prefixes
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import AnyJob
-
 _CLOSE = 0.9
 
 
-def check_near(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Finding]":
+def check_near(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
     """Yield what is read at a place that differs by a slip from where a job puts it."""
     wanted = list(reads(job))
     made = [
@@ -47,9 +42,7 @@ def check_near(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Finding]"
                 break
 
 
-def check_zones(
-    job: "AnyJob", others: "Sequence[AnyJob]", cluster: "ClusterConfig"
-) -> "Iterator[Finding]":
+def check_zones(job: AnyJob, others: Sequence[AnyJob], cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what is read on the file system of one zone, and made on that of another."""
     if not cluster.storage.lustre.per_zone:
         return
@@ -64,7 +57,7 @@ def check_zones(
             yield Finding(Code.OTHER_ZONE, path, found, remedy, Level.WARNING)
 
 
-def reads(job: "AnyJob") -> "Iterator[tuple[Path, str, str]]":
+def reads(job: AnyJob) -> Iterator[tuple[Path, str, str]]:
     """Yield what a job finds on the file system: its key, what it is, and its path."""
     if isinstance(job, ConvertCheckpointJob):
         yield ("source",), "weights" if job.direction == "import" else "trained", job.source
@@ -78,7 +71,7 @@ def reads(job: "AnyJob") -> "Iterator[tuple[Path, str, str]]":
             yield ("checkpoint", "pretrained"), "base", job.checkpoint.pretrained
 
 
-def writes(job: "AnyJob") -> "Iterator[tuple[str, str]]":
+def writes(job: AnyJob) -> Iterator[tuple[str, str]]:
     """Yield what a job leaves on the file system: what it is, and its path."""
     if isinstance(job, FetchJob):
         # What a prefix of S3 holds, nobody knows here.
@@ -93,7 +86,7 @@ def writes(job: "AnyJob") -> "Iterator[tuple[str, str]]":
         yield "trained", job.checkpoint.directory
 
 
-def _zone(job: "AnyJob", cluster: "ClusterConfig") -> str | None:
+def _zone(job: AnyJob, cluster: ClusterConfig) -> str | None:
     """Return the zone whose file system a job sees: its pool's, and without one the first."""
     pools = {pool.name: pool.availability_zone for pool in cluster.gpu_pools}
     if job.pool is None:

@@ -1,20 +1,15 @@
 """What a job can get wrong about its pool, its nodes, and how their ranks find each other."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
+from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.config.errors import Finding, Level, Path, choices
+from megatron_eks.config.job import GpuJob, Job
 from megatron_eks.plan.hardware_checks import check_capacity
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.resources import memory_limit_mib
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig, GpuPool
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import GpuJob, Job
 
 _DNS_LABEL_LENGTH = 63
 # Megatron and torch wait 10 minutes by default. Indexing a large corpus takes an hour at most, and
@@ -24,7 +19,7 @@ _LONG_TIMEOUT_MINUTES = 120
 _MANY_RESTARTS = 50
 
 
-def check_gpus(job: "GpuJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check_gpus(job: GpuJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what is wrong with the nodes and GPUs that a job asks for."""
     longest = f"{job.name}-worker-{max(0, job.nodes - 2)}"
     if len(longest) > _DNS_LABEL_LENGTH:
@@ -41,7 +36,7 @@ def check_gpus(job: "GpuJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     yield from _patience(job)
 
 
-def _patience(job: "GpuJob") -> "Iterator[Finding]":
+def _patience(job: GpuJob) -> Iterator[Finding]:
     """Yield settings by which nodes are paid for hours after a run has come to its end."""
     minutes, restarts = job.runtime.distributed_timeout_minutes, job.runtime.gang_restarts
     if minutes > _LONG_TIMEOUT_MINUTES:
@@ -55,13 +50,13 @@ def _patience(job: "GpuJob") -> "Iterator[Finding]":
         yield Finding(Code.SLOW_TO_FAIL, path, found, "use 3 to 20", Level.WARNING)
 
 
-def gpu_pool(job: "Job", cluster: "ClusterConfig") -> "GpuPool | None":
+def gpu_pool(job: Job, cluster: ClusterConfig) -> GpuPool | None:
     """Return the pool of a job, if there is one and its type is known."""
     named = (pool for pool in cluster.gpu_pools if pool.name == job.pool)
     return next((pool for pool in named if pool.instance_type in INSTANCES), None)
 
 
-def check_pool(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check_pool(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield a pool that the cluster does not have."""
     names = [known.name for known in cluster.gpu_pools]
     if job.pool not in names:
@@ -69,7 +64,7 @@ def check_pool(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
         yield Finding(Code.UNKNOWN_POOL, ("pool",), found, choices(str(job.pool), names))
 
 
-def _nodes(job: "GpuJob", pool: "GpuPool") -> "Iterator[Finding]":
+def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
     gpus = INSTANCES[pool.instance_type].gpus
     if job.nodes > pool.max_nodes:
         found = f"{job.nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
@@ -93,7 +88,7 @@ def _nodes(job: "GpuJob", pool: "GpuPool") -> "Iterator[Finding]":
         )
 
 
-def _shm(job: "GpuJob", pool: "GpuPool") -> "Iterator[Finding]":
+def _shm(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
     instance = INSTANCES[pool.instance_type]
     gpus = min(job.gpus_per_node or instance.gpus, instance.gpus)
     limit_gib = memory_limit_mib(instance, gpus) // MIB_PER_GIB
@@ -107,7 +102,7 @@ def _shm(job: "GpuJob", pool: "GpuPool") -> "Iterator[Finding]":
         yield Finding(Code.SHM, ("runtime", "shm_gib"), found, remedy, Level.WARNING)
 
 
-def _rendezvous(job: "GpuJob", pool: "GpuPool", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def _rendezvous(job: GpuJob, pool: GpuPool, cluster: ClusterConfig) -> Iterator[Finding]:
     runtime, elastic = job.runtime, job.runtime.elastic
     path: Path = ("runtime", "rendezvous")
     if runtime.rendezvous == "etcd" and not cluster.platform.etcd:

@@ -4,28 +4,22 @@ Sources: as in `catalog/megatron_conflicts.py`.
 """
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 from megatron_eks.catalog.allocator import options
 from megatron_eks.catalog.megatron_conflicts import ALWAYS, NEEDS_EXPERTS
+from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.job import MegatronJob, MegatronRun
-
+from megatron_eks.config.job import MegatronJob, MegatronRun
 
 Option = tuple[str, str, Sequence[str]]
 """As it is written, its setting, and its values."""
 
 
 def check_combinations(
-    job: "MegatronJob", model: "ModelShape", given: "Mapping[int, Option]"
-) -> "Iterator[Finding]":
+    job: MegatronJob, model: ModelShape, given: Mapping[int, Option]
+) -> Iterator[Finding]:
     """Yield what options, by their places among the arguments, conflict with."""
     settings = {setting for _, setting, _ in given.values()}
     for place, (name, setting, values) in given.items():
@@ -43,8 +37,8 @@ def check_combinations(
 
 
 def _conflict(
-    job: "MegatronJob",
-    model: "ModelShape",
+    job: MegatronJob,
+    model: ModelShape,
     setting: str,
     values: Sequence[str],
     settings: set[str],
@@ -64,7 +58,7 @@ def _conflict(
 
 
 def _of_value(
-    job: "MegatronJob", model: "ModelShape", setting: str, values: Sequence[str]
+    job: MegatronJob, model: ModelShape, setting: str, values: Sequence[str]
 ) -> tuple[str, str] | None:
     """Say what speaks against one value of a setting."""
     if setting == "rope_type" and "yarn" in values and not model.multi_latent_attention:
@@ -86,7 +80,7 @@ def _of_value(
     return None
 
 
-def _moves(job: "MegatronJob") -> bool:
+def _moves(job: MegatronJob) -> bool:
     """Tell whether tensors stand in expandable segments: the plan's choice, and not always."""
     chosen = options(job.runtime.env.get("PYTORCH_ALLOC_CONF", "expandable_segments:True"))
     return chosen.get("expandable_segments") == "True"
@@ -159,7 +153,7 @@ _NEEDS_WEIGHTS = {
 }
 
 
-def by_plan(job: "MegatronRun", model: "ModelShape", setting: str) -> tuple[str, str] | None:
+def by_plan(job: MegatronRun, model: ModelShape, setting: str) -> tuple[str, str] | None:
     """Say what a setting does not go with of what the job file says."""
     parallelism, training = job.parallelism, job.training
     sharded = parallelism.sequence_parallel and parallelism.tensor > 1
@@ -252,7 +246,7 @@ def by_plan(job: "MegatronRun", model: "ModelShape", setting: str) -> tuple[str,
     return next((verdict for applies, verdict in cases if applies), None)
 
 
-def _multiple(job: "MegatronJob", setting: str, values: Sequence[str]) -> tuple[str, str] | None:
+def _multiple(job: MegatronJob, setting: str, values: Sequence[str]) -> tuple[str, str] | None:
     """Compare numbers that must be multiples of what the job file says."""
     steps = {
         "save_retain_interval": ("checkpoint.interval", job.checkpoint.interval),
@@ -265,7 +259,7 @@ def _multiple(job: "MegatronJob", setting: str, values: Sequence[str]) -> tuple[
     return None
 
 
-def _levels(job: "MegatronJob", setting: str, values: Sequence[str]) -> tuple[str, str] | None:
+def _levels(job: MegatronJob, setting: str, values: Sequence[str]) -> tuple[str, str] | None:
     """Compare the sizes of nested groups with the size of the whole."""
     if setting != "hierarchical_context_parallel_sizes" or not all(map(str.isdigit, values)):
         return None

@@ -1,13 +1,10 @@
 """What checks of several options together are asked about."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.job import MegatronRun
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.job import MegatronRun
 
 Problem = tuple[str, str]
 """What an option conflicts with, and what to do instead."""
@@ -17,9 +14,9 @@ Problem = tuple[str, str]
 class Asked:
     """A job, and the settings that its further arguments give."""
 
-    job: "MegatronRun"
-    model: "ModelShape"
-    values: "Mapping[str, Sequence[str]]"
+    job: MegatronRun
+    model: ModelShape
+    values: Mapping[str, Sequence[str]]
     copies: int | None
     """Data parallel size; None where the pool's type is unknown or the layout fits no GPUs."""
 

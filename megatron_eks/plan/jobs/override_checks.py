@@ -1,18 +1,13 @@
 """Whether the overrides of a Megatron-Bridge job name values that its configuration has."""
 
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from megatron_eks.catalog.bridge_fields import FIELDS, VERSION
+from megatron_eks.catalog.bridge_fields import FIELDS, VERSION, Field
 from megatron_eks.catalog.megatron_options import WORDS
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, choices
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from megatron_eks.catalog.bridge_fields import Field
-    from megatron_eks.config.errors import Path
+from megatron_eks.config.errors import Finding, Level, Path, choices
 
 Value: TypeAlias = bool | float | str
 """What a job file may write."""
@@ -36,7 +31,7 @@ def level_in(image: str) -> Level:
     return Level.ERROR if image == _OUR_IMAGE else Level.WARNING
 
 
-def check_override(image: str, name: str, value: Value) -> "Iterator[Finding]":
+def check_override(image: str, name: str, value: Value) -> Iterator[Finding]:
     """Yield an override that the pinned Megatron-Bridge has no place for, or another kind of."""
     path: Path = ("overrides", name)
     problem = _problem(name, value)
@@ -65,7 +60,7 @@ def _problem(name: str, value: Value) -> tuple[str, str] | None:
     return _value(name, value, field)
 
 
-def _value(name: str, value: Value, field: "Field") -> tuple[str, str] | None:
+def _value(name: str, value: Value, field: Field) -> tuple[str, str] | None:
     if not field.kinds:
         return f"{name} takes what a job file cannot write", "leave it to the recipe"
     if not field.kinds & _kinds(value):
@@ -78,7 +73,7 @@ def _value(name: str, value: Value, field: "Field") -> tuple[str, str] | None:
     return None
 
 
-def _near(block: str, name: str, fields: "Mapping[str, object]") -> str:
+def _near(block: str, name: str, fields: Mapping[str, object]) -> str:
     if len(fields) <= _ALL:
         return choices(name, fields)
     words = set(name.split("_"))

@@ -4,18 +4,19 @@ They are Megatron-LM's options of `catalog/megatron_conflicts.py` by Bridge's na
 there; Megatron-Bridge, megatron/bridge/training/checkpointing.py and config.py (0.6).
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from megatron_eks.catalog.megatron_conflicts import ALWAYS, FLEX_BETWEEN_NODES, PARTIAL, TRIALS
+from megatron_eks.catalog.megatron_conflicts import (
+    ALWAYS,
+    FLEX_BETWEEN_NODES,
+    PARTIAL,
+    TRIALS,
+    Conflict,
+)
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.catalog.megatron_conflicts import Conflict
-    from megatron_eks.config.job import MegatronBridgeJob
-    from megatron_eks.plan.jobs.override_checks import Value
+from megatron_eks.config.job import MegatronBridgeJob
+from megatron_eks.plan.jobs.override_checks import Value
 
 # Switches that are harmful in one position, each with its setting of Megatron-LM.
 _ON = {
@@ -53,7 +54,7 @@ _TRIALS = {
 }
 
 
-def check_effect(job: "MegatronBridgeJob", name: str, value: "Value") -> "Iterator[Finding]":
+def check_effect(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Finding]:
     """Yield an override with which the run would not be the one that is planned."""
     path = ("overrides", name)
     refused = _refused(job, name, value)
@@ -76,7 +77,7 @@ def check_effect(job: "MegatronBridgeJob", name: str, value: "Value") -> "Iterat
         yield Finding(Code.OVERRIDE, path, reason, remedy, Level.WARNING)
 
 
-def _refused(job: "MegatronBridgeJob", name: str, value: "Value") -> "Conflict | None":
+def _refused(job: MegatronBridgeJob, name: str, value: Value) -> Conflict | None:
     if name in _ON and value is True:
         return ALWAYS[_ON[name]]
     if name in _OFF and value is False:

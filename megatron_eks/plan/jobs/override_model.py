@@ -5,23 +5,17 @@ sizes with the recipe's before it trains. Names: Megatron core 0.19, `Transforme
 Megatron-Bridge 0.6, megatron/bridge/models/gpt_provider.py.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from megatron_eks.catalog.bridge_fields import FIELDS, NOT_OF_LLAMA
-from megatron_eks.catalog.models import PRESETS
+from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, has_errors
+from megatron_eks.config.errors import Finding, Level, Path, has_errors
+from megatron_eks.config.job import MegatronBridgeJob
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
 from megatron_eks.plan.jobs.override_checks import level_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import MegatronBridgeJob
 
 # What weights and the work on them are counted by, where Bridge's name is another.
 _RENAMED = {"num_moe_experts": "num_experts", "gated_linear_unit": "swiglu"}
@@ -45,7 +39,7 @@ _LEARNT_WITH = {
 }
 
 
-def check_model_override(job: "MegatronBridgeJob", name: str, value: object) -> "Iterator[Finding]":
+def check_model_override(job: MegatronBridgeJob, name: str, value: object) -> Iterator[Finding]:
     """Yield a size that is not the job's, and what base weights were not trained with."""
     block, _, field = name.partition(".")
     if block != "model" or has_errors(check_model(job.model)):
@@ -88,7 +82,7 @@ def _instead(field: str) -> str:
     return f"remove it{f': {_ELSEWHERE[field]}' if field in _ELSEWHERE else ''}"
 
 
-def _planned(shape: "ModelShape", field: str) -> object:
+def _planned(shape: ModelShape, field: str) -> object:
     """Return what the job's model has for a name of Bridge's."""
     if field == "share_embeddings_and_output_weights":
         return not shape.untie_embeddings_and_output_weights

@@ -7,26 +7,21 @@ it: only what follows from the job file is compared. Sources: Megatron core 0.19
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.bridge_fields import FIELDS
 from megatron_eks.catalog.megatron_conflicts import NEEDS_EXPERTS
 from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, has_errors
+from megatron_eks.config.job import MegatronBridgeJob
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
-from megatron_eks.plan.jobs.option_checks import by_plan
+from megatron_eks.plan.jobs.option_checks import Option, by_plan
 from megatron_eks.plan.jobs.option_values import Asked
 from megatron_eks.plan.jobs.relation_checks import OF_NUMBERS
 from megatron_eks.plan.jobs.stage_checks import check_stages
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from megatron_eks.config.job import MegatronBridgeJob
-    from megatron_eks.plan.jobs.option_checks import Option
 
 _BLOCKS = ("model", "ddp", "optimizer", "scheduler", "validation")
 # By another name than Megatron-LM's setting.
@@ -53,7 +48,7 @@ _LAYOUT = frozenset(
 _OPTION = re.compile(r"--[a-z0-9][a-z0-9_-]*")
 
 
-def check_options(job: "MegatronBridgeJob", copies: int | None) -> "Iterator[Finding]":
+def check_options(job: MegatronBridgeJob, copies: int | None) -> Iterator[Finding]:
     """Yield overrides that do not go with the job file; `copies` of the model learn."""
     if has_errors(check_model(job.model)):
         return
@@ -84,7 +79,7 @@ def check_options(job: "MegatronBridgeJob", copies: int | None) -> "Iterator[Fin
         )
 
 
-def _given(job: "MegatronBridgeJob") -> "Iterator[tuple[int, Option]]":
+def _given(job: MegatronBridgeJob) -> Iterator[tuple[int, Option]]:
     """Yield overrides as options, by their places: a switch that is off is not given."""
     for place, (name, value) in enumerate(job.overrides.items()):
         block, _, field = name.partition(".")
@@ -93,7 +88,7 @@ def _given(job: "MegatronBridgeJob") -> "Iterator[tuple[int, Option]]":
             yield place, (name, _RENAMED.get(field, field), words)
 
 
-def _values(given: "Mapping[int, Option]") -> dict[str, tuple[str, ...]]:
+def _values(given: Mapping[int, Option]) -> dict[str, tuple[str, ...]]:
     return {setting: tuple(words) for _, setting, words in given.values()}
 
 

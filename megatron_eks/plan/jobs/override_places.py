@@ -5,17 +5,13 @@ ProfilingConfig), checkpointing.py (non-persistent checkpoints) and comm_overlap
 0.19, `TransformerConfig.__post_init__`.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.job import MegatronBridgeJob
 from megatron_eks.plan.jobs.environment_folders import mounts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.job import MegatronBridgeJob
 
 _EXPERTS = "overlap_moe_expert_parallel_comm"
 _KIND = "checkpoint.non_persistent_ckpt_type"
@@ -34,7 +30,7 @@ _PLACES = frozenset(
 )
 
 
-def check_together(job: "MegatronBridgeJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check_together(job: MegatronBridgeJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield overrides that end a run because of what stands beside them, or because of a place."""
     for name, value in job.overrides.items():
         path = ("overrides", name)
@@ -61,9 +57,7 @@ def check_together(job: "MegatronBridgeJob", cluster: "ClusterConfig") -> "Itera
         yield Finding(Code.OVERRIDE, path, found, f"add {snapshot}: {mount_path}/NAME.pickle")
 
 
-def _of_overlap(
-    job: "MegatronBridgeJob", name: str, value: object
-) -> tuple[str, str, Level] | None:
+def _of_overlap(job: MegatronBridgeJob, name: str, value: object) -> tuple[str, str, Level] | None:
     """Say what keeps communication from hiding behind computation, by either of two blocks."""
     block, _, setting = name.partition(".")
     if block not in {"comm_overlap", "model"} or value is not True:
@@ -72,8 +66,8 @@ def _of_overlap(
 
 
 def _overlaps(
-    job: "MegatronBridgeJob", setting: str
-) -> "Iterator[tuple[bool, tuple[str, str, Level]]]":
+    job: MegatronBridgeJob, setting: str
+) -> Iterator[tuple[bool, tuple[str, str, Level]]]:
     parallelism, tensors, experts = job.parallelism, "tp_comm_overlap", setting == _EXPERTS
     overlapped = any(_is_on(job, f"{each}.{_EXPERTS}") for each in ("comm_overlap", "model"))
     yield (
@@ -126,11 +120,11 @@ def _overlaps(
     )
 
 
-def _is_on(job: "MegatronBridgeJob", name: str) -> bool:
+def _is_on(job: MegatronBridgeJob, name: str) -> bool:
     return job.overrides.get(name) is True
 
 
-def _place(name: str, value: str, cluster: "ClusterConfig") -> "Iterator[Finding]":
+def _place(name: str, value: str, cluster: ClusterConfig) -> Iterator[Finding]:
     mount_path = cluster.storage.lustre.mount_path
     shared = value.startswith(f"{mount_path}/")
     writable = any(value.startswith(f"{mount}/") for mount in mounts(cluster))

@@ -5,12 +5,9 @@ Sources: Megatron-LM, `validate_args` in megatron/training/arguments.py, and `__
 `DistributedDataParallelConfig` in megatron/core (core_v0.19).
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from megatron_eks.plan.jobs.option_values import Asked, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Heads of linear attention where no option says how many (TransformerConfig).
 _HEADS = {"linear_num_key_heads": 16, "linear_num_value_heads": 32}
@@ -134,7 +131,7 @@ def _multiprocessors(asked: Asked) -> Problem | None:
     return "--moe-hybridep-num-sms says another number", "use --moe-flex-dispatcher-num-sms alone"
 
 
-OF_PAIRS: "dict[str, Callable[[Asked], Problem | None]]" = {
+OF_PAIRS: dict[str, Callable[[Asked], Problem | None]] = {
     "attention_output_gate": _gate,
     "cache_mla_latents": _latents,
     "ddp_num_buckets": _buckets,

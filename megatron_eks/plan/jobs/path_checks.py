@@ -1,18 +1,12 @@
 """Whether the paths of a training job are of the kind that is read or written there."""
 
 import re
+from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.config.job import TorchRun
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import MegatronRun, TrainingJob
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
 
 # Text that tools/preprocess_data.py reads; the data set of it is what training reads.
 _TEXT = (".jsonl", ".json", ".ndjson", ".txt", ".parquet", ".csv", ".gz", ".zst")
@@ -35,7 +29,7 @@ def is_repository(name: str) -> bool:
     return _REPOSITORY.fullmatch(name) is not None and not odd
 
 
-def check_checkpoint_paths(job: "TrainingJob") -> "Iterator[Finding]":
+def check_checkpoint_paths(job: TrainingJob) -> Iterator[Finding]:
     """Yield checkpoint directories that no run finds its checkpoints in, or risks to lose."""
     checkpoint = job.checkpoint
     for name in ("directory", "pretrained"):
@@ -50,7 +44,7 @@ def check_checkpoint_paths(job: "TrainingJob") -> "Iterator[Finding]":
         yield Finding(Code.RETENTION, path, found, "keep 2 or more", Level.WARNING)
 
 
-def check_data_paths(job: "MegatronRun", mount_path: str) -> "Iterator[Finding]":
+def check_data_paths(job: MegatronRun, mount_path: str) -> Iterator[Finding]:
     """Yield data and tokenizers of another form, and directories with two uses."""
     data = job.data
     for path, prefix in data_prefixes(job):
@@ -66,7 +60,7 @@ def check_data_paths(job: "MegatronRun", mount_path: str) -> "Iterator[Finding]"
     yield from _two_uses(job, mount_path)
 
 
-def check_ending(path: "Path", prefix: str) -> "Iterator[Finding]":
+def check_ending(path: Path, prefix: str) -> Iterator[Finding]:
     """Warn of a prefix that lacks what is written behind the one that was asked for."""
     if not prefix.endswith((*_WRITTEN, *_TEXT, ".bin", ".idx")):
         found = f"{prefix!r} does not end as what Megatron's tool and data_prep write"
@@ -74,7 +68,7 @@ def check_ending(path: "Path", prefix: str) -> "Iterator[Finding]":
         yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
 
 
-def check_tokenizer(path: "Path", tokenizer: str) -> "Iterator[Finding]":
+def check_tokenizer(path: Path, tokenizer: str) -> Iterator[Finding]:
     """Yield a file where a folder is read."""
     if tokenizer.startswith("/") and tokenizer.endswith(_TOKENIZER_FILES):
         found = f"{tokenizer} is a file of a tokenizer"
@@ -82,7 +76,7 @@ def check_tokenizer(path: "Path", tokenizer: str) -> "Iterator[Finding]":
         yield Finding(Code.DATA_SOURCE, path, found, remedy)
 
 
-def data_prefixes(job: "MegatronRun | TorchRun") -> "Iterator[tuple[Path, str]]":
+def data_prefixes(job: MegatronRun | TorchRun) -> Iterator[tuple[Path, str]]:
     """Yield the prefix of every corpus, with its place in the file."""
     if isinstance(job, TorchRun):
         yield ("data", "dataset"), job.data.dataset
@@ -93,7 +87,7 @@ def data_prefixes(job: "MegatronRun | TorchRun") -> "Iterator[tuple[Path, str]]"
         yield ("data", "blend", index, "prefix"), blend.prefix
 
 
-def _repeated(job: "MegatronRun") -> "Iterator[Finding]":
+def _repeated(job: MegatronRun) -> Iterator[Finding]:
     prefixes = [blend.prefix for blend in job.data.blend or ()]
     for index, prefix in enumerate(prefixes):
         if prefix in prefixes[:index]:
@@ -103,7 +97,7 @@ def _repeated(job: "MegatronRun") -> "Iterator[Finding]":
             yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
 
 
-def _two_uses(job: "MegatronRun", mount_path: str) -> "Iterator[Finding]":
+def _two_uses(job: MegatronRun, mount_path: str) -> Iterator[Finding]:
     """Warn of checkpoints where something else is kept."""
     directory = job.checkpoint.directory
     uses = {

@@ -1,22 +1,16 @@
 """Whether a model can be computed in FP8 on its GPUs."""
 
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.gpus import Gpu
+from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.models import ModelShape
 from megatron_eks.catalog.precisions import lacks
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
-from megatron_eks.config.job import MegatronBridgeJob
+from megatron_eks.config.errors import Finding, Path
+from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
 from megatron_eks.plan.jobs.arguments import fp8_recipe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.catalog.gpus import Gpu
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import MegatronRun
 
 # Transformer Engine asserts that 8 divides the rows of an FP8 matrix and 16 its columns, and in the
 # backward pass rows become columns (transformer_engine/pytorch/utils.py, assert_dim_for_fp8_exec).
@@ -29,8 +23,8 @@ _RECIPES = ("mixed_precision.fp8_recipe", "model.fp8_recipe")
 
 
 def check_precision(
-    job: "MegatronRun", model: "ModelShape", instance: "InstanceType"
-) -> "Iterator[Finding]":
+    job: MegatronRun, model: ModelShape, instance: InstanceType
+) -> Iterator[Finding]:
     """Yield why Transformer Engine would refuse FP8."""
     path: Path = ("training", "precision")
     yield from _recipe(job, instance.gpu)
@@ -50,7 +44,7 @@ def check_precision(
             yield Finding(Code.PRECISION, path, found, "use bf16, or change model or layout")
 
 
-def _recipe(job: "MegatronRun", gpu: "Gpu") -> "Iterator[Finding]":
+def _recipe(job: MegatronRun, gpu: Gpu) -> Iterator[Finding]:
     """Yield recipes that the GPUs have no units for."""
     for path, word, recipe in _asked(job):
         # Without any FP8 a recipe of FP8 has no effect, or the precision itself is refused.
@@ -64,7 +58,7 @@ def _recipe(job: "MegatronRun", gpu: "Gpu") -> "Iterator[Finding]":
             yield Finding(Code.PRECISION, path, f"{word}: {missing}", remedy)
 
 
-def _asked(job: "MegatronRun") -> "Iterator[tuple[Path, str, str]]":
+def _asked(job: MegatronRun) -> Iterator[tuple[Path, str, str]]:
     """Yield where a job asks for a recipe, the word for it there, and the recipe."""
     if isinstance(job, MegatronBridgeJob):
         for name, value in job.overrides.items():
@@ -79,7 +73,7 @@ def _asked(job: "MegatronRun") -> "Iterator[tuple[Path, str, str]]":
             yield ("extra_args", index), value or after, recipe
 
 
-def _sizes(job: "MegatronRun", model: "ModelShape") -> "Iterator[tuple[str, int]]":
+def _sizes(job: MegatronRun, model: ModelShape) -> Iterator[tuple[str, int]]:
     """Yield the dimensions of the matrices that a rank multiplies."""
     parallelism, training = job.parallelism, job.training
     tensor = parallelism.tensor

@@ -1,7 +1,9 @@
 """Plans of `kind: fsdp` and `kind: ddp`: PyTorch's own ways to train on many GPUs."""
 
-from typing import TYPE_CHECKING
-
+from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
+from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import JobPlan, Training
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import (
@@ -24,17 +26,10 @@ from megatron_eks.predict.replicas import (
     estimate_copied,
     estimate_sharded,
 )
-from megatron_eks.predict.throughput import fsdp_speed
-
-if TYPE_CHECKING:
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.predict.throughput import Speed
+from megatron_eks.predict.throughput import Speed, fsdp_speed
 
 
-def plan_fsdp(job: "FsdpJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
+def plan_fsdp(job: FsdpJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
     instance = cluster.pool(job.pool).instance
     training = _training(job, cluster, fsdp_memory(job, model_shape(job.model), instance))
@@ -42,7 +37,7 @@ def plan_fsdp(job: "FsdpJob", cluster: "ClusterPlan", images: Images) -> JobPlan
     return ranks(job, cluster, images, program, training=training)
 
 
-def plan_ddp(job: "DdpJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
+def plan_ddp(job: DdpJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks; it needs no operator."""
     instance = cluster.pool(job.pool).instance
     training = _training(job, cluster, ddp_memory(job, model_shape(job.model), instance))
@@ -50,7 +45,7 @@ def plan_ddp(job: "DdpJob", cluster: "ClusterPlan", images: Images) -> JobPlan:
     return ranks(job, cluster, images, program, training=training, workload="indexed_job")
 
 
-def fsdp_memory(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> MemoryEstimate:
+def fsdp_memory(job: TorchRun, model: ModelShape, instance: InstanceType) -> MemoryEstimate:
     """Estimate the memory of a rank that holds a share of the model."""
     per_node = gpus_per_node(job, instance)
     shards = per_node if job.training.sharding == "hybrid" else per_node * job.nodes
@@ -59,12 +54,12 @@ def fsdp_memory(job: "TorchRun", model: "ModelShape", instance: "InstanceType") 
     )
 
 
-def ddp_memory(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> MemoryEstimate:
+def ddp_memory(job: TorchRun, model: ModelShape, instance: InstanceType) -> MemoryEstimate:
     """Estimate the memory of a rank that holds the whole model."""
     return estimate_copied(model, _batch(job), capacity_bytes(instance), loss="pieces")
 
 
-def _batch(job: "TorchRun") -> Batch:
+def _batch(job: TorchRun) -> Batch:
     training = job.training
     return Batch(
         micro_batch_size=training.train_batch_size,
@@ -74,7 +69,7 @@ def _batch(job: "TorchRun") -> Batch:
     )
 
 
-def _training(job: "TorchRun", cluster: "ClusterPlan", memory: MemoryEstimate) -> Training:
+def _training(job: TorchRun, cluster: ClusterPlan, memory: MemoryEstimate) -> Training:
     instance = cluster.pool(job.pool).instance
     model, training = model_shape(job.model), job.training
     gpus = job.nodes * gpus_per_node(job, instance)
@@ -95,7 +90,7 @@ def _training(job: "TorchRun", cluster: "ClusterPlan", memory: MemoryEstimate) -
     )
 
 
-def torch_speed(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> "Speed | None":
+def torch_speed(job: TorchRun, model: ModelShape, instance: InstanceType) -> Speed | None:
     """Predict the steps of a run; None where the GPU's peak is unknown."""
     layout, found = _layout(job.nodes * gpus_per_node(job, instance)), hardware(instance)
     # DDP reduces fp32 gradients once, which travels as far as what FSDP gathers and reduces.
@@ -106,7 +101,7 @@ def _layout(gpus: int) -> Layout:
     return Layout(tensor=1, pipeline=1, context=1, data=gpus, sequence_parallel=False)
 
 
-def _program(name: str, job: "TorchRun", cluster: "ClusterPlan") -> Program:
+def _program(name: str, job: TorchRun, cluster: ClusterPlan) -> Program:
     logs = log_directory(job, cluster)
     path, files = config_file(name, job, ("model", "training", "data", "checkpoint"))
     token = token_file(job.token_secret)

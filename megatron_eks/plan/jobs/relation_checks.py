@@ -8,30 +8,25 @@ Options about experts stand in `expert_option_checks.py`, those about graphs and
 by themselves in `value_checks.py`.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
 
 from megatron_eks.catalog.megatron_conflicts import BREAKS, OF_FAULTS, PARTIAL, TRIALS
+from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.job import MegatronJob
 from megatron_eks.plan.jobs.expert_option_checks import OF_EXPERTS
 from megatron_eks.plan.jobs.idle_option_checks import check_idle
 from megatron_eks.plan.jobs.memory_option_checks import OF_MEMORY
-from megatron_eks.plan.jobs.option_checks import STOPS_WITHOUT_EXPERTS
+from megatron_eks.plan.jobs.option_checks import STOPS_WITHOUT_EXPERTS, Option
 from megatron_eks.plan.jobs.option_values import Asked, Problem
 from megatron_eks.plan.jobs.pair_checks import OF_PAIRS
 from megatron_eks.plan.jobs.value_checks import OF_VALUES, each_layer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.job import MegatronJob
-    from megatron_eks.plan.jobs.option_checks import Option
-
 
 def check_relations(
-    job: "MegatronJob", model: "ModelShape", given: "Mapping[int, Option]", copies: int | None
-) -> "Iterator[Finding]":
+    job: MegatronJob, model: ModelShape, given: Mapping[int, Option], copies: int | None
+) -> Iterator[Finding]:
     """Yield options that Megatron refuses beside what the job says; `copies` of the model learn."""
     values = {setting: tuple(words) for _, setting, words in given.values()}
     asked = Asked(job, model, values, copies)
@@ -222,7 +217,7 @@ def _offset(asked: Asked) -> Problem | None:
     return _own_activation(asked) if asked.amount("glu_linear_offset") else None
 
 
-OF_NUMBERS: "dict[str, Callable[[Asked], Problem | None]]" = {
+OF_NUMBERS: dict[str, Callable[[Asked], Problem | None]] = {
     "cp_comm_type": _all_to_all,
     "decoder_seq_length": _long,
     "end_weight_decay": _decay,

@@ -1,24 +1,19 @@
 """What the image, the pods and the variables of a job of any kind can get wrong."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, choices
+from megatron_eks.config.errors import Finding, Level, Path, choices
+from megatron_eks.config.job import Job
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.egress import has_no_way_out
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.jobs.environment_checks import check_variables
 from megatron_eks.plan.jobs.node_checks import check_pool, gpu_pool
 from megatron_eks.plan.quotas import PRIORITY_CLASSES, SYSTEM_PRIORITIES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import Job
 
 # What takes other arguments than torchrun, with which the plan calls it.
 _OTHER_LAUNCHERS = frozenset(
@@ -38,7 +33,7 @@ _FOR_RANKS = (
 )
 
 
-def check_task(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check_task(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what is wrong with a job of programs that need no GPU."""
     yield from check_runtime(job, cluster)
     yield from no_meaning(job, _FOR_RANKS)
@@ -46,7 +41,7 @@ def check_task(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
         yield from check_pool(job, cluster)
 
 
-def check_runtime(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check_runtime(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what is wrong with the image of a job, and with how its pods run."""
     if job.runtime.torchrun_path.endswith("/"):
         found = f"{job.runtime.torchrun_path} is a folder, and a program is started"
@@ -83,7 +78,7 @@ def check_runtime(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
     yield from check_variables(job, cluster, instance)
 
 
-def _launcher(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def _launcher(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield a torchrun that is another program, or is not in the image.
 
     AWS Deep Learning Containers, release notes of PyTorch Training 2.6: Conda is removed. NVIDIA's
@@ -101,12 +96,12 @@ def _launcher(job: "Job", cluster: "ClusterConfig") -> "Iterator[Finding]":
         yield Finding(Code.LAUNCHER, path, found, remedy)
 
 
-def _has_own_base(image: str, cluster: "ClusterConfig") -> bool:
+def _has_own_base(image: str, cluster: ClusterConfig) -> bool:
     images = {"megatron": cluster.images.megatron, "fsdp": cluster.images.fsdp}
     return image not in images or "BASE_IMAGE" in images[image].build_args
 
 
-def _priority(name: str | None, namespace: str) -> "Iterator[Finding]":
+def _priority(name: str | None, namespace: str) -> Iterator[Finding]:
     known = [each.name for each in PRIORITY_CLASSES]
     path: Path = ("runtime", "priority_class")
     if name in SYSTEM_PRIORITIES:
@@ -118,7 +113,7 @@ def _priority(name: str | None, namespace: str) -> "Iterator[Finding]":
         yield Finding(Code.PRIORITY_CLASS, path, found, remedy, Level.WARNING)
 
 
-def no_meaning(job: "Job", names: "Iterable[str]") -> "Iterator[Finding]":
+def no_meaning(job: Job, names: Iterable[str]) -> Iterator[Finding]:
     """Refuse settings of `runtime` that a kind of job would silently ignore."""
     for name in names:
         if name in job.runtime.model_fields_set:

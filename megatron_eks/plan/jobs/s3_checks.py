@@ -1,11 +1,12 @@
 """What the S3 URIs of a job file can get wrong, alone and together."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
-from megatron_eks.config.job import DataPrepJob
+from megatron_eks.config.job import AnyJob, DataPrepJob
 from megatron_eks.plan.data_access import (
     MOST_POLICY_CHARACTERS,
     plan_data_access,
@@ -13,12 +14,6 @@ from megatron_eks.plan.data_access import (
     s3_outputs,
     split,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.job import AnyJob
 
 # Amazon S3 User Guide, "General purpose bucket naming rules"; the last four are names of other
 # things than buckets, for which other permissions count.
@@ -32,7 +27,7 @@ _SPECIAL = frozenset("$*?")
 _SPECIAL_OF_A_PATTERN = frozenset("$")
 
 
-def check_s3(job: "AnyJob") -> "Iterator[Finding]":
+def check_s3(job: AnyJob) -> Iterator[Finding]:
     """Yield which URIs name nothing that the jobs' role could be given."""
     outputs = list(s3_outputs(job))
     special = _SPECIAL_OF_A_PATTERN if isinstance(job, DataPrepJob) else _SPECIAL
@@ -54,7 +49,7 @@ def check_s3(job: "AnyJob") -> "Iterator[Finding]":
             yield Finding(Code.S3_URI, path, found, remedy)
 
 
-def check_repositories(job: "AnyJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check_repositories(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield prefixes that a job and the file system's data repositories both write."""
     for path, uri in s3_outputs(job):
         own = f"{uri.rstrip('/')}/"
@@ -68,7 +63,7 @@ def check_repositories(job: "AnyJob", cluster: "ClusterConfig") -> "Iterator[Fin
                 yield Finding(Code.SHARED_S3_CHECKPOINTS, path, found, remedy)
 
 
-def check_policy(jobs: "Sequence[tuple[AnyJob, str]]") -> "Iterator[tuple[str, Finding]]":
+def check_policy(jobs: Sequence[tuple[AnyJob, str]]) -> Iterator[tuple[str, Finding]]:
     """Yield, with its file, the last URI where all name more than a role's policy can hold."""
     size = plan_data_access(job for job, _ in jobs).policy_characters
     if size > MOST_POLICY_CHARACTERS:

@@ -3,19 +3,13 @@
 Sources: `validate_args` and `OptimizerParamScheduler` of Megatron-LM (core_v0.19).
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.config.job import MegatronRun
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.job import MegatronRun, TorchRun
+from megatron_eks.config.training import FsdpTraining, MegatronTraining
 from megatron_eks.plan.jobs.arguments import decay_iters
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import TorchRun
-    from megatron_eks.config.training import FsdpTraining, MegatronTraining
 
 # Published runs of Adam peak between 1e-5 and 6e-3; a slip of the exponent lands far above.
 _HIGHEST_RATE, _IMPOSSIBLE_RATE = 0.02, 1.0
@@ -32,7 +26,7 @@ _HIGHEST_OF_TRAINED = 1e-3
 _NEEDS_WARM_UP = 1e-4
 
 
-def check_schedule(job: "MegatronRun") -> "Iterator[Finding]":
+def check_schedule(job: MegatronRun) -> Iterator[Finding]:
     """Yield what is wrong with learning rate, evaluation, logging, recomputing and saving."""
     yield from check_optimizer(job.training)
     yield from _warm_up(job.training)
@@ -53,7 +47,7 @@ def check_schedule(job: "MegatronRun") -> "Iterator[Finding]":
         )
 
 
-def check_optimizer(training: "MegatronTraining | FsdpTraining") -> "Iterator[Finding]":
+def check_optimizer(training: MegatronTraining | FsdpTraining) -> Iterator[Finding]:
     """Yield rates that no run of Adam survives, and those that look like slips."""
     rate = training.learning_rate
     path: Path = ("training", "learning_rate")
@@ -96,7 +90,7 @@ def check_optimizer(training: "MegatronTraining | FsdpTraining") -> "Iterator[Fi
         yield Finding(Code.OPTIMIZER, path, found, remedy, Level.WARNING)
 
 
-def check_rate(job: "MegatronRun | TorchRun", size: int) -> "Iterator[Finding]":
+def check_rate(job: MegatronRun | TorchRun, size: int) -> Iterator[Finding]:
     """Yield a rate that a model of this size, or one that is trained already, does not survive."""
     rate, path = job.training.learning_rate, ("training", "learning_rate")
     trained = job.checkpoint.pretrained is not None
@@ -116,7 +110,7 @@ def check_rate(job: "MegatronRun | TorchRun", size: int) -> "Iterator[Finding]":
     yield Finding(Code.OPTIMIZER, path, found, remedy, Level.WARNING)
 
 
-def _warm_up(training: "MegatronTraining") -> "Iterator[Finding]":
+def _warm_up(training: MegatronTraining) -> Iterator[Finding]:
     decay = decay_iters(training)
     if training.lr_schedule == "WSD":
         left = training.train_iters - decay
@@ -141,7 +135,7 @@ def _warm_up(training: "MegatronTraining") -> "Iterator[Finding]":
         yield Finding(Code.SCHEDULE, ("training", "warmup_iters"), found, remedy)
 
 
-def _decay(training: "MegatronTraining") -> "Iterator[Finding]":
+def _decay(training: MegatronTraining) -> Iterator[Finding]:
     path: Path = ("training", "decay_iters")
     if training.decay_iters is None or training.lr_schedule == "WSD":
         return
@@ -159,7 +153,7 @@ def _decay(training: "MegatronTraining") -> "Iterator[Finding]":
         yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
 
 
-def _intervals(job: "MegatronRun") -> "Iterator[Finding]":
+def _intervals(job: MegatronRun) -> Iterator[Finding]:
     training, iterations = job.training, job.training.train_iters
     if job.checkpoint.interval > iterations:
         found = f"the run ends after {iterations} iterations, before the first checkpoint"
@@ -186,7 +180,7 @@ def _intervals(job: "MegatronRun") -> "Iterator[Finding]":
         yield Finding(Code.EVALUATION, path, found, remedy, Level.WARNING)
 
 
-def _recompute(training: "MegatronTraining") -> "Iterator[Finding]":
+def _recompute(training: MegatronTraining) -> Iterator[Finding]:
     if training.recompute == "full":
         return
     for name in ("recompute_method", "recompute_layers"):

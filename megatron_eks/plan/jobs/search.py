@@ -1,23 +1,18 @@
 """Searches all layouts of a Megatron job for the fastest that its checks accept."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
 
+from megatron_eks.catalog.instances import InstanceType
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.job import MegatronRun
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.layout import hardware, job_batch, job_layout, job_memory
 from megatron_eks.plan.jobs.layout_checks import check_layout
 from megatron_eks.plan.jobs.memory_checks import fits
-from megatron_eks.predict.throughput import megatron_speed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.job import MegatronRun
-    from megatron_eks.predict.memory import MemoryEstimate
-    from megatron_eks.predict.throughput import Speed
+from megatron_eks.predict.memory import MemoryEstimate
+from megatron_eks.predict.throughput import Speed, megatron_speed
 
 # Selective recomputation is left out: with flash attention it costs time and saves nothing.
 _RECOMPUTE = ("none", "full")
@@ -27,9 +22,9 @@ _RECOMPUTE = ("none", "full")
 class Candidate:
     """One layout of a job, and what to expect of it."""
 
-    job: "MegatronRun"
-    memory: "MemoryEstimate"
-    speed: "Speed"
+    job: MegatronRun
+    memory: MemoryEstimate
+    speed: Speed
 
     @property
     def rank(self) -> tuple[float, int]:
@@ -37,7 +32,7 @@ class Candidate:
         return self.speed.step_seconds, self.memory.per_gpu_bytes
 
 
-def evaluate(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") -> Candidate | None:
+def evaluate(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Candidate | None:
     """Return a job's own layout; None where it is none, or the GPU's peak is unknown."""
     found = hardware(instance)
     if found is None or any(True for _ in check_layout(job, model, instance)):
@@ -47,7 +42,7 @@ def evaluate(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") 
     return Candidate(job, job_memory(job, model, layout, instance), speed)
 
 
-def search(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") -> list[Candidate]:
+def search(job: MegatronRun, model: ModelShape, instance: InstanceType) -> list[Candidate]:
     """Return the layouts that fit with room to spare, the fastest first.
 
     Model, nodes, sequence length, global batch and precision stay: what is learnt is the same.
@@ -60,9 +55,7 @@ def search(job: "MegatronRun", model: "ModelShape", instance: "InstanceType") ->
     return sorted(found, key=lambda each: each.rank)
 
 
-def _variants(
-    job: "MegatronRun", model: "ModelShape", instance: "InstanceType"
-) -> "Iterator[MegatronRun]":
+def _variants(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Iterator[MegatronRun]:
     """Yield the job in every parallelism whose sizes divide what they must."""
     gpus, batch = job.nodes * gpus_per_node(job, instance), job.training.global_batch_size
     experts = _divisors(model.num_experts) if model.num_experts else [1]
@@ -90,8 +83,8 @@ def _variants(
 
 
 def _microbatches(
-    job: "MegatronRun", model: "ModelShape", instance: "InstanceType"
-) -> "Iterator[Candidate]":
+    job: MegatronRun, model: ModelShape, instance: InstanceType
+) -> Iterator[Candidate]:
     """Yield what fits of each size of microbatch, with and without recomputation.
 
     A larger microbatch never needs less memory, so the first that does not fit ends the row. A

@@ -1,27 +1,20 @@
 """Whether what several nodes read, or what outlives a pod, stands on a shared file system."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding
+from megatron_eks.config.errors import Finding, Path
 from megatron_eks.plan.jobs.environment_folders import shared_mounts
 from megatron_eks.plan.storage import EFS_MOUNT_PATH
 from megatron_eks.plan.storage_checks import check_mount_path, not_shared
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
 
 # No address, and nothing that a shell would fill in.
 _RELATIVE = re.compile(r"(\./)?\w[\w.-]*(/[\w.-]+)*")
 
 
-def outside(
-    places: "Iterable[tuple[Path, str | None]]", cluster: "ClusterConfig"
-) -> "Iterator[Finding]":
+def outside(places: Iterable[tuple[Path, str | None]], cluster: ClusterConfig) -> Iterator[Finding]:
     """Demand a shared file system for what several nodes read or what outlives a pod.
 
     EFS is one too where the cluster has it: `charts/pods.py` mounts it in every pod. While Lustre's

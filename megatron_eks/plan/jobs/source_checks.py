@@ -1,13 +1,14 @@
 """Whether jobs find what other jobs of the same cluster leave for them, in the form they read."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, has_errors
+from megatron_eks.config.errors import Finding, Level, Path, has_errors
 from megatron_eks.config.job import (
+    AnyJob,
     ConvertCheckpointJob,
     DataPrepJob,
     FetchJob,
@@ -18,18 +19,10 @@ from megatron_eks.config.job import (
     TrainingJob,
 )
 from megatron_eks.plan.jobs.layout import model_shape, preset_of_name
-from megatron_eks.plan.jobs.model_checks import check_model
+from megatron_eks.plan.jobs.model_checks import check_model, check_vocabulary, tokens_of
 from megatron_eks.plan.jobs.name_checks import check_names
 from megatron_eks.plan.jobs.near_checks import check_near
 from megatron_eks.plan.jobs.path_checks import check_ending, check_tokenizer, data_prefixes
-from megatron_eks.plan.jobs.vocabulary_checks import check_vocabulary, tokens_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import AnyJob
-
 
 # What the shapes of weights, or whether there are some, depend on.
 _TENSORS = (
@@ -47,7 +40,7 @@ _TENSORS = (
 )
 
 
-def check_sources(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Finding]":
+def check_sources(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
     """Yield what a job reads where another one leaves something else."""
     proved = list(_proved(job, others))
     yield from proved
@@ -55,7 +48,7 @@ def check_sources(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Findin
         yield from check_names(job, preset_of(job))
 
 
-def _proved(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Finding]":
+def _proved(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
     """Yield what other jobs of the cluster show."""
     yield from check_near(job, others)
     if isinstance(job, ConvertCheckpointJob):
@@ -76,8 +69,8 @@ def _proved(job: "AnyJob", others: "Sequence[AnyJob]") -> "Iterator[Finding]":
 
 
 def _data(
-    tokenizer: str, path: "Path", prefix: str, preparations: "Sequence[DataPrepJob]"
-) -> "Iterator[Finding]":
+    tokenizer: str, path: Path, prefix: str, preparations: Sequence[DataPrepJob]
+) -> Iterator[Finding]:
     """Compare a data set that is read with those that are made."""
     for preparation in preparations:
         written = _written(preparation)
@@ -102,8 +95,8 @@ def _data(
 
 
 def _other_words(
-    job: "MegatronRun | TorchRun", prefix: str, others: "Sequence[AnyJob]"
-) -> "Iterator[Finding]":
+    job: MegatronRun | TorchRun, prefix: str, others: Sequence[AnyJob]
+) -> Iterator[Finding]:
     """Yield data whose numbers are another tokenizer's for certain: of another size."""
     tokenizer = job.data.tokenizer
     count, vocabulary = tokens_of(tokenizer, others), None
@@ -126,7 +119,7 @@ def _written(preparation: DataPrepJob) -> list[str]:
     return [f"{preparation.output_prefix}_{key}_document" for key in preparation.json_keys]
 
 
-def _weights(job: MegatronRun, others: "Sequence[AnyJob]") -> "Iterator[Finding]":
+def _weights(job: MegatronRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
     base = job.checkpoint.pretrained
     path: Path = ("checkpoint", "pretrained")
     if base is None:
@@ -155,7 +148,7 @@ def _weights(job: MegatronRun, others: "Sequence[AnyJob]") -> "Iterator[Finding]
             yield from _changed(job, other)
 
 
-def _other_shape(job: MegatronRun, other: MegatronRun) -> "Iterator[Finding]":
+def _other_shape(job: MegatronRun, other: MegatronRun) -> Iterator[Finding]:
     """Yield base weights that another job trains, of a model of another shape."""
     if has_errors((*check_model(job.model), *check_model(other.model))):
         return
@@ -168,7 +161,7 @@ def _other_shape(job: MegatronRun, other: MegatronRun) -> "Iterator[Finding]":
             return
 
 
-def _other_form(job: MegatronRun | TorchRun, others: "Sequence[AnyJob]") -> "Iterator[Finding]":
+def _other_form(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> Iterator[Finding]:
     """Yield base weights in a form that the programs of another kind of job write.
 
     Megatron reads its own; FSDP and DDP read a folder of Hugging Face's.
@@ -196,7 +189,7 @@ def _other_form(job: MegatronRun | TorchRun, others: "Sequence[AnyJob]") -> "Ite
         yield Finding(Code.WEIGHTS, path, found, remedy)
 
 
-def _is_other(job: "AnyJob", place: str | None, preset: str | None) -> bool:
+def _is_other(job: AnyJob, place: str | None, preset: str | None) -> bool:
     """Tell whether a job fetches another model to a place than the one that is wanted there."""
     return (
         isinstance(job, FetchJob)
@@ -206,7 +199,7 @@ def _is_other(job: "AnyJob", place: str | None, preset: str | None) -> bool:
     )
 
 
-def _changed(job: MegatronRun, conversion: ConvertCheckpointJob) -> "Iterator[Finding]":
+def _changed(job: MegatronRun, conversion: ConvertCheckpointJob) -> Iterator[Finding]:
     """Yield what a model differs in from the base weights that it starts from."""
     if has_errors(check_model(job.model)):
         return
@@ -219,7 +212,7 @@ def _changed(job: MegatronRun, conversion: ConvertCheckpointJob) -> "Iterator[Fi
             yield Finding(Code.WEIGHTS, ("model", name), found, remedy)
 
 
-def _conversion(job: ConvertCheckpointJob, others: "Sequence[AnyJob]") -> "Iterator[Finding]":
+def _conversion(job: ConvertCheckpointJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
     fetched = any(isinstance(each, FetchJob) and each.directory == job.source for each in others)
     for other in others:
         trains = isinstance(other, TrainingJob) and other.checkpoint.directory == job.source
@@ -249,7 +242,7 @@ def _conversion(job: ConvertCheckpointJob, others: "Sequence[AnyJob]") -> "Itera
             yield Finding(Code.WEIGHTS, ("source",), found, remedy, level)
 
 
-def _trained(job: "AnyJob") -> str | None:
+def _trained(job: AnyJob) -> str | None:
     """Return the preset that a job trains, as it is; None for a changed one."""
     if not isinstance(job, TrainingJob):
         return None
@@ -257,12 +250,12 @@ def _trained(job: "AnyJob") -> str | None:
     return name if name in PRESETS else None
 
 
-def preset_of(job: "AnyJob") -> str | None:
+def preset_of(job: AnyJob) -> str | None:
     """Return the preset that a fetched model's name is; None where it is none of them."""
     return preset_of_name(job.model or "") if isinstance(job, FetchJob) else None
 
 
-def _hugging_face(job: "AnyJob") -> str | None:
+def _hugging_face(job: AnyJob) -> str | None:
     """Return the directory that holds weights as Hugging Face has them, if the job has one."""
     if isinstance(job, FetchJob):
         return job.directory if job.model else None

@@ -2,8 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from megatron_eks.config.cluster import ClusterConfig
+from megatron_eks.config.errors import Finding
+from megatron_eks.config.job import AnyJob
+from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.jobs import (
     bridge,
     convert,
@@ -15,15 +20,8 @@ from megatron_eks.plan.jobs import (
     pytorch,
     pytorch_checks,
 )
+from megatron_eks.plan.jobs.common import Images
 from megatron_eks.plan.jobs.s3_checks import check_repositories, check_s3
-
-if TYPE_CHECKING:
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Finding
-    from megatron_eks.config.job import AnyJob
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.job import JobPlan
-    from megatron_eks.plan.jobs.common import Images
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,8 @@ class Kind:
     """What is done with the job files of one kind."""
 
     # Each takes its own kind's model, which no type of a table can say.
-    check: Callable[[Any, "ClusterConfig"], "Iterator[Finding]"]
-    plan: Callable[[Any, "ClusterPlan", "Images"], "JobPlan"]
+    check: Callable[[Any, ClusterConfig], Iterator[Finding]]
+    plan: Callable[[Any, ClusterPlan, Images], JobPlan]
 
 
 KINDS: Mapping[str, Kind] = {
@@ -47,13 +45,13 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def check_job(job: "AnyJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check_job(job: AnyJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job on its cluster, errors and warnings."""
     yield from KINDS[job.kind].check(job, cluster)
     yield from check_s3(job)
     yield from check_repositories(job, cluster)
 
 
-def plan_job(job: "AnyJob", cluster: "ClusterPlan", images: "Images") -> "JobPlan":
+def plan_job(job: AnyJob, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Plan a job that has passed the checks."""
     return KINDS[job.kind].plan(job, cluster, images)

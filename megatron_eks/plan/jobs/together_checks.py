@@ -1,12 +1,14 @@
 """What the jobs of one cluster do to each other: names, directories, and the file system's room."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.models import PRESETS
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, has_errors
+from megatron_eks.config.errors import Finding, Level, Path, has_errors
 from megatron_eks.config.job import (
+    AnyJob,
     ConvertCheckpointJob,
     DataPrepJob,
     DdpJob,
@@ -26,14 +28,6 @@ from megatron_eks.predict import memory, replicas
 from megatron_eks.predict.memory import GIB
 from megatron_eks.predict.parameters import parameters
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from megatron_eks.config.cluster import ClusterConfig
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import AnyJob
-
-
 # bf16, as nearly all models are published.
 _WEIGHT_BYTES_PER_PARAMETER = 2
 
@@ -50,7 +44,7 @@ class Neighbours:
     copies: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By S3 prefix; with the directory that is copied there."""
 
-    def check(self, job: "AnyJob", file: str) -> "Iterator[Finding]":
+    def check(self, job: AnyJob, file: str) -> Iterator[Finding]:
         """Yield what a job takes from those before it, and remember what it claims."""
         yield from self._names(job, file)
         if isinstance(job, TrainingJob):
@@ -67,7 +61,7 @@ class Neighbours:
             yield from self._copies(job, file)
         yield from self._overwritten(job, file)
 
-    def _overwritten(self, job: "AnyJob", file: str) -> "Iterator[Finding]":
+    def _overwritten(self, job: AnyJob, file: str) -> Iterator[Finding]:
         """Yield checkpoints that are saved where other jobs put something else."""
         made: list[tuple[Path, str]] = list(_outputs(job))
         if isinstance(job, TrainingJob):
@@ -79,7 +73,7 @@ class Neighbours:
                 remedy = "give each its own place: one would destroy what the other made"
                 yield Finding(Code.SAME_OUTPUT, path, found, remedy, Level.WARNING)
 
-    def _names(self, job: "AnyJob", file: str) -> "Iterator[Finding]":
+    def _names(self, job: AnyJob, file: str) -> Iterator[Finding]:
         services = set(_services(job))
         if job.name in self.names:
             found = f"{self.names[job.name]} holds a job of the same name"
@@ -91,7 +85,7 @@ class Neighbours:
         self.names.setdefault(job.name, file)
         self.services |= dict.fromkeys(services, file)
 
-    def _checkpoints(self, job: TrainingJob) -> "Iterator[Finding]":
+    def _checkpoints(self, job: TrainingJob) -> Iterator[Finding]:
         directory = job.checkpoint.directory
         if directory in self.directories:
             other = self.directories[directory]
@@ -105,7 +99,7 @@ class Neighbours:
                 remedy = "give each job its own directory"
             yield Finding(Code.SHARED_CHECKPOINTS, path, found, remedy, level)
 
-    def _copies(self, job: TrainingJob, file: str) -> "Iterator[Finding]":
+    def _copies(self, job: TrainingJob, file: str) -> Iterator[Finding]:
         """Refuse one prefix for two runs; jobs of one directory have the same checkpoints."""
         for path, uri in s3_outputs(job):
             directory = job.checkpoint.directory
@@ -126,7 +120,7 @@ def _differ(one: TrainingJob, other: TrainingJob) -> bool:
     return model_shape(one.model) != model_shape(other.model)
 
 
-def check_cluster_of(jobs: "Sequence[AnyJob]", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check_cluster_of(jobs: Sequence[AnyJob], cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield what a cluster file says that does not suit its jobs."""
     runs = [job for job in jobs if isinstance(job, TrainingJob)]
     alone = [job.name for job in runs if job.checkpoint.s3_uri is None]
@@ -144,8 +138,8 @@ def check_cluster_of(jobs: "Sequence[AnyJob]", cluster: "ClusterConfig") -> "Ite
 
 
 def check_together(
-    jobs: "Sequence[tuple[AnyJob, str]]", cluster: "ClusterConfig | None"
-) -> "Iterator[tuple[str, Finding]]":
+    jobs: Sequence[tuple[AnyJob, str]], cluster: ClusterConfig | None
+) -> Iterator[tuple[str, Finding]]:
     """Yield, with their files, what only all jobs together get wrong."""
     if cluster is not None:
         yield from _check_room(jobs, cluster)
@@ -154,8 +148,8 @@ def check_together(
 
 
 def _check_room(
-    jobs: "Sequence[tuple[AnyJob, str]]", cluster: "ClusterConfig"
-) -> "Iterator[tuple[str, Finding]]":
+    jobs: Sequence[tuple[AnyJob, str]], cluster: ClusterConfig
+) -> Iterator[tuple[str, Finding]]:
     """Yield, with its file, the job whose checkpoints fill what the others leave."""
     capacity = cluster.storage.lustre.capacity_gib * GIB
     kinds: dict[bool, dict[str, int]] = {True: {}, False: {}}
@@ -188,8 +182,8 @@ def _check_room(
 
 
 def _check_owner(
-    jobs: "Sequence[tuple[AnyJob, str]]", cluster: "ClusterConfig"
-) -> "Iterator[tuple[str, Finding]]":
+    jobs: Sequence[tuple[AnyJob, str]], cluster: ClusterConfig
+) -> Iterator[tuple[str, Finding]]:
     """Yield, with its file, what a job writes where nobody has made room for pods."""
     lustre = cluster.storage.lustre
     if lustre.existing is None or lustre.existing.path is not None:
@@ -210,7 +204,7 @@ def _check_owner(
                 yield file, Finding(Code.SHARED_DIRECTORIES, path, found, remedy, Level.WARNING)
 
 
-def _room(job: "AnyJob") -> "Iterator[tuple[Path, str, int]]":
+def _room(job: AnyJob) -> Iterator[tuple[Path, str, int]]:
     """Yield what a job leaves on the file system: for which key, where, and how many bytes."""
     if isinstance(job, TrainingJob) and not has_errors(check_model(job.model)):
         yield ("checkpoint", "keep_last"), job.checkpoint.directory, _checkpoint_bytes(job)
@@ -229,7 +223,7 @@ def _checkpoint_bytes(job: TrainingJob) -> int:
     return job.checkpoint.keep_last * each * parameters(model_shape(job.model))
 
 
-def _services(job: "AnyJob") -> "Iterator[str]":
+def _services(job: AnyJob) -> Iterator[str]:
     """Yield the names of the Services that pods of a job find each other by."""
     if isinstance(job, DdpJob):
         yield job.name  # of the Indexed Job
@@ -238,7 +232,7 @@ def _services(job: "AnyJob") -> "Iterator[str]":
         yield from (f"{job.name}-worker-{index}" for index in range(min(job.nodes, 500) - 1))
 
 
-def _outputs(job: "AnyJob") -> "Iterator[tuple[Path, str]]":
+def _outputs(job: AnyJob) -> Iterator[tuple[Path, str]]:
     if isinstance(job, FetchJob):
         yield ("directory",), job.directory
     elif isinstance(job, ConvertCheckpointJob):

@@ -5,24 +5,18 @@ last rank calls wandb.init.
 """
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
-from megatron_eks.config.job import MegatronBridgeJob
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import MegatronRun
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
 
 _OPTION, _OVERRIDE = "--wandb-project", "logger.wandb_project"
 # Each of these needs no key, or says where there is one; WANDB_API_KEY has a finding of its own.
 _GIVEN = re.compile(r"WANDB_(API_KEY|MODE|DISABLED|IDENTITY_TOKEN_FILE|CONFIG_DIR)|NETRC")
 
 
-def check_tracker(job: "MegatronRun") -> "Iterator[Finding]":
+def check_tracker(job: MegatronRun) -> Iterator[Finding]:
     """Warn of a run that ends as it starts, because nobody answers the question for a key."""
     if any(_GIVEN.fullmatch(name) for name in job.runtime.env):
         return
@@ -32,7 +26,7 @@ def check_tracker(job: "MegatronRun") -> "Iterator[Finding]":
         yield Finding(Code.VARIABLE_MISSING, path, found, remedy, Level.WARNING)
 
 
-def _asked(job: "MegatronRun") -> "Iterator[tuple[Path, str]]":
+def _asked(job: MegatronRun) -> Iterator[tuple[Path, str]]:
     if isinstance(job, MegatronBridgeJob):
         if job.overrides.get(_OVERRIDE):
             yield ("overrides", _OVERRIDE), _OVERRIDE

@@ -1,27 +1,21 @@
 """The jobs that prove a pool: EFA, all-reduce, the file system, and twenty steps of training."""
 
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.instances import MIB_PER_GIB
+from megatron_eks.catalog.instances import MIB_PER_GIB, InstanceType
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.job import FsdpJob, Job, NcclTestJob, Runtime
 from megatron_eks.config.training import Checkpoint, FsdpData, FsdpTraining
+from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import CONFIG_DIRECTORY, JobPlan
 from megatron_eks.plan.jobs import nccl, pytorch
 from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, Images, Program, task
+from megatron_eks.plan.pools import PoolPlan
 from megatron_eks.plan.quotas import VALIDATION_PRIORITY
-from megatron_eks.plan.resources import cpu_limit_millis, cpu_resources, gpu_resources
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.plan.cluster import ClusterPlan
-    from megatron_eks.plan.pools import PoolPlan
-    from megatron_eks.plan.resources import Resources
+from megatron_eks.plan.resources import Resources, cpu_limit_millis, cpu_resources, gpu_resources
 
 # Two nodes make a network.
 _NODES = 2
@@ -42,7 +36,7 @@ _VOCABULARY = 256
 _SAMPLE = "sample"
 
 
-def plan_validation(cluster: "ClusterPlan", images: Images) -> tuple[JobPlan, ...]:
+def plan_validation(cluster: ClusterPlan, images: Images) -> tuple[JobPlan, ...]:
     """Plan what each pool is tested with; none of it is part of the platform."""
     return tuple(
         replace(
@@ -56,7 +50,7 @@ def plan_validation(cluster: "ClusterPlan", images: Images) -> tuple[JobPlan, ..
     )
 
 
-def _jobs(pool: "PoolPlan", cluster: "ClusterPlan", images: Images) -> "Iterator[JobPlan]":
+def _jobs(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> Iterator[JobPlan]:
     if pool.instance.efa_interfaces:
         yield _efa(pool, cluster, images)
     yield _all_reduce(pool, cluster, images)
@@ -64,7 +58,7 @@ def _jobs(pool: "PoolPlan", cluster: "ClusterPlan", images: Images) -> "Iterator
     yield _sample_training(pool, cluster, images)
 
 
-def _efa(pool: "PoolPlan", cluster: "ClusterPlan", images: Images) -> JobPlan:
+def _efa(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Count the EFA devices that a pod of a whole node can use."""
     node = gpu_resources(pool.instance, pool.instance.gpus, nodes=1, shm_gib=None)
     small = _small(pool.instance)
@@ -73,7 +67,7 @@ def _efa(pool: "PoolPlan", cluster: "ClusterPlan", images: Images) -> JobPlan:
     return task(_job("efa-check", pool), cluster, images, program, resources=resources)
 
 
-def _all_reduce(pool: "PoolPlan", cluster: "ClusterPlan", images: Images) -> JobPlan:
+def _all_reduce(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan:
     job = NcclTestJob(
         schema_version=1,
         kind="nccl_test",
@@ -84,7 +78,7 @@ def _all_reduce(pool: "PoolPlan", cluster: "ClusterPlan", images: Images) -> Job
     return nccl.plan(job, cluster, images)
 
 
-def _storage(pool: "PoolPlan", cluster: "ClusterPlan", images: Images) -> JobPlan:
+def _storage(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan:
     """Demand of one node what checkpoints are planned with."""
     lustre = cluster.storage.lustre
     mark = int(lustre.throughput_mb_s * WRITE_EFFICIENCY)
@@ -94,7 +88,7 @@ def _storage(pool: "PoolPlan", cluster: "ClusterPlan", images: Images) -> JobPla
     return task(_job("storage", pool), cluster, images, program, resources=resources)
 
 
-def _sample_training(pool: "PoolPlan", cluster: "ClusterPlan", images: Images) -> JobPlan:
+def _sample_training(pool: PoolPlan, cluster: ClusterPlan, images: Images) -> JobPlan:
     job = FsdpJob(
         schema_version=1,
         kind="fsdp",
@@ -127,7 +121,7 @@ def _sample_training(pool: "PoolPlan", cluster: "ClusterPlan", images: Images) -
     return replace(plan, files={**plan.files, **_sample_data()})
 
 
-def _job(name: str, pool: "PoolPlan") -> Job:
+def _job(name: str, pool: PoolPlan) -> Job:
     return Job(
         schema_version=1,
         kind=name.replace("-", "_"),
@@ -137,7 +131,7 @@ def _job(name: str, pool: "PoolPlan") -> Job:
     )
 
 
-def _small(instance: "InstanceType") -> "Resources":
+def _small(instance: InstanceType) -> Resources:
     cpu = min(_CPU_MILLIS, cpu_limit_millis(instance, instance.gpus))
     memory = min(_MEMORY_MIB, instance.memory_mib // 2)
     return cpu_resources(cpu, memory)

@@ -6,12 +6,9 @@ megatron/training/arguments.py (core_v0.19).
 
 import ast
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from megatron_eks.plan.jobs.option_values import Asked, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LAYERS = frozenset({"--linear-attention-freq", "--no-rope-freq", "--window-attn-skip-freq"})
 """Options of every so many layers, or of a list with a number for each."""
@@ -67,7 +64,7 @@ def _evaluated(node: ast.expr) -> int:
     raise ValueError(ast.dump(node))
 
 
-def _one_or_more(setting: str) -> "Callable[[Asked], Problem | None]":
+def _one_or_more(setting: str) -> Callable[[Asked], Problem | None]:
     def check(asked: Asked) -> Problem | None:
         if (asked.amount(setting) or 0) >= 1:
             return None
@@ -76,7 +73,7 @@ def _one_or_more(setting: str) -> "Callable[[Asked], Problem | None]":
     return check
 
 
-def each_layer(setting: str) -> "Callable[[Asked], Problem | None]":
+def each_layer(setting: str) -> Callable[[Asked], Problem | None]:
     """Judge a list that has a number for each layer."""
 
     def check(asked: Asked) -> Problem | None:
@@ -88,7 +85,7 @@ def each_layer(setting: str) -> "Callable[[Asked], Problem | None]":
     return check
 
 
-def _weight_shards(setting: str, *, experts: bool) -> "Callable[[Asked], Problem | None]":
+def _weight_shards(setting: str, *, experts: bool) -> Callable[[Asked], Problem | None]:
     """Judge over how many GPUs weights are divided: those of a tensor, and whole groups more."""
 
     def check(asked: Asked) -> Problem | None:
@@ -127,7 +124,7 @@ def _gathered(asked: Asked) -> Problem | None:
     return None
 
 
-def _bf16_layers(setting: str) -> "Callable[[Asked], Problem | None]":
+def _bf16_layers(setting: str) -> Callable[[Asked], Problem | None]:
     """Judge how many layers stay in bf16, at one end of the model (TransformerConfig)."""
 
     def check(asked: Asked) -> Problem | None:
@@ -160,7 +157,7 @@ _NOT_ZERO = (
     *("save_params_interval", "save_retain_interval", "save_tokens_per_expert_interval"),
     *("save_wgrads_interval", "tensorboard_log_interval"),
 )
-OF_VALUES: "dict[str, Callable[[Asked], Problem | None]]" = {
+OF_VALUES: dict[str, Callable[[Asked], Problem | None]] = {
     **{each: _one_or_more(each) for each in _NOT_ZERO},
     **{each: each_layer(each) for each in ("linear_attention_freq", "window_attn_skip_freq")},
     **{

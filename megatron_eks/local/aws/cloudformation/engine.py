@@ -131,7 +131,7 @@ class Operation:
         return schemas.with_types(self._stack.region, kind, resolved)
 
     def _judge(self, name: str, kind: str, properties: Object, before: Resource | None) -> None:
-        """Refuse what the type's schema or this project's rules refuse."""
+        """Refuse what the type's schema refuses."""
         if before and before.kind != kind:
             raise ResourceError(
                 "Update of resource type is not permitted. The new template modifies resource "
@@ -142,8 +142,6 @@ class Operation:
             raise ResourceError(
                 f"Properties validation failed for resource {name} with message: {'; '.join(found)}"
             )
-        if name in self._tools.mistakes:
-            raise ResourceError(self._tools.mistakes[name])
 
     def _is_replaced(self, before: Resource, properties: Object) -> bool:
         return any(

@@ -1,6 +1,5 @@
 """The stacks of one region, and what is asked of them."""
 
-import json
 import logging
 import threading
 from collections.abc import Mapping
@@ -38,12 +37,10 @@ from megatron_eks.local.aws.cloudformation.work import Tools
 from megatron_eks.local.aws.resources.handler import Context
 from megatron_eks.local.aws.resources.table import handler_of
 from megatron_eks.local.aws.values import ACCOUNT, PARTITION, Object, Value
-from megatron_eks.rules.templates import findings_for_templates
 
 _LOG = logging.getLogger(__name__)
 
 _BUSY = "_IN_PROGRESS"
-_TOOLKIT = "CDKToolkit"
 # What is left of these can only be deleted.
 _DEAD = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")
 
@@ -112,10 +109,10 @@ class Region:
             target, resolver = self._read(stack, request)
             imports = {**request.imports}
             if kind == "IMPORT":
-                check_imports(stack, resolver.wanted(), imports, self._tools(stack, {}))
+                check_imports(stack, resolver.wanted(), imports, self._tools(stack))
             if request.import_existing:
                 others = [each for each in self.living() if each is not stack]
-                tools = self._tools(stack, {})
+                tools = self._tools(stack)
                 imports |= existing_resources(
                     stack, resolver.wanted(), others, tools.handler, tools.context
                 )
@@ -209,7 +206,7 @@ class Region:
                     f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
                 )
             resolver = Resolver({"Resources": {}}, {}, {}, ())
-            if Operation(stack, resolver, self._tools(stack, {})).delete():
+            if Operation(stack, resolver, self._tools(stack)).delete():
                 stack.deleted = datetime.now(tz=UTC)
 
     def _deploy(
@@ -218,7 +215,7 @@ class Region:
         if kind != "CREATE":
             stack.updated = datetime.now(tz=UTC)
         resolver = self._resolver(stack, target)
-        operation = Operation(stack, resolver, self._tools(stack, target.template))
+        operation = Operation(stack, resolver, self._tools(stack))
         return operation.deploy(target, kind, imports, rollback=rollback)
 
     def _check_ready(self, stack: Stack) -> None:
@@ -269,31 +266,13 @@ class Region:
         now: Object = target.template.get("Outputs", {})
         return bool(before != now)
 
-    def _tools(self, stack: Stack, template: Object) -> Tools:
+    def _tools(self, stack: Stack) -> Tools:
         def context(name: str) -> Context:
             return Context(self._clients, self._name, stack.name, name)
 
         return Tools(
             context,
             handler_of,
-            self._mistakes(stack, template),
             self._failures.take,
             self.users,
         )
-
-    def _mistakes(self, stack: Stack, template: Object) -> dict[str, str]:
-        """Return what this project's rules say against each resource of a template."""
-        if not template:
-            return {}
-        together = {
-            each.name: json.dumps(each.target.template)
-            for each in self.living()
-            # CDK's own stack has nothing to do with what others make, and many conditions.
-            if each.target and each is not stack and each.name != _TOOLKIT
-        }
-        found = findings_for_templates({**together, stack.name: json.dumps(template)})
-        mistakes: dict[str, str] = {}
-        for each in found:
-            if each.file == stack.name and each.level == "error" and len(each.path) > 1:
-                mistakes.setdefault(str(each.path[1]), f"{each.code}: {each.found} - {each.remedy}")
-        return mistakes

@@ -1,7 +1,7 @@
 """Makes, changes and removes single resources of a stack, and remembers how to undo it."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -26,8 +26,6 @@ class Tools:
     """By a resource's name."""
     handler: Callable[[str], Handler]
     """By a resource's type; raises ResourceError if there is none."""
-    mistakes: Mapping[str, str]
-    """What a rule of this project says against a resource, by its name."""
     injected: Callable[[str, str, str], str | None]
     """The error that somebody asked for: by action, name and type."""
     users: Callable[[str], list[str]]

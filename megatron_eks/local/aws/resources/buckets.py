@@ -13,6 +13,8 @@ class Bucket(Handler):
     """A bucket and its settings."""
 
     kind = "AWS::S3::Bucket"
+    service = "s3"
+    deletes = ("DeleteBucket", "Bucket")
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the bucket."""
@@ -30,11 +32,6 @@ class Bucket(Handler):
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change settings."""
         self._settings(context, physical_id, old, new)
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the bucket, if it is empty."""
-        del properties
-        context.clients("s3").delete_bucket(Bucket=physical_id)
 
     def attributes(
         self, context: Context, physical_id: str, properties: Object
@@ -108,6 +105,8 @@ class BucketPolicy(Handler):
     """A bucket's policy; its physical id is the bucket's name."""
 
     kind = "AWS::S3::BucketPolicy"
+    service = "s3"
+    deletes = ("DeleteBucketPolicy", "Bucket")
 
     def create(self, context: Context, properties: Object) -> str:
         """Set the policy."""
@@ -120,11 +119,6 @@ class BucketPolicy(Handler):
         context.clients("s3").put_bucket_policy(
             Bucket=physical_id, Policy=json.dumps(new["PolicyDocument"])
         )
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the policy."""
-        del properties
-        context.clients("s3").delete_bucket_policy(Bucket=physical_id)
 
 
 HANDLERS: tuple[Handler, ...] = (Bucket(), BucketPolicy())

@@ -1,9 +1,9 @@
 """Images: repositories of ECR and projects of CodeBuild."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
-from megatron_eks.local.aws.resources.arguments import call
-from megatron_eks.local.aws.resources.handler import Context, Handler
+from megatron_eks.local.aws.resources.handler import Context, Handler, call, change_tags
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 _EXCLUSIONS = "ImageTagMutabilityExclusionFilters"
@@ -13,6 +13,12 @@ class Repository(Handler):
     """A repository; its physical id is its name."""
 
     kind = "AWS::ECR::Repository"
+    service = "ecr"
+    describes = ("DescribeRepositories", "repositoryNames")
+    answers: ClassVar = {
+        "Arn": "repositories.0.repositoryArn",
+        "RepositoryUri": "repositories.0.repositoryUri",
+    }
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the repository."""
@@ -44,12 +50,13 @@ class Repository(Handler):
                 repositoryName=physical_id,
                 imageScanningConfiguration={"scanOnPush": scanning.get("ScanOnPush", False)},
             )
-        arn = str(self.attributes(context, physical_id, new)["Arn"])
-        before, after = ({each["Key"] for each in one.get("Tags", [])} for one in (old, new))
-        if before - after:
-            ecr.untag_resource(resourceArn=arn, tagKeys=sorted(before - after))
-        if after:
-            ecr.tag_resource(resourceArn=arn, tags=new["Tags"])
+        arn = self.attributes(context, physical_id, new)["Arn"]
+        change_tags(
+            old,
+            new,
+            lambda keys: ecr.untag_resource(resourceArn=arn, tagKeys=keys),
+            lambda _: ecr.tag_resource(resourceArn=arn, tags=new["Tags"]),
+        )
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Remove the repository, if it is empty or may be emptied."""
@@ -65,18 +72,6 @@ class Repository(Handler):
         except ecr.exceptions.RepositoryNotFoundException:
             return False
         return True
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return ARN and address."""
-        del properties
-        found = context.clients("ecr").describe_repositories(repositoryNames=[physical_id])
-        repository = found["repositories"][0]
-        return {
-            "Arn": repository["repositoryArn"],
-            "RepositoryUri": repository["repositoryUri"],
-        }
 
     @staticmethod
     def _lifecycle(context: Context, name: str, old: Object, new: Object) -> None:
@@ -105,6 +100,8 @@ class Project(Handler):
     """A project of CodeBuild; its physical id is its name."""
 
     kind = "AWS::CodeBuild::Project"
+    service = "codebuild"
+    deletes = ("DeleteProject", "name")
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the project."""
@@ -131,11 +128,6 @@ class Project(Handler):
         del old
         plain = {**_without_triggers(new), "Name": physical_id}
         call(context, "codebuild", "UpdateProject", plain)
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the project."""
-        del properties
-        context.clients("codebuild").delete_project(name=physical_id)
 
     def attributes(
         self, context: Context, physical_id: str, properties: Object

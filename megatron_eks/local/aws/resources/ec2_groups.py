@@ -1,10 +1,10 @@
 """Security groups and their rules."""
 
-from collections.abc import Mapping
+from typing import ClassVar
 
 from megatron_eks.local.aws.resources.ec2 import retag
 from megatron_eks.local.aws.resources.handler import Context, Handler
-from megatron_eks.local.aws.values import Object, Value
+from megatron_eks.local.aws.values import Object
 
 # EC2 gives every new group this rule; CloudFormation takes it away if the template has its own.
 _ALL_OUT = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
@@ -34,6 +34,10 @@ class SecurityGroup(Handler):
     """A group, with the rules that stand in it."""
 
     kind = "AWS::EC2::SecurityGroup"
+    service = "ec2"
+    deletes = ("DeleteSecurityGroup", "GroupId")
+    describes = ("DescribeSecurityGroups", "GroupIds")
+    answers: ClassVar = {"GroupId": "", "Id": "", "VpcId": "SecurityGroups.0.VpcId"}
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the group and its rules."""
@@ -56,20 +60,6 @@ class SecurityGroup(Handler):
         """Change tags and rules."""
         retag(context, physical_id, old, new)
         self._rules(context, physical_id, old, new)
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the group."""
-        del properties
-        context.clients("ec2").delete_security_group(GroupId=physical_id)
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return the ids."""
-        del properties
-        found = context.clients("ec2").describe_security_groups(GroupIds=[physical_id])
-        group = found["SecurityGroups"][0]
-        return {"GroupId": group["GroupId"], "Id": group["GroupId"], "VpcId": group.get("VpcId")}
 
     @staticmethod
     def _rules(context: Context, group: str, old: Object, new: Object) -> None:
@@ -102,6 +92,8 @@ class SecurityGroup(Handler):
 class Rule(Handler):
     """One rule, as a resource of its own."""
 
+    answers: ClassVar = {"Id": ""}
+
     def __init__(self, kind: str, direction: str) -> None:
         self.kind, self._direction = kind, direction
 
@@ -124,13 +116,6 @@ class Rule(Handler):
         del physical_id
         remove = getattr(context.clients("ec2"), f"revoke_security_group_{self._direction}")
         remove(GroupId=properties["GroupId"], IpPermissions=[permission(properties)])
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return the id."""
-        del context, properties
-        return {"Id": physical_id}
 
 
 HANDLERS: tuple[Handler, ...] = (

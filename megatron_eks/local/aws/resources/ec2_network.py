@@ -1,8 +1,7 @@
 """Networks: VPCs, subnets, gateways, routes, endpoints and flow logs."""
 
-from megatron_eks.local.aws.resources.arguments import call
 from megatron_eks.local.aws.resources.ec2 import Ec2, retag
-from megatron_eks.local.aws.resources.handler import Context, Handler
+from megatron_eks.local.aws.resources.handler import Context, Handler, call
 from megatron_eks.local.aws.values import Object
 
 
@@ -120,11 +119,6 @@ class FlowLog(Ec2):
         retag(context, physical_id, {}, properties)
         return physical_id
 
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Stop logging."""
-        del properties
-        context.clients("ec2").delete_flow_logs(FlowLogIds=[physical_id])
-
 
 class Endpoint(Ec2):
     """An endpoint of another service in the VPC."""
@@ -147,94 +141,80 @@ class Endpoint(Ec2):
         if changed:
             context.clients("ec2").modify_vpc_endpoint(VpcEndpointId=physical_id, **changed)
 
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the endpoint."""
-        del properties
-        context.clients("ec2").delete_vpc_endpoints(VpcEndpointIds=[physical_id])
-
 
 HANDLERS: tuple[Handler, ...] = (
     Vpc(
         "AWS::EC2::VPC",
         "CreateVpc",
         "Vpc.VpcId",
-        "DeleteVpc",
-        "VpcId",
+        ("DeleteVpc", "VpcId"),
         answers={"VpcId": "Vpcs.0.VpcId", "CidrBlock": "Vpcs.0.CidrBlock"},
-        describe=("DescribeVpcs", "VpcIds"),
+        describes=("DescribeVpcs", "VpcIds"),
     ),
     Subnet(
         "AWS::EC2::Subnet",
         "CreateSubnet",
         "Subnet.SubnetId",
-        "DeleteSubnet",
-        "SubnetId",
+        ("DeleteSubnet", "SubnetId"),
         answers={
             "SubnetId": "Subnets.0.SubnetId",
             "AvailabilityZone": "Subnets.0.AvailabilityZone",
             "CidrBlock": "Subnets.0.CidrBlock",
             "VpcId": "Subnets.0.VpcId",
         },
-        describe=("DescribeSubnets", "SubnetIds"),
+        describes=("DescribeSubnets", "SubnetIds"),
     ),
     Ec2(
         "AWS::EC2::InternetGateway",
         "CreateInternetGateway",
         "InternetGateway.InternetGatewayId",
-        "DeleteInternetGateway",
-        "InternetGatewayId",
+        ("DeleteInternetGateway", "InternetGatewayId"),
         answers={"InternetGatewayId": ""},
     ),
     Ec2(
         "AWS::EC2::NatGateway",
         "CreateNatGateway",
         "NatGateway.NatGatewayId",
-        "DeleteNatGateway",
-        "NatGatewayId",
+        ("DeleteNatGateway", "NatGatewayId"),
         answers={"NatGatewayId": ""},
     ),
     Ec2(
         "AWS::EC2::RouteTable",
         "CreateRouteTable",
         "RouteTable.RouteTableId",
-        "DeleteRouteTable",
-        "RouteTableId",
+        ("DeleteRouteTable", "RouteTableId"),
         answers={"RouteTableId": ""},
     ),
     Ec2(
         "AWS::EC2::SubnetRouteTableAssociation",
         "AssociateRouteTable",
         "AssociationId",
-        "DisassociateRouteTable",
-        "AssociationId",
+        ("DisassociateRouteTable", "AssociationId"),
         answers={"Id": ""},
     ),
     Eip(
         "AWS::EC2::EIP",
         "AllocateAddress",
         "PublicIp",
-        "ReleaseAddress",
-        "AllocationId",
+        ("ReleaseAddress", "AllocationId"),
         answers={
             "AllocationId": "Addresses.0.AllocationId",
             "PublicIp": "Addresses.0.PublicIp",
         },
-        describe=("DescribeAddresses", "PublicIps"),
+        describes=("DescribeAddresses", "PublicIps"),
     ),
     FlowLog(
         "AWS::EC2::FlowLog",
         "CreateFlowLogs",
         "FlowLogIds.0",
-        "DeleteFlowLogs",
-        "FlowLogIds",
+        ("DeleteFlowLogs", "FlowLogIds"),
         answers={"Id": ""},
     ),
     Endpoint(
         "AWS::EC2::VPCEndpoint",
         "CreateVpcEndpoint",
         "VpcEndpoint.VpcEndpointId",
-        "DeleteVpcEndpoints",
-        "VpcEndpointIds",
+        ("DeleteVpcEndpoints", "VpcEndpointIds"),
         answers={"Id": ""},
     ),
     GatewayAttachment(),

@@ -1,10 +1,10 @@
 """Instances and what describes them: launch templates and placement groups."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
-from megatron_eks.local.aws.resources.arguments import call, shaped
 from megatron_eks.local.aws.resources.ec2 import retag
-from megatron_eks.local.aws.resources.handler import Context, Handler
+from megatron_eks.local.aws.resources.handler import Context, Handler, call, shaped, untagged
 from megatron_eks.local.aws.values import Object, Value
 
 
@@ -12,6 +12,14 @@ class LaunchTemplate(Handler):
     """A launch template; a change is a new version of it."""
 
     kind = "AWS::EC2::LaunchTemplate"
+    service = "ec2"
+    deletes = ("DeleteLaunchTemplate", "LaunchTemplateId")
+    describes = ("DescribeLaunchTemplates", "LaunchTemplateIds")
+    answers: ClassVar = {
+        "LaunchTemplateId": "",
+        "LatestVersionNumber": "LaunchTemplates.0.LatestVersionNumber",
+        "DefaultVersionNumber": "LaunchTemplates.0.DefaultVersionNumber",
+    }
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the first version."""
@@ -28,23 +36,12 @@ class LaunchTemplate(Handler):
             LaunchTemplateId=physical_id, LaunchTemplateData=self._data(context, new)
         )
 
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove all versions."""
-        del properties
-        context.clients("ec2").delete_launch_template(LaunchTemplateId=physical_id)
-
     def attributes(
         self, context: Context, physical_id: str, properties: Object
     ) -> Mapping[str, Value]:
-        """Return the versions."""
-        del properties
-        found = context.clients("ec2").describe_launch_templates(LaunchTemplateIds=[physical_id])
-        template = found["LaunchTemplates"][0]
-        return {
-            "LaunchTemplateId": physical_id,
-            "LatestVersionNumber": str(template["LatestVersionNumber"]),
-            "DefaultVersionNumber": str(template["DefaultVersionNumber"]),
-        }
+        """Return the versions, which are texts in a template."""
+        found = super().attributes(context, physical_id, properties)
+        return {name: str(value) for name, value in found.items()}
 
     @staticmethod
     def _data(context: Context, properties: Object) -> Value:
@@ -56,6 +53,10 @@ class PlacementGroup(Handler):
     """A placement group; its physical id is its name."""
 
     kind = "AWS::EC2::PlacementGroup"
+    service = "ec2"
+    deletes = ("DeletePlacementGroup", "GroupName")
+    describes = ("DescribePlacementGroups", "GroupNames")
+    answers: ClassVar = {"GroupName": "", "GroupId": "PlacementGroups.0.GroupId"}
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the group."""
@@ -63,28 +64,23 @@ class PlacementGroup(Handler):
         call(context, "ec2", "CreatePlacementGroup", properties, GroupName=name)
         return name
 
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the group."""
-        del properties
-        context.clients("ec2").delete_placement_group(GroupName=physical_id)
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return name and id."""
-        del properties
-        found = context.clients("ec2").describe_placement_groups(GroupNames=[physical_id])
-        return {"GroupName": physical_id, "GroupId": found["PlacementGroups"][0]["GroupId"]}
-
 
 class Instance(Handler):
     """One instance."""
 
     kind = "AWS::EC2::Instance"
+    service = "ec2"
+    deletes = ("TerminateInstances", "InstanceIds")
+    describes = ("DescribeInstances", "InstanceIds")
+    answers: ClassVar = {
+        "InstanceId": "",
+        "PrivateIp": "Reservations.0.Instances.0.PrivateIpAddress",
+        "AvailabilityZone": "Reservations.0.Instances.0.Placement.AvailabilityZone",
+    }
 
     def create(self, context: Context, properties: Object) -> str:
         """Start the instance."""
-        plain = {key: value for key, value in properties.items() if key != "Tags"}
+        plain = untagged(properties)
         profile = plain.pop("IamInstanceProfile", None)
         template = plain.pop("LaunchTemplate", None)
         watched = plain.pop("Monitoring", False)
@@ -100,28 +96,9 @@ class Instance(Handler):
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change tags."""
-        plain = [{k: v for k, v in each.items() if k != "Tags"} for each in (old, new)]
-        if plain[0] != plain[1]:
-            super().update(context, physical_id, *plain)
+        if untagged(old) != untagged(new):
+            super().update(context, physical_id, untagged(old), untagged(new))
         retag(context, physical_id, old, new)
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """End the instance."""
-        del properties
-        context.clients("ec2").terminate_instances(InstanceIds=[physical_id])
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return where it is."""
-        del properties
-        found = context.clients("ec2").describe_instances(InstanceIds=[physical_id])
-        instance = found["Reservations"][0]["Instances"][0]
-        return {
-            "InstanceId": physical_id,
-            "PrivateIp": instance.get("PrivateIpAddress"),
-            "AvailabilityZone": instance["Placement"]["AvailabilityZone"],
-        }
 
 
 HANDLERS: tuple[Handler, ...] = (LaunchTemplate(), PlacementGroup(), Instance())

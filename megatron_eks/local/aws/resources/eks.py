@@ -1,27 +1,33 @@
 """EKS: clusters, add-ons, access and pod identities."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
-from megatron_eks.local.aws.resources.arguments import call
-from megatron_eks.local.aws.resources.handler import Context, Handler
+from megatron_eks.local.aws.resources.handler import (
+    Context,
+    Handler,
+    call,
+    change_tags,
+    tags_of,
+    untagged,
+)
 from megatron_eks.local.aws.values import Object, Value
 
 
-def tags_of(properties: Object) -> Object:
-    """Return a template's tags as EKS takes them; a node group has them in this form already."""
-    given = properties.get("Tags", {})
-    tags = given if isinstance(given, dict) else {each["Key"]: each["Value"] for each in given}
-    return {"tags": tags} if tags else {}
+def tags_argument(properties: Object) -> Object:
+    """Return a template's tags as the operations of EKS take them, if there are any."""
+    return {"tags": tags} if (tags := tags_of(properties)) else {}
 
 
-def retag(context: Context, arn: str, old: Object, new: Object) -> None:
+def retag(context: Context, arn: Value, old: Object, new: Object) -> None:
     """Give a resource of EKS the tags that it should have."""
     eks = context.clients("eks")
-    before, after = tags_of(old).get("tags", {}), tags_of(new).get("tags", {})
-    if before.keys() - after.keys():
-        eks.untag_resource(resourceArn=arn, tagKeys=sorted(before.keys() - after.keys()))
-    if after != before and after:
-        eks.tag_resource(resourceArn=arn, tags=after)
+    change_tags(
+        old,
+        new,
+        lambda keys: eks.untag_resource(resourceArn=arn, tagKeys=keys),
+        lambda tags: eks.tag_resource(resourceArn=arn, tags=tags),
+    )
 
 
 def changed(old: Object, new: Object, *names: str) -> Object:
@@ -33,12 +39,23 @@ class Cluster(Handler):
     """A control plane; its physical id is its name."""
 
     kind = "AWS::EKS::Cluster"
+    service = "eks"
+    deletes = ("DeleteCluster", "name")
+    describes = ("DescribeCluster", "name")
+    answers: ClassVar = {
+        "Arn": "cluster.arn",
+        "Id": "",
+        "Endpoint": "cluster.endpoint",
+        "CertificateAuthorityData": "cluster.certificateAuthority.data",
+        "ClusterSecurityGroupId": "cluster.resourcesVpcConfig.clusterSecurityGroupId",
+        "OpenIdConnectIssuerUrl": "cluster.identity.oidc.issuer",
+    }
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the cluster."""
         plain = {key: value for key, value in properties.items() if key not in ("Tags", "Logging")}
         plain.setdefault("Name", context.new_name(100))
-        more = tags_of(properties)
+        more = tags_argument(properties)
         if "Logging" in properties:
             more["logging"] = _logging(properties["Logging"])
         answer = call(context, "eks", "CreateCluster", plain, **more)
@@ -54,28 +71,14 @@ class Cluster(Handler):
                 call(context, "eks", "UpdateClusterConfig", {**part, "Name": physical_id})
         if new.get("Logging") != old.get("Logging"):
             eks.update_cluster_config(name=physical_id, logging=_logging(new.get("Logging", {})))
-        retag(context, str(self.attributes(context, physical_id, new)["Arn"]), old, new)
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the cluster."""
-        del properties
-        context.clients("eks").delete_cluster(name=physical_id)
+        retag(context, self.attributes(context, physical_id, new)["Arn"], old, new)
 
     def attributes(
         self, context: Context, physical_id: str, properties: Object
     ) -> Mapping[str, Value]:
         """Return how the cluster is reached."""
-        del properties
-        found = context.clients("eks").describe_cluster(name=physical_id)["cluster"]
-        return {
-            "Arn": found["arn"],
-            "Id": physical_id,
-            "Endpoint": found["endpoint"],
-            "CertificateAuthorityData": found["certificateAuthority"]["data"],
-            "ClusterSecurityGroupId": found["resourcesVpcConfig"]["clusterSecurityGroupId"],
-            "OpenIdConnectIssuerUrl": found["identity"]["oidc"]["issuer"],
-            "EncryptionConfigKeyArn": "",
-        }
+        found = super().attributes(context, physical_id, properties)
+        return {**found, "EncryptionConfigKeyArn": ""}
 
 
 def _logging(properties: Object) -> Object:
@@ -94,15 +97,13 @@ class Addon(Handler):
 
     def create(self, context: Context, properties: Object) -> str:
         """Install the add-on."""
-        plain = {key: value for key, value in properties.items() if key != "Tags"}
-        call(context, "eks", "CreateAddon", plain, **tags_of(properties))
+        call(context, "eks", "CreateAddon", untagged(properties), **tags_argument(properties))
         return f"{properties['ClusterName']}|{properties['AddonName']}"
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change version, settings and roles."""
-        plain = {key: value for key, value in new.items() if key != "Tags"}
-        call(context, "eks", "UpdateAddon", plain)
-        retag(context, str(self.attributes(context, physical_id, new)["Arn"]), old, new)
+        call(context, "eks", "UpdateAddon", untagged(new))
+        retag(context, self.attributes(context, physical_id, new)["Arn"], old, new)
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Remove the add-on."""
@@ -130,8 +131,7 @@ class AccessEntry(Handler):
 
     def create(self, context: Context, properties: Object) -> str:
         """Let the principal in."""
-        plain = {key: value for key, value in properties.items() if key != "Tags"}
-        call(context, "eks", "CreateAccessEntry", plain, **tags_of(properties))
+        call(context, "eks", "CreateAccessEntry", untagged(properties), **tags_argument(properties))
         physical_id = f"{properties['PrincipalArn']}|{properties['ClusterName']}"
         context.note(physical_id)
         self._policies(context, {}, properties)
@@ -140,12 +140,7 @@ class AccessEntry(Handler):
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:
         """Change groups, user name and policies."""
         del physical_id
-        call(
-            context,
-            "eks",
-            "UpdateAccessEntry",
-            {key: value for key, value in new.items() if key != "Tags"},
-        )
+        call(context, "eks", "UpdateAccessEntry", untagged(new))
         self._policies(context, old, new)
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
@@ -184,8 +179,13 @@ class PodIdentityAssociation(Handler):
 
     def create(self, context: Context, properties: Object) -> str:
         """Give the role."""
-        plain = {key: value for key, value in properties.items() if key != "Tags"}
-        answer = call(context, "eks", "CreatePodIdentityAssociation", plain, **tags_of(properties))
+        answer = call(
+            context,
+            "eks",
+            "CreatePodIdentityAssociation",
+            untagged(properties),
+            **tags_argument(properties),
+        )
         return str(answer["association"]["associationId"])
 
     def update(self, context: Context, physical_id: str, old: Object, new: Object) -> None:

@@ -1,17 +1,25 @@
 """File systems: FSx for Lustre with its data repositories, and EFS."""
 
 import secrets
-from collections.abc import Mapping
+from typing import ClassVar
 
-from megatron_eks.local.aws.resources.arguments import call
-from megatron_eks.local.aws.resources.handler import Context, Handler
-from megatron_eks.local.aws.values import ACCOUNT, Object, Value
+from megatron_eks.local.aws.resources.handler import Context, Handler, call, change_tags
+from megatron_eks.local.aws.values import Object
 
 
 class FileSystem(Handler):
     """A file system of FSx."""
 
     kind = "AWS::FSx::FileSystem"
+    service = "fsx"
+    deletes = ("DeleteFileSystem", "FileSystemId")
+    describes = ("DescribeFileSystems", "FileSystemIds")
+    answers: ClassVar = {
+        "DNSName": "FileSystems.0.DNSName",
+        "LustreMountName": "FileSystems.0.LustreConfiguration.MountName",
+        "ResourceARN": "FileSystems.0.ResourceARN",
+        "Id": "",
+    }
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the file system."""
@@ -31,32 +39,22 @@ class FileSystem(Handler):
             changed["LustreConfiguration"] = lustre
         if changed:
             context.clients("fsx").update_file_system(FileSystemId=physical_id, **changed)
-        _retag(context, str(self.attributes(context, physical_id, new)["ResourceARN"]), old, new)
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the file system and all files."""
-        del properties
-        context.clients("fsx").delete_file_system(FileSystemId=physical_id)
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return what clients mount."""
-        del properties
-        found = context.clients("fsx").describe_file_systems(FileSystemIds=[physical_id])
-        system = found["FileSystems"][0]
-        return {
-            "DNSName": system["DNSName"],
-            "LustreMountName": system.get("LustreConfiguration", {}).get("MountName"),
-            "ResourceARN": system["ResourceARN"],
-            "Id": physical_id,
-        }
+        fsx, arn = context.clients("fsx"), self.attributes(context, physical_id, new)["ResourceARN"]
+        change_tags(
+            old,
+            new,
+            lambda keys: fsx.untag_resource(ResourceARN=arn, TagKeys=keys),
+            lambda _: fsx.tag_resource(ResourceARN=arn, Tags=new["Tags"]),
+        )
 
 
 class DataRepositoryAssociation(Handler):
     """A folder of Lustre that stands for a prefix of S3."""
 
     kind = "AWS::FSx::DataRepositoryAssociation"
+    service = "fsx"
+    describes = ("DescribeDataRepositoryAssociations", "AssociationIds")
+    answers: ClassVar = {"AssociationId": "", "ResourceARN": "Associations.0.ResourceARN"}
 
     def create(self, context: Context, properties: Object) -> str:
         """Link them."""
@@ -78,32 +76,15 @@ class DataRepositoryAssociation(Handler):
             AssociationId=physical_id, DeleteDataInFileSystem=False
         )
 
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return id and ARN."""
-        del properties
-        found = context.clients("fsx").describe_data_repository_associations(
-            AssociationIds=[physical_id]
-        )
-        return {
-            "AssociationId": physical_id,
-            "ResourceARN": found["Associations"][0]["ResourceARN"],
-        }
-
-
-def _retag(context: Context, arn: str, old: Object, new: Object) -> None:
-    before, after = ({each["Key"] for each in one.get("Tags", [])} for one in (old, new))
-    if before - after:
-        context.clients("fsx").untag_resource(ResourceARN=arn, TagKeys=sorted(before - after))
-    if after and new.get("Tags") != old.get("Tags"):
-        context.clients("fsx").tag_resource(ResourceARN=arn, Tags=new["Tags"])
-
 
 class Efs(Handler):
     """A file system of EFS."""
 
     kind = "AWS::EFS::FileSystem"
+    service = "efs"
+    deletes = ("DeleteFileSystem", "FileSystemId")
+    describes = ("DescribeFileSystems", "FileSystemId")
+    answers: ClassVar = {"FileSystemId": "", "Arn": "FileSystems.0.FileSystemArn"}
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the file system."""
@@ -123,25 +104,14 @@ class Efs(Handler):
             )
         return physical_id
 
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the file system and all files."""
-        del properties
-        context.clients("efs").delete_file_system(FileSystemId=physical_id)
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return id and ARN."""
-        del properties
-        context.clients("efs").describe_file_systems(FileSystemId=physical_id)
-        arn = f"arn:aws:elasticfilesystem:{context.region}:{ACCOUNT}:file-system/{physical_id}"
-        return {"FileSystemId": physical_id, "Arn": arn}
-
 
 class MountTarget(Handler):
     """Where one subnet reaches EFS."""
 
     kind = "AWS::EFS::MountTarget"
+    service = "efs"
+    deletes = ("DeleteMountTarget", "MountTargetId")
+    answers: ClassVar = {"Id": ""}
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the mount target."""
@@ -155,23 +125,15 @@ class MountTarget(Handler):
             MountTargetId=physical_id, SecurityGroups=new["SecurityGroups"]
         )
 
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the mount target."""
-        del properties
-        context.clients("efs").delete_mount_target(MountTargetId=physical_id)
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return the id."""
-        del context, properties
-        return {"Id": physical_id}
-
 
 class AccessPoint(Handler):
     """A folder of EFS with an owner of its own."""
 
     kind = "AWS::EFS::AccessPoint"
+    service = "efs"
+    deletes = ("DeleteAccessPoint", "AccessPointId")
+    describes = ("DescribeAccessPoints", "AccessPointId")
+    answers: ClassVar = {"AccessPointId": "", "Arn": "AccessPoints.0.AccessPointArn"}
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the access point."""
@@ -184,20 +146,6 @@ class AccessPoint(Handler):
             ClientToken=secrets.token_hex(16),
         )
         return str(answer["AccessPointId"])
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the access point; the files stay."""
-        del properties
-        context.clients("efs").delete_access_point(AccessPointId=physical_id)
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return id and ARN."""
-        del properties
-        context.clients("efs").describe_access_points(AccessPointId=physical_id)
-        arn = f"arn:aws:elasticfilesystem:{context.region}:{ACCOUNT}:access-point/{physical_id}"
-        return {"AccessPointId": physical_id, "Arn": arn}
 
 
 HANDLERS: tuple[Handler, ...] = (

@@ -1,12 +1,21 @@
-"""What a resource type can do, and what it is given to do it."""
+"""What a resource type can do, and what it is given to do it.
 
+Turns a template's properties into what a service's operation takes.
+
+Most of them have the same names, but for the case of their first letters.
+"""
+
+import json
 import secrets
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
+
+from botocore import xform_name
 
 from megatron_eks.local.aws.clients import Clients
-from megatron_eks.local.aws.values import Object, Value
+from megatron_eks.local.aws.values import Object, Value, pick
 
 _SUFFIX_LENGTH = 12
 _LETTERS = string.ascii_uppercase + string.digits
@@ -35,6 +44,12 @@ class Handler:
     """A resource type. Properties come without functions and in the schema's types."""
 
     kind: str
+    service: str
+    """Whose operations the next two are, each with its argument for the physical id."""
+    deletes: tuple[str, str]
+    describes: tuple[str, str] | None = None
+    answers: ClassVar[Mapping[str, str]] = {}
+    """Attributes, and where the describing operation has them; empty for the physical id."""
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the resource and return its physical id."""
@@ -50,7 +65,8 @@ class Handler:
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Remove the resource."""
-        raise NotImplementedError
+        del properties
+        self._ask(context, self.deletes, physical_id)
 
     def exists(self, context: Context, physical_id: str) -> bool:
         """Say whether it is there; asked only for what a template names, and may be taken over."""
@@ -61,9 +77,97 @@ class Handler:
         self, context: Context, physical_id: str, properties: Object
     ) -> Mapping[str, Value]:
         """Return what Fn::GetAtt gives. Raises botocore's error if the resource is not there."""
-        del context, physical_id, properties
-        return {}
+        del properties
+        found = self._ask(context, self.describes, physical_id) if self.describes else None
+        return {
+            name: pick(found, path) if path else physical_id for name, path in self.answers.items()
+        }
+
+    def _ask(self, context: Context, operation: tuple[str, str], physical_id: str) -> Value:
+        """Call an operation that takes the physical id alone, or a list of such."""
+        name, argument = operation
+        client = context.clients(self.service)
+        shape = client.meta.service_model.operation_model(name).input_shape.members[argument]
+        given = [physical_id] if shape.type_name == "list" else physical_id
+        return getattr(client, xform_name(name))(**{argument: given})
+
+
+def untagged(properties: Object) -> Object:
+    """Return the properties without the tags, which are given by operations of their own."""
+    return {name: value for name, value in properties.items() if name != "Tags"}
+
+
+def change_tags(
+    old: Object, new: Object, remove: Callable[[list[str]], object], add: Callable[[Object], object]
+) -> None:
+    """Remove the tags, by their keys, that are gone, and add those that are new or changed."""
+    before, after = (tags_of(each) for each in (old, new))
+    if before.keys() - after.keys():
+        remove(sorted(before.keys() - after.keys()))
+    if after and after != before:
+        add(after)
+
+
+def tags_of(properties: Object) -> Object:
+    """Return a template's tags as a mapping; those of a node group have this form already."""
+    given = properties.get("Tags", {})
+    return given if isinstance(given, dict) else {each["Key"]: each["Value"] for each in given}
 
 
 class NotSupportedError(Exception):
     """An update that is refused before anything has changed."""
+
+
+def call(
+    context: Context,
+    service: str,
+    operation: str,
+    properties: Object,
+    renamed: Mapping[str, str] | None = None,
+    **more: Value,
+) -> Object:
+    """Call an operation with those of the properties that it knows, and with more."""
+    client = context.clients(service)
+    shape = client.meta.service_model.operation_model(operation).input_shape
+    given = {(renamed or {}).get(name, name): value for name, value in properties.items()}
+    arguments = {**_structure(given, shape, ignored=True), **more}
+    answer: Object = getattr(client, xform_name(operation))(**arguments)
+    return answer
+
+
+def shaped(context: Context, service: str, operation: str, member: str, value: Value) -> Value:
+    """Return one argument of an operation in the form that it takes."""
+    model = context.clients(service).meta.service_model
+    return _value(value, model.operation_model(operation).input_shape.members[member])
+
+
+def _structure(value: Object, shape: Value, *, ignored: bool = False) -> Object:
+    members = {name.lower(): name for name in shape.members}
+    found: Object = {}
+    for name, inner in value.items():
+        member = members.get(name.lower())
+        if member is not None:
+            found[member] = _value(inner, shape.members[member])
+        elif not ignored:
+            # Left as it is, for botocore to refuse.
+            found[name] = inner
+    return found
+
+
+def _value(value: Value, shape: Value) -> Value:
+    if shape.type_name == "structure" and isinstance(value, dict):
+        return _structure(value, shape)
+    if shape.type_name == "list" and isinstance(value, list):
+        return [_value(each, shape.member) for each in value]
+    if shape.type_name == "map" and isinstance(value, dict):
+        return {key: _value(each, shape.value) for key, each in value.items()}
+    if shape.type_name in ("integer", "long") and isinstance(value, str | float):
+        return int(value)
+    return _text(value) if shape.type_name == "string" else value
+
+
+def _text(value: Value) -> Value:
+    """Return a number, or a policy that a template has as an object, as a text."""
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return str(value) if isinstance(value, int | float) else value

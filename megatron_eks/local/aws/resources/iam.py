@@ -1,10 +1,10 @@
 """Roles, policies and instance profiles."""
 
 import json
-from collections.abc import Mapping
+from typing import ClassVar
 
-from megatron_eks.local.aws.resources.handler import Context, Handler
-from megatron_eks.local.aws.values import Object, Value
+from megatron_eks.local.aws.resources.handler import Context, Handler, change_tags
+from megatron_eks.local.aws.values import Object
 
 _NAME_LIMIT = 64
 
@@ -13,6 +13,9 @@ class Role(Handler):
     """A role, with its inline policies and those that are attached to it."""
 
     kind = "AWS::IAM::Role"
+    service = "iam"
+    describes = ("GetRole", "RoleName")
+    answers: ClassVar = {"Arn": "Role.Arn", "RoleId": "Role.RoleId"}
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the role."""
@@ -44,11 +47,12 @@ class Role(Handler):
                 )
             else:
                 iam.delete_role_permissions_boundary(RoleName=physical_id)
-        before, after = ({each["Key"] for each in one.get("Tags", [])} for one in (old, new))
-        if before - after:
-            iam.untag_role(RoleName=physical_id, TagKeys=sorted(before - after))
-        if after:
-            iam.tag_role(RoleName=physical_id, Tags=new["Tags"])
+        change_tags(
+            old,
+            new,
+            lambda keys: iam.untag_role(RoleName=physical_id, TagKeys=keys),
+            lambda _: iam.tag_role(RoleName=physical_id, Tags=new["Tags"]),
+        )
         self._policies(context, physical_id, old, new)
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
@@ -62,14 +66,6 @@ class Role(Handler):
             if each["PolicyArn"] in properties.get("ManagedPolicyArns", []):
                 iam.detach_role_policy(RoleName=physical_id, PolicyArn=each["PolicyArn"])
         iam.delete_role(RoleName=physical_id)
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return ARN and id."""
-        del properties
-        role = context.clients("iam").get_role(RoleName=physical_id)["Role"]
-        return {"Arn": role["Arn"], "RoleId": role["RoleId"]}
 
     @staticmethod
     def _policies(context: Context, name: str, old: Object, new: Object) -> None:
@@ -174,6 +170,9 @@ class InstanceProfile(Handler):
     """What gives an instance its role."""
 
     kind = "AWS::IAM::InstanceProfile"
+    service = "iam"
+    describes = ("GetInstanceProfile", "InstanceProfileName")
+    answers: ClassVar = {"Arn": "InstanceProfile.Arn"}
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the profile."""
@@ -191,14 +190,6 @@ class InstanceProfile(Handler):
         for role in properties["Roles"]:
             iam.remove_role_from_instance_profile(InstanceProfileName=physical_id, RoleName=role)
         iam.delete_instance_profile(InstanceProfileName=physical_id)
-
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return the ARN."""
-        del properties
-        found = context.clients("iam").get_instance_profile(InstanceProfileName=physical_id)
-        return {"Arn": found["InstanceProfile"]["Arn"]}
 
 
 HANDLERS: tuple[Handler, ...] = (Role(), Policy(), ManagedPolicy(), InstanceProfile())

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping
+from typing import ClassVar
 
-from megatron_eks.local.aws.resources.handler import Context, Handler
+from megatron_eks.local.aws.resources.handler import Context, Handler, change_tags, tags_of
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 _DEFAULT_WAIT_DAYS = 30
@@ -13,15 +14,15 @@ class Key(Handler):
     """A key; deleting it waits, as KMS does."""
 
     kind = "AWS::KMS::Key"
+    service = "kms"
+    describes = ("DescribeKey", "KeyId")
+    answers: ClassVar = {"Arn": "KeyMetadata.Arn", "KeyId": "KeyMetadata.KeyId"}
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the key."""
         kms = context.clients("kms")
         optional = ("Description", "KeyUsage", "KeySpec", "MultiRegion")
-        tags = [
-            {"TagKey": each["Key"], "TagValue": each["Value"]}
-            for each in properties.get("Tags", [])
-        ]
+        tags = _key_tags(properties)
         answer = kms.create_key(
             **{name: properties[name] for name in optional if name in properties},
             **({"Policy": _document(properties["KeyPolicy"])} if "KeyPolicy" in properties else {}),
@@ -45,14 +46,12 @@ class Key(Handler):
         if new.get("EnableKeyRotation") != old.get("EnableKeyRotation"):
             rotate = new.get("EnableKeyRotation")
             (kms.enable_key_rotation if rotate else kms.disable_key_rotation)(KeyId=physical_id)
-        before, after = (
-            {each["Key"]: each["Value"] for each in one.get("Tags", [])} for one in (old, new)
+        change_tags(
+            old,
+            new,
+            lambda keys: kms.untag_resource(KeyId=physical_id, TagKeys=keys),
+            lambda _: kms.tag_resource(KeyId=physical_id, Tags=_key_tags(new)),
         )
-        if before.keys() - after.keys():
-            kms.untag_resource(KeyId=physical_id, TagKeys=sorted(before.keys() - after.keys()))
-        if after != before and after:
-            tags = [{"TagKey": key, "TagValue": value} for key, value in after.items()]
-            kms.tag_resource(KeyId=physical_id, Tags=tags)
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """Let the key be deleted when its waiting time is over."""
@@ -61,13 +60,9 @@ class Key(Handler):
             PendingWindowInDays=properties.get("PendingWindowInDays", _DEFAULT_WAIT_DAYS),
         )
 
-    def attributes(
-        self, context: Context, physical_id: str, properties: Object
-    ) -> Mapping[str, Value]:
-        """Return ARN and id."""
-        del properties
-        found = context.clients("kms").describe_key(KeyId=physical_id)["KeyMetadata"]
-        return {"Arn": found["Arn"], "KeyId": found["KeyId"]}
+
+def _key_tags(properties: Object) -> list[Object]:
+    return [{"TagKey": key, "TagValue": value} for key, value in tags_of(properties).items()]
 
 
 def _document(policy: Value) -> str:
@@ -78,6 +73,8 @@ class Alias(Handler):
     """Another name of a key."""
 
     kind = "AWS::KMS::Alias"
+    service = "kms"
+    deletes = ("DeleteAlias", "AliasName")
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the alias."""
@@ -89,21 +86,18 @@ class Alias(Handler):
         del old
         context.clients("kms").update_alias(AliasName=physical_id, TargetKeyId=new["TargetKeyId"])
 
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the alias."""
-        del properties
-        context.clients("kms").delete_alias(AliasName=physical_id)
-
 
 class LogGroup(Handler):
     """A log group."""
 
     kind = "AWS::Logs::LogGroup"
+    service = "logs"
+    deletes = ("DeleteLogGroup", "logGroupName")
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the group."""
         name = str(properties.get("LogGroupName") or context.new_name(512))
-        tags = {each["Key"]: each["Value"] for each in properties.get("Tags", [])}
+        tags = tags_of(properties)
         context.clients("logs").create_log_group(
             logGroupName=name,
             **({"kmsKeyId": properties["KmsKeyId"]} if "KmsKeyId" in properties else {}),
@@ -122,20 +116,12 @@ class LogGroup(Handler):
                 logs.associate_kms_key(logGroupName=physical_id, kmsKeyId=new["KmsKeyId"])
             else:
                 logs.disassociate_kms_key(logGroupName=physical_id)
-        before, after = (
-            {each["Key"]: each["Value"] for each in one.get("Tags", [])} for one in (old, new)
+        change_tags(
+            old,
+            new,
+            lambda keys: logs.untag_log_group(logGroupName=physical_id, tags=keys),
+            lambda tags: logs.tag_log_group(logGroupName=physical_id, tags=tags),
         )
-        if before.keys() - after.keys():
-            logs.untag_log_group(
-                logGroupName=physical_id, tags=sorted(before.keys() - after.keys())
-            )
-        if after != before and after:
-            logs.tag_log_group(logGroupName=physical_id, tags=after)
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the group and its logs."""
-        del properties
-        context.clients("logs").delete_log_group(logGroupName=physical_id)
 
     def attributes(
         self, context: Context, physical_id: str, properties: Object
@@ -160,6 +146,8 @@ class Parameter(Handler):
     """A parameter of the parameter store."""
 
     kind = "AWS::SSM::Parameter"
+    service = "ssm"
+    deletes = ("DeleteParameter", "Name")
 
     def create(self, context: Context, properties: Object) -> str:
         """Store the value."""
@@ -183,11 +171,6 @@ class Parameter(Handler):
             Overwrite=True,
             **_limits(new),
         )
-
-    def delete(self, context: Context, physical_id: str, properties: Object) -> None:
-        """Remove the parameter."""
-        del properties
-        context.clients("ssm").delete_parameter(Name=physical_id)
 
     def attributes(
         self, context: Context, physical_id: str, properties: Object

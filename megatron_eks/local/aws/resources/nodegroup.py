@@ -2,9 +2,14 @@
 
 from collections.abc import Mapping
 
-from megatron_eks.local.aws.resources.arguments import call
-from megatron_eks.local.aws.resources.eks import changed, retag, tags_of
-from megatron_eks.local.aws.resources.handler import Context, Handler, NotSupportedError
+from megatron_eks.local.aws.resources.eks import changed, retag, tags_argument
+from megatron_eks.local.aws.resources.handler import (
+    Context,
+    Handler,
+    NotSupportedError,
+    call,
+    untagged,
+)
 from megatron_eks.local.aws.values import Object, Value
 
 _VERSIONS = ("Version", "ReleaseVersion", "LaunchTemplate")
@@ -21,9 +26,9 @@ class Nodegroup(Handler):
 
     def create(self, context: Context, properties: Object) -> str:
         """Make the group, with the nodes that it wants."""
-        plain = {key: value for key, value in properties.items() if key != "Tags"}
+        plain = untagged(properties)
         plain.setdefault("NodegroupName", context.new_name(63))
-        answer = call(context, "eks", "CreateNodegroup", plain, **tags_of(properties))
+        answer = call(context, "eks", "CreateNodegroup", plain, **tags_argument(properties))
         group = answer["nodegroup"]
         return f"{group['clusterName']}/{group['nodegroupName']}"
 
@@ -60,7 +65,7 @@ class Nodegroup(Handler):
         if settings or more:
             call(context, "eks", "UpdateNodegroupConfig", {**names, **settings}, **more)
         if "Tags" in others:
-            retag(context, str(self.attributes(context, physical_id, new)["Arn"]), old, new)
+            retag(context, self.attributes(context, physical_id, new)["Arn"], old, new)
 
     def delete(self, context: Context, physical_id: str, properties: Object) -> None:
         """End the nodes and remove the group."""

@@ -8,28 +8,15 @@ from typing import ClassVar
 
 from botocore.exceptions import ClientError
 from moto.codebuild.responses import CodeBuildResponse
-from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, EmptyResult
 
 from megatron_eks.local.aws.cloudformation.regions import Regions
-from megatron_eks.local.aws.services.operation import kept, parameters
+from megatron_eks.local.aws.services.operation import ServiceError, kept, parameters
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 _DONE, _FAILED = "SUCCEEDED", "FAILED"
 _WITHOUT_LOCATION = ("CODEPIPELINE", "NO_SOURCE")
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-
-
-class CodeBuildError(ServiceException):
-    """What CodeBuild cannot find."""
-
-    code = "ResourceNotFoundException"
-
-
-class InvalidInputError(ServiceException):
-    """What CodeBuild refuses."""
-
-    code = "InvalidInputException"
 
 
 class CodeBuildApi(CodeBuildResponse):
@@ -188,7 +175,7 @@ class CodeBuildApi(CodeBuildResponse):
     def _project(self, name: str) -> Object:
         projects = self.codebuild_backend.codebuild_projects
         if name not in projects:
-            raise CodeBuildError(f"Project cannot be found: {name}")
+            raise ServiceError("ResourceNotFoundException", f"Project cannot be found: {name}")
         metadata: Object = projects[name].project_metadata
         return metadata
 
@@ -205,4 +192,7 @@ def _check_network(given: Object) -> None:
     wanted = ("vpcId", "subnets", "securityGroupIds")
     missing = [each for each in wanted if not given.get(each)]
     if missing and len(missing) < len(wanted):
-        raise InvalidInputError(f"Invalid vpc config: {' and '.join(missing)} must be specified")
+        raise ServiceError(
+            "InvalidInputException",
+            f"Invalid vpc config: {' and '.join(missing)} must be specified",
+        )

@@ -12,22 +12,10 @@ from moto.fsx.models import FileSystem
 from moto.fsx.responses import FSxResponse
 
 from megatron_eks.local.aws.cloudformation.regions import Regions
-from megatron_eks.local.aws.services.operation import NotFoundError, kept, parameters, present
+from megatron_eks.local.aws.services.operation import ServiceError, kept, parameters, present
 from megatron_eks.local.aws.values import ACCOUNT, Object, Value
 
 _MOUNT_NAME_LENGTH = 8
-
-
-class FileSystemNotFoundError(NotFoundError):
-    """No such file system."""
-
-    code = "FileSystemNotFound"
-
-
-class AssociationNotFoundError(NotFoundError):
-    """No such data repository association."""
-
-    code = "DataRepositoryAssociationNotFound"
 
 
 class FsxApi(FSxResponse):
@@ -149,7 +137,7 @@ class FsxApi(FSxResponse):
 
     def _system(self, number: str) -> FileSystem:
         if number not in self.fsx_backend.file_systems:
-            raise FileSystemNotFoundError(f"File system '{number}' does not exist.")
+            raise ServiceError("FileSystemNotFound", f"File system '{number}' does not exist.")
         return self.fsx_backend.file_systems[number]
 
     def _with_long_id(self, number: str, tags: list[Object]) -> FileSystem:
@@ -183,8 +171,9 @@ class FsxApi(FSxResponse):
 
     def _association(self, number: str) -> Object:
         if number not in self._associations():
-            raise AssociationNotFoundError(
-                f"DataRepositoryAssociation with ID {number} does not exist."
+            raise ServiceError(
+                "DataRepositoryAssociationNotFound",
+                f"DataRepositoryAssociation with ID {number} does not exist.",
             )
         association: Object = self._associations()[number]
         return association

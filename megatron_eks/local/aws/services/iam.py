@@ -2,14 +2,13 @@
 
 import json
 
-from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult
 from moto.core.utils import utcnow
 from moto.iam.access_control import IAMPolicy, PermissionResult
 from moto.iam.models import AWSManagedPolicy
 from moto.iam.responses import IamResponse
 
-from megatron_eks.local.aws.services.operation import parameters
+from megatron_eks.local.aws.services.operation import ServiceError, parameters
 from megatron_eks.local.aws.values import Object
 
 _DECISIONS = {
@@ -29,10 +28,6 @@ _AWS = "arn:aws:iam::aws:policy"
 _LARGEST_IN_ROLE, _LARGEST_MANAGED = 10_240, 6_144
 
 
-class IamError(ServiceException):
-    """An error of IAM, by its code."""
-
-
 class IamApi(IamResponse):
     """IAM, whose AWS policies are names without content, except those that allow everything."""
 
@@ -42,7 +37,9 @@ class IamApi(IamResponse):
         if arn.startswith(_AWS) and arn not in self.backend.managed_policies:
             path, name = arn.removeprefix(_AWS).rsplit("/", 1)
             if not _is_known(f"{path}/", name):
-                raise IamError("NoSuchEntity", f"Policy {arn} does not exist or is not attachable.")
+                raise ServiceError(
+                    "NoSuchEntity", f"Policy {arn} does not exist or is not attachable."
+                )
             now = utcnow().replace(tzinfo=None).isoformat()
             data = {"Path": f"{path}/", "Document": {}, "CreateDate": now, "UpdateDate": now}
             policy = AWSManagedPolicy.from_data(name, self.current_account, self.region, data)
@@ -55,7 +52,7 @@ class IamApi(IamResponse):
         role = self.backend.get_role(given["RoleName"])
         documents = {**role.policies, given["PolicyName"]: given["PolicyDocument"]}
         if sum(map(_size, documents.values())) > _LARGEST_IN_ROLE:
-            raise IamError(
+            raise ServiceError(
                 "LimitExceeded",
                 f"Maximum policy size of {_LARGEST_IN_ROLE} bytes exceeded for role {role.name}",
             )
@@ -64,7 +61,7 @@ class IamApi(IamResponse):
     def create_policy(self) -> ActionResult:
         """CreatePolicy."""
         if _size(parameters(self)["PolicyDocument"]) > _LARGEST_MANAGED:
-            raise IamError(
+            raise ServiceError(
                 "LimitExceeded", f"Cannot exceed quota for PolicySize: {_LARGEST_MANAGED}"
             )
         return super().create_policy()

@@ -9,6 +9,10 @@ from moto.core.responses import BaseResponse
 from megatron_eks.local.aws.values import Object, Value
 
 
+class ServiceError(ServiceException):
+    """An error by the code that a service has for it."""
+
+
 class NotFoundError(ServiceException):
     """Something that a request names is not there."""
 

@@ -2,26 +2,13 @@
 
 import re
 
-from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult
 from moto.ssm.responses import SimpleSystemManagerResponse
 
-from megatron_eks.local.aws.services.operation import parameters
+from megatron_eks.local.aws.services.operation import ServiceError, parameters
 
 # Systems Manager API, PutParameter, "Value" and "Tier".
 _LARGEST = {"Standard": 4096, "Advanced": 8192, "Intelligent-Tiering": 8192}
-
-
-class ParameterError(ServiceException):
-    """A parameter that the store refuses."""
-
-    code = "ValidationException"
-
-
-class PatternError(ServiceException):
-    """A value that is not as its own pattern says."""
-
-    code = "ParameterPatternMismatchException"
 
 
 class SsmApi(SimpleSystemManagerResponse):
@@ -32,13 +19,15 @@ class SsmApi(SimpleSystemManagerResponse):
         given = parameters(self)
         tier, value = given.get("Tier") or "Standard", given["Value"]
         if len(value.encode()) > _LARGEST.get(tier, len(value)):
-            raise ParameterError(
+            raise ServiceError(
+                "ValidationException",
                 f"{tier} tier parameters support a maximum parameter value of {_LARGEST[tier]} "
-                "characters."
+                "characters.",
             )
         pattern = given.get("AllowedPattern")
         if pattern and not re.search(pattern, value):
-            raise PatternError(
-                f"Parameter value, cannot be validated against allowedPattern: {pattern}"
+            raise ServiceError(
+                "ParameterPatternMismatchException",
+                f"Parameter value, cannot be validated against allowedPattern: {pattern}",
             )
         return super().put_parameter()

@@ -1,20 +1,17 @@
 """Checks of who asks, what they may do, and how much the account may have."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
+from megatron_eks.ops.aws.preflight.facts import Quota
+from megatron_eks.ops.aws.preflight.subject import Subject
 from megatron_eks.ops.checks import in_aws
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.aws.preflight.facts import Quota
-    from megatron_eks.ops.aws.preflight.subject import Subject
 
 _SHOWN_ACTIONS = 12
 
 
-def identity(subject: "Subject") -> Iterator[Finding]:
+def identity(subject: Subject) -> Iterator[Finding]:
     """Compare the caller's account with that of the administrators' roles."""
     caller = subject.facts.caller
     roles = subject.plan.access.admin_role_arns
@@ -29,7 +26,7 @@ def identity(subject: "Subject") -> Iterator[Finding]:
         yield in_aws(Code.IDENTITY, ("sts",), found, remedy, Level.WARNING)
 
 
-def permissions(subject: "Subject") -> Iterator[Finding]:
+def permissions(subject: Subject) -> Iterator[Finding]:
     """Name what a principal may not do, by what it is needed for."""
     groups: dict[tuple[str, str], list[str]] = {}
     for each in subject.facts.denied:
@@ -42,14 +39,14 @@ def permissions(subject: "Subject") -> Iterator[Finding]:
         yield in_aws(Code.PERMISSION, ("iam", principal.rpartition("/")[2]), found, remedy)
 
 
-def quotas(subject: "Subject") -> Iterator[Finding]:
+def quotas(subject: Subject) -> Iterator[Finding]:
     """Compare what the account may have with what the cluster needs."""
     for quota in subject.facts.quotas:
         if quota.used + quota.needed > quota.allowed:
             yield _too_small(quota)
 
 
-def _too_small(quota: "Quota") -> Finding:
+def _too_small(quota: Quota) -> Finding:
     wanted = int(quota.used + quota.needed)
     used = f", {quota.used:g} are in use" if quota.used else ""
     vcpus = quota.service == "ec2" and "nstance" in quota.name

@@ -1,18 +1,14 @@
 """How facts are asked for: a refusal of one leaves the others, and is told with its permission."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from megatron_eks.config.codes import Code
 from megatron_eks.ops.aws.preflight.facts import Unknown
-from megatron_eks.ops.aws.session import error_code, explained
-
-if TYPE_CHECKING:
-    from botocore.client import BaseClient
-
-    from megatron_eks.ops.aws.session import Aws
+from megatron_eks.ops.aws.session import Aws, error_code, explained
 
 _Found = TypeVar("_Found")
 
@@ -20,7 +16,7 @@ _Found = TypeVar("_Found")
 class Asking:
     """Questions to AWS, and what stayed without an answer."""
 
-    def __init__(self, aws: "Aws", unknown: list[Unknown]) -> None:
+    def __init__(self, aws: Aws, unknown: list[Unknown]) -> None:
         self.aws = aws
         self.check = ""
         """The name of the check that is asked for."""
@@ -48,7 +44,7 @@ class Asking:
         """Note what is not known."""
         self._unknown.append(Unknown(self.check, what, why, remedy))
 
-    def client(self, service: str) -> "BaseClient":
+    def client(self, service: str) -> BaseClient:
         """Return the client of a service."""
         return self.aws.client(service)
 

@@ -2,17 +2,14 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.aws.console import duration
+from megatron_eks.ops.aws.preflight.facts import Reservation
+from megatron_eks.ops.aws.preflight.subject import Subject
 from megatron_eks.ops.aws.reservation import OVER
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.aws.preflight.facts import Reservation
-    from megatron_eks.ops.aws.preflight.subject import Subject
-    from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.plan.pools import PoolPlan
 
 # EC2 begins to end a block's instances half an hour before its end, EKS scales down ten minutes
 # earlier (EKS User Guide, "Create a managed node group with Capacity Blocks for ML").
@@ -21,7 +18,7 @@ _SOON = timedelta(hours=6)
 _INACCURACY = timedelta(minutes=1)
 
 
-def offered(subject: "Subject") -> Iterator[Finding]:
+def offered(subject: Subject) -> Iterator[Finding]:
     """Compare each pool's zone with those that offer its type."""
     offers, region = subject.facts.offered, subject.plan.region
     for index, pool in enumerate(subject.plan.pools):
@@ -47,7 +44,7 @@ def offered(subject: "Subject") -> Iterator[Finding]:
         yield Finding(Code.TYPE_NOT_OFFERED, ("system_nodes", "instance_type"), found, remedy)
 
 
-def reservations(subject: "Subject") -> Iterator[Finding]:
+def reservations(subject: Subject) -> Iterator[Finding]:
     """Compare each pool's reservation with the pool."""
     for index, pool in enumerate(subject.plan.pools):
         number = pool.capacity.reservation_id
@@ -64,7 +61,7 @@ def reservations(subject: "Subject") -> Iterator[Finding]:
             yield from _window(subject, pool, found, path[:-1])
 
 
-def _mismatches(pool: "PoolPlan", found: "Reservation", path: Path) -> Iterator[Finding]:
+def _mismatches(pool: PoolPlan, found: Reservation, path: Path) -> Iterator[Finding]:
     if found.state in OVER:
         text, remedy = f"{found.id} is {found.state}", "name another reservation"
         yield Finding(Code.RESERVATION, path, text, remedy)
@@ -81,9 +78,7 @@ def _mismatches(pool: "PoolPlan", found: "Reservation", path: Path) -> Iterator[
         yield Finding(Code.RESERVATION, path, text, f"write max_nodes: {found.count}")
 
 
-def _window(
-    subject: "Subject", pool: "PoolPlan", found: "Reservation", path: Path
-) -> Iterator[Finding]:
+def _window(subject: Subject, pool: PoolPlan, found: Reservation, path: Path) -> Iterator[Finding]:
     """Look at the time in which a block's instances run."""
     if found.state in OVER:
         return

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
@@ -12,16 +11,14 @@ from megatron_eks.catalog.instances import system_node_size
 from megatron_eks.ops.aws.capacity import UNKNOWN_CODE, quota_of
 from megatron_eks.ops.aws.preflight.asking import Asking, missing
 from megatron_eks.ops.aws.preflight.facts import Quota, Reservation
-
-if TYPE_CHECKING:
-    from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster import ClusterPlan
 
 _STANDARD = ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "L-1216C47A")
 _VPCS = ("VPCs per Region", "vpc", "L-F678F1CE")
 _ADDRESSES = ("EC2-VPC Elastic IPs", "ec2", "L-0263D0A3")
 
 
-def offers(ask: Asking, plan: "ClusterPlan") -> dict[str, tuple[str, ...]]:
+def offers(ask: Asking, plan: ClusterPlan) -> dict[str, tuple[str, ...]]:
     """Return the zones that offer each instance type of a cluster."""
     types = dict.fromkeys(
         (*(pool.instance.name for pool in plan.pools), plan.system_nodes.instance_type)
@@ -41,7 +38,7 @@ def offers(ask: Asking, plan: "ClusterPlan") -> dict[str, tuple[str, ...]]:
     return {name: tuple(sorted(zones)) for name, zones in found.items()}
 
 
-def quotas(ask: Asking, plan: "ClusterPlan", *, made: bool) -> tuple[Quota, ...]:
+def quotas(ask: Asking, plan: ClusterPlan, *, made: bool) -> tuple[Quota, ...]:
     """Return the quotas that a cluster needs; what is `made` has its VPC and addresses already."""
     found: list[Quota] = []
     for (name, code), vcpus in _vcpus(plan).items():
@@ -55,7 +52,7 @@ def quotas(ask: Asking, plan: "ClusterPlan", *, made: bool) -> tuple[Quota, ...]
     return tuple(found)
 
 
-def _vcpus(plan: "ClusterPlan") -> dict[tuple[str, str], int]:
+def _vcpus(plan: ClusterPlan) -> dict[tuple[str, str], int]:
     """Sum the vCPUs that count against each quota."""
     needed: dict[tuple[str, str], int] = {}
     for pool in plan.pools:
@@ -82,7 +79,7 @@ def _quota(ask: Asking, quota: Quota) -> Iterator[Quota]:
         yield replace(quota, allowed=allowed)
 
 
-def _network(ask: Asking, plan: "ClusterPlan") -> Iterator[Quota]:
+def _network(ask: Asking, plan: ClusterPlan) -> Iterator[Quota]:
     ec2 = ask.client("ec2")
     vpcs = ask("how many VPCs there are", lambda: len(ec2.describe_vpcs()["Vpcs"]))
     if vpcs is not None:
@@ -93,7 +90,7 @@ def _network(ask: Asking, plan: "ClusterPlan") -> Iterator[Quota]:
         yield from _quota(ask, Quota(*_ADDRESSES, needed=needed, used=addresses))
 
 
-def reservations(ask: Asking, plan: "ClusterPlan") -> Mapping[str, Reservation | None]:
+def reservations(ask: Asking, plan: ClusterPlan) -> Mapping[str, Reservation | None]:
     """Return the reservations that pools name; None for one that the account does not have."""
     found: dict[str, Reservation | None] = {}
     for pool in plan.pools:

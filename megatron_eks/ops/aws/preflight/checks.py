@@ -1,10 +1,7 @@
 """All checks of an account, in the order in which they are shown."""
 
-from collections.abc import Iterable
-from dataclasses import replace
-
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Level
 from megatron_eks.ops.aws.preflight import (
     account_checks,
     capacity_checks,
@@ -68,14 +65,9 @@ CHECKS: tuple[Check[Subject], ...] = (
 
 def results(subject: Subject) -> list[Result]:
     """Make all checks; one that lacks what it needs says so."""
-    return [
-        replace(each, findings=(*each.findings, *dict.fromkeys(_unknown(subject, each.name))))
-        for each in judged(CHECKS, subject)
+    code, level = Code.NOT_CHECKED, Level.WARNING
+    unknown = [
+        (each.check, in_aws(code, (each.check,), f"{each.what}: {each.why}", each.remedy, level))
+        for each in subject.facts.unknown
     ]
-
-
-def _unknown(subject: Subject, check: str) -> Iterable[Finding]:
-    for each in subject.facts.unknown:
-        if each.check == check:
-            text = f"{each.what}: {each.why}"
-            yield in_aws(Code.NOT_CHECKED, (check,), text, each.remedy, Level.WARNING)
+    return judged(CHECKS, subject, unknown)

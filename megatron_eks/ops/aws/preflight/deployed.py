@@ -2,23 +2,20 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
-from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
+from megatron_eks.config.load import Json
 from megatron_eks.ops.aws.node_groups import NodeGroup, NodeGroups
 from megatron_eks.ops.aws.preflight.asking import Asking, missing
 from megatron_eks.ops.aws.preflight.facts import Addon, EksCluster, FileSystem
 from megatron_eks.ops.aws.preflight.network import groups
-
-if TYPE_CHECKING:
-    from megatron_eks.config.load import Json
-    from megatron_eks.ops.aws.session import Aws
+from megatron_eks.ops.aws.session import Aws
 
 _GONE = "ResourceNotFoundException"
 
 
-def cluster(aws: "Aws", name: str) -> EksCluster | None:
+def cluster(aws: Aws, name: str) -> EksCluster | None:
     """Return an EKS cluster; None where there is none."""
     try:
         found = aws.client("eks").describe_cluster(name=name)["cluster"]
@@ -120,5 +117,5 @@ def _groups_of(ask: Asking, interfaces: list[str]) -> list[str]:
     return list(dict.fromkeys(one["GroupId"] for each in found for one in each["Groups"]))
 
 
-def _issues(found: "Iterable[Mapping[str, Json]]") -> tuple[str, ...]:
+def _issues(found: Iterable[Mapping[str, Json]]) -> tuple[str, ...]:
     return tuple(f"{each.get('code', '')}: {each.get('message', '')}" for each in found)

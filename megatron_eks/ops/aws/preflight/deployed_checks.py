@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.aws.job_access import REMEDY
+from megatron_eks.ops.aws.preflight.facts import EksCluster
+from megatron_eks.ops.aws.preflight.subject import Subject
 from megatron_eks.ops.checks import in_aws
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.aws.preflight.facts import EksCluster
-    from megatron_eks.ops.aws.preflight.subject import Subject
 
 # Deploying a new version and moving jobs takes planning.
 _SUPPORT_SOON = timedelta(days=60)
@@ -19,7 +16,7 @@ _USABLE_FILE_SYSTEM = frozenset({"AVAILABLE", "UPDATING"})
 _DEPLOY = "run: meks deploy"
 
 
-def support(subject: "Subject") -> Iterator[Finding]:
+def support(subject: Subject) -> Iterator[Finding]:
     """Compare the end of standard support with today, as EKS says it."""
     version, ends = subject.plan.kubernetes_version, subject.facts.support_ends
     path: Path = ("kubernetes_version",)
@@ -35,7 +32,7 @@ def support(subject: "Subject") -> Iterator[Finding]:
         yield Finding(Code.SUPPORT_ENDS, path, found, remedy, Level.WARNING)
 
 
-def cluster(subject: "Subject") -> Iterator[Finding]:
+def cluster(subject: Subject) -> Iterator[Finding]:
     """Look at the state of the EKS cluster."""
     name, found = subject.plan.eks_name, subject.facts.cluster
     if found is None:
@@ -56,7 +53,7 @@ def cluster(subject: "Subject") -> Iterator[Finding]:
         yield in_aws(Code.CLUSTER_STATE, path, text, "correct the file, or " + _DEPLOY)
 
 
-def endpoint(subject: "Subject") -> Iterator[Finding]:
+def endpoint(subject: Subject) -> Iterator[Finding]:
     """Say why the API server does not answer from here."""
     found = subject.facts.cluster
     if found is None or found.unreachable is None:
@@ -66,7 +63,7 @@ def endpoint(subject: "Subject") -> Iterator[Finding]:
     yield in_aws(Code.ENDPOINT_UNREACHABLE, path, found.unreachable, remedy)
 
 
-def _way_in(cluster: "EksCluster", address: str | None) -> str:
+def _way_in(cluster: EksCluster, address: str | None) -> str:
     if not cluster.public:
         return "the endpoint is private: go the way that access.private_route names"
     ranges = ", ".join(cluster.public_cidrs)
@@ -74,7 +71,7 @@ def _way_in(cluster: "EksCluster", address: str | None) -> str:
     return f"{here}it admits {ranges}: add your address to access.public_cidrs and meks deploy"
 
 
-def addons(subject: "Subject") -> Iterator[Finding]:
+def addons(subject: Subject) -> Iterator[Finding]:
     """Compare add-ons with those of the plan."""
     if subject.facts.cluster is None:
         return
@@ -94,7 +91,7 @@ def addons(subject: "Subject") -> Iterator[Finding]:
             yield in_aws(Code.ADDON_STATE, path, text, _DEPLOY, Level.WARNING)
 
 
-def node_groups(subject: "Subject") -> Iterator[Finding]:
+def node_groups(subject: Subject) -> Iterator[Finding]:
     """Look at the pools' node groups."""
     if subject.facts.cluster is None:
         return
@@ -111,7 +108,7 @@ def node_groups(subject: "Subject") -> Iterator[Finding]:
             yield in_aws(Code.NODE_GROUP_STATE, path, text, "look at it in the EKS console")
 
 
-def file_systems(subject: "Subject") -> Iterator[Finding]:
+def file_systems(subject: Subject) -> Iterator[Finding]:
     """Compare file systems with their plan."""
     planned = {
         lustre.id: plan
@@ -145,12 +142,12 @@ def file_systems(subject: "Subject") -> Iterator[Finding]:
         yield from _zone(subject, found.subnets, wanted.zone, path)
 
 
-def _of(subject: "Subject", number: str) -> tuple[str, str]:
+def _of(subject: Subject, number: str) -> tuple[str, str]:
     each = next(each for each in subject.outputs.file_systems if each.id == number)
     return each.dns_name, each.mount_name
 
 
-def _zone(subject: "Subject", subnets: tuple[str, ...], zone: str, path: Path) -> Iterator[Finding]:
+def _zone(subject: Subject, subnets: tuple[str, ...], zone: str, path: Path) -> Iterator[Finding]:
     for number in subnets:
         subnet = subject.facts.subnets.get(number)
         if subnet is not None and subnet.zone != zone:
@@ -159,7 +156,7 @@ def _zone(subject: "Subject", subnets: tuple[str, ...], zone: str, path: Path) -
             yield in_aws(Code.FILE_SYSTEM_STATE, path, text, remedy, Level.WARNING)
 
 
-def images(subject: "Subject") -> Iterator[Finding]:
+def images(subject: Subject) -> Iterator[Finding]:
     """Look for the images that jobs would pull."""
     for uri, there in subject.facts.images.items():
         if not there:
@@ -171,7 +168,7 @@ def images(subject: "Subject") -> Iterator[Finding]:
             yield in_aws(Code.IMAGE_MISSING, ("ecr",), found, "meks build", Level.WARNING)
 
 
-def job_access(subject: "Subject") -> Iterator[Finding]:
+def job_access(subject: Subject) -> Iterator[Finding]:
     """Name what job files say that the deployed role does not allow."""
     for uri in subject.facts.out_of_reach:
         found = f"the role of the jobs was deployed before a job file named {uri}"

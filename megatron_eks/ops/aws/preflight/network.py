@@ -1,15 +1,12 @@
 """Reads a VPC that exists: subnets, security groups, and the key that a file names."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
+from megatron_eks.config.load import Json
 from megatron_eks.ops.aws.preflight.asking import Asking, missing
 from megatron_eks.ops.aws.preflight.facts import Group, Rule, Subnet
-
-if TYPE_CHECKING:
-    from megatron_eks.config.load import Json
 
 _ALL_PORTS = (0, 65535)
 
@@ -61,7 +58,7 @@ def key_state(ask: Asking, arn: str) -> str:
         raise
 
 
-def _group(found: "Mapping[str, Json]") -> Group:
+def _group(found: Mapping[str, Json]) -> Group:
     return Group(
         id=str(found["GroupId"]),
         vpc=str(found.get("VpcId", "")),
@@ -70,7 +67,7 @@ def _group(found: "Mapping[str, Json]") -> Group:
     )
 
 
-def _rules(permissions: "Json") -> Iterator[Rule]:
+def _rules(permissions: Json) -> Iterator[Rule]:
     for each in permissions if isinstance(permissions, list) else ():
         if not isinstance(each, dict):
             continue

@@ -1,24 +1,21 @@
 """Checks of a VPC that exists: subnets, their addresses, and security groups."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.ops.aws.preflight.facts import Group
+from megatron_eks.ops.aws.preflight.subject import Subject
 from megatron_eks.ops.checks import in_aws
 from megatron_eks.ops.output import count
 from megatron_eks.plan.subnets import node_addresses
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.aws.preflight.facts import Group
-    from megatron_eks.ops.aws.preflight.subject import Subject
 
 # FSx for Lustre User Guide, "File system access control with Amazon VPC".
 LUSTRE_PORTS = (988, *range(1018, 1024))
 _LUSTRE = "TCP 988 and 1018-1023"
 
 
-def brought(subject: "Subject") -> Iterator[Finding]:
+def brought(subject: Subject) -> Iterator[Finding]:
     """Look for the VPC, subnets, group and key that the file names."""
     facts, existing = subject.facts, subject.plan.network.existing
     if existing is not None:
@@ -46,7 +43,7 @@ def brought(subject: "Subject") -> Iterator[Finding]:
             yield Finding(Code.BROUGHT_MISSING, path, found, "name a key that is enabled")
 
 
-def _subnet(subject: "Subject", zone: str, number: str, vpc: str) -> Iterator[Finding]:
+def _subnet(subject: Subject, zone: str, number: str, vpc: str) -> Iterator[Finding]:
     path: Path = ("network", "private_subnets", zone)
     if not subject.facts.subnets:
         return  # Nobody may look, or none of them exists: then the VPC does not either.
@@ -62,7 +59,7 @@ def _subnet(subject: "Subject", zone: str, number: str, vpc: str) -> Iterator[Fi
         yield Finding(Code.BROUGHT_MISSING, path, text, f"write it under {found.zone}")
 
 
-def addresses(subject: "Subject") -> Iterator[Finding]:
+def addresses(subject: Subject) -> Iterator[Finding]:
     """Compare free addresses in each zone with what its pools may still take."""
     existing = subject.plan.network.existing
     named = set(existing.private_subnets.values()) if existing else set()
@@ -87,12 +84,12 @@ def addresses(subject: "Subject") -> Iterator[Finding]:
             yield in_aws(Code.SUBNET_ADDRESSES, (largest.id,), text, remedy)
 
 
-def _running(subject: "Subject", pool: str) -> int:
+def _running(subject: Subject, pool: str) -> int:
     group = subject.facts.node_groups.get(pool)
     return group.wanted if group is not None else 0
 
 
-def default_group(subject: "Subject") -> Iterator[Finding]:
+def default_group(subject: Subject) -> Iterator[Finding]:
     """Ask for the default group to be closed, as CloudFormation alone cannot."""
     group = subject.facts.default_group
     if group is None or not (group.ingress or group.egress):
@@ -106,7 +103,7 @@ def default_group(subject: "Subject") -> Iterator[Finding]:
     yield in_aws(Code.DEFAULT_GROUP, path, text, remedy, Level.WARNING)
 
 
-def rules(subject: "Subject") -> Iterator[Finding]:
+def rules(subject: Subject) -> Iterator[Finding]:
     """Look for the rules that EFA and Lustre need, in groups that this project did not make."""
     existing = subject.plan.network.existing
     nodes = existing.node_security_group_id if existing else None
@@ -119,7 +116,7 @@ def rules(subject: "Subject") -> Iterator[Finding]:
                 yield from _lustre(system.groups, nodes)
 
 
-def _efa(group: "Group") -> Iterator[Finding]:
+def _efa(group: Group) -> Iterator[Finding]:
     """Require all traffic to itself, both ways; egress to every address is not enough for EFA."""
     for word, rules_of, option in (
         ("from", group.ingress, "ingress"),
@@ -136,7 +133,7 @@ def _efa(group: "Group") -> Iterator[Finding]:
         yield Finding(Code.BROUGHT_RULES, path, text, remedy)
 
 
-def _lustre(groups: "tuple[Group, ...]", nodes: str | None) -> Iterator[Finding]:
+def _lustre(groups: tuple[Group, ...], nodes: str | None) -> Iterator[Finding]:
     """Require Lustre's ports to be open for the nodes: their group, or somebody besides itself."""
     own = {group.id for group in groups}
     wanted = {nodes} if nodes else set()

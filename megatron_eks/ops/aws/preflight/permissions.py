@@ -1,7 +1,6 @@
 """Which of the actions that commands and stacks need a principal's policies do not allow."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
@@ -10,15 +9,13 @@ from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.ops.aws.identity import caller_role
 from megatron_eks.ops.aws.preflight.asking import Asking, missing
 from megatron_eks.ops.aws.preflight.facts import Caller, Denied
-
-if TYPE_CHECKING:
-    from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster import ClusterPlan
 
 _BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
 _EXECUTION_ROLE = "cdk-hnb659fds-cfn-exec-role-{account}-{region}"
 
 
-def denied(ask: Asking, plan: "ClusterPlan", caller: Caller) -> tuple[Denied, ...]:
+def denied(ask: Asking, plan: ClusterPlan, caller: Caller) -> tuple[Denied, ...]:
     """Return what is not allowed, by simulation: it covers every service, and writes nothing.
 
     Dry runs are EC2's alone. Neither sees what a session's own policy takes away.
@@ -33,11 +30,11 @@ def denied(ask: Asking, plan: "ClusterPlan", caller: Caller) -> tuple[Denied, ..
     return tuple(dict.fromkeys(found))
 
 
-def _applies(need: Need, plan: "ClusterPlan") -> bool:
+def _applies(need: Need, plan: ClusterPlan) -> bool:
     return need.stack is None or need.stack in plan.stacks
 
 
-def _principals(ask: Asking, plan: "ClusterPlan", caller: Caller) -> dict[Principal, str]:
+def _principals(ask: Asking, plan: ClusterPlan, caller: Caller) -> dict[Principal, str]:
     """Return who does what: the caller, and CloudFormation's role where the CDK has made it."""
     own = caller_role(ask.aws) or caller.arn
     found: dict[Principal, str] = {"caller": own}
@@ -69,7 +66,7 @@ def _role(ask: Asking, name: str) -> str | None:
         raise
 
 
-def _refused(ask: Asking, arn: str, needs: list[Need], plan: "ClusterPlan") -> list[Denied]:
+def _refused(ask: Asking, arn: str, needs: list[Need], plan: ClusterPlan) -> list[Denied]:
     account = arn.split(":")[4]
     pool = plan.pools[0].name if plan.pools else "pool"
     names = {

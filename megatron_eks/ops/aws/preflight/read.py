@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from megatron_eks.config.outputs import Outputs
 from megatron_eks.ops.aws import job_access
 from megatron_eks.ops.aws.preflight import deployed, network, permissions
 from megatron_eks.ops.aws.preflight.asking import Asking
 from megatron_eks.ops.aws.preflight.capacity_facts import offers, quotas, reservations
 from megatron_eks.ops.aws.preflight.facts import Caller, EksCluster, Facts
-
-if TYPE_CHECKING:
-    from megatron_eks.config.outputs import Outputs
-    from megatron_eks.ops.aws.session import Aws
-    from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.ops.aws.session import Aws
+from megatron_eks.plan.cluster import ClusterPlan
 
 _Found = TypeVar("_Found")
 
@@ -22,9 +20,9 @@ Reach = Callable[[str, str], str | None]
 
 
 def read(
-    aws: "Aws",
-    plan: "ClusterPlan",
-    outputs: "Outputs",
+    aws: Aws,
+    plan: ClusterPlan,
+    outputs: Outputs,
     *,
     reach: Reach | None,
     own_address: Callable[[], str],
@@ -57,7 +55,7 @@ def read(
     return facts
 
 
-def _network(ask: Asking, plan: "ClusterPlan", facts: Facts, cluster: EksCluster | None) -> None:
+def _network(ask: Asking, plan: ClusterPlan, facts: Facts, cluster: EksCluster | None) -> None:
     existing = plan.network.existing
     named = existing.private_subnets.values() if existing else ()
     wanted = dict.fromkeys((*named, *(cluster.subnets if cluster else ())))
@@ -83,7 +81,7 @@ def _network(ask: Asking, plan: "ClusterPlan", facts: Facts, cluster: EksCluster
         facts.keys = ask("the KMS key", lambda: {key: network.key_state(ask, key)}) or {}
 
 
-def _deployed(ask: Asking, plan: "ClusterPlan", outputs: "Outputs", facts: Facts) -> None:
+def _deployed(ask: Asking, plan: ClusterPlan, outputs: Outputs, facts: Facts) -> None:
     ask.check = "Kubernetes version supported"
     found = ask(
         "until when the Kubernetes version is supported",

@@ -2,13 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from megatron_eks.config.outputs import Outputs
 from megatron_eks.ops.aws.preflight.facts import Facts
-
-if TYPE_CHECKING:
-    from megatron_eks.config.outputs import Outputs
-    from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.cluster import ClusterPlan
 
 
 @dataclass(frozen=True)
@@ -16,6 +13,6 @@ class Subject:
     """An account, and the cluster that is or will be in it."""
 
     facts: Facts
-    plan: "ClusterPlan"
-    outputs: "Outputs"
+    plan: ClusterPlan
+    outputs: Outputs
     now: datetime

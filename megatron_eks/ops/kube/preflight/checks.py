@@ -1,10 +1,7 @@
 """All checks of a cluster, in the order in which they are shown."""
 
-from collections.abc import Iterator
-from dataclasses import replace
-
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Level
 from megatron_eks.ops.checks import Check, Result, in_kubernetes, judged
 from megatron_eks.ops.kube.preflight import node_checks, platform_checks
 from megatron_eks.ops.kube.preflight.facts import Live
@@ -36,13 +33,9 @@ CHECKS: tuple[Check[Live], ...] = (
 
 def results(live: Live) -> list[Result]:
     """Make all checks; one that lacks what it needs says so."""
-    return [
-        replace(each, findings=(*each.findings, *dict.fromkeys(_unknown(live, each.name))))
-        for each in judged(CHECKS, live)
+    code, level = Code.NOT_CHECKED, Level.WARNING
+    unknown = [
+        (each.check, in_kubernetes(code, (each.check,), each.why, each.remedy, level))
+        for each in live.unknown
     ]
-
-
-def _unknown(live: Live, check: str) -> Iterator[Finding]:
-    for each in live.unknown:
-        if each.check == check:
-            yield in_kubernetes(Code.NOT_CHECKED, (check,), each.why, each.remedy, Level.WARNING)
+    return judged(CHECKS, live, unknown)

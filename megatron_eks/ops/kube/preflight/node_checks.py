@@ -1,25 +1,21 @@
 """Checks of nodes: what each offers against what its instance type has."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import HUGEPAGES_REQUEST_MIB
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.ops.checks import in_kubernetes
-from megatron_eks.plan.pools import POOL_LABEL
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.kube.preflight.facts import Live
-    from megatron_eks.ops.kube.room import NodeRoom
-    from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.ops.kube.preflight.facts import Live
+from megatron_eks.ops.kube.room import NodeRoom
+from megatron_eks.plan.pools import POOL_LABEL, PoolPlan
 
 _TYPE = "node.kubernetes.io/instance-type"
 _ZONE = "topology.kubernetes.io/zone"
 _MIB = 2**20
 
 
-def _pairs(live: "Live") -> "Iterator[tuple[NodeRoom, PoolPlan]]":
+def _pairs(live: Live) -> Iterator[tuple[NodeRoom, PoolPlan]]:
     pools = {pool.name: pool for pool in live.plan.pools}
     for node in live.nodes:
         pool = pools.get(node.labels.get(POOL_LABEL, ""))
@@ -27,11 +23,11 @@ def _pairs(live: "Live") -> "Iterator[tuple[NodeRoom, PoolPlan]]":
             yield node, pool
 
 
-def _path(node: "NodeRoom", field: str) -> Path:
+def _path(node: NodeRoom, field: str) -> Path:
     return (f"Node/{node.name}", field)
 
 
-def state(live: "Live") -> Iterator[Finding]:
+def state(live: Live) -> Iterator[Finding]:
     """Ask for nodes that are ready and take pods."""
     for node in live.nodes:
         path = _path(node, "status")
@@ -44,7 +40,7 @@ def state(live: "Live") -> Iterator[Finding]:
             yield in_kubernetes(Code.NODE_STATE, path, found, remedy, Level.WARNING)
 
 
-def types(live: "Live") -> Iterator[Finding]:
+def types(live: Live) -> Iterator[Finding]:
     """Compare type and zone with the pool's: resources of jobs are computed for them."""
     for node, pool in _pairs(live):
         for label, wanted in ((_TYPE, pool.instance.name), (_ZONE, pool.zone)):
@@ -55,20 +51,20 @@ def types(live: "Live") -> Iterator[Finding]:
                 yield in_kubernetes(Code.NODE_TYPE, _path(node, label), text, remedy)
 
 
-def gpus(live: "Live") -> Iterator[Finding]:
+def gpus(live: Live) -> Iterator[Finding]:
     """Compare GPUs with the catalogue."""
     for node, pool in _pairs(live):
         yield from _device(node, "nvidia.com/gpu", pool.instance.gpus, Code.NODE_GPUS)
 
 
-def efa(live: "Live") -> Iterator[Finding]:
+def efa(live: Live) -> Iterator[Finding]:
     """Compare EFA interfaces with the catalogue."""
     for node, pool in _pairs(live):
         wanted = pool.instance.efa_interfaces
         yield from _device(node, "vpc.amazonaws.com/efa", wanted, Code.NODE_EFA)
 
 
-def _device(node: "NodeRoom", device: str, wanted: int, code: Code) -> Iterator[Finding]:
+def _device(node: NodeRoom, device: str, wanted: int, code: Code) -> Iterator[Finding]:
     # A node whose kubelet is silent offers nothing new.
     offered = int(node.allocatable.get(device, 0))
     if node.ready and offered < wanted:
@@ -81,7 +77,7 @@ def _device(node: "NodeRoom", device: str, wanted: int, code: Code) -> Iterator[
         yield in_kubernetes(code, _path(node, "status.allocatable"), text, remedy, Level.WARNING)
 
 
-def huge_pages(live: "Live") -> Iterator[Finding]:
+def huge_pages(live: Live) -> Iterator[Finding]:
     """Ask for the huge pages that a pod with EFA takes."""
     for node, pool in _pairs(live):
         if not (pool.instance.efa_interfaces and node.ready):
@@ -94,7 +90,7 @@ def huge_pages(live: "Live") -> Iterator[Finding]:
             yield in_kubernetes(Code.NODE_HUGE_PAGES, path, text, remedy)
 
 
-def taints(live: "Live") -> Iterator[Finding]:
+def taints(live: Live) -> Iterator[Finding]:
     """Ask for the taint that keeps pods without GPUs away."""
     key = live.plan.platform.gpu_taint
     for node, _ in _pairs(live):

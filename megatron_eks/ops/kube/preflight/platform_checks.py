@@ -1,27 +1,23 @@
 """Checks of the platform: what should run, the operator, and the shared file system."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.ops.checks import in_kubernetes
-from megatron_eks.ops.kube.preflight.facts import DEFINITION, WEBHOOK
-
-if TYPE_CHECKING:
-    from megatron_eks.ops.kube.preflight.facts import Live, Plugin
+from megatron_eks.ops.kube.preflight.facts import DEFINITION, WEBHOOK, Live, Plugin
 
 _APPLY = "install the platform: meks apply"
 
 
-def namespaces(live: "Live") -> Iterator[Finding]:
+def namespaces(live: Live) -> Iterator[Finding]:
     """Ask for the platform's namespaces."""
     for name in live.missing_namespaces:
         path = (f"Namespace/{name}",)
         yield in_kubernetes(Code.NAMESPACE_MISSING, path, "it is missing", _APPLY)
 
 
-def workloads(live: "Live") -> Iterator[Finding]:
+def workloads(live: Live) -> Iterator[Finding]:
     """Ask for every DaemonSet and Deployment, and for its pods."""
     for state in live.parts:
         part = state.part
@@ -34,7 +30,7 @@ def workloads(live: "Live") -> Iterator[Finding]:
             yield in_kubernetes(Code.WORKLOAD_NOT_READY, path, state.why, remedy)
 
 
-def device_plugins(live: "Live") -> Iterator[Finding]:
+def device_plugins(live: Live) -> Iterator[Finding]:
     """Refuse two plugins that offer one device on the same nodes."""
     for device in dict.fromkeys(plugin.device for plugin in live.plugins):
         same = [plugin for plugin in live.plugins if plugin.device == device]
@@ -48,7 +44,7 @@ def device_plugins(live: "Live") -> Iterator[Finding]:
                     yield in_kubernetes(Code.TWO_DEVICE_PLUGINS, path, text, remedy)
 
 
-def _shared(one: "Plugin", other: "Plugin") -> str:
+def _shared(one: Plugin, other: Plugin) -> str:
     """Say on which nodes both may run; before there are nodes, on those to come."""
     if not (one.nodes or other.nodes):
         return "nodes to come"
@@ -56,14 +52,14 @@ def _shared(one: "Plugin", other: "Plugin") -> str:
     return f"{nodes[0]} and {len(nodes) - 1} more" if len(nodes) > 1 else "".join(nodes)
 
 
-def definition(live: "Live") -> Iterator[Finding]:
+def definition(live: Live) -> Iterator[Finding]:
     """Ask for the kind that jobs are."""
     if live.knows_jobs is False:
         path = (f"CustomResourceDefinition/{DEFINITION}",)
         yield in_kubernetes(Code.DEFINITION_MISSING, path, "it is missing", _APPLY)
 
 
-def webhook(live: "Live") -> Iterator[Finding]:
+def webhook(live: Live) -> Iterator[Finding]:
     """Ask for the webhook that refuses mistaken jobs, and for somebody behind it."""
     if live.webhook is not None:
         path = (f"ValidatingWebhookConfiguration/{WEBHOOK}",)
@@ -71,7 +67,7 @@ def webhook(live: "Live") -> Iterator[Finding]:
         yield in_kubernetes(Code.WEBHOOK_DOWN, path, live.webhook, remedy)
 
 
-def claims(live: "Live") -> Iterator[Finding]:
+def claims(live: Live) -> Iterator[Finding]:
     """Ask for claims that are bound."""
     for claim in live.claims:
         path = (f"PersistentVolumeClaim/{claim.namespace}/{claim.name}",)
@@ -83,7 +79,7 @@ def claims(live: "Live") -> Iterator[Finding]:
             yield in_kubernetes(Code.SHARED_CLAIM, path, text, remedy)
 
 
-def mounts(live: "Live") -> Iterator[Finding]:
+def mounts(live: Live) -> Iterator[Finding]:
     """Say which pods wait for a mount."""
     for pod, why in live.mounts:
         remedy = (
@@ -93,7 +89,7 @@ def mounts(live: "Live") -> Iterator[Finding]:
         yield in_kubernetes(Code.SHARED_CLAIM, (f"Pod/{pod}",), why, remedy)
 
 
-def directories(live: "Live") -> Iterator[Finding]:
+def directories(live: Live) -> Iterator[Finding]:
     """Ask for directories that the pods' user may write."""
     if live.set_up is not None:
         platform = live.plan.platform
@@ -105,7 +101,7 @@ def directories(live: "Live") -> Iterator[Finding]:
         yield in_kubernetes(Code.SHARED_NOT_WRITABLE, path, text, remedy)
 
 
-def secrets(live: "Live") -> Iterator[Finding]:
+def secrets(live: Live) -> Iterator[Finding]:
     """Say which jobs name a Secret that is not there."""
     namespace = live.plan.platform.namespace
     for job, secret, key in live.missing_secrets:

@@ -1,0 +1,165 @@
+"""Kubernetes objects that are applied together: objects by kind, their pods and containers."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from megatron_eks.config.errors import Finding
+from megatron_eks.config.load import Json
+from megatron_eks.guards.values import Place, Value
+
+_REPLICAS = "pytorchReplicaSpecs"
+_TEMPLATE_KINDS = ("DaemonSet", "Deployment", "Job", "StatefulSet")
+_CLUSTER_WIDE = frozenset({"ClusterRole", "Namespace", "PersistentVolume", "PriorityClass"})
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod template, or a pod."""
+
+    owner: "Object"
+    replica: str
+    """Master or Worker of a PyTorchJob, else empty."""
+    metadata: Value
+    spec: Value
+
+    @property
+    def labels(self) -> Mapping[str, Json]:
+        """The labels; those that the training operator or the Job adds are among them."""
+        given = self.metadata["labels"].raw
+        labels = dict(given) if isinstance(given, dict) else {}
+        if self.replica:
+            labels["training.kubeflow.org/job-name"] = self.owner.name
+            labels["training.kubeflow.org/replica-type"] = self.replica.lower()
+        elif self.owner.kind == "Job":
+            labels["batch.kubernetes.io/job-name"] = labels["job-name"] = self.owner.name
+        return labels
+
+    @property
+    def containers(self) -> list[Value]:
+        """All containers, those that initialise first."""
+        return [*self.spec["initContainers"], *self.spec["containers"]]
+
+    @property
+    def main(self) -> Value:
+        """The container that does the work: PyTorchJobs call it `pytorch`."""
+        listed = list(self.spec["containers"])
+        named = [each for each in listed if each["name"].text == "pytorch"]
+        return (named or listed or [self.spec["containers"][0]])[0]
+
+    def asks(self, resource: str) -> bool:
+        """Tell whether a container asks for some of a resource, such as `nvidia.com/gpu`."""
+        return any(
+            each["resources"][kind][resource].quantity
+            for each in self.containers
+            for kind in ("limits", "requests")
+        )
+
+
+class Object:
+    """One Kubernetes object; `each["spec"]` is a part of it."""
+
+    def __init__(self, body: Value) -> None:
+        self.body = body
+        self.kind = body["kind"].text
+        self.api_version = body["apiVersion"].text
+        self.name = body["metadata"]["name"].text
+        self.namespace = body["metadata"]["namespace"].text
+
+    def __getitem__(self, key: str) -> Value:
+        """Return what stands under a key of the object."""
+        return self.body[key]
+
+    @cached_property
+    def pods(self) -> list[Pod]:
+        """The pods that it makes."""
+        spec = self.body["spec"]
+        if self.kind == "Pod":
+            return [Pod(self, "", self.body["metadata"], spec)]
+        if self.kind == "CronJob":
+            spec = spec["jobTemplate"]["spec"]
+        elif self.kind == "PyTorchJob":
+            return [
+                Pod(self, name, replica["template"]["metadata"], replica["template"]["spec"])
+                for name, replica in spec[_REPLICAS].items()
+            ]
+        elif self.kind not in _TEMPLATE_KINDS:
+            return []
+        template = spec["template"]
+        return [Pod(self, "", template["metadata"], template["spec"])]
+
+    @property
+    def main_pod(self) -> Pod | None:
+        """The pod of a PyTorchJob's master, or the only one."""
+        masters = [each for each in self.pods if each.replica in {"", "Master"}]
+        return masters[0] if masters else None
+
+    def finds(self, selector: Value, pod: Pod) -> bool:
+        """Tell whether a selector of this object (`matchLabels`) finds a pod of its namespace."""
+        wanted = selector["matchLabels"].raw
+        return pod.owner.namespace == self.namespace and (
+            not isinstance(wanted, dict)
+            or all(pod.labels.get(key) == value for key, value in wanted.items())
+        )
+
+
+class Manifests:
+    """The objects of one cluster: its platform, its validation, its jobs, or some of them."""
+
+    def __init__(self, bodies: Sequence[Value]) -> None:
+        self.objects = [Object(each) for each in bodies]
+        self._by_kind: dict[str, list[Object]] = {}
+        for each in self.objects:
+            self._by_kind.setdefault(each.kind, []).append(each)
+
+    def of(self, *kinds: str) -> list[Object]:
+        """Return the objects of some kinds."""
+        return [each for kind in kinds for each in self._by_kind.get(kind, ())]
+
+    @cached_property
+    def pods(self) -> list[Pod]:
+        """Every pod of every object."""
+        return [pod for each in self.objects for pod in each.pods]
+
+    def named(self, kind: str, name: str, namespace: str = "") -> Object | None:
+        """Return the object of that name; the namespace matters for kinds that have one."""
+        wide = kind in _CLUSTER_WIDE
+        found = (e for e in self.of(kind) if e.name == name and (wide or e.namespace == namespace))
+        return next(found, None)
+
+    def lacks(self, kind: str, name: str, namespace: str = "") -> bool:
+        """Tell whether a named object is surely missing: others of its kind are at hand, not it.
+
+        A job's file alone says nothing about what the platform holds.
+        """
+        wide = kind in _CLUSTER_WIDE
+        beside = any(wide or each.namespace == namespace for each in self.of(kind))
+        return beside and self.named(kind, name, namespace) is None
+
+
+Guard = Callable[[Manifests], Iterator[Finding]]
+
+GUARDS: list[Guard] = []
+"""Every guard of manifests, in the order of their modules."""
+
+
+def manifest_guard(guard: Guard) -> Guard:
+    """Register a guard of manifests."""
+    GUARDS.append(guard)
+    return guard
+
+
+def is_manifest(value: Json) -> bool:
+    """Tell a Kubernetes object, also an incomplete one, from other mappings."""
+    if not isinstance(value, dict):
+        return False
+    marks = [key in value for key in ("apiVersion", "kind", "metadata")]
+    named = isinstance(value.get("kind"), str) or isinstance(value.get("apiVersion"), str)
+    return marks.count(True) > 1 and named
+
+
+def body_at(raw: Json, file: str, line: Callable[[], int] = lambda: 0) -> Value:
+    """Return an object's body; findings about it begin with `Kind/name`."""
+    body = Value(raw, Place(file, ()))
+    title = f"{body['kind'].text or '?'}/{body['metadata']['name'].text or '?'}"
+    return Value(raw, Place(file, (title,), line))

@@ -1,0 +1,120 @@
+"""Guards of names: what an object names is there, and selectors find their pods."""
+
+from collections.abc import Iterator
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.manifests import Manifests, manifest_guard
+from megatron_eks.guards.values import NO, Value, settings
+
+_BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
+_CLASSES = {"system-cluster-critical", "system-node-critical"}
+_LEVELS = ("privileged", "baseline", "restricted")
+_LEVEL = "pod-security.kubernetes.io"
+_APP = "app.kubernetes.io/name"
+_NAMESPACED = "ConfigMap DaemonSet Deployment Job NetworkPolicy PersistentVolumeClaim PyTorchJob "
+_NAMESPACED += "ResourceQuota Role RoleBinding Secret Service ServiceAccount"
+_WORDS = {"args", "command", "openAPIV3Schema"}
+
+
+@manifest_guard
+def named_objects(manifests: Manifests) -> Iterator[Finding]:
+    """Name what is there: a pod waits for its volumes, and is refused without its account."""
+    for pod in manifests.pods:
+        space = pod.owner.namespace
+        account, priority = pod.spec["serviceAccountName"], pod.spec["priorityClassName"]
+        places = [(account, "ServiceAccount"), (priority, "PriorityClass")]
+        volumes = [each["persistentVolumeClaim"]["claimName"] for each in pod.spec["volumes"]]
+        places += [(each, "PersistentVolumeClaim") for each in volumes]
+        configs = [each["configMap"] for each in pod.spec["volumes"]]
+        places += [(e["name"], "ConfigMap") for e in configs if e["optional"].raw is not True]
+        for value, kind in places:
+            kept = manifests.named(kind, value.text, space)
+            beside = kind == "ServiceAccount" and any(manifests.of("Namespace"))
+            own = kind == "ConfigMap" and value.text.startswith(f"{pod.owner.name}-")
+            missing = manifests.lacks(kind, value.text, space) or (kept is None and (beside or own))
+            if value and missing and value.text not in _CLASSES | {"default"}:
+                known = [e.name for e in manifests.of(kind) if e.namespace in {"", space}]
+                found = f"no {kind} {value.text!r}: the pods are not made, or wait for it"
+                remedy = f"use {' or '.join(known)}" if known else f"add the {kind}"
+                yield value.finding(Code.MISSING_OBJECT, found, remedy)
+            if kept and kind == "ConfigMap" and not (kept["data"].raw or kept["binaryData"].raw):
+                found = f"no data, and {pod.owner.name} reads a file from it"
+                yield kept["data"].finding(Code.MISSING_OBJECT, found, "add data, a key a file")
+    for each in manifests.of("ServiceAccount"):
+        rows = (("automountServiceAccountToken", (NO,), "its pods get a token they do not need"),)
+        yield from settings(each.body, Code.NEEDLESS_PRIVILEGE, *rows, level=Level.WARNING)
+
+
+@manifest_guard
+def objects(manifests: Manifests) -> Iterator[Finding]:
+    """Put each object once into a namespace that is there, and write nothing in it twice."""
+    seen: set[tuple[str, str, str]] = set()
+    made = [each.name for each in manifests.of("Namespace")]
+    for each in manifests.objects:
+        name, place = each["metadata"]["name"], each["metadata"]["namespace"]
+        known = {*made, *_BUILT_IN} if len(made) > 1 else {place.text}  # the operator's file has 1
+        if (place or each.kind in _NAMESPACED.split()) and place.text not in known - {""}:
+            found = f"no namespace {place.text}: the object is refused, or goes to another"
+            remedy = f"name one of {', '.join(made) or 'those of the platform'}"
+            yield place.finding(Code.MISSING_OBJECT, found, remedy)
+        if not name.text or (each.kind, place.text, name.text) in seen:
+            found = (
+                f"no name, or a second {each.kind} {name.text}: the last one overwrites the first"
+            )
+            yield name.finding(Code.DUPLICATE_OBJECT, found, "rename or remove one")
+        seen.add((each.kind, place.text, name.text))
+        for value in _lists(each.body):
+            if len({repr(element.raw) for element in value}) < len(list(value)):
+                found = f"{value.name} has an element twice: it is refused, or was meant to differ"
+                yield value.finding(Code.DUPLICATE_IN_POD, found, "keep one, or correct it")
+
+
+@manifest_guard
+def selectors(manifests: Manifests) -> Iterator[Finding]:
+    """Let workloads and Services find pods, and ports that they have (Kubernetes, "Service")."""
+    for each in manifests.of("DaemonSet", "Deployment", "StatefulSet", "Service"):
+        selector, service = each["spec"]["selector"], each.kind == "Service"
+        pods = [e for e in manifests.pods if e.owner.namespace == each.namespace]
+        pods = pods if service else each.pods
+        wanted = selector if service else selector["matchLabels"]
+        pairs = [(key, value.raw) for key, value in wanted.items()]
+        chosen = [e for e in pods if pairs and all(p in [*e.labels.items()] for p in pairs)]
+        if pods and not chosen:
+            found = "no pod has these labels: a workload is refused, a Service answers nobody"
+            yield wanted.finding(Code.SELECTOR, found, "write the labels of the pods")
+        app, why = [e.labels.get(_APP) for e in chosen], "commands that look for it miss it"
+        rows = ((_APP, (*app,), why),) if app else ()
+        yield from settings(each["metadata"]["labels"], Code.POD_LABEL, *rows, level=Level.WARNING)
+        known = [p for pod in chosen for c in pod.containers for p in c["ports"]]
+        for port in each["spec"]["ports"]:
+            target = port["targetPort"] or port["port"]
+            right = [p for p in known if target.raw in (p["name"].raw, p["containerPort"].raw)]
+            if known and not right:
+                found = f"targetPort {target.raw!r} is no port of the pods"
+                remedy = f"use {' or '.join(str(p['containerPort'].raw) for p in known)}"
+                yield target.finding(Code.SERVICE, found, remedy)
+
+
+@manifest_guard
+def pod_security_labels(manifests: Manifests) -> Iterator[Finding]:
+    """Say which pods a namespace admits ("Pod Security Admission"): else any may take the node."""
+    for each in manifests.of("Namespace"):
+        labels = each["metadata"]["labels"]
+        level = labels[f"{_LEVEL}/enforce"].text
+        jobs = any(each.name == e.namespace for e in manifests.of("PyTorchJob", "ResourceQuota"))
+        least = _LEVELS.index(level) if level in _LEVELS else 0
+        why = "it reports less than is refused"
+        rows = (
+            (f"{_LEVEL}/enforce", _LEVELS[1 + jobs :], "whoever makes a pod may take the node"),
+            *((f"{_LEVEL}/{mode}", _LEVELS[least:], why) for mode in ("audit", "warn")),
+        )
+        yield from settings(labels, Code.NAMESPACE_LEVEL, *rows)
+
+
+def _lists(value: Value) -> Iterator[Value]:
+    """Return the lists of an object but those of words, in which one may stand twice."""
+    if isinstance(value.raw, list):
+        yield value
+    for inner in (*value, *(each for key, each in value.items() if key not in _WORDS)):
+        yield from _lists(inner)

@@ -1,0 +1,94 @@
+"""Policy documents of IAM, KMS and S3: what they must say, statement by statement."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level
+from megatron_eks.guards.templates import Templates
+from megatron_eks.guards.values import Value
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a statement must say; a `*` stands for anything."""
+
+    code: Code
+    why: str
+    """What goes wrong else."""
+    actions: tuple[str, ...]
+    on: tuple[str, ...] = ()
+    who: str = ""
+    when: tuple[tuple[str, str, str], ...] = ()
+    """Operator, condition key and value."""
+    effect: str = "Allow"
+    level: Level = Level.ERROR
+
+
+def listed(value: Value) -> list[Value]:
+    """Return the elements of a list, or the one value that stands instead of it."""
+    return list(value) if isinstance(value.raw, list) else [value] if value else []
+
+
+def statements(*documents: Value) -> list[Value]:
+    """Return the statements of some policies."""
+    return [each for document in documents for each in listed(document["Statement"])]
+
+
+def allows(statement: Value, action: str) -> bool:
+    """Tell whether a statement allows an action, on whatever resources."""
+    return statement["Effect"].text == "Allow" and _covers(statement["Action"].texts, action)
+
+
+def is_everybody(principal: Value) -> bool:
+    """Tell whether a principal is whoever asks, in any account."""
+    return "*" in (*principal.texts, *principal["AWS"].texts)
+
+
+def texts(templates: Templates, value: Value) -> list[str]:
+    """Return the texts of a value or a list; accounts and partitions as CloudFormation's own."""
+    filled = [templates.text(each) for each in listed(value)]
+    filled = [re.sub(r"\b[0-9]{12}\b", "${AWS::AccountId}", each) for each in filled]
+    return [re.sub(r"^arn:aws[a-z-]*:", "arn:${AWS::Partition}:", each) for each in filled]
+
+
+def needs(templates: Templates, documents: list[Value], need: Need) -> Iterator[Finding]:
+    """Report the part of the nearest statement that is not as it must be; all, if none is near."""
+    wrong = [_wrong(templates, each, need) for each in statements(*documents)]
+    nearest = min(wrong, key=len, default=[])
+    if documents and (nearest or not wrong):
+        place = nearest[0] if 0 < len(nearest) < 3 else documents[0]["Statement"]  # noqa: PLR2004
+        parts = [f"{need.effect} {', '.join(need.actions)}", f"to {need.who}" if need.who else ""]
+        parts += [f"on {' and '.join(need.on)}"] if need.on else []
+        parts += [f"with {operator} {key}: {value}" for operator, key, value in need.when]
+        verb = "allows" if need.effect == "Allow" else "denies"
+        found = f"no statement {verb} {need.actions[0]} as is needed: {need.why}"
+        remedy = f"add to a statement: {' '.join(filter(None, parts))}"
+        yield place.finding(need.code, found, remedy, need.level)
+
+
+def _wrong(templates: Templates, each: Value, need: Need) -> list[Value]:
+    principal = each["Principal"]
+    who = [*principal.texts, *(e for _, kind in principal.items() for e in texts(templates, kind))]
+    on, conditions = texts(templates, each["Resource"]), each["Condition"]
+    tests = [(texts(templates, conditions[test][key]), right) for test, key, right in need.when]
+    free = not need.who and not conditions  # who may do it always may do it then
+    right = {
+        "Principal": not need.who or _any_is(who, need.who),
+        "Effect": each["Effect"].raw == need.effect,
+        "Action": all(_covers(each["Action"].texts, action) for action in need.actions),
+        "Resource": all(_any_is(on, wanted) for wanted in need.on),
+        "Condition": free or all(_any_is(given, value) for given, value in tests),
+    }
+    return [each[part] for part, is_right in right.items() if not is_right]
+
+
+def _any_is(given: list[str], wanted: str) -> bool:
+    pairs = [(each.lower(), wanted.lower()) for each in given]
+    return any(fnmatchcase(one, two) or fnmatchcase(two, one) for one, two in pairs)
+
+
+def _covers(given: list[str], action: str) -> bool:
+    return any(fnmatchcase(action.lower(), each.lower()) for each in given)

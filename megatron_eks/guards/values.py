@@ -1,0 +1,157 @@
+"""A value of a template or a Kubernetes object, with the place where it stands."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.load import Json
+from megatron_eks.quantity import quantity
+
+Row = tuple[str, tuple[Json, ...], str]
+"""A path, its keys between spaces; the values that are right, none: any; what goes wrong else."""
+
+YES, NO = True, False  # for `must_be`: a plain True among the arguments says little
+
+
+@dataclass(frozen=True)
+class Place:
+    """A resource or an object in its file."""
+
+    file: str
+    path: Path
+    """How findings begin: `Resources.Name` or `Kind/name`."""
+    line: Callable[[], int] = field(default=lambda: 0, compare=False)
+    """Where it starts; asked only when there is something to report."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """Anything below a resource or an object; what is not there is an absent value, not an error.
+
+    So `pool["ScalingConfig"]["MaxSize"].number` needs no check on its way.
+    """
+
+    raw: Json
+    place: Place
+    path: Path = ()
+
+    def __getitem__(self, key: str | int) -> "Value":
+        """Return what stands under a key or an index, or an absent value."""
+        inner: Json = None
+        if isinstance(key, str) and isinstance(self.raw, dict):
+            inner = self.raw.get(key)
+        elif isinstance(key, int) and isinstance(self.raw, list) and key < len(self.raw):
+            inner = self.raw[key]
+        return Value(inner, self.place, (*self.path, key))
+
+    def __iter__(self) -> Iterator["Value"]:
+        """Return the elements, if it is a list."""
+        for index in range(len(self.raw)) if isinstance(self.raw, list) else ():
+            yield self[index]
+
+    def at(self, path: str) -> "Value":
+        """Return what stands below keys between spaces; `env name=RANK` is an element of a list."""
+        value = self
+        for key in path.split():
+            inner = value[int(key) if key.isdigit() else key]
+            named = (e for e in value if f"name={e['name'].text}" == key)
+            value = next(named, inner)
+        return value
+
+    def items(self) -> Iterator[tuple[str, "Value"]]:
+        """Return keys and values, if it is a mapping."""
+        for key in self.raw if isinstance(self.raw, dict) else ():
+            yield key, self[key]
+
+    def __bool__(self) -> bool:
+        """Tell whether it is there at all; an empty list, a zero and a false are."""
+        return self.raw is not None
+
+    @property
+    def text(self) -> str:
+        """The text; empty for what is none."""
+        return self.raw if isinstance(self.raw, str) else ""
+
+    @property
+    def number(self) -> int | float | None:
+        """The number, if it is one."""
+        is_number = isinstance(self.raw, int | float) and not isinstance(self.raw, bool)
+        return self.raw if is_number else None  # type: ignore[return-value]
+
+    @property
+    def quantity(self) -> Fraction | None:
+        """The number that Kubernetes reads: `128Gi`, `95m`, 8."""
+        return quantity(self.raw)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of a list, also where CloudFormation takes one text instead."""
+        listed = self.raw if isinstance(self.raw, list) else [self.raw]
+        return [each for each in listed if isinstance(each, str)]
+
+    @property
+    def name(self) -> str:
+        """The key, as a sentence names it."""
+        keys = [part for part in self.path if isinstance(part, str)]
+        return keys[-1] if keys else ""
+
+    def finding(self, code: Code, found: str, remedy: str, level: Level = Level.ERROR) -> Finding:
+        """Report something about this value."""
+        finding = Finding(code, (*self.place.path, *self.path), found, remedy, level)
+        return finding.at(self.place.file, self.place.line())
+
+    def must_be(
+        self, code: Code, *allowed: Json, why: str, level: Level = Level.ERROR
+    ) -> Iterator[Finding]:
+        """Report a value that is none of the allowed ones; None allows that it is absent."""
+        if any(self.raw == each and type(self.raw) is type(each) for each in allowed):
+            return
+        wanted = " or ".join(written(each) for each in allowed if each is not None)
+        found = f"{self.name} is {written(self.raw)}" if self else f"no {self.name}"
+        remedy = f"set it to {wanted}" if wanted else f"remove {self.name}"
+        yield self.finding(code, f"{found}: {why}", remedy, level)
+
+    def must_hold(
+        self, code: Code, rows: Sequence[Row], level: Level = Level.ERROR
+    ) -> Iterator[Finding]:
+        """Check several places below this one."""
+        for path, allowed, why in rows:
+            value = self.at(path)
+            if allowed:
+                yield from value.must_be(code, *allowed, why=why, level=level)
+            elif not value:
+                yield value.finding(code, f"no {value.name}: {why}", f"add {value.name}", level)
+
+
+def report(
+    code: Code, *rows: tuple[object, Value, str, str], level: Level = Level.ERROR
+) -> Iterator[Finding]:
+    """Report the rows that are wrong: whether, where, what was found, and the remedy."""
+    for is_wrong, place, found, remedy in rows:
+        if is_wrong:
+            yield place.finding(code, found, remedy, level)
+
+
+def settings(
+    value: Value, code: Code, *rows: tuple[str, tuple[Json, ...], str], level: Level = Level.ERROR
+) -> Iterator[Finding]:
+    """Report what has none of the allowed values (no value: any), and why that hurts."""
+    for path, allowed, why in rows:
+        place = value
+        for key in path.split():
+            place = place[key]
+        if allowed:
+            yield from place.must_be(code, *allowed, why=why, level=level)
+        elif not place:
+            yield place.finding(code, f"no {place.name}: {why}", f"add {place.name}", level)
+
+
+def written(value: Json) -> str:
+    """Write a value into a sentence; a mapping or a list by what it is."""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return f"[{', '.join(map(str, value))}]"
+    if isinstance(value, dict | list):
+        return "a list" if isinstance(value, list) else "a mapping"
+    return "absent" if value is None else repr(value) if isinstance(value, str) else str(value)

@@ -1,1 +1,0 @@
-"""Pure checks of templates and manifests, whoever rendered them."""

@@ -1,1 +1,0 @@
-"""Rules over CloudFormation templates, and what they share."""

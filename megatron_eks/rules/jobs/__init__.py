@@ -1,1 +1,0 @@
-"""Rules over training jobs: how ranks start, meet, read, write and end."""

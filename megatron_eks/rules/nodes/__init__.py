@@ -1,1 +1,0 @@
-"""Rules over what makes nodes: eksctl, Karpenter and the autoscaler."""

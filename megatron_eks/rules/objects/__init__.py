@@ -1,1 +1,0 @@
-"""Rules over any Kubernetes object: fields, relations, pods and where they run."""

@@ -1,1 +1,0 @@
-"""Rules over what a cluster has beside its jobs: devices, storage, rights, queues, monitoring."""

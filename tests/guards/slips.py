@@ -1,0 +1,141 @@
+"""Changes one place of what a cluster renders, and says what the guards find then."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import cdk8s
+
+from charts import composition
+from megatron_eks.config.errors import Finding
+from megatron_eks.guards.check import check_manifests, check_templates
+from megatron_eks.project import DEFAULT_CLUSTER, ROOT, Project, load_project
+from tests import examples
+from tests.stacks.synthesis import Assembly, app_of, write_sources
+
+# A template or an object as JSON, which has no narrower type.
+Json = Any
+
+ABSENT = object()
+"""Instead of a value: the slip is that it is missing."""
+
+
+@cache
+def project(cluster: str) -> Project:
+    """Load the default cluster's project, or an example's."""
+    with TemporaryDirectory() as folder:
+        file = ROOT / DEFAULT_CLUSTER
+        if cluster != "default":
+            file = examples.copy(cluster, Path(folder, cluster))
+        return load_project(file, datetime.now(tz=UTC).date())
+
+
+@cache
+def templates(cluster: str = "default") -> dict[str, Json]:
+    """Return a cluster's templates, by stack."""
+    with TemporaryDirectory() as folder:
+        plan, outdir = project(cluster).cluster, Path(folder, "out")
+        app_of(plan, write_sources(Path(folder, "assets")), outdir).synth()
+        return {part: each.body for part, each in Assembly(plan, outdir).templates().items()}
+
+
+@cache
+def manifests(cluster: str = "default") -> list[Json]:
+    """Return the objects of a cluster's platform, its validation and its jobs."""
+    loaded = project(cluster)
+
+    def rendered(build: Callable[[cdk8s.App], object]) -> list[Json]:
+        app = cdk8s.App()
+        build(app)
+        return [each for chart in app.charts for each in cdk8s.Testing.synth(chart)]
+
+    plan = loaded.cluster
+    return [
+        *rendered(lambda app: composition.build_platform(app, plan, loaded.outputs)),
+        *rendered(lambda app: composition.build_validation(app, plan, loaded.validation)),
+        *rendered(lambda app: composition.build_jobs(app, plan=plan, jobs=loaded.jobs)),
+    ]
+
+
+def in_template(resource: str, path: str, value: object, cluster: str = "default") -> set[str]:
+    """Change a place of a resource, and return the names of the codes that are found.
+
+    The resource is a type, `EC2::LaunchTemplate`, or a type and a part of a logical id,
+    `EC2::LaunchTemplate Pool`; the first one counts. The path's keys stand between spaces and begin
+    below its properties, or with a key of the resource itself (`DeletionPolicy`). A function makes
+    the new value from the old one.
+    """
+    changed = deepcopy(templates(cluster))
+    kind, _, part = resource.partition(" ")
+    body = next(
+        each
+        for template in changed.values()
+        for name, each in template["Resources"].items()
+        if each["Type"] == f"AWS::{kind}" and part in name
+    )
+    _change(
+        body if path.split(maxsplit=1)[0] in body else body.setdefault("Properties", {}),
+        path,
+        value,
+    )
+    return _codes(check_templates(changed))
+
+
+def in_stack(
+    part: str, change: Callable[[dict[str, Json]], dict[str, Json]], cluster: str = "default"
+) -> set[str]:
+    """Change the resources of a stack, `Storage`, and return the names of the codes found."""
+    stack = templates(cluster)[part]
+    changed = {**stack, "Resources": change(deepcopy(stack["Resources"]))}
+    return _codes(check_templates({**templates(cluster), part: changed}))
+
+
+def in_manifest(name: str, path: str, value: object, cluster: str = "default") -> set[str]:
+    """Change a place of an object, `Kind/name`, and return the names of the codes that are found.
+
+    The path's keys stand between spaces: `spec nodeSelector megatron-eks/pool`. Of several objects
+    of that name the first one counts.
+    """
+    objects = list(manifests(cluster))
+    titles = [f"{each['kind']}/{each['metadata']['name']}" for each in objects]
+    index = titles.index(name)
+    objects[index] = deepcopy(objects[index])
+    _change(objects[index], path, value)
+    return _codes(check_manifests(objects))
+
+
+def in_ranks(job: str, path: str, value: object, cluster: str = "default") -> set[str]:
+    """Change a place in the pods of all ranks of a PyTorchJob, and return the codes' names."""
+    objects = list(manifests(cluster))
+    index = next(at for at, each in enumerate(objects) if each["metadata"]["name"] == job)
+    objects[index] = deepcopy(objects[index])
+    for replica in objects[index]["spec"]["pytorchReplicaSpecs"].values():
+        _change(replica["template"]["spec"], path, value)
+    return _codes(check_manifests(objects))
+
+
+def without(name: str, cluster: str = "default") -> set[str]:
+    """Leave out a whole object, and return the names of the codes that are found."""
+    kept = [e for e in manifests(cluster) if f"{e['kind']}/{e['metadata']['name']}" != name]
+    assert len(kept) < len(manifests(cluster))
+    return _codes(check_manifests(kept))
+
+
+def _change(body: Json, path: str, value: object) -> None:
+    *parents, last = path.split()
+    for key in parents:
+        body = body[int(key) if isinstance(body, list) else key]
+    where: Json = int(last) if isinstance(body, list) else last
+    if value is ABSENT:
+        del body[where]
+    else:
+        old = body.get(where) if isinstance(body, dict) else body[where]
+        body[where] = value(deepcopy(old)) if callable(value) else value
+
+
+def _codes(found: list[Finding]) -> set[str]:
+    return {finding.code.name for finding in found}

@@ -1,0 +1,82 @@
+"""The control plane, who reaches it, and the bastion."""
+
+import pytest
+
+from megatron_eks.guards.check import check_templates
+from tests.guards.slips import ABSENT, Json, in_template
+
+CLUSTER, ENTRY, VPC = "EKS::Cluster", "EKS::AccessEntry", "ResourcesVpcConfig"
+SERVICES = "KubernetesNetworkConfig ServiceIpv4Cidr"
+GONE = "AWS::CloudFormation::WaitConditionHandle"
+
+
+@pytest.mark.parametrize(
+    ("resource", "path", "value", "code"),
+    [
+        (CLUSTER, f"{VPC} PublicAccessCidrs", ABSENT, "ENDPOINT_OPEN"),
+        (CLUSTER, f"{VPC} PublicAccessCidrs", ["0.0.0.0/0"], "ENDPOINT_OPEN"),
+        (CLUSTER, f"{VPC} PublicAccessCidrs", ["10.0.0.0/8"], "RANGE"),
+        (CLUSTER, f"{VPC} EndpointPublicAccess", False, "CLUSTER_CONTROL"),
+        (CLUSTER, f"{VPC} SubnetIds", lambda ids: ids[:1], "SUBNETS"),
+        (CLUSTER, "AccessConfig AuthenticationMode", "CONFIG_MAP", "CLUSTER_CONTROL"),
+        (CLUSTER, "DeletionProtection", False, "CLUSTER_CONTROL"),
+        (CLUSTER, "EncryptionConfig", ABSENT, "ENCRYPTION"),
+        (CLUSTER, "Logging ClusterLogging EnabledTypes 1", ABSENT, "CLUSTER_CONTROL"),
+        (CLUSTER, "Version", "1.29", "CLUSTER_VERSION"),
+        (CLUSTER, "Version", "1.34", "VERSION_SKEW"),
+        (CLUSTER, SERVICES, "10.0.0.0/16", "RANGE"),
+        (CLUSTER, SERVICES, ABSENT, "RANGE"),
+        (CLUSTER, "DependsOn", ABSENT, "START_ORDER"),
+        ("Logs::LogGroup", "RetentionInDays", ABSENT, "CLUSTER_CONTROL"),
+        (ENTRY, "Type", GONE, "ACCESS_ENTRY"),
+        (ENTRY, "PrincipalArn", "arn:aws:iam::111122223333:Admin", "ACCESS_ENTRY"),
+        (ENTRY, "AccessPolicies 0 PolicyArn", "AmazonEKSAdminPolicy", "ACCESS_ENTRY"),
+    ],
+)
+def test_mistakes_in_the_control_plane(resource, path, value, code):
+    """Each is found under its code."""
+    assert code in in_template(resource, path, value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (f"{VPC} PublicAccessCidrs", ["198.51.100.7/32", "203.0.113.0/24"]),
+        ("AccessConfig AuthenticationMode", "API_AND_CONFIG_MAP"),
+        (SERVICES, "192.168.0.0/20"),
+    ],
+)
+def test_other_control_planes_that_work(path, value):
+    """Nothing is found in them."""
+    assert in_template(CLUSTER, path, value) == set()
+
+
+def test_people_reach_a_private_endpoint():
+    """Its group admits the VPC; EKS's own rules admit nodes only."""
+    rule = "EC2::SecurityGroupIngress EndpointFromVpc"
+    assert in_template(rule, "ToPort", 443, "private-cluster") == set()
+    assert in_template(rule, "Type", GONE, "private-cluster") == {"CLUSTER_CONTROL"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"KeyName": "mine"}, "CLUSTER_CONTROL"),
+        ({"LaunchTemplate": None}, "CLUSTER_CONTROL"),
+        ({"BlockDeviceMappings": [{"Ebs": {"Encrypted": False}}]}, "ENCRYPTION"),
+    ],
+)
+def test_only_session_manager_opens_the_bastion(changed, code):
+    """It has no key pair, requires tokens, and nothing on its disk can be read."""
+    right = {
+        "BlockDeviceMappings": [{"Ebs": {"Encrypted": True}}],
+        "IamInstanceProfile": "company",
+        "LaunchTemplate": {"LaunchTemplateId": "lt-0123456789abcdef0", "Version": "1"},
+    }
+
+    def found(properties: Json) -> set[str]:
+        resources: Json = {"Bastion": {"Type": "AWS::EC2::Instance", "Properties": properties}}
+        return {e.code.name for e in check_templates({"Cluster": {"Resources": resources}})}
+
+    assert found(right) == set()
+    assert found(right | changed) == {code}

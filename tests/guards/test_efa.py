@@ -1,0 +1,76 @@
+"""EFA interfaces, their groups and the groups' rules."""
+
+import pytest
+
+from megatron_eks.guards.check import check_templates
+from tests.guards.slips import ABSENT, Json, in_template
+
+_GPU = "EC2::LaunchTemplate Pool"
+_NICS = "LaunchTemplateData NetworkInterfaces"
+_LAYOUT, _GROUPS, _RULES = {"EFA_INTERFACES"}, {"INTERFACES_AND_GROUPS"}, {"EFA_SELF_RULES"}
+
+
+def _former(interfaces):
+    """Turn the layout into the one that AWS documented first."""
+    common = {k: v for k, v in interfaces[0].items() if k not in {"InterfaceType", "DeviceIndex"}}
+    return [
+        common | {"NetworkCardIndex": card, "DeviceIndex": min(card, 1), "InterfaceType": "efa"}
+        for card in range(4)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "codes"),
+    [
+        (_NICS, _former, set()),
+        (_NICS, ABSENT, {*_LAYOUT, *_GROUPS}),
+        (_NICS, lambda old: old[:-1], _LAYOUT),
+        (_NICS, lambda old: [*old, old[-1]], {*_LAYOUT, "TWICE"}),
+        (_NICS, lambda old: [*old, old[-1] | {"NetworkCardIndex": 4}], _LAYOUT),
+        (f"{_NICS} 0 InterfaceType", "efa-only", _LAYOUT),
+        (f"{_NICS} 2 InterfaceType", "interface", _LAYOUT),
+        (f"{_NICS} 2 NetworkCardIndex", "one", _LAYOUT),
+        (f"{_NICS} 3 DeviceIndex", 1, _LAYOUT),
+        ("LaunchTemplateData InstanceType", "p5.48xlarge", {*_LAYOUT, "MAX_PODS"}),
+        (f"{_NICS} 1 DeleteOnTermination", False, _LAYOUT),
+        (f"{_NICS} 0 AssociatePublicIpAddress", True, {"PUBLIC_ADDRESS"}),
+        (f"{_NICS} 0 SubnetId", "subnet-0123456789abcdef0", {"MANAGED_NODES"}),
+    ],
+)
+def test_layout(path, value, codes):
+    """Every card has its interface, which lives as long as the node."""
+    assert in_template(_GPU, path, value) == codes
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "codes"),
+    [
+        (f"{_NICS} 3 Groups", ["sg-0123456789abcdef0", "sg-0123456789abcdef1"], _RULES),
+        (f"{_NICS} 3 Groups", lambda old: [*old, "sg-0123456789abcdef1"], _RULES),
+        (f"{_NICS} 3 Groups", ABSENT, _GROUPS),
+        (f"{_NICS} 3 Groups 0", ABSENT, {"CLUSTER_GROUP", *_RULES}),
+        (f"{_NICS} 3 Groups 1", ABSENT, _RULES),
+        (f"{_NICS} 3 Groups", lambda old: [*old, old[0]], {"TWICE"}),
+        ("LaunchTemplateData SecurityGroupIds", ["sg-0123456789abcdef1"], _GROUPS),
+    ],
+)
+def test_groups(path, value, codes):
+    """Every interface carries the groups of the cluster and of the nodes."""
+    assert in_template(_GPU, path, value) == codes
+
+
+def test_template_of_no_node_group():
+    """Another machine's template, such as a bastion's, needs no group of the nodes."""
+    options: Json = {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
+    data: Json = {"LaunchTemplateData": {"MetadataOptions": options}}
+    resource: Json = {"Type": "AWS::EC2::LaunchTemplate", "Properties": data}
+    assert check_templates({"Bastion": {"Resources": {"Bastion": resource}}}) == []
+
+
+@pytest.mark.parametrize("kind", ["EC2::SecurityGroupIngress", "EC2::SecurityGroupEgress"])
+def test_self_rules(kind):
+    """The group of the nodes admits all traffic from and to itself."""
+    assert in_template(f"{kind} Nodes", "Description", "ours") == set()
+    assert in_template(f"{kind} Nodes", "IpProtocol", "tcp") == _RULES
+    assert in_template(f"{kind} Nodes", "GroupId", "sg-0123456789abcdef0") == _RULES
+    assert in_template(f"{kind} Nodes", "Type", "AWS::SSM::Parameter") == _RULES

@@ -1,0 +1,67 @@
+"""Variables, and secrets in plain text."""
+
+import pytest
+
+from tests.guards.slips import ABSENT, in_manifest
+
+_JOB = "PyTorchJob/megatron-cpt-techpulse"
+_MAIN = "spec pytorchReplicaSpecs Master template spec containers 0"
+_TOKEN = "hf_" + "a1B2" * 9
+
+
+def _variable(name: str, value: str) -> set[str]:
+    more = {"name": name, "value": value}
+    return in_manifest(_JOB, f"{_MAIN} env", lambda old: [*old, more]) - {"REPLICAS_DIFFER"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("NCCL_PROTO", "Simple", "REFUSED_VARIABLE"),
+        ("NCCL_DEBUG_SUBSYSTEM", "ALL", "REFUSED_VARIABLE"),
+        ("NCCL_BUFFSIZE", "8388608", "VARIABLE_ADVISED_AGAINST"),
+        ("NCCL_DEBUG", "INFO", "DUPLICATE_VARIABLE"),
+        ("WANDB_API_KEY", "0123456789abcdef", "SECRET_IN_MANIFEST"),
+        ("SOMETHING", _TOKEN, "SECRET_IN_MANIFEST"),
+    ],
+)
+def test_added_variables(name, value, code):
+    """A variable that breaks a run, that nothing reads, or that gives a secret away."""
+    assert code in _variable(name, value)
+
+
+def test_right_variables():
+    """Variables of a program's own, paths of secrets, and what libraries do anyway."""
+    for name, value in (("MINE", "1"), ("HF_TOKEN_PATH", "/shared/t"), ("FI_PROVIDER", "efa")):
+        assert _variable(name, value) == set()
+
+
+@pytest.mark.parametrize("index", range(9))
+def test_variables_of_jobs(index):
+    """What every job sets is missed."""
+    assert "VARIABLE_MISSING" in in_manifest(_JOB, f"{_MAIN} env {index}", ABSENT)
+
+
+@pytest.mark.parametrize(
+    ("index", "value", "code"),
+    [
+        (0, "8", "REFUSED_VARIABLE"),
+        (3, "INIT", "VARIABLE_MISSING"),
+        (4, "expandable_segments:False", "VARIABLE_MISSING"),
+        (8, "/shared/triton", "VARIABLE_ADVISED_AGAINST"),
+    ],
+)
+def test_values_of_jobs(index, value, code):
+    """Values that take the meaning from what jobs set."""
+    assert code in in_manifest(_JOB, f"{_MAIN} env {index} value", value)
+
+
+def test_secrets():
+    """Secrets in options, in texts of a ConfigMap, in addresses and in a Secret."""
+    args = f"{_MAIN} args"
+    for word in ("--wandb-api-key=0123abcd4567", "https://me:secret@example.com/x"):
+        assert "SECRET_IN_MANIFEST" in in_manifest(_JOB, args, lambda old, word=word: [*old, word])
+    webhook = "Secret/training-operator-webhook-cert"
+    assert in_manifest(webhook, "stringData", {"tls.key": "x"}) == {"SECRET_IN_MANIFEST"}
+    config = "ConfigMap/dcgm-exporter"
+    assert "SECRET_IN_MANIFEST" in in_manifest(config, "data counters.csv", _TOKEN)

@@ -1,0 +1,62 @@
+"""What pods ask of their nodes."""
+
+import pytest
+
+from tests.guards.slips import ABSENT, in_manifest
+
+_JOB = "PyTorchJob/megatron-cpt-techpulse"
+_POD = "spec pytorchReplicaSpecs Master template spec"
+_MAIN = f"{_POD} containers 0"
+_LIMITS, _REQUESTS = f"{_MAIN} resources limits", f"{_MAIN} resources requests"
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "code"),
+    [
+        (f"{_LIMITS} nvidia.com/gpu", ABSENT, "EXTENDED_RESOURCES"),
+        (f"{_REQUESTS} nvidia.com/gpu", ABSENT, "EXTENDED_RESOURCES"),
+        (f"{_REQUESTS} memory", "2Ti", "REQUEST_ABOVE_LIMIT"),
+        (f"{_REQUESTS} memory", "1 TiB", "BAD_QUANTITY"),
+        (_REQUESTS, lambda old: {**old, "nvidia.com/gpus": 8}, "UNKNOWN_RESOURCE"),
+        (f"{_REQUESTS} cpu", ABSENT, "NODE_ROOM"),
+        (f"{_REQUESTS} cpu", "96", "NODE_ROOM"),
+        (f"{_LIMITS} memory", ABSENT, "NODE_ROOM"),
+        (f"{_LIMITS} vpc.amazonaws.com/efa", 3, "NODE_ROOM"),
+        (f"{_LIMITS} hugepages-2Mi", ABSENT, "HUGE_PAGES"),
+        (f"{_LIMITS} hugepages-2Mi", "20Gi", "HUGE_PAGES"),
+        (f"{_LIMITS} vpc.amazonaws.com/efa", ABSENT, "EFA_NOT_REQUESTED"),
+        (f"{_POD} volumes 1 emptyDir medium", ABSENT, "SHARED_MEMORY"),
+        (f"{_MAIN} volumeMounts 1", ABSENT, "SHARED_MEMORY"),
+        (f"{_POD} volumes 1 emptyDir sizeLimit", "1007616Mi", "TMPFS_ABOVE_MEMORY"),
+        (f"{_POD} tolerations 0", ABSENT, "UNTOLERATED"),
+        (f"{_POD} tolerations 0 key", "nvidia.com/gpus", "UNTOLERATED"),
+        (f"{_POD} tolerations 1 tolerationSeconds", ABSENT, "TOLERATION"),
+        (f"{_POD} tolerations 2", ABSENT, "TOLERATION"),
+        (f"{_POD} nodeSelector", ABSENT, "NODE_SELECTOR"),
+        (f"{_POD} nodeSelector megatron-eks/pool", "p4dd", "NODE_SELECTOR"),
+        (f"{_MAIN} image", "example.com:5000/team/megatron", "UNPINNED_IMAGE"),
+        (f"{_MAIN} image", "example.com/megatron@sha256:12", "UNPINNED_IMAGE"),
+        (f"{_MAIN} image", ABSENT, "UNPINNED_IMAGE"),
+        (f"{_POD} tolerations 0 key", ABSENT, "TOLERATION"),
+        (f"{_POD} dnsPolicy", "Default", "HOST_NETWORK_DNS"),
+        (f"{_POD} terminationGracePeriodSeconds", 30, "IDLE"),
+        (f"{_POD} priorityClassName", ABSENT, "IDLE"),
+    ],
+)
+def test_mistakes(place, value, code):
+    """A pod that Kubernetes refuses, that waits for ever, or that wastes its node."""
+    assert code in in_manifest(_JOB, place, value)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (f"{_POD} tolerations", lambda old: [*old, {"key": "team", "operator": "Exists"}]),
+        (f"{_POD} tolerations", [{"operator": "Exists"}]),
+        (f"{_POD} volumes 1 emptyDir sizeLimit", "64Gi"),
+        (f"{_POD} terminationGracePeriodSeconds", 900),
+    ],
+)
+def test_right_variations(place, value):
+    """Another size or image of somebody's own is no mistake; a warning may remain."""
+    assert in_manifest(_JOB, place, value) <= {"TOLERATION", "REPLICAS_DIFFER"}

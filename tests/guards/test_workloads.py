@@ -1,0 +1,65 @@
+"""Jobs: their shape, their ranks and their ends."""
+
+import pytest
+
+from megatron_eks.config.codes import Code
+from tests.guards.slips import ABSENT, in_manifest
+
+_JOB = "PyTorchJob/megatron-gpt-7b"
+_ROLES = "spec pytorchReplicaSpecs"
+_BOX = f"{_ROLES} Worker template spec containers 0"
+_COMMAND = f"{_ROLES} Master template spec containers 0 command 0"
+_DDP = "Job/ddp-llama-3-2-1b"
+_SERVICE = "Service/ddp-llama-3-2-1b"
+_FETCH = "Job/fetch-tokenizer"
+_PREVIEW = "metadata annotations megatron-eks/preview"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "code"),
+    [
+        (_JOB, "apiVersion", "kubeflow.org/v2", Code.API_VERSION),
+        (_JOB, f"{_ROLES} Master", ABSENT, Code.MASTER_REPLICAS),
+        (_JOB, f"{_ROLES} Worker", ABSENT, Code.MASTER_REPLICAS),
+        (_JOB, f"{_ROLES} Worker replicas", 0, Code.MASTER_REPLICAS),
+        (_JOB, f"{_ROLES} Worker restartPolicy", "Never", Code.RESTART_POLICY),
+        (_JOB, "spec nprocPerNode", 8, Code.PROCESSES_PER_NODE),
+        (_JOB, "spec runPolicy cleanPodPolicy", "None", Code.CLEAN_POD_POLICY),
+        (_JOB, "spec runPolicy ttlSecondsAfterFinished", ABSENT, Code.JOB_FIELDS),
+        (_JOB, "metadata name", "a" * 60, Code.JOB_NAME),
+        (_JOB, f"{_BOX} name", "megatron", Code.CONTAINER_NAME),
+        (_JOB, f"{_BOX} env 0 value", "8", Code.REPLICAS_DIFFER),
+        (_JOB, _COMMAND, "--nnodes=1", Code.RENDEZVOUS_FLAG),
+        (_JOB, "metadata labels megatron-eks/job", "other", Code.POD_LABEL),
+        (_DDP, "spec parallelism", 1, Code.JOB_FIELDS),
+        (_DDP, "spec template spec subdomain", ABSENT, Code.SERVICE),
+        (_DDP, "spec template spec containers 0 command 1", "-nnodes=3", Code.RENDEZVOUS_FLAG),
+        (_SERVICE, "spec clusterIP", "10.0.0.1", Code.SERVICE),
+        (_SERVICE, "spec publishNotReadyAddresses", ABSENT, Code.RANKS_WAIT),
+        (_FETCH, "spec template spec restartPolicy", "OnFailure", Code.RESTART_POLICY),
+        (_FETCH, "spec template spec initContainers", ABSENT, Code.JOB_FIELDS),
+        (_FETCH, "spec podFailurePolicy", ABSENT, Code.JOB_FIELDS),
+        (_FETCH, "spec podFailurePolicy rules 0 onExitCodes values 0", 1, Code.JOB_FIELDS),
+        (_FETCH, _PREVIEW, ABSENT, Code.PREVIEW_REFUSED),
+        ("Job/efa-check-p4d", "spec activeDeadlineSeconds", ABSENT, Code.JOB_FIELDS),
+        ("NetworkPolicy/ranks-of-megatron-gpt-7b", "spec podSelector", {}, Code.SELECTS_NOTHING),
+    ],
+)
+def test_a_wrong_job_is_reported(name, path, value, code):
+    """What the operator refuses, what hangs ranks, and what never ends."""
+    assert code.name in in_manifest(name, path, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        (_JOB, "spec runPolicy cleanPodPolicy", "All"),
+        (_JOB, "spec nprocPerNode", "auto"),
+        (_DDP, "spec template spec containers 0 command 5", "--master-port=29400"),
+        (_FETCH, "spec activeDeadlineSeconds", 7200),
+        (_FETCH, "spec podFailurePolicy rules 0 onExitCodes values", [2]),
+    ],
+)
+def test_another_right_job_is_not(name, path, value):
+    """Other limits and ports are the user's to choose."""
+    assert in_manifest(name, path, value) == set()
