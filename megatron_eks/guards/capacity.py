@@ -5,125 +5,74 @@ from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.guards.nodes import NodeGroup, node_groups
-from megatron_eks.guards.templates import Templates, template_guard
-from megatron_eks.guards.values import Value
+from megatron_eks.guards.nodes import node_groups
+from megatron_eks.guards.templates import Templates, constants, template_guard
+from megatron_eks.guards.values import Row, report, written
 
 _BLOCK = "capacity-block"
 _RESERVATION = re.compile(r"cr-([0-9a-f]{8}|[0-9a-f]{17})")
-_GROUP = re.compile(r"arn:aws[a-z-]*:resource-groups:.+")
+_PLACED = {"", "ON_DEMAND"}
+_EARLY = "the block may not have started, and then the stack fails"
+_CLUSTER: Row = ("Strategy", ("cluster", None), "EFA nodes of one job stand far apart")
 
 
 @template_guard
 def purchase(templates: Templates) -> Iterator[Finding]:
-    """Node group and launch template buy in the same way.
+    """Node group and launch template buy in the same way, and name what they buy.
 
     A Capacity Block is named three times, and EKS refuses the group, or EC2 starts nothing, with
     one of them missing (EKS User Guide, "Create a managed node group with Capacity Blocks for ML").
     """
-    for each in node_groups(templates):
-        if each.template is None:
-            continue
-        market = each.data["InstanceMarketOptions"]["MarketType"]
-        kind, reserved = each.group["CapacityType"], _target(each)
-        block = "CAPACITY_BLOCK"
-        if market.text == "spot":
-            why = "EKS refuses it in the launch template: spot is the node group's CapacityType"
-            yield from market.must_be(Code.CAPACITY_RESERVATION, None, why=why)
-        elif each.data["InstanceMarketOptions"] and kind.text != block:
-            why = "the launch template asks for a Capacity Block"
-            yield from kind.must_be(Code.CAPACITY_RESERVATION, block, why=why)
-        if market.text != "spot" and (kind.text == block or each.data["InstanceMarketOptions"]):
-            why = "the nodes of a Capacity Block start in this market only"
-            yield from market.must_be(Code.CAPACITY_RESERVATION, _BLOCK, why=why)
-        if kind.text == block:
-            yield from _block(each)
-        if kind.text == "SPOT" and reserved.raw:
-            why = "spot nodes do not start in the reservation, which is paid for and idle"
-            yield from kind.must_be(Code.CAPACITY_RESERVATION, "ON_DEMAND", why=why)
-
-
-@template_guard
-def reservation(templates: Templates) -> Iterator[Finding]:
-    """Name a reservation by its id or its group, or it stays idle while it is paid for.
-
-    EC2 API, LaunchTemplateCapacityReservationSpecificationRequest.
-    """
-    for template in templates.of("EC2::LaunchTemplate"):
-        given = template["LaunchTemplateData"]["CapacityReservationSpecification"]
-        target = given["CapacityReservationTarget"]
+    for each in [one for one in node_groups(templates) if one.template]:
+        kind, market = each.group["CapacityType"], each.data["InstanceMarketOptions"]["MarketType"]
+        given, sizes = each.data["CapacityReservationSpecification"], each.group["ScalingConfig"]
+        target, mode = given["CapacityReservationTarget"], given["CapacityReservationPreference"]
         name, group = target["CapacityReservationId"], target["CapacityReservationResourceGroupArn"]
-        preference = given["CapacityReservationPreference"]
-        if given and not preference and bool(name) == bool(group):
-            found = (
-                "both an id and a group" if name else "neither an id nor a group of reservations"
-            )
-            remedy = "name one: CapacityReservationId or CapacityReservationResourceGroupArn"
-            yield target.finding(Code.CAPACITY_RESERVATION, f"{found}: EC2 refuses it", remedy)
-        if target:
-            why = "EC2 refuses it beside a target"
-            allowed = (None, "capacity-reservations-only")
-            yield from preference.must_be(Code.CAPACITY_RESERVATION, *allowed, why=why)
-        for value, form, right in (
-            (name, _RESERVATION, "write cr- and 17 hexadecimal digits"),
-            (group, _GROUP, "write arn:aws:resource-groups:REGION:ACCOUNT:group/NAME"),
+        block, spot = kind.text == "CAPACITY_BLOCK", kind.text == "SPOT" and market.text != _BLOCK
+        for matters, value, right, why in (
+            (market.text == _BLOCK, kind, "CAPACITY_BLOCK", "the template asks for a block"),
+            (block, market, _BLOCK, "the nodes of a block start in this market only"),
+            (not block and market.text != _BLOCK, market, None, "CapacityType says it, and alone"),
+            (spot and target, kind, "ON_DEMAND", "the reservation stays idle"),
+            (target and mode, mode, "capacity-reservations-only", "EC2 refuses it with a target"),
+            (block and sizes["MinSize"], sizes["MinSize"], 0, _EARLY),
+            (block and sizes["DesiredSize"], sizes["DesiredSize"], 0, _EARLY),
         ):
-            if value and not isinstance(value.raw, dict) and not form.fullmatch(value.text):
-                found = f"{value.raw!r} is no {value.name}: EC2 finds no capacity by it"
-                yield value.finding(Code.CAPACITY_RESERVATION, found, right)
+            if matters:
+                yield from value.must_be(Code.CAPACITY_RESERVATION, right, why=why)
+        nameless = ((given and not mode) or block) and bool(name) == bool(group)
+        wrong = name and not isinstance(name.raw, dict) and not _RESERVATION.fullmatch(name.text)
+        unsold = block and each.instance and not each.instance.capacity_blocks
+        found = "not one of id and group of reservations: no node starts"
+        remedy = "give CapacityReservationId alone, or CapacityReservationResourceGroupArn"
+        other = f"{written(name.raw)} is no id of a reservation: no node starts"
+        yield from report(
+            Code.CAPACITY_RESERVATION,
+            (nameless, target, found, remedy),
+            (wrong, name, other, "write cr- and 17 hexadecimal digits"),
+            (unsold, kind, f"AWS sells no blocks of {each.type_name}", "set it to 'ON_DEMAND'"),
+        )
 
 
 @template_guard
 def placement(templates: Templates) -> Iterator[Finding]:
     """Nodes stand close together: by their reservation, or in a cluster placement group.
 
-    A reservation that was made outside a group has no capacity in it (eksctl issue 7949). EC2 User
-    Guide, "Placement strategies": spread takes seven instances in a zone.
+    A reservation that was made outside a group has no capacity in it (eksctl issue 7949; EC2 User
+    Guide, "Placement strategies").
     """
-    for group in templates.of("EC2::PlacementGroup"):
-        why = "EFA nodes of one job stand far apart"
-        yield from group["Strategy"].must_be(Code.PLACEMENT, "cluster", None, why=why)
-    for each in [group for group in node_groups(templates) if group.has_gpus]:
-        placed = each.data["Placement"]
-        name = placed["GroupName"] or placed["GroupId"]
-        named = templates.target(placed["GroupName"])
-        kind, reserved = each.group["CapacityType"].text, _target(each)
-        if named and named.type != "AWS::EC2::PlacementGroup":
-            found = f"{named.name} is no placement group: EC2 refuses the launch"
-            yield placed["GroupName"].finding(Code.PLACEMENT, found, "name the pool's group")
-        elif name and (reserved.raw or kind == "CAPACITY_BLOCK"):
-            found = "a reservation made outside this group has no capacity in it: no node starts"
+    yield from constants(templates.of("EC2::PlacementGroup"), Code.PLACEMENT, (_CLUSTER,))
+    for each in [one for one in node_groups(templates) if one.template]:
+        placed, kind = each.data["Placement"], each.group["CapacityType"].text
+        reserved = each.data["CapacityReservationSpecification"]["CapacityReservationTarget"]
+        group, block = placed["GroupName"] or placed["GroupId"], kind == "CAPACITY_BLOCK"
+        efa = each.instance and each.instance.efa_interfaces
+        if group and (reserved or block):
+            found = "a reservation made outside this group has no capacity in it"
             remedy = "remove Placement, unless the reservation was made in the group"
-            level = Level.ERROR if kind == "CAPACITY_BLOCK" else Level.WARNING
+            level = Level.ERROR if block else Level.WARNING
             yield placed.finding(Code.CAPACITY_RESERVATION, found, remedy, level)
-        elif not name and not reserved.raw and kind in {"", "ON_DEMAND"} and _talks(each):
-            found = "neither a reservation nor a placement group: nodes start from anywhere in the "
-            found += "zone, and outside of what is reserved"
+        elif not (group or reserved) and kind in _PLACED and efa:
+            found = "neither a reservation nor a placement group: nodes start far apart"
             remedy = "name the reservation (CapacityReservationId), or a cluster placement group"
             yield placed.finding(Code.PLACEMENT, found, remedy, Level.WARNING)
-
-
-def _target(each: NodeGroup) -> Value:
-    return each.data["CapacityReservationSpecification"]["CapacityReservationTarget"]
-
-
-def _talks(each: NodeGroup) -> bool:
-    return (
-        each.template is not None and each.instance is not None and each.instance.efa_interfaces > 0
-    )
-
-
-def _block(each: NodeGroup) -> Iterator[Finding]:
-    target, scaling = _target(each), each.group["ScalingConfig"]
-    if not target["CapacityReservationId"] and not target["CapacityReservationResourceGroupArn"]:
-        found = "a Capacity Block that nobody names: no node starts in it"
-        remedy = "add CapacityReservationTarget with CapacityReservationId: cr-..."
-        yield target.finding(Code.CAPACITY_RESERVATION, found, remedy)
-    for size in (scaling["MinSize"], scaling["DesiredSize"]):
-        if size.number:
-            why = "the block may not have started, and then the stack fails"
-            yield from size.must_be(Code.CAPACITY_RESERVATION, 0, why=why)
-    if each.instance and not each.instance.capacity_blocks:
-        found = f"AWS sells no Capacity Blocks of {each.instance.name}"
-        remedy = "use a type of the P families, or another CapacityType"
-        yield each.data["InstanceType"].finding(Code.CAPACITY_RESERVATION, found, remedy)

@@ -15,6 +15,7 @@ _ONE = {
     "EC2::VPCEndpoint": ("ServiceName", "VpcId", "VpcEndpointType"),
     "EKS::AccessEntry": ("PrincipalArn", "ClusterName"),
     "EKS::Addon": ("AddonName", "ClusterName"),
+    "EKS::Nodegroup": ("NodegroupName", "ClusterName"),
     "EKS::PodIdentityAssociation": ("ServiceAccount", "Namespace", "ClusterName"),
 }
 

@@ -18,10 +18,9 @@ _WRONG = {"CAPACITY_RESERVATION"}
     ("cluster", "resource", "path", "value", "codes"),
     [
         (_RESERVED, _TEMPLATE, _TARGET, {"CapacityReservationResourceGroupArn": _ARN}, set()),
-        (_RESERVED, _TEMPLATE, _TARGET, {"CapacityReservationResourceGroupArn": "p5"}, _WRONG),
         (_RESERVED, _TEMPLATE, f"{_TARGET} CapacityReservationResourceGroupArn", _ARN, _WRONG),
         (_RESERVED, _TEMPLATE, _ID, "cr-012345", _WRONG),
-        (_RESERVED, _TEMPLATE, _ID, ABSENT, {*_WRONG, "PLACEMENT"}),
+        (_RESERVED, _TEMPLATE, _ID, ABSENT, _WRONG),
         (_RESERVED, _TEMPLATE, _TARGET.rsplit(maxsplit=1)[0], ABSENT, {"PLACEMENT"}),
         (_RESERVED, _TEMPLATE, _PLACEMENT, {"GroupName": "rack"}, _WRONG),
         (_RESERVED, _GPU, "CapacityType", "SPOT", _WRONG),
@@ -35,7 +34,6 @@ _WRONG = {"CAPACITY_RESERVATION"}
         (_ON_DEMAND, _GPU, "CapacityType", "SPOT", set()),
         (_ON_DEMAND, _TEMPLATE, _PLACEMENT, ABSENT, {"PLACEMENT"}),
         (_ON_DEMAND, "EC2::PlacementGroup", "Strategy", "spread", {"PLACEMENT"}),
-        (_ON_DEMAND, _TEMPLATE, f"{_PLACEMENT} GroupName Ref", "NodeRole", {"PLACEMENT"}),
     ],
 )
 def test_capacity(cluster, resource, path, value, codes):
