@@ -9,6 +9,9 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, Path
 from megatron_eks.config.explanations import removed
 
+ANNOTATION = "megatron-eks/allow"
+"""On a Kubernetes object: codes with their reasons, separated by semicolons."""
+
 # Where a finding is, in whatever way a reader tells its objects apart.
 PlaceT = TypeVar("PlaceT", bound=Hashable)
 
@@ -102,7 +105,7 @@ def _wrong(
     if not _CODE.fullmatch(code):
         found, level = "no code is allowed", Level.ERROR
         remedy = "write it: allow MEKS-0609 REASON"
-    elif code in removed():
+    elif (allowance.place, code) not in used and code in removed():  # which reads a long file
         found, level = f"{code} was removed, because {removed()[code]}", Level.WARNING
         remedy = "remove the allowance"
     elif len(allowance.reason) < _REASON:

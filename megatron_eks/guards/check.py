@@ -6,15 +6,13 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from megatron_eks import guards
-from megatron_eks.config.allowances import Allowance, apply
+from megatron_eks.config.allowances import ANNOTATION, Allowance, apply
 from megatron_eks.config.errors import Finding
 from megatron_eks.config.load import Document, Json, read_documents, read_json
 from megatron_eks.guards import manifests, templates
 from megatron_eks.guards.manifests import Manifests, body_at, is_manifest
 from megatron_eks.guards.templates import Templates
 from megatron_eks.guards.values import Value
-
-ANNOTATION = "megatron-eks/allow"
 
 for _module in sorted(each.name for each in iter_modules(guards.__path__)):
     if _module != "check":  # a new module of guards needs no list

@@ -8,7 +8,7 @@ from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
-from megatron_eks.guards.values import NO, Value, report, settings, written
+from megatron_eks.guards.values import NO, Value, report, written
 
 GPU, EFA, HUGE_PAGES = "nvidia.com/gpu", "vpc.amazonaws.com/efa", "hugepages-2Mi"
 JOBS = ("Job", "PyTorchJob")
@@ -179,7 +179,7 @@ def images(manifests: Manifests) -> Iterator[Finding]:
         row = (not _PINNED.fullmatch(image.text), image, found, "name a release or a digest")
         yield from report(Code.UNPINNED_IMAGE, row)
         pull = ("imagePullPolicy", ("IfNotPresent", "Always"), why)
-        yield from settings(container, Code.MANIFEST_VALUE, pull, level=Level.WARNING)
+        yield from container.must_hold(Code.MANIFEST_VALUE, [pull], Level.WARNING)
 
 
 @manifest_guard
@@ -189,14 +189,14 @@ def job_settings(manifests: Manifests) -> Iterator[Finding]:
         host, grace = pod.spec["hostNetwork"].raw is True, pod.spec["terminationGracePeriodSeconds"]
         policy = ("ClusterFirstWithHostNet",) if host else ("ClusterFirst", None)
         why = "the pod asks the node's DNS, which does not know the master's Service"
-        yield from settings(pod.spec, Code.HOST_NETWORK_DNS, ("dnsPolicy", policy, why))
+        yield from pod.spec.must_hold(Code.HOST_NETWORK_DNS, [("dnsPolicy", policy, why)])
         if pod.main["name"].text == "pytorch":
             short = (grace.number or 0) < _SHORTEST_GRACE
             found = f"{grace.raw or 'no'} seconds: the pod is killed before it saves a checkpoint"
             row = (short, grace, found, "set it to 480")
             yield from report(Code.IDLE, row, level=Level.WARNING)
-            yield from settings(pod.spec, Code.IDLE, *_POD, level=Level.WARNING)
-            yield from settings(pod.main, Code.IDLE, *_MAIN, level=Level.WARNING)
+            yield from pod.spec.must_hold(Code.IDLE, _POD, Level.WARNING)
+            yield from pod.main.must_hold(Code.IDLE, _MAIN, Level.WARNING)
 
 
 def _count(value: Value) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.manifests import Manifests, manifest_guard
-from megatron_eks.guards.values import NO, Value, settings
+from megatron_eks.guards.values import NO, Value
 
 _BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
 _CLASSES = {"system-cluster-critical", "system-node-critical"}
@@ -43,7 +43,7 @@ def named_objects(manifests: Manifests) -> Iterator[Finding]:
                 yield kept["data"].finding(Code.MISSING_OBJECT, found, "add data, a key a file")
     for each in manifests.of("ServiceAccount"):
         rows = (("automountServiceAccountToken", (NO,), "its pods get a token they do not need"),)
-        yield from settings(each.body, Code.NEEDLESS_PRIVILEGE, *rows, level=Level.WARNING)
+        yield from each.body.must_hold(Code.NEEDLESS_PRIVILEGE, rows, Level.WARNING)
 
 
 @manifest_guard
@@ -85,7 +85,7 @@ def selectors(manifests: Manifests) -> Iterator[Finding]:
             yield wanted.finding(Code.SELECTOR, found, "write the labels of the pods")
         app, why = [e.labels.get(_APP) for e in chosen], "commands that look for it miss it"
         rows = ((_APP, (*app,), why),) if app else ()
-        yield from settings(each["metadata"]["labels"], Code.POD_LABEL, *rows, level=Level.WARNING)
+        yield from each["metadata"]["labels"].must_hold(Code.POD_LABEL, rows, Level.WARNING)
         known = [p for pod in chosen for c in pod.containers for p in c["ports"]]
         for port in each["spec"]["ports"]:
             target = port["targetPort"] or port["port"]
@@ -109,7 +109,7 @@ def pod_security_labels(manifests: Manifests) -> Iterator[Finding]:
             (f"{_LEVEL}/enforce", _LEVELS[1 + jobs :], "whoever makes a pod may take the node"),
             *((f"{_LEVEL}/{mode}", _LEVELS[least:], why) for mode in ("audit", "warn")),
         )
-        yield from settings(labels, Code.NAMESPACE_LEVEL, *rows)
+        yield from labels.must_hold(Code.NAMESPACE_LEVEL, rows)
 
 
 def _lists(value: Value) -> Iterator[Value]:

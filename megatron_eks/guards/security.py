@@ -6,7 +6,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
 from megatron_eks.guards.pods import JOBS
-from megatron_eks.guards.values import NO, YES, Value, report, settings, written
+from megatron_eks.guards.values import NO, YES, Value, report, written
 
 _LEVEL = "pod-security.kubernetes.io/enforce"
 # Kubernetes, "Pod Security Standards": what may be added, and the volumes that restricted takes.
@@ -60,7 +60,7 @@ def users(manifests: Manifests) -> Iterator[Finding]:
             yield from report(Code.FILE_OWNERS, row, level=Level.WARNING)
             if pod.owner.kind != "DaemonSet":
                 code, context = Code.NEEDLESS_PRIVILEGE, container["securityContext"]
-                yield from settings(context, code, *_HARDENED, level=Level.WARNING)
+                yield from context.must_hold(code, _HARDENED, Level.WARNING)
         group = pod.spec["securityContext"]["fsGroup"]
         claims = any(each["persistentVolumeClaim"] for each in pod.spec["volumes"])
         found = "fsGroup: the kubelet changes the owner of every shared file before a pod starts"

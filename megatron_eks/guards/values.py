@@ -134,20 +134,6 @@ def report(
             yield place.finding(code, found, remedy, level)
 
 
-def settings(
-    value: Value, code: Code, *rows: tuple[str, tuple[Json, ...], str], level: Level = Level.ERROR
-) -> Iterator[Finding]:
-    """Report what has none of the allowed values (no value: any), and why that hurts."""
-    for path, allowed, why in rows:
-        place = value
-        for key in path.split():
-            place = place[key]
-        if allowed:
-            yield from place.must_be(code, *allowed, why=why, level=level)
-        elif not place:
-            yield place.finding(code, f"no {place.name}: {why}", f"add {place.name}", level)
-
-
 def written(value: Json) -> str:
     """Write a value into a sentence; a mapping or a list by what it is."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):

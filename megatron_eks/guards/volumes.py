@@ -10,7 +10,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
 from megatron_eks.guards.pods import JOBS
-from megatron_eks.guards.values import Value, report, settings
+from megatron_eks.guards.values import Value, report
 
 _CLAIM, _FITS = "persistentVolumeClaim", Code.CLAIM_AND_VOLUME
 _FSX, _EFS = "fsx.csi.aws.com", "efs.csi.aws.com"
@@ -106,7 +106,7 @@ def volumes(manifests: Manifests) -> Iterator[Finding]:
         spec, handle, kept = volume["spec"], volume["spec"]["csi"]["volumeHandle"], ("Retain", None)
         why = "the files are deleted with the claim"
         yield from spec["persistentVolumeReclaimPolicy"].must_be(Code.RECLAIMED, *kept, why=why)
-        yield from settings(spec, _FITS, *_VOLUME)
+        yield from spec.must_hold(_FITS, _VOLUME)
         name, namespace = spec["claimRef"]["name"].text, spec["claimRef"]["namespace"].text
         claim = manifests.named("PersistentVolumeClaim", name, namespace)
         place = claim["spec"]["volumeName"] if claim else spec["claimRef"]
@@ -128,7 +128,7 @@ def claims(manifests: Manifests) -> Iterator[Finding]:
     """Bind a claim to the one volume that is made for it ("Persistent Volumes")."""
     known = [each.name for each in manifests.of("PersistentVolume")]
     for claim in manifests.of("PersistentVolumeClaim"):
-        yield from settings(claim["spec"], _FITS, *_BOUND)
+        yield from claim["spec"].must_hold(_FITS, _BOUND)
         name, size = claim["spec"]["volumeName"], claim["spec"]["resources"]["requests"]["storage"]
         bound = manifests.named("PersistentVolume", name.text)
         has = bound["spec"]["capacity"]["storage"] if bound else size

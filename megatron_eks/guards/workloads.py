@@ -8,7 +8,7 @@ from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.config.outputs import PLACEHOLDER_HOST, PREVIEW_ANNOTATION
 from megatron_eks.guards.manifests import Manifests, Object, Pod, manifest_guard
-from megatron_eks.guards.values import YES, Value, settings, written
+from megatron_eks.guards.values import YES, Value, written
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LAUNCHER = re.compile(r"--(nnodes|nproc.per.node|node.rank|master.\w+|standalone|rdzv).*")
@@ -185,7 +185,7 @@ def job_parts(manifests: Manifests) -> Iterator[Finding]:
         for each in (job, *(each for each in parts if each.name in names)):
             why, app = "meks does not find it as a part of the job", pod.metadata["labels"]["app"]
             rows = (("megatron-eks/job", (job.name,), why), ("app", (app.raw,), why))
-            yield from settings(each["metadata"]["labels"], Code.POD_LABEL, *rows)
+            yield from each["metadata"]["labels"].must_hold(Code.POD_LABEL, rows)
             chosen = each["spec"]["podSelector"]["matchLabels"]
             if each.kind == "NetworkPolicy" and job.name not in [v.text for _, v in chosen.items()]:
                 found = "the policy is for other pods than this job's: it opens or cuts them off"
@@ -210,7 +210,7 @@ def previews(manifests: Manifests) -> Iterator[Finding]:
 
 def _wrong(body: Value, rows: list[_Row]) -> Iterator[Finding]:
     for code, path, allowed, why in rows:
-        yield from settings(body, code, (path, allowed, why))
+        yield from body.must_hold(code, [(path, allowed, why)])
 
 
 def _restarts(policy: Value) -> tuple[str, ...]:

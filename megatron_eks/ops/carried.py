@@ -1,12 +1,11 @@
-"""What the files in use allow on purpose: configuration, what was rendered of it, images."""
+"""What the files in use allow on purpose: configuration, and what was rendered of it."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from megatron_eks.config.allowances import ANNOTATION
 from megatron_eks.config.errors import Finding, Level
-from megatron_eks.guards.check import ANNOTATION
-from megatron_eks.ops.check import Files
-from megatron_eks.project import ASSETS, Project
+from megatron_eks.project import Project
 
 # A file is read as a template or manifest only if it holds one of these.
 _MARKS = (ANNOTATION, '"meks"', "meks:")
@@ -17,6 +16,9 @@ def allowed(project: Project) -> list[Finding]:
 
     The rendered ones are found where `make synth` writes them, in the current directory.
     """
+    # With all guards, which commands that only could print a plan need not load.
+    from megatron_eks.ops.check import Files  # noqa: PLC0415 -- as above
+
     checked = Files()
     for path in _files(project):
         try:
@@ -32,5 +34,3 @@ def allowed(project: Project) -> list[Finding]:
 def _files(project: Project) -> Iterator[Path]:
     yield from sorted(Path("cdk.out").glob(f"{project.cluster.name}-*.template.json"))
     yield from sorted(Path("dist").glob("*/*.k8s.yaml"))
-    for image in project.cluster.images:
-        yield ASSETS / "images" / image.name / "Dockerfile"

@@ -15,6 +15,7 @@ from megatron_eks.config.scalars import scalar_1_1
 from megatron_eks.guards.check import bodies_in, check_bodies, check_templates
 from megatron_eks.guards.manifests import is_manifest
 from megatron_eks.guards.templates import is_template
+from megatron_eks.guards.values import Value
 from megatron_eks.ops.linters import Linter, cfn_lint, hadolint, kubernetes_validate
 from megatron_eks.ops.output import count, counted, structured
 
@@ -23,6 +24,8 @@ _SKIPPED = frozenset({"node_modules"})
 _ASSET = "asset."
 """The CDK's copies of what images are built from: programs, and nothing that is deployed."""
 _MAX_BYTES = 64 * 1024**2
+_MARK = "meks:"
+_RESOURCE = len(("Resources", "Name"))
 _NAMED = 4
 """So many files without an opinion are named, and the rest counted."""
 
@@ -65,7 +68,8 @@ class Files:
 
     templates: dict[Path, dict[str, Document]] = field(default_factory=dict)
     """By directory: those of one directory are deployed together."""
-    manifests: list[Document] = field(default_factory=list)
+    manifests: dict[str, list[Value]] = field(default_factory=dict)
+    """By file: its Kubernetes objects, each with its place."""
     dockerfiles: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     """Files that hold nothing which this project renders."""
@@ -76,11 +80,15 @@ class Files:
     def counted(self) -> str:
         """Say how much was judged."""
         templates = sum(len(each) for each in self.templates.values())
-        objects = sum(1 for each in self.manifests for _ in bodies_in(each))
-        parts = [count(templates, "template"), count(objects, "object")]
+        parts = [count(templates, "template"), count(len(self.objects), "object")]
         if self.dockerfiles:
             parts.append(count(len(self.dockerfiles), "Dockerfile"))
         return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+    @property
+    def objects(self) -> list[Value]:
+        """The objects of all manifests, which are applied together."""
+        return [body for bodies in self.manifests.values() for body in bodies]
 
     def add(self, path: Path) -> None:
         """Read a file, or every template, manifest and Dockerfile below a directory."""
@@ -107,7 +115,7 @@ class Files:
         for together in self.templates.values():
             bodies = {file: document.value for file, document in together.items()}
             found += check_templates(bodies, self._texts.__getitem__)
-        found += check_bodies([body for each in self.manifests for body in bodies_in(each)])
+        found += check_bodies(self.objects)
         placed = [((finding.file, finding.line), finding) for finding in found]
         for _, finding in apply(placed, self._allowances()):
             yield finding
@@ -115,29 +123,23 @@ class Files:
     def linters(self) -> list[Linter]:
         """Return the public tools that have something to judge."""
         templates = [file for each in self.templates.values() for file in each]
-        manifests = list(dict.fromkeys(each.file for each in self.manifests))
-        places = [body.place for each in self.manifests for body in bodies_in(each)]
         found = [
             cfn_lint(templates),
-            kubernetes_validate(manifests, places),
+            kubernetes_validate(list(self.manifests), [body.place for body in self.objects]),
             hadolint(self.dockerfiles),
         ]
         return [linter for linter in found if linter.files]
 
     def _allowances(self) -> Iterator[Allowance[tuple[str, int]]]:
         """Return what comments allow; only a file that names the project is looked through."""
-        starts: dict[str, set[int]] = {}
-        for each in self.manifests:
-            lines = starts.setdefault(each.file, set())
-            lines.update(body.place.line() for body in bodies_in(each))
+        for file, bodies in self.manifests.items():
+            if _MARK in self._texts[file]:
+                lines = {body.place.line() for body in bodies}
+                yield from in_comments(self._texts[file], file, sorted(lines))
         for file, document in (pair for each in self.templates.values() for pair in each.items()):
-            starts[file] = {
-                place.line
-                for path, place in document.places.items()
-                if path[:1] == ("Resources",) and len(path) == len(("Resources", "name"))
-            }
-        for file, lines in starts.items():
-            if "meks:" in self._texts[file]:
+            if _MARK in self._texts[file]:
+                resources = [path for path in document.places if path[:1] == ("Resources",)]
+                lines = {document.line(path) for path in resources if len(path) == _RESOURCE}
                 yield from in_comments(self._texts[file], file, sorted(lines))
 
     def _add_file(self, path: Path, *, named: bool) -> None:
@@ -177,7 +179,7 @@ class Files:
             together[document.file] = document
             return True
         elif is_manifest(document.value):
-            self.manifests.append(document)
+            self.manifests.setdefault(document.file, []).extend(bodies_in(document))
             return True
         return False
 

@@ -2,20 +2,13 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import cdk8s
-
-from charts import composition
 from megatron_eks.config.errors import Finding
 from megatron_eks.guards.check import check_manifests, check_templates
-from megatron_eks.project import DEFAULT_CLUSTER, ROOT, Project, load_project
-from tests import examples
-from tests.stacks.synthesis import Assembly, app_of, write_sources
+from tests import emitted
+from tests.slips import population
 
 # A template or an object as JSON, which has no narrower type.
 Json = Any
@@ -24,44 +17,21 @@ ABSENT = object()
 """Instead of a value: the slip is that it is missing."""
 
 
-@cache
-def project(cluster: str) -> Project:
-    """Load the default cluster's project, or an example's."""
-    with TemporaryDirectory() as folder:
-        file = ROOT / DEFAULT_CLUSTER
-        if cluster != "default":
-            file = examples.copy(cluster, Path(folder, cluster))
-        return load_project(file, datetime.now(tz=UTC).date())
-
-
-@cache
-def templates(cluster: str = "default") -> dict[str, Json]:
+def templates(cluster: str = emitted.DEFAULT) -> dict[str, Json]:
     """Return a cluster's templates, by stack."""
-    with TemporaryDirectory() as folder:
-        plan, outdir = project(cluster).cluster, Path(folder, "out")
-        app_of(plan, write_sources(Path(folder, "assets")), outdir).synth()
-        return {part: each.body for part, each in Assembly(plan, outdir).templates().items()}
+    return population.templates(cluster)
 
 
 @cache
-def manifests(cluster: str = "default") -> list[Json]:
+def manifests(cluster: str = emitted.DEFAULT) -> list[Json]:
     """Return the objects of a cluster's platform, its validation and its jobs."""
-    loaded = project(cluster)
-
-    def rendered(build: Callable[[cdk8s.App], object]) -> list[Json]:
-        app = cdk8s.App()
-        build(app)
-        return [each for chart in app.charts for each in cdk8s.Testing.synth(chart)]
-
-    plan = loaded.cluster
-    return [
-        *rendered(lambda app: composition.build_platform(app, plan, loaded.outputs)),
-        *rendered(lambda app: composition.build_validation(app, plan, loaded.validation)),
-        *rendered(lambda app: composition.build_jobs(app, plan=plan, jobs=loaded.jobs)),
-    ]
+    files = emitted.emitted(cluster).manifests
+    return [each for file in files for each in population.objects(cluster, file)]
 
 
-def in_template(resource: str, path: str, value: object, cluster: str = "default") -> set[str]:
+def in_template(
+    resource: str, path: str, value: object, cluster: str = emitted.DEFAULT
+) -> set[str]:
     """Change a place of a resource, and return the names of the codes that are found.
 
     The resource is a type, `EC2::LaunchTemplate`, or a type and a part of a logical id,
@@ -86,7 +56,7 @@ def in_template(resource: str, path: str, value: object, cluster: str = "default
 
 
 def in_stack(
-    part: str, change: Callable[[dict[str, Json]], dict[str, Json]], cluster: str = "default"
+    part: str, change: Callable[[dict[str, Json]], dict[str, Json]], cluster: str = emitted.DEFAULT
 ) -> set[str]:
     """Change the resources of a stack, `Storage`, and return the names of the codes found."""
     stack = templates(cluster)[part]
@@ -94,7 +64,7 @@ def in_stack(
     return _codes(check_templates({**templates(cluster), part: changed}))
 
 
-def in_manifest(name: str, path: str, value: object, cluster: str = "default") -> set[str]:
+def in_manifest(name: str, path: str, value: object, cluster: str = emitted.DEFAULT) -> set[str]:
     """Change a place of an object, `Kind/name`, and return the names of the codes that are found.
 
     The path's keys stand between spaces: `spec nodeSelector megatron-eks/pool`. Of several objects
@@ -108,7 +78,7 @@ def in_manifest(name: str, path: str, value: object, cluster: str = "default") -
     return _codes(check_manifests(objects))
 
 
-def in_ranks(job: str, path: str, value: object, cluster: str = "default") -> set[str]:
+def in_ranks(job: str, path: str, value: object, cluster: str = emitted.DEFAULT) -> set[str]:
     """Change a place in the pods of all ranks of a PyTorchJob, and return the codes' names."""
     objects = list(manifests(cluster))
     index = next(at for at, each in enumerate(objects) if each["metadata"]["name"] == job)
@@ -118,7 +88,7 @@ def in_ranks(job: str, path: str, value: object, cluster: str = "default") -> se
     return _codes(check_manifests(objects))
 
 
-def without(name: str, cluster: str = "default") -> set[str]:
+def without(name: str, cluster: str = emitted.DEFAULT) -> set[str]:
     """Leave out a whole object, and return the names of the codes that are found."""
     kept = [e for e in manifests(cluster) if f"{e['kind']}/{e['metadata']['name']}" != name]
     assert len(kept) < len(manifests(cluster))
