@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 from megatron_eks.catalog.environment import Verdict, is_secret
@@ -10,6 +11,7 @@ from megatron_eks.catalog.environment_names import meant_by_a_library
 from megatron_eks.catalog.environment_verdicts import IN_CLEAR, Context, judge_any
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level
+from megatron_eks.config.load import Json
 from megatron_eks.guards.manifests import Manifests, Pod, manifest_guard
 from megatron_eks.guards.pods import GPU, JOBS, node_types
 from megatron_eks.guards.values import Value, report
@@ -71,9 +73,9 @@ def secrets(manifests: Manifests) -> Iterator[Finding]:
     code, found = Code.SECRET_IN_MANIFEST, "a secret in plain text: it ends in Git and in logs"
     remedy = "mount a Secret that kubectl made as a file, and revoke this one"
     for each in manifests.objects:
-        for value in _texts(each.body):
-            if TOKEN.search(value.text) or re.search("://[^ /@:$]+:[^ /@$]+@", value.text):
-                yield value.finding(code, found, remedy)
+        if any(map(_is_token, _strings(each.body.raw))):
+            tokens = (value for value in _texts(each.body) if _is_token(value.text))
+            yield from (value.finding(code, found, remedy) for value in tokens)
         for key in ("data", "stringData") if each.kind == "Secret" else ():
             row = (each[key].raw, each[key], f"base64 hides nothing: {found}", "make it by kubectl")
             yield from report(code, row)
@@ -119,6 +121,20 @@ def _judged(name: Value, value: Value, contexts: list[Context]) -> Iterator[Find
         yield name.finding(Code.REFUSED_VARIABLE, found, f"did you mean {wanted}?")
     elif value and judged and policy.verdict not in {Verdict.SET, Verdict.ALLOWED}:
         yield value.finding(code, f"{name.text}: {policy.reason}", policy.instead, level)
+
+
+@cache
+def _is_token(text: str) -> bool:
+    """Tell a token, or a URL with a password; ranks and jobs have most texts in common."""
+    return bool(TOKEN.search(text) or re.search("://[^ /@:$]+:[^ /@$]+@", text))
+
+
+def _strings(raw: Json) -> Iterator[str]:
+    if isinstance(raw, str):
+        yield raw
+    elif isinstance(raw, dict | list):
+        for inner in raw.values() if isinstance(raw, dict) else raw:
+            yield from _strings(inner)
 
 
 def _texts(value: Value) -> Iterator[Value]:

@@ -23,7 +23,7 @@ class Pod:
     metadata: Value
     spec: Value
 
-    @property
+    @cached_property
     def labels(self) -> Mapping[str, Json]:
         """The labels; those that the training operator or the Job adds are among them."""
         given = self.metadata["labels"].raw
@@ -35,7 +35,7 @@ class Pod:
             labels["batch.kubernetes.io/job-name"] = labels["job-name"] = self.owner.name
         return labels
 
-    @property
+    @cached_property
     def containers(self) -> list[Value]:
         """All containers, those that initialise first."""
         return [*self.spec["initContainers"], *self.spec["containers"]]
@@ -120,6 +120,24 @@ class Manifests:
     def pods(self) -> list[Pod]:
         """Every pod of every object."""
         return [pod for each in self.objects for pod in each.pods]
+
+    def policies_of(self, pod: Pod) -> list[Object]:
+        """Return the network policies that hold for a pod, in their order."""
+        keys = [None, *map(str, pod.labels.items())]
+        listed = [
+            each for key in keys for each in self._policies.get((pod.owner.namespace, key), ())
+        ]
+        return [each for _, each in sorted(listed) if each.finds(each["spec"]["podSelector"], pod)]
+
+    @cached_property
+    def _policies(self) -> dict[tuple[str, str | None], list[tuple[int, Object]]]:
+        """Policies by namespace and a label that they ask for: each job brings one of its own."""
+        found: dict[tuple[str, str | None], list[tuple[int, Object]]] = {}
+        for number, each in enumerate(self.of("NetworkPolicy")):
+            wanted = each["spec"]["podSelector"]["matchLabels"].raw
+            first = str(next(iter(wanted.items()))) if isinstance(wanted, dict) and wanted else None
+            found.setdefault((each.namespace, first), []).append((number, each))
+        return found
 
     def named(self, kind: str, name: str, namespace: str = "") -> Object | None:
         """Return the object of that name; the namespace matters for kinds that have one."""

@@ -1,6 +1,7 @@
 """Guards of pods: what they ask of a node, and what keeps them off it."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 
@@ -156,7 +157,8 @@ def node_selectors(manifests: Manifests) -> Iterator[Finding]:
     """Pods with GPUs go to one pool, whose nodes are alike ("Assigning Pods to Nodes")."""
     code, pods = Code.NODE_SELECTOR, [e for e in manifests.pods if e.owner.kind in JOBS]
     used = {(pod.spec["nodeSelector"][_POOL].text, pod.owner.name) for pod in pods}
-    pools = [pool for pool, _ in used if pool]
+    pools = Counter(pool for pool, _ in used if pool)
+    often = [each for each, count in pools.items() if count > 1]
     for pod in pods:
         pool, asks = pod.spec["nodeSelector"][_POOL], pod.asks(GPU) or pod.asks(EFA)
         allowed = asks or any(map(_tolerates_pool, pod.spec["tolerations"]))
@@ -164,8 +166,7 @@ def node_selectors(manifests: Manifests) -> Iterator[Finding]:
         wrong, level = allowed and not pod.spec["affinity"], Level.ERROR if asks else Level.WARNING
         row = (wrong and not pool, pool, found, f"add {_POOL}: the pool's name")
         yield from report(code, row, level=level)
-        often = [each for each in pools if pools.count(each) > 1]
-        if pools.count(pool.text) == 1 and (near := get_close_matches(pool.text, often, 1, 0.8)):
+        if pools[pool.text] == 1 and (near := get_close_matches(pool.text, often, 1, 0.8)):
             found = f"pool {pool.text!r}, and other pods name {near[0]!r}: it may stay Pending"
             yield pool.finding(code, found, f"did you mean {near[0]}?", Level.WARNING)
 

@@ -125,18 +125,20 @@ def _too_wide(rule: Value, peers: Value) -> Iterator[tuple[Value, str, str]]:
 def ways(manifests: Manifests) -> Iterator[Finding]:
     """Let jobs reach names, credentials and HTTPS, the operator the API server, and ranks etcd."""
     policies = manifests.of("NetworkPolicy")
-    for deny in policies:
+    for deny in filter(_closes, policies):
         shared = [e for e in policies if e.namespace == deny.namespace and _everyone(e)]
         jobs = [e for e in manifests.of("PyTorchJob") if e.namespace == deny.namespace]
-        if _closes(deny) and (jobs or any(each["spec"]["egress"].raw for each in shared)):
+        if jobs or any(each["spec"]["egress"].raw for each in shared):
             yield from _blocked([deny, *shared], "egress", _OF_JOBS)
     for pod in manifests.pods if policies else ():
-        own = [each for each in policies if each.finds(each["spec"]["podSelector"], pod)]
+        operator = "--enable-scheme" in str(pod.main["args"].raw)
+        etcd_server = pod.main.at("command 0").text == "etcd"
+        own = manifests.policies_of(pod) if operator or etcd_server else []
         own.sort(key=_everyone)
-        if "--enable-scheme" in str(pod.main["args"].raw) and any(map(_closes, own)):
+        if operator and any(map(_closes, own)):
             yield from _blocked(own, "egress", [*_NAMES, _TO_API])
             yield from _blocked(own, "ingress", [_WEBHOOK])
-        if pod.main.at("command 0").text == "etcd":
+        if etcd_server:
             ranks = [e for e in policies if e["spec"]["podSelector"].raw == _RANKS]
             etcd: Json = {"matchLabels": pod.metadata["labels"].raw}
             for key, chosen, peer in (("ingress", own, _RANKS), ("egress", ranks, etcd)):
@@ -161,7 +163,7 @@ def ways_of_ranks(manifests: Manifests) -> Iterator[Finding]:
         job = pod.owner
         counts = [e["replicas"] for _, e in job["spec"]["pytorchReplicaSpecs"].items()]
         counts += [job["spec"]["parallelism"]] if job["spec"]["completionMode"] else []
-        met = any(each.finds(each["spec"]["podSelector"], pod) for each in policies)
+        met = any("job-name" in str(e["spec"].raw) for e in manifests.policies_of(pod))
         if sum(e.number or 0 for e in counts) > 1 and pod.asks("nvidia.com/gpu") and not met:
             found = f"no policy lets the ranks of {job.name} reach each other: none ever starts"
             remedy = "add one from and to pods with the label job-name of the job, without ports"
