@@ -18,7 +18,7 @@ _PARTS = {
     "03": "Job files",
     "05": "Templates",
     "06": "Manifests",
-    "07": "Dockerfiles, what is allowed on purpose, and commands",
+    "07": "What tools of others say, what is allowed on purpose, and commands",
     "08": "What `meks preflight` and `meks verify` find, and commands about files",
     "09": "What logs show (`meks logs --explain`)",
 }
