@@ -20,6 +20,7 @@ settings.register_profile("repeated", derandomize=True)
 settings.load_profile("repeated")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep together what shares a control plane or a local AWS, else the tests of one file."""
     for item in items:
