@@ -7,6 +7,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from megatron_eks import nodejs
+
+nodejs.begin_import("aws_cdk")
+
+# ruff: noqa: E402 -- Node reads the CDK while Python reads the project
 from megatron_eks import entry
 from megatron_eks.build_context import asset_excludes
 from megatron_eks.config.errors import Finding
@@ -14,9 +19,7 @@ from megatron_eks.guards.check import findings_for_templates
 from megatron_eks.plan.images import ImageContext
 from megatron_eks.project import ASSETS, ROOT, Project
 
-entry.prepare()
-
-# ruff: noqa: E402 -- jsii starts Node on import, so the line above comes first
+# isort: split
 import aws_cdk as cdk
 
 from stacks.compose import build

@@ -9,9 +9,9 @@ import signal
 import pytest
 from hypothesis import settings
 
-from megatron_eks import entry
+from megatron_eks import nodejs
 
-entry.use_bundled_node()
+nodejs.use_bundled_node()
 # A shell that starts the tests in the background lets them ignore Ctrl-C, nohup the end of the
 # terminal, and so would all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

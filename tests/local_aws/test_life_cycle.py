@@ -52,7 +52,7 @@ class World:
 def world(aws, tmp_path_factory):
     """Return an account with the default cluster in it."""
     world = World(aws, tmp_path_factory.mktemp("world"))
-    done = run(aws, REGION, world.home, "cdk", "bootstrap", f"aws://{aws.account}/{REGION}")
+    done = world.cdk("bootstrap", f"aws://{aws.account}/{REGION}")
     assert done.returncode == 0, done.stderr
     outputs = world.home / "outputs.json"
     done = world.cdk("deploy", "--all", "--require-approval=never", "--outputs-file", str(outputs))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from megatron_eks import entry
+from megatron_eks import nodejs
 from tests.slips import population, scenes
 from tests.slips.guards import said_by_guards
 from tests.slips.population import PART, Slip
@@ -46,7 +46,7 @@ class Judges:
 def main() -> None:
     """Try the slips that are asked for, and print the table."""
     given = _parser().parse_args()
-    entry.use_bundled_node()
+    nodejs.use_bundled_node()
     every = population.population()
     slips = [
         slip
