@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from http import HTTPStatus
-from http.client import HTTPSConnection
+from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -168,12 +168,19 @@ class DryRun:
         except (ApiError, KeyError, TypeError) as error:
             # No such kind, or none of what a path is made of: kubectl sends nothing.
             return frozenset({repr(error)})
-        self._http.request("PATCH", f"{path}?{_QUERY}", json.dumps(scene.changed), self._headers)
-        answer = self._http.getresponse()
+        try:
+            answer = self._sent(path, scene.changed)
+        except (HTTPException, OSError):  # the server ends a connection that was idle
+            self._http.close()
+            answer = self._sent(path, scene.changed)
         body = answer.read()
         if answer.status >= HTTPStatus.BAD_REQUEST:
             return frozenset({json.loads(body)["message"]})
         return frozenset(answer.headers.get_all("Warning", ()))
+
+    def _sent(self, path: str, manifest: Json) -> HTTPResponse:
+        self._http.request("PATCH", f"{path}?{_QUERY}", json.dumps(manifest), self._headers)
+        return self._http.getresponse()
 
     def _path(self, manifest: Json) -> str:
         # What has no namespace gets kubectl's.
