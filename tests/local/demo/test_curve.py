@@ -5,7 +5,6 @@ import struct
 import pytest
 
 from megatron_eks.local.demo import curve, picture
-from megatron_eks.pixels import SIZE
 
 LINE = " iteration {:8d}/     100 | consumed samples: 8 | lm loss: {:.6E} | loss scale: 1.0 |\n"
 
@@ -46,7 +45,7 @@ def test_the_drawing_keeps_to_eighty_columns():
 
 
 def test_the_picture_is_a_png():
-    """Of the size that it says."""
+    """Of 640 by 480 pixels."""
     png = picture.draw([{1: 5.0, 2: 4.0}, {2: 4.0, 3: 3.0}], ("before the kill", "after it"))
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
-    assert struct.unpack(">II", png[16:24]) == (SIZE, SIZE)
+    assert struct.unpack(">II", png[16:24]) == (640, 480)
