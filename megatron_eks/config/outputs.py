@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from megatron_eks.config.cluster import ExistingLustre
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.load import Document
 from megatron_eks.config.output_values import Home, check_values
 
@@ -129,12 +129,10 @@ def preview_warning(
     """Say once what a preview lacks, and which command provides it."""
     if any(lustre.preview for lustre in outputs.file_systems):
         found = "no file system in the outputs of a deployment, so there are placeholders"
-        return [Finding(Code.PREVIEW, (), found, f"run: {deploy}", Level.WARNING).at(file, 1)]
+        return [warning(Code.PREVIEW, (), found, f"run: {deploy}").at(file, 1)]
     if any(image.preview for image in used):
         found = "images are known by tag only, so jobs stay previews"
-        return [
-            Finding(Code.PREVIEW, (), found, "build them: meks build", Level.WARNING).at(file, 1)
-        ]
+        return [warning(Code.PREVIEW, (), found, "build them: meks build").at(file, 1)]
     return []
 
 
@@ -145,7 +143,7 @@ def tag_warning(outputs: Outputs, tagged: Iterable[str], file: str) -> list[Find
         return []
     found = f"images of the platform are known by tag only: {', '.join(loose)}"
     remedy = "run where their registries are reached: meks outputs"
-    return [Finding(Code.UNPINNED_IMAGE, (), found, remedy, Level.WARNING).at(file, 1)]
+    return [warning(Code.UNPINNED_IMAGE, (), found, remedy).at(file, 1)]
 
 
 def _outputs(

@@ -7,7 +7,7 @@ from megatron_eks.catalog.cuda import FIRST_CUDA, is_older
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 
 # distribution/reference, "Grammar": lowercase but for the host and the tag.
 _REFERENCE = re.compile(
@@ -34,7 +34,7 @@ def check_base(path: Path, image: str, config: ClusterConfig) -> Iterator[Findin
     if _is_floating(image):
         found = f"{image} is another image after each release, under one tag of ours"
         remedy = "name a release, best with its digest: IMAGE:TAG@sha256:..."
-        yield Finding(Code.BUILD_ARGUMENT, path, found, remedy, Level.WARNING)
+        yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
     name = image.partition("@")[0]
     if _ARM.search(name):
         found = f"{image} is made for ARM processors, and all nodes and builds here have x86-64"
@@ -43,7 +43,7 @@ def check_base(path: Path, image: str, config: ClusterConfig) -> Iterator[Findin
         found = f"{image} has no PyTorch, and the Dockerfile installs none"
         remedy = "use an image such as nvcr.io/nvidia/nemo:26.08.01"
         # A fork's Dockerfile may install it.
-        yield Finding(Code.BUILD_ARGUMENT, path, found, remedy, Level.WARNING)
+        yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
     yield from _too_old(path, image, config)
 
 
@@ -59,7 +59,7 @@ def _too_old(path: Path, image: str, config: ClusterConfig) -> Iterator[Finding]
         found = f"{image} is of a CUDA before {first}, the first one for {newest.name}"
         remedy = f"use an image with CUDA {first} or later"
         # Other pools may run it, and a fork's Dockerfile may bring another PyTorch.
-        yield Finding(Code.BUILD_ARGUMENT, path, found, remedy, Level.WARNING)
+        yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
 
 
 def _is_floating(image: str) -> bool:

@@ -8,7 +8,7 @@ from megatron_eks.catalog import pins
 from megatron_eks.catalog.regions import PARTITIONS, ZONE_LETTERS, ZONES_WITHOUT_EKS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, choices
+from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.plan.capacity_checks import check_capacity
 from megatron_eks.plan.egress_checks import check_egress
 from megatron_eks.plan.existing_checks import check_existing
@@ -73,11 +73,11 @@ def _version(config: ClusterConfig, today: date) -> Iterator[Finding]:
             for known, end in pins.KUBERNETES_STANDARD_SUPPORT_ENDS.items()
             if end is None or end > ends
         )
-        yield Finding(Code.KUBERNETES_SUPPORT_ENDS, path, found, remedy, Level.WARNING)
+        yield warning(Code.KUBERNETES_SUPPORT_ENDS, path, found, remedy)
     if version not in pins.AMI_RELEASES:
         found = f"add-ons and AMI of {version} are not pinned; EKS's defaults are used"
         remedy = f"use {', '.join(map(repr, pins.AMI_RELEASES))} for pinned versions"
-        yield Finding(Code.UNPINNED_VERSION, path, found, remedy, Level.WARNING)
+        yield warning(Code.UNPINNED_VERSION, path, found, remedy)
 
 
 def _is_before(version: str, other: str) -> bool:
@@ -121,14 +121,14 @@ def _places(config: ClusterConfig) -> Iterator[Finding]:
         elif zone[-1] not in ZONE_LETTERS.get(config.region, zone[-1]):
             found = f"{config.region} had no zone of this letter when its zones were last read"
             remedy = f"use one that ends with {', '.join(ZONE_LETTERS[config.region])}"
-            yield Finding(Code.UNKNOWN_ZONE, path, found, remedy, Level.WARNING)
+            yield warning(Code.UNKNOWN_ZONE, path, found, remedy)
         elif zone in ZONES_WITHOUT_EKS and config.existing_cluster is None:
             found = (
                 f"{zone} is {ZONES_WITHOUT_EKS[zone]} in nearly all accounts, where EKS takes no "
                 "subnet of a cluster"
             )
             remedy = "use another zone; `aws ec2 describe-availability-zones` prints their ids"
-            yield Finding(Code.ZONE_WITHOUT_EKS, path, found, remedy, Level.WARNING)
+            yield warning(Code.ZONE_WITHOUT_EKS, path, found, remedy)
 
 
 def _zones(config: ClusterConfig) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from datetime import date
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.plan.certificate_checks import check_bundle
 from megatron_eks.plan.egress import REQUIRED_ENDPOINTS, proxy_port
 from megatron_eks.plan.network import makes_vpc
@@ -44,9 +44,8 @@ def check_egress(config: ClusterConfig, today: date) -> Iterator[Finding]:
                 yield Finding(Code.PROXY, place, found, "name the ranges that need none")
             if not _NO_PROXY.fullmatch(host):
                 found = f"{host!r} is no host, domain or range"
-                path: Path = ("network", "proxy", "no_proxy", index)
                 remedy = "use one entry for each: intern.example.com, .example.com, 10.0.0.0/8"
-                yield Finding(Code.PROXY, path, found, remedy)
+                yield Finding(Code.PROXY, ("network", "proxy", "no_proxy", index), found, remedy)
     if config.network.ca_bundle is not None:
         yield from check_bundle(config.network.ca_bundle, today)
 
@@ -63,8 +62,7 @@ def _without_nat(config: ClusterConfig) -> Iterator[Finding]:
     if elsewhere and (nat or network.proxy is not None):
         found = f"{mirror} is not in {config.region}: every pull crosses regions, and is billed"
         remedy = f"copy the images to ECR in {config.region}"
-        place: Path = ("images", "mirror")
-        yield Finding(Code.ANOTHER_REGION, place, found, remedy, Level.WARNING)
+        yield warning(Code.ANOTHER_REGION, ("images", "mirror"), found, remedy)
     if nat:
         return
     if makes_vpc(config):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.cluster import GpuPool
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, warning
 
 
 def check_capacity(pool: GpuPool, restarts: int) -> Iterator[Finding]:
@@ -13,8 +13,7 @@ def check_capacity(pool: GpuPool, restarts: int) -> Iterator[Finding]:
     if pool.capacity.type == "spot" and not restarts:
         found = "EC2 takes nodes of spot back, and the job may not start again"
         remedy = "use 3 or more"
-        path: Path = ("runtime", "gang_restarts")
-        yield Finding(Code.SPOT_GANG, path, found, remedy, Level.WARNING)
+        yield warning(Code.SPOT_GANG, ("runtime", "gang_restarts"), found, remedy)
 
 
 def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Finding]:
@@ -22,12 +21,11 @@ def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Fi
     if tensor > 1 and instance.gpus > 1 and not instance.nvlink_gb_s:
         found = f"the GPUs of a {instance.name} share PCIe, and every layer waits for tensor ranks"
         remedy = "prefer pipeline stages where the model fits; docs/parallelism.md"
-        yield Finding(
+        yield warning(
             Code.TENSOR_PARALLEL_OVER_PCIE,
             ("parallelism", "tensor"),
             found,
             remedy,
-            Level.WARNING,
         )
 
 
@@ -37,5 +35,4 @@ def check_workers(instance: InstanceType, workers: int) -> Iterator[Finding]:
     if workers > share:
         found = f"{workers} processes for each GPU, and a {instance.name} has {share} vCPUs for it"
         remedy = f"use at most {share}; indexed data need 2 to 8"
-        path: Path = ("data", "num_workers")
-        yield Finding(Code.DATA_WORKERS, path, found, remedy, Level.WARNING)
+        yield warning(Code.DATA_WORKERS, ("data", "num_workers"), found, remedy)

@@ -7,7 +7,7 @@ from typing import Literal
 from megatron_eks.catalog import pins
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, choices
+from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.plan.base_images import check_base
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -96,7 +96,7 @@ def _without_efa(config: ClusterConfig) -> Iterator[Finding]:
         remedy = "use an AWS Deep Learning Container, or an image of yours with EFA's installer run"
         path: Path = ("images", "fsdp", "build_args", "BASE_IMAGE")
         # A fork's Dockerfile may install it.
-        yield Finding(Code.BUILD_ARGUMENT, path, found, remedy, Level.WARNING)
+        yield warning(Code.BUILD_ARGUMENT, path, found, remedy)
 
 
 def check_arguments(
@@ -109,4 +109,4 @@ def check_arguments(
                 path: Path = ("images", image, "build_args", name)
                 found = f"the Dockerfile of {image} has no ARG {name}, so it does nothing"
                 remedy = choices(name, names)
-                yield Finding(Code.BUILD_ARGUMENT, path, found, remedy, Level.WARNING)
+                yield warning(Code.BUILD_ARGUMENT, path, found, remedy)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from megatron_eks.catalog.pricing import PriceList
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, choices
+from megatron_eks.config.errors import Finding, Path, choices, warning
 
 _MOST, _LEAST = 5, 0.02
 _LISTED = PriceList("us-east-1")
@@ -43,4 +43,4 @@ def _unit(path: Path, price: float | None, listed: float | None, unit: str) -> I
     if not price or not listed or _LEAST * listed <= price <= _MOST * listed:
         return
     found = f"{price:g}, and the list has {listed:g}"
-    yield Finding(Code.OWN_PRICE, path, found, f"write {unit}", Level.WARNING)
+    yield warning(Code.OWN_PRICE, path, found, f"write {unit}")

@@ -7,7 +7,7 @@ up to 4 epochs are nearly as good as new data, and beyond some 16 little is lear
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import MegatronRun
 
 _MOST_EPOCHS = 16
@@ -25,7 +25,7 @@ def check_amount(job: MegatronRun) -> Iterator[Finding]:
     if len(split) == _SHARES and 0 < split[0] < sum(split) / 2:
         found = f"{split[0] / sum(split):.0%} of the data are for training"
         remedy = "the first share is training's: [98, 2, 0]; all of them in the same unit"
-        yield Finding(Code.DATA_SPLIT, ("data", "split"), found, remedy, Level.WARNING)
+        yield warning(Code.DATA_SPLIT, ("data", "split"), found, remedy)
     yield from _weights(job)
     if corpus is None or len(split) != _SHARES or split[0] <= 0:
         return
@@ -47,8 +47,7 @@ def _batch(sequences: int, length: int) -> Iterator[Finding]:
     if sequences * length > _MOST_BATCH_TOKENS:
         found = f"{sequences} sequences of {length} tokens are {sequences * length} for one step"
         remedy = "count sequences, and not tokens: 4 to 16 million tokens are common"
-        path = ("training", "global_batch_size")
-        yield Finding(Code.TAKES_YEARS, path, found, remedy, Level.WARNING)
+        yield warning(Code.TAKES_YEARS, ("training", "global_batch_size"), found, remedy)
 
 
 def _weights(job: MegatronRun) -> Iterator[Finding]:
@@ -57,9 +56,8 @@ def _weights(job: MegatronRun) -> Iterator[Finding]:
     for index, weight in enumerate(weights):
         if weight < 1 and max(weights) >= _PERCENTS:
             found = f"{weight:g} beside {max(weights):g}: its corpus would hardly be read"
-            path = ("data", "blend", index, "weight")
             remedy = "write all weights as fractions, or all as percents"
-            yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
+            yield warning(Code.DATA_SOURCE, ("data", "blend", index, "weight"), found, remedy)
 
 
 def check_epochs(step: int, steps: int, corpus: int, key: str) -> Iterator[Finding]:
@@ -76,4 +74,4 @@ def check_epochs(step: int, steps: int, corpus: int, key: str) -> Iterator[Findi
             f"{fewer} more data: after about {_MOST_EPOCHS} epochs a model learns nothing more "
             "from them"
         )
-        yield Finding(Code.REPEATED_DATA, ("data", "corpus_tokens"), found, remedy, Level.WARNING)
+        yield warning(Code.REPEATED_DATA, ("data", "corpus_tokens"), found, remedy)

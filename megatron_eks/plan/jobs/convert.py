@@ -8,7 +8,7 @@ from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
 from megatron_eks.catalog.models import ARCHITECTURE_OF, PRESETS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, warning
 from megatron_eks.config.job import ConvertCheckpointJob
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import MIB, JobPlan
@@ -44,7 +44,7 @@ def check(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Iterator[Finding
     elif job.target.startswith(f"{job.source}/") or job.source.startswith(f"{job.target}/"):
         found = f"{job.target} and {job.source} stand inside each other"
         remedy = "write elsewhere: what reads one of them would find the other's files"
-        yield Finding(Code.SHARED_PATH, ("target",), found, remedy, Level.WARNING)
+        yield warning(Code.SHARED_PATH, ("target",), found, remedy)
     if job.model not in PRESETS:
         yield unknown_preset(("model",), job.model)
         return

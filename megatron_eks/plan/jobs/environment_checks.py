@@ -13,7 +13,7 @@ from megatron_eks.catalog.image_variables import IMAGE_VARIABLES
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import TOKEN, Finding, Level, Path
+from megatron_eks.config.errors import TOKEN, Finding, Level, Path, warning
 from megatron_eks.config.job import FsdpJob, GpuJob, Job, MegatronRun
 from megatron_eks.plan.jobs.environment_folders import misplaced, unfilled
 from megatron_eks.plan.jobs.environment_planned import PLANNED, beside_plan
@@ -130,9 +130,8 @@ def _threads(job: GpuJob, instance: InstanceType) -> Iterator[Finding]:
                 f"{name}: {value} for each of {ranks} ranks, and a {instance.name} has "
                 f"{instance.vcpus} vCPUs"
             )
-            path: Path = ("runtime", "env", name)
             remedy = f"use at most {max(1, instance.vcpus // ranks)}"
-            yield Finding(Code.ENVIRONMENT_ADVISED_AGAINST, path, found, remedy, Level.WARNING)
+            yield warning(Code.ENVIRONMENT_ADVISED_AGAINST, ("runtime", "env", name), found, remedy)
 
 
 def _context(job: Job, cluster: ClusterConfig, instance: InstanceType | None) -> Context:

@@ -7,7 +7,7 @@ from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import FetchJob
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import JobPlan
@@ -54,7 +54,7 @@ def check(job: FetchJob, cluster: ClusterConfig) -> Iterator[Finding]:
             if "/" not in value and not _WITHOUT_OWNER.fullmatch(value):
                 found = f"{value!r} has no owner, as all but the oldest repositories have"
                 remedy = "use OWNER/NAME, as in the address of its page"
-                yield Finding(Code.FETCH_SOURCE, (name,), found, remedy, Level.WARNING)
+                yield warning(Code.FETCH_SOURCE, (name,), found, remedy)
             if not job.token_secret:
                 yield from gated((name,), value)
     if job.token_secret and job.s3_uri:

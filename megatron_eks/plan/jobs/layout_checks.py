@@ -10,7 +10,7 @@ from math import lcm
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import MegatronRun
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.stage_checks import counted_layers
@@ -186,8 +186,7 @@ def _idle_stages(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
             f"use fewer stages, virtual_pipeline, or a global_batch_size of {4 * stages} "
             "microbatches or more"
         )
-        path = ("parallelism", "pipeline")
-        yield Finding(Code.IDLE_STAGES, path, found, remedy, Level.WARNING)
+        yield warning(Code.IDLE_STAGES, ("parallelism", "pipeline"), found, remedy)
 
 
 def _sequence(job: MegatronRun) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import AnyJob, ConvertCheckpointJob, FetchJob, TrainingJob
 from megatron_eks.plan.jobs.layout import preset_of_name
 
@@ -31,7 +31,7 @@ def check_names(job: AnyJob, fetched: str | None) -> Iterator[Finding]:
         if model in PRESETS and len(names) == 1 and model not in names:
             found = f"{place} has the name of {names.pop()}, and the model is {model}"
             remedy = "name the weights of this model, or the model of these weights"
-            yield Finding(Code.WEIGHTS, path, found, remedy, Level.WARNING)
+            yield warning(Code.WEIGHTS, path, found, remedy)
             return
 
 
@@ -47,7 +47,7 @@ def _resized(job: AnyJob) -> Iterator[Finding]:
         if mine is not None and mine != theirs:
             found = f"{mine}, and weights of {preset} have {theirs}: they do not fit"
             remedy = "remove it, or name weights of this size"
-            yield Finding(Code.MODEL_VALUE, ("model", name), found, remedy, Level.WARNING)
+            yield warning(Code.MODEL_VALUE, ("model", name), found, remedy)
 
 
 def _places(job: AnyJob, fetched: str | None) -> Iterator[tuple[Path, str, str | None]]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import (
     AnyJob,
     ConvertCheckpointJob,
@@ -38,7 +38,7 @@ def check_near(job: AnyJob, others: Sequence[AnyJob]) -> Iterator[Finding]:
         for other, what, each in made:
             if what == kind and _slip(place, each, kind):
                 found = f"no job puts anything at {place}, and {other.name} fills {each}"
-                yield Finding(Code.NOT_MADE, path, found, f"use {each}", Level.WARNING)
+                yield warning(Code.NOT_MADE, path, found, f"use {each}")
                 break
 
 
@@ -54,7 +54,7 @@ def check_zones(job: AnyJob, others: Sequence[AnyJob], cluster: ClusterConfig) -
             name, theirs = makers[0].name, _zone(makers[0], cluster)
             found = f"{name} puts it on the file system of {theirs}, and this job sees {zone}'s"
             remedy = f"run {name} by a pool of {zone} as well, or this job by one of {theirs}"
-            yield Finding(Code.OTHER_ZONE, path, found, remedy, Level.WARNING)
+            yield warning(Code.OTHER_ZONE, path, found, remedy)
 
 
 def reads(job: AnyJob) -> Iterator[tuple[Path, str, str]]:

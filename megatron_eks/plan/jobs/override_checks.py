@@ -7,7 +7,7 @@ from typing import TypeAlias
 from megatron_eks.catalog.bridge_fields import FIELDS, VERSION, Field
 from megatron_eks.catalog.megatron_options import WORDS
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, choices
+from megatron_eks.config.errors import Finding, Level, choices
 
 Value: TypeAlias = bool | float | str
 """What a job file may write."""
@@ -33,11 +33,10 @@ def level_in(image: str) -> Level:
 
 def check_override(image: str, name: str, value: Value) -> Iterator[Finding]:
     """Yield an override that the pinned Megatron-Bridge has no place for, or another kind of."""
-    path: Path = ("overrides", name)
     problem = _problem(name, value)
     if problem is not None:
         found, remedy = problem
-        yield Finding(Code.OVERRIDE, path, found, remedy, level_in(image))
+        yield Finding(Code.OVERRIDE, ("overrides", name), found, remedy, level_in(image))
 
 
 def _problem(name: str, value: Value) -> tuple[str, str] | None:

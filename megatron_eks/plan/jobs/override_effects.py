@@ -14,7 +14,7 @@ from megatron_eks.catalog.megatron_conflicts import (
     Conflict,
 )
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, warning
 from megatron_eks.config.job import MegatronBridgeJob
 from megatron_eks.plan.jobs.override_checks import Value
 
@@ -68,13 +68,13 @@ def check_effect(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Fi
         yield Finding(Code.OVERRIDE, path, refused[0], refused[1])
     elif name in _TRIALS and value is not False:
         reason, remedy = TRIALS[_TRIALS[name]]
-        yield Finding(Code.TRIAL_OPTION, path, reason, remedy, Level.WARNING)
+        yield warning(Code.TRIAL_OPTION, path, reason, remedy)
     elif name == "checkpoint.dist_ckpt_strictness" and value in PARTIAL:
         reason, remedy = PARTIAL[str(value)]
-        yield Finding(Code.TRIAL_OPTION, path, reason, remedy, Level.WARNING)
+        yield warning(Code.TRIAL_OPTION, path, reason, remedy)
     elif (name, value) == ("model.moe_token_dispatcher_type", "flex") and job.nodes > 1:
         reason, remedy = FLEX_BETWEEN_NODES
-        yield Finding(Code.OVERRIDE, path, reason, remedy, Level.WARNING)
+        yield warning(Code.OVERRIDE, path, reason, remedy)
 
 
 def _refused(job: MegatronBridgeJob, name: str, value: Value) -> Conflict | None:

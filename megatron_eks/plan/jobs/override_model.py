@@ -11,7 +11,7 @@ from megatron_eks.catalog.bridge_fields import FIELDS, NOT_OF_LLAMA
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, has_errors
+from megatron_eks.config.errors import Finding, Path, has_errors, warning
 from megatron_eks.config.job import MegatronBridgeJob
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
@@ -66,7 +66,7 @@ def check_model_override(job: MegatronBridgeJob, name: str, value: object) -> It
         larger = field == "rotary_base" and isinstance(value, int | float) and value > theirs
         if value != theirs and not larger:
             found = f"{_said(value)}, and weights of {preset} were trained with {theirs}"
-            yield Finding(Code.MODEL_VALUE, path, found, "remove it", Level.WARNING)
+            yield warning(Code.MODEL_VALUE, path, found, "remove it")
 
 
 def _is_llama(recipe: str) -> bool:

@@ -14,7 +14,7 @@ from megatron_eks.catalog.bridge_fields import FIELDS
 from megatron_eks.catalog.megatron_conflicts import NEEDS_EXPERTS
 from megatron_eks.catalog.megatron_options import OPTIONS
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, has_errors
+from megatron_eks.config.errors import Finding, has_errors, warning
 from megatron_eks.config.job import MegatronBridgeJob
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
@@ -57,8 +57,7 @@ def check_options(job: MegatronBridgeJob, copies: int | None) -> Iterator[Findin
     for place, (name, setting, _) in given.items():
         if setting.startswith(NEEDS_EXPERTS) and model.num_experts is None:
             found, remedy = "the model has no experts", "remove it, or name a model with experts"
-            path = ("overrides", name)
-            yield Finding(Code.NO_MEANING, path, found, remedy, Level.WARNING)
+            yield warning(Code.NO_MEANING, ("overrides", name), found, remedy)
             continue
         asked = Asked(job, model, _values(given), copies)
         problem = by_plan(job, model, setting) if setting in _LAYOUT else None

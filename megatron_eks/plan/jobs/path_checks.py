@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
 
 # Text that tools/preprocess_data.py reads; the data set of it is what training reads.
@@ -40,8 +40,7 @@ def check_checkpoint_paths(job: TrainingJob) -> Iterator[Finding]:
             yield Finding(Code.WEIGHTS, ("checkpoint", name), found, remedy)
     if checkpoint.keep_last == 1:
         found = "a checkpoint that cannot be read leaves nothing to go back to"
-        path: Path = ("checkpoint", "keep_last")
-        yield Finding(Code.RETENTION, path, found, "keep 2 or more", Level.WARNING)
+        yield warning(Code.RETENTION, ("checkpoint", "keep_last"), found, "keep 2 or more")
 
 
 def check_data_paths(job: MegatronRun, mount_path: str) -> Iterator[Finding]:
@@ -65,7 +64,7 @@ def check_ending(path: Path, prefix: str) -> Iterator[Finding]:
     if not prefix.endswith((*_WRITTEN, *_TEXT, ".bin", ".idx")):
         found = f"{prefix!r} does not end as what Megatron's tool and data_prep write"
         remedy = f"use {prefix}_text_document, unless another tool wrote {prefix}.bin"
-        yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
+        yield warning(Code.DATA_SOURCE, path, found, remedy)
 
 
 def check_tokenizer(path: Path, tokenizer: str) -> Iterator[Finding]:
@@ -92,9 +91,8 @@ def _repeated(job: MegatronRun) -> Iterator[Finding]:
     for index, prefix in enumerate(prefixes):
         if prefix in prefixes[:index]:
             found = f"{prefix} stands above: its weights add up"
-            path: Path = ("data", "blend", index, "prefix")
             remedy = "name it once, with the sum of its weights"
-            yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
+            yield warning(Code.DATA_SOURCE, ("data", "blend", index, "prefix"), found, remedy)
 
 
 def _two_uses(job: MegatronRun, mount_path: str) -> Iterator[Finding]:
@@ -106,8 +104,7 @@ def _two_uses(job: MegatronRun, mount_path: str) -> Iterator[Finding]:
         f"{mount_path}/logs/{job.name}": "the logs of this job",
     }
     uses |= {str(PurePosixPath(prefix).parent): "data" for _, prefix in data_prefixes(job)}
-    path: Path = ("checkpoint", "directory")
     if directory in uses:
         found = f"{directory} is the directory of {uses[directory]} too"
         remedy = "give checkpoints a directory of their own"
-        yield Finding(Code.SHARED_PATH, path, found, remedy, Level.WARNING)
+        yield warning(Code.SHARED_PATH, ("checkpoint", "directory"), found, remedy)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, has_errors
+from megatron_eks.config.errors import Finding, has_errors, warning
 from megatron_eks.config.slips import of_place
 from megatron_eks.config.unsupported import torch_unsupported
 from megatron_eks.plan.hardware_checks import check_workers
@@ -88,8 +88,7 @@ def check_fsdp(job: "FsdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
     alone = pool is not None and gpus_per_node(job, INSTANCES[pool.instance_type]) == 1
     if job.training.sharding == "hybrid" and alone and job.nodes > 1:
         found = "hybrid shards inside a node, and one GPU there keeps everything, as with ddp"
-        path: Path = ("training", "sharding")
-        yield Finding(Code.NO_MEANING, path, found, "use full", Level.WARNING)
+        yield warning(Code.NO_MEANING, ("training", "sharding"), found, "use full")
 
 
 def check_ddp(job: "DdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
@@ -148,12 +147,12 @@ def _training(job: "TorchRun") -> "Iterator[Finding]":
     if checkpoint.interval > training.max_steps and "interval" in checkpoint.model_fields_set:
         found = f"the run ends after {training.max_steps} steps, before the first checkpoint"
         remedy = f"use at most {training.max_steps}"
-        yield Finding(Code.SCHEDULE, ("checkpoint", "interval"), found, remedy, Level.WARNING)
+        yield warning(Code.SCHEDULE, ("checkpoint", "interval"), found, remedy)
     for name in ("validation_interval", "log_interval"):
         if getattr(training, name) > training.max_steps and name in training.model_fields_set:
             found = f"the run ends after {training.max_steps} steps, before the first one"
             remedy = f"use at most {training.max_steps}"
-            yield Finding(Code.SCHEDULE, ("training", name), found, remedy, Level.WARNING)
+            yield warning(Code.SCHEDULE, ("training", name), found, remedy)
     if checkpoint.format == "torch":
         found = "PyTorch saves in its own distributed format"
         yield Finding(Code.NO_MEANING, ("checkpoint", "format"), found, "remove it")
@@ -193,8 +192,7 @@ def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
     if job.data.dataset in _BY_SCRIPT:
         found = f"{job.data.dataset} is made by a script, and datasets 4 and later run none"
         remedy = "use a corpus of plain files, such as allenai/c4, or bring the text and prepare it"
-        where = ("data", "dataset")
-        yield Finding(Code.DATA_SOURCE, where, found, remedy, Level.WARNING)
+        yield warning(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
     yield from _configuration(job)
 
 

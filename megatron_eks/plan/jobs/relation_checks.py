@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from megatron_eks.catalog.megatron_conflicts import BREAKS, OF_FAULTS, PARTIAL, TRIALS
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import MegatronJob
 from megatron_eks.plan.jobs.expert_option_checks import OF_EXPERTS
 from megatron_eks.plan.jobs.idle_option_checks import check_idle
@@ -42,13 +42,13 @@ def check_relations(
             yield Finding(Code.OPTION_COMBINATION, path, f"{name}: {reason}", remedy)
         elif setting in _IDLE:
             reason, remedy = _IDLE[setting]
-            yield Finding(Code.NO_MEANING, path, f"{name}: {reason}", remedy, Level.WARNING)
+            yield warning(Code.NO_MEANING, path, f"{name}: {reason}", remedy)
         elif setting == "dist_ckpt_strictness" and asked.first(setting) in PARTIAL:
             reason, remedy = PARTIAL[asked.first(setting) or ""]
-            yield Finding(Code.TRIAL_OPTION, path, f"{name}: {reason}", remedy, Level.WARNING)
+            yield warning(Code.TRIAL_OPTION, path, f"{name}: {reason}", remedy)
         elif setting in TRIALS or setting.startswith(OF_FAULTS):
             reason, remedy = TRIALS.get(setting, BREAKS)
-            yield Finding(Code.TRIAL_OPTION, path, f"{name}: {reason}", remedy, Level.WARNING)
+            yield warning(Code.TRIAL_OPTION, path, f"{name}: {reason}", remedy)
 
 
 def _scaling(asked: Asked) -> Problem | None:

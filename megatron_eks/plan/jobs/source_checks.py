@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, has_errors
+from megatron_eks.config.errors import Finding, Level, Path, has_errors, warning
 from megatron_eks.config.job import (
     AnyJob,
     ConvertCheckpointJob,
@@ -78,7 +78,7 @@ def _data(
         if prefix in written and clean and preparation.tokenizer != tokenizer:
             found = f"{preparation.name} makes its tokens with {preparation.tokenizer}"
             remedy = "use the same tokenizer, or the numbers mean other words"
-            yield Finding(Code.DATA_SOURCE, ("data", "tokenizer"), found, remedy, Level.WARNING)
+            yield warning(Code.DATA_SOURCE, ("data", "tokenizer"), found, remedy)
     if any(prefix in _written(each) for each in preparations):
         return
     for preparation in preparations:
@@ -91,7 +91,7 @@ def _data(
         elif re.fullmatch(rf"{re.escape(base)}_[^_/]+_document", prefix):
             found = f"{preparation.name} writes {' and '.join(made)}, and no job writes {prefix}"
             remedy = f"use {made[0]}, or name the key in json_keys of {preparation.name}"
-            yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
+            yield warning(Code.DATA_SOURCE, path, found, remedy)
 
 
 def _other_words(

@@ -65,8 +65,7 @@ def check_stages(
     values = {setting: (words or ("",))[0] for setting, (_, _, words) in options.items()}
     for setting, found, remedy in _problems(job, model, values):
         place, name, _ = options[setting]
-        path = ("extra_args", place)
-        yield Finding(Code.OPTION_COMBINATION, path, f"{name}: {found}", remedy)
+        yield Finding(Code.OPTION_COMBINATION, ("extra_args", place), f"{name}: {found}", remedy)
 
 
 def _problems(job: "MegatronRun", model: "ModelShape", values: "Mapping[str, str]") -> "Said":

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
 
 _OPTION, _OVERRIDE = "--wandb-project", "logger.wandb_project"
@@ -23,7 +23,7 @@ def check_tracker(job: MegatronRun) -> Iterator[Finding]:
     for path, name in _asked(job):
         found = f"{name}: W&B asks for a key, no secret reaches a pod, and no terminal answers"
         remedy = "set runtime.env.WANDB_MODE: offline, and upload its folder with `wandb sync`"
-        yield Finding(Code.VARIABLE_MISSING, path, found, remedy, Level.WARNING)
+        yield warning(Code.VARIABLE_MISSING, path, found, remedy)
 
 
 def _asked(job: MegatronRun) -> Iterator[tuple[Path, str]]:
