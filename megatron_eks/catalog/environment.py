@@ -29,12 +29,32 @@ class Policy:
     verdict: Verdict
     reason: str
     instead: str
-    ends: bool = False
-    """Whether the program cannot run with it, whatever it is meant for."""
 
 
 REMOVE = "remove it"
 """What to do with most of what should not be there."""
+
+
+def allowed(reason: str) -> Policy:
+    """Let a variable stand."""
+    return Policy(Verdict.ALLOWED, reason, REMOVE)
+
+
+def advised_against(reason: str, instead: str = REMOVE) -> Policy:
+    """Warn of a variable."""
+    return Policy(Verdict.ADVISED_AGAINST, reason, instead)
+
+
+def refused(reason: str, instead: str = REMOVE) -> Policy:
+    """Refuse a variable that breaks or slows a run."""
+    return Policy(Verdict.REFUSED, reason, instead)
+
+
+def no_effect(reason: str) -> Policy:
+    """Refuse a variable that nothing reads."""
+    return Policy(Verdict.NO_EFFECT, reason, REMOVE)
+
+
 _TIMEOUT = "use --distributed-timeout-minutes, in a job file runtime.distributed_timeout_minutes"
 
 

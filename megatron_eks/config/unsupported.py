@@ -1,6 +1,7 @@
 """What the file format knows and nothing renders yet; an entry goes when its feature comes."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from pydantic import BaseModel
 
@@ -9,7 +10,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, dotted
 from megatron_eks.config.job import AnyJob, TorchRun
 
-# A path, and the values that are rendered today. "*" stands for every entry of a list.
+# A path, and the values that are rendered today.
 _CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
     (("platform", "kueue"), (False,)),
     (("platform", "trainer_v2"), (False,)),
@@ -26,7 +27,7 @@ def rendered_values() -> Iterator[tuple[str, str, str]]:
     tables = (("cluster file", _CLUSTER), ("job file", _JOB), ("job file, fsdp or ddp", _TORCH))
     for file, table in tables:
         for path, values in table:
-            yield file, dotted(path).replace(".*", "[*]"), " or ".join(map(_yaml, values))
+            yield file, dotted(path), " or ".join(map(_yaml, values))
 
 
 def cluster_unsupported(config: ClusterConfig) -> Iterator[Finding]:
@@ -47,30 +48,16 @@ def torch_unsupported(job: TorchRun) -> Iterator[Finding]:
 def _unsupported(
     model: BaseModel, table: tuple[tuple[Path, tuple[object, ...]], ...]
 ) -> Iterator[Finding]:
-    for pattern, rendered in table:
-        for path, value in _values(model, pattern, ()):
-            if value not in rendered:
-                allowed = " or ".join(map(_yaml, rendered))
-                found = f"{_yaml(value)} is not supported yet"
-                remedy = f"use {allowed} for now"
-                yield Finding(Code.NOT_SUPPORTED_YET, path, found, remedy)
+    for path, rendered in table:
+        value = attrgetter(dotted(path))(model)
+        if value not in rendered:
+            found = f"{_yaml(value)} is not supported yet"
+            remedy = f"use {' or '.join(map(_yaml, rendered))} for now"
+            yield Finding(Code.NOT_SUPPORTED_YET, path, found, remedy)
 
 
 def _yaml(value: object) -> str:
     """Write a value the way the user would."""
-    words: dict[object, str] = {None: "null", True: "true", False: "false", (): "an empty list"}
-    if isinstance(value, dict):
-        return "an empty mapping" if not value else "this mapping"
-    if isinstance(value, (bool, type(None), tuple)):
-        return words.get(value, "this list")
-    return str(value) if isinstance(value, (str, int, float)) else "this block"
-
-
-def _values(value: object, pattern: Path, path: Path) -> Iterator[tuple[Path, object]]:
-    if not pattern:
-        yield path, value
-    elif pattern[0] == "*" and isinstance(value, tuple):
-        for index, item in enumerate(value):
-            yield from _values(item, pattern[1:], (*path, index))
-    elif hasattr(value, str(pattern[0])):
-        yield from _values(getattr(value, str(pattern[0])), pattern[1:], (*path, pattern[0]))
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection
 from posixpath import normpath
 
-from megatron_eks.catalog.environment import Policy, Verdict
+from megatron_eks.catalog.environment import Policy, advised_against, refused
 from megatron_eks.catalog.environment_folders import FOLDERS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.plan.storage import EFS_MOUNT_PATH
@@ -41,12 +41,12 @@ def misplaced(name: str, value: str, cluster: ClusterConfig) -> Policy | None:
     instead = f"use a folder below {mount_path}/, or below /tmp/ for what may be lost"
     if not value.startswith("/"):
         reason = f"{value!r} does not begin at the root, and no shell fills in ~ or $HOME"
-        return Policy(Verdict.REFUSED, reason, instead)
+        return refused(reason, instead)
     place = normpath(value)
     if any(place == mount or place.startswith(f"{mount}/") for mount in mounts(cluster)):
         return None
     reason = f"a pod may not write to {value}: all but its mounts is read-only"
-    return Policy(Verdict.REFUSED, reason, instead)
+    return refused(reason, instead)
 
 
 def unfilled(value: str, before: Collection[str]) -> Policy | None:
@@ -55,10 +55,10 @@ def unfilled(value: str, before: Collection[str]) -> Policy | None:
     if by_shell:
         found = by_shell["plain"] or by_shell["braced"]
         reason = f"no shell reads {value!r}, and ${found} stays in it"
-        return Policy(Verdict.ADVISED_AGAINST, reason, "write out what it stands for")
+        return advised_against(reason, "write out what it stands for")
     for match in _BY_KUBERNETES.finditer(value):
         # Kubernetes gives the addresses of Services so.
         if match["name"] not in before and not match["name"].endswith(("_HOST", "_PORT")):
             reason = f"the pod has no {match['name']!r} before it, and $({match['name']}) stays"
-            return Policy(Verdict.ADVISED_AGAINST, reason, "write out what it stands for")
+            return advised_against(reason, "write out what it stands for")
     return None
