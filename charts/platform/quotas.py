@@ -5,8 +5,7 @@ from cdk8s_plus_27 import k8s
 from constructs import Construct
 
 from charts.pods import count
-from megatron_eks.plan.platform import PlatformPlan
-from megatron_eks.plan.quotas import PriorityClassPlan, QuotaPlan
+from megatron_eks.plan.platform import PlatformPlan, PriorityClassPlan, QuotaPlan
 
 
 class Quotas(cdk8s.Chart):

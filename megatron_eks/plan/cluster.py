@@ -9,13 +9,23 @@ from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import AnyJob
 from megatron_eks.plan.data_access import DataAccess, plan_data_access
 from megatron_eks.plan.images import ImagePlan, SourcePlan, plan_image_source, plan_images
-from megatron_eks.plan.network import NetworkPlan, plan_network
-from megatron_eks.plan.nodes import NodeSetup, plan_node_setup
+from megatron_eks.plan.network import (
+    MINIMUM_IPS_PER_NODE,
+    WARM_IPS_PER_NODE,
+    NetworkPlan,
+    plan_network,
+)
 from megatron_eks.plan.notes import plan_notes
 from megatron_eks.plan.platform import PlatformPlan, plan_platform
-from megatron_eks.plan.pools import PoolPlan, SystemNodesPlan, plan_pool, plan_system_nodes
+from megatron_eks.plan.pools import (
+    NodeSetup,
+    PoolPlan,
+    SystemNodesPlan,
+    plan_node_setup,
+    plan_pool,
+    plan_system_nodes,
+)
 from megatron_eks.plan.storage import StoragePlan, plan_storage
-from megatron_eks.plan.subnets import MINIMUM_IPS_PER_NODE, WARM_IPS_PER_NODE
 
 # Bounded warm addresses make the address budget of a subnet exact; network policies are off in the
 # VPC CNI unless asked for (VPC CNI README and EKS User Guide, "Configure network policies").

@@ -6,8 +6,7 @@ from ipaddress import IPv4Network, ip_network
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
-from megatron_eks.plan.network import makes_vpc
-from megatron_eks.plan.subnets import addresses, carve, node_addresses, smallest_prefix
+from megatron_eks.plan.network import addresses, carve, makes_vpc, node_addresses, smallest_prefix
 
 DOCUMENTATION_ACCOUNT = "111122223333"  # AWS's own examples
 # RFC 5737: TEST-NET-1 to 3, for documentation.

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.plan.data_access import DataAccess
 from megatron_eks.plan.egress import REQUIRED_ENDPOINTS
-from megatron_eks.plan.network import makes_vpc
+from megatron_eks.plan.network import makes_vpc, node_addresses
 from megatron_eks.plan.platform import GPU_TAINT
 from megatron_eks.plan.pools import POOL_LABEL
-from megatron_eks.plan.shared_directories import plan_shared_directories
-from megatron_eks.plan.subnets import node_addresses
+from megatron_eks.plan.storage import plan_shared_directories
 
 
 def plan_notes(config: ClusterConfig, data_access: DataAccess) -> Iterator[str]:

@@ -14,7 +14,7 @@ from megatron_eks.catalog.environment import Verdict
 from megatron_eks.catalog.environment_verdicts import Context, judge
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.job import PROGRAMS
-from megatron_eks.plan.shared_directories import POD_UID
+from megatron_eks.plan.storage import POD_UID
 from tests.assets.dockerfile import Instruction, merged, pairs, read_dockerfile
 
 ASSETS = Path(__file__).parents[2] / "assets"

@@ -10,9 +10,12 @@ from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import MegatronBridgeJob
-from megatron_eks.plan.jobs.override_checks import check_override, level_in
-from megatron_eks.plan.jobs.override_effects import check_effect
-from megatron_eks.plan.jobs.override_model import check_model_override
+from megatron_eks.plan.jobs.override_checks import (
+    check_effect,
+    check_model_override,
+    check_override,
+    level_in,
+)
 
 PLANNED: dict[str, str] = {
     "model.tensor_model_parallel_size": "parallelism.tensor",

@@ -16,8 +16,8 @@ from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, Images, Program, task
 from megatron_eks.plan.jobs.model_checks import unknown_preset
 from megatron_eks.plan.jobs.node_checks import gpu_pool
+from megatron_eks.plan.jobs.path_checks import outside
 from megatron_eks.plan.jobs.runtime_checks import check_task
-from megatron_eks.plan.jobs.shared_path_checks import outside
 from megatron_eks.plan.resources import (
     Resources,
     cpu_limit_millis,

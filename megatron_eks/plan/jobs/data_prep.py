@@ -12,9 +12,8 @@ from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import Images, Program, task
-from megatron_eks.plan.jobs.path_checks import check_tokenizer
+from megatron_eks.plan.jobs.path_checks import check_tokenizer, outside
 from megatron_eks.plan.jobs.runtime_checks import check_task
-from megatron_eks.plan.jobs.shared_path_checks import outside
 from megatron_eks.plan.resources import (
     Resources,
     cpu_limit_millis,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from megatron_eks.catalog.environment import (
+    IMAGE_VARIABLES,
     POLICIES,
     REMOVE,
     Policy,
@@ -18,13 +19,12 @@ from megatron_eks.catalog.environment_names import meant
 from megatron_eks.catalog.environment_values import BY_NAME as BY_VALUE
 from megatron_eks.catalog.environment_verdicts import BY_NAME, IN_CLEAR, Context, judge
 from megatron_eks.catalog.environment_words import NAMES as OF_WORDS
-from megatron_eks.catalog.image_variables import IMAGE_VARIABLES
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import TOKEN, Finding, Level, Path, warning
 from megatron_eks.config.job import FsdpJob, GpuJob, Job, MegatronRun
-from megatron_eks.plan.jobs.environment_folders import misplaced, unfilled
+from megatron_eks.plan.jobs.environment import misplaced, unfilled
 from megatron_eks.plan.jobs.environment_planned import PLANNED, beside_plan
 
 _QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"

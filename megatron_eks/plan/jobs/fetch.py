@@ -13,10 +13,8 @@ from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import Images, Program, task, token_file
-from megatron_eks.plan.jobs.hub_checks import from_the_hub, gated
-from megatron_eks.plan.jobs.path_checks import is_repository
+from megatron_eks.plan.jobs.path_checks import from_the_hub, gated, is_repository, outside
 from megatron_eks.plan.jobs.runtime_checks import check_task
-from megatron_eks.plan.jobs.shared_path_checks import outside
 from megatron_eks.plan.resources import cpu_resources, system_resources
 
 _SOURCES = ("model", "tokenizer", "s3_uri")

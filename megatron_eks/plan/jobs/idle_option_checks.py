@@ -11,7 +11,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.slips import by_word
 from megatron_eks.plan.jobs.option_checks import Option
-from megatron_eks.plan.jobs.option_values import Asked, Problem
+from megatron_eks.plan.jobs.value_checks import Asked, Problem
 
 # A setting, and those that are read with it alone.
 _BELONGS_TO = by_word(

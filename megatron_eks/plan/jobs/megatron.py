@@ -1,8 +1,8 @@
-"""Plan of `kind: megatron`: Megatron-LM's own training program behind our start-up checks."""
+"""Plans of `kind: megatron` and `kind: megatron_bridge`: their own programs behind our checks."""
 
 from collections.abc import Sequence
 
-from megatron_eks.config.job import MegatronJob, MegatronRun
+from megatron_eks.config.job import MegatronBridgeJob, MegatronJob, MegatronRun
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import JobPlan, Training
 from megatron_eks.plan.jobs import environment
@@ -10,6 +10,7 @@ from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.common import (
     Images,
     Program,
+    config_file,
     gpus_per_node,
     guard_args,
     job_goodput,
@@ -74,3 +75,23 @@ def plan_training(job: MegatronRun, cluster: ClusterPlan) -> Training:
         tokens=tokens,
         epochs=epochs(tokens, job.data.corpus_tokens, job.data.split),
     )
+
+
+def plan_bridge(job: MegatronBridgeJob, cluster: ClusterPlan, images: Images) -> JobPlan:
+    """Plan a job that has passed the checks."""
+    training = plan_training(job, cluster)
+    logs = log_directory(job, cluster)
+    blocks = ("model", "parallelism", "training", "data", "checkpoint", "overrides")
+    path, files = config_file("train_bridge", job, blocks)
+    instance = cluster.pool(job.pool).instance
+    program = Program(
+        name="train_bridge",
+        args=("--recipe", job.recipe, "--config", path, *guard_args(job, cluster)),
+        env=environment.environment(
+            job,
+            environment.collectives(logs),
+            environment.megatron(training.layout, instance),
+        ),
+        files=files,
+    )
+    return ranks(job, cluster, images, program, training=training)

@@ -10,8 +10,7 @@ in a device-side assert outside of it.
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields, replace
 
-from megatron_eks.catalog.models import PRESETS, ModelShape
-from megatron_eks.catalog.tokenizers import tokens
+from megatron_eks.catalog.models import PRESETS, ModelShape, tokens
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, has_errors, warning

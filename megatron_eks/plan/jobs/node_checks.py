@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
+from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.config.job import GpuJob, Job
-from megatron_eks.plan.hardware_checks import check_capacity
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.resources import memory_limit_mib
 
@@ -127,3 +126,33 @@ def _rendezvous(job: GpuJob, pool: GpuPool, cluster: ClusterConfig) -> Iterator[
         found = f"{elastic.max_nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
         remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
         yield Finding(Code.TOO_MANY_NODES, (*path, "max_nodes"), found, remedy)
+
+
+def check_capacity(pool: GpuPool, restarts: int) -> Iterator[Finding]:
+    """Yield what ends a job before its time."""
+    if pool.capacity.type == "spot" and not restarts:
+        found = "EC2 takes nodes of spot back, and the job may not start again"
+        remedy = "use 3 or more"
+        yield warning(Code.SPOT_GANG, ("runtime", "gang_restarts"), found, remedy)
+
+
+def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Finding]:
+    """Yield what costs a layout its speed, though it would run."""
+    if tensor > 1 and instance.gpus > 1 and not instance.nvlink_gb_s:
+        found = f"the GPUs of a {instance.name} share PCIe, and every layer waits for tensor ranks"
+        remedy = "prefer pipeline stages where the model fits; docs/parallelism.md"
+        yield warning(
+            Code.TENSOR_PARALLEL_OVER_PCIE,
+            ("parallelism", "tensor"),
+            found,
+            remedy,
+        )
+
+
+def check_workers(instance: InstanceType, workers: int) -> Iterator[Finding]:
+    """Yield more processes that load data than the cores of a GPU's share can run."""
+    share = instance.vcpus // instance.gpus
+    if workers > share:
+        found = f"{workers} processes for each GPU, and a {instance.name} has {share} vCPUs for it"
+        remedy = f"use at most {share}; indexed data need 2 to 8"
+        yield warning(Code.DATA_WORKERS, ("data", "num_workers"), found, remedy)

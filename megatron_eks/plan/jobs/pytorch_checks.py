@@ -9,12 +9,9 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, has_errors, warning
 from megatron_eks.config.slips import of_place
 from megatron_eks.config.unsupported import torch_unsupported
-from megatron_eks.plan.hardware_checks import check_workers
-from megatron_eks.plan.jobs.amount_checks import check_epochs
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
 from megatron_eks.plan.jobs.duration_checks import check_replicas_saving
-from megatron_eks.plan.jobs.hub_checks import from_the_hub, gated
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.memory_checks import check_disk, fits, verdict
 from megatron_eks.plan.jobs.model_checks import (
@@ -23,16 +20,18 @@ from megatron_eks.plan.jobs.model_checks import (
     check_start,
     check_values,
 )
-from megatron_eks.plan.jobs.node_checks import check_gpus, gpu_pool
+from megatron_eks.plan.jobs.node_checks import check_gpus, check_workers, gpu_pool
 from megatron_eks.plan.jobs.path_checks import (
     check_checkpoint_paths,
     check_tokenizer,
+    from_the_hub,
+    gated,
     is_repository,
+    outside,
 )
 from megatron_eks.plan.jobs.pytorch import ddp_memory, fsdp_memory
 from megatron_eks.plan.jobs.runtime_checks import check_runtime, no_meaning
-from megatron_eks.plan.jobs.schedule_checks import check_optimizer, check_rate
-from megatron_eks.plan.jobs.shared_path_checks import outside
+from megatron_eks.plan.jobs.schedule_checks import check_epochs, check_optimizer, check_rate
 from megatron_eks.predict.memory import GIB
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.replicas import CHECKPOINT_BYTES_PER_PARAMETER

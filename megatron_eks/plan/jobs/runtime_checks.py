@@ -13,7 +13,7 @@ from megatron_eks.plan.egress import has_no_way_out
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.jobs.environment_checks import check_variables
 from megatron_eks.plan.jobs.node_checks import check_pool, gpu_pool
-from megatron_eks.plan.quotas import PRIORITY_CLASSES, SYSTEM_PRIORITIES
+from megatron_eks.plan.platform import PRIORITY_CLASSES, SYSTEM_PRIORITIES
 
 # What takes other arguments than torchrun, with which the plan calls it.
 _OTHER_LAUNCHERS = frozenset(

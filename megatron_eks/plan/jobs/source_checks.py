@@ -20,8 +20,7 @@ from megatron_eks.config.job import (
 )
 from megatron_eks.plan.jobs.layout import model_shape, preset_of_name
 from megatron_eks.plan.jobs.model_checks import check_model, check_vocabulary, tokens_of
-from megatron_eks.plan.jobs.name_checks import check_names
-from megatron_eks.plan.jobs.near_checks import check_near
+from megatron_eks.plan.jobs.near_checks import check_names, check_near
 from megatron_eks.plan.jobs.path_checks import check_ending, check_tokenizer, data_prefixes
 
 # What the shapes of weights, or whether there are some, depend on.

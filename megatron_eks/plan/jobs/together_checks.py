@@ -22,7 +22,7 @@ from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
 from megatron_eks.plan.jobs.s3_checks import check_policy
 from megatron_eks.plan.jobs.source_checks import preset_of
-from megatron_eks.plan.shared_directories import POD_UID, SHARED_DIRECTORIES
+from megatron_eks.plan.storage import POD_UID, SHARED_DIRECTORIES
 from megatron_eks.plan.storage_checks import size_for
 from megatron_eks.predict import memory, replicas
 from megatron_eks.predict.memory import GIB
