@@ -1,4 +1,4 @@
-"""What is to be said of a file before its keys: it is another one, or it holds a token or an odd path."""
+"""What is said of a file before its keys: it is another one, or holds a token or an odd path."""
 
 import re
 from collections.abc import Iterator, Mapping
