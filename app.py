@@ -19,8 +19,7 @@ entry.prepare()
 # ruff: noqa: E402 -- jsii starts Node on import, so the line above comes first
 import aws_cdk as cdk
 
-from stacks.compose import build
-from stacks.report import refused_by_schema
+from stacks.compose import build, refused_by_schema
 
 
 def render(project: Project) -> Iterable[Finding]:

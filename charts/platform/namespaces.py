@@ -7,7 +7,10 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
+from charts.pods import CA_BUNDLE
 from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.egress import CA_FILE
+from megatron_eks.plan.platform import PlatformPlan
 
 
 class Namespaces(cdk8s.Chart):
@@ -39,3 +42,16 @@ class Namespaces(cdk8s.Chart):
             # Without a version the rules change under running jobs when the cluster is upgraded.
             labels[f"pod-security.kubernetes.io/{mode}-version"] = version
         k8s.KubeNamespace(self, name, metadata=k8s.ObjectMeta(name=name, labels=labels))
+
+
+class Certificates(cdk8s.Chart):
+    """A ConfigMap in the namespace of the jobs."""
+
+    def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
+        super().__init__(scope, chart_id, disable_resource_name_hashes=True)
+        k8s.KubeConfigMap(
+            self,
+            CA_BUNDLE,
+            metadata=k8s.ObjectMeta(name=CA_BUNDLE, namespace=platform.namespace),
+            data={CA_FILE: platform.egress.ca_bundle or ""},
+        )

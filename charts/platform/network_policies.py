@@ -1,6 +1,6 @@
 """Who may talk to whom: nobody, then what every job needs.
 
-Ranks reach those of their own job by a policy in the job's file (charts/training/rank_policy.py).
+Ranks reach those of their own job by a policy in the job's file (charts/training/objects.py).
 
 Policies hold for TCP and UDP of the pod network. EFA traffic bypasses the operating system and
 with it every policy: the nodes' security group governs it.

@@ -31,3 +31,27 @@ def job_object(
             annotations={PREVIEW_ANNOTATION: "true"} if job.image.preview else None,
         ),
     )
+
+
+def rank_policy(scope: Construct, job: JobPlan, platform: PlatformPlan, label: str) -> None:
+    """Allow every port between pods with the job's name in a label; torch and NCCL pick theirs.
+
+    The platform's default deny keeps everything else away. It stands before the job, so that it is
+    there before the first pod, and its prefix keeps it apart from the platform's own policies.
+    """
+    resource = cdk8s.ApiObject(
+        scope,
+        "ranks",
+        api_version="networking.k8s.io/v1",
+        kind="NetworkPolicy",
+        metadata=metadata(f"ranks-of-{job.name}", job, platform),
+    )
+    ranks = {"matchLabels": {label: job.name}}
+    peers = [{"podSelector": ranks}]
+    spec = {
+        "podSelector": ranks,
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": peers}],
+        "egress": [{"to": peers}],
+    }
+    resource.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
