@@ -5,12 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 import cdk8s
 
 from charts.platform.dcgm_exporter import DcgmExporter
-from charts.platform.efa_device_plugin import EfaDevicePlugin
+from charts.platform.device_plugins import EfaDevicePlugin, NvidiaDevicePlugin
 from charts.platform.etcd import Etcd
-from charts.platform.namespaces import Certificates, Namespaces
+from charts.platform.namespaces import Certificates, Namespaces, Quotas
 from charts.platform.network_policies import NetworkPolicies
-from charts.platform.nvidia_device_plugin import NvidiaDevicePlugin
-from charts.platform.quotas import Quotas
 from charts.platform.storage import Storage
 from charts.platform.training_operator import TrainingOperator
 from charts.training.batch_job import TrainingJob

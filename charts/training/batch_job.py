@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 import cdk8s
 from constructs import Construct
 
-from charts.training.files import config_map
-from charts.training.objects import job_object, metadata, rank_policy
+from charts.training.objects import config_map, job_object, metadata, rank_policy
 from charts.training.pod import CONTAINER, job_pod
 from charts.training.pytorchjob import add_pytorch_job
 from megatron_eks.plan.job import JobPlan, Workload

@@ -11,10 +11,16 @@ from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_meaning, check_model
 from megatron_eks.predict.hardware import Hardware
-from megatron_eks.predict.layout import Batch, Layout, Recompute
+from megatron_eks.predict.layout import (
+    Batch,
+    Layout,
+    Recompute,
+    megatron_fsdp,
+    megatron_states,
+    uses_graphs,
+)
 from megatron_eks.predict.memory import GIB, MemoryEstimate, estimate, tensor_capacity_bytes
 from megatron_eks.predict.replicas import estimate_sharded
-from megatron_eks.predict.states import megatron_fsdp, megatron_states, uses_graphs
 from megatron_eks.predict.throughput import Speed, fsdp_speed, megatron_speed
 
 # What a driver leaves of the memory that a data sheet names: 98.5 % on A100, 98.9 on H100.

@@ -10,9 +10,8 @@ from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.job import MegatronJob, MegatronRun
 from megatron_eks.plan.job import MIB
 from megatron_eks.predict.hardware import Hardware
-from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.layout import Batch, Layout, megatron_fsdp, megatron_states, uses_graphs
 from megatron_eks.predict.memory import MemoryEstimate, estimate, tensor_capacity_bytes
-from megatron_eks.predict.states import megatron_fsdp, megatron_states, uses_graphs
 
 _BITS = 8
 
