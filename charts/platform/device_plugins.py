@@ -4,12 +4,11 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.pods import GPU_NODES, NODE_CRITICAL, gpu_toleration, node_agent, quantity
+from charts.pods import node_agent, quantity
 from megatron_eks.catalog import pins
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.platform import PlatformPlan
 
-_NAME = "nvidia-device-plugin"
 _SOCKETS = "/var/lib/kubelet/device-plugins"
 
 
@@ -18,20 +17,9 @@ class NvidiaDevicePlugin(cdk8s.Chart):
 
     def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
-        labels = {"app.kubernetes.io/name": _NAME}
-        node_agent(self, _NAME, labels=labels, pod=_pod(platform))
-
-
-def _pod(platform: PlatformPlan) -> k8s.PodSpec:
-    sockets = k8s.HostPathVolumeSource(path=_SOCKETS, type="Directory")
-    return k8s.PodSpec(
-        containers=[_container(platform)],
-        volumes=[k8s.Volume(name="device-plugins", host_path=sockets)],
-        node_selector=GPU_NODES,
-        tolerations=[gpu_toleration(platform.gpu_taint)],
-        priority_class_name=NODE_CRITICAL,
-        automount_service_account_token=False,
-    )
+        sockets = k8s.HostPathVolumeSource(path=_SOCKETS, type="Directory")
+        volumes = [k8s.Volume(name="device-plugins", host_path=sockets)]
+        node_agent(self, _container(platform), volumes, taint=platform.gpu_taint)
 
 
 def _container(platform: PlatformPlan) -> k8s.Container:
@@ -40,7 +28,7 @@ def _container(platform: PlatformPlan) -> k8s.Container:
     It runs as root, because the kubelet's socket belongs to root, but with no capability at all.
     """
     return k8s.Container(
-        name=_NAME,
+        name="nvidia-device-plugin",
         image=platform.egress.image(pins.NVIDIA_DEVICE_PLUGIN_IMAGE),
         image_pull_policy="IfNotPresent",
         command=["nvidia-device-plugin"],
@@ -64,8 +52,6 @@ def _container(platform: PlatformPlan) -> k8s.Container:
     )
 
 
-_EFA_NAME = "aws-efa-k8s-device-plugin"
-
 # What AWS's chart mounts, each at its own path; the plugin's source is not public, so nothing is
 # left out (aws/eks-charts, aws-efa-k8s-device-plugin 0.5.30).
 _HOST_PATHS = {
@@ -80,25 +66,19 @@ class EfaDevicePlugin(cdk8s.Chart):
 
     def __init__(self, scope: Construct, chart_id: str, *, plan: ClusterPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
-        labels = {"app.kubernetes.io/name": _EFA_NAME}
-        node_agent(self, _EFA_NAME, labels=labels, pod=_efa_pod(plan))
-
-
-def _efa_pod(plan: ClusterPlan) -> k8s.PodSpec:
-    platform = plan.platform
-    image = platform.egress.pinned(pins.efa_device_plugin_image(plan.region))
-    return k8s.PodSpec(
-        containers=[_efa_container(image)],
-        volumes=[
-            k8s.Volume(name=name, host_path=k8s.HostPathVolumeSource(path=path, type=kind))
-            for name, (path, kind) in _HOST_PATHS.items()
-        ],
-        affinity=k8s.Affinity(node_affinity=_on(platform.efa_instance_types)),
-        tolerations=[gpu_toleration(platform.gpu_taint)],
-        priority_class_name=NODE_CRITICAL,
-        host_network=True,
-        automount_service_account_token=False,
-    )
+        platform = plan.platform
+        image = platform.egress.pinned(pins.efa_device_plugin_image(plan.region))
+        node_agent(
+            self,
+            _efa_container(image),
+            [
+                k8s.Volume(name=name, host_path=k8s.HostPathVolumeSource(path=path, type=kind))
+                for name, (path, kind) in _HOST_PATHS.items()
+            ],
+            taint=platform.gpu_taint,
+            affinity=k8s.Affinity(node_affinity=_on(platform.efa_instance_types)),
+            host_network=True,
+        )
 
 
 def _on(instance_types: tuple[str, ...]) -> k8s.NodeAffinity:
@@ -115,7 +95,7 @@ def _on(instance_types: tuple[str, ...]) -> k8s.NodeAffinity:
 
 def _efa_container(image: str) -> k8s.Container:
     return k8s.Container(
-        name=_EFA_NAME,
+        name="aws-efa-k8s-device-plugin",
         image=image,
         image_pull_policy="IfNotPresent",
         resources=k8s.ResourceRequirements(
