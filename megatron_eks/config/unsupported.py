@@ -1,33 +1,33 @@
 """What the file format knows and nothing renders yet; an entry goes when its feature comes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from operator import attrgetter
 
 from pydantic import BaseModel
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, dotted
+from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import AnyJob, TorchRun
 
-# A path, and the values that are rendered today.
-_CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
-    (("platform", "kueue"), (False,)),
-    (("platform", "trainer_v2"), (False,)),
-    (("observability", "enabled"), (False,)),
-    (("observability", "alarm_email"), (None,)),
-    (("observability", "monthly_budget_usd"), (None,)),
-)
-_JOB: tuple[tuple[Path, tuple[object, ...]], ...] = ((("runtime", "queue"), (None,)),)
-_TORCH: tuple[tuple[Path, tuple[object, ...]], ...] = ((("training", "precision"), ("bf16",)),)
+# By key, the value that is rendered today.
+_CLUSTER: dict[str, object] = {
+    "platform.kueue": False,
+    "platform.trainer_v2": False,
+    "observability.enabled": False,
+    "observability.alarm_email": None,
+    "observability.monthly_budget_usd": None,
+}
+_JOB: dict[str, object] = {"runtime.queue": None}
+_TORCH: dict[str, object] = {"training.precision": "bf16"}
 
 
 def rendered_values() -> Iterator[tuple[str, str, str]]:
-    """Yield file, key and the values that are rendered today, for the reference page."""
-    tables = (("cluster file", _CLUSTER), ("job file", _JOB), ("job file, fsdp or ddp", _TORCH))
-    for file, table in tables:
-        for path, values in table:
-            yield file, dotted(path), " or ".join(map(_yaml, values))
+    """Yield file, key and the value that is rendered today, for the reference page."""
+    tables = {"cluster file": _CLUSTER, "job file": _JOB, "job file, fsdp or ddp": _TORCH}
+    for file, table in tables.items():
+        for key, value in table.items():
+            yield file, key, _yaml(value)
 
 
 def cluster_unsupported(config: ClusterConfig) -> Iterator[Finding]:
@@ -45,15 +45,13 @@ def torch_unsupported(job: TorchRun) -> Iterator[Finding]:
     yield from _unsupported(job, _TORCH)
 
 
-def _unsupported(
-    model: BaseModel, table: tuple[tuple[Path, tuple[object, ...]], ...]
-) -> Iterator[Finding]:
-    for path, rendered in table:
-        value = attrgetter(dotted(path))(model)
-        if value not in rendered:
+def _unsupported(model: BaseModel, table: Mapping[str, object]) -> Iterator[Finding]:
+    for key, rendered in table.items():
+        value = attrgetter(key)(model)
+        if value != rendered:
             found = f"{_yaml(value)} is not supported yet"
-            remedy = f"use {' or '.join(map(_yaml, rendered))} for now"
-            yield Finding(Code.NOT_SUPPORTED_YET, path, found, remedy)
+            remedy = f"use {_yaml(rendered)} for now"
+            yield Finding(Code.NOT_SUPPORTED_YET, tuple(key.split(".")), found, remedy)
 
 
 def _yaml(value: object) -> str:
