@@ -15,7 +15,7 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
 from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, gpus_per_node
-from megatron_eks.plan.jobs.layout import hardware, job_batch, job_layout, model_shape
+from megatron_eks.plan.jobs.layout import job_layout, job_speed, model_shape
 from megatron_eks.plan.jobs.node_checks import gpu_pool
 from megatron_eks.plan.jobs.pytorch import torch_speed
 from megatron_eks.plan.storage import SCRATCH_MBPS_PER_TIB
@@ -23,7 +23,7 @@ from megatron_eks.plan.storage_checks import size_for
 from megatron_eks.predict import replicas
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
 from megatron_eks.predict.parameters import parameters
-from megatron_eks.predict.throughput import Speed, megatron_speed
+from megatron_eks.predict.throughput import Speed
 
 _DAY_SECONDS = 24 * 3600
 _MEGA = 1e6
@@ -203,9 +203,8 @@ def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Itera
 
 def _speed(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Speed | None:
     """Return what is predicted of a layout that adds up; None where the GPU's peak is unknown."""
-    found = hardware(instance)
     layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
-    return megatron_speed(model, layout, job_batch(job, layout), found) if found else None
+    return job_speed(job, model, layout, instance)
 
 
 def _mb_s(cluster: ClusterConfig) -> float:

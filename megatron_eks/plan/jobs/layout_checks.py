@@ -43,7 +43,7 @@ def _world(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
     parallelism, training = job.parallelism, job.training
     per_node = gpus_per_node(job, instance)
     world = job.nodes * per_node
-    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
+    inner = parallelism.model_gpus
     tensor = parallelism.tensor
     product = f"tensor {tensor} x pipeline {parallelism.pipeline} x context {parallelism.context}"
     if parallelism.tensor > per_node:
@@ -169,8 +169,7 @@ def _interleaving(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]
 
 def _microbatches(job: MegatronRun, instance: InstanceType) -> int:
     parallelism, training = job.parallelism, job.training
-    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
-    data = max(1, job.nodes * gpus_per_node(job, instance) // inner)
+    data = max(1, job.nodes * gpus_per_node(job, instance) // parallelism.model_gpus)
     return training.global_batch_size // (training.micro_batch_size * data)
 
 
@@ -216,7 +215,7 @@ def _elastic(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
         found = f"checkpoints of format {job.checkpoint.format} fit one number of ranks"
         yield Finding(Code.RENDEZVOUS, path, found, "use checkpoint.format: torch_dist")
     parallelism, training = job.parallelism, job.training
-    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
+    inner = parallelism.model_gpus
     gpus = gpus_per_node(job, instance)
     for nodes in range(elastic.min_nodes, elastic.max_nodes + 1):
         world = nodes * gpus

@@ -17,10 +17,9 @@ from megatron_eks.plan.jobs.common import (
     log_directory,
     ranks,
 )
-from megatron_eks.plan.jobs.layout import hardware, job_batch, job_layout, job_memory, model_shape
+from megatron_eks.plan.jobs.layout import job_layout, job_memory, job_speed, model_shape
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
 from megatron_eks.predict.parameters import parameters
-from megatron_eks.predict.throughput import megatron_speed
 
 
 def plan(job: MegatronJob, cluster: ClusterPlan, images: Images) -> JobPlan:
@@ -61,8 +60,7 @@ def plan_training(job: MegatronRun, cluster: ClusterPlan) -> Training:
     model = model_shape(job.model)
     layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
     training = job.training
-    found = hardware(instance)
-    speed = megatron_speed(model, layout, job_batch(job, layout), found) if found else None
+    speed = job_speed(job, model, layout, instance)
     size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
     tokens = training.train_iters * training.global_batch_size * training.sequence_length
     return Training(

@@ -52,11 +52,10 @@ def check(job: MegatronJob, cluster: ClusterConfig) -> Iterator[Finding]:
 def _copies(job: MegatronRun, cluster: ClusterConfig) -> int | None:
     """Return the data parallel size; None where type or layout do not give one."""
     pool, parallelism = gpu_pool(job, cluster), job.parallelism
-    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
     if pool is None:
         return None
     world = job.nodes * gpus_per_node(job, INSTANCES[pool.instance_type])
-    return None if world % inner else world // inner
+    return None if world % parallelism.model_gpus else world // parallelism.model_gpus
 
 
 def check_bridge(job: MegatronBridgeJob, cluster: ClusterConfig) -> Iterator[Finding]:
