@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 
 from megatron_eks.catalog.environment import REMOVE, Policy, Verdict, advised_against, refused
 
@@ -103,7 +104,6 @@ _ENGINE_NUMBERS = (
     *("NVTE_DEBUG_LEVEL", "NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_TORCH_COMPILE"),
     "NVTE_UNFUSED_ATTN",
 )
-_HUB_NUMBERS = ("HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT")
 _BLOCKS, _WARP = (64, 128, 256, 512), 32
 _MOST_THREADS = 640
 _WORKSPACE = re.compile(r"(:\d+:\d+)+")
@@ -158,20 +158,11 @@ def _torch_switch(value: str) -> Policy | None:
     return refused(f"{value!r} is neither 1 nor 0, and torch ends the program at it", "use 1 or 0")
 
 
-def _engine_number(value: str) -> Policy | None:
+def _number(what: str, instead: str, value: str) -> Policy | None:
+    """Judge what Python's int() reads: `what` the value is not, and who ends the program then."""
     if re.fullmatch(r"\s*[-+]?\d+\s*", value):
         return None
-    reason = f"{value!r} is no number, and Transformer Engine ends the program at it"
-    return refused(reason, "use 0 or 1")
-
-
-def _hub_number(value: str) -> Policy | None:
-    if re.fullmatch(r"\s*[-+]?\d+\s*", value):
-        return None
-    return refused(
-        f"{value!r} is no whole number, and huggingface_hub ends the program at it",
-        "write seconds, without a unit",
-    )
+    return refused(f"{value!r} is no {what} ends the program at it", instead)
 
 
 def _endpoint(value: str) -> Policy | None:
@@ -200,8 +191,13 @@ def _block(value: str) -> Policy | None:
 _OWN: dict[str, Callable[[str], Policy | None]] = {
     **dict.fromkeys(_TORCH_NUMBERS, _torch_number),
     **dict.fromkeys(_TORCH_SWITCHES, _torch_switch),
-    **dict.fromkeys(_ENGINE_NUMBERS, _engine_number),
-    **dict.fromkeys(_HUB_NUMBERS, _hub_number),
+    **dict.fromkeys(
+        _ENGINE_NUMBERS, partial(_number, "number, and Transformer Engine", "use 0 or 1")
+    ),
+    **dict.fromkeys(
+        ("HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT"),
+        partial(_number, "whole number, and huggingface_hub", "write seconds, without a unit"),
+    ),
     "CUBLAS_WORKSPACE_CONFIG": _workspace,
     **dict.fromkeys(("HF_ENDPOINT", "WANDB_BASE_URL"), _endpoint),
     "NCCL_DEBUG_SUBSYS": subsystem,
