@@ -7,7 +7,6 @@ Sources, besides those of megatron_eks.catalog.environment: libfabric, man fi_ef
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.environment import (
     POLICIES,
@@ -22,10 +21,8 @@ from megatron_eks.catalog.environment import (
     refused,
 )
 from megatron_eks.catalog.environment_values import by_value
+from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.socket_interfaces import interfaces_fault
-
-if TYPE_CHECKING:
-    from megatron_eks.catalog.instances import InstanceType
 
 _HOPPER, _BLACKWELL = 9, 10
 
@@ -62,7 +59,7 @@ _WRITTEN = re.compile(r"[^${]+$")
 class Context:
     """Where a variable is set; what nobody knows is None, and then the usual verdict holds."""
 
-    instance: "InstanceType | None" = None
+    instance: InstanceType | None = None
     host_network: bool = False
     splits_layers: bool | None = None
     """Whether Megatron runs with tensor or context parallelism."""
@@ -126,7 +123,7 @@ def _by_place(name: str, value: str, context: Context) -> Policy | None:
     return None
 
 
-def _without_efa(name: str, value: str, instance: "InstanceType") -> Policy | None:
+def _without_efa(name: str, value: str, instance: InstanceType) -> Policy | None:
     """Judge what is about EFA on a type that has none: its nodes talk by TCP."""
     if name in {"NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"}:
         return allowed(f"{instance.name} has no EFA, so NCCL uses TCP")
