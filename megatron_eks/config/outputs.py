@@ -153,8 +153,6 @@ class Outputs:
         return self.file_systems[0]
 
 
-_ANEW = "remove the file, then write it anew: meks outputs"
-
 _IMAGE_KEYS = {"megatron": "MegatronImage", "fsdp": "FsdpImage"}
 _LUSTRE_KEYS = ("LustreId", "LustreDnsName", "LustreMountName")
 _EFS_KEYS = ("EfsId", "EfsAccessPointId")
@@ -187,7 +185,7 @@ def read_outputs(
                 Code.OUTPUTS_OF_ANOTHER_CLUSTER,
                 (foreign[0],),
                 f"this stack is not one of cluster {cluster!r}",
-                _ANEW,
+                _REMEDY,
             )
         )
     values: dict[str, str] = {}
@@ -199,7 +197,7 @@ def read_outputs(
             values |= texts
         else:
             found = "not a mapping of texts"
-            findings.append(Finding(Code.OUTPUTS_MALFORMED, (stack,), found, _ANEW))
+            findings.append(Finding(Code.OUTPUTS_MALFORMED, (stack,), found, _REMEDY))
     return _outputs(values, fallback, suffixes, existing), list(document.locate(findings))
 
 

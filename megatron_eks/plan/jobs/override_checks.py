@@ -148,8 +148,7 @@ def check_effect(job: MegatronBridgeJob, name: str, value: Value) -> Iterator[Fi
     if block in _EMPTY:
         found = f"no recipe of pretraining has {block}, and the program stops at it"
         # An image of one's own may have recipes of its own.
-        level = Level.ERROR if job.image == "megatron" else Level.WARNING
-        yield Finding(Code.OVERRIDE, path, found, "remove it", level)
+        yield Finding(Code.OVERRIDE, path, found, "remove it", level_in(job.image))
     elif refused is not None:
         yield Finding(Code.OVERRIDE, path, refused[0], refused[1])
     elif name in _TRIALS and value is not False:
