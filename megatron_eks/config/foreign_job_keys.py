@@ -1,11 +1,10 @@
-"""What stands in a job file for keys of PyTorchJobs and of other programs about nodes and files.
+"""What stands in a job file for keys of PyTorchJobs, Hugging Face, NeMo, Megatron and others.
 
-Sources: training-operator's PyTorchJob; transformers' TrainingArguments; Megatron-LM's arguments;
-NeMo's megatron_gpt_config.yaml; DeepSpeed's configuration; axolotl's; nccl-tests' README.
+Sources: training-operator's PyTorchJob; transformers' TrainingArguments and LlamaConfig;
+Megatron-LM's arguments; NeMo's megatron_gpt_config.yaml; DeepSpeed's configuration; axolotl's;
+nccl-tests' README.
 """
 
-# Sources: transformers' TrainingArguments and LlamaConfig; Megatron-LM's arguments; NeMo's
-# megatron_gpt_config.yaml; DeepSpeed's configuration; axolotl's.
 _TOKENS = "use train_iters: tokens / (global_batch_size x sequence_length)"
 _STEPS = "steps numsteps trainsteps maxiters iterations"
 

@@ -55,6 +55,7 @@ def environment(job: Job, *parts: Mapping[str, str]) -> Mapping[str, str]:
 # Sources: Kubernetes, "Configure a Security Context" (readOnlyRootFilesystem) and "Define Dependent
 # Environment Variables"; huggingface_hub 2.4, constants.py, and datasets 5.2, config.py: the former
 # fills in `~` and `$HOME`, the latter only `~`, and only in HF_HOME.
+
 # Whose library puts the home directory, /tmp in our images, in the place of `~`.
 _FILL_IN_HOME = frozenset({"HF_ASSETS_CACHE", "HF_HOME", "HF_HUB_CACHE"})
 _WRITABLE = ("/tmp", "/dev/shm")  # noqa: S108 -- mounts of every pod

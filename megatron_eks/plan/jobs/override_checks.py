@@ -102,8 +102,9 @@ def _kinds(value: Value) -> set[str]:
     return {"int", "float"} if name == "int" else {name}
 
 
-# They are Megatron-LM's options of `catalog/megatron_conflicts.py` by Bridge's names. Sources: as
+# What harms a run is an option of `catalog/megatron_conflicts.py` by Bridge's name. Sources: as
 # there; Megatron-Bridge, megatron/bridge/training/checkpointing.py and config.py (0.6).
+
 # Switches that are harmful in one position, each with its setting of Megatron-LM.
 _ON = {
     "checkpoint.finetune": "finetune",
@@ -179,6 +180,7 @@ def _refused(job: MegatronBridgeJob, name: str, value: Value) -> Conflict | None
 # Memory, time and checkpoints are planned for the job's model, and the program compares four of its
 # sizes with the recipe's before it trains. Names: Megatron core 0.19, `TransformerConfig`, and
 # Megatron-Bridge 0.6, megatron/bridge/models/gpt_provider.py.
+
 # What weights and the work on them are counted by, where Bridge's name is another.
 _RENAMED = {"num_moe_experts": "num_experts", "gated_linear_unit": "swiglu"}
 _SIZES = frozenset(
