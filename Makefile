@@ -127,7 +127,7 @@ lock: setup-dev ## Rewrite the lock files from the .in files; LOCK=--upgrade tak
 
 generate: setup-dev ## Rewrite the files derived from code.
 	$(BIN)/python -m megatron_eks.config.schema
-	$(BIN)/python -m charts.platform.crd
+	$(BIN)/python -m tests.upstream.pytorchjobs
 	$(BIN)/python -m megatron_eks.ops.guide
 	$(BIN)/python -m megatron_eks.ops.troubles
 	$(BIN)/python -m megatron_eks.ops.explain

@@ -22,8 +22,7 @@ from megatron_eks.project import ASSETS, ROOT, Project
 # isort: split
 import aws_cdk as cdk
 
-from stacks.compose import build
-from stacks.report import refused_by_schema
+from stacks.compose import build, refused_by_schema
 
 
 def render(project: Project) -> Iterable[Finding]:

@@ -14,7 +14,7 @@ from benchmarks.predictions import (
     predicted_tokens,
 )
 from benchmarks.timing import verdict
-from megatron_eks.predict.flops import model_flops_per_token
+from megatron_eks.predict.matrices import model_flops_per_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -4,17 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import cdk8s
 
-from charts.platform.certificates import Certificates
 from charts.platform.dcgm_exporter import DcgmExporter
-from charts.platform.efa_device_plugin import EfaDevicePlugin
+from charts.platform.device_plugins import EfaDevicePlugin, NvidiaDevicePlugin
 from charts.platform.etcd import Etcd
-from charts.platform.namespaces import Namespaces
+from charts.platform.namespaces import Certificates, Namespaces, Quotas
 from charts.platform.network_policies import NetworkPolicies
-from charts.platform.nvidia_device_plugin import NvidiaDevicePlugin
-from charts.platform.quotas import Quotas
 from charts.platform.storage import Storage
 from charts.platform.training_operator import TrainingOperator
-from charts.training.jobs import TrainingJob
+from charts.training.batch_job import TrainingJob
 from charts.validation.nvidia_smi import NvidiaSmi
 from megatron_eks.config.outputs import Outputs
 from megatron_eks.plan.cluster import ClusterPlan

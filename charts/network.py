@@ -1,8 +1,36 @@
-"""Peers and ports of network policies."""
+"""Network policies, their peers and ports."""
+
+from collections.abc import Sequence
 
 from cdk8s_plus_27 import k8s
+from constructs import Construct
 
 from charts.pods import KUBE_SYSTEM
+
+
+def policy(
+    scope: Construct,
+    construct_id: str,
+    *,
+    namespace: str,
+    pods: k8s.LabelSelector,
+    ingress: Sequence[k8s.NetworkPolicyIngressRule] | None = None,
+    egress: Sequence[k8s.NetworkPolicyEgressRule] | None = None,
+    name: str | None = None,
+) -> None:
+    """Allow the ways that there are rules for; without any rule, forbid both."""
+    ways = [way for way, rules in (("Ingress", ingress), ("Egress", egress)) if rules]
+    k8s.KubeNetworkPolicy(
+        scope,
+        construct_id,
+        metadata=k8s.ObjectMeta(name=name or construct_id, namespace=namespace),
+        spec=k8s.NetworkPolicySpec(
+            pod_selector=pods,
+            policy_types=ways or ["Ingress", "Egress"],
+            ingress=ingress,
+            egress=egress,
+        ),
+    )
 
 
 def dns() -> k8s.NetworkPolicyPeer:

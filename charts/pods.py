@@ -1,6 +1,6 @@
 """What pods of several charts share: how they reach GPU nodes, and what they may do there."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cache
 
 from cdk8s_plus_27 import k8s
@@ -14,7 +14,7 @@ from megatron_eks.plan.storage import EFS_MOUNT_PATH
 GPU_NODES = {"nvidia.com/gpu.present": "true"}
 
 # Priority of what a node cannot work without: such pods are evicted last and preempt others.
-NODE_CRITICAL = "system-node-critical"
+_NODE_CRITICAL = "system-node-critical"
 
 # Priority of what the cluster cannot work without, on whatever node it runs.
 CLUSTER_CRITICAL = "system-cluster-critical"
@@ -103,17 +103,33 @@ def unprivileged_container(*capabilities: str) -> k8s.SecurityContext:
 
 
 def node_agent(
-    scope: Construct, construct_id: str, *, labels: Mapping[str, str], pod: k8s.PodSpec
+    scope: Construct,
+    container: k8s.Container,
+    volumes: Sequence[k8s.Volume],
+    *,
+    taint: str,
+    affinity: k8s.Affinity | None = None,
+    host_network: bool | None = None,
 ) -> None:
-    """Run a pod on each node that its own selectors admit."""
-    metadata = k8s.ObjectMeta(name=construct_id, namespace=KUBE_SYSTEM, labels=dict(labels))
+    """Run a container on each GPU node, or on those that an affinity names, under its own name."""
+    labels = {"app.kubernetes.io/name": container.name}
+    pod = k8s.PodSpec(
+        containers=[container],
+        volumes=volumes,
+        node_selector=None if affinity else GPU_NODES,
+        affinity=affinity,
+        tolerations=[gpu_toleration(taint)],
+        priority_class_name=_NODE_CRITICAL,
+        host_network=host_network,
+        automount_service_account_token=False,
+    )
     k8s.KubeDaemonSet(
         scope,
-        construct_id,
-        metadata=metadata,
+        container.name,
+        metadata=k8s.ObjectMeta(name=container.name, namespace=KUBE_SYSTEM, labels=labels),
         spec=k8s.DaemonSetSpec(
-            selector=k8s.LabelSelector(match_labels=dict(labels)),
+            selector=k8s.LabelSelector(match_labels=labels),
             update_strategy=k8s.DaemonSetUpdateStrategy(type="RollingUpdate"),
-            template=k8s.PodTemplateSpec(metadata=k8s.ObjectMeta(labels=dict(labels)), spec=pod),
+            template=k8s.PodTemplateSpec(metadata=k8s.ObjectMeta(labels=labels), spec=pod),
         ),
     )

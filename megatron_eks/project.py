@@ -13,10 +13,9 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import ConfigError, Finding, Level, has_errors
 from megatron_eks.config.job import AnyJob, MegatronRun
 from megatron_eks.config.load import Document, read_mapping
-from megatron_eks.config.output_values import Home
-from megatron_eks.config.outputs import Outputs, preview_warning, read_outputs, tag_warning
+from megatron_eks.config.outputs import Home, Outputs, preview_warning, read_outputs, tag_warning
 from megatron_eks.config.parse import parse_cluster, parse_job
-from megatron_eks.config.paths import odd_paths
+from megatron_eks.config.whole_file import odd_paths
 from megatron_eks.plan.cluster import ClusterPlan, plan_cluster
 from megatron_eks.plan.cluster_checks import check_cluster
 from megatron_eks.plan.image_checks import check_arguments

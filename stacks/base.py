@@ -1,5 +1,8 @@
 """What every stack has in common: region, zones, tags, and how keys and logs are made."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -7,7 +10,28 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from megatron_eks.plan.cluster import ClusterPlan
+from megatron_eks.plan.network import NetworkPlan
 from stacks.policies import document, statement
+
+
+@dataclass(frozen=True)
+class Place:
+    """A VPC, made by the Network stack or brought along."""
+
+    vpc_id: str
+    private_subnets: Mapping[str, str]
+    """Zone to subnet id; nodes, file systems and control plane live here."""
+    node_security_group: str
+    """Every node carries it; members reach each other on every port and over EFA."""
+
+
+def existing_place(network: NetworkPlan) -> Place | None:
+    """Return the place of a cluster that exists; None where nobody named it."""
+    existing = network.existing
+    if existing is None or existing.node_security_group_id is None:
+        return None
+    return Place(existing.vpc_id, existing.private_subnets, existing.node_security_group_id)
+
 
 # EKS refuses an update that changes a node group's tags together with its launch template
 # (aws-cdk#16644). The template tags the instances, so a new tag changes the template alone.

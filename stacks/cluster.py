@@ -7,14 +7,12 @@ from constructs import Construct
 
 from megatron_eks.plan.cluster import AccessPlan, ClusterPlan
 from stacks.addons import Addons
-from stacks.base import BaseStack, log_group
+from stacks.base import BaseStack, Place, log_group
 from stacks.bastion import Bastion
-from stacks.findings import acknowledge
 from stacks.gpu_nodegroup import GpuNodegroup
 from stacks.job_role import associate
 from stacks.launch_template import instance_tags, metadata_options, root_volume
-from stacks.place import Place
-from stacks.policies import role_of_managed_policies
+from stacks.policies import acknowledge, role_of_managed_policies
 from stacks.user_data import system_user_data
 
 _LOGS = ("api", "audit", "authenticator", "controllerManager", "scheduler")

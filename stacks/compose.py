@@ -1,16 +1,20 @@
-"""The stacks of one cluster, in the order in which they need each other."""
+"""The stacks of one cluster, in the order of their needs, and what the CDK refuses."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import aws_cdk as cdk
 
+from megatron_eks.config.codes import Code
+from megatron_eks.config.errors import Finding
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.images import ImageContext
+from stacks.base import existing_place
 from stacks.cluster import ClusterStack
 from stacks.images import ImagesStack
 from stacks.job_role import associate
 from stacks.network import NetworkStack
-from stacks.place import existing_place
 from stacks.storage import StorageStack
 
 
@@ -24,3 +28,24 @@ def build(app: cdk.App, plan: ClusterPlan, contexts: Mapping[str, ImageContext])
         ClusterStack(app, plan, place, storage.job_role)
     else:
         associate(storage, plan, cluster=plan.eks_name, role=storage.job_role)
+
+
+def refused_by_schema(outdir: Path) -> list[Finding]:
+    """Return what CloudFormation's schemas refuse, from the report that stays beside the templates.
+
+    One value of the cluster file may be on every resource, and is told once.
+    """
+    report = json.loads((outdir / "validation-report.json").read_text())
+    found: dict[str, Finding] = {}
+    for plugin in report["pluginReports"]:
+        for violation in plugin["violations"]:
+            for construct in violation["violatingConstructs"]:
+                resource = construct.get("cloudFormationResource", {})
+                places = resource.get("propertyPaths") or ["Properties"]
+                path = ("Resources", resource.get("logicalId", "?"), *places[0].split("."))
+                what = f"CloudFormation's schema refuses it: {violation['description']}"
+                finding = Finding(Code.PROPERTY, path, what, "change the value it comes from")
+                file = str(outdir / resource.get("templatePath", ""))
+                # One value of the cluster file may be on every resource.
+                found.setdefault(violation["description"], finding.at(file, 0))
+    return list(found.values())

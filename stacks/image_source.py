@@ -6,8 +6,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_codebuild as codebuild
 
 from megatron_eks.build_context import context_folders
-from megatron_eks.plan.buildspec import buildspec
-from megatron_eks.plan.images import SourcePlan
+from megatron_eks.plan.images import SourcePlan, buildspec
 from stacks.policies import Statement, statement
 
 # Where a checkout has what the asset consists of.

@@ -9,13 +9,11 @@ from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
 from megatron_eks.catalog.pins import CODEBUILD_IMAGE
-from megatron_eks.plan.buildspec import REPORT_GROUP
 from megatron_eks.plan.cluster import ClusterPlan
-from megatron_eks.plan.images import ImageContext, ImagePlan, SourcePlan
+from megatron_eks.plan.images import REPORT_GROUP, ImageContext, ImagePlan, SourcePlan
 from stacks.base import BaseStack, log_group
-from stacks.findings import acknowledge
 from stacks.image_source import source, source_access, triggers
-from stacks.policies import role, same_account, statement
+from stacks.policies import acknowledge, role, same_account, statement
 
 # The tag that a build moves; jobs name images by digest.
 _MOVING_TAG = "latest"

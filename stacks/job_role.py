@@ -8,12 +8,12 @@ from constructs import Construct
 
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.data_access import PUSHED_DATA, BucketAccess
-from stacks.findings import acknowledge
 from stacks.policies import (
     POD_IDENTITY,
     POD_IDENTITY_ACTIONS,
     Condition,
     Statement,
+    acknowledge,
     role,
     statement,
 )

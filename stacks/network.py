@@ -5,10 +5,8 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from megatron_eks.plan.cluster import ClusterPlan
-from stacks.base import BaseStack, log_group
-from stacks.findings import acknowledge
-from stacks.place import Place
-from stacks.policies import role, same_account, statement
+from stacks.base import BaseStack, Place, log_group
+from stacks.policies import acknowledge, role, same_account, statement
 
 _ANYWHERE = "0.0.0.0/0"
 _ALL_PROTOCOLS = "-1"

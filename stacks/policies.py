@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from megatron_eks.plan.data_access import POLICY_NAME
-from stacks.findings import acknowledge
 
 # A part of a policy document: `iam.CfnRole` takes it as it stands.
 Statement = dict[str, object]
@@ -109,3 +108,10 @@ def _trust(service: str, actions: Sequence[str], condition: Condition | None) ->
     if condition is not None:
         trust["Condition"] = condition
     return document([trust])
+
+
+def acknowledge(construct: IConstruct, reason: str, *rules: str) -> None:
+    """Accept what rules report about a construct and everything in it."""
+    cdk.Validations.of(construct).acknowledge(
+        *(cdk.Acknowledgment(id=rule, reason=reason) for rule in rules)
+    )

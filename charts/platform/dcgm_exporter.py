@@ -4,7 +4,7 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.pods import GPU_NODES, KUBE_SYSTEM, NODE_CRITICAL, gpu_toleration, node_agent, quantity
+from charts.pods import KUBE_SYSTEM, node_agent, quantity
 from megatron_eks.catalog import pins
 from megatron_eks.plan.platform import PlatformPlan
 
@@ -53,7 +53,12 @@ class DcgmExporter(cdk8s.Chart):
         k8s.KubeConfigMap(
             self, "counters", metadata=metadata, data={_COUNTERS_FILE: "\n".join(lines) + "\n"}
         )
-        node_agent(self, _NAME, labels=_LABELS, pod=_pod(platform))
+        kubelet = k8s.HostPathVolumeSource(path=_POD_RESOURCES, type="Directory")
+        volumes = [
+            k8s.Volume(name="counters", config_map=k8s.ConfigMapVolumeSource(name=_NAME)),
+            k8s.Volume(name="pod-resources", host_path=kubelet),
+        ]
+        node_agent(self, _container(platform), volumes, taint=platform.gpu_taint)
         self._service()
 
     def _service(self) -> None:
@@ -76,21 +81,6 @@ class DcgmExporter(cdk8s.Chart):
             ),
             spec=k8s.ServiceSpec(selector=_LABELS, ports=[port]),
         )
-
-
-def _pod(platform: PlatformPlan) -> k8s.PodSpec:
-    kubelet = k8s.HostPathVolumeSource(path=_POD_RESOURCES, type="Directory")
-    return k8s.PodSpec(
-        containers=[_container(platform)],
-        volumes=[
-            k8s.Volume(name="counters", config_map=k8s.ConfigMapVolumeSource(name=_NAME)),
-            k8s.Volume(name="pod-resources", host_path=kubelet),
-        ],
-        node_selector=GPU_NODES,
-        tolerations=[gpu_toleration(platform.gpu_taint)],
-        priority_class_name=NODE_CRITICAL,
-        automount_service_account_token=False,
-    )
 
 
 def _container(platform: PlatformPlan) -> k8s.Container:

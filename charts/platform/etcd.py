@@ -8,7 +8,7 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.network import ports
+from charts.network import policy, ports
 from charts.pods import quantity, unprivileged_container, unprivileged_pod
 from megatron_eks.catalog import pins
 from megatron_eks.plan.job import TRAINING_APP
@@ -54,34 +54,12 @@ class Etcd(cdk8s.Chart):
         ranks = k8s.LabelSelector(match_labels={"app": TRAINING_APP})
         etcd = k8s.LabelSelector(match_labels=_LABELS)
         client = ports(ETCD_PORT, "TCP")
-        k8s.KubeNetworkPolicy(
-            self,
-            "allow-ranks-to-etcd",
-            metadata=k8s.ObjectMeta(name="allow-ranks-to-etcd", namespace=namespace),
-            spec=k8s.NetworkPolicySpec(
-                pod_selector=ranks,
-                policy_types=["Egress"],
-                egress=[
-                    k8s.NetworkPolicyEgressRule(
-                        to=[k8s.NetworkPolicyPeer(pod_selector=etcd)], ports=client
-                    )
-                ],
-            ),
-        )
-        k8s.KubeNetworkPolicy(
-            self,
-            "allow-etcd-from-ranks",
-            metadata=k8s.ObjectMeta(name="allow-etcd-from-ranks", namespace=namespace),
-            spec=k8s.NetworkPolicySpec(
-                pod_selector=etcd,
-                policy_types=["Ingress"],
-                ingress=[
-                    k8s.NetworkPolicyIngressRule(
-                        from_=[k8s.NetworkPolicyPeer(pod_selector=ranks)], ports=client
-                    )
-                ],
-            ),
-        )
+        to = [k8s.NetworkPolicyPeer(pod_selector=etcd)]
+        out = [k8s.NetworkPolicyEgressRule(to=to, ports=client)]
+        policy(self, "allow-ranks-to-etcd", namespace=namespace, pods=ranks, egress=out)
+        peers = [k8s.NetworkPolicyPeer(pod_selector=ranks)]
+        into = [k8s.NetworkPolicyIngressRule(from_=peers, ports=client)]
+        policy(self, "allow-etcd-from-ranks", namespace=namespace, pods=etcd, ingress=into)
 
 
 def _pod(platform: PlatformPlan) -> k8s.PodSpec:

@@ -1,6 +1,6 @@
 """Who may talk to whom: nobody, then what every job needs.
 
-Ranks reach those of their own job by a policy in the job's file (charts/training/rank_policy.py).
+Ranks reach those of their own job by a policy in the job's file (charts/training/objects.py).
 
 Policies hold for TCP and UDP of the pod network. EFA traffic bypasses the operating system and
 with it every policy: the nodes' security group governs it.
@@ -12,11 +12,10 @@ import cdk8s
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.network import addresses, dns, ports
+from charts.network import addresses, dns, policy, ports
 from megatron_eks.plan.platform import PlatformPlan
 
 _EVERY_POD = k8s.LabelSelector()
-_BOTH_WAYS = ["Ingress", "Egress"]
 
 # Where pods fetch their credentials (EKS User Guide, "Understand how EKS Pod Identity works").
 _POD_IDENTITY_AGENT = "169.254.170.23/32"
@@ -35,8 +34,9 @@ class NetworkPolicies(cdk8s.Chart):
 
     def __init__(self, scope: Construct, chart_id: str, *, platform: PlatformPlan) -> None:
         super().__init__(scope, chart_id, disable_resource_name_hashes=True)
-        self._deny_all(platform.namespace)
-        self._deny_all(platform.system_namespace)
+        for namespace in (platform.namespace, platform.system_namespace):
+            construct_id, name = f"{namespace}-default-deny", "default-deny"
+            policy(self, construct_id, namespace=namespace, pods=_EVERY_POD, name=name)
         self._allow(platform.namespace, "allow-dns", to=dns(), ports=ports(53, "UDP", "TCP"))
         agent = addresses(_POD_IDENTITY_AGENT)
         self._allow(platform.namespace, "allow-pod-identity", to=agent, ports=ports(80, "TCP"))
@@ -48,14 +48,6 @@ class NetworkPolicies(cdk8s.Chart):
             reached = [port for each in platform.egress.proxy_ports for port in ports(each, "TCP")]
             self._allow(platform.namespace, "allow-proxy", to=web, ports=reached)
 
-    def _deny_all(self, namespace: str) -> None:
-        k8s.KubeNetworkPolicy(
-            self,
-            f"{namespace}-default-deny",
-            metadata=k8s.ObjectMeta(name="default-deny", namespace=namespace),
-            spec=k8s.NetworkPolicySpec(pod_selector=_EVERY_POD, policy_types=_BOTH_WAYS),
-        )
-
     def _allow(
         self,
         namespace: str,
@@ -64,13 +56,5 @@ class NetworkPolicies(cdk8s.Chart):
         to: k8s.NetworkPolicyPeer,
         ports: Sequence[k8s.NetworkPolicyPort],
     ) -> None:
-        k8s.KubeNetworkPolicy(
-            self,
-            name,
-            metadata=k8s.ObjectMeta(name=name, namespace=namespace),
-            spec=k8s.NetworkPolicySpec(
-                pod_selector=_EVERY_POD,
-                policy_types=["Egress"],
-                egress=[k8s.NetworkPolicyEgressRule(to=[to], ports=ports)],
-            ),
-        )
+        out = [k8s.NetworkPolicyEgressRule(to=[to], ports=ports)]
+        policy(self, name, namespace=namespace, pods=_EVERY_POD, egress=out)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from cdk8s_plus_27 import k8s
 from constructs import Construct
 
-from charts.network import addresses, dns, ports
+from charts.network import addresses, dns, policy, ports
 from megatron_eks.plan.platform import PlatformPlan
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -118,38 +118,20 @@ class OperatorNetwork(Construct):
         platform: PlatformPlan,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._namespace = platform.operator_namespace
-        self._policy("default-deny", k8s.LabelSelector())
+        namespace = platform.operator_namespace
+        policy(self, "default-deny", namespace=namespace, pods=k8s.LabelSelector())
         # The API server is reached by its Service and answers from, and calls the webhook from,
         # network interfaces in the VPC (EKS User Guide, "Amazon EKS networking requirements").
         vpc = [addresses(cidr) for cidr in platform.vpc_cidrs]
         services = [addresses(cidr) for cidr in platform.service_cidrs]
-        self._policy(
+        policy(
+            self,
             "training-operator",
-            k8s.LabelSelector(match_labels=dict(pods)),
+            namespace=namespace,
+            pods=k8s.LabelSelector(match_labels=dict(pods)),
             ingress=[k8s.NetworkPolicyIngressRule(from_=vpc, ports=ports(webhook_port, "TCP"))],
             egress=[
                 k8s.NetworkPolicyEgressRule(to=[*services, *vpc], ports=ports(443, "TCP")),
                 k8s.NetworkPolicyEgressRule(to=[dns()], ports=ports(53, "UDP", "TCP")),
             ],
-        )
-
-    def _policy(
-        self,
-        name: str,
-        pods: k8s.LabelSelector,
-        *,
-        ingress: Sequence[k8s.NetworkPolicyIngressRule] | None = None,
-        egress: Sequence[k8s.NetworkPolicyEgressRule] | None = None,
-    ) -> None:
-        k8s.KubeNetworkPolicy(
-            self,
-            name,
-            metadata=k8s.ObjectMeta(name=name, namespace=self._namespace),
-            spec=k8s.NetworkPolicySpec(
-                pod_selector=pods,
-                policy_types=["Ingress", "Egress"],
-                ingress=ingress,
-                egress=egress,
-            ),
         )

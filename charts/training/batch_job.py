@@ -1,12 +1,14 @@
 """A job as a Job of Kubernetes itself, with an index on each pod where there are several."""
 
+from collections.abc import Callable, Mapping
+
 import cdk8s
 from constructs import Construct
 
-from charts.training.objects import job_object, metadata
+from charts.training.objects import config_map, job_object, metadata, rank_policy
 from charts.training.pod import CONTAINER, job_pod
-from charts.training.rank_policy import rank_policy
-from megatron_eks.plan.job import JobPlan
+from charts.training.pytorchjob import add_pytorch_job
+from megatron_eks.plan.job import JobPlan, Workload
 from megatron_eks.plan.platform import PlatformPlan
 
 # On every pod of a Job (Kubernetes, "Well-Known Labels").
@@ -79,3 +81,21 @@ def _add_service(scope: Construct, job: JobPlan, platform: PlatformPlan) -> None
         "selector": {_JOB_NAME_LABEL: job.name},
     }
     resource.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
+
+
+_WORKLOADS: Mapping[Workload, Callable[[Construct, JobPlan, PlatformPlan], None]] = {
+    "pytorch_job": add_pytorch_job,
+    "indexed_job": add_indexed_job,
+    "job": add_job,
+}
+
+
+class TrainingJob(cdk8s.Chart):
+    """One job, alone in its file."""
+
+    def __init__(
+        self, scope: Construct, chart_id: str, *, job: JobPlan, platform: PlatformPlan
+    ) -> None:
+        super().__init__(scope, chart_id, disable_resource_name_hashes=True)
+        config_map(self, job, platform)
+        _WORKLOADS[job.workload](self, job, platform)

@@ -17,7 +17,7 @@ from charts.pods import (
     unprivileged_container,
     unprivileged_pod,
 )
-from charts.training.files import file_mounts, file_volumes
+from charts.training.objects import file_mounts, file_volumes
 from charts.training.policy_wait import policy_wait
 from megatron_eks.plan.job import MASTER_PORT, JobPlan, SecretFile
 from megatron_eks.plan.platform import PlatformPlan

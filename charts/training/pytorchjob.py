@@ -5,9 +5,8 @@ from functools import cache
 import cdk8s
 from constructs import Construct
 
-from charts.training.objects import job_object
+from charts.training.objects import job_object, rank_policy
 from charts.training.pod import job_pod
-from charts.training.rank_policy import rank_policy
 from megatron_eks.plan.job import JobPlan, Rendezvous
 from megatron_eks.plan.platform import PlatformPlan
 

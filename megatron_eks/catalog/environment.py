@@ -29,12 +29,32 @@ class Policy:
     verdict: Verdict
     reason: str
     instead: str
-    ends: bool = False
-    """Whether the program cannot run with it, whatever it is meant for."""
 
 
 REMOVE = "remove it"
 """What to do with most of what should not be there."""
+
+
+def allowed(reason: str) -> Policy:
+    """Let a variable stand."""
+    return Policy(Verdict.ALLOWED, reason, REMOVE)
+
+
+def advised_against(reason: str, instead: str = REMOVE) -> Policy:
+    """Warn of a variable."""
+    return Policy(Verdict.ADVISED_AGAINST, reason, instead)
+
+
+def refused(reason: str, instead: str = REMOVE) -> Policy:
+    """Refuse a variable that breaks or slows a run."""
+    return Policy(Verdict.REFUSED, reason, instead)
+
+
+def no_effect(reason: str) -> Policy:
+    """Refuse a variable that nothing reads."""
+    return Policy(Verdict.NO_EFFECT, reason, REMOVE)
+
+
 _TIMEOUT = "use --distributed-timeout-minutes, in a job file runtime.distributed_timeout_minutes"
 
 
@@ -210,3 +230,37 @@ def is_secret(name: str, value: str) -> bool:
     """Tell whether a variable holds a secret itself, and not a path to it or a switch."""
     named = _SECRET_NAME.fullmatch(name.upper()) is not None
     return named and not _NO_SECRET_VALUE.fullmatch(value)
+
+
+# Other people's manifests may have good reasons. Sources: assets/images/, megatron-core 0.19,
+# language_module.py (NVTE_), and EKS, "EKS Pod Identity" (AWS_).
+IMAGE_VARIABLES: dict[str, str] = {
+    **dict.fromkeys(("PATH", "LD_PRELOAD", "PYTHONPATH", "HOME"), "the image sets it"),
+    "LD_LIBRARY_PATH": (
+        "the image sets it, and another one hides libfabric and the EFA plugin: NCCL uses TCP"
+    ),
+    **dict.fromkeys(
+        ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
+        "the device plugin decides which GPUs a pod sees, and every rank needs its own",
+    ),
+    **dict.fromkeys(
+        ("MEGATRON_LM", "NVIDIA_DRIVER_CAPABILITIES", "PYTHONHOME"), "the image sets it"
+    ),
+    "PYTHONOPTIMIZE": "Megatron checks itself by assert, which this switches off",
+    **dict.fromkeys(
+        ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN"),
+        "Megatron sets it by --attention-backend, and stops where it says something else",
+    ),
+    **dict.fromkeys(
+        (
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            "AWS_ROLE_ARN",
+            "AWS_WEB_IDENTITY_TOKEN_FILE",
+        ),
+        "a pod's role comes by EKS Pod Identity",
+    ),
+    "AWS_PROFILE": "a pod has no profiles; its role comes by EKS Pod Identity",
+    **dict.fromkeys(("NODE_RANK", "NNODES", "NPROC_PER_NODE"), "torchrun reads PET_ names only"),
+}
+"""Each with the reason."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from megatron_eks.catalog.allocator import ALLOCATOR, malformed, misspelt_option
-from megatron_eks.catalog.environment import REMOVE, Policy, Verdict
+from megatron_eks.catalog.environment import REMOVE, Policy, advised_against, allowed, refused
 from megatron_eks.catalog.environment_words import of_words
 
 _SHORT_HEARTBEAT, _LONG_HEARTBEAT = 60, 2 * 3600
@@ -43,7 +43,7 @@ _THREADS = re.compile(r"\s*[1-9]\d*(\s*,\s*[1-9]\d*)*\s*")
 def by_value(name: str, value: str) -> Policy | None:
     """Judge a variable by its value, wherever it is set; None leaves it to its name."""
     if name.endswith("NCCL_ASYNC_ERROR_HANDLING") and value == "0":
-        return _refused("a lost rank leaves all others waiting")
+        return refused("a lost rank leaves all others waiting")
     own = BY_NAME.get(name)
     by_own = own(value) if own is not None else None
     return by_own or of_words(name, value)
@@ -55,7 +55,7 @@ def _whole(value: str) -> Policy | None:
         return None  # what is filled in later is not known
     read = re.match(r"\s*[-+]?\d+", value)
     taken = f"reads {read[0].strip() if read else 0} of it"
-    return _refused(f"{value!r} is no whole number, and NCCL {taken}")
+    return refused(f"{value!r} is no whole number, and NCCL {taken}")
 
 
 def _switch(value: str) -> Policy | None:
@@ -68,31 +68,31 @@ def _switch(value: str) -> Policy | None:
         return None
     if value.strip().lower() in _OFF:
         reason = f"{value!r} is no number; NCCL makes 0 of every word"
-        return Policy(Verdict.ADVISED_AGAINST, reason, "use 0")
-    return _refused(f"{value!r} is no number, and NCCL makes 0 of it", "use 0 or 1")
+        return advised_against(reason, "use 0")
+    return refused(f"{value!r} is no number, and NCCL makes 0 of it", "use 0 or 1")
 
 
 def _provider(value: str) -> Policy | None:
     """Judge a list of providers, which libfabric compares without case: src/fabric.c, filters."""
     names = value.removeprefix("^").split(",")
     if ("efa" in (each.lower() for each in names)) is value.startswith("^"):
-        return _refused(f"{value!r} keeps NCCL off EFA")
+        return refused(f"{value!r} keeps NCCL off EFA")
     if value.startswith("^") or "efa" in names:
         return None
     reason = f"libfabric passes over the case of {value!r}, and what else reads it may not"
-    return Policy(Verdict.ADVISED_AGAINST, reason, "write efa")
+    return advised_against(reason, "write efa")
 
 
 def _plugin(value: str) -> Policy | None:
     """Judge a plugin by its name or path (NCCL user guide, "NCCL_NET_PLUGIN")."""
     if value == "none":
-        return _refused("without the EFA plugin NCCL uses TCP")
+        return refused("without the EFA plugin NCCL uses TCP")
     if value == "spcx":
         reason = "NVIDIA's plugin for Spectrum-X, and not the EFA plugin: NCCL uses TCP"
-        return _refused(reason, "write ofi")
+        return refused(reason, "write ofi")
     if value.startswith("/") and ".so" not in value and "$" not in value:
         reason = "NCCL opens it as a library, and it is none: NCCL uses TCP"
-        return _refused(reason, f"write {value.rstrip('/')}/libnccl-net-ofi.so")
+        return refused(reason, f"write {value.rstrip('/')}/libnccl-net-ofi.so")
     return None
 
 
@@ -103,13 +103,13 @@ def _net(value: str) -> Policy | None:
         "ib": "IB looks for InfiniBand cards, and these nodes have none",
     }
     reason = reasons.get(value.strip().lower())
-    return _refused(reason) if reason else None
+    return refused(reason) if reason else None
 
 
 def _peers(value: str) -> Policy | None:
     """Judge how near two GPUs must be to talk directly: LOC, in its old form 0, is never."""
     never = value.upper() in {"LOC", "0"}
-    return _refused("it takes GPUs of a node off NVLink") if never else None
+    return refused("it takes GPUs of a node off NVLink") if never else None
 
 
 def _of_torch(value: str) -> Policy | None:
@@ -118,33 +118,33 @@ def _of_torch(value: str) -> Policy | None:
         return None
     read = _DECIMAL.match(value)
     taken = f"reads {read[0].strip()} of it" if read else "ends the program at it"
-    return _refused(f"{value!r} is no whole number, and torch {taken}", "write the number alone")
+    return refused(f"{value!r} is no whole number, and torch {taken}", "write the number alone")
 
 
 def _threads(value: str) -> Policy | None:
     if _THREADS.fullmatch(value):
         return None
-    return _advised_against(f"{value!r} is no number of threads, and OpenMP ignores it")
+    return advised_against(f"{value!r} is no number of threads, and OpenMP ignores it")
 
 
 def _family(value: str) -> Policy | None:
     """Judge a family of addresses (NCCL, src/misc/socket.cc: AF_INET and AF_INET6, as written)."""
     if value == "AF_INET6":
-        return _refused("pods and nodes of these clusters have IPv4 addresses")
+        return refused("pods and nodes of these clusters have IPv4 addresses")
     if value == "AF_INET" or not value or "$" in value or "{" in value:
         return None
     reason = f"{value!r} is neither AF_INET nor AF_INET6, and NCCL passes over it"
-    return Policy(Verdict.ADVISED_AGAINST, reason, "use AF_INET, or remove it")
+    return advised_against(reason, "use AF_INET, or remove it")
 
 
 def _talk(value: str) -> Policy | None:
     quiet = value.lower() not in {"debug", "trace", "info"}
-    return None if quiet else _advised_against("every rank writes lines for each message")
+    return None if quiet else advised_against("every rank writes lines for each message")
 
 
 def _debug(value: str) -> Policy | None:
     if value.strip().upper() in {"INFO", "OFF"}:
-        return Policy(Verdict.ALLOWED, "it costs next to nothing", REMOVE)
+        return allowed("it costs next to nothing")
     return None
 
 
@@ -154,7 +154,7 @@ def _async_errors(value: str) -> Policy | None:
     torch 2.15, ProcessGroupNCCL.hpp, ErrorHandlingMode.
     """
     if value in {"1", "3"}:
-        return Policy(Verdict.ALLOWED, "torch ends the process where a rank is lost", REMOVE)
+        return allowed("torch ends the process where a rank is lost")
     return None
 
 
@@ -164,31 +164,23 @@ def _heartbeat(value: str) -> Policy | None:
         return wrong
     seconds = int(value) if value.isdigit() else _SHORT_HEARTBEAT
     if seconds < _SHORT_HEARTBEAT:
-        return _advised_against("loading a large model takes longer, and ranks would end in it")
+        return advised_against("loading a large model takes longer, and ranks would end in it")
     if seconds > _LONG_HEARTBEAT:
-        return _advised_against(f"a stuck rank is ended after {seconds // 3600} hours")
+        return advised_against(f"a stuck rank is ended after {seconds // 3600} hours")
     return None
 
 
 def _allocator(value: str) -> Policy | None:
     if slip := misspelt_option(value):
         wrong, right = slip
-        return _refused(f"torch has no option {wrong!r}", f"did you mean {right}?")
+        return refused(f"torch has no option {wrong!r}", f"did you mean {right}?")
     problem = malformed(value)
     if problem is None:
         return None
     meant = value.replace("=", ":")
     instead = f"write {meant}" if meant != value and malformed(meant) is None else REMOVE
     reason = f"{problem}, and torch ends the program at it"
-    return Policy(Verdict.REFUSED, reason, instead, ends=True)
-
-
-def _refused(reason: str, instead: str = REMOVE) -> Policy:
-    return Policy(Verdict.REFUSED, reason, instead)
-
-
-def _advised_against(reason: str) -> Policy:
-    return Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)
+    return refused(reason, instead)
 
 
 BY_NAME: dict[str, Callable[[str], Policy | None]] = {

@@ -5,9 +5,8 @@ Sources, besides those of megatron_eks.catalog.environment: libfabric, man fi_ef
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from megatron_eks.catalog.environment import (
     POLICIES,
@@ -15,13 +14,15 @@ from megatron_eks.catalog.environment import (
     REMOVE,
     Policy,
     Verdict,
+    advised_against,
+    allowed,
     is_secret,
+    no_effect,
+    refused,
 )
 from megatron_eks.catalog.environment_values import by_value
+from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.socket_interfaces import interfaces_fault
-
-if TYPE_CHECKING:
-    from megatron_eks.catalog.instances import InstanceType
 
 _HOPPER, _BLACKWELL = 9, 10
 
@@ -58,7 +59,7 @@ _WRITTEN = re.compile(r"[^${]+$")
 class Context:
     """Where a variable is set; what nobody knows is None, and then the usual verdict holds."""
 
-    instance: "InstanceType | None" = None
+    instance: InstanceType | None = None
     host_network: bool = False
     splits_layers: bool | None = None
     """Whether Megatron runs with tensor or context parallelism."""
@@ -83,7 +84,7 @@ IN_CLEAR = Policy(
 def judge(name: str, value: str, context: Context) -> Policy:
     """Return the policy for one variable at one place."""
     if value in _BY_DEFAULT.get(name, ()):
-        return _allowed("what the library does anyway")
+        return allowed("what the library does anyway")
     by_place = _by_place(name, value, context)
     if by_place is not None:
         return by_place
@@ -95,7 +96,7 @@ def judge(name: str, value: str, context: Context) -> Policy:
             return policy
     if is_secret(name, value):
         return IN_CLEAR
-    return _allowed("nothing speaks against it")
+    return allowed("nothing speaks against it")
 
 
 def judge_any(name: str, value: str, contexts: Iterable[Context]) -> Policy:
@@ -107,34 +108,11 @@ def judge_any(name: str, value: str, contexts: Iterable[Context]) -> Policy:
     )
 
 
-def refused(env: Mapping[str, str], context: Context) -> dict[str, Policy]:
-    """Return the variables of an environment that break a run, each with its policy."""
-    judged = {name: judge(name, value, context) for name, value in env.items()}
-    bad = {Verdict.REFUSED, Verdict.NO_EFFECT}
-    return {name: policy for name, policy in judged.items() if policy.verdict in bad}
-
-
-def _allowed(reason: str) -> Policy:
-    return Policy(Verdict.ALLOWED, reason, REMOVE)
-
-
-def _refused(reason: str, instead: str = REMOVE) -> Policy:
-    return Policy(Verdict.REFUSED, reason, instead)
-
-
-def _no_effect(reason: str) -> Policy:
-    return Policy(Verdict.NO_EFFECT, reason, REMOVE)
-
-
-def _advised_against(reason: str) -> Policy:
-    return Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)
-
-
 def _by_place(name: str, value: str, context: Context) -> Policy | None:
     if name in _CACHES:
         inside = (f"{mount.rstrip('/')}/" for mount in context.shared)
         if f"{value}/".startswith(tuple(inside)):
-            return _advised_against("on a shared file system all ranks wait for one lock")
+            return advised_against("on a shared file system all ranks wait for one lock")
         return None
     own = BY_NAME.get(name)
     if own is not None:
@@ -145,19 +123,19 @@ def _by_place(name: str, value: str, context: Context) -> Policy | None:
     return None
 
 
-def _without_efa(name: str, value: str, instance: "InstanceType") -> Policy | None:
+def _without_efa(name: str, value: str, instance: InstanceType) -> Policy | None:
     """Judge what is about EFA on a type that has none: its nodes talk by TCP."""
     if name in {"NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"}:
-        return _allowed(f"{instance.name} has no EFA, so NCCL uses TCP")
+        return allowed(f"{instance.name} has no EFA, so NCCL uses TCP")
     if name in {"NCCL_ALGO", "NCCL_PROTO"}:
-        return _advised_against("NCCL chooses by the size of each message")
+        return advised_against("NCCL chooses by the size of each message")
     if name.startswith(("FI_", "OFI_", "RDMAV_", "NCCL_NET_GDR_", "NCCL_IB_")):
-        return _no_effect(f"{instance.name} has no EFA, so NCCL uses TCP")
+        return no_effect(f"{instance.name} has no EFA, so NCCL uses TCP")
     if name == "NCCL_NET":
-        return _allowed("what NCCL uses here anyway") if value == "Socket" else None
+        return allowed("what NCCL uses here anyway") if value == "Socket" else None
     if name.endswith("_PLUGIN"):
         return None
-    return _allowed(f"{instance.name} has no EFA, whose plugin would set it")
+    return allowed(f"{instance.name} has no EFA, whose plugin would set it")
 
 
 def _device_rdma(_name: str, value: str, context: Context) -> Policy | None:
@@ -169,25 +147,25 @@ def _device_rdma(_name: str, value: str, context: Context) -> Policy | None:
     instance, known = context.instance, value.lower() in _TRUE | _FALSE
     if not known and _WRITTEN.match(value) and (instance is None or instance.efa_interfaces):
         reason = f"{value!r} is neither yes nor no, and libfabric ends the program"
-        return Policy(Verdict.REFUSED, reason, REMOVE, ends=True)
+        return refused(reason)
     if instance is None:
         no = "where the hardware can, it keeps EFA from reading and writing the GPUs' memory"
-        return _advised_against(no) if value.lower() in _FALSE else None
+        return advised_against(no) if value.lower() in _FALSE else None
     if not instance.efa_interfaces:
-        return _no_effect(f"{instance.name} has no EFA, so NCCL uses TCP")
+        return no_effect(f"{instance.name} has no EFA, so NCCL uses TCP")
     on = value.lower() in _TRUE
     if on and not instance.gpu_direct_rdma:
         reason = f"EFA of {instance.name} has no RDMA, and libfabric ends the program"
-        return Policy(Verdict.REFUSED, reason, REMOVE, ends=True)
+        return refused(reason)
     if not on and instance.gpu_direct_rdma:
-        return _refused("it keeps EFA from reading and writing the GPUs' memory")
+        return refused("it keeps EFA from reading and writing the GPUs' memory")
     return None
 
 
 def _gpu_direct(_name: str, _value: str, context: Context) -> Policy | None:
     instance = context.instance
     if instance is not None and not instance.gpu_direct_rdma:
-        return _no_effect(f"{instance.name} has no GPUDirect RDMA")
+        return no_effect(f"{instance.name} has no GPUDirect RDMA")
     return None
 
 
@@ -195,10 +173,10 @@ def _nvls(_name: str, value: str, context: Context) -> Policy | None:
     """Judge NVLink SHARP, which is in the switches between Hopper GPUs and their successors."""
     instance = context.instance
     if instance is not None and (instance.gpu.cuda_major < _HOPPER or not instance.nvlink_gb_s):
-        return _no_effect(f"{instance.name} has no NVLink SHARP")
+        return no_effect(f"{instance.name} has no NVLink SHARP")
     if value != "0":
-        return _allowed("NCCL uses NVLink SHARP where it is")
-    return _refused("it takes NVLink SHARP, and bandwidth, away") if instance is not None else None
+        return allowed("NCCL uses NVLink SHARP where it is")
+    return refused("it takes NVLink SHARP, and bandwidth, away") if instance is not None else None
 
 
 def _algorithm(name: str, value: str, context: Context) -> Policy | None:
@@ -211,9 +189,9 @@ def _algorithm(name: str, value: str, context: Context) -> Policy | None:
     named = {each.strip().lower() for each in value.split(",")}
     no_sharp = instance.gpu.cuda_major < _HOPPER or not instance.nvlink_gb_s
     if no_sharp and named <= {"nvls", "nvlstree"}:
-        return _refused(f"{instance.name} has no NVLink SHARP, and NCCL stops without another")
+        return refused(f"{instance.name} has no NVLink SHARP, and NCCL stops without another")
     if named <= {"collnetchain", "collnetdirect"}:
-        return _refused("EFA has no switches that add up, and NCCL stops without another")
+        return refused("EFA has no switches that add up, and NCCL stops without another")
     return None
 
 
@@ -222,7 +200,7 @@ def _cumem(_name: str, value: str, context: Context) -> Policy | None:
     instance = context.instance
     if value != "0" or instance is None or instance.gpu.cuda_major < _HOPPER:
         return None
-    return _advised_against("NVLink SHARP needs it") if instance.nvlink_gb_s else None
+    return advised_against("NVLink SHARP needs it") if instance.nvlink_gb_s else None
 
 
 def _peer_to_peer(name: str, _value: str, context: Context) -> Policy | None:
@@ -230,42 +208,42 @@ def _peer_to_peer(name: str, _value: str, context: Context) -> Policy | None:
     if instance is None:
         return None
     if instance.gpus == 1:
-        return _no_effect(f"{instance.name} has one GPU")
+        return no_effect(f"{instance.name} has one GPU")
     if name == "NCCL_P2P_DISABLE" and not instance.nvlink_gb_s:
-        return _advised_against("GPUs of a node then talk through the memory of the host")
+        return advised_against("GPUs of a node then talk through the memory of the host")
     return None
 
 
 def _cards(_name: str, _value: str, context: Context) -> Policy | None:
     instance = context.instance
     if instance is not None and instance.network_cards == 1:
-        return _no_effect(f"{instance.name} has one network card")
+        return no_effect(f"{instance.name} has one network card")
     return None
 
 
 def _connections(_name: str, value: str, context: Context) -> Policy | None:
     """Judge the number of queues between program and GPU (Megatron-LM, validate_args)."""
     if context.splits_layers is not True and not _QUEUES.fullmatch(value) and _WRITTEN.match(value):
-        return _advised_against(f"CUDA takes 1 to 32 queues, and no {value!r}")
+        return advised_against(f"CUDA takes 1 to 32 queues, and no {value!r}")
     if context.fsdp:
         return (
-            _refused("FSDP gathers weights while kernels run, and one queue puts them in a row")
+            refused("FSDP gathers weights while kernels run, and one queue puts them in a row")
             if value == "1"
-            else _allowed("FSDP wants more than one queue")
+            else allowed("FSDP wants more than one queue")
         )
     if not context.is_hopper_or_before:
         return (
-            _advised_against("Blackwell keeps the order without it, and one queue makes work wait")
+            advised_against("Blackwell keeps the order without it, and one queue makes work wait")
             if value == "1"
-            else _allowed("Blackwell keeps the order by itself")
+            else allowed("Blackwell keeps the order by itself")
         )
     if context.splits_layers and value != "1":
-        return _refused(
+        return refused(
             "Megatron stops at any value but 1 with tensor or context parallelism before Blackwell",
             'write "1"',
         )
     if context.splits_layers is False:
-        return _allowed("without tensor and context parallelism nothing demands a value")
+        return allowed("without tensor and context parallelism nothing demands a value")
     return None
 
 
@@ -274,13 +252,12 @@ def _socket_interface(name: str, value: str, context: Context) -> Policy:
     if context.host_network and all(each.startswith("en") for each in names):
         # Predictable names, as AL2023 and Bottlerocket give them: ens5 here, enp71s0 there.
         if name.startswith("NCCL") and "en" in names and not value.startswith("="):
-            return _allowed("every interface of a node begins so")
+            return allowed("every interface of a node begins so")
         instead = "use ^lo,docker,veth,pod-id-link" if name.startswith("NCCL") else REMOVE
         reason = f"{value!r} may be there: the names of a node's interfaces differ between types"
-        return Policy(Verdict.ADVISED_AGAINST, reason, instead)
+        return advised_against(reason, instead)
     reason, instead = interfaces_fault(name, value, host_network=context.host_network)
-    refused = Policy(Verdict.REFUSED, reason, instead, ends=True)
-    return refused if reason else _allowed("it leaves the right interface")
+    return refused(reason, instead) if reason else allowed("it leaves the right interface")
 
 
 BY_NAME: dict[str, Callable[[str, str, Context], Policy | None]] = {

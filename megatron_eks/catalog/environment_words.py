@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 
-from megatron_eks.catalog.environment import REMOVE, Policy, Verdict
+from megatron_eks.catalog.environment import REMOVE, Policy, Verdict, advised_against, refused
 
 _CLOSE = 0.6
 _UNKNOWN = re.compile(r"[${]")
@@ -45,7 +46,7 @@ class _Words:
         remedy = f"did you mean {close[0]}?" if close else f"use {_one_of(self.words)}"
         verdict = Verdict.REFUSED if self.ends else Verdict.ADVISED_AGAINST
         reason = f"{value!r} is no value of it: {self.otherwise}"
-        return Policy(verdict, reason, remedy, ends=self.ends)
+        return Policy(verdict, reason, remedy)
 
 
 _DISTANCES = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
@@ -103,7 +104,6 @@ _ENGINE_NUMBERS = (
     *("NVTE_DEBUG_LEVEL", "NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_TORCH_COMPILE"),
     "NVTE_UNFUSED_ATTN",
 )
-_HUB_NUMBERS = ("HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT")
 _BLOCKS, _WARP = (64, 128, 256, 512), 32
 _MOST_THREADS = 640
 _WORKSPACE = re.compile(r"(:\d+:\d+)+")
@@ -124,9 +124,7 @@ def subsystem(value: str) -> Policy | None:
         if name and name.upper() not in _SUBSYSTEMS:
             close = get_close_matches(name.upper(), _SUBSYSTEMS, 1, _CLOSE)
             instead = f"did you mean {close[0]}?" if close else REMOVE
-            return Policy(
-                Verdict.ADVISED_AGAINST, f"NCCL has no subsystem {name!r} to log", instead
-            )
+            return advised_against(f"NCCL has no subsystem {name!r} to log", instead)
     return None
 
 
@@ -145,11 +143,11 @@ def _torch_number(value: str) -> Policy | None:
         return None
     read = re.match(r"\s*[-+]?\d+", value)
     if read:
-        return _refused(
+        return refused(
             f"{value!r} is no whole number, and torch reads {read[0].strip()} of it",
             "write the number alone",
         )
-    return _refused(
+    return refused(
         f"{value!r} is no number, and torch ends the program at it", "write a whole number"
     )
 
@@ -157,61 +155,49 @@ def _torch_number(value: str) -> Policy | None:
 def _torch_switch(value: str) -> Policy | None:
     if value.lower() in _TRUTHS:
         return None
-    return _refused(f"{value!r} is neither 1 nor 0, and torch ends the program at it", "use 1 or 0")
+    return refused(f"{value!r} is neither 1 nor 0, and torch ends the program at it", "use 1 or 0")
 
 
-def _engine_number(value: str) -> Policy | None:
+def _number(what: str, instead: str, value: str) -> Policy | None:
+    """Judge what Python's int() reads: `what` the value is not, and who ends the program then."""
     if re.fullmatch(r"\s*[-+]?\d+\s*", value):
         return None
-    reason = f"{value!r} is no number, and Transformer Engine ends the program at it"
-    return _refused(reason, "use 0 or 1")
-
-
-def _hub_number(value: str) -> Policy | None:
-    if re.fullmatch(r"\s*[-+]?\d+\s*", value):
-        return None
-    return _refused(
-        f"{value!r} is no whole number, and huggingface_hub ends the program at it",
-        "write seconds, without a unit",
-    )
+    return refused(f"{value!r} is no {what} ends the program at it", instead)
 
 
 def _endpoint(value: str) -> Policy | None:
     if re.match(r"https?://\S", value):
         return None
-    return _refused(f"{value!r} is no address, so nothing is found", f"write https://{value}")
+    return refused(f"{value!r} is no address, so nothing is found", f"write https://{value}")
 
 
 def _workspace(value: str) -> Policy | None:
     if _WORKSPACE.fullmatch(value):
         return None
     reason = f"{value!r} is no :SIZE:COUNT, and cuBLAS passes over it"
-    return _advised_against(reason, "use :4096:8 or :16:8")
+    return advised_against(reason, "use :4096:8 or :16:8")
 
 
 def _block(value: str) -> Policy | None:
     known = not value.isdecimal() or int(value) % _WARP == 0
     if known and (not value.isdecimal() or _BLOCKS[0] <= int(value) <= _MOST_THREADS):
         return None
-    return _advised_against(
+    return advised_against(
         f"NCCL does not take {value} threads, and uses another number of them",
         f"use {_one_of(tuple(map(str, _BLOCKS)))}",
     )
 
 
-def _refused(reason: str, instead: str) -> Policy:
-    return Policy(Verdict.REFUSED, reason, instead, ends=True)
-
-
-def _advised_against(reason: str, instead: str) -> Policy:
-    return Policy(Verdict.ADVISED_AGAINST, reason, instead)
-
-
 _OWN: dict[str, Callable[[str], Policy | None]] = {
     **dict.fromkeys(_TORCH_NUMBERS, _torch_number),
     **dict.fromkeys(_TORCH_SWITCHES, _torch_switch),
-    **dict.fromkeys(_ENGINE_NUMBERS, _engine_number),
-    **dict.fromkeys(_HUB_NUMBERS, _hub_number),
+    **dict.fromkeys(
+        _ENGINE_NUMBERS, partial(_number, "number, and Transformer Engine", "use 0 or 1")
+    ),
+    **dict.fromkeys(
+        ("HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT"),
+        partial(_number, "whole number, and huggingface_hub", "write seconds, without a unit"),
+    ),
     "CUBLAS_WORKSPACE_CONFIG": _workspace,
     **dict.fromkeys(("HF_ENDPOINT", "WANDB_BASE_URL"), _endpoint),
     "NCCL_DEBUG_SUBSYS": subsystem,

@@ -6,6 +6,7 @@ What a process can allocate is the smallest total that torch's out-of-memory mes
 issues and repositories, read 2026-11.
 """
 
+import re
 from dataclasses import dataclass
 
 _FIRST_WITH_FP8 = (8, 9)
@@ -51,3 +52,48 @@ GPUS: dict[str, Gpu] = {
     # The server edition, whose dense peaks NVIDIA does not publish.
     "RTX_6000": Gpu("RTX PRO 6000", 98304, 97239, (12, 0), None, None),
 }
+
+# NVIDIA, CUDA Toolkit release notes: the first version whose compiler has the architecture. PyTorch
+# of an earlier one ends with "no kernel image is available for execution on the device".
+FIRST_CUDA = {8: (11, 0), 9: (11, 8), 10: (12, 8), 12: (12, 8)}
+"""By the major compute capability."""
+
+_CUDA = re.compile(r"(?<![a-z])(cu|cuda-?)(?P<major>1[1-9])\.?(?P<minor>[0-9])(?![0-9]*[a-z])")
+# NVIDIA, release notes of the containers: 25.01 is the first one with CUDA 12.8, 22.09 with 11.8.
+_MONTHLY = re.compile(r"nvcr\.io/nvidia/(pytorch|nemo):(?P<year>[0-9]{2})\.(?P<month>[0-9]{2})\b.*")
+_MONTHS = {(12, 8): (25, 1), (11, 8): (22, 9)}
+
+
+def is_older(image: str, first: tuple[int, int]) -> bool:
+    """Tell whether an image has an earlier CUDA, as far as its name says one."""
+    monthly = _MONTHLY.fullmatch(image)
+    if monthly is not None:
+        least = _MONTHS.get(first)
+        return least is not None and (int(monthly["year"]), int(monthly["month"])) < least
+    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+    match = _CUDA.search(tag)
+    return match is not None and (int(match["major"]), int(match["minor"])) < first
+
+
+# The first compute capability with units for a recipe: NVIDIA Transformer Engine,
+# transformer_engine/pytorch/quantization.py, check_fp8_support, check_fp8_block_scaling_support,
+# check_mxfp8_support and check_nvfp4_support.
+_RECIPE_FROM = {
+    "delayed": (8, 9),
+    "tensorwise": (8, 9),
+    "blockwise": (9, 0),
+    "mxfp8": (10, 0),
+    "nvfp4": (10, 0),
+}
+# Not all layouts of MXFP8's matrices are there above (Transformer Engine, issue 2668).
+_RECIPE_UNTIL = {"mxfp8": (12, 0)}
+
+
+def lacks(gpu: Gpu, recipe: str) -> str | None:
+    """Say what a GPU does not have for a recipe; None also where the recipe is not known."""
+    first, end = _RECIPE_FROM.get(recipe), _RECIPE_UNTIL.get(recipe)
+    if first is None or first <= gpu.compute_capability < (end or (99, 0)):
+        return None
+    if not gpu.has_fp8:
+        return f"{gpu.name} has no FP8" + (" and no FP4" if recipe == "nvfp4" else "")
+    return f"{gpu.name} has no units for {recipe}"

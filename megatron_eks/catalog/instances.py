@@ -179,23 +179,11 @@ REFUSED_FAMILIES: dict[str, tuple[str, str]] = {
 }
 
 # x86-64 types for the nodes that run add-ons and operators; they need no EFA and no GPU.
-SYSTEM_INSTANCE_TYPES: tuple[str, ...] = (
-    "c5.2xlarge",
-    "c5.4xlarge",
-    "c6i.2xlarge",
-    "c6i.4xlarge",
-    "c7i.2xlarge",
-    "c7i.4xlarge",
-    "m5.2xlarge",
-    "m5.4xlarge",
-    "m6i.2xlarge",
-    "m6i.4xlarge",
-    "m7i.2xlarge",
-    "m7i.4xlarge",
-)
-
 _VCPUS = {"2xlarge": 8, "4xlarge": 16}
 _GIB_PER_VCPU = {"c": 2, "m": 4}
+SYSTEM_INSTANCE_TYPES: tuple[str, ...] = tuple(
+    f"{family}.{size}" for family in ("c5", "c6i", "c7i", "m5", "m6i", "m7i") for size in _VCPUS
+)
 
 
 def system_node_size(name: str) -> tuple[int, int]:

@@ -75,6 +75,11 @@ class Finding:
         }
 
 
+def warning(code: Code, path: Path, found: str, remedy: str) -> Finding:
+    """Return a finding that stops nothing."""
+    return Finding(code, path, found, remedy, Level.WARNING)
+
+
 class ConfigError(Exception):
     """A configuration cannot be used; carries every finding, warnings included."""
 

@@ -4,8 +4,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from megatron_eks.config.foreign_cluster_keys import OF_CLUSTERS
-from megatron_eks.config.foreign_job_keys import OF_JOBS
-from megatron_eks.config.foreign_training_keys import OF_TRAINING
+from megatron_eks.config.foreign_job_keys import OF_JOBS, OF_TRAINING
 from megatron_eks.config.slips import by_word
 
 _OF_CLUSTERS = {block: by_word(remedies) for block, remedies in OF_CLUSTERS.items()}

@@ -1,14 +1,94 @@
 """What AWS chose: the file that `meks deploy` and `cdk deploy --outputs-file` write."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from megatron_eks.config.cluster import ExistingLustre
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.load import Document
-from megatron_eks.config.output_values import Home, check_values
+
+_SHOWN = 60
+_REMEDY = "remove the file, then write it anew: meks outputs"
+
+# FSx, EFS, EC2 and CodeBuild API references; S3 User Guide, "General purpose bucket naming rules".
+_FORMS: tuple[tuple[str, str, str], ...] = (
+    (r"LustreId\w*", r"fs-[0-9a-f]{8,17}", "fs- and 8 to 17 hexadecimal digits"),
+    (r"LustreMountName\w*", r"[A-Za-z0-9_-]{1,8}", "1 to 8 letters and digits"),
+    (r"EfsId", r"fs-[0-9a-f]{8,40}", "fs- and hexadecimal digits"),
+    (r"EfsAccessPointId", r"fsap-[0-9a-f]{8,40}", "fsap- and hexadecimal digits"),
+    (r"BastionId", r"i-[0-9a-f]{8,17}", "i- and hexadecimal digits"),
+    (r"BucketName", r"(?!.*\.\.|[0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "a bucket's name"),
+    (r"\w+BuildProject", r"[A-Za-z0-9][A-Za-z0-9_-]{1,254}", "the name of a build project"),
+)
+# What the CDK hands from stack to stack, and what newer versions add.
+_OTHER = (r"[ -~]{0,4096}", "one line of ASCII")
+_DNS_KEY = "LustreDnsName"
+_ROLE = re.compile(r"arn:aws[a-z-]*:iam::([0-9]{12}):role/")
+_REGION = r"[a-z]{2}(-[a-z]+)+-[0-9]"
+# distribution/reference, "Grammar"; ECR API Reference, CreateRepository and ImageIdentifier.
+_IMAGE = r"(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)+(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a cluster is, as its own file says it."""
+
+    region: str
+    accounts: Collection[str]
+    """Those of its administrators' roles; none if the cluster's file has only AWS's example."""
+
+    def settled(self, stacks: Iterable[Mapping[str, object]]) -> "Home":
+        """Return the account of the jobs' role where no other is known: values agree on one."""
+        roles = (_ROLE.match(str(each.get("JobRoleArn", ""))) for each in stacks)
+        return self if self.accounts else Home(self.region, [each[1] for each in roles if each])
+
+
+def check_values(
+    stack: str, values: Mapping[str, str], images: Collection[str], home: Home | None
+) -> Iterator[Finding]:
+    """Yield which values are not what AWS calls such a thing, or lie in another account or region.
+
+    `images` are the keys of the cluster's own images; without a home any place is right.
+    """
+    for key, value in values.items():
+        form, allowed = _form(key, values, images, home)
+        if re.fullmatch(form, value, re.ASCII) is None:
+            shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
+            found = f"{shown!r} is not {allowed}"
+            yield Finding(Code.OUTPUTS_MALFORMED, (stack, key), found, _remedy(key, images))
+
+
+def _form(
+    key: str, values: Mapping[str, str], images: Collection[str], home: Home | None
+) -> tuple[str, str]:
+    """Return the pattern of a value, and what it is in words."""
+    region = re.escape(home.region) if home else _REGION
+    place = f" in {home.region}" if home else ""
+    known = sorted(home.accounts) if home else []
+    accounts, owner = "[0-9]{12}", ""
+    if known:
+        accounts, owner = f"({'|'.join(known)})", f" of account {' or '.join(known)}"
+    if key in images:
+        registry = rf"{accounts}\.dkr\.ecr\.{region}\.amazonaws\.com(\.cn)?"
+        return registry + _IMAGE, f"an image in ECR{owner}{place}"
+    if key == "JobRoleArn":
+        return rf"arn:aws[a-z-]*:iam::{accounts}:role/[\w+=,.@/-]+", f"the ARN of a role{owner}"
+    if key.startswith(_DNS_KEY):
+        number = values.get(f"LustreId{key.removeprefix(_DNS_KEY)}", "")
+        # FSx User Guide, "Mounting"; the second form stands in the API's own examples.
+        name = rf"{re.escape(number)}\.fsx\.{region}\.(amazonaws\.com(\.cn)?|aws\.internal)"
+        return name, f"the DNS name of {number or 'a file system'}{place}"
+    forms = ((form, allowed) for name, form, allowed in _FORMS if re.fullmatch(name, key))
+    return next(forms, _OTHER)
+
+
+def _remedy(key: str, images: Collection[str]) -> str:
+    if key in images:
+        return f"{_REMEDY}; an image of another registry belongs in `image` of a job file"
+    return _REMEDY
+
 
 # A registry, a repository, and a digest (distribution/reference, "Grammar").
 _DIGEST = re.compile(
@@ -73,8 +153,6 @@ class Outputs:
         return self.file_systems[0]
 
 
-_ANEW = "remove the file, then write it anew: meks outputs"
-
 _IMAGE_KEYS = {"megatron": "MegatronImage", "fsdp": "FsdpImage"}
 _LUSTRE_KEYS = ("LustreId", "LustreDnsName", "LustreMountName")
 _EFS_KEYS = ("EfsId", "EfsAccessPointId")
@@ -107,7 +185,7 @@ def read_outputs(
                 Code.OUTPUTS_OF_ANOTHER_CLUSTER,
                 (foreign[0],),
                 f"this stack is not one of cluster {cluster!r}",
-                _ANEW,
+                _REMEDY,
             )
         )
     values: dict[str, str] = {}
@@ -119,7 +197,7 @@ def read_outputs(
             values |= texts
         else:
             found = "not a mapping of texts"
-            findings.append(Finding(Code.OUTPUTS_MALFORMED, (stack,), found, _ANEW))
+            findings.append(Finding(Code.OUTPUTS_MALFORMED, (stack,), found, _REMEDY))
     return _outputs(values, fallback, suffixes, existing), list(document.locate(findings))
 
 
@@ -129,12 +207,10 @@ def preview_warning(
     """Say once what a preview lacks, and which command provides it."""
     if any(lustre.preview for lustre in outputs.file_systems):
         found = "no file system in the outputs of a deployment, so there are placeholders"
-        return [Finding(Code.PREVIEW, (), found, f"run: {deploy}", Level.WARNING).at(file, 1)]
+        return [warning(Code.PREVIEW, (), found, f"run: {deploy}").at(file, 1)]
     if any(image.preview for image in used):
         found = "images are known by tag only, so jobs stay previews"
-        return [
-            Finding(Code.PREVIEW, (), found, "build them: meks build", Level.WARNING).at(file, 1)
-        ]
+        return [warning(Code.PREVIEW, (), found, "build them: meks build").at(file, 1)]
     return []
 
 
@@ -145,7 +221,7 @@ def tag_warning(outputs: Outputs, tagged: Iterable[str], file: str) -> list[Find
         return []
     found = f"images of the platform are known by tag only: {', '.join(loose)}"
     remedy = "run where their registries are reached: meks outputs"
-    return [Finding(Code.UNPINNED_IMAGE, (), found, remedy, Level.WARNING).at(file, 1)]
+    return [warning(Code.UNPINNED_IMAGE, (), found, remedy).at(file, 1)]
 
 
 def _outputs(

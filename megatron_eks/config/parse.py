@@ -27,10 +27,9 @@ from megatron_eks.config.job import AnyJob
 from megatron_eks.config.kinds_of_text import what
 from megatron_eks.config.load import Document, Place
 from megatron_eks.config.model import ABSOLUTE_PATH, FORMATS
-from megatron_eks.config.paths import odd_part
 from megatron_eks.config.prediction import PredictionFile
 from megatron_eks.config.unsupported import cluster_unsupported, job_unsupported
-from megatron_eks.config.whole_file import Kind, another_file, tokens
+from megatron_eks.config.whole_file import Kind, another_file, odd_part, tokens
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -29,6 +29,11 @@ class Parallelism(Model):
     distributed_optimizer: bool = True
     """Shards the optimizer over the data parallel ranks."""
 
+    @property
+    def model_gpus(self) -> int:
+        """GPUs of one copy of the model."""
+        return self.tensor * self.pipeline * self.context
+
 
 class MegatronTraining(Model):
     """Batch, schedule and optimizer of a Megatron run."""

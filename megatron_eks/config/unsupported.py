@@ -1,32 +1,33 @@
 """What the file format knows and nothing renders yet; an entry goes when its feature comes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
 
 from pydantic import BaseModel
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, dotted
+from megatron_eks.config.errors import Finding
 from megatron_eks.config.job import AnyJob, TorchRun
 
-# A path, and the values that are rendered today. "*" stands for every entry of a list.
-_CLUSTER: tuple[tuple[Path, tuple[object, ...]], ...] = (
-    (("platform", "kueue"), (False,)),
-    (("platform", "trainer_v2"), (False,)),
-    (("observability", "enabled"), (False,)),
-    (("observability", "alarm_email"), (None,)),
-    (("observability", "monthly_budget_usd"), (None,)),
-)
-_JOB: tuple[tuple[Path, tuple[object, ...]], ...] = ((("runtime", "queue"), (None,)),)
-_TORCH: tuple[tuple[Path, tuple[object, ...]], ...] = ((("training", "precision"), ("bf16",)),)
+# By key, the value that is rendered today.
+_CLUSTER: dict[str, object] = {
+    "platform.kueue": False,
+    "platform.trainer_v2": False,
+    "observability.enabled": False,
+    "observability.alarm_email": None,
+    "observability.monthly_budget_usd": None,
+}
+_JOB: dict[str, object] = {"runtime.queue": None}
+_TORCH: dict[str, object] = {"training.precision": "bf16"}
 
 
 def rendered_values() -> Iterator[tuple[str, str, str]]:
-    """Yield file, key and the values that are rendered today, for the reference page."""
-    tables = (("cluster file", _CLUSTER), ("job file", _JOB), ("job file, fsdp or ddp", _TORCH))
-    for file, table in tables:
-        for path, values in table:
-            yield file, dotted(path).replace(".*", "[*]"), " or ".join(map(_yaml, values))
+    """Yield file, key and the value that is rendered today, for the reference page."""
+    tables = {"cluster file": _CLUSTER, "job file": _JOB, "job file, fsdp or ddp": _TORCH}
+    for file, table in tables.items():
+        for key, value in table.items():
+            yield file, key, _yaml(value)
 
 
 def cluster_unsupported(config: ClusterConfig) -> Iterator[Finding]:
@@ -44,33 +45,17 @@ def torch_unsupported(job: TorchRun) -> Iterator[Finding]:
     yield from _unsupported(job, _TORCH)
 
 
-def _unsupported(
-    model: BaseModel, table: tuple[tuple[Path, tuple[object, ...]], ...]
-) -> Iterator[Finding]:
-    for pattern, rendered in table:
-        for path, value in _values(model, pattern, ()):
-            if value not in rendered:
-                allowed = " or ".join(map(_yaml, rendered))
-                found = f"{_yaml(value)} is not supported yet"
-                remedy = f"use {allowed} for now"
-                yield Finding(Code.NOT_SUPPORTED_YET, path, found, remedy)
+def _unsupported(model: BaseModel, table: Mapping[str, object]) -> Iterator[Finding]:
+    for key, rendered in table.items():
+        value = attrgetter(key)(model)
+        if value != rendered:
+            found = f"{_yaml(value)} is not supported yet"
+            remedy = f"use {_yaml(rendered)} for now"
+            yield Finding(Code.NOT_SUPPORTED_YET, tuple(key.split(".")), found, remedy)
 
 
 def _yaml(value: object) -> str:
     """Write a value the way the user would."""
-    words: dict[object, str] = {None: "null", True: "true", False: "false", (): "an empty list"}
-    if isinstance(value, dict):
-        return "an empty mapping" if not value else "this mapping"
-    if isinstance(value, (bool, type(None), tuple)):
-        return words.get(value, "this list")
-    return str(value) if isinstance(value, (str, int, float)) else "this block"
-
-
-def _values(value: object, pattern: Path, path: Path) -> Iterator[tuple[Path, object]]:
-    if not pattern:
-        yield path, value
-    elif pattern[0] == "*" and isinstance(value, tuple):
-        for index, item in enumerate(value):
-            yield from _values(item, pattern[1:], (*path, index))
-    elif hasattr(value, str(pattern[0])):
-        yield from _values(getattr(value, str(pattern[0])), pattern[1:], (*path, pattern[0]))
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,10 +1,172 @@
-"""Lines of logs of many ranks: which rank wrote one, when, and how far training had come."""
+"""Lines of logs of many ranks: what stands around one, which rank wrote it, and when."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 
-from megatron_eks.diagnosis.wrapping import Moment, Unwrapped, unwrap
+Moment = float
+"""Seconds since a day long ago; the year is left out, for not all writers give it."""
+
+LONGEST = 4000
+"""Characters of a line that are read: progress bars and dumps write lines of megabytes."""
+_RECORD = 1_000_000
+_NESTED = 3
+_MESSAGE = ("log", "message", "msg", "@message", "textPayload", "MESSAGE", "body")
+_TIME = ("time", "timestamp", "@timestamp", "ts", "ingestionTime")
+_YEAR = 2024  # a leap year: every day of any year is one of it
+_DAY = 86400
+_SECONDS, _MILLISECONDS = 10, 13
+"""Digits of a time since 1970."""
+
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
+_STAMP = r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d+)?\s?(?:Z|[+-]\d\d:?\d\d\b)?"
+_PREFIX = re.compile(
+    # kubectl's [pod/NAME/CONTAINER], and a pod's name as other readers of logs write it
+    r"\s*\[pod/(?P<path>[\w.-]+)(?:/[\w.-]+)?\]:?\s?"
+    r"|(?P<name>[a-z0-9][a-z0-9.-]*-(?:worker|master|launcher|node|trainer)-\d+(?:-\d+)*)"
+    r"(?: [a-z][a-z-]*| ?\|)?:?\s(?!\[\d+\] )"
+    # `meks logs`; torchrun's tee (with any role); torch's own; slurm's labels; MPI's
+    r"|\[\s*(?P<pod>\d+)\]\s"
+    r"|\s*\[(?:default|trainer|worker|node)?(?P<tee>\d+)\]:?\s?"
+    r"|\s*\[rank(?P<torch>\d+)\]:\s?"
+    r"|(?P<label>\d{1,5}): (?=\S)"
+    r"|\[(?!\S+\.(?:py|cpp|cc|cu|h|hpp|go|rs):)[\w.-]+:(?P<task>\d+)\]:?\s?"
+    r"|\[\d+,(?P<mpi>\d+)\]<std(?:out|err)>:\s?"
+    r"|\([\w.():-]+(?:\[rank=(?P<actor>\d+)\])?,? (?:pid=\d+|rank=(?P<ray>\d+))[^)]*\)\s?"
+    # hosts, as pdsh writes them; SageMaker's; Docker's build steps
+    r"|(?P<host>(?:worker|node|master|launcher|algo|ip|gpu|trainer)-\d[\w-]{0,40}): (?=\S|\s)"
+    r"|\[\d+,mpirank:(?P<mpirank>\d+),[\w-]+\]<std(?:out|err)>:\s?"
+    r"|[\w.]+ - (?:INFO|ERROR|WARNING|DEBUG|CRITICAL) - (?=\[rank)"
+    r"|#\d+ (?:\d+\.\d+ )?\s{0,2}(?=\S)"
+    r"|# [\w./-]+/\d+ (?=\[)"
+    # times: docker, the kubelet, containerd's own form, syslog, the kernel's ring
+    rf"|\s*\[?{_STAMP}\]?(?:\s+(?:stdout|stderr) [FP])?[\s:]\s*(?:- )?"
+    r"|(?P<syslog>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) [\w.-]+ "
+    r"(?=kernel|kubelet|containerd|nvidia)"
+    r"|(?:kernel: ?|(?:user|kern)\s*:\w+\s*: )"
+    r"|\[\s*\d+\.\d{6}\]\s"
+    r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]\s"
+)
+_REPEATED = re.compile(r"\s*\[repeated \d+x across (cluster|all nodes)\].*$")
+_WITH_ZONE = re.compile(
+    r"\b\d{4}[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d(?:[.,]\d+)?)\s?(Z|[+-]\d\d:?\d\d\b)?"
+)
+_GLOG = re.compile(r"\b[IWEF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d+)?)")
+_SYSLOG = re.compile(r"\b([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?: \d{4}\])?")
+_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+
+
+@dataclass(frozen=True)
+class Unwrapped:
+    """A line without what stood around it."""
+
+    text: str
+    moment: Moment | None
+    zoned: bool
+    """Whether the time says its zone; the others are of the machine that wrote them."""
+    inner: Moment | None
+    """The time in the text, where the one before it says its zone."""
+    rank: int | None
+    exact: bool
+    """Whether torch itself named the rank, and not one that only counts processes."""
+    pod: str | None
+
+
+def unwrap(raw: str) -> Iterator[Unwrapped]:
+    """Yield the lines of a line: a record may hold several."""
+    if raw[:1] == "{" and len(raw) < _RECORD and (record := _record(raw)):
+        texts, time, pod = record
+        for text in texts.splitlines() or [""]:
+            yield _plain(text[:LONGEST], time, pod)
+    else:
+        yield _plain(raw[-LONGEST:] if "\r" in raw[LONGEST:] else raw[:LONGEST], "", None)
+
+
+def _record(raw: str) -> tuple[str, str, str | None] | None:
+    """Return the message, the time and the pod of a JSON record."""
+    value: object = raw
+    time, pod = "", None
+    for _ in range(_NESTED):
+        if not isinstance(value, str) or not value.lstrip().startswith("{"):
+            break
+        try:
+            found = json.loads(value)
+        except ValueError:
+            break
+        key = next((key for key in _MESSAGE if isinstance(found.get(key), str)), None)
+        if key is None:
+            break
+        more = found.get("error")
+        value = f"{found[key]}: {more}" if isinstance(more, str) else found[key]
+        time = next((str(found[each]) for each in _TIME if each in found), time)
+        about = found.get("kubernetes")
+        pod = about.get("pod_name", pod) if isinstance(about, dict) else pod
+    return (str(value), time, pod) if value is not raw else None
+
+
+def _plain(raw: str, time: str, pod: str | None) -> Unwrapped:
+    text = _COLOUR.sub("", raw.rstrip("\r\n")).rpartition("\r")[2]
+    names: dict[str, str] = {"path": pod} if pod else {}
+    place = 0
+    while (found := _PREFIX.match(text, place)) and found.end() > place:
+        names |= {name: given for name, given in found.groupdict().items() if given is not None}
+        place = found.end()
+    head = moment_of(time) or (moment_of(text[:place]) if place else None)
+    own = moment_of(text[place : place + 200])
+    moment, zoned = head or own or (None, False)
+    inner = own[0] if head and zoned and own and not own[1] else None
+    name = names.get("path") or names.get("name") or names.get("host")
+    own_text = _REPEATED.sub("", text[place:])
+    return Unwrapped(own_text, moment, zoned, inner, _rank_before(names), "torch" in names, name)
+
+
+def _rank_before(names: dict[str, str]) -> int | None:
+    """Return the most exact rank of the prefixes."""
+    order = ("torch", "tee", "mpi", "mpirank", "actor", "ray", "task", "label", "pod")
+    return next((int(names[each]) for each in order if each in names), None)
+
+
+def moment_of(text: str) -> tuple[Moment, bool] | None:
+    """Return the first time in a text, and whether it says its zone."""
+    if not text:
+        return None
+    if text.isdigit() and len(text) in (_SECONDS, _MILLISECONDS):
+        seconds = int(text) / (1 if len(text) == _SECONDS else 1000)
+        day = datetime.fromtimestamp(seconds, UTC)
+        return _moment(day.month, day.day, 0, 0, seconds % _DAY), True
+    if found := _WITH_ZONE.search(text):
+        month, day_of, hour, minute = (int(found.group(place)) for place in range(1, 5))
+        second = float(found.group(5).replace(",", "."))
+        zone = found.group(6)
+        return _moment(month, day_of, hour, minute, second - _offset(zone)), zone is not None
+    if found := _GLOG.search(text):
+        month, day_of, hour, minute = (int(found.group(place)) for place in range(1, 5))
+        return _moment(month, day_of, hour, minute, float(found.group(5))), False
+    if (found := _SYSLOG.search(text)) and found.group(1) in _MONTHS:
+        month = _MONTHS.index(found.group(1)) // 3 + 1
+        day_of, hour, minute, whole = (int(found.group(place)) for place in range(2, 6))
+        return _moment(month, day_of, hour, minute, whole), False
+    return None
+
+
+def _moment(month: int, day: int, hour: int, minute: int, second: float) -> Moment:
+    try:
+        days = date(_YEAR, month, day).toordinal() - date(_YEAR, 1, 1).toordinal()
+    except ValueError:
+        days = 0
+    return days * _DAY + hour * 3600 + minute * 60 + second
+
+
+def _offset(zone: str | None) -> float:
+    """Return the seconds by which a zone's clock is ahead."""
+    if zone is None or zone == "Z":
+        return 0
+    digits = zone[1:].replace(":", "")
+    seconds = int(digits[:2]) * 3600 + int(digits[2:]) * 60
+    return -seconds if zone[0] == "-" else seconds
+
 
 _RANK_IN_TEXT = re.compile(r"\b[Rr]ank[ :]?\s?(\d+)[\]:,]|\brank\s*[:=]\s*(\d+)\b")
 _PROGRESS = re.compile(

@@ -7,7 +7,7 @@ from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.pins import KUBERNETES_STANDARD_SUPPORT_ENDS
 from megatron_eks.config.cluster import CapacityBlock, ClusterConfig, GpuPool, OnDemand, Reservation
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.plan.pool_checks import is_date
 
 _BLOCK_WARNING_DAYS = 3
@@ -34,9 +34,8 @@ def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
             yield Finding(Code.AMI_RELEASE, (*path, "ami_release"), found, remedy)
         if is_date(released) and released > f"{today:%Y%m%d}":
             found = f"{pool.ami_release} is of a day to come"
-            place = (*path, "ami_release")
             remedy = "use null for the pinned one, or a release that AWS has published"
-            yield Finding(Code.AMI_RELEASE, place, found, remedy)
+            yield Finding(Code.AMI_RELEASE, (*path, "ami_release"), found, remedy)
         if pool.placement_group is False and isinstance(capacity, OnDemand) and pool.max_nodes > 1:
             yield from _apart((*path, "placement_group"), pool.instance_type)
         if isinstance(capacity, CapacityBlock):
@@ -47,8 +46,7 @@ def check_capacity(config: ClusterConfig, today: date) -> Iterator[Finding]:
                     f"{pool.max_nodes} nodes, and a Capacity Block has at most {_MOST_INSTANCES}"
                 )
                 remedy = "use a pool for each block"
-                place = (*path, "max_nodes")
-                yield Finding(Code.CAPACITY_BLOCK_TYPE, place, found, remedy, Level.WARNING)
+                yield warning(Code.CAPACITY_BLOCK_TYPE, (*path, "max_nodes"), found, remedy)
         if isinstance(capacity, Reservation | CapacityBlock):
             yield from _placement((*path, "placement_group"), pool)
             owner = owners.setdefault(capacity.id, pool)
@@ -75,11 +73,11 @@ def _window(path: Path, block: CapacityBlock, today: date) -> Iterator[Finding]:
         when = {0: "today", 1: "tomorrow"}.get(days, f"in {days} days")
         found = f"the Capacity Block ends {when}, and EKS scales to 0 nodes 40 minutes before"
         remedy = "save a checkpoint before, and name the next block and its end"
-        yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy, Level.WARNING)
+        yield warning(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy)
     elif (end.astimezone(UTC).hour, end.astimezone(UTC).minute) != _BLOCK_END:
         found = f"{end.isoformat()}, and all Capacity Blocks end at 11:30 UTC"
         remedy = f"write {end.astimezone(UTC):%Y-%m-%d}T11:30:00Z, or the end that EC2 prints"
-        yield Finding(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy, Level.WARNING)
+        yield warning(Code.CAPACITY_BLOCK_WINDOW, path, found, remedy)
 
 
 def _day(moment: datetime) -> date:
@@ -110,7 +108,7 @@ def _apart(path: Path, name: str) -> Iterator[Finding]:
     if instance is not None and instance.efa_interfaces:
         found = f"EC2 may start nodes of {name} far from each other, and EFA is slower between them"
         remedy = "use auto, or true: one placement group holds them together"
-        yield Finding(Code.PLACEMENT_GROUP, path, found, remedy, Level.WARNING)
+        yield warning(Code.PLACEMENT_GROUP, path, found, remedy)
 
 
 def _placement(path: Path, pool: GpuPool) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """The plan of a cluster: every number and name that stacks and charts render."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from megatron_eks.catalog import pins
@@ -8,14 +8,27 @@ from megatron_eks.catalog.pricing import PriceList
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.job import AnyJob
 from megatron_eks.plan.data_access import DataAccess, plan_data_access
+from megatron_eks.plan.egress import REQUIRED_ENDPOINTS
 from megatron_eks.plan.images import ImagePlan, SourcePlan, plan_image_source, plan_images
-from megatron_eks.plan.network import NetworkPlan, plan_network
-from megatron_eks.plan.nodes import NodeSetup, plan_node_setup
-from megatron_eks.plan.notes import plan_notes
-from megatron_eks.plan.platform import PlatformPlan, plan_platform
-from megatron_eks.plan.pools import PoolPlan, SystemNodesPlan, plan_pool, plan_system_nodes
-from megatron_eks.plan.storage import StoragePlan, plan_storage
-from megatron_eks.plan.subnets import MINIMUM_IPS_PER_NODE, WARM_IPS_PER_NODE
+from megatron_eks.plan.network import (
+    MINIMUM_IPS_PER_NODE,
+    WARM_IPS_PER_NODE,
+    NetworkPlan,
+    makes_vpc,
+    node_addresses,
+    plan_network,
+)
+from megatron_eks.plan.platform import GPU_TAINT, PlatformPlan, plan_platform
+from megatron_eks.plan.pools import (
+    POOL_LABEL,
+    NodeSetup,
+    PoolPlan,
+    SystemNodesPlan,
+    plan_node_setup,
+    plan_pool,
+    plan_system_nodes,
+)
+from megatron_eks.plan.storage import StoragePlan, plan_shared_directories, plan_storage
 
 # Bounded warm addresses make the address budget of a subnet exact; network policies are off in the
 # VPC CNI unless asked for (VPC CNI README and EKS User Guide, "Configure network policies").
@@ -165,3 +178,71 @@ def _addon(addon: pins.Addon, kubernetes_version: str) -> AddonPlan:
         managed_policy=addon.policy,
         configuration=_ADDON_CONFIGURATION.get(addon.name, {}),
     )
+
+
+def plan_notes(config: ClusterConfig, data_access: DataAccess) -> Iterator[str]:
+    """Yield what somebody must see to before deploying."""
+    if config.existing_cluster is not None:
+        yield from _existing_cluster(config, config.existing_cluster)
+    elif not makes_vpc(config):
+        yield from _existing_vpc(config)
+    if config.storage.lustre.existing is not None:
+        lustre = config.storage.lustre.existing
+        yield f"{lustre.id} must admit the nodes on TCP 988 and 1018-1023, and reach them there"
+        yield f"on {lustre.id} the set-up Job of `meks apply` {plan_shared_directories(config)}"
+    if config.storage.kms_key_arn is not None:
+        yield (
+            f"the policy of {config.storage.kms_key_arn} must let this account's IAM policies "
+            "grant its use, and FSx make grants on it"
+        )
+    if data_access.buckets:
+        names = ", ".join(each.bucket for each in data_access.buckets)
+        yield (
+            f"the jobs' role (JobRoleArn of {config.name}-Storage) may use {names}; a bucket of "
+            "another account must let it in, and so must a KMS key that encrypts its objects"
+        )
+    if config.images.mirror is not None:
+        yield (
+            f"copy the images of other registries to {config.images.mirror}, each under its own "
+            "path and digest; `meks plan -o json` lists them as `mirrored_images`"
+        )
+
+
+def _existing_vpc(config: ClusterConfig) -> Iterator[str]:
+    nodes = dict.fromkeys(config.network.private_subnets, config.system_nodes.count)
+    for pool in config.gpu_pools:
+        nodes[pool.availability_zone] = nodes.get(pool.availability_zone, 0) + pool.max_nodes
+    for zone, subnet in config.network.private_subnets.items():
+        yield f"{subnet} needs {node_addresses(nodes[zone])} free addresses for nodes and pods"
+    endpoints = f"endpoints for {', '.join(REQUIRED_ENDPOINTS)}"
+    out = "a way out (NAT or proxy)" if config.network.nat_gateways else endpoints
+    yield (
+        f"the private subnets need {out}, a route to S3 (a gateway endpoint costs nothing), and "
+        "DNS hostnames switched on in the VPC"
+    )
+
+
+def _existing_cluster(config: ClusterConfig, name: str) -> Iterator[str]:
+    for pool in config.gpu_pools:
+        yield (
+            f"nodes of pool {pool.name} ({pool.instance_type}, {pool.availability_zone}) must "
+            f"carry label and taint: aws eks update-nodegroup-config --region {config.region} "
+            f"--cluster-name {name} --nodegroup-name NODEGROUP "
+            f"--labels 'addOrUpdateLabels={{{POOL_LABEL}={pool.name}}}' --taints "
+            f"'addOrUpdateTaints=[{{key={GPU_TAINT},value=true,effect=NO_SCHEDULE}}]'"
+        )
+    yield (
+        "these nodes must come from the AL2023 NVIDIA AMI, whose label nvidia.com/gpu.present the "
+        "device plugins look for, with their EFA interfaces in a group that admits itself both ways"
+    )
+    drivers = "aws-fsx-csi-driver" + (", aws-efs-csi-driver" if config.storage.efs else "")
+    yield (
+        f"{name} needs the add-ons {drivers} and eks-pod-identity-agent, and vpc-cni with "
+        "enableNetworkPolicy"
+    )
+    yield (
+        f"{name} must run no NVIDIA or EFA device plugin and no training operator of its own: "
+        "dist/platform/ brings them"
+    )
+    if config.network.proxy is not None or config.network.ca_bundle is not None:
+        yield f"proxy and certificates reach the jobs; the nodes of {name} need them from you"

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from datetime import date
 
 from megatron_eks.catalog import pins
+from megatron_eks.catalog.pricing import PriceList
 from megatron_eks.catalog.regions import PARTITIONS, ZONE_LETTERS, ZONES_WITHOUT_EKS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, choices
+from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.plan.capacity_checks import check_capacity
 from megatron_eks.plan.egress_checks import check_egress
 from megatron_eks.plan.existing_checks import check_existing
@@ -17,7 +18,6 @@ from megatron_eks.plan.image_checks import check_images
 from megatron_eks.plan.network_checks import check_access, check_network
 from megatron_eks.plan.platform import OPERATOR_NAMESPACE, SYSTEM_NAMESPACE
 from megatron_eks.plan.pool_checks import check_pools
-from megatron_eks.plan.price_checks import check_prices
 from megatron_eks.plan.storage_checks import check_lustre
 
 _EKS_ZONES = 2
@@ -73,11 +73,11 @@ def _version(config: ClusterConfig, today: date) -> Iterator[Finding]:
             for known, end in pins.KUBERNETES_STANDARD_SUPPORT_ENDS.items()
             if end is None or end > ends
         )
-        yield Finding(Code.KUBERNETES_SUPPORT_ENDS, path, found, remedy, Level.WARNING)
+        yield warning(Code.KUBERNETES_SUPPORT_ENDS, path, found, remedy)
     if version not in pins.AMI_RELEASES:
         found = f"add-ons and AMI of {version} are not pinned; EKS's defaults are used"
         remedy = f"use {', '.join(map(repr, pins.AMI_RELEASES))} for pinned versions"
-        yield Finding(Code.UNPINNED_VERSION, path, found, remedy, Level.WARNING)
+        yield warning(Code.UNPINNED_VERSION, path, found, remedy)
 
 
 def _is_before(version: str, other: str) -> bool:
@@ -121,14 +121,14 @@ def _places(config: ClusterConfig) -> Iterator[Finding]:
         elif zone[-1] not in ZONE_LETTERS.get(config.region, zone[-1]):
             found = f"{config.region} had no zone of this letter when its zones were last read"
             remedy = f"use one that ends with {', '.join(ZONE_LETTERS[config.region])}"
-            yield Finding(Code.UNKNOWN_ZONE, path, found, remedy, Level.WARNING)
+            yield warning(Code.UNKNOWN_ZONE, path, found, remedy)
         elif zone in ZONES_WITHOUT_EKS and config.existing_cluster is None:
             found = (
                 f"{zone} is {ZONES_WITHOUT_EKS[zone]} in nearly all accounts, where EKS takes no "
                 "subnet of a cluster"
             )
             remedy = "use another zone; `aws ec2 describe-availability-zones` prints their ids"
-            yield Finding(Code.ZONE_WITHOUT_EKS, path, found, remedy, Level.WARNING)
+            yield warning(Code.ZONE_WITHOUT_EKS, path, found, remedy)
 
 
 def _zones(config: ClusterConfig) -> Iterator[Finding]:
@@ -206,3 +206,40 @@ def _tags(config: ClusterConfig) -> Iterator[Finding]:
             yield Finding(
                 Code.TAG, ("tags", key), found, "use at most 128 for the key and 256 for the value"
             )
+
+
+# List prices, as in `catalog/pricing.py`: discounts take two thirds at most, and no region costs
+# twice what the cheapest does; a price of a day or a month is 24 or 730 times the list's.
+_MOST, _LEAST = 5, 0.02
+_LISTED = PriceList("us-east-1")
+_LUSTRE_MONTH = 0.60
+"""Of a GiB at the highest throughput."""
+
+
+def check_prices(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield prices of what no pool has, and those that are of another unit."""
+    used = {pool.instance_type for pool in config.gpu_pools} | {config.system_nodes.instance_type}
+    prices = config.prices
+    for name, price in prices.instance_hour.items():
+        path: Path = ("prices", "instance_hour", name)
+        if name not in used:
+            found = f"no pool has nodes of type {name!r}"
+            yield Finding(Code.NO_MEANING, path, found, choices(name, sorted(used)))
+        else:
+            yield from _unit(path, price, _LISTED.instance(name), "USD an hour of one node")
+    hours = {
+        "control_plane_hour": _LISTED.control_plane,
+        "nat_hour": _LISTED.nat,
+        "endpoint_hour": _LISTED.endpoint,
+    }
+    for key, listed in hours.items():
+        yield from _unit(("prices", key), getattr(prices, key), listed, "USD an hour of one")
+    path = ("prices", "lustre_gib_month")
+    yield from _unit(path, prices.lustre_gib_month, _LUSTRE_MONTH, "USD a month of one GiB")
+
+
+def _unit(path: Path, price: float | None, listed: float | None, unit: str) -> Iterator[Finding]:
+    if not price or not listed or _LEAST * listed <= price <= _MOST * listed:
+        return
+    found = f"{price:g}, and the list has {listed:g}"
+    yield warning(Code.OWN_PRICE, path, found, f"write {unit}")

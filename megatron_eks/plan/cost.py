@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from megatron_eks.catalog import pins, pricing
 from megatron_eks.catalog.pricing import Price
-from megatron_eks.plan.capacity import CapacityKind
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import JobPlan
-from megatron_eks.plan.pools import PoolPlan
+from megatron_eks.plan.pools import CapacityKind, PoolPlan
 
 _HOUR_SECONDS = 3600
 _DAY_HOURS = 24

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, choices
+from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.plan.network import makes_vpc
 from megatron_eks.plan.storage import file_system_zones
 
@@ -82,7 +82,6 @@ def _missing_subnets(config: ClusterConfig) -> Iterator[Finding]:
 def _cluster(config: ClusterConfig) -> Iterator[Finding]:
     """Require a place for the file systems that are made, and nothing that nobody would make."""
     network, storage = config.network, config.storage
-    path: Path = ("existing_cluster",)
     makes = storage.lustre.existing is None or storage.efs
     if makes and (network.vpc_id is None or network.node_security_group_id is None):
         found = "a file system is made, and nothing says in which VPC or for whose nodes"
@@ -94,7 +93,7 @@ def _cluster(config: ClusterConfig) -> Iterator[Finding]:
             found = "a file system is made, and nothing says in which VPC"
             remedy = "set network.vpc_id and private_subnets"
         remedy += "" if storage.efs else ", or storage.lustre.existing"
-        yield Finding(Code.EXISTING_CLUSTER, path, found, remedy)
+        yield Finding(Code.EXISTING_CLUSTER, ("existing_cluster",), found, remedy)
     if network.interface_endpoints:
         found = "the cluster exists, and its network is left alone"
         place: Path = ("network", "interface_endpoints")
@@ -104,9 +103,8 @@ def _cluster(config: ClusterConfig) -> Iterator[Finding]:
             default = type(pool).model_fields[key].default
             if getattr(pool, key) != default:
                 found = "the nodes exist, and keep what they have"
-                place = ("gpu_pools", index, key)
                 remedy = "leave it out: their node group decides it"
-                yield Finding(Code.EXISTING_CLUSTER, place, found, remedy, Level.WARNING)
+                yield warning(Code.EXISTING_CLUSTER, ("gpu_pools", index, key), found, remedy)
     if config.access.private_route == "ssm_bastion":
         found = "a bastion comes with a cluster that is made"
         place = ("access", "private_route")
@@ -117,8 +115,7 @@ def _ranges(config: ClusterConfig) -> Iterator[Finding]:
     if not makes_vpc(config) and "vpc_cidr" not in config.network.model_fields_set:
         found = "no address range of the VPC, so rules and network policies admit private ones"
         remedy = "set it to the VPC's range"
-        path: Path = ("network", "vpc_cidr")
-        yield Finding(Code.VPC_RANGE_UNKNOWN, path, found, remedy, Level.WARNING)
+        yield warning(Code.VPC_RANGE_UNKNOWN, ("network", "vpc_cidr"), found, remedy)
 
 
 def _arns(config: ClusterConfig) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from ipaddress import AddressValueError, IPv4Address
 from megatron_eks.catalog.regions import PARTITIONS
 from megatron_eks.config.cluster import ClusterConfig, GithubSource
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 
 _LONGEST_ROLE, _LONGEST_ROLE_PATH = 64, 512  # IAM API, Role: RoleName and Path
 _SSO_PATH = "aws-reserved/sso.amazonaws.com/"
@@ -100,8 +100,7 @@ def _boundary(config: ClusterConfig) -> Iterator[Finding]:
     if arn is not None and arn.split(":")[4] not in {"aws", *accounts}:
         found = f"a policy of account {arn.split(':')[4]}, and the administrators are of another"
         remedy = "use a policy of the account that you deploy to"
-        path: Path = ("permissions_boundary_arn",)
-        yield Finding(Code.ANOTHER_ACCOUNT, path, found, remedy, Level.WARNING)
+        yield warning(Code.ANOTHER_ACCOUNT, ("permissions_boundary_arn",), found, remedy)
 
 
 def _source(source: GithubSource, region: str, accounts: Collection[str]) -> Iterator[Finding]:
@@ -122,11 +121,11 @@ def _source(source: GithubSource, region: str, accounts: Collection[str]) -> Ite
     if account not in accounts:
         found = f"a connection of account {account}, and the administrators are of another"
         remedy = "use one of the account that you deploy to"
-        yield Finding(Code.ANOTHER_ACCOUNT, place, found, remedy, Level.WARNING)
+        yield warning(Code.ANOTHER_ACCOUNT, place, found, remedy)
     if theirs != region:
         found = f"a connection of {theirs}, and CodeBuild runs in {region}"
         remedy = f"make one in {region}"
-        yield Finding(Code.ANOTHER_REGION, place, found, remedy, Level.WARNING)
+        yield warning(Code.ANOTHER_REGION, place, found, remedy)
 
 
 def _partition(path: Path, arn: str, region: str) -> Iterator[Finding]:

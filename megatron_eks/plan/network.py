@@ -1,10 +1,60 @@
-"""The plan of the VPC: made, or brought along."""
+"""The plan of the VPC and its subnets: made, or brought along."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 
 from megatron_eks.config.cluster import ClusterConfig
-from megatron_eks.plan.subnets import Subnet, carve
+
+# The VPC CNI keeps this many addresses on a node, and this many spare (its WARM_IP_TARGET and
+# MINIMUM_IP_TARGET); the add-on is configured with the same two numbers.
+MINIMUM_IPS_PER_NODE = 16
+WARM_IPS_PER_NODE = 4
+
+# AWS keeps five addresses of a subnet; EKS, FSx, NAT and endpoints take some tens.
+_RESERVED = 5 + 64
+
+
+@dataclass(frozen=True)
+class Subnet:
+    """The subnets of one availability zone."""
+
+    zone: str
+    private_cidr: str
+    public_cidr: str
+
+
+def carve(vpc_cidr: str, zones: tuple[str, ...]) -> tuple[Subnet, ...]:
+    """Give each zone a fixed slot of the VPC, so that a further zone moves no other.
+
+    A quarter (up to three zones) or an eighth of the VPC is a zone's private subnet; the last
+    slot holds the small public ones.
+    """
+    vpc = IPv4Network(vpc_cidr)
+    slots = list(vpc.subnets(prefixlen_diff=2 if len(zones) <= 3 else 3))  # noqa: PLR2004 -- above
+    publics = list(slots[-1].subnets(prefixlen_diff=3))
+    return tuple(
+        Subnet(zone, str(private), str(public))
+        for zone, private, public in zip(zones, slots, publics, strict=False)
+    )
+
+
+def addresses(cidr: str) -> int:
+    """Count the addresses that nodes and pods of a subnet can have."""
+    return IPv4Network(cidr).num_addresses - _RESERVED
+
+
+def node_addresses(nodes: int) -> int:
+    """Count the addresses that this many nodes take: their own, and those kept for pods."""
+    return nodes * (1 + MINIMUM_IPS_PER_NODE + WARM_IPS_PER_NODE)
+
+
+def smallest_prefix(needed: int, zones: int) -> int:
+    """Return the longest VPC prefix whose private subnets hold this many addresses."""
+    slot_bits = 2 if zones <= 3 else 3  # noqa: PLR2004 -- as in `carve`
+    return 32 - math.ceil(math.log2(needed + _RESERVED)) - slot_bits
+
 
 # Where a VPC's addresses can be when nobody says: RFC 1918, and RFC 6598 as large clusters use it.
 PRIVATE_RANGES = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")

@@ -5,9 +5,8 @@ from ipaddress import IPv4Network, ip_network
 
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, choices
-from megatron_eks.plan.network import makes_vpc
-from megatron_eks.plan.subnets import addresses, carve, node_addresses, smallest_prefix
+from megatron_eks.config.errors import Finding, Path, choices, warning
+from megatron_eks.plan.network import addresses, carve, makes_vpc, node_addresses, smallest_prefix
 
 DOCUMENTATION_ACCOUNT = "111122223333"  # AWS's own examples
 # RFC 5737: TEST-NET-1 to 3, for documentation.
@@ -102,7 +101,7 @@ def _public_cidr(path: Path, cidr: str) -> Iterator[Finding]:
     elif network.prefixlen < _OFFICE_PREFIX and network.is_global:
         found = f"{cidr} lets {network.num_addresses} addresses try to log in"
         remedy = "list the ranges people connect from: an office or VPN has /24 to /32"
-        yield Finding(Code.PUBLIC_ACCESS_TOO_WIDE, path, found, remedy, Level.WARNING)
+        yield warning(Code.PUBLIC_ACCESS_TOO_WIDE, path, found, remedy)
     elif any(network.subnet_of(known) for known in _DOCUMENTATION_NETWORKS):
         yield _documentation(path, cidr, "the address range people connect from")
     elif not network.is_global or network.is_multicast:
@@ -120,7 +119,7 @@ def _twice(path: Path, entries: Sequence[str]) -> Iterator[Finding]:
 def _documentation(path: Path, value: str, meaning: str) -> Finding:
     found = f"{value} is a documentation value"
     remedy = f"replace it with {meaning} before deploying"
-    return Finding(Code.DOCUMENTATION_VALUE, path, found, remedy, Level.WARNING)
+    return warning(Code.DOCUMENTATION_VALUE, path, found, remedy)
 
 
 def _network_of(path: Path, cidr: str) -> tuple[IPv4Network, Finding | None]:
@@ -164,7 +163,7 @@ def check_network(config: ClusterConfig) -> Iterator[Finding]:
     if known and vpc.overlaps(_DOCKER_NETWORK):
         found = f"{vpc} overlaps {_DOCKER_NETWORK}, where Docker has its bridge"
         remedy = "use another range, or people cannot reach nodes from Cloud9 and SageMaker"
-        yield Finding(Code.CIDR_OVERLAP, ("network", "vpc_cidr"), found, remedy, Level.WARNING)
+        yield warning(Code.CIDR_OVERLAP, ("network", "vpc_cidr"), found, remedy)
     inside = any(service.subnet_of(private) for private in _PRIVATE_NETWORKS)
     if service.prefixlen not in _SERVICE_PREFIXES or not inside:
         found = f"EKS does not accept {service} for Services"

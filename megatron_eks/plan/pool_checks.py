@@ -8,7 +8,7 @@ from megatron_eks.catalog.instances import INSTANCES, REFUSED_FAMILIES, SYSTEM_I
 from megatron_eks.catalog.regions import OFFERED_IN, PARTITIONS
 from megatron_eks.config.cluster import ClusterConfig, GpuPool, OnDemand, Spot
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, choices
+from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.plan.pools import NODE_GROUPS_PER_CLUSTER, POOL_LABEL
 
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*"
@@ -37,9 +37,8 @@ def check_pools(config: ClusterConfig) -> Iterator[Finding]:
         yield _no_system_type(path, name)
     if config.system_nodes.count == 1 and config.existing_cluster is None:
         found = "DNS and the training operator stop with the only node they run on"
-        path = ("system_nodes", "count")
         remedy = "use 2 or more"
-        yield Finding(Code.LONE_SYSTEM_NODE, path, found, remedy, Level.WARNING)
+        yield warning(Code.LONE_SYSTEM_NODE, ("system_nodes", "count"), found, remedy)
     most = NODE_GROUPS_PER_CLUSTER - 1
     if len(config.gpu_pools) > most:
         found = f"{len(config.gpu_pools)} pools, and EKS's default quota is {most + 1} node groups"
@@ -140,7 +139,7 @@ def _unknown_facts(path: Path, pool: GpuPool) -> Iterator[Finding]:
     if instance.gpu.tflops_bf16 is None:
         found = f"the dense bf16 peak of {instance.gpu.name} is unknown"
         remedy = "judge runs by tokens a second: MFU and predicted times need the peak"
-        yield Finding(Code.UNKNOWN_FACT, path, found, remedy, Level.WARNING)
+        yield warning(Code.UNKNOWN_FACT, path, found, remedy)
 
 
 def _offer(path: Path, pool: GpuPool, region: str) -> Iterator[Finding]:
@@ -153,7 +152,7 @@ def _offer(path: Path, pool: GpuPool, region: str) -> Iterator[Finding]:
     ):
         found = f"{region} had no {pool.instance_type} on its price list when that was last read"
         remedy = f"use one of {', '.join(sorted(regions))}; EC2's offerings have the last word"
-        yield Finding(Code.NOT_OFFERED, path, found, remedy, Level.WARNING)
+        yield warning(Code.NOT_OFFERED, path, found, remedy)
 
 
 def _labels(path: Path, labels: dict[str, str], *, managed: bool) -> Iterator[Finding]:

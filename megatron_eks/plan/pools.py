@@ -2,13 +2,66 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from megatron_eks.catalog import pins
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.interfaces import NetworkInterface, max_pods, network_interfaces
-from megatron_eks.config.cluster import ClusterConfig, GpuPool
-from megatron_eks.plan.capacity import CapacityPlan, in_placement_group, plan_capacity
+from megatron_eks.config.cluster import Capacity, CapacityBlock, ClusterConfig, GpuPool, Reservation
+from megatron_eks.plan.egress import Variables, plan_egress
+from megatron_eks.plan.storage import reaches_lustre_over_efa
+
+CapacityKind = Literal["on_demand", "reservation", "capacity_block", "spot"]
+NodeGroupCapacity = Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]
+
+_NODE_GROUP: dict[CapacityKind, NodeGroupCapacity] = {
+    "on_demand": "ON_DEMAND",
+    # EKS knows no word for it: a reservation is on-demand capacity, named in the launch template.
+    "reservation": "ON_DEMAND",
+    "capacity_block": "CAPACITY_BLOCK",
+    "spot": "SPOT",
+}
+
+
+@dataclass(frozen=True)
+class CapacityPlan:
+    """Where nodes come from, as node group and launch template must say it together."""
+
+    kind: CapacityKind
+    node_group_type: NodeGroupCapacity
+    reservation_id: str | None
+    """In the launch template; without it EC2 could take any open reservation."""
+    market: Literal["capacity-block"] | None
+    """The launch template's market option; spot stands in the node group, where EKS wants it."""
+    ends_at: datetime | None
+
+
+def plan_capacity(capacity: Capacity) -> CapacityPlan:
+    """Plan the capacity of a pool that has passed the checks."""
+    block = capacity if isinstance(capacity, CapacityBlock) else None
+    reserved = capacity if isinstance(capacity, Reservation | CapacityBlock) else None
+    return CapacityPlan(
+        kind=capacity.type,
+        node_group_type=_NODE_GROUP[capacity.type],
+        reservation_id=reserved.id if reserved else None,
+        market="capacity-block" if block else None,
+        ends_at=block.ends_at if block else None,
+    )
+
+
+def in_placement_group(pool: GpuPool, instance: InstanceType) -> bool:
+    """Tell whether a pool's nodes share a cluster placement group of their own.
+
+    On demand, one rack is worth more to EFA than a larger choice of hosts; spot takes what there
+    is. A reservation made outside the group has no capacity in it (eksctl issue 7949), and a
+    Capacity Block stands close together by itself (EC2 User Guide, "Work with Capacity Blocks").
+    `max_nodes` has no say: it must never change a launch template.
+    """
+    if pool.placement_group == "auto":
+        return pool.capacity.type == "on_demand" and instance.efa_interfaces > 0
+    return pool.placement_group
+
 
 # EKS's default quotas: nodes in a managed node group, and groups in a cluster.
 NODE_GROUP_CEILING = 450
@@ -76,3 +129,26 @@ def plan_pool(pool: GpuPool, kubernetes_version: str) -> PoolPlan:
         local_storage="RAID0" if instance.instance_store_gb else None,
         labels={POOL_LABEL: pool.name, **pool.labels},
     )
+
+
+@dataclass(frozen=True)
+class NodeSetup:
+    """What the user data of every node says besides the pool's own settings."""
+
+    variables: Variables
+    """Of every service of the node."""
+    ca_bundle: str | None
+    """Certificates in PEM that the node trusts besides the public ones."""
+    lustre_efa_pools: tuple[str, ...]
+    """Pools whose nodes reach the file servers over EFA."""
+
+
+def plan_node_setup(config: ClusterConfig) -> NodeSetup:
+    """Plan the nodes of a configuration that has passed the checks."""
+    egress = plan_egress(config)
+    over_efa = (
+        pool.name
+        for pool in config.gpu_pools
+        if config.storage.lustre.efa and reaches_lustre_over_efa(pool.instance_type)
+    )
+    return NodeSetup(egress.node_variables, egress.ca_bundle, tuple(over_efa))

@@ -8,13 +8,18 @@ from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.prediction import PredictionFile
-from megatron_eks.plan.jobs.layout import model_shape
+from megatron_eks.plan.jobs.layout import model_shape, run_layout
 from megatron_eks.plan.jobs.model_checks import check_meaning, check_model
 from megatron_eks.predict.hardware import Hardware
-from megatron_eks.predict.layout import Batch, Layout, Recompute
+from megatron_eks.predict.layout import (
+    Batch,
+    Layout,
+    Recompute,
+    megatron_states,
+    uses_graphs,
+)
 from megatron_eks.predict.memory import GIB, MemoryEstimate, estimate, tensor_capacity_bytes
 from megatron_eks.predict.replicas import estimate_sharded
-from megatron_eks.predict.states import megatron_fsdp, megatron_states, uses_graphs
 from megatron_eks.predict.throughput import Speed, fsdp_speed, megatron_speed
 
 # What a driver leaves of the memory that a data sheet names: 98.5 % on A100, 98.9 on H100.
@@ -40,7 +45,7 @@ def check_prediction(wanted: PredictionFile) -> Iterator[Finding]:
         return
     yield from check_meaning(spec)
     model, parallelism = model_shape(spec), wanted.parallelism
-    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
+    inner = parallelism.model_gpus
     path: Path = ("parallelism",)
     if wanted.gpus % inner:
         found = f"tensor x pipeline x context = {inner} does not divide {wanted.gpus} GPUs"
@@ -79,7 +84,8 @@ def _experts(wanted: PredictionFile, model: ModelShape) -> Iterator[Finding]:
 
 def predict(wanted: PredictionFile) -> Prediction:
     """Predict a run that has passed the checks."""
-    model, layout, gpu = model_shape(_complete(wanted)), _layout(wanted), wanted.gpu
+    model, gpu = model_shape(_complete(wanted)), wanted.gpu
+    layout = run_layout(wanted.parallelism, wanted.gpus, wanted.extra_args)
     batch = _batch(wanted, layout)
     capacity = tensor_capacity_bytes(int(gpu.memory_gib * GIB * _USABLE))
     hardware = Hardware(
@@ -137,23 +143,6 @@ def _complete(wanted: PredictionFile) -> str | ModelSpec:
     }
     missing = {name: size for name, size in derived.items() if getattr(spec, name) is None}
     return spec.model_copy(update=missing)
-
-
-def _layout(wanted: PredictionFile) -> Layout:
-    parallelism = wanted.parallelism
-    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
-    return Layout(
-        tensor=parallelism.tensor,
-        pipeline=parallelism.pipeline,
-        context=parallelism.context,
-        data=wanted.gpus // inner,
-        virtual_pipeline=parallelism.virtual_pipeline or 1,
-        sequence_parallel=parallelism.sequence_parallel and parallelism.tensor > 1,
-        distributed_optimizer=parallelism.distributed_optimizer,
-        expert=parallelism.expert,
-        expert_tensor=parallelism.expert_tensor or parallelism.tensor,
-        fsdp=megatron_fsdp(wanted.extra_args),
-    )
 
 
 def _batch(wanted: PredictionFile, layout: Layout) -> Batch:

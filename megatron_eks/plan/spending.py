@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from megatron_eks.plan.capacity import CapacityKind
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.cost import node_price
+from megatron_eks.plan.pools import CapacityKind
 
 _HOUR_SECONDS = 3600
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig, DataRepository, ExistingLustre, Lustre
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.plan.egress import has_no_way_out
 from megatron_eks.plan.network import makes_vpc
 from megatron_eks.plan.storage import (
@@ -56,8 +56,7 @@ def check_lustre(config: ClusterConfig) -> Iterator[Finding]:
                 "set network.vpc_id and private_subnets to its VPC; or peer the two, and open TCP "
                 "988 and 1018 to 1023"
             )
-            path = (*_LUSTRE, "existing")
-            yield Finding(Code.LUSTRE_EXISTING, path, found, remedy, Level.WARNING)
+            yield warning(Code.LUSTRE_EXISTING, (*_LUSTRE, "existing"), found, remedy)
 
 
 def _capacity(lustre: Lustre) -> Iterator[Finding]:
@@ -79,8 +78,7 @@ def _capacity(lustre: Lustre) -> Iterator[Finding]:
     if lustre.capacity_gib > _USUAL_QUOTA_GIB:
         found = f"{lustre.capacity_gib} GiB, and an account may have {_USUAL_QUOTA_GIB} by default"
         remedy = "mind the unit, which is GiB; or raise the quota of FSx first"
-        place = (*_LUSTRE, "capacity_gib")
-        yield Finding(Code.LUSTRE_CAPACITY, place, found, remedy, Level.WARNING)
+        yield warning(Code.LUSTRE_CAPACITY, (*_LUSTRE, "capacity_gib"), found, remedy)
 
 
 def size_for(lustre: Lustre, gib: int) -> int:
@@ -104,7 +102,7 @@ def _deployment(lustre: Lustre) -> Iterator[Finding]:
         f"{SCRATCH_MBPS_PER_TIB} MB/s per TiB whatever throughput_mbps_per_tib says"
     )
     remedy = "keep checkpoints in S3 too, or use persistent_2"
-    yield Finding(Code.LUSTRE_SCRATCH, path, found, remedy, Level.WARNING)
+    yield warning(Code.LUSTRE_SCRATCH, path, found, remedy)
 
 
 def check_mount_path(config: ClusterConfig) -> Iterator[Finding]:
@@ -137,15 +135,13 @@ def _zones(config: ClusterConfig) -> Iterator[Finding]:
     if lustre.per_zone and lustre.availability_zone is not None:
         found = "a file system stands in the zone of each pool"
         remedy = "remove it, or set per_zone: false"
-        place: Path = (*_LUSTRE, "availability_zone")
-        yield Finding(Code.LUSTRE_PER_ZONE, place, found, remedy)
+        yield Finding(Code.LUSTRE_PER_ZONE, (*_LUSTRE, "availability_zone"), found, remedy)
     pools = {pool.availability_zone for pool in config.gpu_pools}
     zone = lustre.availability_zone
     if zone in zones and zone in config.availability_zones and pools and zone not in pools:
         found = f"no pool is in {zone}; traffic between zones is slow and billed"
         remedy = f"remove it, or write {config.gpu_pools[0].availability_zone}, where a pool is"
-        place = (*_LUSTRE, "availability_zone")
-        yield Finding(Code.POOLS_ACROSS_ZONES, place, found, remedy, Level.WARNING)
+        yield warning(Code.POOLS_ACROSS_ZONES, (*_LUSTRE, "availability_zone"), found, remedy)
         return
     for index, pool in enumerate(config.gpu_pools):
         # Where the file system's own zone is wrong, that is the finding.
@@ -153,7 +149,7 @@ def _zones(config: ClusterConfig) -> Iterator[Finding]:
             found = f"the file system is in {zones[0]}; traffic between zones is slow and billed"
             remedy = f"use {zones[0]}, where the file system is, or storage.lustre.per_zone: true"
             place = ("gpu_pools", index, "availability_zone")
-            yield Finding(Code.POOLS_ACROSS_ZONES, place, found, remedy, Level.WARNING)
+            yield warning(Code.POOLS_ACROSS_ZONES, place, found, remedy)
 
 
 def _efa_clients(config: ClusterConfig) -> Iterator[Finding]:
@@ -163,13 +159,12 @@ def _efa_clients(config: ClusterConfig) -> Iterator[Finding]:
             "TCP without it"
         )
         remedy = "set network.proxy, use a NAT gateway, or set efa: false"
-        yield Finding(Code.LUSTRE_EFA, (*_LUSTRE, "efa"), found, remedy, Level.WARNING)
+        yield warning(Code.LUSTRE_EFA, (*_LUSTRE, "efa"), found, remedy)
     for index, pool in enumerate(config.gpu_pools):
         if pool.instance_type in INSTANCES and not reaches_lustre_over_efa(pool.instance_type):
             found = f"{pool.instance_type} reaches Lustre over TCP alone, so its EFA is paid unused"
-            place: Path = ("gpu_pools", index, "instance_type")
             remedy = "set storage.lustre.efa: false, or use p5 and later"
-            yield Finding(Code.LUSTRE_EFA, place, found, remedy, Level.WARNING)
+            yield warning(Code.LUSTRE_EFA, ("gpu_pools", index, "instance_type"), found, remedy)
 
 
 def _existing(existing: ExistingLustre, region: str) -> Iterator[Finding]:
@@ -203,7 +198,7 @@ def _repositories(lustre: Lustre) -> Iterator[Finding]:
             below = repository.path.removeprefix(lustre.mount_path) or "/data, for example"
             remedy = f"leave out the mount: {below}"
             place = (*path, index, "path")
-            yield Finding(Code.LUSTRE_REPOSITORY, place, found, remedy, Level.WARNING)
+            yield warning(Code.LUSTRE_REPOSITORY, place, found, remedy)
         if repository.export_changes and lustre.per_zone:
             found = "several file systems would write to the same prefix"
             place = (*path, index, "export_changes")

@@ -1,4 +1,4 @@
-"""The matrices of a layer on one tensor parallel rank: what it stores, and multiplies with."""
+"""The matrices of a layer on one tensor parallel rank, and the operations that they ask for."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -48,3 +48,39 @@ def feed_forward(model: ModelShape, width: int, tensor: int) -> tuple[Matrix, ..
 def size(matrices: Iterable[Matrix]) -> float:
     """Count their entries."""
     return sum(matrix.inner * matrix.columns for matrix in matrices)
+
+
+# Operations are what published TFLOP/s and MFU count: Narayanan et al. 2021 (arXiv 2104.04473,
+# appendix) with what Megatron-LM counts today (`num_floating_point_operations`): causal attention
+# has half of the pairs, the input embedding is a look-up, what is computed again does not count.
+FORWARD_AND_BACKWARD = 3  # a backward pass is two matrix products for each of the forward pass
+
+
+def layer_flops_per_token(model: ModelShape, *, experts: bool) -> float:
+    """Return the forward operations of one layer's matrices for a token."""
+    entries = size(attention(model, 1))
+    if not experts:
+        return 2 * (entries + size(feed_forward(model, model.ffn_hidden_size, 1)))
+    entries += model.hidden_size * (model.num_experts or 0)
+    entries += size(feed_forward(model, model.expert_width, 1)) * (model.moe_router_topk or 1)
+    entries += size(feed_forward(model, model.moe_shared_expert_intermediate_size or 0, 1))
+    return 2 * entries
+
+
+def attention_flops_per_token(model: ModelShape, sequence_length: int) -> float:
+    """Return the forward operations of one layer's causal attention for a token."""
+    return model.num_attention_heads * (model.key_size + model.value_size) * sequence_length
+
+
+def output_flops_per_token(model: ModelShape) -> float:
+    """Return the forward operations of the output layer for a token."""
+    return 2 * model.hidden_size * model.vocab_size
+
+
+def model_flops_per_token(model: ModelShape, sequence_length: int) -> float:
+    """Return all operations of a training step for a token."""
+    mixed = model.expert_layers(0, model.num_layers)
+    layers = mixed * layer_flops_per_token(model, experts=True)
+    layers += (model.num_layers - mixed) * layer_flops_per_token(model, experts=False)
+    layers += model.num_layers * attention_flops_per_token(model, sequence_length)
+    return FORWARD_AND_BACKWARD * (layers + output_flops_per_token(model))

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.activations import activations, logits
-from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.layout import MIXED, Batch, Layout, States
 from megatron_eks.predict.parameters import (
     common_parameters,
     expert_parameters,
     extra_parameters,
     padded_vocabulary,
 )
-from megatron_eks.predict.states import MIXED, States
 
 GIB = 1024**3
 

@@ -4,17 +4,16 @@ from dataclasses import dataclass
 
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.predict.calibration import CALIBRATION, Calibration, spread
-from megatron_eks.predict.flops import model_flops_per_token
 from megatron_eks.predict.hardware import Hardware
 from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.matrices import model_flops_per_token
 from megatron_eks.predict.parameters import (
     common_parameters,
     expert_parameters,
     padded_vocabulary,
     parameters,
 )
-from megatron_eks.predict.traffic import Wires
-from megatron_eks.predict.work import Worker
+from megatron_eks.predict.work import Wires, Worker
 
 _TERA = 1e12
 _BF16, _FP32 = 2, 4

@@ -10,10 +10,11 @@ import pytest
 
 from megatron_eks.build_context import context_files
 from megatron_eks.catalog import pins
-from megatron_eks.catalog.environment_verdicts import Context, refused
+from megatron_eks.catalog.environment import Verdict
+from megatron_eks.catalog.environment_verdicts import Context, judge
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.job import PROGRAMS
-from megatron_eks.plan.shared_directories import POD_UID
+from megatron_eks.plan.storage import POD_UID
 from tests.assets.dockerfile import Instruction, merged, pairs, read_dockerfile
 
 ASSETS = Path(__file__).parents[2] / "assets"
@@ -85,7 +86,9 @@ def test_environment_breaks_no_run(image, instructions):
     """Only the plugin's name is set, because the base image's own would keep NCCL off EFA."""
     environment = merged(instructions, "ENV")
     exceptions = {"megatron": {"NCCL_NET_PLUGIN": "ofi"}, "fsdp": {}}[image]
-    flagged = refused(environment, Context())
+    bad = {Verdict.REFUSED, Verdict.NO_EFFECT}
+    verdicts = {name: judge(name, environment[name], Context()).verdict for name in environment}
+    flagged = [name for name, verdict in verdicts.items() if verdict in bad]
     assert {name: environment[name] for name in flagged} == exceptions
     assert environment["HOME"] == "/tmp"  # noqa: S108 -- the one place where a pod may write
 

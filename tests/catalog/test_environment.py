@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from megatron_eks.catalog.environment import POLICIES, Verdict, is_secret
+from megatron_eks.catalog.environment import IMAGE_VARIABLES, POLICIES, Verdict, is_secret
 from megatron_eks.catalog.environment_verdicts import ABOUT_EFA, Context, judge, judge_any
-from megatron_eks.catalog.image_variables import IMAGE_VARIABLES
 from megatron_eks.catalog.instances import INSTANCES
 
 

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from megatron_eks.config.load import read_mapping
-from megatron_eks.config.output_values import Home
-from megatron_eks.config.outputs import read_outputs
+from megatron_eks.config.outputs import Home, read_outputs
 
 ACCOUNT, OTHER = "123456789012", "999999999999"
 HOME = Home("us-east-2", {ACCOUNT})

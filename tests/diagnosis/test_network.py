@@ -2,8 +2,8 @@
 
 import pytest
 
+from megatron_eks.diagnosis.lines import unwrap
 from megatron_eks.diagnosis.signatures import Tier, match
-from megatron_eks.diagnosis.wrapping import unwrap
 
 HEALTHY = """
 w-0:1:1 [0] NCCL INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2 : libnccl-net.so: \

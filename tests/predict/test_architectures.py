@@ -8,10 +8,16 @@ from hypothesis import strategies as st
 
 from benchmarks.predictions import HARDWARE
 from megatron_eks.catalog.models import PRESETS, ModelShape
-from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.layout import (
+    Batch,
+    Layout,
+    States,
+    megatron_fsdp,
+    megatron_states,
+    uses_graphs,
+)
 from megatron_eks.predict.memory import GIB, estimate
 from megatron_eks.predict.parameters import parameters
-from megatron_eks.predict.states import States, megatron_fsdp, megatron_states, uses_graphs
 from megatron_eks.predict.throughput import megatron_speed
 
 # Hugging Face `config.json` of deepseek-ai/DeepSeek-V2-Lite.

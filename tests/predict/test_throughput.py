@@ -15,9 +15,9 @@ from benchmarks.fit import fit
 from benchmarks.predictions import HARDWARE, predicted_tokens
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.predict.calibration import CALIBRATION
-from megatron_eks.predict.flops import model_flops_per_token
 from megatron_eks.predict.hardware import Hardware
 from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.matrices import model_flops_per_token
 from megatron_eks.predict.throughput import fsdp_speed, megatron_speed
 
 ROWS = measured.throughput()

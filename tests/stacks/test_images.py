@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from megatron_eks.plan.buildspec import PROGRAM
+from megatron_eks.plan.images import PROGRAM
 from tests.stacks.synthesis import ROOT, TAGS, Assembly, app_of
 
 NAMES = {"Megatron": "megatron", "Fsdp": "fsdp"}

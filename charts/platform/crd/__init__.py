@@ -11,7 +11,7 @@ from constructs import Construct
 
 @cache
 def read_definition() -> dict[str, Any]:
-    """Return the CustomResourceDefinition that `python -m charts.platform.crd` wrote."""
+    """Return the CustomResourceDefinition that tests/upstream/pytorchjobs.py wrote."""
     text = files(__package__).joinpath("pytorchjobs.json").read_text(encoding="utf-8")
     definition: dict[str, Any] = json.loads(text)
     return definition

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from megatron_eks.plan.capacity import CapacityKind
+from megatron_eks.plan.pools import CapacityKind
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from megatron_eks.ops.aws.build_source import same_source
 from megatron_eks.ops.aws.session import error_code
 from megatron_eks.ops.failure import Failure
-from megatron_eks.plan.buildspec import DIGEST
+from megatron_eks.plan.images import DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

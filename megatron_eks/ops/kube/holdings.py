@@ -9,10 +9,9 @@ from megatron_eks.kubernetes.client import Client, Object
 from megatron_eks.ops.kube import jobs, room
 from megatron_eks.ops.kube.jobs import Rank, RunningJob
 from megatron_eks.ops.kube.look import newest_step
-from megatron_eks.plan.capacity import CapacityKind
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.cost import node_price
-from megatron_eks.plan.pools import POOL_LABEL
+from megatron_eks.plan.pools import POOL_LABEL, CapacityKind
 from megatron_eks.plan.spending import RankTime, RunningNode, hours_between
 
 _AT_ONCE = 8

@@ -15,7 +15,7 @@ from megatron_eks.config.job import MegatronJob
 from megatron_eks.config.scalars import as_text
 from megatron_eks.config.slips import of_text
 from megatron_eks.plan.jobs.arguments import megatron_arguments
-from megatron_eks.plan.jobs.environment_folders import mounts
+from megatron_eks.plan.jobs.environment import mounts
 from megatron_eks.plan.jobs.foreign_options import of_other_program
 from megatron_eks.plan.jobs.idle_option_checks import check_places
 from megatron_eks.plan.jobs.layout import job_layout, model_shape

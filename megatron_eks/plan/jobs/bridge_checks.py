@@ -8,11 +8,14 @@ from megatron_eks.catalog.bridge_fields import FIELDS
 from megatron_eks.catalog.bridge_recipes import RECIPES
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import MegatronBridgeJob
-from megatron_eks.plan.jobs.override_checks import check_override, level_in
-from megatron_eks.plan.jobs.override_effects import check_effect
-from megatron_eks.plan.jobs.override_model import check_model_override
+from megatron_eks.plan.jobs.override_checks import (
+    check_effect,
+    check_model_override,
+    check_override,
+    level_in,
+)
 
 PLANNED: dict[str, str] = {
     "model.tensor_model_parallel_size": "parallelism.tensor",
@@ -102,7 +105,7 @@ def check_recipe(job: MegatronBridgeJob) -> Iterator[Finding]:
         found = f"{job.recipe} is no recipe of {preset} by its name"
         name = f"write {min(fitting, key=len)}" if fitting else "name the recipe of this model"
         remedy = f"{name}; the program compares their models before it trains"
-        yield Finding(Code.RECIPE, ("recipe",), found, remedy, Level.WARNING)
+        yield warning(Code.RECIPE, ("recipe",), found, remedy)
     if _TUNING.search(job.recipe):
         found = f"{job.recipe} tunes on questions and answers, and data are documents to train on"
         remedy = "name a recipe of pretraining; checkpoint.pretrained continues from base weights"

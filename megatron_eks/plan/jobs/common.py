@@ -23,8 +23,12 @@ from megatron_eks.plan.job import (
     Training,
     Workload,
 )
-from megatron_eks.plan.platform import ETCD_PORT, ETCD_SERVICE
-from megatron_eks.plan.quotas import TRAINING_PRIORITY, VALIDATION_PRIORITY
+from megatron_eks.plan.platform import (
+    ETCD_PORT,
+    ETCD_SERVICE,
+    TRAINING_PRIORITY,
+    VALIDATION_PRIORITY,
+)
 from megatron_eks.plan.resources import Resources, cpu_resources, gpu_resources
 from megatron_eks.predict.goodput import Goodput, Saving, goodput
 from megatron_eks.predict.throughput import Speed

@@ -8,7 +8,7 @@ from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
 from megatron_eks.catalog.models import ARCHITECTURE_OF, PRESETS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, Level, warning
 from megatron_eks.config.job import ConvertCheckpointJob
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import MIB, JobPlan
@@ -16,8 +16,8 @@ from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, Images, Program, task
 from megatron_eks.plan.jobs.model_checks import unknown_preset
 from megatron_eks.plan.jobs.node_checks import gpu_pool
+from megatron_eks.plan.jobs.path_checks import outside
 from megatron_eks.plan.jobs.runtime_checks import check_task
-from megatron_eks.plan.jobs.shared_path_checks import outside
 from megatron_eks.plan.resources import (
     Resources,
     cpu_limit_millis,
@@ -44,7 +44,7 @@ def check(job: ConvertCheckpointJob, cluster: ClusterConfig) -> Iterator[Finding
     elif job.target.startswith(f"{job.source}/") or job.source.startswith(f"{job.target}/"):
         found = f"{job.target} and {job.source} stand inside each other"
         remedy = "write elsewhere: what reads one of them would find the other's files"
-        yield Finding(Code.SHARED_PATH, ("target",), found, remedy, Level.WARNING)
+        yield warning(Code.SHARED_PATH, ("target",), found, remedy)
     if job.model not in PRESETS:
         yield unknown_preset(("model",), job.model)
         return

@@ -6,15 +6,14 @@ from fnmatch import fnmatchcase
 from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import DataPrepJob
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import Images, Program, task
-from megatron_eks.plan.jobs.path_checks import check_tokenizer
+from megatron_eks.plan.jobs.path_checks import check_tokenizer, outside
 from megatron_eks.plan.jobs.runtime_checks import check_task
-from megatron_eks.plan.jobs.shared_path_checks import outside
 from megatron_eks.plan.resources import (
     Resources,
     cpu_limit_millis,
@@ -51,7 +50,7 @@ def check(job: DataPrepJob, cluster: ClusterConfig) -> Iterator[Finding]:
         for index, entry in enumerate(entries):
             if entry in entries[:index]:
                 found = f"{entry!r} is listed twice, and its documents would be in the data twice"
-                yield Finding(Code.DATA_SOURCE, (key, index), found, "list it once", Level.WARNING)
+                yield warning(Code.DATA_SOURCE, (key, index), found, "list it once")
     for index, source in enumerate(job.input):
         if source.endswith(OTHER_FORMS):
             found = f"{source} does not hold a JSON object on each line"
@@ -71,7 +70,7 @@ def _output(job: DataPrepJob) -> Iterator[Finding]:
     if "append_eod" in job.model_fields_set and not job.append_eod:
         found = "documents run into each other, and the model never learns where one ends"
         remedy = "leave it out, unless the text itself has an end-of-document token"
-        yield Finding(Code.DATA_SOURCE, ("append_eod",), found, remedy, Level.WARNING)
+        yield warning(Code.DATA_SOURCE, ("append_eod",), found, remedy)
     if job.output_prefix.endswith(_FILES):
         found = f"the data set would be {job.output_prefix}_{job.json_keys[0]}_document.bin"
         remedy = f"use {job.output_prefix.rpartition('.')[0]}: a prefix, and no file"
@@ -89,7 +88,7 @@ def _own_output(job: DataPrepJob) -> Iterator[Finding]:
         if "://" not in source and source != made and fnmatchcase(made, source):
             found = f"{source} takes in {made}, which this job writes"
             remedy = "name the end of the input too, such as *.jsonl, or write elsewhere"
-            yield Finding(Code.DATA_SOURCE, ("input", index), found, remedy, Level.WARNING)
+            yield warning(Code.DATA_SOURCE, ("input", index), found, remedy)
 
 
 def _idle_shards(job: DataPrepJob) -> Iterator[Finding]:
@@ -98,7 +97,7 @@ def _idle_shards(job: DataPrepJob) -> Iterator[Finding]:
     if packed and job.shards > len(job.input):
         found = f"{job.shards} shards for packed input: a file is one pod's work, and the rest idle"
         remedy = f"use at most {len(job.input)}, or unpack them"
-        yield Finding(Code.NO_MEANING, ("shards",), found, remedy, Level.WARNING)
+        yield warning(Code.NO_MEANING, ("shards",), found, remedy)
 
 
 def plan(job: DataPrepJob, cluster: ClusterPlan, images: Images) -> JobPlan:

@@ -12,10 +12,10 @@ from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.cluster import CapacityBlock, ClusterConfig, GpuPool, Spot
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
 from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, gpus_per_node
-from megatron_eks.plan.jobs.layout import hardware, job_batch, job_layout, model_shape
+from megatron_eks.plan.jobs.layout import job_layout, job_speed, model_shape
 from megatron_eks.plan.jobs.node_checks import gpu_pool
 from megatron_eks.plan.jobs.pytorch import torch_speed
 from megatron_eks.plan.storage import SCRATCH_MBPS_PER_TIB
@@ -23,7 +23,7 @@ from megatron_eks.plan.storage_checks import size_for
 from megatron_eks.predict import replicas
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
 from megatron_eks.predict.parameters import parameters
-from megatron_eks.predict.throughput import Speed, megatron_speed
+from megatron_eks.predict.throughput import Speed
 
 _DAY_SECONDS = 24 * 3600
 _MEGA = 1e6
@@ -56,7 +56,7 @@ def check_saving(
         seldom = ceil(job.checkpoint.interval * seconds / between)
         seldom = min(seldom, job.training.train_iters)
         remedy = f"use at least {seldom}: with async_save the run waits for the save before it"
-        yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
+        yield warning(Code.SAVE_TIME, path, found, remedy)
     elif between > _DAY_SECONDS and job.checkpoint.interval <= job.training.train_iters:
         found = (
             f"{job.checkpoint.interval} iterations take about {_shown(between)}, and a failure "
@@ -65,7 +65,7 @@ def check_saving(
         enough = max(1, int(job.checkpoint.interval * _SAVE_SECONDS / between))
         remedy = f"use about {enough}: a checkpoint every few hours"
         path = ("checkpoint", "interval")
-        yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
+        yield warning(Code.SAVE_TIME, path, found, remedy)
     else:
         yield from _at_the_end(job.checkpoint.interval, job.training.train_iters, step)
     lines = job.training.log_interval * step
@@ -75,7 +75,7 @@ def check_saving(
         often = max(1, int(job.training.log_interval * _LINE_SECONDS / lines))
         remedy = f"use at most {often}" if job.training.log_interval > 1 else "use more nodes"
         remedy += ": nobody sees a loss that diverges, or a rank that hangs, before"
-        yield Finding(Code.SLOW_TO_FAIL, path, found, remedy, Level.WARNING)
+        yield warning(Code.SLOW_TO_FAIL, path, found, remedy)
     yield from _years(job.training.train_iters * step, "train_iters")
     yield from check_spot(job, pool, cluster, between, seconds)
     yield from _restarts(job, pool, job.training.train_iters * step)
@@ -85,7 +85,7 @@ def check_saving(
         found = f"{minutes} minutes, and ranks wait about {_shown(seconds)} for a checkpoint"
         path = ("runtime", "distributed_timeout_minutes")
         remedy = f"use {2 * int(seconds / 60 + 1)}, or checkpoint.async_save: true"
-        yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
+        yield warning(Code.SAVE_TIME, path, found, remedy)
 
 
 def check_replicas_saving(
@@ -106,11 +106,11 @@ def check_replicas_saving(
         seldom = ceil(job.checkpoint.interval * seconds / between / _MOSTLY_SAVING)
         seldom = min(seldom, job.training.max_steps)
         remedy = f"use at least {seldom}: the run would do little else"
-        yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
+        yield warning(Code.SAVE_TIME, path, found, remedy)
     elif between > _DAY_SECONDS and job.checkpoint.interval <= job.training.max_steps:
         found = f"{job.checkpoint.interval} steps take about {_shown(between)}: a failure loses all"
         enough = max(1, int(job.checkpoint.interval * _SAVE_SECONDS / between))
-        yield Finding(Code.SAVE_TIME, path, found, f"use about {enough}", Level.WARNING)
+        yield warning(Code.SAVE_TIME, path, found, f"use about {enough}")
     else:
         yield from _at_the_end(job.checkpoint.interval, job.training.max_steps, step)
     yield from _years(job.training.max_steps * step, "max_steps")
@@ -141,7 +141,7 @@ def check_spot(
             remedy = f"use another kind of capacity, or storage.lustre.capacity_gib: {size}"
             if often and between > _SOON_SECONDS:
                 remedy += f" with checkpoint.interval: {often} at most"
-        yield Finding(Code.SPOT_GANG, ("nodes",), found, remedy, Level.WARNING)
+        yield warning(Code.SPOT_GANG, ("nodes",), found, remedy)
 
 
 def _at_the_end(interval: int, steps: int, step: float) -> Iterator[Finding]:
@@ -151,16 +151,14 @@ def _at_the_end(interval: int, steps: int, step: float) -> Iterator[Finding]:
         found = f"the only checkpoint comes at the end, after about {_shown(seconds)}"
         enough = max(1, int(steps * _SAVE_SECONDS / seconds / 2))
         remedy = f"use about {enough}: a failure, or the end of the nodes, loses all until then"
-        path: Path = ("checkpoint", "interval")
-        yield Finding(Code.SAVE_TIME, path, found, remedy, Level.WARNING)
+        yield warning(Code.SAVE_TIME, ("checkpoint", "interval"), found, remedy)
 
 
 def _years(seconds: float, key: str) -> Iterator[Finding]:
     if seconds > _YEAR_SECONDS:
         found = f"the run takes about {seconds / _YEAR_SECONDS:.1f} years on these nodes"
-        path: Path = ("training", key)
         remedy = "count optimizer steps, and not tokens or sequences; or use more nodes"
-        yield Finding(Code.TAKES_YEARS, path, found, remedy, Level.WARNING)
+        yield warning(Code.TAKES_YEARS, ("training", key), found, remedy)
 
 
 def _restarts(job: MegatronRun, pool: GpuPool, seconds: float) -> Iterator[Finding]:
@@ -168,8 +166,7 @@ def _restarts(job: MegatronRun, pool: GpuPool, seconds: float) -> Iterator[Findi
     if job.runtime.gang_restarts or seconds < _DAY_SECONDS or isinstance(pool.capacity, Spot):
         return
     found = f"the run takes about {_shown(seconds)}, and the first lost rank ends the job"
-    path: Path = ("runtime", "gang_restarts")
-    yield Finding(Code.NO_RESTART, path, found, "use 3, the default", Level.WARNING)
+    yield warning(Code.NO_RESTART, ("runtime", "gang_restarts"), found, "use 3, the default")
 
 
 def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Iterator[Finding]:
@@ -191,26 +188,23 @@ def check_window(job: MegatronRun, cluster: ClusterConfig, today: date) -> Itera
             f"the Capacity Block ends within {_shown(left)}, and {job.checkpoint.interval} "
             f"iterations take {_shown(fastest * job.checkpoint.interval)} or more"
         )
-        path: Path = ("checkpoint", "interval")
         often = int(left / fastest)
         remedy = f"use at most {often}" if often else "use more nodes, or a later block"
         remedy += ": nothing would be kept"
-        yield Finding(Code.BLOCK_ENDS_FIRST, path, found, remedy)
+        yield Finding(Code.BLOCK_ENDS_FIRST, ("checkpoint", "interval"), found, remedy)
     elif step * job.training.train_iters > left:
         found = (
             f"the Capacity Block ends within {_shown(left)}, and {job.training.train_iters} "
             f"iterations take about {_shown(step * job.training.train_iters)}"
         )
-        path = ("training", "train_iters")
         remedy = "plan the next block: the run goes on from its last checkpoint"
-        yield Finding(Code.BLOCK_ENDS_FIRST, path, found, remedy, Level.WARNING)
+        yield warning(Code.BLOCK_ENDS_FIRST, ("training", "train_iters"), found, remedy)
 
 
 def _speed(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Speed | None:
     """Return what is predicted of a layout that adds up; None where the GPU's peak is unknown."""
-    found = hardware(instance)
     layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
-    return megatron_speed(model, layout, job_batch(job, layout), found) if found else None
+    return job_speed(job, model, layout, instance)
 
 
 def _mb_s(cluster: ClusterConfig) -> float:

@@ -4,18 +4,27 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from megatron_eks.catalog.environment import POLICIES, REMOVE, Policy, Verdict
+from megatron_eks.catalog.environment import (
+    IMAGE_VARIABLES,
+    POLICIES,
+    REMOVE,
+    Policy,
+    Verdict,
+    advised_against,
+    allowed,
+    no_effect,
+    refused,
+)
 from megatron_eks.catalog.environment_names import meant
 from megatron_eks.catalog.environment_values import BY_NAME as BY_VALUE
 from megatron_eks.catalog.environment_verdicts import BY_NAME, IN_CLEAR, Context, judge
 from megatron_eks.catalog.environment_words import NAMES as OF_WORDS
-from megatron_eks.catalog.image_variables import IMAGE_VARIABLES
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import TOKEN, Finding, Level, Path
+from megatron_eks.config.errors import TOKEN, Finding, Level, Path, warning
 from megatron_eks.config.job import FsdpJob, GpuJob, Job, MegatronRun
-from megatron_eks.plan.jobs.environment_folders import misplaced, unfilled
+from megatron_eks.plan.jobs.environment import misplaced, unfilled
 from megatron_eks.plan.jobs.environment_planned import PLANNED, beside_plan
 
 _QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
@@ -97,7 +106,7 @@ def check_variables(
         policy = _in_clear(name, value) if policy is IN_CLEAR else policy
         if name in _REGIONS and value != cluster.region:
             reason = f"{value!r}, and the cluster is in {cluster.region}: S3 and ECR ask there"
-            policy = Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)
+            policy = advised_against(reason)
         if name in POLICIES and POLICIES[name].verdict is Verdict.SET:
             beside = beside_plan(job, name, value, instance)
             if policy.verdict is Verdict.SET or (beside and beside.verdict is Verdict.REFUSED):
@@ -116,7 +125,7 @@ def _in_clear(name: str, value: str) -> Policy:
     """Say what to do about a secret where no job file can mount one."""
     if name == "AWS_ACCESS_KEY_ID" and TOKEN.search(value):
         # Its form gives the key away: `config/whole_file.py` tells of it.
-        return Policy(Verdict.ALLOWED, "it is told of with the whole file", REMOVE)
+        return allowed("it is told of with the whole file")
     return Policy(IN_CLEAR.verdict, IN_CLEAR.reason, _WITHOUT_SECRET.get(name, IN_CLEAR.instead))
 
 
@@ -130,9 +139,8 @@ def _threads(job: GpuJob, instance: InstanceType) -> Iterator[Finding]:
                 f"{name}: {value} for each of {ranks} ranks, and a {instance.name} has "
                 f"{instance.vcpus} vCPUs"
             )
-            path: Path = ("runtime", "env", name)
             remedy = f"use at most {max(1, instance.vcpus // ranks)}"
-            yield Finding(Code.ENVIRONMENT_ADVISED_AGAINST, path, found, remedy, Level.WARNING)
+            yield warning(Code.ENVIRONMENT_ADVISED_AGAINST, ("runtime", "env", name), found, remedy)
 
 
 def _context(job: Job, cluster: ClusterConfig, instance: InstanceType | None) -> Context:
@@ -155,7 +163,7 @@ def _context(job: Job, cluster: ClusterConfig, instance: InstanceType | None) ->
 def _judge(name: str, value: str, context: Context) -> Policy:
     """Judge a variable of a job file: stricter than for manifests of any origin."""
     if name in IMAGE_VARIABLES:
-        return Policy(Verdict.REFUSED, IMAGE_VARIABLES[name], "remove it")
+        return refused(IMAGE_VARIABLES[name], "remove it")
     policy = _of_job(name, value) or judge(name, value, context)
     if name == _QUEUES:
         return replace(policy, instead=REMOVE)  # the plan writes the right number
@@ -166,7 +174,7 @@ def _judge(name: str, value: str, context: Context) -> Policy:
     right = meant(name, _KNOWN)
     if right is None:
         return policy
-    return Policy(Verdict.ADVISED_AGAINST, "no library reads this name", f"did you mean {right}?")
+    return advised_against("no library reads this name", f"did you mean {right}?")
 
 
 def _left_in(value: str) -> Policy | None:
@@ -179,25 +187,25 @@ def _left_in(value: str) -> Policy | None:
     if not value.startswith("^") or any("pod-id-link0".startswith(each) for each in names if each):
         return None
     reason = f"{value!r} leaves in pod-id-link0, whose address is the same on every node"
-    return Policy(Verdict.ADVISED_AGAINST, reason, f"write {value},pod-id-link")
+    return advised_against(reason, f"write {value},pod-id-link")
 
 
 def _of_job(name: str, value: str) -> Policy | None:
     """Judge what is wrong in the pods of a job alone; manifests of other people differ."""
     if _OF_LAUNCHERS.fullmatch(name):
-        return Policy(Verdict.NO_EFFECT, "torchrun starts the ranks, and no MPI or Slurm", REMOVE)
+        return no_effect("torchrun starts the ranks, and no MPI or Slurm")
     if _PASSWORD.search(value):
         reason = "a password in a file or an environment ends in logs"
-        return Policy(Verdict.REFUSED, reason, "use an address without it")
+        return refused(reason, "use an address without it")
     if name.upper() in _PROXIES:
         reason = (
             "what must not go there, such as Pod Identity and the API server, is not known here"
         )
-        return Policy(Verdict.ADVISED_AGAINST, reason, "set network.proxy in the cluster file")
+        return advised_against(reason, "set network.proxy in the cluster file")
     if name == "NCCL_HOSTID":
         # src/misc/utils.cc, getHostHash: its value stands for the host, in place of name and boot.
         reason = "all pods would count as one node, and look for each other's GPUs there"
-        return Policy(Verdict.REFUSED, reason, REMOVE)
+        return refused(reason)
     if name in _OUT_OF_USE and value != "0":
-        return Policy(Verdict.ADVISED_AGAINST, *_OUT_OF_USE[name])
+        return advised_against(*_OUT_OF_USE[name])
     return None

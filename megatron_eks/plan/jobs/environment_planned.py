@@ -1,7 +1,13 @@
 """The verdict on a variable of a job file that the plan sets too."""
 
 from megatron_eks.catalog.allocator import ALLOCATOR, options
-from megatron_eks.catalog.environment import REMOVE, Policy, Verdict
+from megatron_eks.catalog.environment import (
+    REMOVE,
+    Policy,
+    advised_against,
+    allowed,
+    refused,
+)
 from megatron_eks.catalog.environment_words import is_subsystem
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.config.job import GpuJob, Job, NcclTestJob
@@ -28,11 +34,13 @@ def beside_plan(job: Job, name: str, value: str, instance: InstanceType | None) 
     if not isinstance(job, GpuJob):
         return None
     if PLANNED.get(name) == value or (name in ALLOCATOR and options(value) == options(_SEGMENTS)):
-        return _harmless("the plan sets it to this already")
+        return advised_against("the plan sets it to this already")
     if name in ALLOCATOR:
         return _allocator(name, value)
     if name in _BUFFERS and value.isdigit() and int(value) > 0:
-        return _harmless(f"the plan sets it to {PLANNED[name]}, which shows what ranks did last")
+        return advised_against(
+            f"the plan sets it to {PLANNED[name]}, which shows what ranks did last"
+        )
     logs = {"NCCL_DEBUG": _log_level, "NCCL_DEBUG_SUBSYS": _subsystems}.get(name)
     return logs(job, value, instance) if logs else None
 
@@ -45,12 +53,12 @@ def _allocator(name: str, value: str) -> Policy:
     given = options(value)
     if name != "PYTORCH_ALLOC_CONF":
         reason = "the plan sets PYTORCH_ALLOC_CONF, and which of the two counts depends on torch"
-        return Policy(Verdict.ADVISED_AGAINST, reason, f"use PYTORCH_ALLOC_CONF: '{value}'")
+        return advised_against(reason, f"use PYTORCH_ALLOC_CONF: '{value}'")
     if given.get("expandable_segments") == "True":
-        return Policy(Verdict.ALLOWED, "it keeps what the plan sets", REMOVE)
+        return allowed("it keeps what the plan sets")
     reason = f"it takes the place of the plan's {_SEGMENTS}, without which memory fragments"
     instead = f"add {_SEGMENTS}, unless something needs it off"
-    return Policy(Verdict.ADVISED_AGAINST, reason, instead)
+    return advised_against(reason, instead)
 
 
 def _log_level(job: GpuJob, value: str, instance: InstanceType | None) -> Policy | None:
@@ -60,15 +68,19 @@ def _log_level(job: GpuJob, value: str, instance: InstanceType | None) -> Policy
     """
     # NCCL, `src/debug.cc`: levels in any case. A test of the network is where TRACE is looked at.
     if value.upper() == "INFO" or (value.upper() == "TRACE" and isinstance(job, NcclTestJob)):
-        return Policy(Verdict.ALLOWED, "it keeps what the start-up guard reads", REMOVE)
+        return allowed("it keeps what the start-up guard reads")
     if value.upper() == "TRACE":
-        return _harmless("INFO says all that the start-up guard reads")
+        return advised_against("INFO says all that the start-up guard reads")
     known = value.upper() in _QUIET
     if _is_guarded(job, instance):
         says = f"at {value} NCCL does not say that it uses EFA"
         says = says if known else f"NCCL knows no level {value!r}, and then logs nothing"
-        return Policy(Verdict.REFUSED, f"{says}, and the start-up guard ends ranks", REMOVE)
-    return _harmless(f"at {value} NCCL's log does not say which network it uses") if known else None
+        return refused(f"{says}, and the start-up guard ends ranks")
+    return (
+        advised_against(f"at {value} NCCL's log does not say which network it uses")
+        if known
+        else None
+    )
 
 
 def _subsystems(job: GpuJob, value: str, instance: InstanceType | None) -> Policy | None:
@@ -81,14 +93,14 @@ def _subsystems(job: GpuJob, value: str, instance: InstanceType | None) -> Polic
     named = _READ if "ALL" in names else _READ & names
     kept = _READ - named if value.startswith("^") else named
     if kept == _READ:
-        return Policy(Verdict.ALLOWED, "it keeps what the start-up guard reads", REMOVE)
+        return allowed("it keeps what the start-up guard reads")
     missing = " and ".join(sorted(_READ - kept))
     reason = f"{value!r} leaves out {missing}, where NCCL says whether it uses EFA"
     instead = REMOVE if value.startswith("^") or not value else f"write {_with_read(value)}"
     if _is_guarded(job, instance):
         reason += ", and the start-up guard ends ranks that say nothing"
-        return Policy(Verdict.REFUSED, reason, instead)
-    return Policy(Verdict.ADVISED_AGAINST, reason, instead)
+        return refused(reason, instead)
+    return advised_against(reason, instead)
 
 
 def _with_read(value: str) -> str:
@@ -102,7 +114,3 @@ def _is_guarded(job: GpuJob, instance: InstanceType | None) -> bool:
     """Tell whether the guard reads NCCL's log: of several nodes that have EFA."""
     guarded = job.nodes > 1 and not isinstance(job, NcclTestJob)
     return guarded and (instance is None or instance.efa_interfaces > 0)
-
-
-def _harmless(reason: str) -> Policy:
-    return Policy(Verdict.ADVISED_AGAINST, reason, REMOVE)

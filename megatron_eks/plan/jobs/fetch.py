@@ -7,16 +7,14 @@ from megatron_eks.catalog.instances import MIB_PER_GIB
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import FetchJob
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.jobs import environment
 from megatron_eks.plan.jobs.common import Images, Program, task, token_file
-from megatron_eks.plan.jobs.hub_checks import from_the_hub, gated
-from megatron_eks.plan.jobs.path_checks import is_repository
+from megatron_eks.plan.jobs.path_checks import from_the_hub, gated, is_repository, outside
 from megatron_eks.plan.jobs.runtime_checks import check_task
-from megatron_eks.plan.jobs.shared_path_checks import outside
 from megatron_eks.plan.resources import cpu_resources, system_resources
 
 _SOURCES = ("model", "tokenizer", "s3_uri")
@@ -54,7 +52,7 @@ def check(job: FetchJob, cluster: ClusterConfig) -> Iterator[Finding]:
             if "/" not in value and not _WITHOUT_OWNER.fullmatch(value):
                 found = f"{value!r} has no owner, as all but the oldest repositories have"
                 remedy = "use OWNER/NAME, as in the address of its page"
-                yield Finding(Code.FETCH_SOURCE, (name,), found, remedy, Level.WARNING)
+                yield warning(Code.FETCH_SOURCE, (name,), found, remedy)
             if not job.token_secret:
                 yield from gated((name,), value)
     if job.token_secret and job.s3_uri:

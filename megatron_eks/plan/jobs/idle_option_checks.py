@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from megatron_eks.catalog.megatron_conflicts import NEEDS_EXPERTS
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.slips import by_word
 from megatron_eks.plan.jobs.option_checks import Option
-from megatron_eks.plan.jobs.option_values import Asked, Problem
+from megatron_eks.plan.jobs.value_checks import Asked, Problem
 
 # A setting, and those that are read with it alone.
 _BELONGS_TO = by_word(
@@ -103,8 +103,7 @@ def check_idle(asked: Asked, given: Mapping[int, Option]) -> Iterator[Finding]:
         problem = _idle(asked, setting)
         if problem:
             found, remedy = problem
-            path = ("extra_args", place)
-            yield Finding(Code.NO_MEANING, path, f"{name}: {found}", remedy, Level.WARNING)
+            yield warning(Code.NO_MEANING, ("extra_args", place), f"{name}: {found}", remedy)
 
 
 def _idle(asked: Asked, setting: str) -> Problem | None:

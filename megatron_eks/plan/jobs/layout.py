@@ -8,11 +8,12 @@ from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import PRESETS, ModelShape
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.job import MegatronJob, MegatronRun
+from megatron_eks.config.training import Parallelism
 from megatron_eks.plan.job import MIB
 from megatron_eks.predict.hardware import Hardware
-from megatron_eks.predict.layout import Batch, Layout
+from megatron_eks.predict.layout import Batch, Layout, megatron_fsdp, megatron_states, uses_graphs
 from megatron_eks.predict.memory import MemoryEstimate, estimate, tensor_capacity_bytes
-from megatron_eks.predict.states import megatron_fsdp, megatron_states, uses_graphs
+from megatron_eks.predict.throughput import Speed, megatron_speed
 
 _BITS = 8
 
@@ -49,21 +50,24 @@ def model_shape(model: str | ModelSpec) -> ModelShape:
 
 
 def job_layout(job: MegatronRun, processes: int) -> Layout:
+    """Return the layout of a job over all processes."""
+    return run_layout(job.parallelism, processes, _arguments(job))
+
+
+def run_layout(parallelism: Parallelism, processes: int, arguments: Sequence[str]) -> Layout:
     """Return the layout over all processes; data parallel size is what remains."""
-    parallelism = job.parallelism
-    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
     return Layout(
         tensor=parallelism.tensor,
         pipeline=parallelism.pipeline,
         context=parallelism.context,
-        data=processes // inner,
+        data=processes // parallelism.model_gpus,
         virtual_pipeline=parallelism.virtual_pipeline or 1,
         # Megatron switches it off by itself where there is nothing to shard.
         sequence_parallel=parallelism.sequence_parallel and parallelism.tensor > 1,
         distributed_optimizer=parallelism.distributed_optimizer,
         expert=parallelism.expert,
         expert_tensor=parallelism.expert_tensor or parallelism.tensor,
-        fsdp=megatron_fsdp(_arguments(job)),
+        fsdp=megatron_fsdp(arguments),
     )
 
 
@@ -88,6 +92,14 @@ def job_memory(
     """Estimate the memory of the job's ranks on its pool's GPUs."""
     states, batch = megatron_states(_arguments(job)), job_batch(job, layout)
     return estimate(model, layout, batch, capacity_bytes(instance), states)
+
+
+def job_speed(
+    job: MegatronRun, model: ModelShape, layout: Layout, instance: InstanceType
+) -> Speed | None:
+    """Predict the steps of a job on its pool; None where the GPU's peak is unknown."""
+    found = hardware(instance)
+    return megatron_speed(model, layout, job_batch(job, layout), found) if found else None
 
 
 def _arguments(job: MegatronRun) -> Sequence[str]:

@@ -10,7 +10,7 @@ from math import lcm
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import MegatronRun
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.stage_checks import counted_layers
@@ -43,7 +43,7 @@ def _world(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
     parallelism, training = job.parallelism, job.training
     per_node = gpus_per_node(job, instance)
     world = job.nodes * per_node
-    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
+    inner = parallelism.model_gpus
     tensor = parallelism.tensor
     product = f"tensor {tensor} x pipeline {parallelism.pipeline} x context {parallelism.context}"
     if parallelism.tensor > per_node:
@@ -169,8 +169,7 @@ def _interleaving(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]
 
 def _microbatches(job: MegatronRun, instance: InstanceType) -> int:
     parallelism, training = job.parallelism, job.training
-    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
-    data = max(1, job.nodes * gpus_per_node(job, instance) // inner)
+    data = max(1, job.nodes * gpus_per_node(job, instance) // parallelism.model_gpus)
     return training.global_batch_size // (training.micro_batch_size * data)
 
 
@@ -186,8 +185,7 @@ def _idle_stages(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
             f"use fewer stages, virtual_pipeline, or a global_batch_size of {4 * stages} "
             "microbatches or more"
         )
-        path = ("parallelism", "pipeline")
-        yield Finding(Code.IDLE_STAGES, path, found, remedy, Level.WARNING)
+        yield warning(Code.IDLE_STAGES, ("parallelism", "pipeline"), found, remedy)
 
 
 def _sequence(job: MegatronRun) -> Iterator[Finding]:
@@ -217,7 +215,7 @@ def _elastic(job: MegatronRun, instance: InstanceType) -> Iterator[Finding]:
         found = f"checkpoints of format {job.checkpoint.format} fit one number of ranks"
         yield Finding(Code.RENDEZVOUS, path, found, "use checkpoint.format: torch_dist")
     parallelism, training = job.parallelism, job.training
-    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
+    inner = parallelism.model_gpus
     gpus = gpus_per_node(job, instance)
     for nodes in range(elastic.min_nodes, elastic.max_nodes + 1):
         world = nodes * gpus

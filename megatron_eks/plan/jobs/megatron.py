@@ -1,8 +1,8 @@
-"""Plan of `kind: megatron`: Megatron-LM's own training program behind our start-up checks."""
+"""Plans of `kind: megatron` and `kind: megatron_bridge`: their own programs behind our checks."""
 
 from collections.abc import Sequence
 
-from megatron_eks.config.job import MegatronJob, MegatronRun
+from megatron_eks.config.job import MegatronBridgeJob, MegatronJob, MegatronRun
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import JobPlan, Training
 from megatron_eks.plan.jobs import environment
@@ -10,16 +10,16 @@ from megatron_eks.plan.jobs.arguments import megatron_arguments
 from megatron_eks.plan.jobs.common import (
     Images,
     Program,
+    config_file,
     gpus_per_node,
     guard_args,
     job_goodput,
     log_directory,
     ranks,
 )
-from megatron_eks.plan.jobs.layout import hardware, job_batch, job_layout, job_memory, model_shape
+from megatron_eks.plan.jobs.layout import job_layout, job_memory, job_speed, model_shape
 from megatron_eks.predict.memory import CHECKPOINT_BYTES_PER_PARAMETER
 from megatron_eks.predict.parameters import parameters
-from megatron_eks.predict.throughput import megatron_speed
 
 
 def plan(job: MegatronJob, cluster: ClusterPlan, images: Images) -> JobPlan:
@@ -60,8 +60,7 @@ def plan_training(job: MegatronRun, cluster: ClusterPlan) -> Training:
     model = model_shape(job.model)
     layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
     training = job.training
-    found = hardware(instance)
-    speed = megatron_speed(model, layout, job_batch(job, layout), found) if found else None
+    speed = job_speed(job, model, layout, instance)
     size = parameters(model) * CHECKPOINT_BYTES_PER_PARAMETER
     tokens = training.train_iters * training.global_batch_size * training.sequence_length
     return Training(
@@ -74,3 +73,23 @@ def plan_training(job: MegatronRun, cluster: ClusterPlan) -> Training:
         tokens=tokens,
         epochs=epochs(tokens, job.data.corpus_tokens, job.data.split),
     )
+
+
+def plan_bridge(job: MegatronBridgeJob, cluster: ClusterPlan, images: Images) -> JobPlan:
+    """Plan a job that has passed the checks."""
+    training = plan_training(job, cluster)
+    logs = log_directory(job, cluster)
+    blocks = ("model", "parallelism", "training", "data", "checkpoint", "overrides")
+    path, files = config_file("train_bridge", job, blocks)
+    instance = cluster.pool(job.pool).instance
+    program = Program(
+        name="train_bridge",
+        args=("--recipe", job.recipe, "--config", path, *guard_args(job, cluster)),
+        env=environment.environment(
+            job,
+            environment.collectives(logs),
+            environment.megatron(training.layout, instance),
+        ),
+        files=files,
+    )
+    return ranks(job, cluster, images, program, training=training)

@@ -1,14 +1,13 @@
 """What a job of Megatron-LM or Megatron-Bridge can get wrong."""
 
+import re
 from collections.abc import Iterator
 
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Path, has_errors
+from megatron_eks.config.errors import Finding, Path, has_errors, warning
 from megatron_eks.config.job import MegatronBridgeJob, MegatronJob, MegatronRun
-from megatron_eks.plan.hardware_checks import check_tensor_parallelism, check_workers
-from megatron_eks.plan.jobs.amount_checks import check_amount
 from megatron_eks.plan.jobs.argument_checks import check_extra_arguments
 from megatron_eks.plan.jobs.bridge_checks import check_recipe
 from megatron_eks.plan.jobs.common import gpus_per_node
@@ -22,19 +21,22 @@ from megatron_eks.plan.jobs.model_checks import (
     check_start,
     check_values,
 )
-from megatron_eks.plan.jobs.node_checks import check_gpus, gpu_pool
-from megatron_eks.plan.jobs.override_options import check_options
-from megatron_eks.plan.jobs.override_places import check_together
+from megatron_eks.plan.jobs.node_checks import (
+    check_gpus,
+    check_tensor_parallelism,
+    check_workers,
+    gpu_pool,
+)
+from megatron_eks.plan.jobs.override_places import check_options, check_together
 from megatron_eks.plan.jobs.path_checks import (
     check_checkpoint_paths,
     check_data_paths,
     data_prefixes,
+    outside,
 )
 from megatron_eks.plan.jobs.precision_checks import check_precision
 from megatron_eks.plan.jobs.runtime_checks import check_runtime
-from megatron_eks.plan.jobs.schedule_checks import check_rate, check_schedule
-from megatron_eks.plan.jobs.shared_path_checks import outside
-from megatron_eks.plan.jobs.tracker_checks import check_tracker
+from megatron_eks.plan.jobs.schedule_checks import check_amount, check_rate, check_schedule
 from megatron_eks.predict.parameters import parameters
 
 _SHARES = 3
@@ -50,11 +52,10 @@ def check(job: MegatronJob, cluster: ClusterConfig) -> Iterator[Finding]:
 def _copies(job: MegatronRun, cluster: ClusterConfig) -> int | None:
     """Return the data parallel size; None where type or layout do not give one."""
     pool, parallelism = gpu_pool(job, cluster), job.parallelism
-    inner = parallelism.tensor * parallelism.pipeline * parallelism.context
     if pool is None:
         return None
     world = job.nodes * gpus_per_node(job, INSTANCES[pool.instance_type])
-    return None if world % inner else world // inner
+    return None if world % parallelism.model_gpus else world // parallelism.model_gpus
 
 
 def check_bridge(job: MegatronBridgeJob, cluster: ClusterConfig) -> Iterator[Finding]:
@@ -140,3 +141,30 @@ def _data(job: MegatronRun) -> Iterator[Finding]:
         found = f"eval_iters is {job.training.eval_iters}, and no data is left for validation"
         remedy = "give the second share a value, or set training.eval_iters: 0"
         yield Finding(Code.DATA_SPLIT, path, found, remedy)
+
+
+# Weights & Biases, "Environment variables"; megatron/training/global_vars.py (core_v0.19), where
+# the last rank calls wandb.init.
+_OPTION, _OVERRIDE = "--wandb-project", "logger.wandb_project"
+# Each of these needs no key, or says where there is one; WANDB_API_KEY has a finding of its own.
+_GIVEN = re.compile(r"WANDB_(API_KEY|MODE|DISABLED|IDENTITY_TOKEN_FILE|CONFIG_DIR)|NETRC")
+
+
+def check_tracker(job: MegatronRun) -> Iterator[Finding]:
+    """Warn of a run that ends as it starts, because nobody answers the question for a key."""
+    if any(_GIVEN.fullmatch(name) for name in job.runtime.env):
+        return
+    for path, name in _asked(job):
+        found = f"{name}: W&B asks for a key, no secret reaches a pod, and no terminal answers"
+        remedy = "set runtime.env.WANDB_MODE: offline, and upload its folder with `wandb sync`"
+        yield warning(Code.VARIABLE_MISSING, path, found, remedy)
+
+
+def _asked(job: MegatronRun) -> Iterator[tuple[Path, str]]:
+    if isinstance(job, MegatronBridgeJob):
+        if job.overrides.get(_OVERRIDE):
+            yield ("overrides", _OVERRIDE), _OVERRIDE
+        return
+    for index, word in enumerate(job.extra_args):
+        if word.partition("=")[0] == _OPTION:
+            yield ("extra_args", index), _OPTION

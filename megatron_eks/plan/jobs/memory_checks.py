@@ -10,7 +10,7 @@ from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import Elastic, MegatronJob, MegatronRun, TrainingJob
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.layout import job_layout, job_memory
@@ -62,7 +62,7 @@ def verdict(
         yield Finding(Code.DOES_NOT_FIT, path, found, remedy())
     elif share > _TIGHT:
         found = f"{found} ({_breakdown(memory)})"
-        yield Finding(Code.FITS_TIGHTLY, path, found, remedy(), Level.WARNING)
+        yield warning(Code.FITS_TIGHTLY, path, found, remedy())
 
 
 def fits(memory: MemoryEstimate) -> bool:
@@ -261,4 +261,4 @@ def check_expert_placement(
     )
     remedy = f"set parallelism.expert_tensor: 1, and the {expert} stay on one node's NVLink"
     path = ("parallelism", "expert_tensor" if divided else "expert")
-    yield Finding(Code.EXPERTS_ACROSS_NODES, path, found, remedy, Level.WARNING)
+    yield warning(Code.EXPERTS_ACROSS_NODES, path, found, remedy)

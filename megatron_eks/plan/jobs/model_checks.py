@@ -10,11 +10,10 @@ in a device-side assert outside of it.
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields, replace
 
-from megatron_eks.catalog.models import PRESETS, ModelShape
-from megatron_eks.catalog.tokenizers import tokens
+from megatron_eks.catalog.models import PRESETS, ModelShape, tokens
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, choices, has_errors
+from megatron_eks.config.errors import Finding, Path, choices, has_errors, warning
 from megatron_eks.config.job import AnyJob, FetchJob, MegatronRun, TorchRun, TrainingJob
 from megatron_eks.plan.jobs.layout import model_shape, preset_of_name
 
@@ -99,8 +98,7 @@ def check_values(model: str | ModelSpec, *, trained: bool) -> Iterator[Finding]:
         value = getattr(model, name)
         if value is not None and value > limit:
             found = f"{value:g}, and published models have {limit:g} at most"
-            path: Path = ("model", name)
-            yield Finding(Code.MODEL_VALUE, path, found, "mind the exponent", Level.WARNING)
+            yield warning(Code.MODEL_VALUE, ("model", name), found, "mind the exponent")
     base = PRESETS.get(model.preset or "")
     if base is None or not trained:
         return
@@ -109,8 +107,7 @@ def check_values(model: str | ModelSpec, *, trained: bool) -> Iterator[Finding]:
         # A larger base is how models learn longer sequences.
         if mine != theirs and not (name == "rotary_base" and mine > theirs):
             found = f"{mine}, and weights of {model.preset} were trained with {theirs}"
-            path = ("model", name)
-            yield Finding(Code.MODEL_VALUE, path, found, "remove it", Level.WARNING)
+            yield warning(Code.MODEL_VALUE, ("model", name), found, "remove it")
 
 
 def check_start(job: TrainingJob) -> Iterator[Finding]:
@@ -145,7 +142,7 @@ def check_vocabulary(job: MegatronRun | TorchRun, others: Sequence[AnyJob]) -> I
     elif job.checkpoint.pretrained is not None and count < rows // 2:
         found = f"{job.data.tokenizer} has {count} tokens, and the weights were made with {rows}"
         remedy = "use the tokenizer that the base weights were trained with"
-        yield Finding(Code.VOCABULARY, path, found, remedy, Level.WARNING)
+        yield warning(Code.VOCABULARY, path, found, remedy)
 
 
 def tokens_of(tokenizer: str, others: Sequence[AnyJob]) -> int | None:

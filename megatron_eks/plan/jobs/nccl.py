@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from megatron_eks.catalog.instances import INSTANCES, InstanceType
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import NcclTestJob
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import JobPlan
@@ -39,14 +39,14 @@ def check(job: NcclTestJob, cluster: ClusterConfig) -> Iterator[Finding]:
         if job.nodes > 1 and _pass_mark(job, INSTANCES[pool.instance_type]) is None:
             found = f"no published all-reduce of {pool.instance_type} to take a pass mark from"
             remedy = "give one of your own, or the test passes whatever it measures"
-            yield Finding(Code.UNKNOWN_FACT, ("pass_busbw_gb_s",), found, remedy, Level.WARNING)
+            yield warning(Code.UNKNOWN_FACT, ("pass_busbw_gb_s",), found, remedy)
         if job.nodes == 1 and gpus_per_node(job, INSTANCES[pool.instance_type]) == 1:
             found = "one GPU has no other to reduce with, and nothing is measured"
             yield Finding(Code.MESSAGE_SIZES, ("nodes",), found, "use two nodes or more")
         elif job.nodes == 1 and job.pass_busbw_gb_s is None:
             found = "one node measures NVLink alone, without EFA and without a mark"
             remedy = "use nodes: 2, or give pass_busbw_gb_s: it passes whatever it measures"
-            yield Finding(Code.UNKNOWN_FACT, ("nodes",), found, remedy, Level.WARNING)
+            yield warning(Code.UNKNOWN_FACT, ("nodes",), found, remedy)
         if job.pass_busbw_gb_s is None and job.min_bytes <= job.max_bytes < _MARK_BYTES:
             yield from _too_small(job, INSTANCES[pool.instance_type])
         yield from _says_little(job, INSTANCES[pool.instance_type])
@@ -77,12 +77,12 @@ def _says_little(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:
         found = f"messages of {job.max_bytes} bytes are a matter of latency: none makes {mark:g}"
         remedy = f"use at least {_BANDWIDTH_BYTES}, such as the default, to measure bandwidth"
         path = ("max_bytes",)
-        yield Finding(Code.MESSAGE_SIZES, path, found, remedy, Level.WARNING)
+        yield warning(Code.MESSAGE_SIZES, path, found, remedy)
     elif job.max_bytes >= _BANDWIDTH_BYTES and mark < usual * _LOW_SHARE:
         found = f"{mark:g} GB/s, and {instance.name} reaches {usual:g}: it passes without EFA too"
         path = ("pass_busbw_gb_s",)
         remedy = "leave it out, or use a mark near that"
-        yield Finding(Code.MESSAGE_SIZES, path, found, remedy, Level.WARNING)
+        yield warning(Code.MESSAGE_SIZES, path, found, remedy)
 
 
 def _reachable(job: NcclTestJob, instance: InstanceType) -> Iterator[Finding]:

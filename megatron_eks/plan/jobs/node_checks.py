@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB
+from megatron_eks.catalog.instances import INSTANCES, MIB_PER_GIB, InstanceType
 from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, choices
+from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.config.job import GpuJob, Job
-from megatron_eks.plan.hardware_checks import check_capacity
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.resources import memory_limit_mib
 
@@ -41,13 +40,11 @@ def _patience(job: GpuJob) -> Iterator[Finding]:
     minutes, restarts = job.runtime.distributed_timeout_minutes, job.runtime.gang_restarts
     if minutes > _LONG_TIMEOUT_MINUTES:
         found = f"a collective that hangs is noticed after {minutes / 60:.0f} hours: it is minutes"
-        path: Path = ("runtime", "distributed_timeout_minutes")
         remedy = "use 10, or up to 60 where indexing the data takes long"
-        yield Finding(Code.SLOW_TO_FAIL, path, found, remedy, Level.WARNING)
+        yield warning(Code.SLOW_TO_FAIL, ("runtime", "distributed_timeout_minutes"), found, remedy)
     if restarts > _MANY_RESTARTS:
         found = f"a mistake that ends every start would be tried {restarts} times on paid nodes"
-        path = ("runtime", "gang_restarts")
-        yield Finding(Code.SLOW_TO_FAIL, path, found, "use 3 to 20", Level.WARNING)
+        yield warning(Code.SLOW_TO_FAIL, ("runtime", "gang_restarts"), found, "use 3 to 20")
 
 
 def gpu_pool(job: Job, cluster: ClusterConfig) -> GpuPool | None:
@@ -77,7 +74,7 @@ def _nodes(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
     ):
         found = f"{pool.instance_type} has no EFA: {job.nodes} nodes exchange gradients over TCP"
         remedy = "use one node, or a size with EFA"
-        yield Finding(Code.NODES_WITHOUT_EFA, ("nodes",), found, remedy, Level.WARNING)
+        yield warning(Code.NODES_WITHOUT_EFA, ("nodes",), found, remedy)
     if job.gpus_per_node is not None and job.gpus_per_node > gpus:
         found = f"{job.gpus_per_node} GPUs, and a {pool.instance_type} has {gpus}"
         yield Finding(Code.GPUS_PER_NODE, ("gpus_per_node",), found, f"use {gpus}, or leave it out")
@@ -99,7 +96,7 @@ def _shm(job: GpuJob, pool: GpuPool) -> Iterator[Finding]:
         # NCCL User Guide, "Troubleshooting", asks for 1 GiB in containers; data loaders use more.
         found = f"{job.runtime.shm_gib} GiB for {gpus} ranks, NCCL and their data loaders"
         remedy = f"use at least {gpus}, or leave it out"
-        yield Finding(Code.SHM, ("runtime", "shm_gib"), found, remedy, Level.WARNING)
+        yield warning(Code.SHM, ("runtime", "shm_gib"), found, remedy)
 
 
 def _rendezvous(job: GpuJob, pool: GpuPool, cluster: ClusterConfig) -> Iterator[Finding]:
@@ -129,3 +126,33 @@ def _rendezvous(job: GpuJob, pool: GpuPool, cluster: ClusterConfig) -> Iterator[
         found = f"{elastic.max_nodes} nodes, and pool {pool.name!r} may have {pool.max_nodes}"
         remedy = f"use at most {pool.max_nodes}, or raise the pool's max_nodes"
         yield Finding(Code.TOO_MANY_NODES, (*path, "max_nodes"), found, remedy)
+
+
+def check_capacity(pool: GpuPool, restarts: int) -> Iterator[Finding]:
+    """Yield what ends a job before its time."""
+    if pool.capacity.type == "spot" and not restarts:
+        found = "EC2 takes nodes of spot back, and the job may not start again"
+        remedy = "use 3 or more"
+        yield warning(Code.SPOT_GANG, ("runtime", "gang_restarts"), found, remedy)
+
+
+def check_tensor_parallelism(instance: InstanceType, tensor: int) -> Iterator[Finding]:
+    """Yield what costs a layout its speed, though it would run."""
+    if tensor > 1 and instance.gpus > 1 and not instance.nvlink_gb_s:
+        found = f"the GPUs of a {instance.name} share PCIe, and every layer waits for tensor ranks"
+        remedy = "prefer pipeline stages where the model fits; docs/parallelism.md"
+        yield warning(
+            Code.TENSOR_PARALLEL_OVER_PCIE,
+            ("parallelism", "tensor"),
+            found,
+            remedy,
+        )
+
+
+def check_workers(instance: InstanceType, workers: int) -> Iterator[Finding]:
+    """Yield more processes that load data than the cores of a GPU's share can run."""
+    share = instance.vcpus // instance.gpus
+    if workers > share:
+        found = f"{workers} processes for each GPU, and a {instance.name} has {share} vCPUs for it"
+        remedy = f"use at most {share}; indexed data need 2 to 8"
+        yield warning(Code.DATA_WORKERS, ("data", "num_workers"), found, remedy)

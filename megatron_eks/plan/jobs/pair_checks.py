@@ -7,7 +7,7 @@ Sources: Megatron-LM, `validate_args` in megatron/training/arguments.py, and `__
 
 from collections.abc import Callable
 
-from megatron_eks.plan.jobs.option_values import Asked, Problem
+from megatron_eks.plan.jobs.value_checks import Asked, Problem
 
 # Heads of linear attention where no option says how many (TransformerConfig).
 _HEADS = {"linear_num_key_heads": 16, "linear_num_value_heads": 32}

@@ -1,12 +1,17 @@
-"""Whether the paths of a training job are of the kind that is read or written there."""
+"""Whether paths are of the kind that is read or written there, and lie where all nodes see them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
+from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
-from megatron_eks.config.job import MegatronRun, TorchRun, TrainingJob
+from megatron_eks.config.errors import Finding, Path, warning
+from megatron_eks.config.job import Job, MegatronRun, TorchRun, TrainingJob
+from megatron_eks.plan.egress import has_no_way_out
+from megatron_eks.plan.jobs.environment import shared_mounts
+from megatron_eks.plan.storage import EFS_MOUNT_PATH
+from megatron_eks.plan.storage_checks import check_mount_path, not_shared
 
 # Text that tools/preprocess_data.py reads; the data set of it is what training reads.
 _TEXT = (".jsonl", ".json", ".ndjson", ".txt", ".parquet", ".csv", ".gz", ".zst")
@@ -40,8 +45,7 @@ def check_checkpoint_paths(job: TrainingJob) -> Iterator[Finding]:
             yield Finding(Code.WEIGHTS, ("checkpoint", name), found, remedy)
     if checkpoint.keep_last == 1:
         found = "a checkpoint that cannot be read leaves nothing to go back to"
-        path: Path = ("checkpoint", "keep_last")
-        yield Finding(Code.RETENTION, path, found, "keep 2 or more", Level.WARNING)
+        yield warning(Code.RETENTION, ("checkpoint", "keep_last"), found, "keep 2 or more")
 
 
 def check_data_paths(job: MegatronRun, mount_path: str) -> Iterator[Finding]:
@@ -65,7 +69,7 @@ def check_ending(path: Path, prefix: str) -> Iterator[Finding]:
     if not prefix.endswith((*_WRITTEN, *_TEXT, ".bin", ".idx")):
         found = f"{prefix!r} does not end as what Megatron's tool and data_prep write"
         remedy = f"use {prefix}_text_document, unless another tool wrote {prefix}.bin"
-        yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
+        yield warning(Code.DATA_SOURCE, path, found, remedy)
 
 
 def check_tokenizer(path: Path, tokenizer: str) -> Iterator[Finding]:
@@ -92,9 +96,8 @@ def _repeated(job: MegatronRun) -> Iterator[Finding]:
     for index, prefix in enumerate(prefixes):
         if prefix in prefixes[:index]:
             found = f"{prefix} stands above: its weights add up"
-            path: Path = ("data", "blend", index, "prefix")
             remedy = "name it once, with the sum of its weights"
-            yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
+            yield warning(Code.DATA_SOURCE, ("data", "blend", index, "prefix"), found, remedy)
 
 
 def _two_uses(job: MegatronRun, mount_path: str) -> Iterator[Finding]:
@@ -106,8 +109,68 @@ def _two_uses(job: MegatronRun, mount_path: str) -> Iterator[Finding]:
         f"{mount_path}/logs/{job.name}": "the logs of this job",
     }
     uses |= {str(PurePosixPath(prefix).parent): "data" for _, prefix in data_prefixes(job)}
-    path: Path = ("checkpoint", "directory")
     if directory in uses:
         found = f"{directory} is the directory of {uses[directory]} too"
         remedy = "give checkpoints a directory of their own"
-        yield Finding(Code.SHARED_PATH, path, found, remedy, Level.WARNING)
+        yield warning(Code.SHARED_PATH, ("checkpoint", "directory"), found, remedy)
+
+
+# huggingface_hub 1.x, constants.py; datasets 4.x, config.py.
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
+_TRUE = frozenset(("1", "ON", "TRUE", "YES"))
+
+# Owners on Hugging Face who let people in one by one.
+_GATED = ("meta-llama/", "google/gemma-")
+# Gemma is under the Apache licence from 4 on, as is Gemma Scope.
+_OPEN = ("google/gemma-4-", "google/gemma-scope-")
+
+
+def gated(path: Path, name: str) -> Iterator[Finding]:
+    """Demand a token for what Hugging Face gives to those alone who were let in."""
+    if name.startswith(_GATED) and not name.startswith(_OPEN):
+        found = f"{name} is gated, and the job has no token"
+        remedy = "name a Kubernetes Secret with a key `token`: token_secret: hugging-face"
+        yield Finding(Code.GATED, path, found, remedy)
+
+
+def from_the_hub(job: Job, path: Path, name: str, cluster: ClusterConfig) -> Iterator[Finding]:
+    """Demand a way out for what comes from Hugging Face."""
+    for variable in _OFFLINE:
+        if job.runtime.env.get(variable, "").upper() in _TRUE:
+            found = f"{variable}: {name} comes from Hugging Face, which nobody asks then"
+            remedy = "remove it, or bring the files by a job of kind fetch and name their folder"
+            yield Finding(Code.ENVIRONMENT_REFUSED, ("runtime", "env", variable), found, remedy)
+    if has_no_way_out(cluster):
+        found = f"{name} comes from Hugging Face, and the cluster has neither NAT nor proxy"
+        remedy = "bring it to S3 and fetch it from there, or set network.proxy"
+        yield Finding(Code.NO_WAY_OUT, path, found, remedy)
+
+
+# No address, and nothing that a shell would fill in.
+_RELATIVE = re.compile(r"(\./)?\w[\w.-]*(/[\w.-]+)*")
+
+
+def outside(places: Iterable[tuple[Path, str | None]], cluster: ClusterConfig) -> Iterator[Finding]:
+    """Demand a shared file system for what several nodes read or what outlives a pod.
+
+    EFS is one too where the cluster has it: `charts/pods.py` mounts it in every pod. While Lustre's
+    place itself is wrong, that is the finding, and not every path of every job.
+    """
+    shared = shared_mounts(cluster)
+    if any(check_mount_path(cluster)):
+        return
+    for path, place in places:
+        if place in shared:
+            found = f"{place} is the root of the file system, which everything shares"
+            remedy = f"use a folder of its own below it: {place}/NAME"
+            yield Finding(Code.SHARED_PATH, path, found, remedy)
+        elif place is not None and _RELATIVE.fullmatch(place):
+            found = f"{place} is relative: it is looked for in the folder of the program"
+            remedy = f"write {shared[0]}/{place.removeprefix('./')}"
+            yield Finding(Code.SHARED_PATH, path, found, remedy)
+        elif place is not None and not place.startswith(tuple(f"{each}/" for each in shared)):
+            found = not_shared(place, efs=cluster.storage.efs)
+            remedy = f"use a path below {shared[0]}/"
+            if f"{place}/".startswith(f"{EFS_MOUNT_PATH}/"):
+                remedy += ", or set storage.efs: true"
+            yield Finding(Code.SHARED_PATH, path, found, remedy)

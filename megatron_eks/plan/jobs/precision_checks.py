@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from megatron_eks.catalog.gpus import Gpu
+from megatron_eks.catalog.gpus import Gpu, lacks
 from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
-from megatron_eks.catalog.precisions import lacks
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Path
 from megatron_eks.config.job import MegatronBridgeJob, MegatronRun

@@ -1,20 +1,20 @@
 """What a job of PyTorch FSDP or DDP can get wrong."""
 
 import re
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
-from megatron_eks.catalog.instances import INSTANCES
+from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.catalog.models import ModelShape
+from megatron_eks.config.cluster import ClusterConfig, GpuPool
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, has_errors
+from megatron_eks.config.errors import Finding, Path, has_errors, warning
+from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
 from megatron_eks.config.slips import of_place
 from megatron_eks.config.unsupported import torch_unsupported
-from megatron_eks.plan.hardware_checks import check_workers
-from megatron_eks.plan.jobs.amount_checks import check_epochs
 from megatron_eks.plan.jobs.common import gpus_per_node
 from megatron_eks.plan.jobs.data_prep import OTHER_FORMS
 from megatron_eks.plan.jobs.duration_checks import check_replicas_saving
-from megatron_eks.plan.jobs.hub_checks import from_the_hub, gated
 from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.memory_checks import check_disk, fits, verdict
 from megatron_eks.plan.jobs.model_checks import (
@@ -23,31 +23,23 @@ from megatron_eks.plan.jobs.model_checks import (
     check_start,
     check_values,
 )
-from megatron_eks.plan.jobs.node_checks import check_gpus, gpu_pool
+from megatron_eks.plan.jobs.node_checks import check_gpus, check_workers, gpu_pool
 from megatron_eks.plan.jobs.path_checks import (
     check_checkpoint_paths,
     check_tokenizer,
+    from_the_hub,
+    gated,
     is_repository,
+    outside,
 )
 from megatron_eks.plan.jobs.pytorch import ddp_memory, fsdp_memory
 from megatron_eks.plan.jobs.runtime_checks import check_runtime, no_meaning
-from megatron_eks.plan.jobs.schedule_checks import check_optimizer, check_rate
-from megatron_eks.plan.jobs.shared_path_checks import outside
-from megatron_eks.predict.memory import GIB
+from megatron_eks.plan.jobs.schedule_checks import check_epochs, check_optimizer, check_rate
+from megatron_eks.predict.memory import GIB, MemoryEstimate
 from megatron_eks.predict.parameters import parameters
 from megatron_eks.predict.replicas import CHECKPOINT_BYTES_PER_PARAMETER
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from megatron_eks.catalog.instances import InstanceType
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.cluster import ClusterConfig, GpuPool
-    from megatron_eks.config.errors import Path
-    from megatron_eks.config.job import DdpJob, FsdpJob, TorchRun
-    from megatron_eks.predict.memory import MemoryEstimate
-
-    Memory = Callable[[TorchRun, ModelShape, InstanceType], MemoryEstimate]
+Memory = Callable[[TorchRun, ModelShape, InstanceType], MemoryEstimate]
 
 # datasets, naming.py: a configuration names folders of the cache, so some signs are not in it.
 _CONFIGURATION = re.compile(r"\w[^<>:/\\|?*\x00-\x1f]*")
@@ -81,18 +73,17 @@ _CHANGES: tuple[tuple[str, dict[str, object]], ...] = (
 _DOUBLINGS = 6
 
 
-def check_fsdp(job: "FsdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check_fsdp(job: FsdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job of FSDP."""
     yield from _check(job, cluster, fsdp_memory)
     pool = gpu_pool(job, cluster)
     alone = pool is not None and gpus_per_node(job, INSTANCES[pool.instance_type]) == 1
     if job.training.sharding == "hybrid" and alone and job.nodes > 1:
         found = "hybrid shards inside a node, and one GPU there keeps everything, as with ddp"
-        path: Path = ("training", "sharding")
-        yield Finding(Code.NO_MEANING, path, found, "use full", Level.WARNING)
+        yield warning(Code.NO_MEANING, ("training", "sharding"), found, "use full")
 
 
-def check_ddp(job: "DdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def check_ddp(job: DdpJob, cluster: ClusterConfig) -> Iterator[Finding]:
     """Yield everything wrong with a job of DDP."""
     yield from _check(job, cluster, ddp_memory)
     # An Indexed Job knows the rank of each pod beforehand.
@@ -102,7 +93,7 @@ def check_ddp(job: "DdpJob", cluster: "ClusterConfig") -> "Iterator[Finding]":
         yield Finding(Code.NO_MEANING, ("training", "sharding"), found, "remove it, or use fsdp")
 
 
-def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iterator[Finding]":
+def _check(job: TorchRun, cluster: ClusterConfig, memory: Memory) -> Iterator[Finding]:
     yield from check_runtime(job, cluster)
     yield from check_gpus(job, cluster)
     model_findings = list(check_model(job.model))
@@ -138,7 +129,7 @@ def _check(job: "TorchRun", cluster: "ClusterConfig", memory: "Memory") -> "Iter
             yield from check_epochs(step, training.max_steps, job.data.corpus_tokens, "max_steps")
 
 
-def _training(job: "TorchRun") -> "Iterator[Finding]":
+def _training(job: TorchRun) -> Iterator[Finding]:
     training, checkpoint = job.training, job.checkpoint
     yield from check_optimizer(training)
     if training.warmup_iters >= training.max_steps:
@@ -148,18 +139,18 @@ def _training(job: "TorchRun") -> "Iterator[Finding]":
     if checkpoint.interval > training.max_steps and "interval" in checkpoint.model_fields_set:
         found = f"the run ends after {training.max_steps} steps, before the first checkpoint"
         remedy = f"use at most {training.max_steps}"
-        yield Finding(Code.SCHEDULE, ("checkpoint", "interval"), found, remedy, Level.WARNING)
+        yield warning(Code.SCHEDULE, ("checkpoint", "interval"), found, remedy)
     for name in ("validation_interval", "log_interval"):
         if getattr(training, name) > training.max_steps and name in training.model_fields_set:
             found = f"the run ends after {training.max_steps} steps, before the first one"
             remedy = f"use at most {training.max_steps}"
-            yield Finding(Code.SCHEDULE, ("training", name), found, remedy, Level.WARNING)
+            yield warning(Code.SCHEDULE, ("training", name), found, remedy)
     if checkpoint.format == "torch":
         found = "PyTorch saves in its own distributed format"
         yield Finding(Code.NO_MEANING, ("checkpoint", "format"), found, "remove it")
 
 
-def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
+def _data(job: TorchRun, cluster: ClusterConfig) -> Iterator[Finding]:
     names = {"dataset": job.data.dataset, "tokenizer": job.data.tokenizer}
     places: list[tuple[Path, str | None]] = [
         (("checkpoint", "directory"), job.checkpoint.directory),
@@ -193,12 +184,11 @@ def _data(job: "TorchRun", cluster: "ClusterConfig") -> "Iterator[Finding]":
     if job.data.dataset in _BY_SCRIPT:
         found = f"{job.data.dataset} is made by a script, and datasets 4 and later run none"
         remedy = "use a corpus of plain files, such as allenai/c4, or bring the text and prepare it"
-        where = ("data", "dataset")
-        yield Finding(Code.DATA_SOURCE, where, found, remedy, Level.WARNING)
+        yield warning(Code.DATA_SOURCE, ("data", "dataset"), found, remedy)
     yield from _configuration(job)
 
 
-def _configuration(job: "TorchRun") -> "Iterator[Finding]":
+def _configuration(job: TorchRun) -> Iterator[Finding]:
     """Yield a configuration that is missing, that no data set has, or that files have not."""
     place: Path = ("data", "configuration")
     configuration = job.data.configuration
@@ -215,7 +205,7 @@ def _configuration(job: "TorchRun") -> "Iterator[Finding]":
         yield Finding(Code.NO_MEANING, place, found, "remove it")
 
 
-def _model(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> "Iterator[Finding]":
+def _model(job: TorchRun, model: ModelShape, instance: InstanceType) -> Iterator[Finding]:
     if model.num_experts is not None:
         found = "mixtures of experts need expert parallelism, which this kind does not have"
         yield Finding(Code.LAYOUT_EXPERTS, ("model",), found, "use kind: megatron")
@@ -243,7 +233,7 @@ def _model(job: "TorchRun", model: "ModelShape", instance: "InstanceType") -> "I
         )
 
 
-def _smaller(job: "TorchRun", model: "ModelShape", pool: "GpuPool", memory: "Memory") -> str:
+def _smaller(job: TorchRun, model: ModelShape, pool: GpuPool, memory: Memory) -> str:
     """Name the single changes that would fit, cheapest in speed first; or the fewest nodes."""
     instance = INSTANCES[pool.instance_type]
     needed = memory(job, model, instance).per_gpu_bytes
@@ -270,7 +260,7 @@ def _smaller(job: "TorchRun", model: "ModelShape", pool: "GpuPool", memory: "Mem
     return "use a shorter training.sequence_length, or a larger type"
 
 
-def _divided(job: "TorchRun") -> "Iterator[tuple[list[str], TorchRun]]":
+def _divided(job: TorchRun) -> Iterator[tuple[list[str], TorchRun]]:
     """Yield what more nodes hold less of, as it is, and with every other saving; and its words."""
     training = job.training
     # DDP has copies everywhere, and hybrid sharding as many inside a node on any number of nodes.
@@ -285,13 +275,13 @@ def _divided(job: "TorchRun") -> "Iterator[tuple[list[str], TorchRun]]":
     yield words, option
 
 
-def _nodes(job: "TorchRun", nodes: int) -> str:
+def _nodes(job: TorchRun, nodes: int) -> str:
     return f"runtime.elastic.min_nodes: {nodes}" if job.runtime.elastic else f"{nodes} nodes"
 
 
-def _less(needed: int, option: "MemoryEstimate") -> str:
+def _less(needed: int, option: MemoryEstimate) -> str:
     return f"{(needed - option.per_gpu_bytes) / GIB:.1f} less"
 
 
-def _changed(job: "TorchRun", change: "dict[str, object]") -> "TorchRun":
+def _changed(job: TorchRun, change: dict[str, object]) -> TorchRun:
     return job.model_copy(update={"training": job.training.model_copy(update=change)})

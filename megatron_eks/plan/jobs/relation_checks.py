@@ -3,9 +3,8 @@
 Sources: Megatron-LM, `validate_args` in megatron/training/arguments.py,
 `TransformerConfig.__post_init__`, megatron/core/optimizer_param_scheduler.py,
 megatron/core/parallel_state.py and megatron/core/pipeline_parallel/schedules.py (core_v0.19).
-Options about experts stand in `expert_option_checks.py`, those about graphs and offloading in
-`memory_option_checks.py`, pairs that exclude each other in `pair_checks.py`, and numbers and lists
-by themselves in `value_checks.py`.
+Options about experts, graphs and offloading stand in `expert_option_checks.py`, pairs that exclude
+each other in `pair_checks.py`, and numbers and lists by themselves in `value_checks.py`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,15 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from megatron_eks.catalog.megatron_conflicts import BREAKS, OF_FAULTS, PARTIAL, TRIALS
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level
+from megatron_eks.config.errors import Finding, warning
 from megatron_eks.config.job import MegatronJob
-from megatron_eks.plan.jobs.expert_option_checks import OF_EXPERTS
+from megatron_eks.plan.jobs.expert_option_checks import OF_EXPERTS, OF_MEMORY
 from megatron_eks.plan.jobs.idle_option_checks import check_idle
-from megatron_eks.plan.jobs.memory_option_checks import OF_MEMORY
 from megatron_eks.plan.jobs.option_checks import STOPS_WITHOUT_EXPERTS, Option
-from megatron_eks.plan.jobs.option_values import Asked, Problem
 from megatron_eks.plan.jobs.pair_checks import OF_PAIRS
-from megatron_eks.plan.jobs.value_checks import OF_VALUES, each_layer
+from megatron_eks.plan.jobs.value_checks import OF_VALUES, Asked, Problem, each_layer
 
 
 def check_relations(
@@ -42,13 +39,13 @@ def check_relations(
             yield Finding(Code.OPTION_COMBINATION, path, f"{name}: {reason}", remedy)
         elif setting in _IDLE:
             reason, remedy = _IDLE[setting]
-            yield Finding(Code.NO_MEANING, path, f"{name}: {reason}", remedy, Level.WARNING)
+            yield warning(Code.NO_MEANING, path, f"{name}: {reason}", remedy)
         elif setting == "dist_ckpt_strictness" and asked.first(setting) in PARTIAL:
             reason, remedy = PARTIAL[asked.first(setting) or ""]
-            yield Finding(Code.TRIAL_OPTION, path, f"{name}: {reason}", remedy, Level.WARNING)
+            yield warning(Code.TRIAL_OPTION, path, f"{name}: {reason}", remedy)
         elif setting in TRIALS or setting.startswith(OF_FAULTS):
             reason, remedy = TRIALS.get(setting, BREAKS)
-            yield Finding(Code.TRIAL_OPTION, path, f"{name}: {reason}", remedy, Level.WARNING)
+            yield warning(Code.TRIAL_OPTION, path, f"{name}: {reason}", remedy)
 
 
 def _scaling(asked: Asked) -> Problem | None:

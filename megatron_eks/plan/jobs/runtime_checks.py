@@ -6,14 +6,14 @@ from pathlib import PurePosixPath
 from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, choices
+from megatron_eks.config.errors import Finding, Path, choices, warning
 from megatron_eks.config.job import Job
 from megatron_eks.config.outputs import is_digest
 from megatron_eks.plan.egress import has_no_way_out
 from megatron_eks.plan.images import REPOSITORIES
 from megatron_eks.plan.jobs.environment_checks import check_variables
 from megatron_eks.plan.jobs.node_checks import check_pool, gpu_pool
-from megatron_eks.plan.quotas import PRIORITY_CLASSES, SYSTEM_PRIORITIES
+from megatron_eks.plan.platform import PRIORITY_CLASSES, SYSTEM_PRIORITIES
 
 # What takes other arguments than torchrun, with which the plan calls it.
 _OTHER_LAUNCHERS = frozenset(
@@ -61,7 +61,7 @@ def check_runtime(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     elif ".dkr.ecr." in job.image and f".dkr.ecr.{cluster.region}." not in job.image:
         found = f"an image outside of {cluster.region}: every node pulls gigabytes across regions"
         remedy = f"copy it to an ECR repository in {cluster.region}"
-        yield Finding(Code.ANOTHER_REGION, ("image",), found, remedy, Level.WARNING)
+        yield warning(Code.ANOTHER_REGION, ("image",), found, remedy)
     for name in ("host_network", "ipc_lock"):
         if getattr(runtime, name) and cluster.platform.pod_security == "restricted":
             found = f"{name} breaks the restricted Pod Security of {cluster.platform.namespace!r}"
@@ -70,7 +70,7 @@ def check_runtime(job: Job, cluster: ClusterConfig) -> Iterator[Finding]:
     if runtime.ipc_lock and cluster.platform.pod_security == "privileged":
         found = "pods do not run as root, and an added capability reaches no other user"
         remedy = "remove it: the EKS AMI lifts the limit on locked memory for every container"
-        yield Finding(Code.POD_SECURITY, ("runtime", "ipc_lock"), found, remedy, Level.WARNING)
+        yield warning(Code.POD_SECURITY, ("runtime", "ipc_lock"), found, remedy)
     yield from _launcher(job, cluster)
     yield from _priority(runtime.priority_class, cluster.platform.namespace)
     pool = gpu_pool(job, cluster)
@@ -110,7 +110,7 @@ def _priority(name: str | None, namespace: str) -> Iterator[Finding]:
     elif name is not None and name not in known:
         found = f"{name!r} is no class of this project, and without it no pod is made"
         remedy = f"make the PriorityClass before the job; {choices(name, known)}"
-        yield Finding(Code.PRIORITY_CLASS, path, found, remedy, Level.WARNING)
+        yield warning(Code.PRIORITY_CLASS, path, found, remedy)
 
 
 def no_meaning(job: Job, names: Iterable[str]) -> Iterator[Finding]:

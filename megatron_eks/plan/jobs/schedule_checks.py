@@ -6,7 +6,7 @@ Sources: `validate_args` and `OptimizerParamScheduler` of Megatron-LM (core_v0.1
 from collections.abc import Iterator
 
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path
+from megatron_eks.config.errors import Finding, Path, warning
 from megatron_eks.config.job import MegatronRun, TorchRun
 from megatron_eks.config.training import FsdpTraining, MegatronTraining
 from megatron_eks.plan.jobs.arguments import decay_iters
@@ -37,9 +37,8 @@ def check_schedule(job: MegatronRun) -> Iterator[Finding]:
         # The first rank builds the index while all others wait in a barrier (core_v0.19,
         # core/datasets/blended_megatron_dataset_builder.py); Megatron's default is 10 minutes.
         found = "ranks wait for the first of them to index the data, which takes minutes"
-        path: Path = ("runtime", "distributed_timeout_minutes")
         remedy = f"use {_SHORT_TIMEOUT_MINUTES} or more"
-        yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
+        yield warning(Code.SCHEDULE, ("runtime", "distributed_timeout_minutes"), found, remedy)
     if job.checkpoint.format == "torch" and job.checkpoint.async_save:
         found = "Megatron saves asynchronously in the torch_dist format only"
         yield Finding(
@@ -57,37 +56,32 @@ def check_optimizer(training: MegatronTraining | FsdpTraining) -> Iterator[Findi
     elif rate < _LOWEST_RATE:
         found = f"{rate:g}: bf16 weights stay what they are at such steps"
         remedy = "mind the exponent: 1e-5"
-        yield Finding(Code.OPTIMIZER, path, found, remedy, Level.WARNING)
+        yield warning(Code.OPTIMIZER, path, found, remedy)
     elif rate > _HIGHEST_RATE:
         found = f"{rate:g} is above what Adam trains transformers with"
-        yield Finding(Code.OPTIMIZER, path, found, "use 1e-5 to 6e-3", Level.WARNING)
+        yield warning(Code.OPTIMIZER, path, found, "use 1e-5 to 6e-3")
     if training.min_learning_rate > rate:
         found = f"{training.min_learning_rate} is above learning_rate {rate}"
         path = ("training", "min_learning_rate")
         yield Finding(Code.SCHEDULE, path, found, "use a value between 0 and learning_rate")
     elif training.min_learning_rate == rate and training.lr_schedule != "constant":
         found = f"{rate:g} is learning_rate too: the rate never falls"
-        path = ("training", "min_learning_rate")
         remedy = "use a tenth of learning_rate, or lr_schedule: constant"
-        yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
+        yield warning(Code.SCHEDULE, ("training", "min_learning_rate"), found, remedy)
     elif training.lr_schedule == "constant" and 0 < training.min_learning_rate < rate:
         found = "a constant rate never falls to it"
-        path = ("training", "min_learning_rate")
         remedy = "remove it, or use another lr_schedule"
-        yield Finding(Code.NO_MEANING, path, found, remedy, Level.WARNING)
+        yield warning(Code.NO_MEANING, ("training", "min_learning_rate"), found, remedy)
     if training.weight_decay > _HIGHEST_DECAY:
         found = f"{training.weight_decay:g} pulls weights to zero faster than they learn"
-        path = ("training", "weight_decay")
-        yield Finding(Code.OPTIMIZER, path, found, "use 0 to 0.2", Level.WARNING)
+        yield warning(Code.OPTIMIZER, ("training", "weight_decay"), found, "use 0 to 0.2")
     if training.clip_grad > _HIGHEST_CLIP:
         found = f"norms of gradients are about 1, so {training.clip_grad:g} clips none"
-        path = ("training", "clip_grad")
-        yield Finding(Code.OPTIMIZER, path, found, "use 1.0", Level.WARNING)
+        yield warning(Code.OPTIMIZER, ("training", "clip_grad"), found, "use 1.0")
     if training.adam_beta2 < training.adam_beta1:
         found = f"{training.adam_beta2:g} is below adam_beta1 {training.adam_beta1:g}"
         remedy = "swap them: the second moment is averaged over longer"
-        path = ("training", "adam_beta2")
-        yield Finding(Code.OPTIMIZER, path, found, remedy, Level.WARNING)
+        yield warning(Code.OPTIMIZER, ("training", "adam_beta2"), found, remedy)
 
 
 def check_rate(job: MegatronRun | TorchRun, size: int) -> Iterator[Finding]:
@@ -101,13 +95,13 @@ def check_rate(job: MegatronRun | TorchRun, size: int) -> Iterator[Finding]:
     if cold and rate >= _NEEDS_WARM_UP:
         found = f"random weights take {rate:g} from the first step, and the loss may diverge"
         remedy = "use a hundredth to a tenth of the run's steps"
-        yield Finding(Code.OPTIMIZER, ("training", "warmup_iters"), found, remedy, Level.WARNING)
+        yield warning(Code.OPTIMIZER, ("training", "warmup_iters"), found, remedy)
     if not limit < rate <= _HIGHEST_RATE:
         return
     of = "weights that are trained already" if trained else f"a model of {size / 1e9:.1f} billion"
     found = f"{rate:g} is above what {of} took in any published run: {limit:g}"
     remedy = "use 1e-5 to 1e-4" if trained else "use 6e-5 to 1e-3"
-    yield Finding(Code.OPTIMIZER, path, found, remedy, Level.WARNING)
+    yield warning(Code.OPTIMIZER, path, found, remedy)
 
 
 def _warm_up(training: MegatronTraining) -> Iterator[Finding]:
@@ -121,8 +115,7 @@ def _warm_up(training: MegatronTraining) -> Iterator[Finding]:
     if left > training.warmup_iters > training.train_iters // 2:
         found = f"the rate rises for {training.warmup_iters} of {training.train_iters} iterations"
         remedy = "use a hundredth to a tenth of them"
-        path: Path = ("training", "warmup_iters")
-        yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
+        yield warning(Code.SCHEDULE, ("training", "warmup_iters"), found, remedy)
     if training.lr_schedule == "WSD" and training.warmup_iters >= left and training.decay_iters:
         most = training.train_iters - training.warmup_iters - 1
         if decay >= training.train_iters and most > 0:
@@ -141,16 +134,16 @@ def _decay(training: MegatronTraining) -> Iterator[Finding]:
         return
     if training.lr_schedule == "constant":
         found, remedy = "a constant rate never falls", "remove it, or use another lr_schedule"
-        yield Finding(Code.NO_MEANING, path, found, remedy, Level.WARNING)
+        yield warning(Code.NO_MEANING, path, found, remedy)
     elif training.decay_iters > training.train_iters:
         found = f"the run ends after {training.train_iters}, above its least learning rate"
         remedy = f"use {training.train_iters}, unless a later run goes on from here"
-        yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
+        yield warning(Code.SCHEDULE, path, found, remedy)
     elif training.decay_iters < training.train_iters // 2:
         rest = training.train_iters - training.decay_iters
         found = f"{rest} of {training.train_iters} iterations run at the least learning rate"
         remedy = f"use {training.train_iters}, or fewer train_iters"
-        yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
+        yield warning(Code.SCHEDULE, path, found, remedy)
 
 
 def _intervals(job: MegatronRun) -> Iterator[Finding]:
@@ -158,26 +151,23 @@ def _intervals(job: MegatronRun) -> Iterator[Finding]:
     if job.checkpoint.interval > iterations:
         found = f"the run ends after {iterations} iterations, before the first checkpoint"
         remedy = f"use at most {iterations}"
-        yield Finding(Code.SCHEDULE, ("checkpoint", "interval"), found, remedy, Level.WARNING)
+        yield warning(Code.SCHEDULE, ("checkpoint", "interval"), found, remedy)
     if training.log_interval > iterations:
         found = f"the run ends after {iterations} iterations, before the first line about it"
-        path: Path = ("training", "log_interval")
-        yield Finding(Code.SCHEDULE, path, found, "use 10", Level.WARNING)
+        yield warning(Code.SCHEDULE, ("training", "log_interval"), found, "use 10")
     given = "eval_interval" in training.model_fields_set and training.eval_iters > 0
     if given and training.eval_interval > iterations:
         found = f"the run ends after {iterations} iterations, before the first validation"
         remedy = f"use at most {iterations}, or set training.eval_iters: 0"
-        path = ("training", "eval_interval")
-        yield Finding(Code.SCHEDULE, path, found, remedy, Level.WARNING)
+        yield warning(Code.SCHEDULE, ("training", "eval_interval"), found, remedy)
     if training.eval_iters > training.eval_interval / 2:
         found = (
             f"{training.eval_iters} iterations of validation for every "
             f"{training.eval_interval} of training"
         )
-        path = ("training", "eval_iters")
         most, least = training.eval_interval // 2, 2 * training.eval_iters
         remedy = f"use at most {most}, or training.eval_interval: {least}"
-        yield Finding(Code.EVALUATION, path, found, remedy, Level.WARNING)
+        yield warning(Code.EVALUATION, ("training", "eval_iters"), found, remedy)
 
 
 def _recompute(training: MegatronTraining) -> Iterator[Finding]:
@@ -188,3 +178,72 @@ def _recompute(training: MegatronTraining) -> Iterator[Finding]:
             found = f"{name} has a meaning with recompute: full only"
             remedy = "remove it, or set recompute: full"
             yield Finding(Code.RECOMPUTE, ("training", name), found, remedy)
+
+
+# Source: Muennighoff et al. 2023, "Scaling Data-Constrained Language Models" (arXiv 2305.16264):
+# up to 4 epochs are nearly as good as new data, and beyond some 16 little is learned from more.
+_MOST_EPOCHS = 16
+_SHARES = 3
+# Llama 3 405B had 16 million, DeepSeek V3 63 (Grattafiori et al. 2024, section 3.4; DeepSeek-AI
+# 2024, section 4.2).
+_MOST_BATCH_TOKENS = 128 << 20
+_PERCENTS = 20
+
+
+def check_amount(job: MegatronRun) -> Iterator[Finding]:
+    """Yield a corpus that is read over and over, or leaves a part without a sequence."""
+    corpus, split, training = job.data.corpus_tokens, job.data.shares, job.training
+    yield from _batch(training.global_batch_size, training.sequence_length)
+    if len(split) == _SHARES and 0 < split[0] < sum(split) / 2:
+        found = f"{split[0] / sum(split):.0%} of the data are for training"
+        remedy = "the first share is training's: [98, 2, 0]; all of them in the same unit"
+        yield warning(Code.DATA_SPLIT, ("data", "split"), found, remedy)
+    yield from _weights(job)
+    if corpus is None or len(split) != _SHARES or split[0] <= 0:
+        return
+    share = split[0] / sum(split)
+    step = training.global_batch_size * training.sequence_length
+    yield from check_epochs(step, training.train_iters, int(corpus * share), "train_iters")
+    left = int(corpus * split[1] / sum(split))
+    if split[1] > 0 and training.eval_iters and left <= training.sequence_length:
+        found = (
+            f"{left} tokens of {corpus} are for validation, and a sequence has "
+            f"{training.sequence_length}"
+        )
+        remedy = "give the second share more, or set training.eval_iters: 0"
+        yield Finding(Code.DATA_SPLIT, ("data", "split"), found, remedy)
+
+
+def _batch(sequences: int, length: int) -> Iterator[Finding]:
+    """Yield a batch of more tokens than any published run had: most often it counts tokens."""
+    if sequences * length > _MOST_BATCH_TOKENS:
+        found = f"{sequences} sequences of {length} tokens are {sequences * length} for one step"
+        remedy = "count sequences, and not tokens: 4 to 16 million tokens are common"
+        yield warning(Code.TAKES_YEARS, ("training", "global_batch_size"), found, remedy)
+
+
+def _weights(job: MegatronRun) -> Iterator[Finding]:
+    """Yield weights of a blend of which some are fractions, and others percents."""
+    weights = [blend.weight for blend in job.data.blend or ()]
+    for index, weight in enumerate(weights):
+        if weight < 1 and max(weights) >= _PERCENTS:
+            found = f"{weight:g} beside {max(weights):g}: its corpus would hardly be read"
+            remedy = "write all weights as fractions, or all as percents"
+            yield warning(Code.DATA_SOURCE, ("data", "blend", index, "weight"), found, remedy)
+
+
+def check_epochs(step: int, steps: int, corpus: int, key: str) -> Iterator[Finding]:
+    """Yield a run that reads its corpus so often that nothing new is in it."""
+    tokens = step * steps
+    if tokens > _MOST_EPOCHS * corpus:
+        most = _MOST_EPOCHS * corpus // step
+        found = (
+            f"the run reads {tokens} tokens, {tokens / max(corpus, 1):.0f} times the {corpus} "
+            "that the corpus has for training"
+        )
+        fewer = f"use training.{key}: {most} at most, or" if most else "use"
+        remedy = (
+            f"{fewer} more data: after about {_MOST_EPOCHS} epochs a model learns nothing more "
+            "from them"
+        )
+        yield warning(Code.REPEATED_DATA, ("data", "corpus_tokens"), found, remedy)

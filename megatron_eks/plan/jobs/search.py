@@ -8,11 +8,11 @@ from megatron_eks.catalog.instances import InstanceType
 from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.job import MegatronRun
 from megatron_eks.plan.jobs.common import gpus_per_node
-from megatron_eks.plan.jobs.layout import hardware, job_batch, job_layout, job_memory
+from megatron_eks.plan.jobs.layout import job_layout, job_memory, job_speed
 from megatron_eks.plan.jobs.layout_checks import check_layout
 from megatron_eks.plan.jobs.memory_checks import fits
 from megatron_eks.predict.memory import MemoryEstimate
-from megatron_eks.predict.throughput import Speed, megatron_speed
+from megatron_eks.predict.throughput import Speed
 
 # Selective recomputation is left out: with flash attention it costs time and saves nothing.
 _RECOMPUTE = ("none", "full")
@@ -34,12 +34,11 @@ class Candidate:
 
 def evaluate(job: MegatronRun, model: ModelShape, instance: InstanceType) -> Candidate | None:
     """Return a job's own layout; None where it is none, or the GPU's peak is unknown."""
-    found = hardware(instance)
-    if found is None or any(True for _ in check_layout(job, model, instance)):
+    if any(True for _ in check_layout(job, model, instance)):
         return None
     layout = job_layout(job, job.nodes * gpus_per_node(job, instance))
-    speed = megatron_speed(model, layout, job_batch(job, layout), found)
-    return Candidate(job, job_memory(job, model, layout, instance), speed)
+    speed = job_speed(job, model, layout, instance)
+    return Candidate(job, job_memory(job, model, layout, instance), speed) if speed else None
 
 
 def search(job: MegatronRun, model: ModelShape, instance: InstanceType) -> list[Candidate]:
@@ -90,8 +89,7 @@ def _microbatches(
     A larger microbatch never needs less memory, so the first that does not fit ends the row. A
     sequence is split only where a whole one is the microbatch: half of two is as much work as one.
     """
-    inner = job.parallelism.tensor * job.parallelism.pipeline * job.parallelism.context
-    data = job.nodes * gpus_per_node(job, instance) // inner
+    data = job.nodes * gpus_per_node(job, instance) // job.parallelism.model_gpus
     sizes = _divisors(job.training.global_batch_size // data)
     for again in _RECOMPUTE:
         for size in sizes if job.parallelism.context == 1 else (1,):

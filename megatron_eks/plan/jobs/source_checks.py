@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.architecture import ModelSpec
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, has_errors
+from megatron_eks.config.errors import Finding, Level, Path, has_errors, warning
 from megatron_eks.config.job import (
     AnyJob,
     ConvertCheckpointJob,
@@ -20,8 +20,7 @@ from megatron_eks.config.job import (
 )
 from megatron_eks.plan.jobs.layout import model_shape, preset_of_name
 from megatron_eks.plan.jobs.model_checks import check_model, check_vocabulary, tokens_of
-from megatron_eks.plan.jobs.name_checks import check_names
-from megatron_eks.plan.jobs.near_checks import check_near
+from megatron_eks.plan.jobs.near_checks import check_names, check_near
 from megatron_eks.plan.jobs.path_checks import check_ending, check_tokenizer, data_prefixes
 
 # What the shapes of weights, or whether there are some, depend on.
@@ -78,7 +77,7 @@ def _data(
         if prefix in written and clean and preparation.tokenizer != tokenizer:
             found = f"{preparation.name} makes its tokens with {preparation.tokenizer}"
             remedy = "use the same tokenizer, or the numbers mean other words"
-            yield Finding(Code.DATA_SOURCE, ("data", "tokenizer"), found, remedy, Level.WARNING)
+            yield warning(Code.DATA_SOURCE, ("data", "tokenizer"), found, remedy)
     if any(prefix in _written(each) for each in preparations):
         return
     for preparation in preparations:
@@ -91,7 +90,7 @@ def _data(
         elif re.fullmatch(rf"{re.escape(base)}_[^_/]+_document", prefix):
             found = f"{preparation.name} writes {' and '.join(made)}, and no job writes {prefix}"
             remedy = f"use {made[0]}, or name the key in json_keys of {preparation.name}"
-            yield Finding(Code.DATA_SOURCE, path, found, remedy, Level.WARNING)
+            yield warning(Code.DATA_SOURCE, path, found, remedy)
 
 
 def _other_words(

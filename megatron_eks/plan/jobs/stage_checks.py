@@ -5,22 +5,17 @@ megatron/core/transformer/pipeline_parallel_layer_layout.py (core_v0.19).
 """
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from megatron_eks.catalog.megatron_options import OPTIONS
+from megatron_eks.catalog.models import ModelShape
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding
-from megatron_eks.config.job import MegatronBridgeJob
+from megatron_eks.config.job import MegatronBridgeJob, MegatronRun
+from megatron_eks.plan.jobs.option_checks import Option
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from megatron_eks.catalog.models import ModelShape
-    from megatron_eks.config.job import MegatronRun
-    from megatron_eks.plan.jobs.option_checks import Option
-
-    Said = Iterator[tuple[str, str, str]]
-    """The setting of the option that is at fault, what was found, and what to do."""
+Said = Iterator[tuple[str, str, str]]
+"""The setting of the option that is at fault, what was found, and what to do."""
 
 _FIRST, _LAST = "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"
 _EMBEDDING = "account_for_embedding_in_pipeline_split"
@@ -42,7 +37,7 @@ _WITH_ENDS = ("llama31_405b_",)
 _OWN_STAGES = ("deepseek_v3_", "glm5", "glm_45v", "kimi", "moonlight_", "nemotron")
 
 
-def counted_layers(job: "MegatronRun", model: "ModelShape") -> int | None:
+def counted_layers(job: MegatronRun, model: ModelShape) -> int | None:
     """Return the layers that stages divide evenly; None where something says which each has."""
     if isinstance(job, MegatronBridgeJob):
         blocks = (name.partition(".") for name in job.overrides)
@@ -54,8 +49,8 @@ def counted_layers(job: "MegatronRun", model: "ModelShape") -> int | None:
 
 
 def check_stages(
-    job: "MegatronRun", model: "ModelShape", given: "Mapping[int, Option]"
-) -> "Iterator[Finding]":
+    job: MegatronRun, model: ModelShape, given: Mapping[int, Option]
+) -> Iterator[Finding]:
     """Yield what keeps Megatron from dividing the layers as the options say."""
     options = {setting: (place, name, values) for place, (name, setting, values) in given.items()}
     # Megatron reads a layout whatever the stages; the other options say nothing to one of them.
@@ -65,11 +60,10 @@ def check_stages(
     values = {setting: (words or ("",))[0] for setting, (_, _, words) in options.items()}
     for setting, found, remedy in _problems(job, model, values):
         place, name, _ = options[setting]
-        path = ("extra_args", place)
-        yield Finding(Code.OPTION_COMBINATION, path, f"{name}: {found}", remedy)
+        yield Finding(Code.OPTION_COMBINATION, ("extra_args", place), f"{name}: {found}", remedy)
 
 
-def _problems(job: "MegatronRun", model: "ModelShape", values: "Mapping[str, str]") -> "Said":
+def _problems(job: MegatronRun, model: ModelShape, values: Mapping[str, str]) -> Said:
     ends = [each for each in (_FIRST, _LAST) if each in values]
     accounts = [each for each in (_EMBEDDING, _LOSS) if each in values]
     if _LAYOUT in values and (ends or accounts):
@@ -84,7 +78,7 @@ def _problems(job: "MegatronRun", model: "ModelShape", values: "Mapping[str, str
         yield from _accounts(job, model, accounts)
 
 
-def _ends(job: "MegatronRun", model: "ModelShape", values: "Mapping[str, str]") -> "Said":
+def _ends(job: MegatronRun, model: ModelShape, values: Mapping[str, str]) -> Said:
     """Take the first and the last stage away: the others share what is left."""
     stages, layers = job.parallelism.pipeline, model.num_layers
     chunks, setting = job.parallelism.virtual_pipeline or 1, ""
@@ -105,7 +99,7 @@ def _ends(job: "MegatronRun", model: "ModelShape", values: "Mapping[str, str]") 
         yield setting, found, "change the sizes, or parallelism.virtual_pipeline"
 
 
-def _accounts(job: "MegatronRun", model: "ModelShape", accounts: list[str]) -> "Said":
+def _accounts(job: MegatronRun, model: ModelShape, accounts: list[str]) -> Said:
     """Count embedding and loss as a layer each."""
     stages, chunks = job.parallelism.pipeline, job.parallelism.virtual_pipeline or 1
     layers = model.num_layers + len(accounts)
@@ -117,7 +111,7 @@ def _accounts(job: "MegatronRun", model: "ModelShape", accounts: list[str]) -> "
         yield accounts[0], found, "remove it, or change parallelism.virtual_pipeline"
 
 
-def _layout(job: "MegatronRun", model: "ModelShape", values: "Mapping[str, str]") -> "Said":
+def _layout(job: MegatronRun, model: ModelShape, values: Mapping[str, str]) -> Said:
     """Unroll a layout as Megatron does: `Et*3|(tt|)*29,m|L` names every layer of each stage."""
     words = _REPEATED.sub(lambda found: _times(*found.groups()), values[_LAYOUT].replace(",", ""))
     # What stood in parentheses may hold a repetition of its own.

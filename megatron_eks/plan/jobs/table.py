@@ -10,7 +10,6 @@ from megatron_eks.config.job import AnyJob
 from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import JobPlan
 from megatron_eks.plan.jobs import (
-    bridge,
     convert,
     data_prep,
     fetch,
@@ -35,7 +34,7 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "megatron": Kind(megatron_checks.check, megatron.plan),
-    "megatron_bridge": Kind(megatron_checks.check_bridge, bridge.plan),
+    "megatron_bridge": Kind(megatron_checks.check_bridge, megatron.plan_bridge),
     "fsdp": Kind(pytorch_checks.check_fsdp, pytorch.plan_fsdp),
     "ddp": Kind(pytorch_checks.check_ddp, pytorch.plan_ddp),
     "data_prep": Kind(data_prep.check, data_prep.plan),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from megatron_eks.catalog.models import PRESETS
 from megatron_eks.config.cluster import ClusterConfig
 from megatron_eks.config.codes import Code
-from megatron_eks.config.errors import Finding, Level, Path, has_errors
+from megatron_eks.config.errors import Finding, Level, Path, has_errors, warning
 from megatron_eks.config.job import (
     AnyJob,
     ConvertCheckpointJob,
@@ -22,7 +22,7 @@ from megatron_eks.plan.jobs.layout import model_shape
 from megatron_eks.plan.jobs.model_checks import check_model
 from megatron_eks.plan.jobs.s3_checks import check_policy
 from megatron_eks.plan.jobs.source_checks import preset_of
-from megatron_eks.plan.shared_directories import POD_UID, SHARED_DIRECTORIES
+from megatron_eks.plan.storage import POD_UID, SHARED_DIRECTORIES
 from megatron_eks.plan.storage_checks import size_for
 from megatron_eks.predict import memory, replicas
 from megatron_eks.predict.memory import GIB
@@ -55,7 +55,7 @@ class Neighbours:
             if output in self.outputs:
                 found = f"{self.outputs[output]} writes {output} too"
                 remedy = "give each its own place, or never run both"
-                yield Finding(Code.SAME_OUTPUT, path, found, remedy, Level.WARNING)
+                yield warning(Code.SAME_OUTPUT, path, found, remedy)
             self.outputs.setdefault(output, file)
         if isinstance(job, TrainingJob):
             yield from self._copies(job, file)
@@ -71,7 +71,7 @@ class Neighbours:
             if others.get(place, file) != file:
                 found = f"{others[place]} writes {place} too"
                 remedy = "give each its own place: one would destroy what the other made"
-                yield Finding(Code.SAME_OUTPUT, path, found, remedy, Level.WARNING)
+                yield warning(Code.SAME_OUTPUT, path, found, remedy)
 
     def _names(self, job: AnyJob, file: str) -> Iterator[Finding]:
         services = set(_services(job))
@@ -127,14 +127,12 @@ def check_cluster_of(jobs: Sequence[AnyJob], cluster: ClusterConfig) -> Iterator
     if alone and not cluster.storage.retain and cluster.storage.lustre.existing is None:
         found = f"the checkpoints of {', '.join(alone)} are deleted with the Storage stack"
         remedy = "leave it at true, or set checkpoint.s3_uri"
-        place: Path = ("storage", "retain")
-        yield Finding(Code.DATA_NOT_KEPT, place, found, remedy, Level.WARNING)
+        yield warning(Code.DATA_NOT_KEPT, ("storage", "retain"), found, remedy)
     runtimes = [job.runtime for job in jobs]
     needed = any(runtime.host_network or runtime.ipc_lock for runtime in runtimes)
     if cluster.platform.pod_security == "privileged" and runtimes and not needed:
         found = "no job takes the host's network, and EFA needs nothing of the host"
-        path: Path = ("platform", "pod_security")
-        yield Finding(Code.NEEDLESS_RIGHTS, path, found, "use restricted", Level.WARNING)
+        yield warning(Code.NEEDLESS_RIGHTS, ("platform", "pod_security"), found, "use restricted")
 
 
 def check_together(
@@ -178,7 +176,7 @@ def _check_room(
                 f"storage.lustre.capacity_gib: {size}"
             )
             code = Code.CHECKPOINTS_TOGETHER
-            yield file, Finding(code, path, found, remedy, Level.WARNING)
+            yield file, warning(code, path, found, remedy)
 
 
 def _check_owner(
@@ -201,7 +199,7 @@ def _check_owner(
                     f"use a path below {', '.join(ours)}, or set storage.lustre.existing.path; "
                     f"or see that user {POD_UID} may write there"
                 )
-                yield file, Finding(Code.SHARED_DIRECTORIES, path, found, remedy, Level.WARNING)
+                yield file, warning(Code.SHARED_DIRECTORIES, path, found, remedy)
 
 
 def _room(job: AnyJob) -> Iterator[tuple[Path, str, int]]:

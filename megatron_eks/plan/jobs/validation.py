@@ -13,8 +13,8 @@ from megatron_eks.plan.cluster import ClusterPlan
 from megatron_eks.plan.job import CONFIG_DIRECTORY, JobPlan
 from megatron_eks.plan.jobs import nccl, pytorch
 from megatron_eks.plan.jobs.common import WRITE_EFFICIENCY, Images, Program, task
+from megatron_eks.plan.platform import VALIDATION_PRIORITY
 from megatron_eks.plan.pools import PoolPlan
-from megatron_eks.plan.quotas import VALIDATION_PRIORITY
 from megatron_eks.plan.resources import Resources, cpu_limit_millis, cpu_resources, gpu_resources
 
 # Two nodes make a network.

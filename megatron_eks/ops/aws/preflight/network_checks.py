@@ -8,7 +8,7 @@ from megatron_eks.ops.aws.preflight.facts import Group
 from megatron_eks.ops.aws.preflight.subject import Subject
 from megatron_eks.ops.checks import in_aws
 from megatron_eks.ops.output import count
-from megatron_eks.plan.subnets import node_addresses
+from megatron_eks.plan.network import node_addresses
 
 # FSx for Lustre User Guide, "File system access control with Amazon VPC".
 LUSTRE_PORTS = (988, *range(1018, 1024))

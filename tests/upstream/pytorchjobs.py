@@ -1,0 +1,59 @@
+"""Writes `charts/platform/crd/pytorchjobs.json`: upstream's PyTorchJob, without its texts.
+
+`python -m tests.upstream.pytorchjobs`, in the development environment.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.upstream.modules import module_directory
+
+_OPERATOR = "github.com/kubeflow/training-operator"
+_SOURCE = "manifests/base/crds/kubeflow.org_pytorchjobs.yaml"
+_TARGET = Path(__file__).parents[2] / "charts/platform/crd/pytorchjobs.json"
+_WIDTH = 100
+
+
+def generate() -> str:
+    """Return the text of pytorchjobs.json."""
+    text = (module_directory(_OPERATOR) / _SOURCE).read_text(encoding="utf-8")
+    definition = yaml.safe_load(text)
+    # Which version of its generator wrote the file says nothing about the definition.
+    del definition["metadata"]["annotations"]
+    return _dump(_without_descriptions(definition)) + "\n"
+
+
+def _without_descriptions(value: Any, *, names: bool = False) -> Any:
+    """Drop the texts, but not the printer columns and fields that are called `description`."""
+    match value:
+        case dict():
+            return {
+                key: _without_descriptions(child, names=key == "properties" and not names)
+                for key, child in value.items()
+                if names or key != "description"
+            }
+        case list():
+            return [_without_descriptions(item) for item in value]
+    return value
+
+
+def _dump(value: object) -> str:
+    """Dump as JSON, one line a short value: a diff shows the field, and no byte is indentation."""
+    flat = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    if len(flat) <= _WIDTH:
+        return flat
+    match value:
+        case dict():
+            fields = (f"{json.dumps(key)}:{_dump(value[key])}" for key in sorted(value))
+            return "{\n" + ",\n".join(fields) + "\n}"
+        case list():
+            return "[\n" + ",\n".join(_dump(item) for item in value) + "\n]"
+        case _:
+            return flat
+
+
+if __name__ == "__main__":
+    _TARGET.write_text(generate(), encoding="utf-8")
