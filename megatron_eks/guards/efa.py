@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from megatron_eks.catalog.instances import INSTANCES
 from megatron_eks.catalog.interfaces import network_interfaces
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
@@ -14,6 +13,10 @@ _OF_NODES = "NodeSecurityGroup"
 """How the Network stack calls the group of the nodes."""
 _NO_CLUSTER = "without the cluster's group the node reaches no control plane, and never joins"
 _NO_NODES = "without the nodes' group traffic of EFA and Lustre is dropped, and NCCL hangs"
+_GROUPS = "name the cluster's group (ClusterSecurityGroupId) and the nodes' (Network stack)"
+_BESIDE = "EC2 takes no groups beside NetworkInterfaces, which have their own"
+_SIDES = (("Ingress", "SourceSecurityGroupId"), ("Egress", "DestinationSecurityGroupId"))
+_ITSELF = "for all traffic of the group with itself: EFA's is dropped, and NCCL hangs"
 
 
 @template_guard
@@ -22,29 +25,25 @@ def efa_layout(templates: Templates) -> Iterator[Finding]:
 
     EC2 User Guide, "Maximize network bandwidth on instances with multiple network cards".
     """
-    for data in [each["LaunchTemplateData"] for each in templates.of("EC2::LaunchTemplate")]:
-        instance, interfaces = INSTANCES.get(data["InstanceType"].text), data["NetworkInterfaces"]
-        why = "it outlives its node"
-        for kept in [each["DeleteOnTermination"] for each in interfaces]:
-            yield from kept.must_be(Code.EFA_INTERFACES, YES, why=why, level=Level.WARNING)
-        if instance is None or not (instance.efa_interfaces or list(interfaces)):
+    for each in [one for one in node_groups(templates) if one.instance]:
+        nics, instance = each.data["NetworkInterfaces"], each.instance
+        for nic in nics:
+            why = "it outlives its node"
+            yield from nic["DeleteOnTermination"].must_be(Code.EFA_INTERFACES, YES, why=why)
+        if not instance or not (instance.efa_interfaces or list(nics)):
             continue
-        layout, given = network_interfaces(instance), [_slot(each) for each in interfaces]
-        wanted = {f"card {nic.card} device {nic.device}": str(nic.type) for nic in layout}
-        for empty in [slot for slot in wanted if slot not in given][:1]:
-            found = f"{instance.name} has nothing at {empty}: NCCL loses the bandwidth"
-            remedy = f"add {wanted[empty]!r} there; {len(wanted)} interfaces make the full layout"
-            level = Level.ERROR if given or instance.gpu_direct_rdma else Level.WARNING
-            yield interfaces.finding(Code.EFA_INTERFACES, found, remedy, level)
-        for slot, each in zip(given, interfaces, strict=True):
-            kind = each["InterfaceType"].raw or "interface"
-            right = f"one {wanted[slot]}" if slot in wanted else "nothing"
-            if kind != wanted.get(slot) or given.count(slot) > 1:
+        wanted = {f"card {e.card} device {e.device}": e.type for e in network_interfaces(instance)}
+        level = Level.ERROR if list(nics) or instance.gpu_direct_rdma else Level.WARNING
+        for slot in dict.fromkeys([*wanted, *map(_slot, nics)]):
+            here = [nic for nic in nics if _slot(nic) == slot]
+            kinds = [str(nic["InterfaceType"].raw or "interface") for nic in here]
+            if kinds != [wanted.get(slot)]:
+                right = wanted.get(slot, "nothing")
                 found = (
-                    f"{kind} at {slot}, where {instance.name} takes {right}: EFA or launch fails"
+                    f"{', '.join(kinds) or 'nothing'} at {slot}: NCCL loses the card's bandwidth"
                 )
-                yield each.finding(Code.EFA_INTERFACES, found, f"leave {right} there")
-                break
+                remedy = f"{instance.name} takes {right} there, and {len(wanted)} interfaces"
+                yield (here or [nics])[-1].finding(Code.EFA_INTERFACES, found, remedy, level)
 
 
 @template_guard
@@ -55,25 +54,25 @@ def groups_on_interfaces(templates: Templates) -> Iterator[Finding]:
     NCCL hangs on this card alone (EC2 API, LaunchTemplateInstanceNetworkInterfaceSpecification).
     """
     clusters = templates.of("EKS::Cluster")
-    remedy = "name the cluster's group (ClusterSecurityGroupId) and the nodes' (Network stack)"
     for data in [each.data for each in node_groups(templates) if each.template]:
-        beside = data["SecurityGroupIds"]
-        carriers = [each["Groups"] for each in data["NetworkInterfaces"]]
-        why = "EC2 takes no groups beside NetworkInterfaces, which have their own"
-        yield from beside.must_be(Code.INTERFACES_AND_GROUPS, None, why=why) if carriers else ()
+        beside, carriers = (
+            data["SecurityGroupIds"],
+            [e["Groups"] for e in data["NetworkInterfaces"]],
+        )
+        yield from beside.must_be(Code.INTERFACES_AND_GROUPS, None, why=_BESIDE) if carriers else ()
         every = [str(group.raw) for groups in carriers for group in groups]
         usual = {name for name in every if every.count(name) * 2 > len(carriers)}
         for groups in carriers or [beside]:
             names, targets = {str(each.raw) for each in groups}, templates.targets(groups)
-            hidden = isinstance(groups.raw, dict | str) or len(targets) < len(list(groups))
+            hidden = len(targets) < len(names)
             joins = groups.texts or any(each.type == "AWS::EKS::Cluster" for each in targets)
             nodes = hidden or any(each.name == _OF_NODES for each in targets)
             for wrong, code, found in (
-                (not (names or hidden), Code.INTERFACES_AND_GROUPS, "no groups: no node joins"),
+                (not names, Code.INTERFACES_AND_GROUPS, "no groups: no node joins"),
                 (names and clusters and not joins, Code.CLUSTER_GROUP, _NO_CLUSTER),
                 (names and (usual - names or not nodes), Code.EFA_SELF_RULES, _NO_NODES),
             ):
-                yield from report(code, (wrong, groups, found, remedy))
+                yield from report(code, (wrong, groups, found, _GROUPS))
 
 
 @template_guard
@@ -84,18 +83,14 @@ def self_rules(templates: Templates) -> Iterator[Finding]:
     system error" (EC2 User Guide, "Get started with EFA", step 1).
     """
     for group in [each for each in templates.of("EC2::SecurityGroup") if each.name == _OF_NODES]:
-        for kind, side in (("Ingress", "Source"), ("Egress", "Destination")):
+        for kind, far in _SIDES:
             rules = templates.of(f"EC2::SecurityGroup{kind}")
             near = [rule for rule in rules if templates.target(rule["GroupId"]) == group]
-            far = f"{side}SecurityGroupId"
             own = [rule["IpProtocol"] for rule in near if templates.target(rule[far]) == group]
-            why = "EFA traffic between nodes is dropped, and NCCL hangs"
-            if not own:
-                remedy = f"add AWS::EC2::SecurityGroup{kind}: IpProtocol -1, this group as {far}"
-                place, found = Value(None, group.body.place), f"no {kind} rule for itself: {why}"
-                yield place.finding(Code.EFA_SELF_RULES, found, remedy)
-            elif "-1" not in [protocol.raw for protocol in own]:
-                yield from own[0].must_be(Code.EFA_SELF_RULES, "-1", why=why)
+            none = "-1" not in [protocol.raw for protocol in own]
+            place, found = Value(None, group.body.place), f"no {kind} rule {_ITSELF}"
+            remedy = f"write AWS::EC2::SecurityGroup{kind}, IpProtocol '-1', {far} this group"
+            yield from report(Code.EFA_SELF_RULES, (none, [*own, place][0], found, remedy))
 
 
 def _slot(interface: Value) -> str:

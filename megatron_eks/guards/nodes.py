@@ -1,4 +1,4 @@
-"""Guards of node groups: launch template, AMI, sizes, subnet, taint, label, user data, disk."""
+"""Guards of node groups and the bastion: launch template, AMI, sizes, taint, user data, disk."""
 
 import re
 from collections.abc import Iterator
@@ -14,32 +14,56 @@ from megatron_eks.config.load import read_documents
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import YES, Row, Value, report, written
 
-TAINT = "nvidia.com/gpu"
-LABEL = "megatron-eks/pool"
-
+_LABEL = "megatron-eks/pool"
 # Every P and G family of EC2 has GPUs; a g at the end of other families means ARM processors.
 _WITH_GPUS = re.compile(r"(p[2-9]|gr?[3-9])")
 _ARM = re.compile(r"g5g\.|p6e-gb|[a-z]+[0-9]+g[a-z]*\.|a1\.")
-_TAKEN = "pods could take the node's credentials"
+_TYPE = re.compile(r"[a-z]+[0-9][a-z0-9-]*\.(nano|micro|small|medium|([0-9]*x)?large|metal.*)")
+_TAKEN, _OPTIONS = "pods could take the node's credentials", "LaunchTemplateData MetadataOptions"
 _METADATA: tuple[Row, ...] = (
-    ("LaunchTemplateData MetadataOptions HttpTokens", ("required",), _TAKEN),
-    ("LaunchTemplateData MetadataOptions HttpPutResponseHopLimit", (1,), _TAKEN),
-    ("LaunchTemplateData MetadataOptions HttpEndpoint", ("enabled", None), "no node joins"),
+    (f"{_OPTIONS} HttpTokens", ("required",), _TAKEN),
+    (f"{_OPTIONS} HttpPutResponseHopLimit", (1,), _TAKEN),
+    (f"{_OPTIONS} HttpEndpoint", ("enabled", None), "no node joins"),
+)
+_BASTION: tuple[Row, ...] = (
+    ("IamInstanceProfile", (), "Session Manager does not reach the bastion"),
+    ("LaunchTemplate", (), "nothing requires tokens of its metadata service"),
+    ("KeyName", (None,), "a key pair opens the bastion beside IAM"),
+    ("InstanceType", (), "EC2 takes m1.small, on which this image does not boot"),
+    ("SecurityGroupIds 0", (), "it gets the VPC's default group, whatever that admits"),
+)
+_PROFILE: Row = ("Roles 0", (), "Session Manager does not reach the bastion")
+_ROOT = "/dev/xvda"
+_ENCRYPTED: Row = ("Encrypted", (YES,), "who takes the disk reads its tokens")
+_VOLUME: tuple[Row, ...] = (
+    ("DeleteOnTermination", (YES,), "it outlives its node, and is paid for"),
+    ("VolumeType", ("gp3", "gp2", "io2", "io1"), "EC2 boots from others slowly, or never"),
 )
 _BARE = "no launch template: nodes start without EFA, with a disk of 20 GiB"
-_BOOTED = ("AmiType", "Version", "ReleaseVersion")
+_OTHER = "for another group: nodes start with the wrong type, or not at all"
 _REFUSED = ("DiskSize", "RemoteAccess", "InstanceTypes")
-# EKS's default quota of nodes in a group is 450: `meks scale` moves the wanted size below it.
-_SIZES = (("MinSize", 0), ("DesiredSize", 0), ("MaxSize", 450))
-_RESIZED = "CloudFormation sends it at a later change, and resizes a pool that trains"
 _REPAIR: tuple[Row, ...] = (
     ("NodeRepairConfig Enabled", (YES,), "broken nodes stay, and jobs hang on them"),
     ("UpdateConfig MaxUnavailable", (1,), "EKS replaces that many nodes at once"),
 )
 _REPAIR_POOL: tuple[Row, ...] = (
+    *_REPAIR,
     ("UpdateConfig UpdateStrategy", ("MINIMAL",), "EKS waits for a spare node to replace one"),
     ("NodeRepairConfig MaxParallelNodesRepairedCount", (1,), "a bad driver has all replaced"),
     ("NodeRepairConfig MaxUnhealthyNodeThresholdCount", (2,), "a bad network has all replaced"),
+)
+_RESIZED = "CloudFormation sends it at a later change, and resizes a pool that trains"
+# EKS's default quota of nodes in a group is 450: `meks scale` moves the wanted size below it.
+_SIZES: tuple[Row, ...] = (
+    ("MinSize", (0,), _RESIZED),
+    ("DesiredSize", (0,), _RESIZED),
+    ("MaxSize", (450,), _RESIZED),
+)
+_SETTLE = "pods without GPUs settle on the pool's nodes, or its own stay Pending"
+_TAINT: tuple[Row, ...] = (
+    ("Key", ("nvidia.com/gpu",), _SETTLE),
+    ("Value", ("true",), _SETTLE),
+    ("Effect", ("NO_SCHEDULE", "NO_EXECUTE"), _SETTLE),
 )
 _NODE_CONFIG = "application/node.eks.aws"
 _PARTS = {_NODE_CONFIG, "text/x-shellscript", "text/cloud-config"}
@@ -47,19 +71,8 @@ _HEADS: tuple[Row, ...] = (
     ("apiVersion", ("node.eks.aws/v1alpha1",), "nodeadm reads none of it, and no node joins"),
     ("kind", ("NodeConfig",), "nodeadm reads none of it, and no node joins"),
 )
-_DISKS: Row = (
-    "spec instance localStorage strategy",
-    ("RAID0", "RAID10", "Mount"),
-    "the NVMe disks stay idle, and images fill the root volume",
-)
-_ROOT = "/dev/xvda"
-# Images of CUDA and Megatron take more than what the AMI has by itself (20 GiB).
-_SMALL_GIB = 50
-_ENCRYPTED: Row = ("Encrypted", (YES,), "who takes the disk reads its tokens")
-_VOLUME: tuple[Row, ...] = (
-    ("DeleteOnTermination", (YES,), "it outlives its node, and is paid for"),
-    ("VolumeType", ("gp3", "gp2", "io2", "io1"), "EC2 boots from others slowly, or never"),
-)
+_IDLE = "the NVMe disks stay idle, and images fill the root volume"
+_DISKS: Row = ("spec instance localStorage strategy", ("RAID0", "RAID10", "Mount"), _IDLE)
 
 
 @dataclass(frozen=True)
@@ -81,14 +94,38 @@ def node_groups(templates: Templates) -> Iterator[NodeGroup]:
         template = templates.target(group["LaunchTemplate"]["Id"])
         data = template["LaunchTemplateData"] if template else Value(None, group.body.place)
         name = data["InstanceType"].text or group["InstanceTypes"][0].text
-        has_gpus = bool(_WITH_GPUS.match(name) if name else group["Labels"][LABEL])
+        has_gpus = bool(_WITH_GPUS.match(name) or group["Labels"][_LABEL])
         yield NodeGroup(group, template, data, name, INSTANCES.get(name), has_gpus)
 
 
 @template_guard
-def metadata_service(templates: Templates) -> Iterator[Finding]:
-    """Pods must not get the node's credentials (EKS best practices, "Restrict access to IMDS")."""
+def machines(templates: Templates) -> Iterator[Finding]:
+    """Nodes and bastion keep credentials to themselves, and have disks that images fit on.
+
+    EKS best practices, "Restrict access to IMDS"; AL2023 boots from /dev/xvda (EKS User Guide,
+    "Customize managed nodes with launch templates").
+    """
     yield from constants(templates.of("EC2::LaunchTemplate"), Code.NODE_METADATA, _METADATA)
+    yield from constants(templates.of("EC2::Instance"), Code.CLUSTER_CONTROL, _BASTION)
+    yield from constants(templates.of("IAM::InstanceProfile"), Code.CLUSTER_CONTROL, [_PROFILE])
+    # Images of CUDA and Megatron take more than what the AMI has by itself (20 GiB).
+    owners = [(each.data, 50) for each in node_groups(templates) if each.template]
+    owners += [(each.properties, 8) for each in templates.of("EC2::Instance")]
+    for volumes, least in [(data["BlockDeviceMappings"], least) for data, least in owners]:
+        none = _ROOT not in [volume["DeviceName"].text for volume in volumes]
+        found, remedy = f"no {_ROOT}: what is installed fills the AMI's disk", f"name it {_ROOT}"
+        yield from report(Code.ROOT_VOLUME, (none, volumes, found, remedy))
+        for name, disk in ((volume["DeviceName"].text, volume["Ebs"]) for volume in volumes):
+            size, key = disk["VolumeSize"], templates.target(disk["KmsKeyId"])
+            small = name == _ROOT and (size.number or 0) < least
+            found = f"{written(size.raw)} GiB: images fill the disk, and the kubelet evicts pods"
+            yield from report(Code.ROOT_VOLUME, (small, size, found, f"use {2 * least} or more"))
+            yield from disk.must_hold(Code.ENCRYPTION, [_ENCRYPTED])
+            yield from disk.must_hold(Code.ROOT_VOLUME, _VOLUME, Level.WARNING)
+            shut = key and "AWSServiceRoleForAutoScaling" not in str(key["KeyPolicy"].raw)
+            found = "its policy leaves out AWSServiceRoleForAutoScaling: no node starts"
+            remedy = "allow that role kms:CreateGrant, Decrypt and GenerateDataKey*"
+            yield from report(Code.KEY_POLICY, (shut, disk["KmsKeyId"], found, remedy))
 
 
 @template_guard
@@ -99,29 +136,27 @@ def launch_template(templates: Templates) -> Iterator[Finding]:
     """
     known = [one.name for one in templates.of("EC2::LaunchTemplate")]
     for each in node_groups(templates):
-        link, version = each.group["LaunchTemplate"], each.group["LaunchTemplate"]["Version"]
-        name, typed = each.template.name if each.template else "", each.data["InstanceType"]
-        none = not link["Id"] and not link["Name"] and (each.has_gpus or not each.type_name)
+        link, typed = each.group["LaunchTemplate"], each.data["InstanceType"]
+        name, version = each.template.name if each.template else "", link["Version"]
         own = [one for one in known if _pool_of(one) == _pool_of(each.group.name)] or [name]
         lost = name and templates.text(version) != f"${{{name}.LatestVersionNumber}}"
-        other = f"{name} is for another group: nodes start with the wrong type"
+        stale = "changes of the launch template never reach a node"
         follow = f"set it to Fn::GetAtt [{own[0]}, LatestVersionNumber]"
         yield from report(
             Code.MANAGED_NODES,
-            (none, link["Id"], _BARE, "name the group's own, with Ref"),
-            (name not in ("", *own), link["Id"], other, f"use Ref {own[0]}, in Version too"),
-            (lost, version, f"later changes of {name} never reach a node", follow),
+            (not (link["Id"] or link["Name"]), link["Id"], _BARE, f"use Ref {own[0]}"),
+            (name not in ("", *own), link["Id"], _OTHER, f"use Ref {own[0]}, in Version too"),
+            (lost, version, stale, follow),
         )
-        if name and not each.instance and (each.has_gpus or not (each.type_name or typed)):
-            family = each.type_name.split(".")[0]
-            known = [one for one in INSTANCES if one.split(".")[0] == family]
-            level = Level.ERROR if known or not typed else Level.WARNING
-            found = f"instance type {written(typed.raw)}: no GPU type known here"
-            remedy = choices(each.type_name, known or INSTANCES)
-            yield typed.finding(Code.INSTANCE_TYPE_NAME, found, remedy, level)
         for value in (each.group[key] for key in _REFUSED if typed):
             why = "EKS refuses it beside a launch template, which says it"
             yield from value.must_be(Code.MANAGED_NODES, None, why=why)
+        if name and not (each.instance if each.has_gpus else _TYPE.fullmatch(each.type_name)):
+            kin = [one for one in INSTANCES if one.split(".")[0] == each.type_name.split(".")[0]]
+            level = Level.ERROR if kin or not each.has_gpus or not typed else Level.WARNING
+            found = f"{written(typed.raw)} is no instance type known here: no node starts"
+            remedy = choices(each.type_name, kin or INSTANCES) if each.has_gpus else "correct it"
+            yield typed.finding(Code.INSTANCE_TYPE_NAME, found, remedy, level)
 
 
 @template_guard
@@ -131,87 +166,52 @@ def what_nodes_boot(templates: Templates) -> Iterator[Finding]:
     Without a release two groups differ in driver and kernel (EKS API, CreateNodegroup, AMITypes).
     """
     for each in [one for one in node_groups(templates) if not one.data["ImageId"]]:
-        ami, version, release = map(each.group.__getitem__, _BOOTED)
+        group, level = each.group, Level.ERROR if each.has_gpus else Level.WARNING
         right = f"AL2023_{'ARM_64' if _ARM.match(each.type_name) else 'x86_64'}_"
         right += "NVIDIA" if each.has_gpus else "STANDARD"
-        level, why = (
-            Level.ERROR if each.has_gpus else Level.WARNING,
-            "it has no driver, or does not boot",
-        )
-        if each.type_name:
-            yield from ami.must_be(Code.AMI_TYPE, right, why=why, level=level)
-        cluster = templates.target(each.group["ClusterName"])
-        wanted = cluster["Version"].text if cluster else version.text
-        why = "EKS takes what is newest at the moment"
-        if wanted and not version:
-            yield from version.must_be(Code.VERSION_SKEW, wanted, why=why, level=Level.WARNING)
-        if wanted and not re.fullmatch(r"\d\.\d+\.\d+-20\d{6}", release.text):
-            level = Level.ERROR if release else Level.WARNING
-            pinned = AMI_RELEASES.get(wanted, f"{wanted}.PATCH-DATE")
-            yield from release.must_be(Code.AMI_TYPE, pinned, why=why, level=level)
+        why = "it has no driver, or does not boot"
+        yield from group["AmiType"].must_be(Code.AMI_TYPE, right, why=why, level=level)
+        cluster = templates.target(group["ClusterName"])
+        if wanted := cluster["Version"].text if cluster else "":
+            why, release = "EKS refuses it, or takes what is newest", group["ReleaseVersion"]
+            yield from group["Version"].must_be(Code.VERSION_SKEW, wanted, why=why)
+            if not re.fullmatch(rf"{re.escape(wanted)}\.\d+-20\d{{6}}", release.text):
+                pinned = AMI_RELEASES.get(wanted, f"{wanted}.PATCH-DATE")
+                yield from release.must_be(Code.AMI_TYPE, pinned, why=why)
 
 
 @template_guard
-def sizes_and_repairs(templates: Templates) -> Iterator[Finding]:
-    """Sizes of pools are constant in a template, and one broken GPU node is replaced at a time.
+def pools(templates: Templates) -> Iterator[Finding]:
+    """Pools keep their size, zone, taint and label; one broken GPU node is replaced at a time.
 
     CloudFormation sends all three sizes when one changes, and a stale wanted size ends the nodes of
-    a running job (eksctl issue 3532). MINIMAL ends a node before it asks for its successor (EKS
-    User Guide, "Update a managed node group" and "Enable node auto repair").
+    a running job (eksctl issue 3532). EFA does not cross zones (EC2 User Guide, "EFA limitations").
+    MINIMAL ends a node before it asks for its successor (EKS User Guide, "Update a managed node
+    group"). Pods tolerate one taint, and select one label, which `meks scale` reads too.
     """
-    for each in node_groups(templates):
-        scaling, level = each.group["ScalingConfig"], Level.WARNING
-        rows = _REPAIR + (_REPAIR_POOL if each.has_gpus else ())
-        yield from constants([each.group], Code.MANAGED_NODES, rows, level)
-        known = [scaling[key].number or 0 for key, _ in _SIZES]
-        for key, right in _SIZES if each.has_gpus else ():
-            yield from scaling[key].must_be(Code.NODE_GROUP_SIZE, right, why=_RESIZED, level=level)
-        if not each.has_gpus and (len({*known}) > 1 or known[0] in {0, 1}):
+    for group, is_pool in [(one.group, one.has_gpus) for one in node_groups(templates)]:
+        sizes, taints, subnets = (group[key] for key in ("ScalingConfig", "Taints", "Subnets"))
+        rows, known = _REPAIR_POOL if is_pool else _REPAIR, [size.raw for _, size in sizes.items()]
+        yield from constants([group], Code.MANAGED_NODES, rows, Level.WARNING)
+        if not is_pool:
+            lone = len({str(size) for size in known}) != 1 or known[0] in {0, 1}
             found = "add-ons need two nodes, and nothing here resizes the group"
             remedy = "give MinSize, DesiredSize and MaxSize one number, 2 or more"
-            yield scaling.finding(Code.NODE_GROUP_SIZE, found, remedy, level)
-
-
-@template_guard
-def one_subnet(templates: Templates) -> Iterator[Finding]:
-    """EFA traffic does not cross zones, so a pool has one (EC2 User Guide, "EFA limitations")."""
-    for subnets in [each.group["Subnets"] for each in node_groups(templates) if each.has_gpus]:
-        if isinstance(subnets.raw, list) and len(subnets.raw) != 1:
-            found = f"{len(subnets.raw)} subnets: EFA does not cross zones, and a job's nodes do"
-            remedy = "name the one subnet of the zone that has the capacity"
-            yield subnets.finding(Code.NODE_GROUP_SUBNETS, found, remedy)
-
-
-@template_guard
-def taint_and_label(templates: Templates) -> Iterator[Finding]:
-    """GPU pools have the taint that their pods tolerate, and the label that they select.
-
-    Without the taint add-ons settle on GPU nodes and take memory from jobs; with another one no pod
-    is placed (Kubernetes, "Taints and Tolerations"). `meks scale` reads name and label.
-    """
-    for each in node_groups(templates):
-        taints, name, labels = (each.group[key] for key in ("Taints", "NodegroupName", "Labels"))
-        if not each.has_gpus:
-            why = "CoreDNS and add-ons stay Pending"
-            yield from taints.must_be(Code.START_ORDER, None, why=why, level=Level.WARNING)
+            yield from report(Code.NODE_GROUP_SIZE, (lone, sizes, found, remedy))
+            yield from taints.must_be(Code.START_ORDER, None, why="add-ons stay Pending")
             continue
-        ours = [one for one in taints if one["Key"].text == TAINT]
-        found = f"no taint {TAINT}: pods without GPUs settle on the pool's nodes"
-        remedy = f"add it: Key {TAINT}, Value 'true', Effect NO_SCHEDULE"
-        none = not ours and not isinstance(taints.raw, dict)
-        yield from report(Code.SHARED_GPU_NODES, (none, taints, found, remedy))
-        for one in ours:
-            why = "other pods come, or the pool's own pods do not tolerate it"
-            effects = "NO_SCHEDULE", "NO_EXECUTE"
-            yield from one["Effect"].must_be(Code.SHARED_GPU_NODES, *effects, why=why)
-            yield from one["Value"].must_be(Code.SHARED_GPU_NODES, "true", why=why)
-        for one in [one for one in taints if one not in ours]:
-            found = f"jobs tolerate {TAINT}, not {one['Key'].text}: they stay Pending"
-            yield one.finding(Code.SHARED_GPU_NODES, found, "remove it", Level.WARNING)
-        if not name or name.raw != labels[LABEL].raw:
-            found = "the group's name and its label differ: jobs that select it stay Pending"
-            remedy = f"give NodegroupName and {LABEL} the pool's name"
-            yield labels[LABEL].finding(Code.MANAGED_NODES, found, remedy)
+        yield from sizes.must_hold(Code.NODE_GROUP_SIZE, _SIZES, Level.WARNING)
+        for taint in list(taints) or [taints[0]]:
+            yield from taint.must_hold(Code.SHARED_GPU_NODES, _TAINT)
+        many = isinstance(subnets.raw, list) and len(subnets.raw) != 1
+        found = f"{len(list(subnets))} subnets: EFA does not cross zones, and a job's nodes do"
+        remedy = "name the one subnet of the zone that has the capacity"
+        yield from report(Code.NODE_GROUP_SUBNETS, (many, subnets, found, remedy))
+        name, label = group["NodegroupName"], group["Labels"][_LABEL]
+        found = "the group's name and its label differ: jobs that select it stay Pending"
+        remedy = f"give NodegroupName and {_LABEL} the pool's name"
+        other = not name or name.raw != label.raw
+        yield from report(Code.MANAGED_NODES, (other, label, found, remedy))
 
 
 @template_guard
@@ -236,35 +236,10 @@ def user_data(templates: Templates) -> Iterator[Finding]:
         yield from config.must_hold(Code.USER_DATA, _HEADS if config else ())
         if each.instance and (place or not given):
             right, pods = max_pods(each.instance), config.at("spec kubelet config maxPods")
-            level = Level.WARNING if (pods.number or right) < right else Level.ERROR
             why = f"the node has addresses for {right} pods"
-            yield from pods.must_be(Code.MAX_PODS, right, why=why, level=level)
-            if each.instance.instance_store_gb:
-                yield from config.must_hold(Code.USER_DATA, [_DISKS])
-
-
-@template_guard
-def root_volume(templates: Templates) -> Iterator[Finding]:
-    """Root volumes are large enough for images, encrypted, and gone with their nodes.
-
-    AL2023 boots from /dev/xvda (EKS User Guide, "Customize managed nodes with launch templates").
-    """
-    for each in [one for one in node_groups(templates) if one.template]:
-        volumes = each.data["BlockDeviceMappings"]
-        none = _ROOT not in [volume["DeviceName"].text for volume in volumes]
-        found, remedy = f"no {_ROOT}: images fill the 20 GiB of the AMI", f"name it {_ROOT}"
-        yield from report(Code.ROOT_VOLUME, (none, volumes, found, remedy))
-        for name, disk in ((volume["DeviceName"].text, volume["Ebs"]) for volume in volumes):
-            size, key = disk["VolumeSize"], templates.target(disk["KmsKeyId"])
-            small = name == _ROOT and (size.number or 0) < _SMALL_GIB
-            found = f"{written(size.raw)} GiB: images fill the disk, and the kubelet evicts pods"
-            yield from report(Code.ROOT_VOLUME, (small, size, found, "use 100 GiB or more"))
-            yield from disk.must_hold(Code.ENCRYPTION, [_ENCRYPTED])
-            yield from disk.must_hold(Code.ROOT_VOLUME, _VOLUME, Level.WARNING)
-            shut = key and "AWSServiceRoleForAutoScaling" not in str(key["KeyPolicy"].raw)
-            found = "its policy leaves out AWSServiceRoleForAutoScaling: no node starts"
-            remedy = "allow that role kms:CreateGrant, Decrypt and GenerateDataKey*"
-            yield from report(Code.KEY_POLICY, (shut, disk["KmsKeyId"], found, remedy))
+            yield from pods.must_be(Code.MAX_PODS, right, why=why)
+            disks = [_DISKS] if each.instance.instance_store_gb else []
+            yield from config.must_hold(Code.USER_DATA, disks)
 
 
 def _pool_of(logical_id: str) -> str:
