@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from email import message_from_string
 
-from megatron_eks.catalog.instances import INSTANCES, InstanceType
+from megatron_eks.catalog.instances import INSTANCES, SYSTEM_INSTANCE_TYPES, InstanceType
 from megatron_eks.catalog.interfaces import max_pods
 from megatron_eks.catalog.pins import AMI_RELEASES
 from megatron_eks.config.codes import Code
@@ -33,56 +33,62 @@ _BASTION: tuple[Row, ...] = (
     ("SecurityGroupIds 0", (), "it gets the VPC's default group, whatever that admits"),
 )
 _PROFILE: Row = ("Roles 0", (), "Session Manager does not reach the bastion")
-_ROOT = "/dev/xvda"
+_ROOT: Row = ("DeviceName", ("/dev/xvda",), "AL2023 boots from it, and images fill its 20 GiB")
 _ENCRYPTED: Row = ("Encrypted", (YES,), "who takes the disk reads its tokens")
 _VOLUME: tuple[Row, ...] = (
     ("DeleteOnTermination", (YES,), "it outlives its node, and is paid for"),
     ("VolumeType", ("gp3", "gp2", "io2", "io1"), "EC2 boots from others slowly, or never"),
 )
+_UNUSABLE = "its policy leaves out AWSServiceRoleForAutoScaling: no node starts"
+_GRANT = "allow that role kms:CreateGrant, Decrypt and GenerateDataKey*"
 _BARE = "no launch template: nodes start without EFA, with a disk of 20 GiB"
 _OTHER = "for another group: nodes start with the wrong type, or not at all"
-_REFUSED = ("DiskSize", "RemoteAccess", "InstanceTypes")
-_REPAIR: tuple[Row, ...] = (
+_STALE = "changes of the launch template never reach a node"
+_SAID = "EKS refuses it beside a launch template, which says it"
+_REFUSED = [(key, (None,), _SAID) for key in ("DiskSize", "RemoteAccess", "InstanceTypes")]
+_REPAIR: list[Row] = [
     ("NodeRepairConfig Enabled", (YES,), "broken nodes stay, and jobs hang on them"),
     ("UpdateConfig MaxUnavailable", (1,), "EKS replaces that many nodes at once"),
-)
-_REPAIR_POOL: tuple[Row, ...] = (
-    *_REPAIR,
+]
+_REPAIR_POOL: list[Row] = [
     ("UpdateConfig UpdateStrategy", ("MINIMAL",), "EKS waits for a spare node to replace one"),
     ("NodeRepairConfig MaxParallelNodesRepairedCount", (1,), "a bad driver has all replaced"),
     ("NodeRepairConfig MaxUnhealthyNodeThresholdCount", (2,), "a bad network has all replaced"),
-)
+]
 _RESIZED = "CloudFormation sends it at a later change, and resizes a pool that trains"
 # EKS's default quota of nodes in a group is 450: `meks scale` moves the wanted size below it.
-_SIZES: tuple[Row, ...] = (
-    ("MinSize", (0,), _RESIZED),
-    ("DesiredSize", (0,), _RESIZED),
-    ("MaxSize", (450,), _RESIZED),
-)
+_LIMITS = ("MinSize", 0), ("DesiredSize", 0), ("MaxSize", 450)
+_SIZES = [(key, (right,), _RESIZED) for key, right in _LIMITS]
 _SETTLE = "pods without GPUs settle on the pool's nodes, or its own stay Pending"
 _TAINT: tuple[Row, ...] = (
     ("Key", ("nvidia.com/gpu",), _SETTLE),
     ("Value", ("true",), _SETTLE),
     ("Effect", ("NO_SCHEDULE", "NO_EXECUTE"), _SETTLE),
 )
-_NODE_CONFIG = "application/node.eks.aws"
+_NODE_CONFIG, _UNREAD = "application/node.eks.aws", "nodeadm reads none of it, and no node joins"
 _PARTS = {_NODE_CONFIG, "text/x-shellscript", "text/cloud-config"}
 _HEADS: tuple[Row, ...] = (
-    ("apiVersion", ("node.eks.aws/v1alpha1",), "nodeadm reads none of it, and no node joins"),
-    ("kind", ("NodeConfig",), "nodeadm reads none of it, and no node joins"),
+    ("apiVersion", ("node.eks.aws/v1alpha1",), _UNREAD),
+    ("kind", ("NodeConfig",), _UNREAD),
 )
 _IDLE = "the NVMe disks stay idle, and images fill the root volume"
 _DISKS: Row = ("spec instance localStorage strategy", ("RAID0", "RAID10", "Mount"), _IDLE)
+_LONELY = "add-ons need two nodes, and nothing here resizes the group"
+_ZONES = "not one subnet: EFA does not cross zones, and the pool's nodes do"
+_RESERVATION = re.compile(r"cr-([0-9a-f]{8}|[0-9a-f]{17})")
+_ONLY = (None, "capacity-reservations-only")
+_CLUSTER: Row = ("Strategy", ("cluster", None), "EFA nodes of one job stand far apart")
+_FAR = "neither a reservation nor a placement group: nodes start far apart"
+_APART = "a reservation made outside this group has no capacity in it"
 
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """A node group, and its launch template where that is at hand."""
+    """A node group, and what its launch template says, where that is at hand."""
 
     group: Resource
     template: Resource | None
     data: Value
-    """What the launch template says."""
     type_name: str
     instance: InstanceType | None
     has_gpus: bool
@@ -100,11 +106,7 @@ def node_groups(templates: Templates) -> Iterator[NodeGroup]:
 
 @template_guard
 def machines(templates: Templates) -> Iterator[Finding]:
-    """Nodes and bastion keep credentials to themselves, and have disks that images fit on.
-
-    EKS best practices, "Restrict access to IMDS"; AL2023 boots from /dev/xvda (EKS User Guide,
-    "Customize managed nodes with launch templates").
-    """
+    """Credentials and disks stay in the machine (EKS best practices, "Restrict access to IMDS")."""
     yield from constants(templates.of("EC2::LaunchTemplate"), Code.NODE_METADATA, _METADATA)
     yield from constants(templates.of("EC2::Instance"), Code.CLUSTER_CONTROL, _BASTION)
     yield from constants(templates.of("IAM::InstanceProfile"), Code.CLUSTER_CONTROL, [_PROFILE])
@@ -112,59 +114,44 @@ def machines(templates: Templates) -> Iterator[Finding]:
     owners = [(each.data, 50) for each in node_groups(templates) if each.template]
     owners += [(each.properties, 8) for each in templates.of("EC2::Instance")]
     for volumes, least in [(data["BlockDeviceMappings"], least) for data, least in owners]:
-        none = _ROOT not in [volume["DeviceName"].text for volume in volumes]
-        found, remedy = f"no {_ROOT}: what is installed fills the AMI's disk", f"name it {_ROOT}"
-        yield from report(Code.ROOT_VOLUME, (none, volumes, found, remedy))
-        for name, disk in ((volume["DeviceName"].text, volume["Ebs"]) for volume in volumes):
-            size, key = disk["VolumeSize"], templates.target(disk["KmsKeyId"])
-            small = name == _ROOT and (size.number or 0) < least
-            found = f"{written(size.raw)} GiB: images fill the disk, and the kubelet evicts pods"
-            yield from report(Code.ROOT_VOLUME, (small, size, found, f"use {2 * least} or more"))
+        roots = [each for each in volumes if each["DeviceName"].raw in _ROOT[1]]
+        size = [*roots, volumes[0]][0]["Ebs"]["VolumeSize"]
+        yield from (volumes[0] if not roots else roots[0]).must_hold(Code.ROOT_VOLUME, [_ROOT])
+        found, small = f"{written(size.raw)} GiB: images fill the disk", (size.number or 0) < least
+        yield from report(Code.ROOT_VOLUME, (small, size, found, f"use {2 * least} or more"))
+        for disk in [each["Ebs"] for each in volumes]:
             yield from disk.must_hold(Code.ENCRYPTION, [_ENCRYPTED])
             yield from disk.must_hold(Code.ROOT_VOLUME, _VOLUME, Level.WARNING)
+            key = templates.target(disk["KmsKeyId"])
             shut = key and "AWSServiceRoleForAutoScaling" not in str(key["KeyPolicy"].raw)
-            found = "its policy leaves out AWSServiceRoleForAutoScaling: no node starts"
-            remedy = "allow that role kms:CreateGrant, Decrypt and GenerateDataKey*"
-            yield from report(Code.KEY_POLICY, (shut, disk["KmsKeyId"], found, remedy))
+            yield from report(Code.KEY_POLICY, (shut, disk["KmsKeyId"], _UNUSABLE, _GRANT))
 
 
 @template_guard
 def launch_template(templates: Templates) -> Iterator[Finding]:
-    """Node groups follow their own launch templates, and repeat nothing that stands there.
-
-    EKS User Guide, "Customize managed nodes with launch templates".
-    """
+    """Node groups follow their own (EKS, "Customize managed nodes with launch templates")."""
     known = [one.name for one in templates.of("EC2::LaunchTemplate")]
     for each in node_groups(templates):
         link, typed = each.group["LaunchTemplate"], each.data["InstanceType"]
         name, version = each.template.name if each.template else "", link["Version"]
-        own = [one for one in known if _pool_of(one) == _pool_of(each.group.name)] or [name]
+        own = next((one for one in known if _pool_of(one) == _pool_of(each.group.name)), name)
         lost = name and templates.text(version) != f"${{{name}.LatestVersionNumber}}"
-        stale = "changes of the launch template never reach a node"
-        follow = f"set it to Fn::GetAtt [{own[0]}, LatestVersionNumber]"
         yield from report(
             Code.MANAGED_NODES,
-            (not (link["Id"] or link["Name"]), link["Id"], _BARE, f"use Ref {own[0]}"),
-            (name not in ("", *own), link["Id"], _OTHER, f"use Ref {own[0]}, in Version too"),
-            (lost, version, stale, follow),
+            (not (link["Id"] or link["Name"]), link["Id"], _BARE, f"use Ref {own}"),
+            (name not in ("", own), link["Id"], _OTHER, f"use Ref {own}, in Version too"),
+            (lost, version, _STALE, f"set it to Fn::GetAtt [{own}, LatestVersionNumber]"),
         )
-        for value in (each.group[key] for key in _REFUSED if typed):
-            why = "EKS refuses it beside a launch template, which says it"
-            yield from value.must_be(Code.MANAGED_NODES, None, why=why)
-        if name and not (each.instance if each.has_gpus else _TYPE.fullmatch(each.type_name)):
-            kin = [one for one in INSTANCES if one.split(".")[0] == each.type_name.split(".")[0]]
-            level = Level.ERROR if kin or not each.has_gpus or not typed else Level.WARNING
-            found = f"{written(typed.raw)} is no instance type known here: no node starts"
-            remedy = choices(each.type_name, kin or INSTANCES) if each.has_gpus else "correct it"
-            yield typed.finding(Code.INSTANCE_TYPE_NAME, found, remedy, level)
+        yield from each.group.properties.must_hold(Code.MANAGED_NODES, _REFUSED if typed else ())
+        usable = each.instance if each.has_gpus else _TYPE.fullmatch(each.type_name)
+        found = f"{written(typed.raw)} is no instance type known here: no node starts"
+        remedy = choices(each.type_name, INSTANCES if each.has_gpus else SYSTEM_INSTANCE_TYPES)
+        yield from report(Code.INSTANCE_TYPE_NAME, (name and not usable, typed, found, remedy))
 
 
 @template_guard
 def what_nodes_boot(templates: Templates) -> Iterator[Finding]:
-    """GPU nodes boot the AMI with NVIDIA's driver, for their processor, of a pinned release.
-
-    Without a release two groups differ in driver and kernel (EKS API, CreateNodegroup, AMITypes).
-    """
+    """Nodes boot the AMI of their processor, GPUs and release (EKS API, CreateNodegroup)."""
     for each in [one for one in node_groups(templates) if not one.data["ImageId"]]:
         group, level = each.group, Level.ERROR if each.has_gpus else Level.WARNING
         right = f"AL2023_{'ARM_64' if _ARM.match(each.type_name) else 'x86_64'}_"
@@ -182,55 +169,42 @@ def what_nodes_boot(templates: Templates) -> Iterator[Finding]:
 
 @template_guard
 def pools(templates: Templates) -> Iterator[Finding]:
-    """Pools keep their size, zone, taint and label; one broken GPU node is replaced at a time.
-
-    CloudFormation sends all three sizes when one changes, and a stale wanted size ends the nodes of
-    a running job (eksctl issue 3532). EFA does not cross zones (EC2 User Guide, "EFA limitations").
-    MINIMAL ends a node before it asks for its successor (EKS User Guide, "Update a managed node
-    group"). Pods tolerate one taint, and select one label, which `meks scale` reads too.
-    """
+    """Pools keep size, zone, taint and label, and nodes are replaced (eksctl issue 3532)."""
     for group, is_pool in [(one.group, one.has_gpus) for one in node_groups(templates)]:
         sizes, taints, subnets = (group[key] for key in ("ScalingConfig", "Taints", "Subnets"))
-        rows, known = _REPAIR_POOL if is_pool else _REPAIR, [size.raw for _, size in sizes.items()]
+        rows = [*_REPAIR, *(_REPAIR_POOL if is_pool else ())]
         yield from constants([group], Code.MANAGED_NODES, rows, Level.WARNING)
         if not is_pool:
-            lone = len({str(size) for size in known}) != 1 or known[0] in {0, 1}
-            found = "add-ons need two nodes, and nothing here resizes the group"
-            remedy = "give MinSize, DesiredSize and MaxSize one number, 2 or more"
-            yield from report(Code.NODE_GROUP_SIZE, (lone, sizes, found, remedy))
+            known = {str(sizes[key].raw) for key, _ in _LIMITS}
+            lone, remedy = len(known) > 1 or known & {"0", "1"}, "give all three one number above 1"
+            yield from report(Code.NODE_GROUP_SIZE, (lone, sizes, _LONELY, remedy))
             yield from taints.must_be(Code.START_ORDER, None, why="add-ons stay Pending")
             continue
         yield from sizes.must_hold(Code.NODE_GROUP_SIZE, _SIZES, Level.WARNING)
         for taint in list(taints) or [taints[0]]:
             yield from taint.must_hold(Code.SHARED_GPU_NODES, _TAINT)
         many = isinstance(subnets.raw, list) and len(subnets.raw) != 1
-        found = f"{len(list(subnets))} subnets: EFA does not cross zones, and a job's nodes do"
-        remedy = "name the one subnet of the zone that has the capacity"
-        yield from report(Code.NODE_GROUP_SUBNETS, (many, subnets, found, remedy))
-        name, label = group["NodegroupName"], group["Labels"][_LABEL]
-        found = "the group's name and its label differ: jobs that select it stay Pending"
-        remedy = f"give NodegroupName and {_LABEL} the pool's name"
-        other = not name or name.raw != label.raw
-        yield from report(Code.MANAGED_NODES, (other, label, found, remedy))
+        yield from report(Code.NODE_GROUP_SUBNETS, (many, subnets, _ZONES, "name the pool's one"))
+        label, name = group["Labels"][_LABEL], group["NodegroupName"].text or "the pool's name"
+        yield from label.must_be(Code.MANAGED_NODES, name, why="jobs that select it stay Pending")
 
 
 @template_guard
 def user_data(templates: Templates) -> Iterator[Finding]:
     """User data is MIME text with a NodeConfig: pods for the addresses, and the NVMe disks.
 
-    EKS refuses other forms (EKS User Guide, "Customize managed nodes with launch templates").
-    nodeadm also counts addresses of the EFA-only interface, which has none: pods beyond them stay
-    in ContainerCreating (amazon-vpc-cni-k8s issue 3189).
+    EKS refuses other forms (EKS, "Customize managed nodes with launch templates"). nodeadm counts
+    addresses of the EFA-only interface, which has none (amazon-vpc-cni-k8s issue 3189).
     """
     for each in [one for one in node_groups(templates) if one.template]:
         given, place = each.data["UserData"], each.data["UserData"]["Fn::Base64"]
         mime = message_from_string(templates.text(place))
         single = [part for part in mime.walk() if not part.is_multipart()]
         parts = {part.get_content_type(): str(part.get_payload()) for part in single}
+        odd = not mime.is_multipart() or mime.defects or not {*parts} <= _PARTS
         found = f"no MIME parts in Fn::Base64 that EKS reads, but {', '.join(parts)}"
         remedy = f"put multipart/mixed into Fn::Base64, with a part {_NODE_CONFIG}"
-        wrong = not mime.is_multipart() or mime.defects or not {*parts} <= _PARTS
-        yield from report(Code.USER_DATA, ((place or given.text) and wrong, place, found, remedy))
+        yield from report(Code.USER_DATA, ((place or given.text) and odd, place, found, remedy))
         read = [one.value for one in read_documents(parts.get(_NODE_CONFIG, ""), "")]
         config = Value(read[0] if read else None, place.place, place.path)
         yield from config.must_hold(Code.USER_DATA, _HEADS if config else ())
@@ -240,6 +214,50 @@ def user_data(templates: Templates) -> Iterator[Finding]:
             yield from pods.must_be(Code.MAX_PODS, right, why=why)
             disks = [_DISKS] if each.instance.instance_store_gb else []
             yield from config.must_hold(Code.USER_DATA, disks)
+
+
+@template_guard
+def capacity(templates: Templates) -> Iterator[Finding]:
+    """Group and template buy in one way, and nodes stand close together.
+
+    A Capacity Block is named three times, and EKS refuses the group, or EC2 starts nothing, with
+    one of them missing (EKS User Guide, "Create a managed node group with Capacity Blocks for ML").
+    """
+    yield from constants(templates.of("EC2::PlacementGroup"), Code.PLACEMENT, [_CLUSTER])
+    for each in [one for one in node_groups(templates) if one.template]:
+        kind, market = each.group["CapacityType"], each.data["InstanceMarketOptions"]["MarketType"]
+        given, placed = each.data["CapacityReservationSpecification"], each.data["Placement"]
+        target, mode = given["CapacityReservationTarget"], given["CapacityReservationPreference"]
+        name, arn = target["CapacityReservationId"], target["CapacityReservationResourceGroupArn"]
+        block = kind.text == "CAPACITY_BLOCK" or market.text == "capacity-block"
+        for matters, value, right, why in (
+            (block, kind, ("CAPACITY_BLOCK",), "the template asks for a block"),
+            (block, market, ("capacity-block",), "the nodes of a block start in this market only"),
+            (not block, market, (None,), "CapacityType says it, and alone"),
+            (target and not block, kind, ("ON_DEMAND", None), "the reservation stays idle"),
+            (target, mode, _ONLY, "EC2 refuses it with a target"),
+        ):
+            yield from value.must_be(Code.CAPACITY_RESERVATION, *right, why=why) if matters else ()
+        nameless = ((given and not mode) or block) and bool(name) == bool(arn)
+        wrong = name and not isinstance(name.raw, dict) and not _RESERVATION.fullmatch(name.text)
+        unsold = block and each.instance and not each.instance.capacity_blocks
+        yield from report(
+            Code.CAPACITY_RESERVATION,
+            (
+                nameless,
+                target,
+                "not one of id and group: no node starts",
+                f"give {name.name} alone",
+            ),
+            (wrong, name, f"{written(name.raw)} is no id of a reservation", "write cr-DIGITS"),
+            (unsold, kind, f"AWS sells no blocks of {each.type_name}", "set it to 'ON_DEMAND'"),
+        )
+        group, bought = placed["GroupName"] or placed["GroupId"], target or block
+        efa = each.instance and each.instance.efa_interfaces and kind.text != "SPOT"
+        far, remedy = efa and not (group or bought), "name the reservation, or a placement group"
+        both, one = group and bought, "remove one, unless the reservation was made in the group"
+        rows = (far, placed, _FAR, remedy), (both, placed, _APART, one)
+        yield from report(Code.PLACEMENT, *rows, level=Level.WARNING)
 
 
 def _pool_of(logical_id: str) -> str:

@@ -7,6 +7,8 @@ from tests.guards.slips import ABSENT, Json, in_template
 
 CLUSTER, ENTRY, VPC = "EKS::Cluster", "EKS::AccessEntry", "ResourcesVpcConfig"
 SERVICES = "KubernetesNetworkConfig ServiceIpv4Cidr"
+VOLUME: Json = {"DeleteOnTermination": True, "Encrypted": True, "VolumeSize": 10}
+DISK: Json = {"DeviceName": "/dev/xvda", "Ebs": VOLUME | {"VolumeType": "gp3"}}
 GONE = "AWS::CloudFormation::WaitConditionHandle"
 
 
@@ -24,8 +26,7 @@ GONE = "AWS::CloudFormation::WaitConditionHandle"
         (CLUSTER, "Logging ClusterLogging EnabledTypes 1", ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "Version", "1.29", "CLUSTER_VERSION"),
         (CLUSTER, "Version", "1.34", "VERSION_SKEW"),
-        (CLUSTER, SERVICES, "10.0.0.0/16", "RANGE"),
-        (CLUSTER, SERVICES, ABSENT, "RANGE"),
+        (CLUSTER, SERVICES, ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "DependsOn", ABSENT, "START_ORDER"),
         ("Logs::LogGroup", "RetentionInDays", ABSENT, "CLUSTER_CONTROL"),
         (ENTRY, "Type", GONE, "ACCESS_ENTRY"),
@@ -63,14 +64,19 @@ def test_people_reach_a_private_endpoint():
     [
         ({"KeyName": "mine"}, "CLUSTER_CONTROL"),
         ({"LaunchTemplate": None}, "CLUSTER_CONTROL"),
-        ({"BlockDeviceMappings": [{"Ebs": {"Encrypted": False}}]}, "ENCRYPTION"),
+        (
+            {"BlockDeviceMappings": [DISK | {"Ebs": DISK["Ebs"] | {"Encrypted": False}}]},
+            "ENCRYPTION",
+        ),
     ],
 )
 def test_only_session_manager_opens_the_bastion(changed, code):
     """It has no key pair, requires tokens, and nothing on its disk can be read."""
     right = {
-        "BlockDeviceMappings": [{"Ebs": {"Encrypted": True}}],
+        "BlockDeviceMappings": [DISK],
         "IamInstanceProfile": "company",
+        "InstanceType": "t3.micro",
+        "SecurityGroupIds": ["sg-0123456789abcdef0"],
         "LaunchTemplate": {"LaunchTemplateId": "lt-0123456789abcdef0", "Version": "1"},
     }
 

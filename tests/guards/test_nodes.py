@@ -33,7 +33,12 @@ _SYSTEM_TEMPLATE = {
         (_TEMPLATE, f"{_DATA} InstanceType", ABSENT, {"INSTANCE_TYPE_NAME"}),
         (_TEMPLATE, f"{_DATA} InstanceType", "p4d.48xlarge", {"INSTANCE_TYPE_NAME"}),
         ("EC2::LaunchTemplate System", f"{_DATA} InstanceType", "m6a.large", set()),
-        ("EC2::LaunchTemplate System", f"{_DATA} InstanceType", "c5.2xarge", {"INSTANCE_TYPE_NAME"}),
+        (
+            "EC2::LaunchTemplate System",
+            f"{_DATA} InstanceType",
+            "c5.2xarge",
+            {"INSTANCE_TYPE_NAME"},
+        ),
         (_SYSTEM, "AmiType", "AL2023_ARM_64_STANDARD", _AMI),
         (_GPU, "AmiType", "AL2023_x86_64_STANDARD", _AMI),
         (_GPU, "AmiType", ABSENT, _AMI),
