@@ -9,17 +9,18 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.guards.network import covers, is_wide, range_of
 from megatron_eks.guards.templates import Templates, constants, template_guard
-from megatron_eks.guards.values import NO, YES, Row, Value, report
+from megatron_eks.guards.values import NO, YES, Row, report
 
 _INSIDE = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
-_SUBNET = re.compile(r"subnet-([0-9a-f]{8}|[0-9a-f]{17})")
-_LOGS = {"api", "audit", "authenticator", "controllerManager", "scheduler"}
+_SUBNET = re.compile(r"subnet-([0-9a-f]{8}|[0-9a-f]{17})|")
+_LOGS = "a log of api, audit, authenticator, controllerManager or scheduler is missing"
 _ADMIN = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 _POLICY = re.compile(r"arn:[^/]+:eks::aws:cluster-access-policy/AmazonEKS\w+Policy")
 _PRINCIPAL = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+|.*[$].*|")
 _MUST: tuple[Row, ...] = (
     ("ResourcesVpcConfig EndpointPrivateAccess", (YES,), "nodes do not reach it, and never join"),
     ("AccessConfig AuthenticationMode", ("API", "API_AND_CONFIG_MAP"), "nobody gets in"),
+    ("ResourcesVpcConfig SubnetIds 1", (), "EKS refuses subnets of one zone"),
 )
 _VERSION: Row = ("Version", tuple(SUPPORTED), "EKS refuses it, or no add-on is pinned for it")
 _CREATOR = "AccessConfig BootstrapClusterCreatorAdminPermissions"
@@ -30,6 +31,7 @@ _SHOULD: tuple[Row, ...] = (
     ("BootstrapSelfManagedAddons", (NO,), "EKS installs networking of its own versions first"),
     ("DeletionProtection", (YES,), "one wrong command deletes the cluster under its jobs"),
     ("UpgradePolicy SupportType", ("STANDARD",), "extended support costs six times as much"),
+    ("Logging ClusterLogging EnabledTypes 4 Type", (), _LOGS),
     (_SERVICES, (), "EKS chooses one that network policies do not admit"),
 )
 _SECRETS: tuple[Row, ...] = (
@@ -37,7 +39,6 @@ _SECRETS: tuple[Row, ...] = (
     ("EncryptionConfig 0 Resources 0", ("secrets",), "Secrets have no key of this account"),
 )
 _RETENTION: Row = ("RetentionInDays", (), "logs are kept, and paid, for ever")
-_OPEN = "the whole internet reaches the API server"
 _RANGES = "list the ranges of an office or a VPN"
 _SHUT = "only nodes reach the private endpoint: its group admits nobody else"
 _ADMIT = "admit tcp 443 from the VPC to ClusterSecurityGroupId, or set EndpointPublicAccess"
@@ -52,13 +53,13 @@ def endpoint(templates: Templates) -> Iterator[Finding]:
         rules = [each for each in users if each.type == "AWS::EC2::SecurityGroupIngress"]
         shut = not public and not any(covers(each.properties) for each in rules)
         yield from report(Code.CLUSTER_CONTROL, (shut, access, _SHUT, _ADMIT))
-        none = public and not cidrs.texts
-        yield from report(Code.ENDPOINT_OPEN, (none, cidrs, f"no {cidrs.name}: {_OPEN}", _RANGES))
-        for cidr in cidrs:
-            found = f"{cidr.text} is no public range: nobody gets in"
-            yield from report(Code.RANGE, (_is_inside(cidr), cidr, found, _RANGES))
-            found = f"{cidr.text}: {_OPEN}"
-            yield from report(Code.ENDPOINT_OPEN, (is_wide(cidr), cidr, found, _RANGES))
+        for cidr in list(cidrs) or [cidrs]:
+            given, everybody = range_of(cidr), is_wide(cidr) or (public and not cidrs.texts)
+            inside = cidr.text and (not given or any(given.subnet_of(each) for each in _INSIDE))
+            open_to = f"{cidr.text or 'no range'}: the whole internet reaches the API server"
+            yield from report(Code.ENDPOINT_OPEN, (everybody, cidr, open_to, _RANGES))
+            nobody = f"{cidr.text} is no public range: nobody gets in"
+            yield from report(Code.RANGE, (inside, cidr, nobody, _RANGES))
 
 
 @template_guard
@@ -71,23 +72,13 @@ def control(templates: Templates) -> Iterator[Finding]:
     yield from constants(clusters, Code.ENCRYPTION, _SECRETS, Level.WARNING)
     yield from constants(groups, Code.CLUSTER_CONTROL, [_RETENTION], Level.WARNING)
     for cluster in clusters:
-        subnets, types = cluster["ResourcesVpcConfig"]["SubnetIds"], cluster["Logging"]
-        types, depends = types["ClusterLogging"]["EnabledTypes"], cluster.body["DependsOn"]
-        zones = {str(each["AvailabilityZone"].raw) for each in templates.targets(subnets)}
-        missing = ", ".join(sorted(_LOGS - {each["Type"].text for each in types}))
-        found, remedy = f"no log of {missing}: nobody sees who did what", f"add {missing}"
-        yield from report(
-            Code.CLUSTER_CONTROL, (missing, types, found, remedy), level=Level.WARNING
-        )
-        lone, found = len(list(subnets)) == 1 or len(zones) == 1, "EKS refuses subnets of one zone"
-        yield from report(Code.SUBNETS, (lone, subnets, found, "name private ones of two zones"))
-        for subnet in (each for each in subnets if each.text and not _SUBNET.fullmatch(each.text)):
-            yield subnet.finding(Code.SUBNETS, f"{subnet.text} is no subnet", "write subnet-DIGITS")
-        name = f"/aws/eks/{cluster['Name'].text}/cluster"
-        for group in (each for each in groups if each["LogGroupName"].text == name):
-            late = group.name not in depends.texts
-            found = f"EKS makes {name} before {group.name} does, and the stack fails"
-            yield from report(Code.START_ORDER, (late, depends, found, f"add {group.name!r}"))
+        name, depends = f"/aws/eks/{cluster['Name'].text}/cluster", cluster.body["DependsOn"]
+        own = [each.name for each in groups if each["LogGroupName"].text == name]
+        late, found = not {*own} <= {*depends.texts}, f"EKS makes {name} first, and the stack fails"
+        yield from report(Code.START_ORDER, (late, depends, found, f"set it to {own}"))
+        for subnet in cluster["ResourcesVpcConfig"]["SubnetIds"]:
+            wrong, found = not _SUBNET.fullmatch(subnet.text), f"{subnet.text} is no subnet's id"
+            yield from report(Code.SUBNETS, (wrong, subnet, found, "write subnet- and 17 digits"))
 
 
 @template_guard
@@ -95,17 +86,11 @@ def access_entries(templates: Templates) -> Iterator[Finding]:
     """Somebody administers the cluster (EKS, "Associate access policies with access entries")."""
     entries, role = templates.of("EKS::AccessEntry"), "arn:aws:iam::ACCOUNT:role/NAME"
     arns = [policy["PolicyArn"] for each in entries for policy in each["AccessPolicies"]]
-    admin = any("AdminPolicy" in templates.text(arn) for arn in arns)
-    admin = admin or any(each["KubernetesGroups"] for each in entries)
+    none = not any("AdminPolicy" in templates.text(arn) for arn in arns)
     for place in (each.properties for each in templates.of("EKS::Cluster")):
         found = "no access entry of an administrator: nobody is one"
-        yield from report(Code.ACCESS_ENTRY, (not admin, place, found, f"add {_ADMIN}"))
+        yield from report(Code.ACCESS_ENTRY, (none, place, found, f"add {_ADMIN}"))
     people = [(each["PrincipalArn"], _PRINCIPAL, role) for each in entries]
     for arn, form, right in [*people, *((each, _POLICY, _ADMIN) for each in arns)]:
         wrong, found = not form.fullmatch(templates.text(arn)), f"EKS refuses {arn.text!r}"
         yield from report(Code.ACCESS_ENTRY, (wrong, arn, found, f"write {right}"))
-
-
-def _is_inside(cidr: Value) -> bool:
-    given = range_of(cidr)
-    return bool(cidr.text) and (not given or any(given.subnet_of(each) for each in _INSIDE))

@@ -41,6 +41,8 @@ _VOLUME: tuple[Row, ...] = (
 )
 _UNUSABLE = "its policy leaves out AWSServiceRoleForAutoScaling: no node starts"
 _GRANT = "allow that role kms:CreateGrant, Decrypt and GenerateDataKey*"
+_NO_DRIVER = "it has no driver of the GPUs, or does not boot"
+_NEWEST = "EKS refuses it, or takes what is newest"
 _BARE = "no launch template: nodes start without EFA, with a disk of 20 GiB"
 _OTHER = "for another group: nodes start with the wrong type, or not at all"
 _STALE = "changes of the launch template never reach a node"
@@ -66,11 +68,13 @@ _TAINT: tuple[Row, ...] = (
     ("Effect", ("NO_SCHEDULE", "NO_EXECUTE"), _SETTLE),
 )
 _NODE_CONFIG, _UNREAD = "application/node.eks.aws", "nodeadm reads none of it, and no node joins"
+_MIME = f"put multipart/mixed into Fn::Base64, with a part {_NODE_CONFIG}"
 _PARTS = {_NODE_CONFIG, "text/x-shellscript", "text/cloud-config"}
 _HEADS: tuple[Row, ...] = (
     ("apiVersion", ("node.eks.aws/v1alpha1",), _UNREAD),
     ("kind", ("NodeConfig",), _UNREAD),
 )
+_ADDRESSES = "pods wait for addresses, or the node takes fewer than it has"
 _IDLE = "the NVMe disks stay idle, and images fill the root volume"
 _DISKS: Row = ("spec instance localStorage strategy", ("RAID0", "RAID10", "Mount"), _IDLE)
 _LONELY = "add-ons need two nodes, and nothing here resizes the group"
@@ -114,10 +118,10 @@ def machines(templates: Templates) -> Iterator[Finding]:
     owners = [(each.data, 50) for each in node_groups(templates) if each.template]
     owners += [(each.properties, 8) for each in templates.of("EC2::Instance")]
     for volumes, least in [(data["BlockDeviceMappings"], least) for data, least in owners]:
-        roots = [each for each in volumes if each["DeviceName"].raw in _ROOT[1]]
-        size = [*roots, volumes[0]][0]["Ebs"]["VolumeSize"]
-        yield from (volumes[0] if not roots else roots[0]).must_hold(Code.ROOT_VOLUME, [_ROOT])
+        root = [*(one for one in volumes if one["DeviceName"].raw in _ROOT[1]), volumes[0]][0]
+        size = root["Ebs"]["VolumeSize"]
         found, small = f"{written(size.raw)} GiB: images fill the disk", (size.number or 0) < least
+        yield from root.must_hold(Code.ROOT_VOLUME, [_ROOT])
         yield from report(Code.ROOT_VOLUME, (small, size, found, f"use {2 * least} or more"))
         for disk in [each["Ebs"] for each in volumes]:
             yield from disk.must_hold(Code.ENCRYPTION, [_ENCRYPTED])
@@ -153,18 +157,16 @@ def launch_template(templates: Templates) -> Iterator[Finding]:
 def what_nodes_boot(templates: Templates) -> Iterator[Finding]:
     """Nodes boot the AMI of their processor, GPUs and release (EKS API, CreateNodegroup)."""
     for each in [one for one in node_groups(templates) if not one.data["ImageId"]]:
-        group, level = each.group, Level.ERROR if each.has_gpus else Level.WARNING
         right = f"AL2023_{'ARM_64' if _ARM.match(each.type_name) else 'x86_64'}_"
         right += "NVIDIA" if each.has_gpus else "STANDARD"
-        why = "it has no driver, or does not boot"
-        yield from group["AmiType"].must_be(Code.AMI_TYPE, right, why=why, level=level)
-        cluster = templates.target(group["ClusterName"])
+        yield from constants([each.group], Code.AMI_TYPE, [("AmiType", (right,), _NO_DRIVER)])
+        cluster, release = templates.target(each.group["ClusterName"]), each.group["ReleaseVersion"]
         if wanted := cluster["Version"].text if cluster else "":
-            why, release = "EKS refuses it, or takes what is newest", group["ReleaseVersion"]
-            yield from group["Version"].must_be(Code.VERSION_SKEW, wanted, why=why)
-            if not re.fullmatch(rf"{re.escape(wanted)}\.\d+-20\d{{6}}", release.text):
-                pinned = AMI_RELEASES.get(wanted, f"{wanted}.PATCH-DATE")
-                yield from release.must_be(Code.AMI_TYPE, pinned, why=why)
+            yield from constants([each.group], Code.VERSION_SKEW, [("Version", (wanted,), _NEWEST)])
+            wrong = not re.fullmatch(rf"{re.escape(wanted)}\.\d+-20\d{{6}}", release.text)
+            remedy = f"set it to {AMI_RELEASES.get(wanted)}"
+            found = f"release {written(release.raw)}: {_NEWEST}"
+            yield from report(Code.AMI_TYPE, (wrong, release, found, remedy))
 
 
 @template_guard
@@ -191,38 +193,28 @@ def pools(templates: Templates) -> Iterator[Finding]:
 
 @template_guard
 def user_data(templates: Templates) -> Iterator[Finding]:
-    """User data is MIME text with a NodeConfig: pods for the addresses, and the NVMe disks.
-
-    EKS refuses other forms (EKS, "Customize managed nodes with launch templates"). nodeadm counts
-    addresses of the EFA-only interface, which has none (amazon-vpc-cni-k8s issue 3189).
-    """
+    """User data is MIME with a NodeConfig that counts addresses (amazon-vpc-cni-k8s issue 3189)."""
     for each in [one for one in node_groups(templates) if one.template]:
         given, place = each.data["UserData"], each.data["UserData"]["Fn::Base64"]
         mime = message_from_string(templates.text(place))
         single = [part for part in mime.walk() if not part.is_multipart()]
         parts = {part.get_content_type(): str(part.get_payload()) for part in single}
         odd = not mime.is_multipart() or mime.defects or not {*parts} <= _PARTS
-        found = f"no MIME parts in Fn::Base64 that EKS reads, but {', '.join(parts)}"
-        remedy = f"put multipart/mixed into Fn::Base64, with a part {_NODE_CONFIG}"
-        yield from report(Code.USER_DATA, ((place or given.text) and odd, place, found, remedy))
+        wrong, found = (place or given.text) and odd, f"EKS refuses {', '.join(parts)}"
+        yield from report(Code.USER_DATA, (wrong, place, found, _MIME))
         read = [one.value for one in read_documents(parts.get(_NODE_CONFIG, ""), "")]
         config = Value(read[0] if read else None, place.place, place.path)
         yield from config.must_hold(Code.USER_DATA, _HEADS if config else ())
         if each.instance and (place or not given):
-            right, pods = max_pods(each.instance), config.at("spec kubelet config maxPods")
-            why = f"the node has addresses for {right} pods"
-            yield from pods.must_be(Code.MAX_PODS, right, why=why)
+            pods = ("spec kubelet config maxPods", (max_pods(each.instance),), _ADDRESSES)
+            yield from config.must_hold(Code.MAX_PODS, [pods])
             disks = [_DISKS] if each.instance.instance_store_gb else []
             yield from config.must_hold(Code.USER_DATA, disks)
 
 
 @template_guard
 def capacity(templates: Templates) -> Iterator[Finding]:
-    """Group and template buy in one way, and nodes stand close together.
-
-    A Capacity Block is named three times, and EKS refuses the group, or EC2 starts nothing, with
-    one of them missing (EKS User Guide, "Create a managed node group with Capacity Blocks for ML").
-    """
+    """Group and template buy alike, nodes stand close (EKS, "... with Capacity Blocks for ML")."""
     yield from constants(templates.of("EC2::PlacementGroup"), Code.PLACEMENT, [_CLUSTER])
     for each in [one for one in node_groups(templates) if one.template]:
         kind, market = each.group["CapacityType"], each.data["InstanceMarketOptions"]["MarketType"]
@@ -240,7 +232,6 @@ def capacity(templates: Templates) -> Iterator[Finding]:
             yield from value.must_be(Code.CAPACITY_RESERVATION, *right, why=why) if matters else ()
         nameless = ((given and not mode) or block) and bool(name) == bool(arn)
         wrong = name and not isinstance(name.raw, dict) and not _RESERVATION.fullmatch(name.text)
-        unsold = block and each.instance and not each.instance.capacity_blocks
         yield from report(
             Code.CAPACITY_RESERVATION,
             (
@@ -250,14 +241,12 @@ def capacity(templates: Templates) -> Iterator[Finding]:
                 f"give {name.name} alone",
             ),
             (wrong, name, f"{written(name.raw)} is no id of a reservation", "write cr-DIGITS"),
-            (unsold, kind, f"AWS sells no blocks of {each.type_name}", "set it to 'ON_DEMAND'"),
         )
         group, bought = placed["GroupName"] or placed["GroupId"], target or block
         efa = each.instance and each.instance.efa_interfaces and kind.text != "SPOT"
-        far, remedy = efa and not (group or bought), "name the reservation, or a placement group"
-        both, one = group and bought, "remove one, unless the reservation was made in the group"
-        rows = (far, placed, _FAR, remedy), (both, placed, _APART, one)
-        yield from report(Code.PLACEMENT, *rows, level=Level.WARNING)
+        far = (efa and not (group or bought), placed, _FAR, "name a reservation or a group")
+        apart = (group and bought, placed, _APART, "remove one, unless it was made there")
+        yield from report(Code.PLACEMENT, far, apart, level=Level.WARNING)
 
 
 def _pool_of(logical_id: str) -> str:
