@@ -15,11 +15,7 @@ _SETTINGS = Code.ADDON_SETTINGS
 _KNOWN = {each.name: each for each in (*ADDONS, EFS_ADDON)}
 _BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 _REPLACED: Row = ("ResolveConflicts", ("OVERWRITE", "PRESERVE"), "EKS's own default is refused")
-_NETWORK: tuple[Row, ...] = (
-    ("enableNetworkPolicy", ("true",), "every pod reaches every other"),
-    ("env MINIMUM_IP_TARGET", (), "nodes keep more addresses than subnets have"),
-    ("env WARM_IP_TARGET", (), "nodes keep more addresses than subnets have"),
-)
+_POLICIES: Row = ("enableNetworkPolicy", ("true",), "every pod reaches every other")
 _LINKS = "PodIdentityAssociations"
 _BINDING = ("AWS::EKS::PodIdentityAssociation", "AWS::EKS::Addon")
 _UNBOUND = "bound to no service account: its pods get no credentials"
@@ -44,7 +40,7 @@ def addons(templates: Templates) -> Iterator[Finding]:
     for name, addon in listed.items():
         known, links, config = _KNOWN.get(name), addon[_LINKS], addon["ConfigurationValues"]
         values = Value(json_of(config), config.place, config.path)
-        yield from values.must_hold(_SETTINGS, _NETWORK if name == "vpc-cni" else ())
+        yield from values.must_hold(_SETTINGS, [_POLICIES] if name == "vpc-cni" else [])
         close = [] if known else get_close_matches(name, _KNOWN, 1, 0.8)
         rows = (close, addon["AddonName"], f"EKS has no add-on {name!r}", f"did you mean {close}?")
         yield from report(Code.ADDON_NAME, rows)

@@ -15,7 +15,7 @@ _INSIDE = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16
 _SUBNET = re.compile(r"subnet-([0-9a-f]{8}|[0-9a-f]{17})|")
 _LOGS = "a log of api, audit, authenticator, controllerManager or scheduler is missing"
 _ADMIN = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
-_POLICY = re.compile(r"arn:[^/]+:eks::aws:cluster-access-policy/AmazonEKS\w+Policy")
+_POLICY = re.compile(r"arn:[^:]+(::Partition})?:eks::aws:cluster-access-policy/AmazonEKS\w+Policy")
 _PRINCIPAL = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+|.*[$].*|")
 _MUST: tuple[Row, ...] = (
     ("ResourcesVpcConfig EndpointPrivateAccess", (YES,), "nodes do not reach it, and never join"),
@@ -24,7 +24,7 @@ _MUST: tuple[Row, ...] = (
 )
 _VERSION: Row = ("Version", tuple(SUPPORTED), "EKS refuses it, or no add-on is pinned for it")
 _CREATOR = "AccessConfig BootstrapClusterCreatorAdminPermissions"
-_SERVICES = "KubernetesNetworkConfig ServiceIpv4Cidr"
+_ELSE = "no range: EKS chooses one that network policies do not admit"
 _SHOULD: tuple[Row, ...] = (
     ("Name", (), "its log group, its roles' conditions and the manifests are for another name"),
     (_CREATOR, (NO,), "whoever creates the cluster stays its administrator, unseen"),
@@ -32,9 +32,6 @@ _SHOULD: tuple[Row, ...] = (
     ("DeletionProtection", (YES,), "one wrong command deletes the cluster under its jobs"),
     ("UpgradePolicy SupportType", ("STANDARD",), "extended support costs six times as much"),
     ("Logging ClusterLogging EnabledTypes 4 Type", (), _LOGS),
-    (_SERVICES, (), "EKS chooses one that network policies do not admit"),
-)
-_SECRETS: tuple[Row, ...] = (
     ("EncryptionConfig 0 Provider KeyArn", (), "Secrets have no key of this account"),
     ("EncryptionConfig 0 Resources 0", ("secrets",), "Secrets have no key of this account"),
 )
@@ -69,13 +66,15 @@ def control(templates: Templates) -> Iterator[Finding]:
     yield from constants(clusters, Code.CLUSTER_CONTROL, _MUST)
     yield from constants(clusters, Code.CLUSTER_VERSION, [_VERSION])
     yield from constants(clusters, Code.CLUSTER_CONTROL, _SHOULD, Level.WARNING)
-    yield from constants(clusters, Code.ENCRYPTION, _SECRETS, Level.WARNING)
     yield from constants(groups, Code.CLUSTER_CONTROL, [_RETENTION], Level.WARNING)
     for cluster in clusters:
         name, depends = f"/aws/eks/{cluster['Name'].text}/cluster", cluster.body["DependsOn"]
         own = [each.name for each in groups if each["LogGroupName"].text == name]
         late, found = not {*own} <= {*depends.texts}, f"EKS makes {name} first, and the stack fails"
         yield from report(Code.START_ORDER, (late, depends, found, f"set it to {own}"))
+        services = cluster["KubernetesNetworkConfig"]["ServiceIpv4Cidr"]
+        row = (not range_of(services), services, _ELSE, "write 172.20.0.0/16, outside of the VPC")
+        yield from report(Code.RANGE, row)
         for subnet in cluster["ResourcesVpcConfig"]["SubnetIds"]:
             wrong, found = not _SUBNET.fullmatch(subnet.text), f"{subnet.text} is no subnet's id"
             yield from report(Code.SUBNETS, (wrong, subnet, found, "write subnet- and 17 digits"))

@@ -30,8 +30,10 @@ _BASTION: tuple[Row, ...] = (
     ("LaunchTemplate", (), "nothing requires tokens of its metadata service"),
     ("KeyName", (None,), "a key pair opens the bastion beside IAM"),
     ("InstanceType", (), "EC2 takes m1.small, on which this image does not boot"),
+    ("SubnetId", (), "it starts in the region's default VPC, if there is one"),
     ("SecurityGroupIds 0", (), "it gets the VPC's default group, whatever that admits"),
 )
+_UNNAMED = "no output BastionId leads to it: nobody learns where to connect"
 _PROFILE: Row = ("Roles 0", (), "Session Manager does not reach the bastion")
 _ROOT: Row = ("DeviceName", ("/dev/xvda",), "AL2023 boots from it, and images fill its 20 GiB")
 _ENCRYPTED: Row = ("Encrypted", (YES,), "who takes the disk reads its tokens")
@@ -60,6 +62,7 @@ _REPAIR_POOL: list[Row] = [
 _RESIZED = "CloudFormation sends it at a later change, and resizes a pool that trains"
 # EKS's default quota of nodes in a group is 450: `meks scale` moves the wanted size below it.
 _LIMITS = ("MinSize", 0), ("DesiredSize", 0), ("MaxSize", 450)
+_FEW = {"0", "1", "None"}
 _SIZES = [(key, (right,), _RESIZED) for key, right in _LIMITS]
 _SETTLE = "pods without GPUs settle on the pool's nodes, or its own stay Pending"
 _TAINT: tuple[Row, ...] = (
@@ -67,19 +70,19 @@ _TAINT: tuple[Row, ...] = (
     ("Value", ("true",), _SETTLE),
     ("Effect", ("NO_SCHEDULE", "NO_EXECUTE"), _SETTLE),
 )
+_UNSELECTED = "NodegroupName is another: jobs that select the pool stay Pending"
 _NODE_CONFIG, _UNREAD = "application/node.eks.aws", "nodeadm reads none of it, and no node joins"
 _MIME = f"put multipart/mixed into Fn::Base64, with a part {_NODE_CONFIG}"
 _PARTS = {_NODE_CONFIG, "text/x-shellscript", "text/cloud-config"}
-_HEADS: tuple[Row, ...] = (
-    ("apiVersion", ("node.eks.aws/v1alpha1",), _UNREAD),
-    ("kind", ("NodeConfig",), _UNREAD),
-)
+_HEAD: Row = ("apiVersion", ("node.eks.aws/v1alpha1",), _UNREAD)
+_KIND: Row = ("kind", ("NodeConfig",), _UNREAD)
 _ADDRESSES = "pods wait for addresses, or the node takes fewer than it has"
 _IDLE = "the NVMe disks stay idle, and images fill the root volume"
 _DISKS: Row = ("spec instance localStorage strategy", ("RAID0", "RAID10", "Mount"), _IDLE)
 _LONELY = "add-ons need two nodes, and nothing here resizes the group"
 _ZONES = "not one subnet: EFA does not cross zones, and the pool's nodes do"
 _RESERVATION = re.compile(r"cr-([0-9a-f]{8}|[0-9a-f]{17})")
+_NAMELESS = "not one of id and group of reservations: no node starts"
 _ONLY = (None, "capacity-reservations-only")
 _CLUSTER: Row = ("Strategy", ("cluster", None), "EFA nodes of one job stand far apart")
 _FAR = "neither a reservation nor a placement group: nodes start far apart"
@@ -114,6 +117,10 @@ def machines(templates: Templates) -> Iterator[Finding]:
     yield from constants(templates.of("EC2::LaunchTemplate"), Code.NODE_METADATA, _METADATA)
     yield from constants(templates.of("EC2::Instance"), Code.CLUSTER_CONTROL, _BASTION)
     yield from constants(templates.of("IAM::InstanceProfile"), Code.CLUSTER_CONTROL, [_PROFILE])
+    for bastion in templates.of("EC2::Instance"):
+        named = dict(templates.outputs(bastion.file)).get("BastionId", bastion.properties["-"])
+        lost = templates.target(named["Value"]) != bastion
+        yield from report(Code.REFERENCE, (lost, bastion.properties, _UNNAMED, "add it, with Ref"))
     # Images of CUDA and Megatron take more than what the AMI has by itself (20 GiB).
     owners = [(each.data, 50) for each in node_groups(templates) if each.template]
     owners += [(each.properties, 8) for each in templates.of("EC2::Instance")]
@@ -178,7 +185,7 @@ def pools(templates: Templates) -> Iterator[Finding]:
         yield from constants([group], Code.MANAGED_NODES, rows, Level.WARNING)
         if not is_pool:
             known = {str(sizes[key].raw) for key, _ in _LIMITS}
-            lone, remedy = len(known) > 1 or known & {"0", "1"}, "give all three one number above 1"
+            lone, remedy = len(known) > 1 or known & _FEW, "give all three one number above 1"
             yield from report(Code.NODE_GROUP_SIZE, (lone, sizes, _LONELY, remedy))
             yield from taints.must_be(Code.START_ORDER, None, why="add-ons stay Pending")
             continue
@@ -187,8 +194,9 @@ def pools(templates: Templates) -> Iterator[Finding]:
             yield from taint.must_hold(Code.SHARED_GPU_NODES, _TAINT)
         many = isinstance(subnets.raw, list) and len(subnets.raw) != 1
         yield from report(Code.NODE_GROUP_SUBNETS, (many, subnets, _ZONES, "name the pool's one"))
-        label, name = group["Labels"][_LABEL], group["NodegroupName"].text or "the pool's name"
-        yield from label.must_be(Code.MANAGED_NODES, name, why="jobs that select it stay Pending")
+        label, name = group["Labels"][_LABEL], group["NodegroupName"]
+        other, remedy = not name or name.raw != label.raw, "give both the pool's name"
+        yield from report(Code.MANAGED_NODES, (other, label, _UNSELECTED, remedy))
 
 
 @template_guard
@@ -204,12 +212,11 @@ def user_data(templates: Templates) -> Iterator[Finding]:
         yield from report(Code.USER_DATA, (wrong, place, found, _MIME))
         read = [one.value for one in read_documents(parts.get(_NODE_CONFIG, ""), "")]
         config = Value(read[0] if read else None, place.place, place.path)
-        yield from config.must_hold(Code.USER_DATA, _HEADS if config else ())
         if each.instance and (place or not given):
             pods = ("spec kubelet config maxPods", (max_pods(each.instance),), _ADDRESSES)
             yield from config.must_hold(Code.MAX_PODS, [pods])
             disks = [_DISKS] if each.instance.instance_store_gb else []
-            yield from config.must_hold(Code.USER_DATA, disks)
+            yield from config.must_hold(Code.USER_DATA, [_HEAD, _KIND, *disks])
 
 
 @template_guard
@@ -234,12 +241,7 @@ def capacity(templates: Templates) -> Iterator[Finding]:
         wrong = name and not isinstance(name.raw, dict) and not _RESERVATION.fullmatch(name.text)
         yield from report(
             Code.CAPACITY_RESERVATION,
-            (
-                nameless,
-                target,
-                "not one of id and group: no node starts",
-                f"give {name.name} alone",
-            ),
+            (nameless, target, _NAMELESS, f"give {name.name} alone"),
             (wrong, name, f"{written(name.raw)} is no id of a reservation", "write cr-DIGITS"),
         )
         group, bought = placed["GroupName"] or placed["GroupId"], target or block

@@ -23,11 +23,11 @@ GONE = "AWS::CloudFormation::WaitConditionHandle"
         (CLUSTER, f"{VPC} SubnetIds", ["subnet-0123456789abcdef0", "subnet-1"], "SUBNETS"),
         (CLUSTER, "AccessConfig AuthenticationMode", "CONFIG_MAP", "CLUSTER_CONTROL"),
         (CLUSTER, "DeletionProtection", False, "CLUSTER_CONTROL"),
-        (CLUSTER, "EncryptionConfig", ABSENT, "ENCRYPTION"),
+        (CLUSTER, "EncryptionConfig", ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "Logging ClusterLogging EnabledTypes 1", ABSENT, "CLUSTER_CONTROL"),
         (CLUSTER, "Version", "1.29", "CLUSTER_VERSION"),
         (CLUSTER, "Version", "1.34", "VERSION_SKEW"),
-        (CLUSTER, SERVICES, ABSENT, "CLUSTER_CONTROL"),
+        (CLUSTER, SERVICES, ABSENT, "RANGE"),
         (CLUSTER, "DependsOn", ABSENT, "START_ORDER"),
         ("Logs::LogGroup", "RetentionInDays", ABSENT, "CLUSTER_CONTROL"),
         (ENTRY, "Type", GONE, "ACCESS_ENTRY"),
@@ -78,12 +78,15 @@ def test_only_session_manager_opens_the_bastion(changed, code):
         "IamInstanceProfile": "company",
         "InstanceType": "t3.micro",
         "SecurityGroupIds": ["sg-0123456789abcdef0"],
+        "SubnetId": "subnet-0123456789abcdef0",
         "LaunchTemplate": {"LaunchTemplateId": "lt-0123456789abcdef0", "Version": "1"},
     }
 
     def found(properties: Json) -> set[str]:
         resources: Json = {"Bastion": {"Type": "AWS::EC2::Instance", "Properties": properties}}
-        return {e.code.name for e in check_templates({"Cluster": {"Resources": resources}})}
+        outputs: Json = {"BastionId": {"Value": {"Ref": "Bastion"}}}
+        body: Json = {"Resources": resources, "Outputs": outputs}
+        return {e.code.name for e in check_templates({"Cluster": body})}
 
     assert found(right) == set()
     assert found(right | changed) == {code}
