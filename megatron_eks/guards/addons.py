@@ -34,7 +34,7 @@ _NEEDED = {
 
 @template_guard
 def addons(templates: Templates) -> Iterator[Finding]:
-    """Nodes and pods have what they need, in versions tried together (EKS, "AWS add-ons")."""
+    """All add-ons, in versions tried together and in order (terraform-aws-eks issue 3446)."""
     listed = {each["AddonName"].text: each for each in templates.of("EKS::Addon")}
     yield from constants([*listed.values()], _SETTINGS, [_REPLACED], Level.WARNING)
     for name, addon in listed.items():
@@ -51,26 +51,21 @@ def addons(templates: Templates) -> Iterator[Finding]:
         none = account and account not in [each["ServiceAccount"].text for each in links]
         found = f"no role for {account}: AWS refuses what {name} asks for"
         yield from report(_SETTINGS, (none, links, found, "add it with the ARN of its role"))
-    for cluster in templates.of("EKS::Cluster"):
-        for name in (each for each in _NEEDED if each not in listed):
-            found, remedy = f"no add-on {name}: {_NEEDED[name]}", f"add an AWS::EKS::Addon {name}"
-            yield cluster.properties.finding(_SETTINGS, found, remedy)
-
-
-@template_guard
-def order(templates: Templates) -> Iterator[Finding]:
-    """Nodes wait for their network, other add-ons for nodes (terraform-aws-eks issue 3446)."""
-    groups, listed = templates.of("EKS::Nodegroup"), templates.of("EKS::Addon")
-    first = {e.name: e["AddonName"].text for e in listed if e["AddonName"].text in _BEFORE_NODES}
-    free = {each.name for each in groups if not list(each["Taints"])}
+    first = {listed[name].name: name for name in _BEFORE_NODES if name in listed}
+    groups = templates.of("EKS::Nodegroup")
     for depends in (each.body["DependsOn"] for each in groups):
         for name in sorted(first.keys() - set(depends.texts)):
             found = f"nodes do not wait for {first[name]}: they stay NotReady, and the stack fails"
             yield depends.finding(Code.START_ORDER, found, f"add {name!r}")
-    for addon in [each for each in listed if free and each.name not in first]:
-        depends = addon.body["DependsOn"]
-        late, remedy = not free & {*depends.texts}, f"set it to one of {sorted(free)}"
+    free = {each.name for each in groups if not list(each["Taints"])}
+    for addon in [each for each in listed.values() if free and each.name not in first]:
+        depends, remedy = addon.body["DependsOn"], f"set it to one of {sorted(free)}"
+        late = not free & {*depends.texts}
         yield from report(Code.START_ORDER, (late, depends, _DEGRADED, remedy))
+    for cluster in templates.of("EKS::Cluster"):
+        for name in (each for each in _NEEDED if each not in listed):
+            found, remedy = f"no add-on {name}: {_NEEDED[name]}", f"add an AWS::EKS::Addon {name}"
+            yield cluster.properties.finding(_SETTINGS, found, remedy)
 
 
 @template_guard

@@ -38,6 +38,7 @@ _SHOULD: tuple[Row, ...] = (
 _RETENTION: Row = ("RetentionInDays", (), "logs are kept, and paid, for ever")
 _RANGES = "list the ranges of an office or a VPN"
 _SHUT = "only nodes reach the private endpoint: its group admits nobody else"
+_NOBODY = "no access entry of an administrator: nobody is one"
 _ADMIT = "admit tcp 443 from the VPC to ClusterSecurityGroupId, or set EndpointPublicAccess"
 
 
@@ -67,7 +68,11 @@ def control(templates: Templates) -> Iterator[Finding]:
     yield from constants(clusters, Code.CLUSTER_VERSION, [_VERSION])
     yield from constants(clusters, Code.CLUSTER_CONTROL, _SHOULD, Level.WARNING)
     yield from constants(groups, Code.CLUSTER_CONTROL, [_RETENTION], Level.WARNING)
+    entries, role = templates.of("EKS::AccessEntry"), "arn:aws:iam::ACCOUNT:role/NAME"
+    arns = [policy["PolicyArn"] for each in entries for policy in each["AccessPolicies"]]
+    none = not any("AdminPolicy" in templates.text(arn) for arn in arns)
     for cluster in clusters:
+        yield from report(Code.ACCESS_ENTRY, (none, cluster.properties, _NOBODY, f"add {_ADMIN}"))
         name, depends = f"/aws/eks/{cluster['Name'].text}/cluster", cluster.body["DependsOn"]
         own = [each.name for each in groups if each["LogGroupName"].text == name]
         late, found = not {*own} <= {*depends.texts}, f"EKS makes {name} first, and the stack fails"
@@ -78,17 +83,6 @@ def control(templates: Templates) -> Iterator[Finding]:
         for subnet in cluster["ResourcesVpcConfig"]["SubnetIds"]:
             wrong, found = not _SUBNET.fullmatch(subnet.text), f"{subnet.text} is no subnet's id"
             yield from report(Code.SUBNETS, (wrong, subnet, found, "write subnet- and 17 digits"))
-
-
-@template_guard
-def access_entries(templates: Templates) -> Iterator[Finding]:
-    """Somebody administers the cluster (EKS, "Associate access policies with access entries")."""
-    entries, role = templates.of("EKS::AccessEntry"), "arn:aws:iam::ACCOUNT:role/NAME"
-    arns = [policy["PolicyArn"] for each in entries for policy in each["AccessPolicies"]]
-    none = not any("AdminPolicy" in templates.text(arn) for arn in arns)
-    for place in (each.properties for each in templates.of("EKS::Cluster")):
-        found = "no access entry of an administrator: nobody is one"
-        yield from report(Code.ACCESS_ENTRY, (none, place, found, f"add {_ADMIN}"))
     people = [(each["PrincipalArn"], _PRINCIPAL, role) for each in entries]
     for arn, form, right in [*people, *((each, _POLICY, _ADMIN) for each in arns)]:
         wrong, found = not form.fullmatch(templates.text(arn)), f"EKS refuses {arn.text!r}"

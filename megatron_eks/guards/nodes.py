@@ -1,4 +1,4 @@
-"""Guards of node groups and the bastion: launch template, AMI, sizes, taint, user data, disk."""
+"""Guards of nodes: launch template, AMI, sizes, user data, disk, capacity, EFA; the bastion."""
 
 import re
 from collections.abc import Iterator
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from email import message_from_string
 
 from megatron_eks.catalog.instances import INSTANCES, SYSTEM_INSTANCE_TYPES, InstanceType
-from megatron_eks.catalog.interfaces import max_pods
-from megatron_eks.catalog.pins import AMI_RELEASES
+from megatron_eks.catalog.interfaces import max_pods, network_interfaces
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.config.load import read_documents
@@ -87,6 +86,14 @@ _ONLY = (None, "capacity-reservations-only")
 _CLUSTER: Row = ("Strategy", ("cluster", None), "EFA nodes of one job stand far apart")
 _FAR = "neither a reservation nor a placement group: nodes start far apart"
 _APART = "a reservation made outside this group has no capacity in it"
+_OF_NODES = "NodeSecurityGroup"
+_NO_CLUSTER = "without the cluster's group the node reaches no control plane, and never joins"
+_NO_NODES = "without the nodes' group traffic of EFA and Lustre is dropped, and NCCL hangs"
+_GROUPS = "name the cluster's group (ClusterSecurityGroupId) and the nodes' (Network stack)"
+_BESIDE: Row = ("SecurityGroupIds", (None,), "EC2 takes none beside NetworkInterfaces' own")
+_DELETED: Row = ("DeleteOnTermination", (YES,), "it outlives its node")
+_SIDES = (("Ingress", "SourceSecurityGroupId"), ("Egress", "DestinationSecurityGroupId"))
+_ITSELF = "for all traffic of the group with itself: EFA's is dropped, and NCCL hangs"
 
 
 @dataclass(frozen=True)
@@ -140,7 +147,7 @@ def machines(templates: Templates) -> Iterator[Finding]:
 
 @template_guard
 def launch_template(templates: Templates) -> Iterator[Finding]:
-    """Node groups follow their own (EKS, "Customize managed nodes with launch templates")."""
+    """Node groups follow their own template (EKS, "Customize managed nodes with ...")."""
     known = [one.name for one in templates.of("EC2::LaunchTemplate")]
     for each in node_groups(templates):
         link, typed = each.group["LaunchTemplate"], each.data["InstanceType"]
@@ -158,22 +165,20 @@ def launch_template(templates: Templates) -> Iterator[Finding]:
         found = f"{written(typed.raw)} is no instance type known here: no node starts"
         remedy = choices(each.type_name, INSTANCES if each.has_gpus else SYSTEM_INSTANCE_TYPES)
         yield from report(Code.INSTANCE_TYPE_NAME, (name and not usable, typed, found, remedy))
-
-
-@template_guard
-def what_nodes_boot(templates: Templates) -> Iterator[Finding]:
-    """Nodes boot the AMI of their processor, GPUs and release (EKS API, CreateNodegroup)."""
-    for each in [one for one in node_groups(templates) if not one.data["ImageId"]]:
         right = f"AL2023_{'ARM_64' if _ARM.match(each.type_name) else 'x86_64'}_"
         right += "NVIDIA" if each.has_gpus else "STANDARD"
-        yield from constants([each.group], Code.AMI_TYPE, [("AmiType", (right,), _NO_DRIVER)])
-        cluster, release = templates.target(each.group["ClusterName"]), each.group["ReleaseVersion"]
-        if wanted := cluster["Version"].text if cluster else "":
-            yield from constants([each.group], Code.VERSION_SKEW, [("Version", (wanted,), _NEWEST)])
-            wrong = not re.fullmatch(rf"{re.escape(wanted)}\.\d+-20\d{{6}}", release.text)
-            remedy = f"set it to {AMI_RELEASES.get(wanted)}"
-            found = f"release {written(release.raw)}: {_NEWEST}"
-            yield from report(Code.AMI_TYPE, (wrong, release, found, remedy))
+        ami, release, booted = (each.group[key] for key in ("AmiType", "ReleaseVersion", "Version"))
+        cluster = templates.target(each.group["ClusterName"])
+        wanted = cluster["Version"].text if cluster else booted.text
+        dated = re.fullmatch(rf"{re.escape(wanted)}\.\d+-20\d{{6}}", release.text)
+        found, remedy = (
+            f"release {written(release.raw)}: {_NEWEST}",
+            f"set it to {wanted}.PATCH-DATE",
+        )
+        if not each.data["ImageId"]:
+            yield from ami.must_be(Code.AMI_TYPE, right, why=_NO_DRIVER)
+            yield from booted.must_be(Code.VERSION_SKEW, wanted or None, why=_NEWEST)
+            yield from report(Code.AMI_TYPE, (wanted and not dated, release, found, remedy))
 
 
 @template_guard
@@ -251,5 +256,54 @@ def capacity(templates: Templates) -> Iterator[Finding]:
         yield from report(Code.PLACEMENT, far, apart, level=Level.WARNING)
 
 
+@template_guard
+def interfaces(templates: Templates) -> Iterator[Finding]:
+    """Every card has its interface and groups (EC2, "Maximize network bandwidth on ...")."""
+    clusters = templates.of("EKS::Cluster")
+    for data, instance in [(e.data, e.instance) for e in node_groups(templates) if e.template]:
+        nics, layout = data["NetworkInterfaces"], network_interfaces(instance) if instance else ()
+        wanted = {f"card {one.card} device {one.device}": str(one.type) for one in layout}
+        given = [*map(_slot, nics)]
+        every = [str(group.raw) for nic in nics for group in nic["Groups"]]
+        usual = {name for name in every if every.count(name) * 2 > len(given)}
+        for groups in [nic["Groups"] for nic in nics] or [data["SecurityGroupIds"]]:
+            names, targets = {str(each.raw) for each in groups}, templates.targets(groups)
+            joins = groups.texts or any(each.type == "AWS::EKS::Cluster" for each in targets)
+            nodes = len(targets) < len(names) or any(each.name == _OF_NODES for each in targets)
+            apart, lacks = clusters and not joins, names and (usual - names or not nodes)
+            yield from report(Code.CLUSTER_GROUP, (apart, groups, _NO_CLUSTER, _GROUPS))
+            yield from report(Code.EFA_SELF_RULES, (lacks, groups, _NO_NODES, _GROUPS))
+        yield from data.must_hold(Code.INTERFACES_AND_GROUPS, [_BESIDE] if given else [])
+        for nic in nics:
+            yield from nic.must_hold(Code.EFA_INTERFACES, [_DELETED], Level.WARNING)
+        level = Level.ERROR if given or (instance and instance.gpu_direct_rdma) else Level.WARNING
+        for slot in dict.fromkeys([*wanted, *given] if wanted and (given or layout[1:]) else []):
+            here = [nic for nic in nics if _slot(nic) == slot]
+            kinds = [str(nic["InterfaceType"].raw or "interface") for nic in here]
+            found = f"[{', '.join(kinds)}] at {slot}: NCCL loses the bandwidth, or no node starts"
+            right = wanted.get(slot, "nothing")
+            row = (kinds != [right], [nics, *here][-1], found, f"leave {right} there")
+            yield from report(Code.EFA_INTERFACES, row, level=level)
+
+
+@template_guard
+def self_rules(templates: Templates) -> Iterator[Finding]:
+    """EFA is no IP traffic: its group must admit itself (EC2, "Get started with EFA", step 1)."""
+    for group in [each for each in templates.of("EC2::SecurityGroup") if each.name == _OF_NODES]:
+        for kind, far in _SIDES:
+            rules = templates.of(f"EC2::SecurityGroup{kind}")
+            near = [rule for rule in rules if templates.target(rule["GroupId"]) == group]
+            own = [rule["IpProtocol"] for rule in near if templates.target(rule[far]) == group]
+            none = "-1" not in [protocol.raw for protocol in own]
+            remedy = f"write AWS::EC2::SecurityGroup{kind}, IpProtocol '-1', {far} this group"
+            row = (none, [*own, group.body][0], f"no {kind} rule {_ITSELF}", remedy)
+            yield from report(Code.EFA_SELF_RULES, row)
+
+
 def _pool_of(logical_id: str) -> str:
     return re.sub(r"(LaunchTemplate|Nodegroup)[0-9A-F]{0,8}$", "", logical_id)
+
+
+def _slot(interface: Value) -> str:
+    card, device = interface["NetworkCardIndex"], interface["DeviceIndex"]
+    return f"card {written(card.raw) if card else 0} device {written(device.raw)}"
