@@ -46,8 +46,9 @@ def addons(templates: Templates) -> Iterator[Finding]:
         yield from report(Code.ADDON_NAME, rows)
         if not known:
             continue
-        why, account = "this release was tried with another one", known.service_account
-        yield from addon["AddonVersion"].must_be(_SETTINGS, *known.versions.values(), why=why)
+        version, account = addon["AddonVersion"], known.service_account
+        pinned = known.versions.values() or [version.raw]
+        yield from version.must_be(_SETTINGS, *pinned, why="this release was tried with another")
         none = account and account not in [each["ServiceAccount"].text for each in links]
         found = f"no role for {account}: AWS refuses what {name} asks for"
         yield from report(_SETTINGS, (none, links, found, "add it with the ARN of its role"))

@@ -157,12 +157,18 @@ def launch_template(templates: Templates) -> Iterator[Finding]:
         yield from report(
             Code.MANAGED_NODES,
             (not (link["Id"] or link["Name"]), link["Id"], _BARE, f"use Ref {own}"),
-            (name not in ("", own), link["Id"], _OTHER, f"use Ref {own}, in Version too"),
+            (
+                name not in ("", own),
+                link["Id"],
+                f"{name} is {_OTHER}",
+                f"use Ref {own}, in Version too",
+            ),
             (lost, version, _STALE, f"set it to Fn::GetAtt [{own}, LatestVersionNumber]"),
         )
         yield from each.group.properties.must_hold(Code.MANAGED_NODES, _REFUSED if typed else ())
         usable = each.instance if each.has_gpus else _TYPE.fullmatch(each.type_name)
-        found = f"{written(typed.raw)} is no instance type known here: no node starts"
+        kind = "GPU" if each.has_gpus else "instance"
+        found = f"{written(typed.raw)} is no {kind} type known here: no node starts"
         remedy = choices(each.type_name, INSTANCES if each.has_gpus else SYSTEM_INSTANCE_TYPES)
         yield from report(Code.INSTANCE_TYPE_NAME, (name and not usable, typed, found, remedy))
         right = f"AL2023_{'ARM_64' if _ARM.match(each.type_name) else 'x86_64'}_"
@@ -277,13 +283,13 @@ def interfaces(templates: Templates) -> Iterator[Finding]:
         for nic in nics:
             yield from nic.must_hold(Code.EFA_INTERFACES, [_DELETED], Level.WARNING)
         level = Level.ERROR if given or (instance and instance.gpu_direct_rdma) else Level.WARNING
-        for slot in dict.fromkeys([*wanted, *given] if wanted and (given or layout[1:]) else []):
-            here = [nic for nic in nics if _slot(nic) == slot]
-            kinds = [str(nic["InterfaceType"].raw or "interface") for nic in here]
-            found = f"[{', '.join(kinds)}] at {slot}: NCCL loses the bandwidth, or no node starts"
-            right = wanted.get(slot, "nothing")
-            row = (kinds != [right], [nics, *here][-1], found, f"leave {right} there")
-            yield from report(Code.EFA_INTERFACES, row, level=level)
+        slots = [*wanted, *given] if wanted and (given or layout[1:]) else []
+        here = {slot: [nic for nic in nics if _slot(nic) == slot] for slot in slots}
+        kinds = {slot: ", ".join(map(_kind, each)) for slot, each in here.items()}
+        for slot in [each for each in here if kinds[each] != wanted.get(each)][:2]:
+            found = f"{kinds[slot] or 'nothing'} at {slot}: NCCL loses bandwidth, or no node starts"
+            remedy = f"leave {wanted.get(slot, 'nothing')} there; the layout is {len(wanted)} long"
+            yield [nics, *here[slot]][-1].finding(Code.EFA_INTERFACES, found, remedy, level)
 
 
 @template_guard
@@ -307,3 +313,7 @@ def _pool_of(logical_id: str) -> str:
 def _slot(interface: Value) -> str:
     card, device = interface["NetworkCardIndex"], interface["DeviceIndex"]
     return f"card {written(card.raw) if card else 0} device {written(device.raw)}"
+
+
+def _kind(interface: Value) -> str:
+    return str(interface["InterfaceType"].raw or "interface")
