@@ -17,7 +17,6 @@ _BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 _REPLACED: Row = ("ResolveConflicts", ("OVERWRITE", "PRESERVE"), "EKS's own default is refused")
 _POLICIES: Row = ("enableNetworkPolicy", ("true",), "every pod reaches every other")
 _LINKS = "PodIdentityAssociations"
-_BINDING = ("AWS::EKS::PodIdentityAssociation", "AWS::EKS::Addon")
 _UNBOUND = "bound to no service account: its pods get no credentials"
 _DEGRADED = "it waits for no nodes without taints: it is DEGRADED, and the stack fails"
 _NEEDED = {
@@ -61,8 +60,8 @@ def addons(templates: Templates) -> Iterator[Finding]:
     free = {each.name for each in groups if not list(each["Taints"])}
     for addon in [each for each in listed.values() if free and each.name not in first]:
         depends, remedy = addon.body["DependsOn"], f"set it to one of {sorted(free)}"
-        late = not free & {*depends.texts}
-        yield from report(Code.START_ORDER, (late, depends, _DEGRADED, remedy))
+        row = (not free & {*depends.texts}, depends, _DEGRADED, remedy)
+        yield from report(Code.START_ORDER, row)
     for cluster in templates.of("EKS::Cluster"):
         for name in (each for each in _NEEDED if each not in listed):
             found, remedy = f"no add-on {name}: {_NEEDED[name]}", f"add an AWS::EKS::Addon {name}"
@@ -74,7 +73,7 @@ def pod_identity(templates: Templates) -> Iterator[Finding]:
     """Roles for pods are bound to an account (EKS, "Assign an IAM role to a service account")."""
     for role in templates.of("IAM::Role") if templates.of("EKS::Cluster") else ():
         for_pods = "pods.eks.amazonaws.com" in str(role["AssumeRolePolicyDocument"].raw)
-        free = for_pods and not any(user.type in _BINDING for user in templates.users(role))
+        free = for_pods and not any("::EKS::" in user.type for user in templates.users(role))
         remedy = "add an AWS::EKS::PodIdentityAssociation, or name it in its add-on"
         yield from report(Code.ROLE_TRUST, (free, role.properties, _UNBOUND, remedy))
 

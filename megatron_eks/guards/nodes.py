@@ -27,7 +27,6 @@ _METADATA: tuple[Row, ...] = (
 _BASTION: tuple[Row, ...] = (
     ("IamInstanceProfile", (), "Session Manager does not reach the bastion"),
     ("LaunchTemplate", (), "nothing requires tokens of its metadata service"),
-    ("KeyName", (None,), "a key pair opens the bastion beside IAM"),
     ("InstanceType", (), "EC2 takes m1.small, on which this image does not boot"),
     ("SubnetId", (), "it starts in the region's default VPC, if there is one"),
     ("SecurityGroupIds 0", (), "it gets the VPC's default group, whatever that admits"),
@@ -35,8 +34,8 @@ _BASTION: tuple[Row, ...] = (
 _UNNAMED = "no output BastionId leads to it: nobody learns where to connect"
 _PROFILE: Row = ("Roles 0", (), "Session Manager does not reach the bastion")
 _ROOT: Row = ("DeviceName", ("/dev/xvda",), "AL2023 boots from it, and images fill its 20 GiB")
-_ENCRYPTED: Row = ("Encrypted", (YES,), "who takes the disk reads its tokens")
 _VOLUME: tuple[Row, ...] = (
+    ("Encrypted", (YES,), "who takes the disk reads its tokens"),
     ("DeleteOnTermination", (YES,), "it outlives its node, and is paid for"),
     ("VolumeType", ("gp3", "gp2", "io2", "io1"), "EC2 boots from others slowly, or never"),
 )
@@ -45,7 +44,7 @@ _GRANT = "allow that role kms:CreateGrant, Decrypt and GenerateDataKey*"
 _NO_DRIVER = "it has no driver of the GPUs, or does not boot"
 _NEWEST = "EKS refuses it, or takes what is newest"
 _BARE = "no launch template: nodes start without EFA, with a disk of 20 GiB"
-_OTHER = "for another group: nodes start with the wrong type, or not at all"
+_OTHER = "the template is for another group: nodes start with the wrong type"
 _STALE = "changes of the launch template never reach a node"
 _SAID = "EKS refuses it beside a launch template, which says it"
 _REFUSED = [(key, (None,), _SAID) for key in ("DiskSize", "RemoteAccess", "InstanceTypes")]
@@ -138,8 +137,7 @@ def machines(templates: Templates) -> Iterator[Finding]:
         yield from root.must_hold(Code.ROOT_VOLUME, [_ROOT])
         yield from report(Code.ROOT_VOLUME, (small, size, found, f"use {2 * least} or more"))
         for disk in [each["Ebs"] for each in volumes]:
-            yield from disk.must_hold(Code.ENCRYPTION, [_ENCRYPTED])
-            yield from disk.must_hold(Code.ROOT_VOLUME, _VOLUME, Level.WARNING)
+            yield from disk.must_hold(Code.ROOT_VOLUME, _VOLUME)
             key = templates.target(disk["KmsKeyId"])
             shut = key and "AWSServiceRoleForAutoScaling" not in str(key["KeyPolicy"].raw)
             yield from report(Code.KEY_POLICY, (shut, disk["KmsKeyId"], _UNUSABLE, _GRANT))
@@ -157,18 +155,12 @@ def launch_template(templates: Templates) -> Iterator[Finding]:
         yield from report(
             Code.MANAGED_NODES,
             (not (link["Id"] or link["Name"]), link["Id"], _BARE, f"use Ref {own}"),
-            (
-                name not in ("", own),
-                link["Id"],
-                f"{name} is {_OTHER}",
-                f"use Ref {own}, in Version too",
-            ),
+            (name not in ("", own), link["Id"], _OTHER, f"use Ref {own}, in Version too"),
             (lost, version, _STALE, f"set it to Fn::GetAtt [{own}, LatestVersionNumber]"),
         )
         yield from each.group.properties.must_hold(Code.MANAGED_NODES, _REFUSED if typed else ())
         usable = each.instance if each.has_gpus else _TYPE.fullmatch(each.type_name)
-        kind = "GPU" if each.has_gpus else "instance"
-        found = f"{written(typed.raw)} is no {kind} type known here: no node starts"
+        found = f"{written(typed.raw)} is no type of such a group: no node starts"
         remedy = choices(each.type_name, INSTANCES if each.has_gpus else SYSTEM_INSTANCE_TYPES)
         yield from report(Code.INSTANCE_TYPE_NAME, (name and not usable, typed, found, remedy))
         right = f"AL2023_{'ARM_64' if _ARM.match(each.type_name) else 'x86_64'}_"
@@ -218,11 +210,11 @@ def user_data(templates: Templates) -> Iterator[Finding]:
         mime = message_from_string(templates.text(place))
         single = [part for part in mime.walk() if not part.is_multipart()]
         parts = {part.get_content_type(): str(part.get_payload()) for part in single}
-        odd = not mime.is_multipart() or mime.defects or not {*parts} <= _PARTS
-        wrong, found = (place or given.text) and odd, f"EKS refuses {', '.join(parts)}"
-        yield from report(Code.USER_DATA, (wrong, place, found, _MIME))
-        read = [one.value for one in read_documents(parts.get(_NODE_CONFIG, ""), "")]
-        config = Value(read[0] if read else None, place.place, place.path)
+        read = mime.is_multipart() and not mime.defects and {*parts} <= _PARTS
+        refused = ((place or given.text) and not read, place, f"EKS refuses {[*parts]}", _MIME)
+        yield from report(Code.USER_DATA, refused)
+        said = [one.value for one in read_documents(parts.get(_NODE_CONFIG, ""), "")]
+        config = Value([*said, None][0], place.place, place.path)
         if each.instance and (place or not given):
             pods = ("spec kubelet config maxPods", (max_pods(each.instance),), _ADDRESSES)
             yield from config.must_hold(Code.MAX_PODS, [pods])
@@ -284,8 +276,8 @@ def interfaces(templates: Templates) -> Iterator[Finding]:
             yield from nic.must_hold(Code.EFA_INTERFACES, [_DELETED], Level.WARNING)
         level = Level.ERROR if given or (instance and instance.gpu_direct_rdma) else Level.WARNING
         slots = [*wanted, *given] if wanted and (given or layout[1:]) else []
-        here = {slot: [nic for nic in nics if _slot(nic) == slot] for slot in slots}
-        kinds = {slot: ", ".join(map(_kind, each)) for slot, each in here.items()}
+        here = {slot: [e["InterfaceType"] for e in nics if _slot(e) == slot] for slot in slots}
+        kinds = {slot: ", ".join(e.text or "interface" for e in here[slot]) for slot in slots}
         for slot in [each for each in here if kinds[each] != wanted.get(each)][:2]:
             found = f"{kinds[slot] or 'nothing'} at {slot}: NCCL loses bandwidth, or no node starts"
             remedy = f"leave {wanted.get(slot, 'nothing')} there; the layout is {len(wanted)} long"
@@ -313,7 +305,3 @@ def _pool_of(logical_id: str) -> str:
 def _slot(interface: Value) -> str:
     card, device = interface["NetworkCardIndex"], interface["DeviceIndex"]
     return f"card {written(card.raw) if card else 0} device {written(device.raw)}"
-
-
-def _kind(interface: Value) -> str:
-    return str(interface["InterfaceType"].raw or "interface")

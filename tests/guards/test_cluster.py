@@ -63,16 +63,16 @@ def test_people_reach_a_private_endpoint():
 @pytest.mark.parametrize(
     ("changed", "code"),
     [
-        ({"KeyName": "mine"}, "CLUSTER_CONTROL"),
+        ({"SubnetId": None}, "CLUSTER_CONTROL"),
         ({"LaunchTemplate": None}, "CLUSTER_CONTROL"),
         (
             {"BlockDeviceMappings": [DISK | {"Ebs": DISK["Ebs"] | {"Encrypted": False}}]},
-            "ENCRYPTION",
+            "ROOT_VOLUME",
         ),
     ],
 )
 def test_only_session_manager_opens_the_bastion(changed, code):
-    """It has no key pair, requires tokens, and nothing on its disk can be read."""
+    """It has a subnet, requires tokens, and nothing on its disk can be read."""
     right = {
         "BlockDeviceMappings": [DISK],
         "IamInstanceProfile": "company",

@@ -111,7 +111,7 @@ def test_user_data(old, new, codes):
         (f"{_DISK} 0 Ebs VolumeSize", 20, _ROOT),
         (f"{_DISK} 0 DeviceName", "/dev/sda1", _ROOT),
         (_DISK, lambda old: [*old, old[0] | {"DeviceName": "/dev/sdb"}], set()),
-        (f"{_DISK} 0 Ebs Encrypted", False, {"ENCRYPTION"}),
+        (f"{_DISK} 0 Ebs Encrypted", False, _ROOT),
         (f"{_DISK} 0 Ebs VolumeType", "st1", _ROOT),
         (f"{_DISK} 0 Ebs DeleteOnTermination", False, _ROOT),
         (f"{_DISK} 0 Ebs KmsKeyId", "alias/aws/ebs", set()),
