@@ -5,7 +5,7 @@ import pytest
 from tests.guards.slips import ABSENT, in_template
 
 _GPU, _SYSTEM = "EKS::Nodegroup Pool", "EKS::Nodegroup System"
-_TEMPLATE = "EC2::LaunchTemplate Pool"
+_TEMPLATE, _OTHER = "EC2::LaunchTemplate Pool", "EC2::LaunchTemplate System"
 _DATA, _DISK = "LaunchTemplateData", "LaunchTemplateData BlockDeviceMappings"
 _TEXT = f"{_DATA} UserData Fn::Base64"
 _MANAGED, _AMI, _SIZE = {"MANAGED_NODES"}, {"AMI_TYPE"}, {"NODE_GROUP_SIZE"}
@@ -32,13 +32,8 @@ _SYSTEM_TEMPLATE = {
         (_GPU, "DiskSize", 100, _MANAGED),
         (_TEMPLATE, f"{_DATA} InstanceType", ABSENT, {"INSTANCE_TYPE_NAME"}),
         (_TEMPLATE, f"{_DATA} InstanceType", "p4d.48xlarge", {"INSTANCE_TYPE_NAME"}),
-        ("EC2::LaunchTemplate System", f"{_DATA} InstanceType", "m6a.large", set()),
-        (
-            "EC2::LaunchTemplate System",
-            f"{_DATA} InstanceType",
-            "c5.2xarge",
-            {"INSTANCE_TYPE_NAME"},
-        ),
+        (_OTHER, f"{_DATA} InstanceType", "m6a.large", set()),
+        (_OTHER, f"{_DATA} InstanceType", "c5.2xarge", {"INSTANCE_TYPE_NAME"}),
         (_SYSTEM, "AmiType", "AL2023_ARM_64_STANDARD", _AMI),
         (_GPU, "AmiType", "AL2023_x86_64_STANDARD", _AMI),
         (_GPU, "AmiType", ABSENT, _AMI),
