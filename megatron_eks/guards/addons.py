@@ -9,12 +9,16 @@ from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level
 from megatron_eks.config.load import Json
 from megatron_eks.guards.templates import Templates, constants, template_guard
-from megatron_eks.guards.values import Value
+from megatron_eks.guards.values import Row, Value, report
 
 _SETTINGS = Code.ADDON_SETTINGS
 _KNOWN = {each.name: each for each in (*ADDONS, EFS_ADDON)}
 _BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
-_REPLACED = (("ResolveConflicts", ("OVERWRITE", "PRESERVE"), "EKS's own default is refused"),)
+_REPLACED: Row = ("ResolveConflicts", ("OVERWRITE", "PRESERVE"), "EKS's own default is refused")
+_POLICIES: Row = ("enableNetworkPolicy", ("true",), "every pod reaches every other")
+_LINKS = "PodIdentityAssociations"
+_UNBOUND = "bound to no service account: its pods get no credentials"
+_DEGRADED = "it waits for no nodes without taints: it is DEGRADED, and the stack fails"
 _NEEDED = {
     "vpc-cni": "nodes stay NotReady",
     "kube-proxy": "no Service is reached",
@@ -29,26 +33,35 @@ _NEEDED = {
 
 @template_guard
 def addons(templates: Templates) -> Iterator[Finding]:
-    """Nodes and pods have what they need, in versions tried together (EKS, "AWS add-ons")."""
+    """All add-ons, in versions tried together and in order (terraform-aws-eks issue 3446)."""
     listed = {each["AddonName"].text: each for each in templates.of("EKS::Addon")}
-    yield from constants(templates.of("EKS::Addon"), _SETTINGS, _REPLACED, Level.WARNING)
+    yield from constants([*listed.values()], _SETTINGS, [_REPLACED], Level.WARNING)
     for name, addon in listed.items():
-        known, links = _KNOWN.get(name), addon["PodIdentityAssociations"]
+        known, links, config = _KNOWN.get(name), addon[_LINKS], addon["ConfigurationValues"]
+        values = Value(json_of(config), config.place, config.path)
+        yield from values.must_hold(_SETTINGS, [_POLICIES] if name == "vpc-cni" else [])
+        close = [] if known else get_close_matches(name, _KNOWN, 1, 0.8)
+        rows = (close, addon["AddonName"], f"EKS has no add-on {name!r}", f"did you mean {close}?")
+        yield from report(Code.ADDON_NAME, rows)
         if not known:
-            for close in get_close_matches(name, _KNOWN, 1, 0.8):
-                found, remedy = f"EKS has no add-on {name!r}", f"set it to {close!r}"
-                yield addon["AddonName"].finding(Code.ADDON_NAME, found, remedy)
             continue
-        version, why = addon["AddonVersion"], "this release was tried with another one"
-        refused = version.text and "-eksbuild." not in version.text
-        level = Level.ERROR if refused else Level.WARNING
-        if pinned := known.versions.values():
-            yield from version.must_be(_SETTINGS, *pinned, why=why, level=level)
-        account = known.service_account
-        if account and account not in [each["ServiceAccount"].text for each in links]:
-            found = f"no role for {account}: AWS refuses what {name} asks for"
-            remedy = f"add ServiceAccount {account!r} with the ARN of its role"
-            yield links.finding(_SETTINGS, found, remedy)
+        version, account = addon["AddonVersion"], known.service_account
+        pinned = known.versions.values() or [version.raw]
+        yield from version.must_be(_SETTINGS, *pinned, why="this release was tried with another")
+        none = account and account not in [each["ServiceAccount"].text for each in links]
+        found = f"no role for {account}: AWS refuses what {name} asks for"
+        yield from report(_SETTINGS, (none, links, found, "add it with the ARN of its role"))
+    first = {listed[name].name: name for name in _BEFORE_NODES if name in listed}
+    groups = templates.of("EKS::Nodegroup")
+    for depends in (each.body["DependsOn"] for each in groups):
+        for name in sorted(first.keys() - set(depends.texts)):
+            found = f"nodes do not wait for {first[name]}: they stay NotReady, and the stack fails"
+            yield depends.finding(Code.START_ORDER, found, f"add {name!r}")
+    free = {each.name for each in groups if not list(each["Taints"])}
+    for addon in [each for each in listed.values() if free and each.name not in first]:
+        depends, remedy = addon.body["DependsOn"], f"set it to one of {sorted(free)}"
+        row = (not free & {*depends.texts}, depends, _DEGRADED, remedy)
+        yield from report(Code.START_ORDER, row)
     for cluster in templates.of("EKS::Cluster"):
         for name in (each for each in _NEEDED if each not in listed):
             found, remedy = f"no add-on {name}: {_NEEDED[name]}", f"add an AWS::EKS::Addon {name}"
@@ -56,46 +69,13 @@ def addons(templates: Templates) -> Iterator[Finding]:
 
 
 @template_guard
-def order(templates: Templates) -> Iterator[Finding]:
-    """Nodes wait for their network, other add-ons for nodes (terraform-aws-eks issue 3446)."""
-    groups, listed = templates.of("EKS::Nodegroup"), templates.of("EKS::Addon")
-    first = {e.name: e["AddonName"].text for e in listed if e["AddonName"].text in _BEFORE_NODES}
-    for depends in (each.body["DependsOn"] for each in groups):
-        for name in sorted(first.keys() - set(depends.texts)):
-            found = f"nodes do not wait for {first[name]}: they stay NotReady, and the stack fails"
-            yield depends.finding(Code.START_ORDER, found, f"add {name!r}")
-    free = [each.name for each in groups if not list(each["Taints"])]
-    for addon in listed if free else ():
-        depends, name = addon.body["DependsOn"], addon["AddonName"].text
-        if addon.name not in first and name in _KNOWN and not set(free) & set(depends.texts):
-            found = f"{name} waits for no nodes without taints: it is DEGRADED, the stack fails"
-            yield depends.finding(Code.START_ORDER, found, f"set it to [{free[0]!r}]")
-
-
-@template_guard
-def network_plugin(templates: Templates) -> Iterator[Finding]:
-    """Network policies hold, and addresses suffice (VPC CNI, README; decision 61)."""
-    for addon in (e for e in templates.of("EKS::Addon") if e["AddonName"].text == "vpc-cni"):
-        written = addon["ConfigurationValues"]
-        values = Value(json_of(written), written.place, written.path)
-        policies, why = values["enableNetworkPolicy"], "every pod reaches every other"
-        yield from policies.must_be(_SETTINGS, "true", why=why)
-        for value in (values["env"]["MINIMUM_IP_TARGET"], values["env"]["WARM_IP_TARGET"]):
-            if not value:
-                found = f"no {value.name}: nodes keep more addresses than subnets have"
-                yield value.finding(_SETTINGS, found, f"add {value.name}: '4'")
-
-
-@template_guard
 def pod_identity(templates: Templates) -> Iterator[Finding]:
     """Roles for pods are bound to an account (EKS, "Assign an IAM role to a service account")."""
-    kinds = {"AWS::EKS::PodIdentityAssociation", "AWS::EKS::Addon"}
     for role in templates.of("IAM::Role") if templates.of("EKS::Cluster") else ():
-        bound = any(user.type in kinds for user in templates.users(role))
-        if "pods.eks.amazonaws.com" in str(role["AssumeRolePolicyDocument"].raw) and not bound:
-            found = "bound to no service account: its pods get no credentials"
-            remedy = "add an AWS::EKS::PodIdentityAssociation, or name it in its add-on"
-            yield role.properties.finding(Code.ROLE_TRUST, found, remedy)
+        for_pods = "pods.eks.amazonaws.com" in str(role["AssumeRolePolicyDocument"].raw)
+        free = for_pods and not any("::EKS::" in user.type for user in templates.users(role))
+        remedy = "add an AWS::EKS::PodIdentityAssociation, or name it in its add-on"
+        yield from report(Code.ROLE_TRUST, (free, role.properties, _UNBOUND, remedy))
 
 
 def json_of(value: Value) -> Json:

@@ -1,75 +1,107 @@
-"""Guards of node groups: launch template, AMI, sizes, subnet, taint, label, user data, disk."""
+"""Guards of nodes: launch template, AMI, sizes, user data, disk, capacity, EFA; the bastion."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email import message_from_string
 
-from megatron_eks.catalog.instances import INSTANCES, InstanceType
-from megatron_eks.catalog.interfaces import max_pods
-from megatron_eks.catalog.pins import AMI_RELEASES
+from megatron_eks.catalog.instances import INSTANCES, SYSTEM_INSTANCE_TYPES, InstanceType
+from megatron_eks.catalog.interfaces import max_pods, network_interfaces
 from megatron_eks.config.codes import Code
 from megatron_eks.config.errors import Finding, Level, choices
 from megatron_eks.config.load import read_documents
 from megatron_eks.guards.templates import Resource, Templates, constants, template_guard
 from megatron_eks.guards.values import YES, Row, Value, report, written
 
-TAINT = "nvidia.com/gpu"
-LABEL = "megatron-eks/pool"
-
+_LABEL = "megatron-eks/pool"
 # Every P and G family of EC2 has GPUs; a g at the end of other families means ARM processors.
 _WITH_GPUS = re.compile(r"(p[2-9]|gr?[3-9])")
 _ARM = re.compile(r"g5g\.|p6e-gb|[a-z]+[0-9]+g[a-z]*\.|a1\.")
-_TAKEN = "pods could take the node's credentials"
+_TYPE = re.compile(r"[a-z]+[0-9][a-z0-9-]*\.(nano|micro|small|medium|([0-9]*x)?large|metal.*)")
+_TAKEN, _OPTIONS = "pods could take the node's credentials", "LaunchTemplateData MetadataOptions"
 _METADATA: tuple[Row, ...] = (
-    ("LaunchTemplateData MetadataOptions HttpTokens", ("required",), _TAKEN),
-    ("LaunchTemplateData MetadataOptions HttpPutResponseHopLimit", (1,), _TAKEN),
-    ("LaunchTemplateData MetadataOptions HttpEndpoint", ("enabled", None), "no node joins"),
+    (f"{_OPTIONS} HttpTokens", ("required",), _TAKEN),
+    (f"{_OPTIONS} HttpPutResponseHopLimit", (1,), _TAKEN),
+    (f"{_OPTIONS} HttpEndpoint", ("enabled", None), "no node joins"),
 )
-_BARE = "no launch template: nodes start without EFA, with a disk of 20 GiB"
-_BOOTED = ("AmiType", "Version", "ReleaseVersion")
-_REFUSED = ("DiskSize", "RemoteAccess", "InstanceTypes")
-# EKS's default quota of nodes in a group is 450: `meks scale` moves the wanted size below it.
-_SIZES = (("MinSize", 0), ("DesiredSize", 0), ("MaxSize", 450))
-_RESIZED = "CloudFormation sends it at a later change, and resizes a pool that trains"
-_REPAIR: tuple[Row, ...] = (
-    ("NodeRepairConfig Enabled", (YES,), "broken nodes stay, and jobs hang on them"),
-    ("UpdateConfig MaxUnavailable", (1,), "EKS replaces that many nodes at once"),
+_BASTION: tuple[Row, ...] = (
+    ("IamInstanceProfile", (), "Session Manager does not reach the bastion"),
+    ("LaunchTemplate", (), "nothing requires tokens of its metadata service"),
+    ("InstanceType", (), "EC2 takes m1.small, on which this image does not boot"),
+    ("SubnetId", (), "it starts in the region's default VPC, if there is one"),
+    ("SecurityGroupIds 0", (), "it gets the VPC's default group, whatever that admits"),
 )
-_REPAIR_POOL: tuple[Row, ...] = (
-    ("UpdateConfig UpdateStrategy", ("MINIMAL",), "EKS waits for a spare node to replace one"),
-    ("NodeRepairConfig MaxParallelNodesRepairedCount", (1,), "a bad driver has all replaced"),
-    ("NodeRepairConfig MaxUnhealthyNodeThresholdCount", (2,), "a bad network has all replaced"),
-)
-_NODE_CONFIG = "application/node.eks.aws"
-_PARTS = {_NODE_CONFIG, "text/x-shellscript", "text/cloud-config"}
-_HEADS: tuple[Row, ...] = (
-    ("apiVersion", ("node.eks.aws/v1alpha1",), "nodeadm reads none of it, and no node joins"),
-    ("kind", ("NodeConfig",), "nodeadm reads none of it, and no node joins"),
-)
-_DISKS: Row = (
-    "spec instance localStorage strategy",
-    ("RAID0", "RAID10", "Mount"),
-    "the NVMe disks stay idle, and images fill the root volume",
-)
-_ROOT = "/dev/xvda"
-# Images of CUDA and Megatron take more than what the AMI has by itself (20 GiB).
-_SMALL_GIB = 50
-_ENCRYPTED: Row = ("Encrypted", (YES,), "who takes the disk reads its tokens")
+_UNNAMED = "no output BastionId leads to it: nobody learns where to connect"
+_PROFILE: Row = ("Roles 0", (), "Session Manager does not reach the bastion")
+_ROOT: Row = ("DeviceName", ("/dev/xvda",), "AL2023 boots from it, and images fill its 20 GiB")
 _VOLUME: tuple[Row, ...] = (
+    ("Encrypted", (YES,), "who takes the disk reads its tokens"),
     ("DeleteOnTermination", (YES,), "it outlives its node, and is paid for"),
     ("VolumeType", ("gp3", "gp2", "io2", "io1"), "EC2 boots from others slowly, or never"),
 )
+_UNUSABLE = "its policy leaves out AWSServiceRoleForAutoScaling: no node starts"
+_GRANT = "allow that role kms:CreateGrant, Decrypt and GenerateDataKey*"
+_NO_DRIVER = "it has no driver of the GPUs, or does not boot"
+_NEWEST = "EKS refuses it, or takes what is newest"
+_BARE = "no launch template: nodes start without EFA, with a disk of 20 GiB"
+_OTHER = "the template is for another group: nodes start with the wrong type"
+_STALE = "changes of the launch template never reach a node"
+_SAID = "EKS refuses it beside a launch template, which says it"
+_REFUSED = [(key, (None,), _SAID) for key in ("DiskSize", "RemoteAccess", "InstanceTypes")]
+_REPAIR: list[Row] = [
+    ("NodeRepairConfig Enabled", (YES,), "broken nodes stay, and jobs hang on them"),
+    ("UpdateConfig MaxUnavailable", (1,), "EKS replaces that many nodes at once"),
+]
+_REPAIR_POOL: list[Row] = [
+    ("UpdateConfig UpdateStrategy", ("MINIMAL",), "EKS waits for a spare node to replace one"),
+    ("NodeRepairConfig MaxParallelNodesRepairedCount", (1,), "a bad driver has all replaced"),
+    ("NodeRepairConfig MaxUnhealthyNodeThresholdCount", (2,), "a bad network has all replaced"),
+]
+_RESIZED = "CloudFormation sends it at a later change, and resizes a pool that trains"
+# EKS's default quota of nodes in a group is 450: `meks scale` moves the wanted size below it.
+_LIMITS = ("MinSize", 0), ("DesiredSize", 0), ("MaxSize", 450)
+_FEW = {"0", "1", "None"}
+_SIZES = [(key, (right,), _RESIZED) for key, right in _LIMITS]
+_SETTLE = "pods without GPUs settle on the pool's nodes, or its own stay Pending"
+_TAINT: tuple[Row, ...] = (
+    ("Key", ("nvidia.com/gpu",), _SETTLE),
+    ("Value", ("true",), _SETTLE),
+    ("Effect", ("NO_SCHEDULE", "NO_EXECUTE"), _SETTLE),
+)
+_UNSELECTED = "NodegroupName is another: jobs that select the pool stay Pending"
+_NODE_CONFIG, _UNREAD = "application/node.eks.aws", "nodeadm reads none of it, and no node joins"
+_MIME = f"put multipart/mixed into Fn::Base64, with a part {_NODE_CONFIG}"
+_PARTS = {_NODE_CONFIG, "text/x-shellscript", "text/cloud-config"}
+_HEAD: Row = ("apiVersion", ("node.eks.aws/v1alpha1",), _UNREAD)
+_KIND: Row = ("kind", ("NodeConfig",), _UNREAD)
+_ADDRESSES = "pods wait for addresses, or the node takes fewer than it has"
+_IDLE = "the NVMe disks stay idle, and images fill the root volume"
+_DISKS: Row = ("spec instance localStorage strategy", ("RAID0", "RAID10", "Mount"), _IDLE)
+_LONELY = "add-ons need two nodes, and nothing here resizes the group"
+_ZONES = "not one subnet: EFA does not cross zones, and the pool's nodes do"
+_RESERVATION = re.compile(r"cr-([0-9a-f]{8}|[0-9a-f]{17})")
+_NAMELESS = "not one of id and group of reservations: no node starts"
+_ONLY = (None, "capacity-reservations-only")
+_CLUSTER: Row = ("Strategy", ("cluster", None), "EFA nodes of one job stand far apart")
+_FAR = "neither a reservation nor a placement group: nodes start far apart"
+_APART = "a reservation made outside this group has no capacity in it"
+_OF_NODES = "NodeSecurityGroup"
+_NO_CLUSTER = "without the cluster's group the node reaches no control plane, and never joins"
+_NO_NODES = "without the nodes' group traffic of EFA and Lustre is dropped, and NCCL hangs"
+_GROUPS = "name the cluster's group (ClusterSecurityGroupId) and the nodes' (Network stack)"
+_BESIDE: Row = ("SecurityGroupIds", (None,), "EC2 takes none beside NetworkInterfaces' own")
+_DELETED: Row = ("DeleteOnTermination", (YES,), "it outlives its node")
+_SIDES = (("Ingress", "SourceSecurityGroupId"), ("Egress", "DestinationSecurityGroupId"))
+_ITSELF = "for all traffic of the group with itself: EFA's is dropped, and NCCL hangs"
 
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """A node group, and its launch template where that is at hand."""
+    """A node group, and what its launch template says, where that is at hand."""
 
     group: Resource
     template: Resource | None
     data: Value
-    """What the launch template says."""
     type_name: str
     instance: InstanceType | None
     has_gpus: bool
@@ -81,191 +113,195 @@ def node_groups(templates: Templates) -> Iterator[NodeGroup]:
         template = templates.target(group["LaunchTemplate"]["Id"])
         data = template["LaunchTemplateData"] if template else Value(None, group.body.place)
         name = data["InstanceType"].text or group["InstanceTypes"][0].text
-        has_gpus = bool(_WITH_GPUS.match(name) if name else group["Labels"][LABEL])
+        has_gpus = bool(_WITH_GPUS.match(name) or group["Labels"][_LABEL])
         yield NodeGroup(group, template, data, name, INSTANCES.get(name), has_gpus)
 
 
 @template_guard
-def metadata_service(templates: Templates) -> Iterator[Finding]:
-    """Pods must not get the node's credentials (EKS best practices, "Restrict access to IMDS")."""
+def machines(templates: Templates) -> Iterator[Finding]:
+    """Credentials and disks stay in the machine (EKS best practices, "Restrict access to IMDS")."""
     yield from constants(templates.of("EC2::LaunchTemplate"), Code.NODE_METADATA, _METADATA)
+    yield from constants(templates.of("EC2::Instance"), Code.CLUSTER_CONTROL, _BASTION)
+    yield from constants(templates.of("IAM::InstanceProfile"), Code.CLUSTER_CONTROL, [_PROFILE])
+    for bastion in templates.of("EC2::Instance"):
+        named = dict(templates.outputs(bastion.file)).get("BastionId", bastion.properties["-"])
+        lost = templates.target(named["Value"]) != bastion
+        yield from report(Code.REFERENCE, (lost, bastion.properties, _UNNAMED, "add it, with Ref"))
+    # Images of CUDA and Megatron take more than what the AMI has by itself (20 GiB).
+    owners = [(each.data, 50) for each in node_groups(templates) if each.template]
+    owners += [(each.properties, 8) for each in templates.of("EC2::Instance")]
+    for volumes, least in [(data["BlockDeviceMappings"], least) for data, least in owners]:
+        root = [*(one for one in volumes if one["DeviceName"].raw in _ROOT[1]), volumes[0]][0]
+        size = root["Ebs"]["VolumeSize"]
+        found, small = f"{written(size.raw)} GiB: images fill the disk", (size.number or 0) < least
+        yield from root.must_hold(Code.ROOT_VOLUME, [_ROOT])
+        yield from report(Code.ROOT_VOLUME, (small, size, found, f"use {2 * least} or more"))
+        for disk in [each["Ebs"] for each in volumes]:
+            yield from disk.must_hold(Code.ROOT_VOLUME, _VOLUME)
+            key = templates.target(disk["KmsKeyId"])
+            shut = key and "AWSServiceRoleForAutoScaling" not in str(key["KeyPolicy"].raw)
+            yield from report(Code.KEY_POLICY, (shut, disk["KmsKeyId"], _UNUSABLE, _GRANT))
 
 
 @template_guard
 def launch_template(templates: Templates) -> Iterator[Finding]:
-    """Node groups follow their own launch templates, and repeat nothing that stands there.
-
-    EKS User Guide, "Customize managed nodes with launch templates".
-    """
+    """Node groups follow their own template (EKS, "Customize managed nodes with ...")."""
     known = [one.name for one in templates.of("EC2::LaunchTemplate")]
     for each in node_groups(templates):
-        link, version = each.group["LaunchTemplate"], each.group["LaunchTemplate"]["Version"]
-        name, typed = each.template.name if each.template else "", each.data["InstanceType"]
-        none = not link["Id"] and not link["Name"] and (each.has_gpus or not each.type_name)
-        own = [one for one in known if _pool_of(one) == _pool_of(each.group.name)] or [name]
+        link, typed = each.group["LaunchTemplate"], each.data["InstanceType"]
+        name, version = each.template.name if each.template else "", link["Version"]
+        own = next((one for one in known if _pool_of(one) == _pool_of(each.group.name)), name)
         lost = name and templates.text(version) != f"${{{name}.LatestVersionNumber}}"
-        other = f"{name} is for another group: nodes start with the wrong type"
-        follow = f"set it to Fn::GetAtt [{own[0]}, LatestVersionNumber]"
         yield from report(
             Code.MANAGED_NODES,
-            (none, link["Id"], _BARE, "name the group's own, with Ref"),
-            (name not in ("", *own), link["Id"], other, f"use Ref {own[0]}, in Version too"),
-            (lost, version, f"later changes of {name} never reach a node", follow),
+            (not (link["Id"] or link["Name"]), link["Id"], _BARE, f"use Ref {own}"),
+            (name not in ("", own), link["Id"], _OTHER, f"use Ref {own}, in Version too"),
+            (lost, version, _STALE, f"set it to Fn::GetAtt [{own}, LatestVersionNumber]"),
         )
-        if name and not each.instance and (each.has_gpus or not (each.type_name or typed)):
-            family = each.type_name.split(".")[0]
-            known = [one for one in INSTANCES if one.split(".")[0] == family]
-            level = Level.ERROR if known or not typed else Level.WARNING
-            found = f"instance type {written(typed.raw)}: no GPU type known here"
-            remedy = choices(each.type_name, known or INSTANCES)
-            yield typed.finding(Code.INSTANCE_TYPE_NAME, found, remedy, level)
-        for value in (each.group[key] for key in _REFUSED if typed):
-            why = "EKS refuses it beside a launch template, which says it"
-            yield from value.must_be(Code.MANAGED_NODES, None, why=why)
-
-
-@template_guard
-def what_nodes_boot(templates: Templates) -> Iterator[Finding]:
-    """GPU nodes boot the AMI with NVIDIA's driver, for their processor, of a pinned release.
-
-    Without a release two groups differ in driver and kernel (EKS API, CreateNodegroup, AMITypes).
-    """
-    for each in [one for one in node_groups(templates) if not one.data["ImageId"]]:
-        ami, version, release = map(each.group.__getitem__, _BOOTED)
+        yield from each.group.properties.must_hold(Code.MANAGED_NODES, _REFUSED if typed else ())
+        usable = each.instance if each.has_gpus else _TYPE.fullmatch(each.type_name)
+        found = f"{written(typed.raw)} is no type of such a group: no node starts"
+        remedy = choices(each.type_name, INSTANCES if each.has_gpus else SYSTEM_INSTANCE_TYPES)
+        yield from report(Code.INSTANCE_TYPE_NAME, (name and not usable, typed, found, remedy))
         right = f"AL2023_{'ARM_64' if _ARM.match(each.type_name) else 'x86_64'}_"
         right += "NVIDIA" if each.has_gpus else "STANDARD"
-        level, why = (
-            Level.ERROR if each.has_gpus else Level.WARNING,
-            "it has no driver, or does not boot",
-        )
-        if each.type_name:
-            yield from ami.must_be(Code.AMI_TYPE, right, why=why, level=level)
+        ami, release, booted = (each.group[key] for key in ("AmiType", "ReleaseVersion", "Version"))
         cluster = templates.target(each.group["ClusterName"])
-        wanted = cluster["Version"].text if cluster else version.text
-        why = "EKS takes what is newest at the moment"
-        if wanted and not version:
-            yield from version.must_be(Code.VERSION_SKEW, wanted, why=why, level=Level.WARNING)
-        if wanted and not re.fullmatch(r"\d\.\d+\.\d+-20\d{6}", release.text):
-            level = Level.ERROR if release else Level.WARNING
-            pinned = AMI_RELEASES.get(wanted, f"{wanted}.PATCH-DATE")
-            yield from release.must_be(Code.AMI_TYPE, pinned, why=why, level=level)
+        wanted = cluster["Version"].text if cluster else booted.text
+        dated = re.fullmatch(rf"{re.escape(wanted)}\.\d+-20\d{{6}}", release.text)
+        found, remedy = (
+            f"release {written(release.raw)}: {_NEWEST}",
+            f"set it to {wanted}.PATCH-DATE",
+        )
+        if not each.data["ImageId"]:
+            yield from ami.must_be(Code.AMI_TYPE, right, why=_NO_DRIVER)
+            yield from booted.must_be(Code.VERSION_SKEW, wanted or None, why=_NEWEST)
+            yield from report(Code.AMI_TYPE, (wanted and not dated, release, found, remedy))
 
 
 @template_guard
-def sizes_and_repairs(templates: Templates) -> Iterator[Finding]:
-    """Sizes of pools are constant in a template, and one broken GPU node is replaced at a time.
-
-    CloudFormation sends all three sizes when one changes, and a stale wanted size ends the nodes of
-    a running job (eksctl issue 3532). MINIMAL ends a node before it asks for its successor (EKS
-    User Guide, "Update a managed node group" and "Enable node auto repair").
-    """
-    for each in node_groups(templates):
-        scaling, level = each.group["ScalingConfig"], Level.WARNING
-        rows = _REPAIR + (_REPAIR_POOL if each.has_gpus else ())
-        yield from constants([each.group], Code.MANAGED_NODES, rows, level)
-        known = [scaling[key].number or 0 for key, _ in _SIZES]
-        for key, right in _SIZES if each.has_gpus else ():
-            yield from scaling[key].must_be(Code.NODE_GROUP_SIZE, right, why=_RESIZED, level=level)
-        if not each.has_gpus and (len({*known}) > 1 or known[0] in {0, 1}):
-            found = "add-ons need two nodes, and nothing here resizes the group"
-            remedy = "give MinSize, DesiredSize and MaxSize one number, 2 or more"
-            yield scaling.finding(Code.NODE_GROUP_SIZE, found, remedy, level)
-
-
-@template_guard
-def one_subnet(templates: Templates) -> Iterator[Finding]:
-    """EFA traffic does not cross zones, so a pool has one (EC2 User Guide, "EFA limitations")."""
-    for subnets in [each.group["Subnets"] for each in node_groups(templates) if each.has_gpus]:
-        if isinstance(subnets.raw, list) and len(subnets.raw) != 1:
-            found = f"{len(subnets.raw)} subnets: EFA does not cross zones, and a job's nodes do"
-            remedy = "name the one subnet of the zone that has the capacity"
-            yield subnets.finding(Code.NODE_GROUP_SUBNETS, found, remedy)
-
-
-@template_guard
-def taint_and_label(templates: Templates) -> Iterator[Finding]:
-    """GPU pools have the taint that their pods tolerate, and the label that they select.
-
-    Without the taint add-ons settle on GPU nodes and take memory from jobs; with another one no pod
-    is placed (Kubernetes, "Taints and Tolerations"). `meks scale` reads name and label.
-    """
-    for each in node_groups(templates):
-        taints, name, labels = (each.group[key] for key in ("Taints", "NodegroupName", "Labels"))
-        if not each.has_gpus:
-            why = "CoreDNS and add-ons stay Pending"
-            yield from taints.must_be(Code.START_ORDER, None, why=why, level=Level.WARNING)
+def pools(templates: Templates) -> Iterator[Finding]:
+    """Pools keep size, zone, taint and label, and nodes are replaced (eksctl issue 3532)."""
+    for group, is_pool in [(one.group, one.has_gpus) for one in node_groups(templates)]:
+        sizes, taints, subnets = (group[key] for key in ("ScalingConfig", "Taints", "Subnets"))
+        rows = [*_REPAIR, *(_REPAIR_POOL if is_pool else ())]
+        yield from constants([group], Code.MANAGED_NODES, rows, Level.WARNING)
+        if not is_pool:
+            known = {str(sizes[key].raw) for key, _ in _LIMITS}
+            lone, remedy = len(known) > 1 or known & _FEW, "give all three one number above 1"
+            yield from report(Code.NODE_GROUP_SIZE, (lone, sizes, _LONELY, remedy))
+            yield from taints.must_be(Code.START_ORDER, None, why="add-ons stay Pending")
             continue
-        ours = [one for one in taints if one["Key"].text == TAINT]
-        found = f"no taint {TAINT}: pods without GPUs settle on the pool's nodes"
-        remedy = f"add it: Key {TAINT}, Value 'true', Effect NO_SCHEDULE"
-        none = not ours and not isinstance(taints.raw, dict)
-        yield from report(Code.SHARED_GPU_NODES, (none, taints, found, remedy))
-        for one in ours:
-            why = "other pods come, or the pool's own pods do not tolerate it"
-            effects = "NO_SCHEDULE", "NO_EXECUTE"
-            yield from one["Effect"].must_be(Code.SHARED_GPU_NODES, *effects, why=why)
-            yield from one["Value"].must_be(Code.SHARED_GPU_NODES, "true", why=why)
-        for one in [one for one in taints if one not in ours]:
-            found = f"jobs tolerate {TAINT}, not {one['Key'].text}: they stay Pending"
-            yield one.finding(Code.SHARED_GPU_NODES, found, "remove it", Level.WARNING)
-        if not name or name.raw != labels[LABEL].raw:
-            found = "the group's name and its label differ: jobs that select it stay Pending"
-            remedy = f"give NodegroupName and {LABEL} the pool's name"
-            yield labels[LABEL].finding(Code.MANAGED_NODES, found, remedy)
+        yield from sizes.must_hold(Code.NODE_GROUP_SIZE, _SIZES, Level.WARNING)
+        for taint in list(taints) or [taints[0]]:
+            yield from taint.must_hold(Code.SHARED_GPU_NODES, _TAINT)
+        many = isinstance(subnets.raw, list) and len(subnets.raw) != 1
+        yield from report(Code.NODE_GROUP_SUBNETS, (many, subnets, _ZONES, "name the pool's one"))
+        label, name = group["Labels"][_LABEL], group["NodegroupName"]
+        other, remedy = not name or name.raw != label.raw, "give both the pool's name"
+        yield from report(Code.MANAGED_NODES, (other, label, _UNSELECTED, remedy))
 
 
 @template_guard
 def user_data(templates: Templates) -> Iterator[Finding]:
-    """User data is MIME text with a NodeConfig: pods for the addresses, and the NVMe disks.
-
-    EKS refuses other forms (EKS User Guide, "Customize managed nodes with launch templates").
-    nodeadm also counts addresses of the EFA-only interface, which has none: pods beyond them stay
-    in ContainerCreating (amazon-vpc-cni-k8s issue 3189).
-    """
+    """User data is MIME with a NodeConfig that counts addresses (amazon-vpc-cni-k8s issue 3189)."""
     for each in [one for one in node_groups(templates) if one.template]:
         given, place = each.data["UserData"], each.data["UserData"]["Fn::Base64"]
         mime = message_from_string(templates.text(place))
         single = [part for part in mime.walk() if not part.is_multipart()]
         parts = {part.get_content_type(): str(part.get_payload()) for part in single}
-        found = f"no MIME parts in Fn::Base64 that EKS reads, but {', '.join(parts)}"
-        remedy = f"put multipart/mixed into Fn::Base64, with a part {_NODE_CONFIG}"
-        wrong = not mime.is_multipart() or mime.defects or not {*parts} <= _PARTS
-        yield from report(Code.USER_DATA, ((place or given.text) and wrong, place, found, remedy))
-        read = [one.value for one in read_documents(parts.get(_NODE_CONFIG, ""), "")]
-        config = Value(read[0] if read else None, place.place, place.path)
-        yield from config.must_hold(Code.USER_DATA, _HEADS if config else ())
+        read = mime.is_multipart() and not mime.defects and {*parts} <= _PARTS
+        refused = ((place or given.text) and not read, place, f"EKS refuses {[*parts]}", _MIME)
+        yield from report(Code.USER_DATA, refused)
+        said = [one.value for one in read_documents(parts.get(_NODE_CONFIG, ""), "")]
+        config = Value([*said, None][0], place.place, place.path)
         if each.instance and (place or not given):
-            right, pods = max_pods(each.instance), config.at("spec kubelet config maxPods")
-            level = Level.WARNING if (pods.number or right) < right else Level.ERROR
-            why = f"the node has addresses for {right} pods"
-            yield from pods.must_be(Code.MAX_PODS, right, why=why, level=level)
-            if each.instance.instance_store_gb:
-                yield from config.must_hold(Code.USER_DATA, [_DISKS])
+            pods = ("spec kubelet config maxPods", (max_pods(each.instance),), _ADDRESSES)
+            yield from config.must_hold(Code.MAX_PODS, [pods])
+            disks = [_DISKS] if each.instance.instance_store_gb else []
+            yield from config.must_hold(Code.USER_DATA, [_HEAD, _KIND, *disks])
 
 
 @template_guard
-def root_volume(templates: Templates) -> Iterator[Finding]:
-    """Root volumes are large enough for images, encrypted, and gone with their nodes.
-
-    AL2023 boots from /dev/xvda (EKS User Guide, "Customize managed nodes with launch templates").
-    """
+def capacity(templates: Templates) -> Iterator[Finding]:
+    """Group and template buy alike, nodes stand close (EKS, "... with Capacity Blocks for ML")."""
+    yield from constants(templates.of("EC2::PlacementGroup"), Code.PLACEMENT, [_CLUSTER])
     for each in [one for one in node_groups(templates) if one.template]:
-        volumes = each.data["BlockDeviceMappings"]
-        none = _ROOT not in [volume["DeviceName"].text for volume in volumes]
-        found, remedy = f"no {_ROOT}: images fill the 20 GiB of the AMI", f"name it {_ROOT}"
-        yield from report(Code.ROOT_VOLUME, (none, volumes, found, remedy))
-        for name, disk in ((volume["DeviceName"].text, volume["Ebs"]) for volume in volumes):
-            size, key = disk["VolumeSize"], templates.target(disk["KmsKeyId"])
-            small = name == _ROOT and (size.number or 0) < _SMALL_GIB
-            found = f"{written(size.raw)} GiB: images fill the disk, and the kubelet evicts pods"
-            yield from report(Code.ROOT_VOLUME, (small, size, found, "use 100 GiB or more"))
-            yield from disk.must_hold(Code.ENCRYPTION, [_ENCRYPTED])
-            yield from disk.must_hold(Code.ROOT_VOLUME, _VOLUME, Level.WARNING)
-            shut = key and "AWSServiceRoleForAutoScaling" not in str(key["KeyPolicy"].raw)
-            found = "its policy leaves out AWSServiceRoleForAutoScaling: no node starts"
-            remedy = "allow that role kms:CreateGrant, Decrypt and GenerateDataKey*"
-            yield from report(Code.KEY_POLICY, (shut, disk["KmsKeyId"], found, remedy))
+        kind, market = each.group["CapacityType"], each.data["InstanceMarketOptions"]["MarketType"]
+        given, placed = each.data["CapacityReservationSpecification"], each.data["Placement"]
+        target, mode = given["CapacityReservationTarget"], given["CapacityReservationPreference"]
+        name, arn = target["CapacityReservationId"], target["CapacityReservationResourceGroupArn"]
+        block = kind.text == "CAPACITY_BLOCK" or market.text == "capacity-block"
+        for matters, value, right, why in (
+            (block, kind, ("CAPACITY_BLOCK",), "the template asks for a block"),
+            (block, market, ("capacity-block",), "the nodes of a block start in this market only"),
+            (not block, market, (None,), "CapacityType says it, and alone"),
+            (target and not block, kind, ("ON_DEMAND", None), "the reservation stays idle"),
+            (target, mode, _ONLY, "EC2 refuses it with a target"),
+        ):
+            yield from value.must_be(Code.CAPACITY_RESERVATION, *right, why=why) if matters else ()
+        nameless = ((given and not mode) or block) and bool(name) == bool(arn)
+        wrong = name and not isinstance(name.raw, dict) and not _RESERVATION.fullmatch(name.text)
+        yield from report(
+            Code.CAPACITY_RESERVATION,
+            (nameless, target, _NAMELESS, f"give {name.name} alone"),
+            (wrong, name, f"{written(name.raw)} is no id of a reservation", "write cr-DIGITS"),
+        )
+        group, bought = placed["GroupName"] or placed["GroupId"], target or block
+        efa = each.instance and each.instance.efa_interfaces and kind.text != "SPOT"
+        far = (efa and not (group or bought), placed, _FAR, "name a reservation or a group")
+        apart = (group and bought, placed, _APART, "remove one, unless it was made there")
+        yield from report(Code.PLACEMENT, far, apart, level=Level.WARNING)
+
+
+@template_guard
+def interfaces(templates: Templates) -> Iterator[Finding]:
+    """Every card has its interface and groups (EC2, "Maximize network bandwidth on ...")."""
+    clusters = templates.of("EKS::Cluster")
+    for data, instance in [(e.data, e.instance) for e in node_groups(templates) if e.template]:
+        nics, layout = data["NetworkInterfaces"], network_interfaces(instance) if instance else ()
+        wanted = {f"card {one.card} device {one.device}": str(one.type) for one in layout}
+        given = [*map(_slot, nics)]
+        every = [str(group.raw) for nic in nics for group in nic["Groups"]]
+        usual = {name for name in every if every.count(name) * 2 > len(given)}
+        for groups in [nic["Groups"] for nic in nics] or [data["SecurityGroupIds"]]:
+            names, targets = {str(each.raw) for each in groups}, templates.targets(groups)
+            joins = groups.texts or any(each.type == "AWS::EKS::Cluster" for each in targets)
+            nodes = len(targets) < len(names) or any(each.name == _OF_NODES for each in targets)
+            apart, lacks = clusters and not joins, names and (usual - names or not nodes)
+            yield from report(Code.CLUSTER_GROUP, (apart, groups, _NO_CLUSTER, _GROUPS))
+            yield from report(Code.EFA_SELF_RULES, (lacks, groups, _NO_NODES, _GROUPS))
+        yield from data.must_hold(Code.INTERFACES_AND_GROUPS, [_BESIDE] if given else [])
+        for nic in nics:
+            yield from nic.must_hold(Code.EFA_INTERFACES, [_DELETED], Level.WARNING)
+        level = Level.ERROR if given or (instance and instance.gpu_direct_rdma) else Level.WARNING
+        slots = [*wanted, *given] if wanted and (given or layout[1:]) else []
+        here = {slot: [e["InterfaceType"] for e in nics if _slot(e) == slot] for slot in slots}
+        kinds = {slot: ", ".join(e.text or "interface" for e in here[slot]) for slot in slots}
+        for slot in [each for each in here if kinds[each] != wanted.get(each)][:2]:
+            found = f"{kinds[slot] or 'nothing'} at {slot}: NCCL loses bandwidth, or no node starts"
+            remedy = f"leave {wanted.get(slot, 'nothing')} there; the layout is {len(wanted)} long"
+            yield [nics, *here[slot]][-1].finding(Code.EFA_INTERFACES, found, remedy, level)
+
+
+@template_guard
+def self_rules(templates: Templates) -> Iterator[Finding]:
+    """EFA is no IP traffic: its group must admit itself (EC2, "Get started with EFA", step 1)."""
+    for group in [each for each in templates.of("EC2::SecurityGroup") if each.name == _OF_NODES]:
+        for kind, far in _SIDES:
+            rules = templates.of(f"EC2::SecurityGroup{kind}")
+            near = [rule for rule in rules if templates.target(rule["GroupId"]) == group]
+            own = [rule["IpProtocol"] for rule in near if templates.target(rule[far]) == group]
+            none = "-1" not in [protocol.raw for protocol in own]
+            remedy = f"write AWS::EC2::SecurityGroup{kind}, IpProtocol '-1', {far} this group"
+            row = (none, [*own, group.body][0], f"no {kind} rule {_ITSELF}", remedy)
+            yield from report(Code.EFA_SELF_RULES, row)
 
 
 def _pool_of(logical_id: str) -> str:
     return re.sub(r"(LaunchTemplate|Nodegroup)[0-9A-F]{0,8}$", "", logical_id)
+
+
+def _slot(interface: Value) -> str:
+    card, device = interface["NetworkCardIndex"], interface["DeviceIndex"]
+    return f"card {written(card.raw) if card else 0} device {written(device.raw)}"

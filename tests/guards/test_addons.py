@@ -6,7 +6,7 @@ from tests.guards.slips import ABSENT, in_template
 
 CNI, DNS, GROUP = "EKS::Addon vpccni", "EKS::Addon coredns", "EKS::Nodegroup System"
 ROLES = "PodIdentityAssociations"
-VALUES = '{"enableNetworkPolicy": "true", "env": {"WARM_IP_TARGET": "2", "MINIMUM_IP_TARGET": "9"}}'
+VALUES = '{"enableNetworkPolicy": "true", "env": {"WARM_IP_TARGET": "2"}}'
 GONE = "AWS::CloudFormation::WaitConditionHandle"
 
 
@@ -24,7 +24,6 @@ GONE = "AWS::CloudFormation::WaitConditionHandle"
         (CNI, f"{ROLES} 0 ServiceAccount", "vpc-cni", "ADDON_SETTINGS"),
         (CNI, "ConfigurationValues", ABSENT, "ADDON_SETTINGS"),
         (CNI, "ConfigurationValues", VALUES.replace("true", "false"), "ADDON_SETTINGS"),
-        (CNI, "ConfigurationValues", VALUES.replace("WARM", "WARN"), "ADDON_SETTINGS"),
         ("EKS::PodIdentityAssociation", "Type", GONE, "ROLE_TRUST"),
     ],
 )

@@ -13,7 +13,7 @@ _LAYOUT, _GROUPS, _RULES = {"EFA_INTERFACES"}, {"INTERFACES_AND_GROUPS"}, {"EFA_
 @pytest.mark.parametrize(
     ("path", "value", "codes"),
     [
-        (_NICS, ABSENT, {*_LAYOUT, *_GROUPS}),
+        (_NICS, ABSENT, {*_LAYOUT, "CLUSTER_GROUP"}),
         (_NICS, lambda old: old[:-1], _LAYOUT),
         (_NICS, lambda old: [*old, old[-1] | {"NetworkCardIndex": 4}], _LAYOUT),
         (f"{_NICS} 0 InterfaceType", "efa-only", _LAYOUT),
@@ -34,7 +34,7 @@ def test_layout(path, value, codes):
     [
         (f"{_NICS} 3 Groups", lambda old: [*old, "sg-0123456789abcdef1"], set()),
         (f"{_NICS} 3 Groups", ["sg-0123456789abcdef0", "sg-0123456789abcdef1"], _RULES),
-        (f"{_NICS} 3 Groups", ABSENT, _GROUPS),
+        (f"{_NICS} 3 Groups", ABSENT, {"CLUSTER_GROUP"}),
         (f"{_NICS} 3 Groups 0", ABSENT, {"CLUSTER_GROUP", *_RULES}),
         (f"{_NICS} 3 Groups 1", ABSENT, _RULES),
         ("LaunchTemplateData SecurityGroupIds", ["sg-0123456789abcdef1"], _GROUPS),

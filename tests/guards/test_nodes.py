@@ -5,7 +5,7 @@ import pytest
 from tests.guards.slips import ABSENT, in_template
 
 _GPU, _SYSTEM = "EKS::Nodegroup Pool", "EKS::Nodegroup System"
-_TEMPLATE = "EC2::LaunchTemplate Pool"
+_TEMPLATE, _OTHER = "EC2::LaunchTemplate Pool", "EC2::LaunchTemplate System"
 _DATA, _DISK = "LaunchTemplateData", "LaunchTemplateData BlockDeviceMappings"
 _TEXT = f"{_DATA} UserData Fn::Base64"
 _MANAGED, _AMI, _SIZE = {"MANAGED_NODES"}, {"AMI_TYPE"}, {"NODE_GROUP_SIZE"}
@@ -28,10 +28,12 @@ _SYSTEM_TEMPLATE = {
         (_GPU, "LaunchTemplate Id", ABSENT, _MANAGED),
         (_GPU, "LaunchTemplate Version", "$Latest", _MANAGED),
         (_SYSTEM, "LaunchTemplate Version Fn::GetAtt 1", "DefaultVersionNumber", _MANAGED),
-        (_GPU, "LaunchTemplate", _SYSTEM_TEMPLATE, {*_MANAGED, *_AMI, "START_ORDER", *_SIZE}),
+        (_GPU, "LaunchTemplate", _SYSTEM_TEMPLATE, {*_MANAGED, "INSTANCE_TYPE_NAME"}),
         (_GPU, "DiskSize", 100, _MANAGED),
         (_TEMPLATE, f"{_DATA} InstanceType", ABSENT, {"INSTANCE_TYPE_NAME"}),
         (_TEMPLATE, f"{_DATA} InstanceType", "p4d.48xlarge", {"INSTANCE_TYPE_NAME"}),
+        (_OTHER, f"{_DATA} InstanceType", "m6a.large", set()),
+        (_OTHER, f"{_DATA} InstanceType", "c5.2xarge", {"INSTANCE_TYPE_NAME"}),
         (_SYSTEM, "AmiType", "AL2023_ARM_64_STANDARD", _AMI),
         (_GPU, "AmiType", "AL2023_x86_64_STANDARD", _AMI),
         (_GPU, "AmiType", ABSENT, _AMI),
@@ -104,7 +106,7 @@ def test_user_data(old, new, codes):
         (f"{_DISK} 0 Ebs VolumeSize", 20, _ROOT),
         (f"{_DISK} 0 DeviceName", "/dev/sda1", _ROOT),
         (_DISK, lambda old: [*old, old[0] | {"DeviceName": "/dev/sdb"}], set()),
-        (f"{_DISK} 0 Ebs Encrypted", False, {"ENCRYPTION"}),
+        (f"{_DISK} 0 Ebs Encrypted", False, _ROOT),
         (f"{_DISK} 0 Ebs VolumeType", "st1", _ROOT),
         (f"{_DISK} 0 Ebs DeleteOnTermination", False, _ROOT),
         (f"{_DISK} 0 Ebs KmsKeyId", "alias/aws/ebs", set()),
