@@ -156,6 +156,7 @@ def test_a_denial_is_found_before_gpus_work(s3, programs_python, tmp_path, progr
     assert not trainer.checkpoints.exists() or trainer.saved() == []
 
 
+@pytest.mark.long
 @pytest.mark.programs
 def test_a_job_whose_copies_are_missing_says_so(s3, programs_python, tmp_path):
     """The training is whole, so its exit code is; its summary, its log and a file tell the rest."""
@@ -173,6 +174,7 @@ def test_a_job_whose_copies_are_missing_says_so(s3, programs_python, tmp_path):
     assert found.found.startswith("copies missing: the last checkpoint is in ")
 
 
+@pytest.mark.long
 @pytest.mark.programs
 def test_dead_copies_start_again_beside_fsdp(s3, programs_python, tmp_path):
     """On a run of days, checkpoints go on to be copied."""

@@ -11,7 +11,7 @@ from megatron_eks.project import ROOT
 from tests.charts.rendered import training_job
 from tests.programs import trainer_files
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.long]
 
 STEPS = ROOT / "tests/programs/bridge_tiny.py"
 MODELS = ("untied", "tied")

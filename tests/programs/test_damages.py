@@ -172,6 +172,7 @@ def damage_far(s3: World, anywhere: random.Random) -> tuple[str, str]:
     return name, f"{kind} {key}"
 
 
+@pytest.mark.long
 def test_damages_in_s3(s3, tmp_path):
     """A pull brings what is whole, a prune removes nothing that it needs, a push mends."""
     near = tmp_path / "near"

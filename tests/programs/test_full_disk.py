@@ -97,6 +97,7 @@ def size_of(run: Run) -> int:
     return checkpoints.size_bytes(run.checkpoints / run.saved()[-1])
 
 
+@pytest.mark.long
 @pytest.mark.programs
 def test_a_full_disk_in_mid_run_costs_the_saves_alone(trained, mount):
     """The run goes on, and saves again as soon as there is room."""

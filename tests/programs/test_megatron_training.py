@@ -62,12 +62,14 @@ def test_its_log_tells_what_it_did(trained):
     assert told == pytest.approx(from_iteration(losses, INTERVAL), abs=ROUNDING)
 
 
+@pytest.mark.long
 def test_data_parallel_learns_the_same(trained):
     """Two replicas take the steps that two halves of a layer take, from the same weights."""
     run, losses = trained
     assert run.another("data", tensor=1).run(2) == pytest.approx(losses, abs=ROUNDING)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("ranks", "layout"),
     [
@@ -83,6 +85,7 @@ def test_checkpoint_is_taken_to_another_layout(trained, ranks, layout):
     assert moved.run(ranks) == pytest.approx(from_iteration(losses, INTERVAL), abs=ROUNDING)
 
 
+@pytest.mark.long
 def test_planned_arguments_train(trained):
     """As a job file of fp8 leads to them, over a pipeline from its first iteration, in bf16."""
     run, _ = trained
@@ -93,6 +96,7 @@ def test_planned_arguments_train(trained):
     assert losses[ITERATIONS] < losses[1] - 1
 
 
+@pytest.mark.long
 def test_continued_pre_training(trained):
     """A new run starts at iteration 1, with the base's weights."""
     run, losses = trained
@@ -104,6 +108,7 @@ def test_continued_pre_training(trained):
     assert found[1] < (losses[1] + losses[ITERATIONS]) / 2
 
 
+@pytest.mark.long
 def test_killed_in_mid_save(trained):
     """A half checkpoint and a torn tracker are passed over, base weights too: the same losses."""
     run, losses = trained

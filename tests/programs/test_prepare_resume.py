@@ -86,6 +86,7 @@ def check_visible(prefix: Path, whole: Path) -> None:
     assert seen == sorted(seen)
 
 
+@pytest.mark.long
 def test_killed_again_and_again(tmp_path, words, whole):
     """SIGKILL at random moments costs no byte, and each run goes on from the last commit."""
     chance = random.Random(7)  # noqa: S311 -- the same moments in each run of the test
@@ -114,6 +115,7 @@ def test_killed_again_and_again(tmp_path, words, whole):
     assert files(prefix) == files(whole)
 
 
+@pytest.mark.long
 def test_killed_at_every_step_of_the_end(tmp_path, tokenizer):
     """Before each flush and each change of a name a crash leaves what --resume completes."""
     corpus = write_lines(tmp_path / "a.jsonl", ["one", 2, "three"])

@@ -84,6 +84,7 @@ def test_run_goes_on_where_it_was(trained, program, ranks, per_rank):
     assert resumed.losses() == pytest.approx(run.losses(), abs=CLOSE)
 
 
+@pytest.mark.long
 def test_hybrid_sharding_learns_the_same(trained):
     """Two nodes of two ranks: shards inside a node, copies between them."""
     run, _ = trained

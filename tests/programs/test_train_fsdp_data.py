@@ -34,6 +34,7 @@ def test_indexed_data(run, tmp_path):
     assert run.metrics()[-1]["validation_loss"] < 0.75 * losses[0]
 
 
+@pytest.mark.long
 def test_stream_of_hugging_face(run, tmp_path):
     """A data set of two splits: one is trained on, the other validates; a resume goes on in it."""
     data = tmp_path / "dataset"

@@ -67,6 +67,7 @@ def kill_somewhere(run: Run, anywhere: random.Random) -> None:
     run.kill(process, anywhere.choice([None, 0, 1]))
 
 
+@pytest.mark.long
 def test_killed_run_ends_as_if_nothing_had_been(trained):
     """Killed anywhere, with a save under way nearly always, it never resumes from half a state."""
     run, _ = trained
@@ -131,6 +132,7 @@ def test_run_never_begins_anew_where_a_checkpoint_was(trained, damage):
     assert sorted(path.name for path in lost.checkpoints.iterdir()) == before
 
 
+@pytest.mark.long
 def test_all_bytes_are_compared_before_a_resume(trained):
     """Each rank reads its part; what was changed on one alone is passed over by all."""
     run, _ = trained

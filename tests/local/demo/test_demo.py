@@ -197,6 +197,7 @@ def test_a_second_demo_does_not_disturb_the_kept_one(kept, cache):
     assert "an earlier one still runs - end it: make demo ARGS=--down" in out
 
 
+@pytest.mark.long
 def test_an_interrupted_demo_leaves_nothing(programs, tmp_path):
     """Ctrl-C while cdk deploys: no process, no folder, and the exit code of an interruption."""
     cache = cache_of(programs, tmp_path)

@@ -46,6 +46,7 @@ def test_a_lost_rank_restarts_the_gang(cluster, run):
     _finish(cluster, run)
 
 
+@pytest.mark.long
 def test_a_lost_master_restarts_the_gang(cluster, run):
     """The other nodes read the master's file themselves."""
     master = jobs.pods_of(cluster.client, run.job)[0]
@@ -55,6 +56,7 @@ def test_a_lost_master_restarts_the_gang(cluster, run):
     _finish(cluster, run)
 
 
+@pytest.mark.long
 def test_a_deleted_pod_restarts_the_gang(cluster, run):
     """Its successor finds the others waiting for it anew."""
     worker = jobs.pods_of(cluster.client, run.job)[1]
@@ -63,6 +65,7 @@ def test_a_deleted_pod_restarts_the_gang(cluster, run):
     _finish(cluster, run)
 
 
+@pytest.mark.long
 def test_a_pod_that_dies_without_a_word_restarts_the_gang(cluster, run):
     """All its processes go at once, the watcher too: its file stands still, or is another's."""
     worker = jobs.pods_of(cluster.client, run.job)[1]
@@ -75,6 +78,7 @@ def test_a_pod_that_dies_without_a_word_restarts_the_gang(cluster, run):
     _finish(cluster, run)
 
 
+@pytest.mark.long
 def test_a_lost_node_restarts_the_gang(cluster, start):
     """On a new node, with the same silent survivors: nobody's connection is closed by anybody."""
     job = runs.gang_job("gang-lost-node", 3)

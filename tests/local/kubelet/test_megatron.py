@@ -66,6 +66,7 @@ def _job(name: str, iterations: int, *more: str, without: frozenset[str] = froze
     return found
 
 
+@pytest.mark.long
 def test_a_killed_rank_resumes(cluster, submit, folder):
     """Tensor parallel over two pods; from its newest checkpoint on it prints the same losses."""
     job = _job("megatron-killed", ITERATIONS)
@@ -171,6 +172,7 @@ def _replace_node(cluster, pod) -> datetime:
     return ready
 
 
+@pytest.mark.long
 def test_a_deleted_pod_and_a_lost_node_resume(cluster, submit, folder):
     """Survivors wait in silence; all step again from the newest checkpoint, with the same losses.
 

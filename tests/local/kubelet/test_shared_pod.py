@@ -259,6 +259,7 @@ def test_a_pod_that_somebody_removes_is_not_taken_for_done(cluster, place):
     assert "run the same command again" in str(raised.value)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bucket")
 def test_checkpoints_of_a_job_on_the_file_system_and_in_s3(meks, saving):
     """Listed, pushed, compared, pruned at both ends, and pulled, from beside the file system."""

@@ -22,6 +22,7 @@ def test_all_ranks_meet(cluster, start, nodes, processes):
     jobs.wait_for_condition(cluster.client, run.job, "Succeeded")
 
 
+@pytest.mark.long
 def test_a_killed_rank_restarts_all(cluster, start):
     """The survivors' torchrun notices, every pod restarts in place, and the run continues."""
     run = start(runs.job("torch-killed", 2))
