@@ -95,6 +95,7 @@ def bash(checkout: Path, script: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(SECONDS + 100)
 def test_every_command_works_and_prints_what_is_shown(checkout):
     """From `make setup` to an empty account, offline; shown lines come in their order."""
