@@ -10,7 +10,8 @@ from megatron_eks.guards.values import Place, Value
 
 _REPLICAS = "pytorchReplicaSpecs"
 _TEMPLATE_KINDS = ("DaemonSet", "Deployment", "Job", "StatefulSet")
-_CLUSTER_WIDE = frozenset({"ClusterRole", "Namespace", "PersistentVolume", "PriorityClass"})
+_CLUSTER_WIDE = {"ClusterRole", "CustomResourceDefinition", "Namespace", "PersistentVolume"}
+_CLUSTER_WIDE |= {"PriorityClass", "ValidatingWebhookConfiguration"}
 
 
 @dataclass(frozen=True)

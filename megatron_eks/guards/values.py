@@ -1,5 +1,6 @@
 """A value of a template or a Kubernetes object, with the place where it stands."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -12,6 +13,7 @@ from megatron_eks.quantity import quantity
 Row = tuple[str, tuple[Json, ...], str]
 """A path, its keys between spaces; the values that are right, none: any; what goes wrong else."""
 
+_SHORT = 100
 YES, NO = True, False  # for `must_be`: a plain True among the arguments says little
 
 
@@ -52,11 +54,14 @@ class Value:
             yield self[index]
 
     def at(self, path: str) -> "Value":
-        """Return what stands below keys between spaces; `env name=RANK` is an element of a list."""
+        """Return what stands below keys between spaces.
+
+        Elements of lists are `env 0`, `env name=RANK`, and `args --workers` for `--workers=4`.
+        """
         value = self
         for key in path.split():
             inner = value[int(key) if key.isdigit() else key]
-            named = (e for e in value if f"name={e['name'].text}" == key)
+            named = (each for each in value if _is_named(each, key))
             value = next(named, inner)
         return value
 
@@ -139,5 +144,13 @@ def written(value: Json) -> str:
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return f"[{', '.join(map(str, value))}]"
     if isinstance(value, dict | list):
-        return "a list" if isinstance(value, list) else "a mapping"
+        short = json.dumps(value, default=str).replace('"', "")
+        plain = "a list" if isinstance(value, list) else "a mapping"
+        return short if len(short) < _SHORT else plain
     return "absent" if value is None else repr(value) if isinstance(value, str) else str(value)
+
+
+def _is_named(element: Value, key: str) -> bool:
+    field, _, wanted = key.partition("=")
+    found = element[field].text if wanted else element.text.partition("=")[0]
+    return found == (wanted or key)
