@@ -1,6 +1,5 @@
 """A value of a template or a Kubernetes object, with the place where it stands."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -13,7 +12,6 @@ from megatron_eks.quantity import quantity
 Row = tuple[str, tuple[Json, ...], str]
 """A path, its keys between spaces; the values that are right, none: any; what goes wrong else."""
 
-_SHORT = 100
 YES, NO = True, False  # for `must_be`: a plain True among the arguments says little
 
 
@@ -60,9 +58,8 @@ class Value:
         """
         value = self
         for key in path.split():
-            inner = value[int(key) if key.isdigit() else key]
             named = (each for each in value if _is_named(each, key))
-            value = next(named, inner)
+            value = next(named, value[int(key) if key.isdigit() else key])
         return value
 
     def items(self) -> Iterator[tuple[str, "Value"]]:
@@ -99,8 +96,7 @@ class Value:
     @property
     def name(self) -> str:
         """The key, as a sentence names it."""
-        keys = [part for part in self.path if isinstance(part, str)]
-        return keys[-1] if keys else ""
+        return next((part for part in reversed(self.path) if isinstance(part, str)), "")
 
     def finding(self, code: Code, found: str, remedy: str, level: Level = Level.ERROR) -> Finding:
         """Report something about this value."""
@@ -144,9 +140,7 @@ def written(value: Json) -> str:
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return f"[{', '.join(map(str, value))}]"
     if isinstance(value, dict | list):
-        short = json.dumps(value, default=str).replace('"', "")
-        plain = "a list" if isinstance(value, list) else "a mapping"
-        return short if len(short) < _SHORT else plain
+        return "a list" if isinstance(value, list) else "a mapping"
     return "absent" if value is None else repr(value) if isinstance(value, str) else str(value)
 
 
