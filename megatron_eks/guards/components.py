@@ -22,14 +22,10 @@ _METRICS, _NAME = "DaemonSet dcgm-exporter", "training-operator"
 _OPERATOR, _ETCD = f"Deployment {_NAME}", "Deployment etcd"
 _CERTIFICATE, _HOOK = f"{_NAME}-webhook-cert", "ValidatingWebhookConfiguration"
 _SERVING = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 -- compiled in
-_LOST, _ASKED = "node.kubernetes.io/", "webhooks 0 clientConfig service"
-_FAST, _MEET = ("--kube-api-qps", "--kube-api-burst", "--controller-threads"), "ranks do not meet"
-_CONFIGURATION = f"validator.{_NAME}.kubeflow.org"
-_PINNED = {
-    _GPU: pins.NVIDIA_DEVICE_PLUGIN_IMAGE,
-    _EFA: pins.efa_device_plugin_image("us-east-1"),
-    _METRICS: pins.DCGM_EXPORTER_IMAGE,
-}
+_LOST, _ASKED, _MEET = "node.kubernetes.io/", "webhooks 0 clientConfig service", "ranks do not meet"
+_FAST, _PROBED = ("kube-api-qps", "kube-api-burst", "controller-threads"), ("liveness", "readiness")
+_RULE, _CONFIGURATION = "webhooks 0 rules 0 ", f"validator.{_NAME}.kubeflow.org"
+_PINNED = {_GPU: pins.NVIDIA_DEVICE_PLUGIN_IMAGE, _EFA: pins.efa_device_plugin_image("us-east-1")}
 _POD, _BOX = "spec template spec ", "spec template spec containers 0 "
 _SAFE, _ENV, _ARGS = f"{_BOX}securityContext ", f"{_BOX}env name=", f"{_BOX}args "
 _TYPES = f"{_POD}affinity nodeAffinity requiredDuringSchedulingIgnoredDuringExecution "
@@ -129,6 +125,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_BOX}ports name=webhook containerPort", (9443,), "its webhook listens there"),
         *_asked("/healthz", "health", "liveness"),
         *_asked("/readyz", "health", "readiness"),
+        *((f"{_BOX}{each}Probe timeoutSeconds", (), "a busy one is ended") for each in _PROBED),
         _MEMORY,
         (f"{_POD}volumes name=certificate secret secretName", (_CERTIFICATE,), _NO_START),
         (f"{_POD}volumes name=template configMap name", (_NAME,), _NO_START),
@@ -139,7 +136,7 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_ARGS}--enable-scheme", ("--enable-scheme=pytorchjob",), "PyTorchJobs get no pods"),
         (f"{_ARGS}--pytorch-init-container-image", (), "workers wait in an image without a pin"),
         (f"{_ARGS}--pytorch-init-container-max-tries", (), "workers give up before an image is in"),
-        *((f"{_ARGS}{option}", (), _SLOW) for option in _FAST),
+        *((f"{_ARGS}--{option}", (), _SLOW) for option in _FAST),
         (f"{_ARGS}--zap-devel", ("--zap-devel=false",), "its log is one for developers"),
     ),
     f"ConfigMap {_NAME}": (("data initContainer.yaml", (), _NO_START),),
@@ -148,10 +145,9 @@ _SETTINGS: dict[str, tuple[Row, ...]] = {
         (f"{_ASKED} path", ("/validate-kubeflow-org-v1-pytorchjob",), _GOES_ON),
         (f"{_ASKED} port", (None, 443), _GOES_ON),
         *_same("webhooks 0 ", _GOES_ON, {"failurePolicy": "Fail", "rules 1": None}),
-        *_same("webhooks 0 rules 0 ", _GOES_ON, {"apiGroups": ["kubeflow.org"]}),
-        *_same("webhooks 0 rules 0 ", _GOES_ON, {"apiVersions": ["v1"]}),
-        *_same("webhooks 0 rules 0 ", _GOES_ON, {"resources": ["pytorchjobs"]}),
-        ("webhooks 0 rules 0 operations", (["CREATE", "UPDATE"], ["UPDATE", "CREATE"]), _GOES_ON),
+        *_same(_RULE, _GOES_ON, {"apiGroups": ["kubeflow.org"], "apiVersions": ["v1"]}),
+        *_same(_RULE, _GOES_ON, {"resources": ["pytorchjobs"]}),
+        (f"{_RULE}operations", (["CREATE", "UPDATE"], ["UPDATE", "CREATE"]), _GOES_ON),
         ("webhooks 1", (None,), "the operator answers at one path"),
     ),
     _ETCD: (
@@ -240,12 +236,13 @@ def device_plugins(manifests: Manifests) -> Iterator[Finding]:
         level = Level.WARNING if version and not p6 else Level.ERROR
         row = (version < tried, image, found, f"use {_PINNED[part]}")
         yield from report(code, row, level=level)
-        found = f"two of {part}: the kubelet takes the devices of the one that came last"
-        row = (parts.count(part) > 1, pod.owner["metadata"]["name"], found, "keep one of the two")
-        yield from report(code, row)
-        for each in types if part == _EFA else ():
-            row = (each.text not in _WITH_EFA, each, _ELSEWHERE, "name the types of pools with EFA")
-            yield from report(code, row)
+        found, name = "the kubelet takes the devices of the last one", pod.owner["metadata"]["name"]
+        row = (parts.count(part) > 1, name, f"two of {part}: {found}", "keep one of the two")
+        none = "has no EFA: the plugin runs on other nodes than those that need it"
+        others = [each for each in types if part == _EFA and each.text not in _WITH_EFA]
+        yield from report(
+            code, row, *((YES, e, f"{e.raw!r} {none}", "name types with EFA") for e in others)
+        )
     for part, resource in ((_EFA, "vpc.amazonaws.com/efa"), (_GPU, "nvidia.com/gpu")):
         asking = next((each for each in manifests.pods if each.asks(resource)), None)
         if parts and asking and part not in parts:
