@@ -32,16 +32,15 @@ class _Way(NamedTuple):
 def _leads(way: _Way, peers: Value) -> bool:
     if isinstance(way.to, list):
         return any(each.raw in way.to for each in peers)
-    blocks = [each["ipBlock"] for each in peers]
     if isinstance(way.to, int):
-        return len({each["cidr"].text for each in blocks} - {""}) >= way.to
-    return _reaches(way.to, blocks)
+        return len({each["ipBlock"]["cidr"].text for each in peers} - {""}) >= way.to
+    return _reaches(way.to, peers)
 
 
-def _reaches(address: str, blocks: list[Value]) -> bool:
-    return any(
-        _is_in(address, e["cidr"].texts) > _is_in(address, e["except"].texts) for e in blocks
-    )
+def _reaches(address: str, peers: Value) -> bool:
+    keys = ("cidr", "except")
+    found = ([_is_in(address, each["ipBlock"][key].texts) for key in keys] for each in peers)
+    return [True, False] in found
 
 
 def _is_in(address: str, ranges: list[str]) -> bool:
@@ -97,12 +96,7 @@ def _too_wide(rule: Value, peers: Value) -> Iterator[tuple[object, Value, str, s
     every = not rule["ports"].raw and not all("job-name" in str(each.raw) for each in peers)
     yield every, rule["ports"], "no ports: the rule admits all of them", "name port and protocol"
     found = f"the ranges have {_METADATA_SERVICE}, where the node's credentials are"
-    yield (
-        _reaches(_METADATA_SERVICE, [e["ipBlock"] for e in peers]),
-        peers,
-        found,
-        "except 169.254.0.0/16",
-    )
+    yield _reaches(_METADATA_SERVICE, peers), peers, found, "except 169.254.0.0/16"
     for port in rule["ports"]:
         found = "no port, or no protocol: every port, or TCP alone, passes"
         wrong = not port["port"] or not port["protocol"]
